@@ -1,0 +1,115 @@
+#include "base/ip_address.h"
+
+#include <arpa/inet.h>
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace idetcd {
+
+std::optional<IpAddress> IpAddress::parse(std::string_view text) {
+  char buffer[INET6_ADDRSTRLEN];
+  if (text.empty() || text.size() >= sizeof(buffer)) return std::nullopt;
+  if (text.find('\0') != std::string_view::npos) return std::nullopt;
+  std::memcpy(buffer, text.data(), text.size());
+  buffer[text.size()] = '\0';
+  IpAddress address;
+  if (inet_pton(AF_INET, buffer, address.bytes_.data()) == 1) return address;
+  if (inet_pton(AF_INET6, buffer, address.bytes_.data()) == 1) {
+    address.family_ = Family::kV6;
+    return address;
+  }
+  return std::nullopt;
+}
+
+IpAddress IpAddress::v4(std::array<uint8_t, 4> bytes) {
+  IpAddress address;
+  std::memcpy(address.bytes_.data(), bytes.data(), bytes.size());
+  return address;
+}
+
+IpAddress IpAddress::v6(std::array<uint8_t, 16> bytes) {
+  IpAddress address;
+  address.family_ = Family::kV6;
+  address.bytes_ = bytes;
+  return address;
+}
+
+std::optional<IpAddress> IpAddress::fromSockaddr(const sockaddr* address) {
+  const auto socket_address = SocketAddress::fromSockaddr(address);
+  if (!socket_address) return std::nullopt;
+  return socket_address->ip;
+}
+
+bool IpAddress::isLoopback() const {
+  if (isV4()) return bytes_[0] == 127;
+  constexpr std::array<uint8_t, 16> kLoopback{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return bytes_ == kLoopback;
+}
+
+bool IpAddress::isLinkLocal() const {
+  if (isV4()) return bytes_[0] == 169 && bytes_[1] == 254;
+  return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80;
+}
+
+bool IpAddress::isUnspecified() const {
+  return bytes_ == std::array<uint8_t, 16>{};
+}
+
+bool IpAddress::isMulticast() const { return isV4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }
+
+std::string IpAddress::toString() const {
+  char buffer[INET6_ADDRSTRLEN];
+  inet_ntop(isV4() ? AF_INET : AF_INET6, bytes_.data(), buffer, sizeof(buffer));
+  return buffer;
+}
+
+socklen_t SocketAddress::toSockaddr(sockaddr_storage* storage) const {
+  std::memset(storage, 0, sizeof(*storage));
+  if (ip.isV4()) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    std::memcpy(&address.sin_addr, ip.data(), 4);
+    std::memcpy(storage, &address, sizeof(address));
+    return sizeof(address);
+  }
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(port);
+  address.sin6_scope_id = scope_id;
+  std::memcpy(&address.sin6_addr, ip.data(), 16);
+  std::memcpy(storage, &address, sizeof(address));
+  return sizeof(address);
+}
+
+std::optional<SocketAddress> SocketAddress::fromSockaddr(const sockaddr* address) {
+  SocketAddress result;
+  if (address->sa_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, address, sizeof(v4));
+    std::array<uint8_t, 4> bytes;
+    std::memcpy(bytes.data(), &v4.sin_addr, bytes.size());
+    result.ip = IpAddress::v4(bytes);
+    result.port = ntohs(v4.sin_port);
+    return result;
+  }
+  if (address->sa_family == AF_INET6) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, address, sizeof(v6));
+    std::array<uint8_t, 16> bytes;
+    std::memcpy(bytes.data(), &v6.sin6_addr, bytes.size());
+    result.ip = IpAddress::v6(bytes);
+    result.port = ntohs(v6.sin6_port);
+    result.scope_id = v6.sin6_scope_id;
+    return result;
+  }
+  return std::nullopt;
+}
+
+std::string SocketAddress::toString() const {
+  return ip.isV4() ? fmt::format("{}:{}", ip.toString(), port) : fmt::format("[{}]:{}", ip.toString(), port);
+}
+
+}  // namespace idetcd

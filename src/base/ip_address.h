@@ -1,0 +1,62 @@
+// IP addresses and transport endpoints as plain values. Any thread; no allocation except in toString().
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace idetcd {
+
+// An IPv4 or IPv6 address without a zone, in network byte order.
+class IpAddress {
+ public:
+  enum class Family : uint8_t { kV4 = 4, kV6 = 6 };
+
+  // The text forms of inet_pton(3): dotted quad, or RFC 4291 without brackets and without "%zone".
+  static std::optional<IpAddress> parse(std::string_view text);
+  static IpAddress v4(std::array<uint8_t, 4> bytes);
+  static IpAddress v6(std::array<uint8_t, 16> bytes);
+  static std::optional<IpAddress> fromSockaddr(const sockaddr* address);
+
+  Family family() const { return family_; }
+  bool isV4() const { return family_ == Family::kV4; }
+  bool isV6() const { return family_ == Family::kV6; }
+  const uint8_t* data() const { return bytes_.data(); }
+  size_t size() const { return isV4() ? 4 : 16; }
+
+  bool isLoopback() const;
+  bool isLinkLocal() const;  // 169.254/16, fe80::/10
+  bool isUnspecified() const;
+  bool isMulticast() const;
+
+  std::string toString() const;  // RFC 5952
+  auto operator<=>(const IpAddress&) const = default;
+
+ private:
+  Family family_ = Family::kV4;
+  std::array<uint8_t, 16> bytes_{};
+};
+
+// An address and a port (host byte order).
+struct SocketAddress {
+  IpAddress ip;
+  uint16_t port = 0;
+  uint32_t scope_id = 0;  // interface index, for link-local IPv6 only
+
+  // Fills `storage`; returns the length that bind(2) and connect(2) want.
+  socklen_t toSockaddr(sockaddr_storage* storage) const;
+  static std::optional<SocketAddress> fromSockaddr(const sockaddr* address);
+  // "192.0.2.1:53", "[2001:db8::1]:53"
+  std::string toString() const;
+  auto operator<=>(const SocketAddress&) const = default;
+};
+
+}  // namespace idetcd

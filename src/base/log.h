@@ -1,0 +1,59 @@
+// Logging as CoreDNS prints it: `[INFO] plugin/NAME: message` on stdout, fatal lines on stderr. Any thread.
+//
+// Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a full
+// pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace idetcd {
+
+class LogSink;
+
+// A cheap, copyable handle: a sink and the prefix of one component. REQUIRES: nothing; a default-made Logger is silent.
+class Logger {
+ public:
+  Logger() = default;
+
+  // Starts the writer thread; it ends with the last handle.
+  static Logger toStdout();
+  // The same sink under a prefix, for example "plugin/idetcd".
+  Logger named(std::string_view prefix) const;
+
+  template <typename... Args>
+  void debug(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void info(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::kInfo, fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void warning(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::kWarning, fmt::format(format, std::forward<Args>(args)...));
+  }
+  template <typename... Args>
+  void error(fmt::format_string<Args...> format, Args&&... args) const {
+    write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // A line as it is, without level and prefix (the start-up banner).
+  void plain(std::string_view line) const;
+  // Waits until everything written so far is out. Only for orderly exits.
+  void flush() const;
+  uint64_t droppedLines() const;
+
+ private:
+  enum class Level { kDebug, kInfo, kWarning, kError };
+  void write(Level level, std::string_view message) const;
+
+  std::shared_ptr<LogSink> sink_;
+  std::string prefix_;
+};
+
+}  // namespace idetcd

@@ -1,0 +1,217 @@
+// An asynchronous etcd v3 client: Range, Put, Delete, Txn, leases and watches over several endpoints.
+//
+// Every Task here runs on the CompletionThread and may be awaited there only. Failures are values; nothing throws.
+// No gRPC or protobuf type appears in this header.
+//
+// Endpoints: the client speaks to one endpoint at a time. A call that fails because the endpoint is away (unavailable, no
+// leader, time-out) makes the next call use the next endpoint. Calls that may be repeated safely (Range) are tried once on
+// every endpoint before they fail; a write is sent once, and its failure may be ambiguous: see Error::ambiguous().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "etcd/completion_thread.h"
+#include "etcd/task.h"
+
+namespace idetcd::etcd {
+
+enum class ErrorCode {
+  kCancelled,         // by stop() or cancel()
+  kUnavailable,       // no connection, no leader, GOAWAY
+  kDeadlineExceeded,  // no answer in time
+  kLeaseNotFound,     // the lease does not exist (any more)
+  kCompacted,         // the revision asked for is gone
+  kNoSpace,           // NOSPACE alarm: reads work, writes do not
+  kUnauthenticated,
+  kPermissionDenied,
+  kOther,
+};
+
+struct EtcdError {
+  ErrorCode code = ErrorCode::kOther;
+  std::string message;
+  // A write that failed like this may still have been applied: read back before doing it again.
+  bool ambiguous() const {
+    return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
+  }
+};
+
+template <typename T>
+using EtcdResult = tl::expected<T, EtcdError>;
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+  int64_t create_revision = 0;
+  int64_t mod_revision = 0;
+  int64_t version = 0;
+  int64_t lease = 0;
+};
+
+// [begin, end) in byte order; an empty `end` means the one key `begin`.
+struct KeyRange {
+  std::string begin;
+  std::string end;
+  static KeyRange single(std::string key) { return {std::move(key), {}}; }
+  static KeyRange prefix(std::string_view prefix);
+};
+
+struct RangeOptions {
+  int64_t revision = 0;  // 0: the newest
+  int64_t limit = 0;     // 0: no limit
+  bool keys_only = false;
+  bool sort_by_create_revision = false;
+  bool serializable = false;
+};
+
+struct RangeResult {
+  int64_t revision = 0;  // of the store when it answered
+  std::vector<KeyValue> kvs;
+  bool more = false;  // `limit` cut the answer short
+};
+
+struct PutOp {
+  std::string key;
+  std::string value;
+  int64_t lease = 0;
+};
+struct DeleteOp {
+  KeyRange range;
+};
+struct RangeOp {
+  KeyRange range;
+  RangeOptions options;
+};
+using Op = std::variant<PutOp, DeleteOp, RangeOp>;
+
+struct Compare {
+  enum class Target { kCreateRevision, kModRevision, kVersion, kLease, kValue };
+  enum class Relation { kEqual, kGreater, kLess, kNotEqual };
+  std::string key;
+  Target target = Target::kCreateRevision;
+  Relation relation = Relation::kEqual;
+  int64_t number = 0;  // for every target but kValue
+  std::string value;   // for kValue
+};
+
+struct TxnRequest {
+  std::vector<Compare> compares;  // all must hold
+  std::vector<Op> success;
+  std::vector<Op> failure;
+};
+
+struct PutResult {};
+struct DeleteResult {
+  int64_t deleted = 0;
+};
+using OpResult = std::variant<PutResult, DeleteResult, RangeResult>;
+
+struct TxnResult {
+  bool succeeded = false;
+  int64_t revision = 0;
+  std::vector<OpResult> results;  // of the branch taken, in its order
+};
+
+struct Lease {
+  int64_t id = 0;
+  std::chrono::seconds ttl{0};  // what the server granted
+  // When the request was sent: the lease cannot end before sent_at + ttl, by any clock that counts like ours.
+  BootClock::time_point sent_at;
+};
+
+struct WatchEvent {
+  enum class Type { kPut, kDelete };
+  Type type = Type::kPut;
+  KeyValue kv;  // for kDelete only key and mod_revision are set
+};
+
+// What one (re-assembled, if fragmented) watch response says.
+struct WatchBatch {
+  int64_t revision = 0;            // of the store when it was sent
+  std::vector<WatchEvent> events;  // in revision order; empty for a progress notification
+};
+
+class Client;
+
+// One watch over one stream. Destroying it cancels the watch. Not for more than one next() at a time.
+class WatchStream {
+ public:
+  ~WatchStream();
+  WatchStream(WatchStream&&) noexcept;
+
+  // The next batch with events or a progress notification. Errors end the stream: kCompacted (take a new snapshot), anything
+  // else (open a new one at the last revision seen + 1). kDeadlineExceeded: nothing at all came for `timeout`, not even
+  // progress, though a progress request was sent at its half: the endpoint is taken for dead.
+  Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout);
+
+ private:
+  friend class Client;
+  struct Impl;
+  explicit WatchStream(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class Client {
+ public:
+  struct Options {
+    // "http://host:port" or bare "host:port"; host a name, an IPv4 address, or an IPv6 address in brackets.
+    std::vector<std::string> endpoints{"http://localhost:2379"};
+    std::chrono::milliseconds call_timeout{5000};
+    // A connection attempt that fails is repeated after this, doubled up to the maximum.
+    std::chrono::milliseconds reconnect_min{200};
+    std::chrono::milliseconds reconnect_max{2000};
+  };
+
+  // An error names the endpoint that cannot be used, for configuration errors. Any thread.
+  static Result<void> validateEndpoint(std::string_view endpoint);
+
+  // REQUIRES: every endpoint passes validateEndpoint(); `thread` outlives the client.
+  Client(CompletionThread& thread, Options options, Logger log);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  CompletionThread& thread();
+
+  Task<EtcdResult<RangeResult>> range(KeyRange range, RangeOptions options);
+  Task<EtcdResult<int64_t>> put(PutOp op);          // the revision
+  Task<EtcdResult<DeleteResult>> remove(DeleteOp op);
+  Task<EtcdResult<TxnResult>> txn(TxnRequest request);
+
+  Task<EtcdResult<Lease>> leaseGrant(std::chrono::seconds ttl);
+  // One round trip on the (shared, lazily opened, re-opened when broken) LeaseKeepAlive stream. `ttl` 0 from the server, the
+  // lease is gone, is reported as kLeaseNotFound. Lease::sent_at is when this request was handed to the stream.
+  Task<EtcdResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout);
+  Task<EtcdResult<void>> leaseRevoke(int64_t id);
+
+  // Opens a watch on `range` from `start_revision` on, with fragments and progress notifications, refusing an endpoint
+  // without leader. Returns once the server said "created".
+  Task<EtcdResult<WatchStream>> watch(KeyRange range, int64_t start_revision);
+
+  // The endpoint that the next call goes to, for log lines.
+  std::string currentEndpoint() const;
+
+ private:
+  friend class WatchStream;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the revision.
+// The range is walked by key, a page being at most `page_size` keys, so memory is bounded by one page.
+Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
+                                         std::function<bool(std::vector<KeyValue>&&)> page);
+
+}  // namespace idetcd::etcd
