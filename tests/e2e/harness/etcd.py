@@ -1,0 +1,168 @@
+"""A real etcd: one member or several, on free loopback ports, data in memory where the machine allows it."""
+
+import base64
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from . import ports
+from .processes import Process, TIME_FACTOR, wait_until
+
+
+def _data_directory():
+    # etcd syncs every write; on a tmpfs that costs nothing.
+    shared_memory = "/dev/shm"
+    return tempfile.mkdtemp(prefix="idetcd-etcd-", dir=shared_memory if os.access(shared_memory, os.W_OK) else None)
+
+
+class EtcdMember:
+    def __init__(self, directory, name="etcd"):
+        self.name = name
+        self.client_port = ports.free_port()
+        self.peer_port = ports.free_port()
+        self.endpoint = f"http://127.0.0.1:{self.client_port}"
+        self.peer_url = f"http://127.0.0.1:{self.peer_port}"
+        self.data = _data_directory()
+        self.process = Process(name, directory)
+        self.initial_cluster = f"{name}={self.peer_url}"
+
+    def launch(self, extra=()):
+        self.process.spawn([
+            "etcd", "--name", self.name, "--data-dir", self.data,
+            "--listen-client-urls", self.endpoint, "--advertise-client-urls", self.endpoint,
+            "--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url,
+            "--initial-cluster", self.initial_cluster, "--initial-cluster-state", "new", *extra,
+        ], env={"ETCD_UNSUPPORTED_ARCH": os.uname().machine.replace("aarch64", "arm64")})
+        return self
+
+    def healthy(self):
+        try:
+            status, body = self._http("GET", "/health")
+            return status == 200 and json.loads(body).get("health") == "true"
+        except (OSError, ValueError, http.client.HTTPException):
+            return False
+
+    def wait_healthy(self):
+        def condition():
+            assert self.process.running(), f"etcd ended\n{self.process.logs()}"
+            return self.healthy()
+        wait_until(condition, 30, lambda: f"etcd to be healthy\n{self.process.logs()}")
+        return self
+
+    def start(self, extra=()):
+        return self.launch(extra).wait_healthy()
+
+    def stop(self):
+        """Orderly; the data stay."""
+        if self.process.running():
+            self.process.resume()
+            self.process.signal(signal.SIGTERM)
+            self.process.exit_code(20)
+
+    def kill(self):
+        self.process.kill()
+
+    def pause(self):
+        self.process.pause()
+
+    def resume(self):
+        self.process.resume()
+
+    def close(self):
+        self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
+        ports.release(self.client_port)
+        ports.release(self.peer_port)
+
+    # --- the JSON gateway: etcd as a third party sees it ---
+
+    def _http(self, method, path, body=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=10 * TIME_FACTOR)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def call(self, path, **request):
+        status, body = self._http("POST", f"/v3/{path}", json.dumps(request))
+        assert status == 200, f"etcd {path}: {status} {body!r}"
+        return json.loads(body)
+
+    def pairs(self):
+        """Every key as bytes, with value, lease and revisions."""
+        reply = self.call("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
+        return {
+            base64.b64decode(kv["key"]): {
+                "value": base64.b64decode(kv.get("value", "")),
+                "lease": int(kv.get("lease", 0)),
+                "create_revision": int(kv["create_revision"]),
+                "mod_revision": int(kv["mod_revision"]),
+                "version": int(kv["version"]),
+            } for kv in reply.get("kvs", [])
+        }
+
+    def names(self):
+        """Key -> decoded value of what nodes have claimed."""
+        return {
+            key.decode(): json.loads(pair["value"])
+            for key, pair in self.pairs().items() if not key.startswith(b"/") and pair["lease"]
+        }
+
+    def leases(self):
+        return [int(lease["ID"]) for lease in self.call("lease/leases").get("leases", [])]
+
+    def granted_ttl(self, lease):
+        return int(self.call("lease/timetolive", ID=str(lease))["grantedTTL"])
+
+    def put(self, key, value):
+        self.call("kv/put", key=_b64(key), value=_b64(value))
+
+    def delete(self, key):
+        self.call("kv/deleterange", key=_b64(key))
+
+    def compact(self):
+        revision = int(self.call("kv/range", key=_b64(b"x"))["header"]["revision"])
+        self.call("kv/compaction", revision=str(revision), physical=True)
+
+    def ctl(self, *arguments, input_bytes=None):
+        """etcdctl, as an operator would."""
+        result = subprocess.run(
+            ["etcdctl", "--endpoints", self.endpoint, *arguments], input=input_bytes, capture_output=True, check=False,
+            timeout=30 * TIME_FACTOR, env={**os.environ, "ETCDCTL_API": "3"})
+        assert result.returncode == 0, f"etcdctl {arguments}: {result.stderr.decode()}"
+        return result.stdout.decode()
+
+
+class EtcdCluster:
+    """Several members; start() returns when all are healthy."""
+
+    def __init__(self, directory, size=3):
+        self.members = [EtcdMember(directory, f"etcd{i}") for i in range(1, size + 1)]
+        initial_cluster = ",".join(member.initial_cluster for member in self.members)
+        for member in self.members:
+            member.initial_cluster = initial_cluster
+
+    def start(self):
+        for member in self.members:
+            member.launch()
+        for member in self.members:
+            member.wait_healthy()
+        return self
+
+    @property
+    def endpoints(self):
+        return " ".join(member.endpoint for member in self.members)
+
+    def close(self):
+        for member in self.members:
+            member.close()
+
+
+def _b64(data):
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()

@@ -1,0 +1,80 @@
+"""One idetcd process."""
+
+import os
+import random
+import signal
+import socket
+import struct
+
+from . import ports
+from .processes import Process, wait_until
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def binary():
+    """The server under test: IDETCD_BINARY, so that a sanitizer build can be put through the same tests."""
+    return os.environ.get("IDETCD_BINARY") or os.path.join(ROOT, "build", "release", "idetcd")
+
+
+class Node(Process):
+    """`corefile` is written to <directory>/<name>.Corefile; a port of its own is passed as -dns.port unless port=None."""
+
+    def __init__(self, name, directory, corefile, port=0, arguments=()):
+        super().__init__(name, directory)
+        self.owns_port = port == 0
+        self.port = ports.free_port() if port == 0 else port
+        self.corefile_path = os.path.join(directory, f"{name}.Corefile")
+        self.arguments = list(arguments)
+        with open(self.corefile_path, "w", encoding="utf-8") as file:
+            file.write(corefile)
+
+    def launch(self, **spawn_options):
+        port = ["-dns.port", str(self.port)] if self.port else []
+        self.spawn([binary(), "-conf", self.corefile_path, *port, *self.arguments], **spawn_options)
+        return self
+
+    def answers(self, host="127.0.0.1", port=None):
+        """Whether anything at all comes back from the DNS port over UDP."""
+        query_id = random.randrange(65536)
+        # id, flags, one question: "ready.test. A IN"
+        query = struct.pack("!6H", query_id, 0, 1, 0, 0, 0) + b"\5ready\4test\0" + struct.pack("!2H", 1, 1)
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(0.5)
+            try:
+                sock.connect((host, port or self.port))
+                sock.send(query)
+                return struct.unpack("!H", sock.recv(4096)[:2])[0] == query_id
+            except OSError:
+                return False
+
+    def wait_answers(self, **where):
+        def condition():
+            assert self.running(), f"{self.name} ended with {self.exit_code(1)}\n{self.logs()}"
+            return self.answers(**where)
+        wait_until(condition, 10, lambda: f"{self.name} to answer DNS\n{self.logs()}")
+        return self
+
+    def start(self, **spawn_options):
+        return self.launch(**spawn_options).wait_answers()
+
+    def owned_name(self, etcd):
+        """The name that this node holds in etcd, known by its port; None if it holds none."""
+        names = [name for name, value in etcd.names().items() if value.get("port") == str(self.port)]
+        assert len(names) <= 1, f"{self.name} holds several names: {names}"
+        return names[0] if names else None
+
+    def wait_owns(self, etcd, timeout=10):
+        def condition():
+            assert self.running(), f"{self.name} ended with {self.exit_code(1)}\n{self.logs()}"
+            return self.owned_name(etcd)
+        return wait_until(condition, timeout, lambda: f"{self.name} to own a name\n{self.logs()}", interval=0.02)
+
+    def terminate(self, timeout=8):
+        self.signal(signal.SIGTERM)
+        return self.exit_code(timeout)
+
+    def close(self):
+        self.kill()
+        if self.owns_port and self.port:
+            ports.release(self.port)

@@ -1,0 +1,59 @@
+"""Free ports, for tests that run beside each other.
+
+A port is reserved for the life of this process by binding an abstract Unix socket of its number: other test processes
+see that, and nothing is left on disk. Ports lie under the ephemeral range, so no client socket takes one meanwhile."""
+
+import random
+import socket
+
+_FIRST, _LAST = 10240, 32000
+_reservations = {}
+
+
+def free_port():
+    """A port that is free for TCP and UDP on every local address, reserved for us."""
+    for _ in range(5000):
+        port = random.randrange(_FIRST, _LAST)
+        if port not in _reservations and _reserve(port):
+            return port
+    raise RuntimeError("no free port")
+
+
+def is_free(port):
+    for family, host in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            try:
+                sock = socket.socket(family, kind)
+            except OSError:
+                continue  # no such family on this machine
+            with sock:
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                if kind == socket.SOCK_STREAM:
+                    # As servers do: a connection in TIME_WAIT does not hold the port.
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    sock.bind((host, port))
+                except OSError:
+                    return False
+    return True
+
+
+def _reserve(port):
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0idetcd-test-port-{port}")
+    except OSError:
+        lock.close()
+        return False
+    if not is_free(port):
+        lock.close()
+        return False
+    _reservations[port] = lock
+    return True
+
+
+def release(port):
+    lock = _reservations.pop(port, None)
+    if lock:
+        lock.close()

@@ -1,0 +1,117 @@
+"""Child processes that never outlive us, and waiting for conditions."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+
+# Everything that a sanitizer or a slow machine stretches is multiplied by this.
+TIME_FACTOR = float(os.environ.get("IDETCD_TEST_TIME_FACTOR", "1"))
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_until(condition, timeout, what, interval=0.01):
+    """Polls until condition() is truthy and returns its value; AssertionError that names `what` otherwise.
+
+    `what` may be a function, called only on failure, so that it can say how things stood at the end."""
+    deadline = time.monotonic() + timeout * TIME_FACTOR
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout * TIME_FACTOR:g} s: {what() if callable(what) else what}")
+        time.sleep(interval)
+
+
+class Process:
+    """One child: output in files, ended by its pid, killed by the kernel when the thread that started it dies.
+
+    It has a process group of its own: Ctrl-C reaches us alone, and we end our children in order."""
+
+    def __init__(self, name, directory):
+        self.name = name
+        self.directory = directory
+        self.out_path = os.path.join(directory, f"{name}.out")
+        self.err_path = os.path.join(directory, f"{name}.err")
+        self._popen = None
+
+    def spawn(self, argv, env=None, cwd=None, stdin_text=None, user=None, prefix=()):
+        assert not self.running(), f"{self.name} runs already"
+        stdin = subprocess.DEVNULL
+        if stdin_text is not None:
+            stdin = open(os.path.join(self.directory, f"{self.name}.in"), "w+b")
+            stdin.write(stdin_text.encode())
+            stdin.seek(0)
+        with open(self.out_path, "ab") as out, open(self.err_path, "ab") as err:
+            self._popen = subprocess.Popen(
+                [*prefix, *argv], stdin=stdin, stdout=out, stderr=err, env={**os.environ, **(env or {})}, cwd=cwd,
+                user=user, process_group=0, preexec_fn=_die_with_parent)
+        if stdin is not subprocess.DEVNULL:
+            stdin.close()
+        return self
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    def running(self):
+        return self._popen is not None and self._popen.poll() is None
+
+    def exit_code(self, timeout):
+        """Waits for the end. Negative: ended by that signal."""
+        try:
+            return self._popen.wait(timeout * TIME_FACTOR)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} has not ended within {timeout * TIME_FACTOR:g} s\n{self.logs()}") from None
+
+    def signal(self, number):
+        self._popen.send_signal(number)
+
+    def kill(self):
+        if self.running():
+            self._popen.kill()
+        if self._popen is not None:
+            self._popen.wait()
+
+    def pause(self):
+        self._popen.send_signal(signal.SIGSTOP)
+        # The signal is delivered to each thread on its own time; the state says when the process has really stopped.
+        wait_until(lambda: self._state() == "T", 5, f"{self.name} to stop")
+
+    def resume(self):
+        self._popen.send_signal(signal.SIGCONT)
+
+    def _state(self):
+        with open(f"/proc/{self.pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+
+    def out(self):
+        return _read(self.out_path)
+
+    def err(self):
+        return _read(self.err_path)
+
+    def logs(self, tail=60):
+        text = []
+        for title, content in (("stdout", self.out()), ("stderr", self.err())):
+            lines = content.splitlines()
+            if len(lines) > tail:
+                lines = [f"... {len(lines) - tail} lines ..."] + lines[-tail:]
+            text += [f"--- {self.name} {title}", *lines]
+        return "\n".join(text)
+
+
+def _read(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,201 @@
+"""The second half of tools/quickstart: a real etcd, five nodes with one Corefile, and what they answer. See there."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+
+from harness import ports  # noqa: E402
+from harness.etcd import EtcdMember  # noqa: E402
+from harness.node import Node  # noqa: E402
+from harness.processes import wait_until  # noqa: E402
+
+NODES = 5
+FIRST_PORT = 1053
+
+COREFILE = """. {{
+    idetcd {{
+        endpoint {endpoint}
+        limit {limit}
+        pattern worker{{{{.ID}}}}.tf.local.{address}
+    }}
+    errors
+}}
+"""
+
+
+def main(arguments):
+    once = "--once" in arguments
+    # Either signal unwinds the stack, so that the clean-up below runs.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+    running = []
+    with tempfile.TemporaryDirectory(prefix="idetcd-quickstart-") as directory:
+        try:
+            etcd = EtcdMember(directory)
+            running.append(etcd)
+            etcd.start()
+            nodes = start_nodes(directory, etcd, running)
+            owners = wait_for_names(etcd, nodes)
+            all_resolved = show(etcd, nodes, owners)
+            if once:
+                return 0 if all_resolved else 1
+            print_invitation(nodes, owners)
+            watch_over(nodes)
+        except KeyboardInterrupt:
+            print()
+            return 0
+        except (AssertionError, OSError) as error:
+            print(f"quickstart: {error}", file=sys.stderr)
+            return 1
+        finally:
+            stop(running)
+
+
+def start_nodes(directory, etcd, running):
+    corefile = COREFILE.format(
+        endpoint=etcd.endpoint, limit=NODES, address="" if has_default_route() else "\n        address 127.0.0.1 ::1")
+    print(f"\netcd listens on {etcd.endpoint}. The Corefile of all {NODES} nodes:\n\n{corefile}")
+    path = os.path.join(directory, "Corefile")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(corefile)
+    nodes = []
+    for number in range(NODES):
+        port = FIRST_PORT + number if ports.is_free(FIRST_PORT + number) else ports.free_port()
+        node = Node(f"node-{number + 1}", directory, corefile, port)
+        node.corefile_path = path
+        running.append(node)
+        nodes.append(node.launch())
+    for node in nodes:
+        node.wait_answers()
+    return nodes
+
+
+def has_default_route():
+    """Without one a node finds no address of its own, and is told one. (Connecting a UDP socket sends nothing.)"""
+    for family, host in ((socket.AF_INET, "198.51.100.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                sock.connect((host, 53))
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def wait_for_names(etcd, nodes):
+    """Each node's name; waits until every node owns one and has seen all the others."""
+    owners = {}
+
+    def all_own():
+        for node in nodes:
+            assert node.running(), f"{node.name} ended\n{node.logs()}"
+            owners[node] = node.owned_name(etcd)
+        return all(owners.values())
+
+    wait_until(all_own, 30, lambda: "every node to own a name\n" + "\n".join(node.logs() for node in nodes), interval=0.05)
+    wanted = addresses(etcd)
+    for node in nodes:
+        wait_until(lambda n=node: resolve(n, wanted, "+notcp") == wanted, 5, f"{node.name} to know all names\n{node.logs()}",
+                   interval=0.1)
+    return owners
+
+
+def addresses(etcd):
+    """Name -> the set of addresses that etcd holds for it."""
+    return {name: {v for k, v in value.items() if k in ("ipv4", "ipv6")} for name, value in etcd.names().items()}
+
+
+def resolve(node, names, transport):
+    """Name -> the set of addresses that dig gets for it from this node."""
+    questions = [word for name in names for kind in ("A", "AAAA") for word in (name, kind)]
+    output = subprocess.run(
+        ["dig", "@127.0.0.1", "-p", str(node.port), transport, "+tries=1", "+time=2", "+noall", "+answer", *questions],
+        capture_output=True, text=True, check=False).stdout
+    found = {name: set() for name in names}
+    for line in output.splitlines():
+        fields = line.split()
+        if len(fields) == 5 and fields[3] in ("A", "AAAA") and fields[0] in found:
+            found[fields[0]].add(fields[4])
+    return found
+
+
+def show(etcd, nodes, owners):
+    """Prints who resolves what; True if everybody resolves everything."""
+    wanted = addresses(etcd)
+    answers = {(node, transport): resolve(node, wanted, f"+{flag}tcp")
+               for node in nodes for transport, flag in (("udp", "no"), ("tcp", ""))}
+    width = max(map(len, wanted)) + 2
+    print("Each name (rows), asked at each node (columns), over UDP and TCP, A and AAAA:\n")
+    print(" " * width + "".join(f":{node.port:<10}" for node in nodes) + "answer")
+    all_resolved = len(wanted) == len(nodes)
+    for name in sorted(wanted, key=lambda name: (len(name), name)):
+        cells = ""
+        for node in nodes:
+            marks = []
+            for transport in ("udp", "tcp"):
+                resolved = bool(wanted[name]) and answers[node, transport][name] == wanted[name]
+                all_resolved = all_resolved and resolved
+                marks.append(transport if resolved else "---")
+            cells += f"{' '.join(marks):<11}"
+        print(f"{name:<{width}}{cells}{' '.join(sorted(wanted[name])) or 'no address'}")
+    print()
+    for node in nodes:
+        print(f"  the node on port {node.port} is {owners[node]}")
+    print("\n" + ("every node resolves every name" if all_resolved else "SOME NAMES DID NOT RESOLVE"))
+    if not all_resolved:
+        print("\n".join(node.logs() for node in nodes), file=sys.stderr)
+    return all_resolved
+
+
+def print_invitation(nodes, owners):
+    name = sorted(owners.values(), key=lambda name: (len(name), name))[min(3, len(owners) - 1)].rstrip(".")
+    print(f"""
+Try it (Ctrl-C here ends everything):
+
+    dig +short @127.0.0.1 -p {nodes[0].port} {name}
+    dig +short @127.0.0.1 -p {nodes[-1].port} {name} AAAA
+    dig @127.0.0.1 -p {nodes[0].port} nobody.tf.local
+    {shlex.join(["kill", str(nodes[1].pid)])}    # the node on port {nodes[1].port}: its name is free at once
+""", flush=True)
+
+
+def watch_over(nodes):
+    """Until Ctrl-C; a node that somebody stops in an orderly way is part of the demonstration."""
+    ended = set()
+    while True:
+        for node in nodes:
+            if node not in ended and not node.running():
+                code = node.exit_code(1)
+                assert code == 0, f"{node.name} ended with {code}\n{node.logs()}"
+                print(f"the node on port {node.port} has ended")
+                ended.add(node)
+        time.sleep(0.2)
+
+
+def stop(running):
+    """Nodes first, so that they can give back their names; whoever does not end in time is killed, by pid."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    nodes = [child for child in running if isinstance(child, Node)]
+    for node in nodes:
+        if node.running():
+            node.signal(signal.SIGTERM)
+    deadline = time.monotonic() + 6
+    for node in nodes:
+        while node.running() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    for child in reversed(running):
+        child.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
