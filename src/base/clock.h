@@ -1,14 +1,14 @@
 // Clocks. All durations and instants are nanoseconds unless a name says otherwise. Any thread.
 #pragma once
 
-#include <ctime>
-
 #include <chrono>
+#include <ctime>
 
 namespace idetcd {
 
 // CLOCK_BOOTTIME: monotonic, and unlike CLOCK_MONOTONIC it goes on while the machine is suspended. Everything that must
-// agree with a lease that etcd counts down (ownership, staleness) is measured with it; a step of the wall clock is not seen.
+// agree with a lease that etcd counts down (ownership, staleness) is measured with it; a step of the wall clock is not
+// seen.
 struct BootClock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;

@@ -1,7 +1,6 @@
 #include "base/ip_address.h"
 
 #include <arpa/inet.h>
-
 #include <cstring>
 
 #include <fmt/format.h>
@@ -53,9 +52,7 @@ bool IpAddress::isLinkLocal() const {
   return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80;
 }
 
-bool IpAddress::isUnspecified() const {
-  return bytes_ == std::array<uint8_t, 16>{};
-}
+bool IpAddress::isUnspecified() const { return bytes_ == std::array<uint8_t, 16>{}; }
 
 bool IpAddress::isMulticast() const { return isV4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }
 

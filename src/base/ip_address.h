@@ -1,15 +1,14 @@
 // IP addresses and transport endpoints as plain values. Any thread; no allocation except in toString().
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <netinet/in.h>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 
 #include "base/result.h"
 

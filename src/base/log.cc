@@ -10,8 +10,8 @@ class LogSink {
  public:
   LogSink()
       : pool_(std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1)),
-        logger_(std::make_shared<spdlog::async_logger>("idetcd", std::make_shared<spdlog::sinks::stdout_sink_mt>(), pool_,
-                                                       spdlog::async_overflow_policy::overrun_oldest)) {
+        logger_(std::make_shared<spdlog::async_logger>("idetcd", std::make_shared<spdlog::sinks::stdout_sink_mt>(),
+                                                       pool_, spdlog::async_overflow_policy::overrun_oldest)) {
     logger_->set_pattern("%v");
     logger_->flush_on(spdlog::level::trace);
   }
@@ -53,7 +53,8 @@ void Logger::write(Level level, std::string_view message) const {
   constexpr std::string_view kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
   const std::string_view name = kNames[static_cast<size_t>(level)];
   // One line a message: what came from outside (a key, an error text) must not forge a second one.
-  std::string line = prefix_.empty() ? fmt::format("[{}] {}", name, message) : fmt::format("[{}] {}: {}", name, prefix_, message);
+  std::string line =
+      prefix_.empty() ? fmt::format("[{}] {}", name, message) : fmt::format("[{}] {}: {}", name, prefix_, message);
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }

@@ -1,7 +1,8 @@
 // Logging as CoreDNS prints it: `[INFO] plugin/NAME: message` on stdout, fatal lines on stderr. Any thread.
 //
-// Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a full
-// pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited for.
+// Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a
+// full pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited
+// for.
 #pragma once
 
 #include <cstdint>

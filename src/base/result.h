@@ -1,5 +1,5 @@
-// Result<T>: a value, or an Error that says in one English sentence fragment what is wrong (lower case, no full stop, no
-// prefix; the caller adds where). For failures that a caller reports; a bad packet is not one: see dns/message.h.
+// Result<T>: a value, or an Error that says in one English sentence fragment what is wrong (lower case, no full stop,
+// no prefix; the caller adds where). For failures that a caller reports; a bad packet is not one: see dns/message.h.
 #pragma once
 
 #include <string>

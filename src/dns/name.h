@@ -24,8 +24,8 @@ class Name {
  public:
   Name() : wire_{0}, size_(1) {}  // the root
 
-  // Presentation format (RFC 1035 §5.1) with \DDD and \X escapes; the trailing dot may be missing. "" is an error, "." is
-  // the root. Upper case is folded.
+  // Presentation format (RFC 1035 §5.1) with \DDD and \X escapes; the trailing dot may be missing. "" is an error, "."
+  // is the root. Upper case is folded.
   static Result<Name> parse(std::string_view text);
   // REQUIRES: `wire` is one valid uncompressed name of wire.size() octets. Upper case is folded.
   static Name fromWire(std::span<const uint8_t> wire);
@@ -51,6 +51,9 @@ class Name {
   std::array<uint8_t, kMaxNameLength + 1> wire_;
   uint8_t size_;
 };
+
+// True if `name` is `zone` or below it. REQUIRES: `name` is a valid, uncompressed, lower-case wire name.
+bool isNameWithin(std::span<const uint8_t> name, const Name& zone);
 
 // Presentation format of the name that starts at `wire`. REQUIRES: valid and uncompressed.
 std::string nameToString(const uint8_t* wire);

@@ -1,23 +1,24 @@
 // The records that one `idetcd` directive serves, and the only place where a record is published or withdrawn.
 //
-// It keeps the lock-free RecordTable (record_table.h) and what only the writer needs: which names are empty non-terminals
-// (RFC 4592 §2.2.2), the apex with its SOA and NS, and what a snapshot has seen.
-// Threads: one writer (the completion thread) calls everything that is not const; readers use table() and freshness().
+// It keeps the lock-free RecordTable (record_table.h) and what only the writer needs: which names are empty
+// non-terminals (RFC 4592 §2.2.2), the apex with its SOA and NS, and what a snapshot has seen. Threads: one writer (the
+// completion thread) calls everything that is not const; readers use table() and freshness().
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "records/epoch.h"
 #include "records/record_table.h"
+#include "records/zone_apex.h"
 
 namespace idetcd::records {
 
@@ -37,13 +38,13 @@ enum class Freshness : uint8_t {
 class RecordStore {
  public:
   struct Options {
-    dns::Name zone;                 // the apex; the root means: authoritative for no zone, only for the names it holds
-    uint32_t ttl_seconds = 5;       // of every record, and of negative answers
+    dns::Name zone;            // the apex; the root means: authoritative for no zone, only for the names it holds
+    uint32_t ttl_seconds = 5;  // of every record, and of negative answers
     std::vector<IpAddress> addresses;  // of this node: A and AAAA of the zone's name server, ns.dns.<zone>
+    HashSeed hash_seed = 0;
   };
 
   RecordStore(EpochDomain& epochs, Options options);
-  ~RecordStore();
 
   // --- writer ---
   enum class Change { kAdded, kReplaced, kUnchanged };
@@ -52,10 +53,10 @@ class RecordStore {
   // False if there was nothing to remove, or what is stored is newer than `mod_revision`.
   bool remove(const dns::Name& owner, int64_t mod_revision);
 
-  // A full resync without an empty moment: everything put between begin and end is "seen"; end removes what was not seen and
-  // is not newer than `revision`, and returns those names (at most `max_names` of them by name) and their number.
-  // `revisions_restarted`: the store is another one, or was restored: until end, put() takes older revisions too, and end()
-  // removes everything unseen.
+  // A full resync without an empty moment: everything put between begin and end is "seen"; end removes what was not
+  // seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name) and their
+  // number. `revisions_restarted`: the store is another one, or was restored: until end, put() takes older revisions
+  // too, and end() removes everything unseen.
   void beginSnapshot(bool revisions_restarted);
   struct Removed {
     size_t count = 0;
@@ -64,19 +65,41 @@ class RecordStore {
   Removed endSnapshot(int64_t revision, size_t max_names);
 
   void setFreshness(Freshness freshness) { freshness_.store(freshness, std::memory_order_release); }
-  size_t size() const;  // names from etcd; writer only
+  size_t size() const { return size_; }  // names from etcd; writer only
 
   // --- readers ---
-  const RecordTable& table() const { return *table_; }
+  const RecordTable& table() const { return table_; }
   // acquire: a reader that sees kFresh also sees the snapshot it stands for.
   Freshness freshness() const { return freshness_.load(std::memory_order_acquire); }
-  const Options& options() const { return options_; }
+  const dns::Name& zone() const { return options_.zone; }
+  const ZoneApex& apex() const { return apex_; }
+  // Of the zone's SOA: the low half of the newest revision applied, so the same on every node that is up to date.
+  uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
 
  private:
-  struct Impl;
-  Options options_;
-  std::unique_ptr<RecordTable> table_;
-  std::unique_ptr<Impl> impl_;
+  // What lies at a name besides what etcd says.
+  struct Fixture {
+    bool name_server = false;
+    HostAddresses addresses;  // of the name server
+    size_t names_below = 0;   // of etcd, which make it an empty non-terminal at least
+  };
+
+  void publish(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
+  void withdraw(const dns::Name& owner);
+  void addBelow(const dns::Name& owner);
+  void removeBelow(const dns::Name& owner);
+  template <typename Visit>
+  void visitNonTerminals(const dns::Name& owner, Visit visit) const;
+
+  const Options options_;
+  const ZoneApex apex_;
+  RecordTable table_;
+  // Keyed by wire form. Only names with something besides etcd's records are here: a handful.
+  std::unordered_map<std::string, Fixture> fixtures_;
+  size_t size_ = 0;
+  uint32_t snapshot_ = 1;
+  bool revisions_restarted_ = false;
+  std::atomic<uint32_t> serial_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};
 };
 

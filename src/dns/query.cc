@@ -1,0 +1,189 @@
+#include "dns/query.h"
+
+namespace idetcd::dns {
+
+namespace {
+
+// Offset behind the uncompressed name at `pos`, or 0. In a question every compression pointer is invalid: what lies
+// before it is the header, and a pointer must point backwards (RFC 1035 §4.1.4).
+size_t questionNameEnd(const uint8_t* message, size_t size, size_t pos) {
+  const size_t start = pos;
+  while (pos < size) {
+    const uint8_t length = message[pos];
+    if (length == 0) return pos + 1 - start <= kMaxNameLength ? pos + 1 : 0;
+    if (length > kMaxLabelLength) return 0;
+    pos += length + 1u;
+    if (pos - start > kMaxNameLength) return 0;
+  }
+  return 0;
+}
+
+// Offset behind the name at `pos` of a record, or 0. A pointer is checked (backwards, behind the header), not followed.
+size_t recordNameEnd(const uint8_t* message, size_t size, size_t pos) {
+  const size_t start = pos;
+  while (pos < size) {
+    const uint8_t length = message[pos];
+    if (length == 0) return pos + 1;
+    if (length >= 0xc0) {
+      if (size - pos < 2) return 0;
+      const size_t target = load16(message + pos) & 0x3fffu;
+      return target >= kHeaderSize && target < pos ? pos + 2 : 0;
+    }
+    if (length > kMaxLabelLength) return 0;
+    pos += length + 1u;
+    if (pos - start >= kMaxNameLength) return 0;
+  }
+  return 0;
+}
+
+struct Options {
+  bool valid = true;
+  bool cookie = false;
+};
+
+// RFC 6891 §6.1.2; the length of a COOKIE is checked as RFC 7873 §5.2.2 asks.
+Options checkOptions(const uint8_t* rdata, size_t size) {
+  Options options;
+  size_t pos = 0;
+  while (pos < size) {
+    if (size - pos < 4) return {.valid = false};
+    const uint16_t option = load16(rdata + pos);
+    const uint16_t length = load16(rdata + pos + 2);
+    pos += 4;
+    if (size - pos < length) return {.valid = false};
+    if (option == code(EdnsOption::kCookie)) {
+      if (length != 8 && (length < 16 || length > 40)) return {.valid = false};
+      options.cookie = true;
+    }
+    pos += length;
+  }
+  return options;
+}
+
+class Reader {
+ public:
+  Reader(Query& query, HashSeed seed) : query_(query), message_(query.message), size_(query.size), seed_(seed) {}
+
+  ParseOutcome parse() {
+    const uint16_t questions = load16(message_ + 4);
+    if (query_.opcode() != Opcode::kQuery) return error(Rcode::kNotImp);
+    if (questions > 1) return error(Rcode::kFormErr);  // RFC 9619
+    pos_ = kHeaderSize;
+    if (questions == 1 && !readQuestion()) return error(Rcode::kFormErr);
+    if (!readRecords()) return error(Rcode::kFormErr);
+    if (query_.error != Rcode::kNoError) return ParseOutcome::kError;
+    // Without a question only a COOKIE asks for anything (RFC 7873 §5.4).
+    if (questions == 0) return error(cookie_ ? Rcode::kNoError : Rcode::kFormErr);
+    return checkQuestion();
+  }
+
+ private:
+  ParseOutcome error(Rcode rcode) {
+    query_.error = rcode;
+    return ParseOutcome::kError;
+  }
+
+  bool readQuestion() {
+    const size_t end = questionNameEnd(message_, size_, pos_);
+    if (end == 0 || size_ - end < 4) return false;
+    query_.qname_size = static_cast<uint16_t>(end - pos_);
+    foldCase(message_ + pos_, query_.qname_size, query_.qname);
+    query_.hash = hashBytes(query_.qname, query_.qname_size, seed_);
+    query_.qtype = load16(message_ + end);
+    query_.qclass = load16(message_ + end + 2);
+    pos_ = end + 4;
+    query_.question_end = static_cast<uint16_t>(pos_);
+    return true;
+  }
+
+  bool readRecords() {
+    const size_t before_additional = size_t{load16(message_ + 6)} + load16(message_ + 8);
+    const size_t total = before_additional + load16(message_ + 10);
+    for (size_t i = 0; i < total; ++i) {
+      if (!readRecord(i >= before_additional, i + 1 == total)) return false;
+    }
+    return true;
+  }
+
+  bool readRecord(bool additional, bool last) {
+    const size_t owner = pos_;
+    const size_t fixed = recordNameEnd(message_, size_, pos_);
+    if (fixed == 0 || size_ - fixed < 10) return false;
+    const uint16_t type = load16(message_ + fixed);
+    const size_t rdata_size = load16(message_ + fixed + 8);
+    const size_t rdata = fixed + 10;
+    if (size_ - rdata < rdata_size) return false;
+    pos_ = rdata + rdata_size;
+    if (type == code(RrType::kOpt)) return additional && readOpt(owner, fixed, rdata, rdata_size);
+    if (type == code(RrType::kTsig)) return additional && last && noteTsig(owner);
+    return true;
+  }
+
+  bool readOpt(size_t owner, size_t fixed, size_t rdata, size_t rdata_size) {
+    if (query_.has_edns || message_[owner] != 0) return false;  // RFC 6891 §6.1.1
+    query_.has_edns = true;
+    const uint16_t payload = load16(message_ + fixed + 2);
+    query_.udp_payload = payload < kMinUdpPayload ? static_cast<uint16_t>(kMinUdpPayload) : payload;
+    query_.dnssec_ok = (message_[fixed + 6] & 0x80) != 0;
+    if (message_[fixed + 5] != 0) {  // RFC 6891 §6.1.3: nothing else of an unknown version may be looked at
+      query_.error = Rcode::kBadVers;
+      return true;
+    }
+    const Options options = checkOptions(message_ + rdata, rdata_size);
+    cookie_ = options.cookie;
+    return options.valid;
+  }
+
+  // No key is configured, so every TSIG names an unknown one (RFC 8945 §5.2.1). Its names must be uncompressed to be
+  // echoed.
+  bool noteTsig(size_t owner) {
+    if (query_.error == Rcode::kNoError) query_.error = Rcode::kNotAuth;
+    query_.tsig_offset = static_cast<uint16_t>(owner);
+    return true;
+  }
+
+  ParseOutcome checkQuestion() {
+    if (query_.qtype == 0) return error(Rcode::kFormErr);
+    switch (static_cast<RrType>(query_.qtype)) {
+      case RrType::kOpt:
+      case RrType::kTsig:
+        return error(Rcode::kFormErr);
+      case RrType::kTkey:
+      case RrType::kMailA:
+      case RrType::kMailB:
+        return error(Rcode::kNotImp);
+      case RrType::kAxfr:
+      case RrType::kIxfr:
+        return error(Rcode::kRefused);
+      default:
+        return ParseOutcome::kQuery;
+    }
+  }
+
+  Query& query_;
+  const uint8_t* message_;
+  size_t size_;
+  HashSeed seed_;
+  size_t pos_ = 0;
+  bool cookie_ = false;
+};
+
+}  // namespace
+
+ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& query) {
+  if (size < kHeaderSize) return ParseOutcome::kDrop;
+  query.message = message;
+  query.size = static_cast<uint16_t>(size);
+  query.question_end = kHeaderSize;
+  query.flags = load16(message + 2);
+  query.qtype = query.qclass = query.qname_size = 0;
+  query.error = Rcode::kNoError;
+  query.has_edns = query.dnssec_ok = false;
+  query.udp_payload = kMinUdpPayload;
+  query.tsig_offset = 0;
+  query.hash = 0;
+  if ((query.flags & kFlagQr) != 0) return ParseOutcome::kDrop;
+  return Reader(query, seed).parse();
+}
+
+}  // namespace idetcd::dns

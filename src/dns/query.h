@@ -1,0 +1,64 @@
+// Reading one query from untrusted bytes (RFC 1035 §4.1, RFC 6891, RFC 9619). No I/O, no allocation, work bounded by
+// the size of the message. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/hash.h"
+#include "dns/name.h"
+#include "dns/wire.h"
+
+namespace idetcd::dns {
+
+// Bytes that must be readable (not necessarily initialised) behind a message, so that names are folded eight octets at
+// a time.
+inline constexpr size_t kReadSlack = 8;
+
+enum class ParseOutcome : uint8_t {
+  kQuery,  // every field below is set
+  kError,  // answer with `error`; the question is set if question_end > kHeaderSize, EDNS if has_edns
+  kDrop,   // not a query: answering would loop or reflect
+};
+
+struct Query {
+  uint8_t* message = nullptr;
+  uint16_t size = 0;
+  uint16_t question_end = kHeaderSize;  // offset behind the question; the header's size if there is none to echo
+  uint16_t flags = 0;
+  uint16_t qtype = 0;
+  uint16_t qclass = 0;
+  uint16_t qname_size = 0;
+  Rcode error = Rcode::kNoError;
+  bool has_edns = false;
+  bool dnssec_ok = false;
+  uint16_t udp_payload = kMinUdpPayload;  // what the client accepts: at least 512 (RFC 6891 §6.2.3)
+  uint16_t tsig_offset = 0;               // of a TSIG record (error kNotAuth), else 0
+  uint64_t hash = 0;                      // of the folded qname
+  // The qname, folded to lower case. What is behind qname_size is unspecified.
+  alignas(8) uint8_t qname[kMaxNameLength + 1 + kReadSlack];
+
+  Opcode opcode() const { return static_cast<Opcode>((flags & kOpcodeMask) >> 11); }
+  std::span<const uint8_t> name() const { return {qname, qname_size}; }
+};
+
+// Fills `query` from message[0, size). REQUIRES: kReadSlack more bytes are readable; size <= 65535.
+ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& query);
+
+// Copies [from, from+size) to `to` with ASCII upper case folded, eight octets at a time. May read and write up to
+// kReadSlack - 1 octets more.
+inline void foldCase(const uint8_t* from, size_t size, uint8_t* to) {
+  constexpr uint64_t kOnes = 0x0101010101010101u;
+  for (size_t i = 0; i < size; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, from + i, 8);
+    const uint64_t low7 = word & (0x7f * kOnes);
+    const uint64_t from_a = low7 + (0x80 - 'A') * kOnes;    // bit 7 of an octet: its low seven bits are >= 'A'
+    const uint64_t beyond_z = low7 + (0x7f - 'Z') * kOnes;  // bit 7: they are > 'Z'
+    const uint64_t upper = ~word & (from_a ^ beyond_z) & (0x80 * kOnes);
+    word |= upper >> 2;
+    std::memcpy(to + i, &word, 8);
+  }
+}
+
+}  // namespace idetcd::dns

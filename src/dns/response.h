@@ -1,0 +1,107 @@
+// Writing a response in place: behind the question, in the buffer that the query came in. Any thread; no allocation.
+//
+// Records are appended section by section, in order. One that does not fit truncates the response: TC is set and
+// everything but the question and OPT is left out (RFC 2181 §9), except in the additional section, where it is left out
+// silently.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "dns/query.h"
+#include "dns/wire.h"
+
+namespace idetcd::dns {
+
+class ResponseBuilder {
+ public:
+  // `limit`: octets that the whole response may take; the buffer has room for as many. REQUIRES: limit >= 512, and
+  // `query` was parsed with at most `limit` octets of header and question.
+  ResponseBuilder(const Query& query, size_t limit) : query_(query), pos_(query.question_end), limit_(limit) {
+    if (query.has_edns) limit_ -= kOptSize;
+  }
+
+  // Every answer of this response carries this Extended DNS Error (RFC 8914), if the client speaks EDNS. Call before
+  // append.
+  void setEde(EdeCode ede) {
+    if (!query_.has_edns || ede_) return;
+    ede_ = ede;
+    limit_ -= kEdeSize;
+  }
+
+  void addAnswer(std::span<const uint8_t> records, uint16_t count) { append(records, count, answers_); }
+  void addAuthority(std::span<const uint8_t> records, uint16_t count) { append(records, count, authorities_); }
+  void addAdditional(std::span<const uint8_t> records, uint16_t count) {
+    if (fits(records.size())) append(records, count, additionals_);
+  }
+
+  // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.
+  size_t position() const { return pos_; }
+  uint8_t* at(size_t offset) { return query_.message + offset; }
+
+  // Writes header and OPT; returns the size of the response. `flags`: of kFlagAa, kFlagRa, kFlagAd.
+  size_t finish(Rcode rcode, uint16_t flags) {
+    uint8_t* message = query_.message;
+    const bool has_question = query_.question_end > kHeaderSize;
+    if (truncated_) {
+      flags |= kFlagTc;
+      pos_ = query_.question_end;
+      answers_ = authorities_ = additionals_ = 0;
+    }
+    // Opcode, RD and CD are the client's (RFC 1035 §4.1.1, RFC 4035 §3.2.2).
+    flags |= kFlagQr | (query_.flags & (kOpcodeMask | kFlagRd | kFlagCd)) | (code(rcode) & kRcodeMask);
+    store16(message + 2, flags);
+    store64(message + 4, uint64_t{has_question} << 48 | uint64_t{answers_} << 32 | uint64_t{authorities_} << 16 |
+                             (additionals_ + (query_.has_edns ? 1u : 0u)));
+    if (query_.has_edns) writeOpt(rcode);
+    return pos_;
+  }
+
+ private:
+  static constexpr size_t kEdeSize = 6;
+
+  bool fits(size_t size) const { return limit_ >= pos_ && limit_ - pos_ >= size; }
+
+  void append(std::span<const uint8_t> records, uint16_t count, uint16_t& counter) {
+    if (!fits(records.size())) {
+      truncated_ = true;
+      return;
+    }
+    std::memcpy(query_.message + pos_, records.data(), records.size());
+    pos_ += records.size();
+    counter = static_cast<uint16_t>(counter + count);
+  }
+
+  //   00 | 00 29 | udp payload | ext-rcode version | DO 0 | rdlength | options
+  void writeOpt(Rcode rcode) {
+    uint8_t* opt = query_.message + pos_;
+    store16(opt, 0);
+    opt[2] = 41;
+    store64(opt + 3, uint64_t{kDefaultUdpPayload} << 48 | uint64_t{static_cast<uint8_t>(code(rcode) >> 4)} << 40 |
+                         (query_.dnssec_ok ? uint64_t{0x8000} << 16 : 0));
+    pos_ += kOptSize;
+    if (!ede_) return;
+    store16(opt + 9, kEdeSize);
+    store16(opt + 11, code(EdnsOption::kEde));
+    store16(opt + 13, 2);
+    store16(opt + 15, code(*ede_));
+    pos_ += kEdeSize;
+  }
+
+  const Query& query_;
+  size_t pos_;
+  size_t limit_;
+  uint16_t answers_ = 0;
+  uint16_t authorities_ = 0;
+  uint16_t additionals_ = 0;
+  bool truncated_ = false;
+  std::optional<EdeCode> ede_;
+};
+
+// The response to a query that parseQuery() refused with `query.error`. Returns its size; 0 where none can be made.
+size_t writeErrorResponse(const Query& query, size_t limit);
+
+}  // namespace idetcd::dns

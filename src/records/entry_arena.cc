@@ -1,0 +1,57 @@
+#include "records/entry_arena.h"
+
+#include <algorithm>
+#include <new>
+#include <sys/mman.h>
+
+namespace idetcd::records {
+
+namespace {
+constexpr size_t kHugePage = size_t{2} << 20;
+}
+
+void* mapPages(size_t size) {
+  void* pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  if (size >= kHugePage) madvise(pages, size, MADV_HUGEPAGE);  // advice: a refusal costs speed only
+  return pages;
+}
+
+void unmapPages(void* pages, size_t size) { munmap(pages, size); }
+
+EntryArena::~EntryArena() {
+  for (const Chunk& chunk : chunks_) unmapPages(chunk.pages, chunk.size);
+}
+
+Entry* EntryArena::allocate(size_t size) {
+  const size_t rounded = (size + kGranule - 1) / kGranule * kGranule;
+  if (rounded > kMaxPooled) return ::new (::operator new(rounded)) Entry;
+  FreeNode*& free_list = free_[rounded / kGranule];
+  if (free_list != nullptr) {
+    FreeNode* node = free_list;
+    free_list = node->next;
+    return ::new (node) Entry;
+  }
+  if (bump_left_ < rounded) {  // what is left of the old chunk, under 1 KiB, is given up
+    const size_t chunk_size = chunks_.empty() ? kFirstChunk : std::min(chunks_.back().size * 2, kMaxChunk);
+    bump_ = static_cast<uint8_t*>(mapPages(chunk_size));
+    bump_left_ = chunk_size;
+    chunks_.push_back({bump_, chunk_size});
+  }
+  void* memory = bump_;
+  bump_ += rounded;
+  bump_left_ -= rounded;
+  return ::new (memory) Entry;
+}
+
+void EntryArena::free(Entry* entry) {
+  const size_t rounded = (size_t{entry->size_} + kGranule - 1) / kGranule * kGranule;
+  if (rounded > kMaxPooled) {
+    ::operator delete(entry);
+    return;
+  }
+  FreeNode*& free_list = free_[rounded / kGranule];
+  free_list = ::new (entry) FreeNode{free_list};
+}
+
+}  // namespace idetcd::records

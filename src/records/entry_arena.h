@@ -1,0 +1,50 @@
+// Memory for entries: size classes of 16 octets cut from large chunks, with no header an entry and a free list a class.
+// What is freed is used again, never given back, so the arena is as large as the table was at its largest. Writer only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "records/entry.h"
+
+namespace idetcd::records {
+
+// Zeroed pages from the kernel, on huge pages where they come free: a random look-up among a million names then misses
+// the cache, but not the TLB as well.
+void* mapPages(size_t size);
+void unmapPages(void* pages, size_t size);
+
+class EntryArena {
+ public:
+  EntryArena() = default;
+  ~EntryArena();
+  EntryArena(const EntryArena&) = delete;
+  EntryArena& operator=(const EntryArena&) = delete;
+
+  // An uninitialised entry of `size` octets, header included. REQUIRES: sizeof(Entry) <= size <= 65535.
+  Entry* allocate(size_t size);
+  void free(Entry* entry);
+
+ private:
+  static constexpr size_t kGranule = 16;
+  static constexpr size_t kMaxPooled = 1024;  // larger ones are rare: the heap's
+  static constexpr size_t kFirstChunk = size_t{64} << 10;
+  static constexpr size_t kMaxChunk = size_t{4} << 20;
+
+  struct Chunk {
+    void* pages;
+    size_t size;
+  };
+  struct FreeNode {
+    FreeNode* next;
+  };
+
+  std::vector<Chunk> chunks_;
+  uint8_t* bump_ = nullptr;
+  size_t bump_left_ = 0;
+  std::array<FreeNode*, kMaxPooled / kGranule + 1> free_{};
+};
+
+}  // namespace idetcd::records

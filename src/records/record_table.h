@@ -1,0 +1,133 @@
+// A hash table of entries: one writer, any number of readers that never wait.
+//
+// Open addressing over buckets of one cache line: eight slots, each an atomic word of a 16-bit tag (the top of the
+// hash) and a 48-bit pointer. A tag match is a hint; the name decides. A probe goes on to the next bucket only if this
+// one has no empty slot, and never over more than kMaxProbe buckets: a longer one makes the table grow.
+//
+//   word: tag:16 | pointer:48      0: empty      1: a tombstone (was taken, and a probe may have gone past it)
+//
+// An entry never moves while it is published: a replacement takes its slot with one store, growth publishes a new
+// bucket array. Readers hold neither beyond their ReadSection (epoch.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "base/hash.h"
+#include "records/entry.h"
+#include "records/entry_arena.h"
+#include "records/epoch.h"
+
+namespace idetcd::records {
+
+class RecordTable {
+ public:
+  RecordTable(EpochDomain& epochs, HashSeed seed);
+  ~RecordTable();  // REQUIRES: no reader is inside a ReadSection.
+  RecordTable(const RecordTable&) = delete;
+  RecordTable& operator=(const RecordTable&) = delete;
+
+  // --- readers, inside a ReadSection. `hash` is hashBytes(name, seed()) ---
+  HashSeed seed() const { return seed_; }
+  // The three passes over a batch: prefetchBucket for all, prefetchEntry for all, find for all.
+  void prefetchBucket(uint64_t hash) const { __builtin_prefetch(&homeBucket(*directory(), hash)); }
+  void prefetchEntry(uint64_t hash) const {
+    const Bucket& bucket = homeBucket(*directory(), hash);
+    for (const auto& slot : bucket.slots) {
+      const uint64_t word = slot.load(std::memory_order_relaxed);  // only a hint: find() looks again
+      if (word >> kPointerBits == tagOf(hash)) {
+        __builtin_prefetch(pointerOf(word));
+        __builtin_prefetch(reinterpret_cast<const char*>(pointerOf(word)) + 64);
+        return;
+      }
+    }
+  }
+  const Entry* find(uint64_t hash, std::span<const uint8_t> name) const {
+    const Directory& dir = *directory();
+    for (size_t probe = 0; probe < kMaxProbe; ++probe) {
+      bool has_empty = false;
+      for (const auto& slot : dir.bucket(hash, probe).slots) {
+        const uint64_t word = slot.load(std::memory_order_seq_cst);  // see EpochDomain::Reader::enter()
+        has_empty |= word == kEmpty;
+        if (word >> kPointerBits != tagOf(hash) || word <= kTombstone) continue;
+        const Entry* entry = pointerOf(word);
+        if (entry->isNamed(name)) return entry;
+      }
+      if (has_empty) return nullptr;
+    }
+    return nullptr;
+  }
+
+  // --- writer ---
+  EntryArena& arena() { return arena_; }
+  // Publishes `entry` (made in arena()) in place of the one of its name, if any, which is freed when no reader holds
+  // it.
+  void put(Entry* entry);
+  bool erase(std::span<const uint8_t> name);
+  Entry* findForWrite(std::span<const uint8_t> name);
+  size_t size() const { return live_; }
+  // Calls visit(Entry&) for every entry. The table must not be changed meanwhile.
+  template <typename Visit>
+  void forEach(Visit visit) const {
+    const Directory& dir = *directory();
+    for (size_t b = 0; b <= dir.mask; ++b) {
+      for (const auto& slot : dir.buckets[b].slots) {
+        const uint64_t word = slot.load(std::memory_order_relaxed);
+        if (word > kTombstone) visit(*pointerOf(word));
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kSlots = 8;
+  static constexpr size_t kMaxProbe = 16;
+  static constexpr size_t kFirstBuckets = 16;
+  static constexpr unsigned kPointerBits = 48;
+  static constexpr uint64_t kEmpty = 0;
+  static constexpr uint64_t kTombstone = 1;
+
+  struct alignas(64) Bucket {
+    std::atomic<uint64_t> slots[kSlots];
+  };
+  struct Directory {
+    Bucket* buckets;
+    size_t mask;  // number of buckets - 1
+    Bucket& bucket(uint64_t hash, size_t probe) const { return buckets[(hash + probe) & mask]; }
+  };
+  // Where a name is, or where it would go.
+  struct Position {
+    std::atomic<uint64_t>* slot = nullptr;  // of the name; else of the first free place; else null
+    Bucket* bucket = nullptr;
+    bool found = false;
+  };
+
+  static uint64_t tagOf(uint64_t hash) { return hash >> kPointerBits; }
+  static Entry* pointerOf(uint64_t word) {
+    return reinterpret_cast<Entry*>(word & ((uint64_t{1} << kPointerBits) - 1));
+  }
+  static uint64_t wordOf(uint64_t hash, Entry* entry);
+  static const Bucket& homeBucket(const Directory& dir, uint64_t hash) { return dir.bucket(hash, 0); }
+
+  static Directory* makeDirectory(size_t buckets);
+  static void freeDirectory(void* owner, void* directory);
+  static void freeEntry(void* owner, void* entry);
+
+  const Directory* directory() const { return directory_.load(std::memory_order_seq_cst); }
+  uint64_t hashOf(std::span<const uint8_t> name) const { return hashBytes(name.data(), name.size(), seed_); }
+  static Position locate(const Directory& dir, uint64_t hash, std::span<const uint8_t> name);
+  void retire(EpochDomain::Free free, void* object);
+  void makeRoom();
+  void rebuild(size_t buckets);
+  static bool insertInto(const Directory& dir, uint64_t hash, Entry* entry);
+
+  EpochDomain& epochs_;
+  const HashSeed seed_;
+  EntryArena arena_;
+  std::atomic<Directory*> directory_;
+  size_t live_ = 0;
+  size_t tombstones_ = 0;
+  size_t retired_since_reclaim_ = 0;
+};
+
+}  // namespace idetcd::records
