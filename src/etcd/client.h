@@ -3,9 +3,16 @@
 // Every Task here runs on the CompletionThread and may be awaited there only. Failures are values; nothing throws.
 // No gRPC or protobuf type appears in this header.
 //
-// Endpoints: the client speaks to one endpoint at a time. A call that fails because the endpoint is away (unavailable, no
-// leader, time-out) makes the next call use the next endpoint. Calls that may be repeated safely (Range) are tried once on
-// every endpoint before they fail; a write is sent once, and its failure may be ambiguous: see Error::ambiguous().
+// Endpoints: the client speaks to one endpoint at a time. A call that fails because the endpoint is away (unavailable,
+// no leader, time-out) makes the next call use the next endpoint. Calls that may be repeated safely (Range, LeaseGrant,
+// LeaseKeepAlive, LeaseRevoke, opening a watch) are tried once on every endpoint before they fail. A write is sent
+// once: it goes on to the next endpoint only while it is certain that it was not sent (no connection), and its failure
+// may be ambiguous: see EtcdError::ambiguous(). An endpoint that refuses connections costs a round trip; one that does
+// not answer costs `call_timeout`, per call until the client has moved on. With every endpoint away calls fail with
+// kUnavailable at once, and connections are attempted anew all the while.
+//
+// Partitions: everything but serializable reads asks etcd to refuse (metadata `hasleader`) while the member has no
+// leader, so that a member cut off from the others fails fast.
 #pragma once
 
 #include <chrono>
@@ -34,6 +41,7 @@ enum class ErrorCode {
   kLeaseNotFound,     // the lease does not exist (any more)
   kCompacted,         // the revision asked for is gone
   kNoSpace,           // NOSPACE alarm: reads work, writes do not
+  kTooLarge,          // the answer is larger than 64 MiB: ask for less at a time
   kUnauthenticated,
   kPermissionDenied,
   kOther,
@@ -42,9 +50,12 @@ enum class ErrorCode {
 struct EtcdError {
   ErrorCode code = ErrorCode::kOther;
   std::string message;
+  // False: certainly no byte of the request reached an etcd (no endpoint could be connected to, or stop() came first).
+  bool sent = true;
   // A write that failed like this may still have been applied: read back before doing it again.
   bool ambiguous() const {
-    return code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded || code == ErrorCode::kCancelled;
+    return sent && (code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
+                    code == ErrorCode::kCancelled || code == ErrorCode::kTooLarge);
   }
 };
 
@@ -60,12 +71,13 @@ struct KeyValue {
   int64_t lease = 0;
 };
 
-// [begin, end) in byte order; an empty `end` means the one key `begin`.
+// [begin, end) in byte order; an empty `end` means the one key `begin`, and an `end` of one NUL byte every key from
+// `begin` on (the API's own convention).
 struct KeyRange {
   std::string begin;
   std::string end;
   static KeyRange single(std::string key) { return {std::move(key), {}}; }
-  static KeyRange prefix(std::string_view prefix);
+  static KeyRange prefix(std::string_view prefix);  // an empty prefix: every key
 };
 
 struct RangeOptions {
@@ -137,10 +149,14 @@ struct WatchEvent {
   KeyValue kv;  // for kDelete only key and mod_revision are set
 };
 
-// What one (re-assembled, if fragmented) watch response says.
+// What one (re-assembled, if fragmented) watch response says. A fragmented response of more than 16 MiB comes in
+// several batches, so that memory stays bounded.
 struct WatchBatch {
   int64_t revision = 0;            // of the store when it was sent
   std::vector<WatchEvent> events;  // in revision order; empty for a progress notification
+  // Everything before this revision has been delivered: a new watch goes on from here. It is not always `revision` + 1:
+  // etcd before 3.4.25 and 3.5.8 answers progress requests ahead of events that it still has to send.
+  int64_t resume_revision = 0;
 };
 
 class Client;
@@ -150,11 +166,17 @@ class WatchStream {
  public:
   ~WatchStream();
   WatchStream(WatchStream&&) noexcept;
+  WatchStream& operator=(WatchStream&&) noexcept;
 
-  // The next batch with events or a progress notification. Errors end the stream: kCompacted (take a new snapshot), anything
-  // else (open a new one at the last revision seen + 1). kDeadlineExceeded: nothing at all came for `timeout`, not even
-  // progress, though a progress request was sent at its half: the endpoint is taken for dead.
+  // The next batch with events or a progress notification. Errors end the stream: kCompacted (take a new snapshot),
+  // anything else (open a new one at the last revision seen + 1). kDeadlineExceeded: nothing at all came for `timeout`,
+  // not even progress, though a progress request was sent at its half: the endpoint is taken for dead. kCancelled:
+  // stop().
   Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout);
+
+  // Of the store when it created the watch. Less than the start revision - 1: the store went back (a restored backup,
+  // another cluster), and etcd would be silent until it has caught up.
+  int64_t createdRevision() const;
 
  private:
   friend class Client;
@@ -169,7 +191,7 @@ class Client {
     // "http://host:port" or bare "host:port"; host a name, an IPv4 address, or an IPv6 address in brackets.
     std::vector<std::string> endpoints{"http://localhost:2379"};
     std::chrono::milliseconds call_timeout{5000};
-    // A connection attempt that fails is repeated after this, doubled up to the maximum.
+    // A connection attempt that fails is repeated after this, and then in longer steps up to the maximum.
     std::chrono::milliseconds reconnect_min{200};
     std::chrono::milliseconds reconnect_max{2000};
   };
@@ -177,7 +199,8 @@ class Client {
   // An error names the endpoint that cannot be used, for configuration errors. Any thread.
   static Result<void> validateEndpoint(std::string_view endpoint);
 
-  // REQUIRES: every endpoint passes validateEndpoint(); `thread` outlives the client.
+  // REQUIRES: there is an endpoint, and each passes validateEndpoint(); `thread` outlives the client. The client
+  // outlives every Task and WatchStream made by it, which is so once thread.stop() has returned. Any thread.
   Client(CompletionThread& thread, Options options, Logger log);
   ~Client();
   Client(const Client&) = delete;
@@ -186,21 +209,23 @@ class Client {
   CompletionThread& thread();
 
   Task<EtcdResult<RangeResult>> range(KeyRange range, RangeOptions options);
-  Task<EtcdResult<int64_t>> put(PutOp op);          // the revision
+  Task<EtcdResult<int64_t>> put(PutOp op);  // the revision
   Task<EtcdResult<DeleteResult>> remove(DeleteOp op);
   Task<EtcdResult<TxnResult>> txn(TxnRequest request);
 
   Task<EtcdResult<Lease>> leaseGrant(std::chrono::seconds ttl);
-  // One round trip on the (shared, lazily opened, re-opened when broken) LeaseKeepAlive stream. `ttl` 0 from the server, the
-  // lease is gone, is reported as kLeaseNotFound. Lease::sent_at is when this request was handed to the stream.
+  // One round trip on the (shared, lazily opened, re-opened when broken) LeaseKeepAlive stream. `ttl` 0 from the
+  // server, the lease is gone, is reported as kLeaseNotFound. Lease::sent_at is when this request was handed to the
+  // stream.
   Task<EtcdResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout);
+  // The last good deed of a node: not cut short by stop(), and possible after stop() began; then it has 2 s in all.
   Task<EtcdResult<void>> leaseRevoke(int64_t id);
 
   // Opens a watch on `range` from `start_revision` on, with fragments and progress notifications, refusing an endpoint
   // without leader. Returns once the server said "created".
   Task<EtcdResult<WatchStream>> watch(KeyRange range, int64_t start_revision);
 
-  // The endpoint that the next call goes to, for log lines.
+  // The endpoint that the next call goes to, for log lines. Any thread.
   std::string currentEndpoint() const;
 
  private:
@@ -209,8 +234,10 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the revision.
-// The range is walked by key, a page being at most `page_size` keys, so memory is bounded by one page.
+// Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the
+// revision. The range is walked by key, a page being at most `page_size` keys (0: 10,000) and 64 MiB, so memory is
+// bounded by one page. Prefer large pages: etcd counts all the rest of the range for every page. kCompacted: the
+// revision was compacted away between two pages; start again. Sorting is not possible.
 Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page);
 

@@ -11,26 +11,29 @@ namespace idetcd::etcd {
 
 class CompletionThread {
  public:
-  CompletionThread();  // starts the thread
+  CompletionThread();   // starts the thread
   ~CompletionThread();  // stop()
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  // Runs `task` to its end on the completion thread; the thread owns it. Any thread. After stop() began: refused, the
+  // Runs `task` to its end on the completion thread; the thread owns it. Any thread. After stop() began: false, the
   // task is destroyed unstarted.
-  void spawn(Task<void> task);
+  bool spawn(Task<void> task);
 
-  // Runs `work` on the completion thread soon. Any thread.
-  void post(std::function<void()> work);
+  // Runs `work` on the completion thread soon, in the order of the calls. Any thread. After stop() began: false, it is
+  // not run.
+  bool post(std::function<void()> work);
 
-  // Suspends the calling Task. Returns false if it was cut short by stop(). Completion thread only.
+  // Suspends the calling Task. Returns false if it was cut short by stop(): a Task must then come to its end.
+  // Completion thread only. Time is BootClock's, save that a sleep does not end while the machine is suspended.
   Task<bool> sleepFor(std::chrono::nanoseconds duration);
 
-  bool stopping() const;          // any thread
+  bool stopping() const;            // any thread
   bool onCompletionThread() const;  // any thread
 
-  // Cancels every call, stream and sleep under way (each co_await returns a kCancelled error, or false), waits until every
-  // spawned Task has run to its end, and joins the thread. Any thread but the completion thread; idempotent.
+  // Cancels every call, stream and sleep under way (each co_await returns a kCancelled error, or false), waits until
+  // every spawned Task has run to its end, and joins the thread. Any thread but the completion thread; idempotent. Only
+  // lease revocations may still be made and finished, within 2 s: see Client::leaseRevoke().
   void stop();
 
   struct Impl;
@@ -40,8 +43,8 @@ class CompletionThread {
   std::unique_ptr<Impl> impl_;
 };
 
-// A condition that Tasks wait for, on the completion thread only. Every waiter is resumed at set(); an Event that is set
-// stays so until reset().
+// A condition that Tasks wait for, on the completion thread only. Every waiter is resumed soon after set() (never
+// within it); an Event that is set stays so until reset(). REQUIRES: no waiter when it is destroyed.
 class Event {
  public:
   explicit Event(CompletionThread& thread);
