@@ -1,0 +1,62 @@
+// A Corefile as plain values: its server blocks and their directives, in the order of the text, with snippets, imports
+// and environment variables already resolved. What a directive means is nobody's business here. Any thread.
+//
+//   Corefile    = { snippet | import | server block } .
+//   snippet     = "(" NAME ")" "{" … "}" .
+//   import      = "import" ( NAME | FILE | GLOB ) .             (wherever a key, a directive or a line of a block may
+//   begin) server block = key { [","] key } ( "{" NL { directive } "}" | NL { directive } EOF ) . directive   = NAME {
+//   ARGUMENT } [ "{" … "}" ] .             (to the end of the line, or of its block)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "config/environment.h"
+#include "config/server_key.h"
+#include "config/token.h"
+
+namespace idetcd::config {
+
+struct Directive {
+  std::string name;
+  std::string file;
+  int line = 0;
+  std::vector<Token> tokens;  // behind the name; braces balance. Read them with a DirectiveCursor.
+};
+
+struct ServerBlock {
+  std::string file;  // of the first key
+  int line = 0;
+  std::vector<ServerKey> keys;  // at least one
+  std::vector<Directive> directives;
+};
+
+struct Corefile {
+  std::vector<ServerBlock> blocks;
+  std::vector<std::string> warnings;  // whole sentences; nothing that stops a start
+};
+
+struct ParseOptions {
+  std::vector<std::string> known_directives;  // any other is an error; empty: all are known
+  uint16_t default_port = 53;                 // of keys that name none
+  // The directive, if there is one, whose arguments name the addresses a block listens on: two blocks may serve the
+  // same zone and port when each has it and they share no argument.
+  std::string listen_directive;
+};
+
+// Bounds against runaway imports. A Corefile anywhere near them is a mistake.
+inline constexpr size_t kMaxInputBytes = size_t{4} << 20;  // all files together
+inline constexpr size_t kMaxTokens = 1'000'000;            // after imports
+inline constexpr size_t kMaxImports = 1'000;
+inline constexpr size_t kMaxImportDepth = 100;
+
+// `file_name` is what errors say and what imports are relative to. Errors are complete: "Corefile:3 - Error during
+// parsing: …".
+Result<Corefile> parseCorefile(std::string_view file_name, std::string_view text, const ParseOptions& options,
+                               const Environment& environment);
+
+}  // namespace idetcd::config

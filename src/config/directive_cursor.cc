@@ -1,0 +1,105 @@
+#include "config/directive_cursor.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace idetcd::config {
+
+DirectiveCursor::DirectiveCursor(const Directive& directive)
+    : tokens_(directive.tokens),
+      current_{.text = directive.name,
+               .file = std::make_shared<const std::string>(directive.file),
+               .line = directive.line,
+               .kind = Token::Kind::kWord,
+               .starts_line = true} {}
+
+bool DirectiveCursor::nextArg() {
+  if (!argumentFollows()) return false;
+  advance();
+  return true;
+}
+
+std::vector<std::string> DirectiveCursor::remainingArgs() {
+  std::vector<std::string> values;
+  while (nextArg()) values.push_back(value());
+  return values;
+}
+
+Result<std::vector<std::string>> DirectiveCursor::args(size_t min, size_t max) {
+  std::vector<std::string> values = remainingArgs();
+  if (values.size() < min || values.size() > max) return argError();
+  return values;
+}
+
+Result<std::string> DirectiveCursor::oneArg() {
+  Result<std::vector<std::string>> values = args(1, 1);
+  if (!values) return tl::unexpected(values.error());
+  return std::move(values->front());
+}
+
+std::string DirectiveCursor::remainingText() {
+  std::string text;
+  while (nextArg()) {
+    if (!text.empty()) text.push_back(' ');
+    if (current_.kind != Token::Kind::kQuoted) {
+      text += value();
+      continue;
+    }
+    text.push_back('"');
+    for (const char c : value()) {
+      if (c == '"') text.push_back('\\');
+      text.push_back(c);
+    }
+    text.push_back('"');
+  }
+  return text;
+}
+
+bool DirectiveCursor::nextBlock() {
+  if (error_) return false;
+  const Token* next = peek();
+  if (!in_block_) {
+    if (next == nullptr || !next->opens()) return false;
+    in_block_ = true;
+    advance();
+  } else if (argumentFollows()) {
+    advance();
+    latch(argError());
+    return false;
+  }
+  advance();  // the parser has seen to it that braces balance, so there is a token
+  if (!current_.closes()) return true;
+  in_block_ = false;
+  return false;
+}
+
+Result<void> DirectiveCursor::finish() {
+  if (!error_ && peek() != nullptr) {
+    advance();
+    latch(argError());
+  }
+  if (error_) return tl::unexpected(*error_);
+  return {};
+}
+
+tl::unexpected<Error> DirectiveCursor::argError() const {
+  if (current_.opens()) return error("Unexpected token '{', expecting argument");
+  return error(fmt::format("Wrong argument count or unexpected line ending after '{}'", value()));
+}
+
+tl::unexpected<Error> DirectiveCursor::error(std::string_view text) const { return errorAt(current_, text); }
+
+const Token* DirectiveCursor::peek() const { return next_ < tokens_.size() ? &tokens_[next_] : nullptr; }
+
+void DirectiveCursor::advance() { current_ = tokens_[next_++]; }
+
+bool DirectiveCursor::argumentFollows() const {
+  const Token* next = peek();
+  // The line behind an opening brace has begun even if the brace is its only neighbour: `{ limit 5`.
+  return !error_ && next != nullptr && !next->starts_line && !next->opens() && !next->closes() && !current_.opens();
+}
+
+void DirectiveCursor::latch(tl::unexpected<Error> error) { error_ = std::move(error).value(); }
+
+}  // namespace idetcd::config

@@ -1,0 +1,76 @@
+// Reads the arguments and the block of one directive. The first error sticks: from then on nothing more is delivered,
+// and finish() reports it, so that a set-up function is one straight line. One thread; the directive must outlive the
+// cursor.
+//
+//   DirectiveCursor cursor(directive);
+//   while (cursor.nextBlock()) {
+//     if (cursor.value() == "limit") {
+//       const Result<std::string> limit = cursor.oneArg();
+//       …
+//     } else {
+//       return cursor.error(fmt::format("unknown property '{}'", cursor.value()));
+//     }
+//   }
+//   return cursor.finish();
+//
+// Errors are complete: `FILE:LINE - Error during parsing: …` with the place of the current token.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "config/corefile.h"
+
+namespace idetcd::config {
+
+class DirectiveCursor {
+ public:
+  static constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+  explicit DirectiveCursor(const Directive& directive);
+
+  // The current token: the directive's name at first, then what nextArg() or nextBlock() went to.
+  const std::string& value() const { return current_.text; }
+  int line() const { return current_.line; }
+
+  // Goes to the next argument. False at the end of the line, and in front of a brace.
+  bool nextArg();
+  // The rest of the line, up to a brace.
+  std::vector<std::string> remainingArgs();
+  // The rest of the line; argError() if it is not min to max arguments.
+  Result<std::vector<std::string>> args(size_t min, size_t max = kNoLimit);
+  Result<std::string> oneArg();
+  // The rest of the line as one text: with its quotes, and a blank between tokens. For an argument that is made of
+  // several tokens if it is not quoted as a whole, like worker{{ printf "%03d" .ID }}.
+  std::string remainingText();
+
+  // Goes into the block, or on to its next line. False when it has ended, or if there is none. Arguments that are left
+  // on the line before are an error.
+  bool nextBlock();
+
+  // Fails with the error that stuck, or if anything of the directive was not read. REQUIRES: called at the end.
+  Result<void> finish();
+
+  // "Wrong argument count or unexpected line ending after '…'".
+  tl::unexpected<Error> argError() const;
+  tl::unexpected<Error> error(std::string_view text) const;
+
+ private:
+  const Token* peek() const;
+  void advance();
+  bool argumentFollows() const;
+  void latch(tl::unexpected<Error> error);
+
+  const std::vector<Token>& tokens_;
+  size_t next_ = 0;
+  Token current_;
+  bool in_block_ = false;
+  std::optional<Error> error_;
+};
+
+}  // namespace idetcd::config

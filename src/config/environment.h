@@ -1,0 +1,41 @@
+// What a Corefile may reach outside its own text: environment variables and imported files. An interface, so that the
+// parser is a pure function of it: tests and fuzzers bring their own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace idetcd::config {
+
+class Environment {
+ public:
+  virtual ~Environment() = default;
+
+  // "" if it is not set.
+  virtual std::string variable(std::string_view name) const = 0;
+  // Against the working directory if relative; lexically cleaned. Need not exist.
+  virtual std::string absolutePath(const std::string& path) const = 0;
+  // The paths that `pattern` matches, sorted; a pattern without wild cards matches the one file of that name, if it
+  // exists.
+  virtual std::vector<std::string> glob(const std::string& pattern) const = 0;
+  // Fails with what is wrong ("is a directory", "Permission denied"), without the path. Not more than `max_bytes`.
+  virtual Result<std::string> readFile(const std::string& path, size_t max_bytes) const = 0;
+};
+
+// The process's own. Any thread, as long as none calls setenv(3).
+class SystemEnvironment final : public Environment {
+ public:
+  std::string variable(std::string_view name) const override;
+  std::string absolutePath(const std::string& path) const override;
+  std::vector<std::string> glob(const std::string& pattern) const override;
+  Result<std::string> readFile(const std::string& path, size_t max_bytes) const override;
+};
+
+// Replaces each {$NAME} and {%NAME%} of `text` by the variable's value, once, from left to right: a value is never
+// looked at again, so that it can neither split nor loop. What only looks like a reference stays as it is.
+std::string expandVariables(std::string_view text, const Environment& environment);
+
+}  // namespace idetcd::config

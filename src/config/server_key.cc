@@ -1,0 +1,151 @@
+#include "config/server_key.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/ip_address.h"
+
+namespace idetcd::config {
+namespace {
+
+// Digits only: no sign, no blank, no more than what fits.
+std::optional<unsigned> parseNumber(std::string_view text, unsigned max) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value > max) return std::nullopt;
+  return value;
+}
+
+bool isNumber(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The last colon that a backslash does not take into a label.
+size_t lastColon(std::string_view text) {
+  size_t found = std::string_view::npos;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == ':') {
+      found = i;
+    }
+  }
+  return found;
+}
+
+struct Network {
+  IpAddress address;
+  unsigned length;
+};
+
+std::optional<Network> parseCidr(std::string_view text) {
+  const size_t slash = text.rfind('/');
+  if (slash == std::string_view::npos || !isNumber(text.substr(slash + 1))) return std::nullopt;
+  const std::optional<IpAddress> address = IpAddress::parse(text.substr(0, slash));
+  if (!address) return std::nullopt;
+  const std::optional<unsigned> length = parseNumber(text.substr(slash + 1), address->isV4() ? 32 : 128);
+  if (!length) return std::nullopt;
+  return Network{*address, *length};
+}
+
+// The reverse zone of the first `labels` labels of an address.
+std::string reverseZone(std::span<const uint8_t> address, bool is_v4, unsigned labels) {
+  std::string zone;
+  for (unsigned i = labels; i-- > 0;) {
+    if (is_v4) {
+      fmt::format_to(std::back_inserter(zone), "{}.", address[i]);
+    } else {
+      fmt::format_to(std::back_inserter(zone), "{:x}.", i % 2 == 0 ? address[i / 2] >> 4 : address[i / 2] & 0xf);
+    }
+  }
+  return zone + (is_v4 ? "in-addr.arpa." : "ip6.arpa.");
+}
+
+// All zones whose label ends where, or next after where, the network's length does: at most 2^7 of them.
+std::vector<std::string> reverseZones(const Network& network) {
+  const bool is_v4 = network.address.isV4();
+  const unsigned bits_per_label = is_v4 ? 8 : 4;
+  const unsigned labels = (network.length + bits_per_label - 1) / bits_per_label;
+  const unsigned free_bits = labels * bits_per_label - network.length;
+  std::array<uint8_t, 16> address{};
+  std::copy_n(network.address.data(), network.address.size(), address.begin());
+
+  std::vector<std::string> zones;
+  for (unsigned i = 0; i < 1u << free_bits; ++i) {
+    if (free_bits > 0) {  // the last label: what the prefix fixes, then the counter
+      const unsigned octet = (labels * bits_per_label - 1) / 8;
+      const unsigned shift = 8 * (octet + 1) - labels * bits_per_label;
+      const unsigned kept = address[octet] & ~(((1u << free_bits) - 1) << shift);
+      address[octet] = static_cast<uint8_t>(kept | i << shift);
+    }
+    zones.push_back(reverseZone(address, is_v4, labels));
+  }
+  return zones;
+}
+
+Result<std::string_view> stripScheme(std::string_view text) {
+  const size_t end = text.find("://");
+  if (end == std::string_view::npos) return text;
+  const std::string_view scheme = text.substr(0, end);
+  if (scheme == "dns") return text.substr(end + 3);
+  if (scheme == "tls" || scheme == "https" || scheme == "https3" || scheme == "grpc" || scheme == "quic" ||
+      scheme == "unix") {
+    return fail(fmt::format("{}:// is not supported, only dns:// is: '{}'", scheme, text));
+  }
+  return fail(fmt::format("unknown scheme '{}' in '{}'", scheme, text));
+}
+
+// Takes ":port" off the end of `*zone`. A colon that begins no port belongs to an IPv6 network, or is a mistake.
+Result<uint16_t> takePort(std::string_view* zone, uint16_t default_port) {
+  const std::string_view key = *zone;
+  const size_t colon = lastColon(key);
+  if (colon == std::string_view::npos || parseCidr(key)) return default_port;
+  if (IpAddress::parse(key)) {
+    return fail(fmt::format("'{0}' is an address and not a zone, its reverse zone is '{0}/128'", key));
+  }
+  const std::string_view port = key.substr(colon + 1);
+  if (port.empty()) return fail(fmt::format("expecting data after last colon: \"{}\"", key));
+  const std::optional<unsigned> number = isNumber(port) ? parseNumber(port, 65535) : std::nullopt;
+  if (!number) return fail(fmt::format("invalid port '{}' in '{}'", port, key));
+  *zone = key.substr(0, colon);
+  return static_cast<uint16_t>(*number);
+}
+
+Result<ServerKey> makeKey(std::string_view zone, uint16_t port) {
+  const Result<dns::Name> name = dns::Name::parse(zone);
+  if (!name) return fail(fmt::format("zone is not a valid domain name: '{}' ({})", zone, name.error().message));
+  return ServerKey{*name, port, fmt::format("{}:{}", name->toString(), port)};
+}
+
+}  // namespace
+
+Result<std::vector<ServerKey>> parseServerKey(std::string_view text, uint16_t default_port) {
+  const Result<std::string_view> stripped = stripScheme(text);
+  if (!stripped) return tl::unexpected(stripped.error());
+  std::string_view zone = *stripped;
+  const Result<uint16_t> port = takePort(&zone, default_port);
+  if (!port) return tl::unexpected(port.error());
+
+  std::vector<std::string> zones;
+  if (const std::optional<Network> network = parseCidr(zone)) {
+    zones = reverseZones(*network);
+  } else if (lastColon(zone) != std::string_view::npos) {
+    return fail(fmt::format("zone is not a valid domain name: '{}' (a colon must be escaped)", zone));
+  } else {
+    zones.emplace_back(zone);
+  }
+
+  std::vector<ServerKey> keys;
+  for (const std::string& each : zones) {
+    Result<ServerKey> key = makeKey(each, *port);
+    if (!key) return tl::unexpected(key.error());
+    keys.push_back(std::move(*key));
+  }
+  return keys;
+}
+
+}  // namespace idetcd::config

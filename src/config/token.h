@@ -1,0 +1,41 @@
+// The words of a Corefile, each with the place where it stands. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/result.h"
+
+namespace idetcd::config {
+
+struct Token {
+  // A brace is structural only as a whole, unquoted token as it stood in the file: neither a quoted "{" nor an
+  // environment variable whose value is "{" opens a block.
+  enum class Kind : uint8_t { kWord, kQuoted, kOpenBrace, kCloseBrace };
+
+  std::string text;
+  std::shared_ptr<const std::string> file;
+  int line = 0;
+  Kind kind = Kind::kWord;
+  // True for the first token of a line, and for the first one that an import brings in: where a directive can begin.
+  // Line numbers alone would not tell: an imported token may carry a lower number than the one before it.
+  bool starts_line = false;
+
+  bool opens() const { return kind == Kind::kOpenBrace; }
+  bool closes() const { return kind == Kind::kCloseBrace; }
+};
+
+// `FILE:LINE - Error during parsing: TEXT`, the form of every error that a Corefile can cause. Complete: nothing has to
+// be added in front.
+inline tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
+  return fail(fmt::format("{}:{} - Error during parsing: {}", file, line, text));
+}
+inline tl::unexpected<Error> errorAt(const Token& token, std::string_view text) {
+  return errorAt(*token.file, token.line, text);
+}
+
+}  // namespace idetcd::config
