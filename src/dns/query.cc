@@ -18,7 +18,8 @@ size_t questionNameEnd(const uint8_t* message, size_t size, size_t pos) {
   return 0;
 }
 
-// Offset behind the name at `pos` of a record, or 0. A pointer is checked (backwards, behind the header), not followed.
+// Offset behind the name at `pos` of a record, or 0. A pointer is checked, not followed: it must lead before this name
+// (into the name itself it would be a loop) and behind the header.
 size_t recordNameEnd(const uint8_t* message, size_t size, size_t pos) {
   const size_t start = pos;
   while (pos < size) {
@@ -27,7 +28,7 @@ size_t recordNameEnd(const uint8_t* message, size_t size, size_t pos) {
     if (length >= 0xc0) {
       if (size - pos < 2) return 0;
       const size_t target = load16(message + pos) & 0x3fffu;
-      return target >= kHeaderSize && target < pos ? pos + 2 : 0;
+      return target >= kHeaderSize && target < start ? pos + 2 : 0;
     }
     if (length > kMaxLabelLength) return 0;
     pos += length + 1u;
@@ -41,7 +42,8 @@ struct Options {
   bool cookie = false;
 };
 
-// RFC 6891 §6.1.2; the length of a COOKIE is checked as RFC 7873 §5.2.2 asks.
+// RFC 6891 §6.1.2; the length of a COOKIE is checked as RFC 7873 §5.2.2 asks, and of two only the first is looked at
+// (RFC 7873 §5.2).
 Options checkOptions(const uint8_t* rdata, size_t size) {
   Options options;
   size_t pos = 0;
@@ -51,7 +53,7 @@ Options checkOptions(const uint8_t* rdata, size_t size) {
     const uint16_t length = load16(rdata + pos + 2);
     pos += 4;
     if (size - pos < length) return {.valid = false};
-    if (option == code(EdnsOption::kCookie)) {
+    if (option == code(EdnsOption::kCookie) && !options.cookie) {
       if (length != 8 && (length < 16 || length > 40)) return {.valid = false};
       options.cookie = true;
     }
@@ -66,9 +68,14 @@ class Reader {
 
   ParseOutcome parse() {
     const uint16_t questions = load16(message_ + 4);
-    if (query_.opcode() != Opcode::kQuery) return error(Rcode::kNotImp);
-    if (questions > 1) return error(Rcode::kFormErr);  // RFC 9619
     pos_ = kHeaderSize;
+    if (query_.opcode() != Opcode::kQuery) {
+      // Question and OPT are answered where they can be read (RFC 6891 §6.1.1); the sections of another opcode need not
+      // mean what a query's do.
+      if (questions == 0 || (questions == 1 && readQuestion())) readRecords();
+      return error(Rcode::kNotImp);
+    }
+    if (questions > 1) return error(Rcode::kFormErr);  // RFC 9619
     if (questions == 1 && !readQuestion()) return error(Rcode::kFormErr);
     if (!readRecords()) return error(Rcode::kFormErr);
     if (query_.error != Rcode::kNoError) return ParseOutcome::kError;

@@ -34,8 +34,11 @@ class ResponseBuilder {
 
   void addAnswer(std::span<const uint8_t> records, uint16_t count) { append(records, count, answers_); }
   void addAuthority(std::span<const uint8_t> records, uint16_t count) { append(records, count, authorities_); }
-  void addAdditional(std::span<const uint8_t> records, uint16_t count) {
-    if (fits(records.size())) append(records, count, additionals_);
+  // False if they did not fit.
+  bool addAdditional(std::span<const uint8_t> records, uint16_t count) {
+    if (!fits(records.size())) return false;
+    append(records, count, additionals_);
+    return true;
   }
 
   // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.

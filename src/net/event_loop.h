@@ -1,0 +1,73 @@
+// One libuv loop and the handles on it. Everything here belongs to the loop's thread but EventLoop::post() and stop().
+//
+// A handle's object may be destroyed at any time on the loop's thread, in its own callback too; the callback is not
+// called again. Every handle must be gone before its loop is.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace idetcd::net {
+
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs until stop(). Work posted before it is not lost.
+  void run();
+  void stop();                            // any thread
+  void post(std::function<void()> work);  // any thread; runs on the loop's thread, in order
+
+  struct Impl;
+  Impl& impl() { return *impl_; }  // for net/*.cc only
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Calls back while `fd` is readable (level-triggered). The descriptor stays the caller's and must outlive the watcher.
+class ReadWatcher {
+ public:
+  ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable);
+  ~ReadWatcher();
+  ReadWatcher(const ReadWatcher&) = delete;
+  ReadWatcher& operator=(const ReadWatcher&) = delete;
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
+class Timer {
+ public:
+  Timer(EventLoop& loop, std::function<void()> on_expiry);
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  // Starts it anew. `repeat` zero: once.
+  void start(std::chrono::milliseconds timeout, std::chrono::milliseconds repeat = std::chrono::milliseconds(0));
+  void stop();
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
+class SignalWatcher {
+ public:
+  SignalWatcher(EventLoop& loop, int signal, std::function<void()> on_signal);
+  ~SignalWatcher();
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
+}  // namespace idetcd::net

@@ -1,0 +1,187 @@
+#include "net/tcp.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/event_loop_internal.h"
+
+namespace idetcd::net {
+
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr size_t kReadBuffer = size_t{64} << 10;
+
+SocketAddress nameOf(const uv_tcp_t& handle, decltype(&uv_tcp_getsockname) get) {
+  sockaddr_storage storage;
+  int length = sizeof(storage);
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (get(&handle, address, &length) != 0) return {};
+  return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
+}
+
+// A listening socket, or errno.
+int openListener(const SocketAddress& address, bool reuse_port) {
+  const int family = address.ip.isV4() ? AF_INET : AF_INET6;
+  const int fd = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -errno;
+  const int one = 1;
+  sockaddr_storage storage;
+  const socklen_t length = address.toSockaddr(&storage);
+  const bool ok = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0 &&  // not to wait for TIME_WAIT
+                  (!reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) == 0) &&
+                  (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) == 0) &&
+                  ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0 && ::listen(fd, kBacklog) == 0;
+  if (ok) return fd;
+  const int error = errno;
+  ::close(fd);
+  return -error;
+}
+
+}  // namespace
+
+struct TcpConnection::Impl {
+  struct PendingWrite {
+    uv_write_t request;
+    std::vector<uint8_t> octets;
+    Impl* connection;
+  };
+
+  uv_tcp_t handle;
+  TcpHandler* handler = nullptr;  // null once the TcpConnection is gone
+  SocketAddress remote;
+  SocketAddress local;
+  std::shared_ptr<std::array<char, kReadBuffer>>
+      read_buffer;  // shared by a listener's connections: used within one call
+  size_t writes_pending = 0;
+
+  uv_stream_t* stream() { return reinterpret_cast<uv_stream_t*>(&handle); }
+  static Impl& of(const void* handle) { return *static_cast<Impl*>(static_cast<const uv_handle_t*>(handle)->data); }
+
+  static void onAllocate(uv_handle_t* handle, size_t, uv_buf_t* buffer) {
+    auto& storage = *of(handle).read_buffer;
+    *buffer = uv_buf_init(storage.data(), static_cast<unsigned>(storage.size()));
+  }
+
+  static void onRead(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
+    Impl& self = of(stream);
+    if (self.handler == nullptr || count == 0) return;
+    if (count > 0) {
+      self.handler->onData({reinterpret_cast<const uint8_t*>(buffer->base), static_cast<size_t>(count)});
+    } else if (count == UV_EOF) {
+      uv_read_stop(stream);
+      self.handler->onEnd();
+    } else {
+      self.handler->onError();
+    }
+  }
+
+  static void onWritten(uv_write_t* request, int status) {
+    const std::unique_ptr<PendingWrite> write(static_cast<PendingWrite*>(request->data));
+    Impl& self = *write->connection;
+    --self.writes_pending;
+    if (self.handler == nullptr) return;
+    if (status < 0) {
+      self.handler->onError();
+    } else if (self.writes_pending == 0) {
+      self.handler->onDrained();
+    }
+  }
+
+  void close() {
+    handler = nullptr;
+    uv_close(reinterpret_cast<uv_handle_t*>(&handle), [](uv_handle_t* closed) { delete &of(closed); });
+  }
+};
+
+TcpConnection::~TcpConnection() { impl_->close(); }
+
+void TcpConnection::start(TcpHandler& handler) {
+  impl_->handler = &handler;
+  resumeReading();
+}
+
+void TcpConnection::pauseReading() { uv_read_stop(impl_->stream()); }
+
+void TcpConnection::resumeReading() { uv_read_start(impl_->stream(), &Impl::onAllocate, &Impl::onRead); }
+
+bool TcpConnection::write(std::vector<uint8_t>&& octets) {
+  size_t sent = 0;
+  if (impl_->writes_pending == 0) {
+    const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(octets.data()), static_cast<unsigned>(octets.size()));
+    const int n = uv_try_write(impl_->stream(), &buffer, 1);
+    if (n > 0) sent = static_cast<size_t>(n);
+    if (sent == octets.size()) return true;
+  }
+  auto* write = new Impl::PendingWrite{.request = {}, .octets = std::move(octets), .connection = impl_};
+  write->request.data = write;
+  const uv_buf_t rest = uv_buf_init(reinterpret_cast<char*>(write->octets.data() + sent),
+                                    static_cast<unsigned>(write->octets.size() - sent));
+  ++impl_->writes_pending;
+  if (uv_write(&write->request, impl_->stream(), &rest, 1, &Impl::onWritten) != 0) {
+    --impl_->writes_pending;  // the handle is broken: the read side reports it
+    delete write;
+  }
+  return false;
+}
+
+bool TcpConnection::isDrained() const { return impl_->writes_pending == 0; }
+const SocketAddress& TcpConnection::remote() const { return impl_->remote; }
+const SocketAddress& TcpConnection::local() const { return impl_->local; }
+
+struct TcpListener::Impl {
+  uv_tcp_t handle;
+  EventLoop* loop;
+  Accept accept;
+  bool closed = false;
+  std::shared_ptr<std::array<char, kReadBuffer>> read_buffer = std::make_shared<std::array<char, kReadBuffer>>();
+
+  static Impl& of(const void* handle) { return *static_cast<Impl*>(static_cast<const uv_handle_t*>(handle)->data); }
+
+  static void onConnection(uv_stream_t* server, int status) {
+    Impl& self = of(server);
+    if (status < 0 || self.closed) return;  // out of descriptors, say: libuv has already shed the connection
+    auto* connection = new TcpConnection::Impl;
+    connection->handle.data = connection;
+    connection->read_buffer = self.read_buffer;
+    uv_tcp_init(server->loop, &connection->handle);
+    std::unique_ptr<TcpConnection> owner(new TcpConnection(connection));
+    if (uv_accept(server, connection->stream()) != 0) return;
+    uv_tcp_nodelay(&connection->handle, 1);
+    connection->remote = nameOf(connection->handle, &uv_tcp_getpeername);
+    connection->local = nameOf(connection->handle, &uv_tcp_getsockname);
+    self.accept(std::move(owner));
+  }
+};
+
+Result<std::unique_ptr<TcpListener>> TcpListener::listen(EventLoop& loop, const SocketAddress& address, bool reuse_port,
+                                                         Accept accept) {
+  const int fd = openListener(address, reuse_port);
+  if (fd < 0) return fail(std::strerror(-fd));
+  auto* impl = new Impl{.handle = {}, .loop = &loop, .accept = std::move(accept)};
+  impl->handle.data = impl;
+  uv_tcp_init(&loop.impl().loop, &impl->handle);
+  impl->handle.data = impl;
+  std::unique_ptr<TcpListener> listener(new TcpListener(impl));
+  if (const int status = uv_tcp_open(&impl->handle, fd); status != 0) {
+    ::close(fd);
+    return fail(uv_strerror(status));
+  }
+  const int status = uv_listen(reinterpret_cast<uv_stream_t*>(&impl->handle), kBacklog, &Impl::onConnection);
+  if (status != 0) return fail(uv_strerror(status));
+  return listener;
+}
+
+TcpListener::~TcpListener() {
+  impl_->closed = true;
+  uv_close(reinterpret_cast<uv_handle_t*>(&impl_->handle), [](uv_handle_t* closed) { delete &Impl::of(closed); });
+}
+
+SocketAddress TcpListener::localAddress() const { return nameOf(impl_->handle, &uv_tcp_getsockname); }
+
+}  // namespace idetcd::net

@@ -1,0 +1,132 @@
+#include "net/udp_socket.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+#include <utility>
+
+namespace idetcd::net {
+
+namespace {
+
+// Room for a burst: 4 MiB hold some 5,000 small datagrams. Without CAP_NET_ADMIN the kernel's maximum has to do.
+constexpr int kSocketBuffer = 4 << 20;
+
+bool setOption(int fd, int level, int option, int value) {
+  return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
+}
+
+void enlargeBuffers(int fd) {
+  if (!setOption(fd, SOL_SOCKET, SO_RCVBUFFORCE, kSocketBuffer)) setOption(fd, SOL_SOCKET, SO_RCVBUF, kSocketBuffer);
+  if (!setOption(fd, SOL_SOCKET, SO_SNDBUFFORCE, kSocketBuffer)) setOption(fd, SOL_SOCKET, SO_SNDBUF, kSocketBuffer);
+}
+
+// The answer leaves from the address that was asked, by whatever route leads back: the interface is cleared, but for
+// link-local IPv6, where it is part of the address.
+void keepSourceOnly(msghdr& header) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+      in_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      info.ipi_ifindex = 0;
+      info.ipi_spec_dst = info.ipi_addr;
+      std::memcpy(CMSG_DATA(c), &info, sizeof(info));
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+      in6_pktinfo info;
+      std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr)) info.ipi6_ifindex = 0;
+      std::memcpy(CMSG_DATA(c), &info, sizeof(info));
+    }
+  }
+}
+
+}  // namespace
+
+Result<UdpSocket> UdpSocket::bind(const SocketAddress& address, bool reuse_port) {
+  const int family = address.ip.isV4() ? AF_INET : AF_INET6;
+  const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return fail(std::strerror(errno));
+  UdpSocket socket(fd, address.ip.isUnspecified());
+  enlargeBuffers(fd);
+  bool ok = true;
+  if (family == AF_INET6) ok = ok && setOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (reuse_port) ok = ok && setOption(fd, SOL_SOCKET, SO_REUSEPORT, 1);
+  if (socket.wildcard_) {
+    ok = ok && (family == AF_INET ? setOption(fd, IPPROTO_IP, IP_PKTINFO, 1)
+                                  : setOption(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1));
+  }
+  // Never fragment an answer by what an ICMP message claims of the path (RFC 9715 §3.1).
+  if (family == AF_INET) setOption(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_OMIT);
+  if (family == AF_INET6) setOption(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_OMIT);
+  sockaddr_storage storage;
+  const socklen_t length = address.toSockaddr(&storage);
+  if (!ok || ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0) return fail(std::strerror(errno));
+  return socket;
+}
+
+UdpSocket::UdpSocket(UdpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), wildcard_(other.wildcard_) {}
+
+UdpSocket::~UdpSocket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+SocketAddress UdpSocket::localAddress() const {
+  sockaddr_storage storage;
+  socklen_t length = sizeof(storage);
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (getsockname(fd_, address, &length) != 0) return {};
+  return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
+}
+
+UdpBatch::UdpBatch() : buffers_(std::make_unique<Buffer[]>(kCapacity)) {
+  for (size_t i = 0; i < kCapacity; ++i) {
+    received_[i].msg_hdr.msg_name = &sources_[i];
+    received_[i].msg_hdr.msg_iov = &vectors_[i];
+    received_[i].msg_hdr.msg_iovlen = 1;
+    vectors_[i].iov_base = buffers_[i].data();
+  }
+}
+
+void UdpBatch::prepare(size_t i, bool with_control) {
+  vectors_[i].iov_len = kBufferSize;
+  msghdr& header = received_[i].msg_hdr;
+  header.msg_namelen = sizeof(sources_[i]);
+  header.msg_control = with_control ? &controls_[i] : nullptr;
+  header.msg_controllen = with_control ? sizeof(controls_[i]) : 0;
+}
+
+size_t UdpBatch::receive(const UdpSocket& socket) {
+  for (size_t i = 0; i < received_count_; ++i) prepare(i, socket.isWildcard());
+  reply_count_ = 0;
+  int n = 0;
+  do {
+    n = recvmmsg(socket.fd(), received_.data(), kCapacity, MSG_DONTWAIT, nullptr);
+  } while (n < 0 && errno == EINTR);
+  received_count_ = n > 0 ? static_cast<size_t>(n) : 0;
+  if (socket.isWildcard()) {
+    for (size_t i = 0; i < received_count_; ++i) keepSourceOnly(received_[i].msg_hdr);
+  }
+  return received_count_;
+}
+
+size_t UdpBatch::flush(const UdpSocket& socket) {
+  size_t sent = 0;
+  size_t failed = 0;
+  while (sent < reply_count_) {
+    const int n = sendmmsg(socket.fd(), &replies_[sent], static_cast<unsigned>(reply_count_ - sent), 0);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {  // never wait for a client: it will ask again
+      failed += reply_count_ - sent;
+      break;
+    } else if (errno != EINTR) {  // this one destination: no route, no permission
+      ++failed;
+      ++sent;
+    }
+  }
+  reply_count_ = 0;
+  return failed;
+}
+
+}  // namespace idetcd::net

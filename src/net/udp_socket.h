@@ -1,0 +1,89 @@
+// A bound, non-blocking UDP socket and the batches that go through it. One thread.
+//
+// A batch is one recvmmsg(2) into a slab of buffers and one sendmmsg(2) out of the same buffers. Where the socket is
+// bound to a wildcard address, each datagram comes with the address it was sent to and the answer leaves from there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <netinet/in.h>
+#include <span>
+#include <string>
+#include <sys/socket.h>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+
+namespace idetcd::net {
+
+class UdpSocket {
+ public:
+  // `reuse_port`: several sockets share the address, and the kernel spreads clients over them.
+  static Result<UdpSocket> bind(const SocketAddress& address, bool reuse_port);
+  ~UdpSocket();
+  UdpSocket(UdpSocket&& other) noexcept;
+  UdpSocket(const UdpSocket&) = delete;
+  UdpSocket& operator=(const UdpSocket&) = delete;
+  UdpSocket& operator=(UdpSocket&&) = delete;
+
+  int fd() const { return fd_; }
+  bool isWildcard() const { return wildcard_; }
+  SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
+
+ private:
+  UdpSocket(int fd, bool wildcard) : fd_(fd), wildcard_(wildcard) {}
+  int fd_;
+  bool wildcard_;
+};
+
+class UdpBatch {
+ public:
+  static constexpr size_t kCapacity = 64;      // datagrams
+  static constexpr size_t kBufferSize = 4096;  // octets of a query or a response
+
+  UdpBatch();
+
+  // Takes what has arrived, at most kCapacity. Returns how many; 0 if nothing, or an error, which is as good as
+  // nothing.
+  size_t receive(const UdpSocket& socket);
+
+  // The i-th datagram received, where its answer is written too; kBufferSize octets and some slack are there.
+  uint8_t* buffer(size_t i) { return buffers_[i].data(); }
+  size_t size(size_t i) const { return received_[i].msg_len; }
+  bool isTruncated(size_t i) const { return (received_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0; }
+  const sockaddr* source(size_t i) const { return reinterpret_cast<const sockaddr*>(&sources_[i]); }
+  uint16_t sourcePort(size_t i) const {  // the same place in sockaddr_in and sockaddr_in6
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&sources_[i])->sin_port);
+  }
+
+  // Queues the first `size` octets of buffer i as the answer to datagram i.
+  void reply(size_t i, size_t size) {
+    vectors_[i].iov_len = size;
+    msghdr& header = replies_[reply_count_++].msg_hdr;
+    header = received_[i].msg_hdr;
+    header.msg_flags = 0;
+  }
+  // Sends what is queued. Returns how many could not be sent.
+  size_t flush(const UdpSocket& socket);
+
+ private:
+  // A stride that is no power of two: the first lines of 64 buffers would else share one cache set.
+  using Buffer = std::array<uint8_t, kBufferSize + 192>;
+  struct alignas(8) Control {
+    std::array<uint8_t, CMSG_SPACE(sizeof(in6_pktinfo))> octets;
+  };
+
+  void prepare(size_t i, bool with_control);
+
+  std::unique_ptr<Buffer[]> buffers_;
+  std::array<sockaddr_in6, kCapacity> sources_{};
+  std::array<Control, kCapacity> controls_{};
+  std::array<iovec, kCapacity> vectors_{};
+  std::array<mmsghdr, kCapacity> received_{};
+  std::array<mmsghdr, kCapacity> replies_{};
+  size_t received_count_ = kCapacity;  // how many must be prepared again
+  size_t reply_count_ = 0;
+};
+
+}  // namespace idetcd::net

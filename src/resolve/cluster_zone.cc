@@ -1,0 +1,114 @@
+#include "resolve/cluster_zone.h"
+
+#include <algorithm>
+
+namespace idetcd::resolve {
+
+using dns::EdeCode;
+using dns::Query;
+using dns::Rcode;
+using dns::ResponseBuilder;
+using dns::RrType;
+using records::Entry;
+using records::Freshness;
+
+namespace {
+
+// What the apex has whatever etcd says.
+bool isApexType(uint16_t qtype) {
+  return qtype == dns::code(RrType::kSoa) || qtype == dns::code(RrType::kNs) || qtype == dns::code(RrType::kAny);
+}
+
+}  // namespace
+
+size_t ClusterZone::answer(const Query& query, size_t limit, uint16_t flags) const {
+  const Entry* entry = store_.table().find(query.hash, query.name());
+  return entry != nullptr ? answerHit(query, *entry, limit, flags) : answerMiss(query, limit, flags);
+}
+
+size_t ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags) const {
+  ResponseBuilder response(query, limit);
+  if (isStale()) response.setEde(EdeCode::kStaleAnswer);
+  // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
+  const bool any = query.qtype == dns::code(RrType::kAny);
+  const bool found = entry.visitRrsets([&](const Entry::Rrset& rrset) {
+    if (rrset.type != query.qtype && !any) return false;
+    response.addAnswer(rrset.wire, rrset.count);
+    return true;
+  });
+  if (found) return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+  // A non-terminal may turn out to hold records once the snapshot is complete.
+  if (entry.modRevision() == 0 && store_.freshness() == Freshness::kLoading) return answerNotReady(query, limit, flags);
+  return answerNoData(query, response, flags);
+}
+
+size_t ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
+  if (!isInZone(query)) return 0;
+  ResponseBuilder response(query, limit);
+  const bool loading = store_.freshness() == Freshness::kLoading;
+  const bool apex = query.qname_size == store_.zone().size();
+  if (apex && (!loading || isApexType(query.qtype))) return answerApex(query, response, flags);
+  if (loading) return answerNotReady(query, limit, flags);
+  if (fallsThrough(query)) return 0;
+  if (isStale()) response.setEde(EdeCode::kStaleNxdomainAnswer);
+  addSoa(query, response);
+  return response.finish(Rcode::kNxDomain, flags | dns::kFlagAa);
+}
+
+size_t ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
+  ResponseBuilder response(query, limit);
+  response.setEde(EdeCode::kNotReady);
+  return response.finish(Rcode::kServFail, flags);
+}
+
+// `response` has no record yet.
+size_t ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+  if (isInZone(query) && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
+  addSoa(query, response);
+  return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+}
+
+size_t ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+  if (query.qtype == dns::code(RrType::kSoa) || query.qtype == dns::code(RrType::kAny)) {
+    const auto soa = store_.apex().soa(dns::kHeaderSize, store_.serial());
+    response.addAnswer(soa.span(), 1);
+  } else if (query.qtype == dns::code(RrType::kNs)) {
+    const size_t target = response.position() + records::ZoneApex::kNsTarget;
+    response.addAnswer(store_.apex().ns(), 1);
+    addGlue(response, target);
+  } else {
+    addSoa(query, response);
+  }
+  return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+}
+
+// The addresses of the name server, with the NS record's target as their owner.
+void ClusterZone::addGlue(ResponseBuilder& response, size_t target) const {
+  const auto name = store_.apex().nameServer().wire();
+  const Entry* server = store_.table().find(hashBytes(name.data(), name.size(), store_.table().seed()), name);
+  if (server == nullptr) return;
+  server->visitRrsets([&](const Entry::Rrset& rrset) {
+    if (rrset.count != 1) return false;
+    const size_t owner = response.position();
+    if (response.addAdditional(rrset.wire, 1)) dns::store16(response.at(owner), static_cast<uint16_t>(0xc000 | target));
+    return false;
+  });
+}
+
+// Of the zone; or, for a name outside that etcd happens to hold, of the name itself, which is then its own apex.
+void ClusterZone::addSoa(const Query& query, ResponseBuilder& response) const {
+  const size_t below = isInZone(query) ? query.qname_size - store_.zone().size() : 0;
+  const auto soa = store_.apex().soa(dns::kHeaderSize + below, store_.serial());
+  response.addAuthority(soa.span(), 1);
+}
+
+bool ClusterZone::isInZone(const Query& query) const {
+  return !store_.zone().isRoot() && dns::isNameWithin(query.name(), store_.zone());
+}
+
+bool ClusterZone::fallsThrough(const Query& query) const {
+  return std::any_of(options_.fallthrough.begin(), options_.fallthrough.end(),
+                     [&query](const dns::Name& zone) { return dns::isNameWithin(query.name(), zone); });
+}
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,51 @@
+// Answers for the names of a cluster, out of a RecordStore: the directive `idetcd` at query time.
+//
+//   name held, type held      NOERROR, the RRset
+//   name held, other type     NODATA with SOA         (empty non-terminals and the apex too)
+//   zone, no such name        NXDOMAIN with SOA, or the next handler where `fallthrough` says so
+//   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
+//   etcd away for long        the last known answer with EDE 3 (a denial: EDE 19)
+//   any other name            the next handler
+//
+// Any loop thread, inside a ReadSection of the store's EpochDomain; no allocation.
+#pragma once
+
+#include <vector>
+
+#include "dns/name.h"
+#include "dns/query.h"
+#include "dns/response.h"
+#include "records/record_store.h"
+
+namespace idetcd::resolve {
+
+class ClusterZone {
+ public:
+  struct Options {
+    std::vector<dns::Name> fallthrough;  // zones in which a name that does not exist goes on to the next handler
+  };
+
+  ClusterZone(const records::RecordStore& store, Options options) : store_(store), options_(std::move(options)) {}
+
+  const records::RecordTable& table() const { return store_.table(); }
+
+  // The size of the response in query.message, or 0: not a name of ours. `flags`: added to the header's.
+  size_t answer(const dns::Query& query, size_t limit, uint16_t flags) const;
+
+ private:
+  size_t answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags) const;
+  size_t answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
+  size_t answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
+  size_t answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  size_t answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  void addGlue(dns::ResponseBuilder& response, size_t target) const;
+  void addSoa(const dns::Query& query, dns::ResponseBuilder& response) const;
+  bool isInZone(const dns::Query& query) const;
+  bool fallsThrough(const dns::Query& query) const;
+  bool isStale() const { return store_.freshness() == records::Freshness::kStale; }
+
+  const records::RecordStore& store_;
+  const Options options_;
+};
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,62 @@
+// From a query to its response: routes it to the server block of the longest zone and runs that block's handlers in
+// their fixed order. Immutable once built, shared by every loop; any loop thread, inside a ReadSection; no allocation
+// unless a `log` or an error asks for a line.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/hash.h"
+#include "dns/name.h"
+#include "dns/query.h"
+#include "resolve/cluster_zone.h"
+#include "resolve/error_log.h"
+#include "resolve/query_log.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+// The handlers of one server block; null or false: not configured.
+struct ServerBlock {
+  std::unique_ptr<QueryLog> log;
+  std::unique_ptr<ErrorLog> errors;
+  std::unique_ptr<ClusterZone> cluster;
+  bool whoami = false;
+};
+
+// A query on its way through the three passes over a batch.
+struct Job {
+  dns::Query query;
+  dns::ParseOutcome outcome = dns::ParseOutcome::kDrop;
+  const ServerBlock* block = nullptr;  // null: no zone of this listener holds the name
+};
+
+class Resolver {
+ public:
+  struct Zone {
+    dns::Name name;
+    std::shared_ptr<const ServerBlock> block;
+  };
+
+  // REQUIRES: no name twice.
+  Resolver(std::vector<Zone> zones, HashSeed seed);
+
+  // Pass 1: parses, routes, and begins to fetch what pass 2 reads. REQUIRES of `message`: as parseQuery().
+  void begin(Job& job, uint8_t* message, size_t size) const;
+  // Pass 2: begins to fetch what pass 3 reads.
+  void prefetch(const Job& job) const {
+    if (job.block != nullptr && job.block->cluster) job.block->cluster->table().prefetchEntry(job.query.hash);
+  }
+  // Pass 3: writes the response over the query. Returns its size; 0: no answer.
+  size_t answer(Job& job, const Request& request) const;
+
+ private:
+  const ServerBlock* route(const dns::Query& query) const;
+  size_t answerQuery(const Job& job, const Request& request) const;
+
+  std::vector<Zone> zones_;  // longest name first
+  HashSeed seed_;
+};
+
+}  // namespace idetcd::resolve

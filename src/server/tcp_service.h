@@ -1,0 +1,50 @@
+// DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
+//
+// Connections are kept open and pipelined. One that has not completed a query for kIdle is closed, and so is the
+// longest idle one when there are more than kMaxConnections. A client that does not read its answers is not read from
+// either.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "net/tcp.h"
+#include "resolve/resolver.h"
+#include "server/worker_context.h"
+
+namespace idetcd::server {
+
+class TcpService {
+ public:
+  static constexpr std::chrono::seconds kIdle{10};
+  static constexpr size_t kMaxConnections = 4096;
+
+  static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
+                                                    bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
+  ~TcpService();
+  TcpService(const TcpService&) = delete;
+  TcpService& operator=(const TcpService&) = delete;
+
+  SocketAddress localAddress() const { return listener_->localAddress(); }
+
+ private:
+  class Session;
+  using Sessions = std::list<std::unique_ptr<Session>>;
+
+  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver);
+  void accept(std::unique_ptr<net::TcpConnection> connection);
+  void touch(Session& session);
+  void close(Session& session);
+  size_t answer(std::span<const uint8_t> query, const SocketAddress& remote, const SocketAddress& local);
+
+  WorkerContext& context_;
+  std::shared_ptr<const resolve::Resolver> resolver_;
+  std::unique_ptr<net::TcpListener> listener_;
+  Sessions sessions_;  // longest idle first
+  resolve::Job job_;
+  std::vector<uint8_t> message_;  // the query being answered, then its response
+};
+
+}  // namespace idetcd::server

@@ -1,0 +1,37 @@
+// DNS over UDP on one socket of one loop (RFC 1035 §4.2.1, RFC 6891). Loop thread only.
+//
+// A wake-up takes at most kMaxBatches batches, so that TCP and timers get their turn; the loop comes back for the rest.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "net/udp_socket.h"
+#include "resolve/resolver.h"
+#include "server/worker_context.h"
+
+namespace idetcd::server {
+
+class UdpService {
+ public:
+  UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver);
+  UdpService(const UdpService&) = delete;
+  UdpService& operator=(const UdpService&) = delete;
+
+ private:
+  static constexpr int kMaxBatches = 8;
+
+  void onReadable();
+  size_t serveBatch();
+  void answer(size_t i);
+
+  WorkerContext& context_;
+  net::UdpSocket socket_;
+  SocketAddress local_;
+  std::shared_ptr<const resolve::Resolver> resolver_;
+  net::UdpBatch batch_;
+  std::vector<resolve::Job> jobs_;
+  net::ReadWatcher watcher_;
+};
+
+}  // namespace idetcd::server

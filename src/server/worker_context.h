@@ -1,0 +1,41 @@
+// What the services on one loop share. Loop thread only, but for reading the counters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "net/event_loop.h"
+#include "records/epoch.h"
+
+namespace idetcd::server {
+
+// Written by one thread, so a plain load and store do (relaxed: a reader wants the number, nothing that hangs on it).
+class Counter {
+ public:
+  void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+struct Counters {
+  Counter udp_received;
+  Counter udp_sent;
+  Counter udp_dropped;      // no query, or from port 0: not answered on purpose
+  Counter udp_send_failed;  // no room in the socket, no route
+  Counter tcp_accepted;
+  Counter tcp_evicted;  // the longest idle one, to make room
+  Counter tcp_timed_out;
+  Counter tcp_received;  // messages
+};
+
+struct WorkerContext {
+  net::EventLoop& loop;
+  records::EpochDomain::Reader reader;
+  Counters counters;
+
+  WorkerContext(net::EventLoop& event_loop, records::EpochDomain& epochs) : loop(event_loop), reader(epochs) {}
+};
+
+}  // namespace idetcd::server
