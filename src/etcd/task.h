@@ -1,5 +1,6 @@
-// Task<T>: a lazily started coroutine, awaited at most once. The etcd client and everything that is driven by it (claim,
-// lease keeper, mirror) is written as Tasks that all run on the one completion thread, so their code needs no locks.
+// Task<T>: a lazily started coroutine, awaited at most once. The etcd client and everything that is driven by it
+// (claim, lease keeper, mirror) is written as Tasks that all run on the one completion thread, so their code needs no
+// locks.
 //
 // Rules (g++ 12 miscompiles some temporaries inside co_await expressions):
 //   - a coroutine takes its parameters by value or by reference to something that outlives it;

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "base/ip_address.h"
+#include "etcd/endpoints_internal.h"
+
+namespace idetcd::etcd {
+namespace {
+
+constexpr int kMaxAnswerBytes = 64 << 20;
+// etcd answers pings that come more often than every 5 s (its default) with GOAWAY.
+constexpr int kPingIntervalMs = 10'000;
+constexpr int kPingTimeoutMs = 5'000;
+
+bool consumePrefixIgnoringCase(std::string_view* text, std::string_view prefix) {
+  const auto equal = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  if (text->size() < prefix.size() ||
+      !std::equal(prefix.begin(), prefix.end(), text->begin(), [&](char b, char a) { return equal(a, b); }))
+    return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+bool isHostName(std::string_view text) {
+  if (text.ends_with('.')) text.remove_suffix(1);
+  if (text.empty() || text.size() > 253) return false;
+  size_t label_length = 0;
+  for (const char c : text) {
+    if (c == '.') {
+      if (label_length == 0) return false;
+      label_length = 0;
+      continue;
+    }
+    const bool allowed = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    if (!allowed || ++label_length > 63) return false;
+  }
+  return label_length > 0;
+}
+
+// "1.2.3" or "1.2.3.999" is a mistyped address, not a name: no top-level domain is all digits (RFC 3696 §2).
+bool looksLikeIpv4(std::string_view text) {
+  const std::string_view last = text.substr(text.rfind('.') + 1);
+  return !last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Result<void> checkHost(std::string_view host, bool bracketed) {
+  const auto address = IpAddress::parse(host);
+  if (bracketed) {
+    if (!address || !address->isV6()) return fail(fmt::format("'{}' is not an IPv6 address", host));
+    return {};
+  }
+  if (host.find(':') != std::string_view::npos)
+    return fail(address ? "an IPv6 address must be in brackets" : "more than one ':'");
+  if (address || (isHostName(host) && !looksLikeIpv4(host))) return {};
+  return fail(host.empty() ? "the host is missing" : fmt::format("'{}' is not a host name or an address", host));
+}
+
+Result<EndpointAddress> parseHostPort(std::string_view rest) {
+  const bool bracketed = rest.starts_with('[');
+  std::string_view host;
+  if (bracketed) {
+    const size_t end = rest.find(']');
+    if (end == std::string_view::npos) return fail("']' is missing");
+    host = rest.substr(1, end - 1);
+    rest.remove_prefix(end + 1);
+  } else {
+    host = rest.substr(0, rest.rfind(':'));
+    rest.remove_prefix(host.size());
+  }
+  if (const auto checked = checkHost(host, bracketed); !checked) return tl::unexpected(checked.error());
+  if (!rest.starts_with(':') || rest.size() == 1) return fail("the port is missing");
+  rest.remove_prefix(1);
+
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), port);
+  if (error != std::errc() || end != rest.data() + rest.size() || port == 0)
+    return fail(fmt::format("'{}' is not a port", rest));
+
+  EndpointAddress address;
+  address.name = bracketed ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+  // Always by gRPC's DNS resolver, which takes addresses as they are: see wasSent() in errors.cc.
+  address.target = "dns:///" + address.name;
+  return address;
+}
+
+grpc::ChannelArguments channelArguments(const Client::Options& options) {
+  const auto milliseconds = [](std::chrono::milliseconds value) {
+    return static_cast<int>(std::clamp<int64_t>(value.count(), 1, 3'600'000));
+  };
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  // A fail-over must make a connection of its own, not find one that another channel shares.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // http_proxy in the environment is for the web; etcd is beside us.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // No TXT query for a service configuration with every look-up of the name.
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, milliseconds(options.call_timeout));
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, milliseconds(options.reconnect_max));
+
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, milliseconds(options.reconnect_min));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, milliseconds(options.reconnect_max));
+  // In spite of its name: how long one attempt to connect may take.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, milliseconds(options.call_timeout));
+
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingIntervalMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  // A quiet watch exchanges pings and nothing else for as long as it takes.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  return arguments;
+}
+
+}  // namespace
+
+Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
+  std::string_view rest = text;
+  // The place for TLS: a secure scheme becomes a property of EndpointAddress, and Endpoints picks the credentials by
+  // it.
+  if (consumePrefixIgnoringCase(&rest, "https://"))
+    return fail(fmt::format("endpoint '{}': https is not supported yet", text));
+  if (!consumePrefixIgnoringCase(&rest, "http://") && rest.find("://") != std::string_view::npos)
+    return fail(fmt::format("endpoint '{}': unknown scheme '{}'", text, rest.substr(0, rest.find("://"))));
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  if (rest.find_first_of("/?#@") != std::string_view::npos)
+    return fail(fmt::format("endpoint '{}': expected http://host:port or host:port", text));
+  auto address = parseHostPort(rest);
+  if (!address) return fail(fmt::format("endpoint '{}': {}", text, address.error().message));
+  return address;
+}
+
+Endpoints::Endpoints(const Client::Options& options, Logger log)
+    : retry_interval_(options.reconnect_max), log_(std::move(log)) {
+  const grpc::ChannelArguments arguments = channelArguments(options);
+  for (const std::string& text : options.endpoints) {
+    auto address = EndpointAddress::parse(text);
+    if (!address) std::abort();  // REQUIRES of Client
+    auto channel = grpc::CreateCustomChannel(address->target, grpc::InsecureChannelCredentials(), arguments);
+    endpoints_.push_back({std::move(*address), std::move(channel), BootClock::time_point{}, false});
+  }
+  if (endpoints_.empty()) std::abort();
+}
+
+const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
+  Endpoint& endpoint = endpoints_[index];
+  // The back-off of connections is bounded by us, but not that of the look-up of names (up to two minutes): a machine
+  // whose resolver comes up late would wait for long.
+  if (endpoint.channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    const auto now = BootClock::now();
+    if (now - endpoint.retried_at >= retry_interval_) {
+      endpoint.retried_at = now;
+      grpc::experimental::ChannelResetConnectionBackoff(endpoint.channel.get());
+    }
+  }
+  return endpoint.channel;
+}
+
+void Endpoints::succeeded(size_t index) {
+  Endpoint& endpoint = endpoints_[index];
+  if (!std::exchange(endpoint.away, false)) return;
+  log_.info("etcd endpoint {} is back", endpoint.address.name);
+}
+
+void Endpoints::failed(size_t index, const EtcdError& error) {
+  size_t expected = index;
+  const size_t next = (index + 1) % size();
+  current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
+  Endpoint& endpoint = endpoints_[index];
+  if (std::exchange(endpoint.away, true)) return;
+  log_.warning("etcd endpoint {} is away: {}", endpoint.address.name, error.message);
+}
+
+}  // namespace idetcd::etcd

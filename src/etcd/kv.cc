@@ -1,0 +1,223 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "etcd/client.h"
+#include "etcd/client_internal.h"
+
+namespace idetcd::etcd {
+namespace {
+
+constexpr int64_t kDefaultPageSize = 10'000;
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+// --- to protobuf ---
+
+void fill(pb::RangeRequest& request, KeyRange range, const RangeOptions& options) {
+  request.set_key(std::move(range.begin));
+  request.set_range_end(std::move(range.end));
+  request.set_revision(options.revision);
+  request.set_limit(options.limit);
+  request.set_keys_only(options.keys_only);
+  request.set_serializable(options.serializable);
+  if (options.sort_by_create_revision) {
+    request.set_sort_order(pb::RangeRequest::ASCEND);
+    request.set_sort_target(pb::RangeRequest::CREATE);
+  }
+}
+
+void fill(pb::PutRequest& request, PutOp op) {
+  request.set_key(std::move(op.key));
+  request.set_value(std::move(op.value));
+  request.set_lease(op.lease);
+}
+
+void fill(pb::DeleteRangeRequest& request, DeleteOp op) {
+  request.set_key(std::move(op.range.begin));
+  request.set_range_end(std::move(op.range.end));
+}
+
+pb::Compare toProto(Compare compare) {
+  pb::Compare result;
+  result.set_key(std::move(compare.key));
+  switch (compare.relation) {
+    case Compare::Relation::kEqual:
+      result.set_result(pb::Compare::EQUAL);
+      break;
+    case Compare::Relation::kGreater:
+      result.set_result(pb::Compare::GREATER);
+      break;
+    case Compare::Relation::kLess:
+      result.set_result(pb::Compare::LESS);
+      break;
+    case Compare::Relation::kNotEqual:
+      result.set_result(pb::Compare::NOT_EQUAL);
+      break;
+  }
+  switch (compare.target) {
+    case Compare::Target::kCreateRevision:
+      result.set_target(pb::Compare::CREATE);
+      result.set_create_revision(compare.number);
+      break;
+    case Compare::Target::kModRevision:
+      result.set_target(pb::Compare::MOD);
+      result.set_mod_revision(compare.number);
+      break;
+    case Compare::Target::kVersion:
+      result.set_target(pb::Compare::VERSION);
+      result.set_version(compare.number);
+      break;
+    case Compare::Target::kLease:
+      result.set_target(pb::Compare::LEASE);
+      result.set_lease(compare.number);
+      break;
+    case Compare::Target::kValue:
+      result.set_target(pb::Compare::VALUE);
+      result.set_value(std::move(compare.value));
+      break;
+  }
+  return result;
+}
+
+pb::RequestOp toProto(Op op) {
+  pb::RequestOp result;
+  std::visit(Overloaded{
+                 [&](PutOp& put) { fill(*result.mutable_request_put(), std::move(put)); },
+                 [&](DeleteOp& del) { fill(*result.mutable_request_delete_range(), std::move(del)); },
+                 [&](RangeOp& range) { fill(*result.mutable_request_range(), std::move(range.range), range.options); },
+             },
+             op);
+  return result;
+}
+
+// --- from protobuf ---
+
+KeyValue fromProto(mvccpb::KeyValue& kv) {
+  KeyValue result;
+  result.key = std::move(*kv.mutable_key());
+  result.value = std::move(*kv.mutable_value());
+  result.create_revision = kv.create_revision();
+  result.mod_revision = kv.mod_revision();
+  result.version = kv.version();
+  result.lease = kv.lease();
+  return result;
+}
+
+RangeResult fromProto(pb::RangeResponse& response) {
+  RangeResult result;
+  result.revision = response.header().revision();
+  result.more = response.more();
+  result.kvs.reserve(static_cast<size_t>(response.kvs_size()));
+  for (auto& kv : *response.mutable_kvs()) result.kvs.push_back(fromProto(kv));
+  return result;
+}
+
+EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_results) {
+  TxnResult result;
+  result.succeeded = response.succeeded();
+  result.revision = response.header().revision();
+  for (auto& op : *response.mutable_responses()) {
+    switch (op.response_case()) {
+      case pb::ResponseOp::kResponsePut:
+        result.results.emplace_back(PutResult{});
+        break;
+      case pb::ResponseOp::kResponseDeleteRange:
+        result.results.emplace_back(DeleteResult{op.response_delete_range().deleted()});
+        break;
+      case pb::ResponseOp::kResponseRange:
+        result.results.emplace_back(fromProto(*op.mutable_response_range()));
+        // The ranges of a Txn see its outcome; etcd leaves the revision to the answer's own header.
+        std::get<RangeResult>(result.results.back()).revision = result.revision;
+        break;
+      default:
+        break;
+    }
+  }
+  if (result.results.size() != expected_results)
+    return tl::unexpected<EtcdError>({ErrorCode::kOther, "the answer to a Txn does not fit its operations", true});
+  return result;
+}
+
+}  // namespace
+
+KeyRange KeyRange::prefix(std::string_view prefix) {
+  // The end is the prefix with its last octet below 0xFF counted up, and what follows cut off.
+  std::string end(prefix);
+  while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xFF) end.pop_back();
+  if (end.empty()) return {prefix.empty() ? std::string(1, '\0') : std::string(prefix), std::string(1, '\0')};
+  end.back() = static_cast<char>(static_cast<unsigned char>(end.back()) + 1);
+  return {std::string(prefix), std::move(end)};
+}
+
+Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options) {
+  pb::RangeRequest request;
+  fill(request, std::move(range), options);
+  CallTraits traits;
+  traits.repeatable = true;
+  traits.needs_leader = !options.serializable;
+  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncRange, std::move(request), traits);
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  co_return fromProto(*response);
+}
+
+Task<EtcdResult<int64_t>> Client::put(PutOp op) {
+  pb::PutRequest request;
+  fill(request, std::move(op));
+  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncPut, std::move(request), CallTraits{});
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  co_return response->header().revision();
+}
+
+Task<EtcdResult<DeleteResult>> Client::remove(DeleteOp op) {
+  pb::DeleteRangeRequest request;
+  fill(request, std::move(op));
+  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncDeleteRange, std::move(request), CallTraits{});
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  co_return DeleteResult{response->deleted()};
+}
+
+Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
+  const size_t on_success = request.success.size();
+  const size_t on_failure = request.failure.size();
+  pb::TxnRequest message;
+  for (Compare& compare : request.compares) *message.add_compare() = toProto(std::move(compare));
+  for (Op& op : request.success) *message.add_success() = toProto(std::move(op));
+  for (Op& op : request.failure) *message.add_failure() = toProto(std::move(op));
+  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncTxn, std::move(message), CallTraits{});
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  co_return fromProto(*response, response->succeeded() ? on_success : on_failure);
+}
+
+Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
+                                         std::function<bool(std::vector<KeyValue>&&)> page) {
+  options.sort_by_create_revision = false;
+  options.limit = page_size > 0 ? page_size : kDefaultPageSize;
+  while (true) {
+    auto read = client.range(range, options);
+    auto result = co_await read;
+    if (!result) {
+      // Few keys with huge values: the page shrinks until it fits, and stays so.
+      if (result.error().code != ErrorCode::kTooLarge || options.limit == 1)
+        co_return tl::unexpected<EtcdError>(std::move(result.error()));
+      options.limit = std::max<int64_t>(1, options.limit / 8);
+      continue;
+    }
+    if (options.revision == 0) options.revision = result->revision;
+    const bool more = result->more && !result->kvs.empty();
+    // The first key that can follow the last one. Taken before the page is given away.
+    if (more) range.begin = result->kvs.back().key + '\0';
+    if (!page(std::move(result->kvs)) || !more) co_return options.revision;
+  }
+}
+
+}  // namespace idetcd::etcd

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <utility>
+
+#include "etcd/client.h"
+#include "etcd/client_internal.h"
+#include "etcd/keep_alive_internal.h"
+
+namespace idetcd::etcd {
+
+// --- KeepAliveStream ---
+
+std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& thread, Endpoints& endpoints,
+                                                       size_t endpoint) {
+  const std::shared_ptr<KeepAliveStream> stream(new KeepAliveStream(thread, endpoint));
+  prepareContext(stream->context(), true);
+  pb::Lease::Stub stub(endpoints.channel(endpoint));
+  stream->BidiStream::open([&stub](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+    return stub.PrepareAsyncLeaseKeepAlive(context, queue);
+  });
+  return stream;
+}
+
+Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
+                                                  std::optional<BootClock::time_point> deadline) {
+  Suspension pause(stream->thread(), deadline);
+  const auto exchange = std::make_shared<Exchange>(Exchange{id, &pause, {}, std::nullopt});
+  stream->unsent_.push_back(exchange);
+  pb::LeaseKeepAliveRequest request;
+  request.set_id(id);
+  stream->send(std::move(request));
+
+  const auto outcome = co_await pause;
+  exchange->waiter = nullptr;
+  if (exchange->result) co_return std::move(*exchange->result);
+  if (outcome == Suspension::Outcome::kStopped)
+    co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
+  stream->retire();
+  co_return tl::unexpected<EtcdError>({ErrorCode::kDeadlineExceeded, "no answer to the keepalive in time", true});
+}
+
+void KeepAliveStream::onSend(const pb::LeaseKeepAliveRequest&) {
+  auto exchange = std::move(unsent_.front());
+  unsent_.pop_front();
+  exchange->sent_at = BootClock::now();
+  awaited_.push_back(std::move(exchange));
+}
+
+void KeepAliveStream::onMessage(pb::LeaseKeepAliveResponse& response) {
+  const auto found = std::find_if(awaited_.begin(), awaited_.end(),
+                                  [&](const auto& exchange) { return exchange->id == response.id(); });
+  if (found == awaited_.end()) return;
+  const auto exchange = std::move(*found);
+  awaited_.erase(found);
+  if (response.ttl() > 0) {
+    exchange->result = Lease{response.id(), std::chrono::seconds(response.ttl()), exchange->sent_at};
+  } else {
+    exchange->result =
+        tl::unexpected<EtcdError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
+  }
+  if (exchange->waiter != nullptr) exchange->waiter->wake();
+}
+
+void KeepAliveStream::onEnd(const EtcdError& error) {
+  for (auto* queue : {&unsent_, &awaited_}) {
+    for (const auto& exchange : *queue) {
+      exchange->result = tl::unexpected<EtcdError>(error);
+      if (exchange->waiter != nullptr) exchange->waiter->wake();
+    }
+    queue->clear();
+  }
+}
+
+void KeepAliveStream::retire() {
+  retired_ = true;
+  const auto waits = [](const auto& exchange) { return exchange->waiter != nullptr; };
+  if (std::none_of(unsent_.begin(), unsent_.end(), waits) && std::none_of(awaited_.begin(), awaited_.end(), waits))
+    cancel();
+}
+
+// --- Client ---
+
+Task<EtcdResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
+  pb::LeaseGrantRequest request;
+  request.set_ttl(ttl.count());
+  CallTraits traits;
+  traits.repeatable = true;  // a lease granted twice holds no key and ends by itself
+  const auto sent_at = BootClock::now();
+  auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseGrant, std::move(request), traits);
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (!response->error().empty())
+    co_return tl::unexpected<EtcdError>({ErrorCode::kOther, std::move(*response->mutable_error()), true});
+  co_return Lease{response->id(), std::chrono::seconds(response->ttl()), sent_at};
+}
+
+Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
+  const auto deadline = deadlineAfter(timeout);
+  Impl& impl = *impl_;
+  for (size_t attempt = 1;; ++attempt) {
+    if (impl.thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
+    if (!impl.keep_alive || !impl.keep_alive->usable())
+      impl.keep_alive = KeepAliveStream::open(impl.thread, *impl.endpoints, impl.endpoints->current());
+    const size_t index = impl.keep_alive->endpoint();
+    auto exchange = KeepAliveStream::exchange(impl.keep_alive, id, deadline);
+    auto result = co_await exchange;
+
+    if (result || result.error().code == ErrorCode::kLeaseNotFound) {
+      impl.endpoints->succeeded(index);
+      co_return std::move(result);
+    }
+    if (!endpointIsAway(result.error())) co_return std::move(result);
+    impl.endpoints->failed(index, result.error());
+    if (result.error().code == ErrorCode::kDeadlineExceeded || attempt == impl.endpoints->size())
+      co_return std::move(result);
+  }
+}
+
+Task<EtcdResult<void>> Client::leaseRevoke(int64_t id) {
+  pb::LeaseRevokeRequest request;
+  request.set_id(id);
+  CallTraits traits;
+  traits.repeatable = true;
+  traits.survives_stop = true;
+  auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseRevoke, std::move(request), traits);
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  co_return EtcdResult<void>{};
+}
+
+}  // namespace idetcd::etcd
