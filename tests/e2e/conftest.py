@@ -1,0 +1,144 @@
+"""Fixtures. Every node that a test starts is stopped with SIGTERM when the test ends, and must then end with exit 0:
+so each test also shows that nothing it did broke the server (or, in a sanitizer build, its memory)."""
+
+import os
+import shutil
+
+import pytest
+
+from harness import ports
+from harness.etcd import EtcdCluster, EtcdMember
+from harness.node import Node, binary
+
+def pytest_configure(config):
+    for program in ("etcd", "etcdctl"):
+        if not shutil.which(program):
+            pytest.exit(f"{program} is not installed: run tools/install-packages", 2)
+    if not os.access(binary(), os.X_OK):
+        pytest.exit(f"{binary()} is not built: run tools/build release", 2)
+
+
+@pytest.hookimpl(tryfirst=True, hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    setattr(item, f"report_{call.when}", outcome.get_result())
+
+
+def failed(request):
+    report = getattr(request.node, "report_call", None)
+    return report is not None and report.failed
+
+
+class Nodes:
+    """Starts nodes and ends them."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.nodes = []
+
+    def make(self, text, name=None, **options):
+        node = Node(name or f"node{len(self.nodes) + 1}", self.directory, text, **options)
+        self.nodes.append(node)
+        return node
+
+    def start(self, text, name=None, **options):
+        """Launched, and its DNS port answers."""
+        return self.make(text, name, **options).start()
+
+    def start_cluster(self, text, count, etcd):
+        """`count` nodes with the same Corefile, all started at once; waits until each owns a name."""
+        nodes = [self.make(text).launch() for _ in range(count)]
+        for node in nodes:
+            node.wait_answers()
+            node.wait_owns(etcd)
+        return nodes
+
+    def close(self):
+        """Returns what went wrong: nodes that are still running must end well when told to."""
+        problems = []
+        running = [node for node in self.nodes if node.running()]
+        for node in running:
+            node.resume()
+            node.signal(15)
+        for node in running:
+            try:
+                code = node.exit_code(10)
+                if code != 0:
+                    problems.append(f"{node.name} ended with {code} on SIGTERM")
+            except AssertionError as error:
+                problems.append(str(error).splitlines()[0])
+        for node in self.nodes:
+            for mark in ("AddressSanitizer", "ThreadSanitizer", "LeakSanitizer", "runtime error:", "terminate called"):
+                if mark in node.err():
+                    problems.append(f"{node.name}: {mark}")
+            node.close()
+        return problems
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return str(tmp_path)
+
+
+def managed(nodes, request):
+    """The life of a Nodes object as a fixture of any scope."""
+    yield nodes
+    problems = nodes.close()
+    if problems or failed(request):
+        for node in nodes.nodes:
+            print(node.logs())
+    assert not problems, problems
+
+
+@pytest.fixture
+def nodes(directory, request):
+    yield from managed(Nodes(directory), request)
+
+
+@pytest.fixture
+def stopped_etcd(directory, request):
+    """A place for an etcd that the test starts itself."""
+    member = EtcdMember(directory)
+    yield member
+    if failed(request):
+        print(member.process.logs(tail=15))
+    member.close()
+
+
+@pytest.fixture
+def etcd(stopped_etcd):
+    return stopped_etcd.start()
+
+
+@pytest.fixture
+def etcd_cluster(directory):
+    cluster = EtcdCluster(directory, 3)
+    yield cluster.start()
+    cluster.close()
+
+
+@pytest.fixture
+def free_port():
+    """A function; the ports are given back at the end."""
+    taken = []
+
+    def take():
+        taken.append(ports.free_port())
+        return taken[-1]
+
+    yield take
+    for port in taken:
+        ports.release(port)
+
+
+@pytest.fixture(scope="module")
+def shared_etcd(tmp_path_factory):
+    member = EtcdMember(str(tmp_path_factory.mktemp("etcd")))
+    yield member.start()
+    member.close()
+
+
+@pytest.fixture(scope="module")
+def shared_nodes(tmp_path_factory, request):
+    """For modules whose tests leave no trace in the server they ask."""
+    yield from managed(Nodes(str(tmp_path_factory.mktemp("nodes"))), request)

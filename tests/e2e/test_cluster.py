@@ -1,0 +1,282 @@
+"""The cluster names itself: what N nodes with one Corefile do together."""
+
+import json
+import time
+
+import pytest
+
+from corefiles import corefile
+from dns_client import answers, ask, assert_nxdomain, wait_gone, wait_resolves
+from harness.processes import TIME_FACTOR, wait_until
+
+
+def names(count, pattern="worker{}.tf.local."):
+    return {pattern.format(i) for i in range(1, count + 1)}
+
+
+def assert_everybody_knows(nodes, etcd):
+    """Each node answers, for each name, what etcd holds for it, over UDP and TCP."""
+    for name, value in etcd.names().items():
+        for node in nodes:
+            for family, rdtype in (("ipv4", "A"), ("ipv6", "AAAA")):
+                expected = [value[family]] if family in value else []
+                wait_until(lambda: answers(node, name, rdtype) == expected, 5,
+                           lambda: f"{name} {rdtype} at {node.name} to be {expected}: {answers(node, name, rdtype)}")
+                assert answers(node, name, rdtype, tcp=True) == expected
+
+
+# --- the three scenarios of the Go plugin's own integration test ---
+
+def test_five_nodes_look_each_other_up(etcd, nodes):
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, limit=5, options=["address 192.0.2.7 2001:db8::7"]), 5, etcd)
+    assert set(etcd.names()) == names(5)
+    for node in cluster:
+        for name in names(5):
+            wait_resolves([node], name, "192.0.2.7")
+            assert answers(node, name, "AAAA") == ["2001:db8::7"]
+            assert answers(node, name, "A", tcp=True) == ["192.0.2.7"]
+            assert answers(node, name, "AAAA", tcp=True) == ["2001:db8::7"]
+
+
+def test_a_fifth_node_comes_later(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=5, options=["address 192.0.2.7 2001:db8::7"])
+    cluster = nodes.start_cluster(text, 4, etcd)
+    assert set(etcd.names()) == names(4)
+    for node in cluster:
+        wait_resolves([node], "worker4.tf.local.", "192.0.2.7")
+        assert_nxdomain(ask(node, "worker5.tf.local."), "tf.local.")
+        assert_nxdomain(ask(node, "worker5.tf.local.", "AAAA"), "tf.local.")
+    fifth = nodes.start(text)
+    assert fifth.wait_owns(etcd) == "worker5.tf.local."
+    wait_resolves([*cluster, fifth], "worker5.tf.local.", "192.0.2.7")
+    wait_resolves([*cluster, fifth], "worker5.tf.local.", "2001:db8::7", "AAAA")
+
+
+def test_a_dead_nodes_slot_is_taken_over(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=5)
+    cluster = []
+    for i in range(1, 5):  # one after the other: node i is worker i
+        node = nodes.start(text)
+        assert node.wait_owns(etcd) == f"worker{i}.tf.local."
+        cluster.append(node)
+    second = cluster.pop(1)
+    second.kill()
+    # Nobody gives back the name: it lives as long as its lease.
+    assert "worker2.tf.local." in etcd.names()
+    wait_until(lambda: "worker2.tf.local." not in etcd.names(), 10, "worker2's lease to end")
+    wait_gone(cluster, "worker2.tf.local.", timeout=1)
+
+    newcomer = nodes.start(text)
+    assert newcomer.wait_owns(etcd) == "worker2.tf.local."
+    second.start()
+    assert second.wait_owns(etcd) == "worker5.tf.local."
+    assert set(etcd.names()) == names(5)
+    assert_everybody_knows([*cluster, newcomer, second], etcd)
+
+
+# --- coming and going ---
+
+def test_sigterm_frees_the_name_at_once_and_leaves_nothing(etcd, nodes):
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]), 3, etcd)
+    first = next(node for node in cluster if node.owned_name(etcd) == "worker1.tf.local.")
+    others = [node for node in cluster if node is not first]
+    wait_resolves(others, "worker1.tf.local.", "192.0.2.7")
+
+    begin = time.monotonic()
+    first.signal(15)
+    wait_gone(others, "worker1.tf.local.", timeout=1)
+    assert time.monotonic() - begin < 1 * TIME_FACTOR
+    assert first.exit_code(6) == 0
+
+    for node in others:
+        assert node.terminate() == 0
+    assert etcd.ctl("get", "--prefix", "") == ""
+    assert etcd.leases() == []
+
+
+def test_the_freed_name_goes_to_the_next_node(etcd, nodes):
+    text = corefile(etcd.endpoint, lease=20)
+    first, second = nodes.start(text), nodes.make(text)
+    assert first.wait_owns(etcd) == "worker1.tf.local."
+    assert second.start().wait_owns(etcd) == "worker2.tf.local."
+    assert first.terminate() == 0
+    third = nodes.start(text)
+    assert third.wait_owns(etcd, timeout=3) == "worker1.tf.local."
+
+
+@pytest.mark.serial
+def test_fifty_nodes_started_at_once(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=50, lease=20, options=["address 192.0.2.7 2001:db8::7"])
+    crowd = [nodes.make(text).launch() for _ in range(50)]
+    wait_until(lambda: len(etcd.names()) >= 50, 60, lambda: f"50 names; there are {sorted(etcd.names())}", interval=0.1)
+    held = etcd.names()
+    assert set(held) == names(50)
+    assert {value["port"] for value in held.values()} == {str(node.port) for node in crowd}, "each node holds one name"
+    assert len({pair["lease"] for pair in etcd.pairs().values()}) == 50
+    assert len({value["id"] for value in held.values()}) == 50
+    assert set(etcd.pairs()) == {name.encode() for name in names(50)}, "no ticket is left"
+
+    for node in crowd:
+        node.wait_answers()
+    wait_resolves(crowd, "worker50.tf.local.", "192.0.2.7")
+    for node in crowd:
+        for name in names(50):
+            wait_resolves([node], name, "192.0.2.7")
+
+    for node in crowd:
+        node.signal(15)
+    for node in crowd:
+        assert node.exit_code(10) == 0
+    assert etcd.pairs() == {}
+    assert etcd.leases() == []
+
+
+def test_more_nodes_than_slots_started_at_once(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=4)
+    crowd = [nodes.make(text).launch() for _ in range(7)]
+    wait_until(lambda: sum(node.running() for node in crowd) == 4, 20, "three nodes to give up", interval=0.05)
+    for node in crowd:
+        if not node.running():
+            assert node.exit_code(1) == 1
+            assert "Could not have more than 4 nodes in your cluster." in node.err()
+    wait_until(lambda: set(etcd.names()) == names(4), 10, lambda: f"four names; there are {sorted(etcd.names())}")
+    assert len(etcd.pairs()) == 4
+    assert len(etcd.leases()) == 4
+
+
+def test_the_limit_refuses_the_sixth(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=5, lease=20)
+    nodes.start_cluster(text, 5, etcd)
+    sixth = nodes.make(text).launch()
+    assert sixth.exit_code(10) == 1
+    assert "Could not have more than 5 nodes in your cluster." in sixth.err()
+    assert set(etcd.pairs()) == {name.encode() for name in names(5)}, "the ticket is gone"
+    assert len(etcd.leases()) == 5, "the lease is gone"
+
+
+def test_a_name_taken_by_hand_is_left_alone(etcd, nodes):
+    etcd.ctl("put", "worker1.tf.local.", '{"ipv4":"198.51.100.1"}')
+    etcd.ctl("put", "worker3.tf.local.", "not even a record")
+    text = corefile(etcd.endpoint)
+    cluster = nodes.start_cluster(text, 2, etcd)
+    assert set(etcd.names()) == {"worker2.tf.local.", "worker4.tf.local."}
+    wait_resolves(cluster, "worker1.tf.local.", "198.51.100.1")
+    assert etcd.pairs()[b"worker3.tf.local."]["value"] == b"not even a record"
+
+
+def test_default_limit_and_lease(etcd, nodes):
+    text = """. {
+    idetcd {
+        endpoint %s
+        pattern worker{{.ID}}.tf.local.
+    }
+}
+""" % etcd.endpoint
+    cluster = nodes.start_cluster(text, 10, etcd)
+    eleventh = nodes.make(text).launch()
+    assert eleventh.exit_code(10) == 1
+    assert "Could not have more than 10 nodes in your cluster." in eleventh.err()
+    lease = etcd.pairs()[b"worker1.tf.local."]["lease"]
+    assert etcd.granted_ttl(lease) == 20
+    assert len(cluster) == 10
+
+
+# --- what is in etcd ---
+
+def test_key_and_value_are_the_go_plugins_and_an_id(etcd, nodes):
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7 2001:db8::7"])
+    node = nodes.start(text)
+    node.wait_owns(etcd)
+    pair = etcd.pairs()[b"worker1.tf.local."]
+    value = json.loads(pair["value"])
+    assert list(etcd.pairs()) == [b"worker1.tf.local."]
+    assert len(value.pop("id")) == 36
+    assert value == {"ipv4": "192.0.2.7", "ipv6": "2001:db8::7", "port": str(node.port)}
+    assert etcd.granted_ttl(pair["lease"]) == 3
+
+
+def test_absent_families_are_omitted(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+    node.wait_owns(etcd)
+    value = etcd.names()["worker1.tf.local."]
+    assert value["ipv4"] == "192.0.2.7" and "ipv6" not in value
+    other = nodes.start(corefile(etcd.endpoint, options=["address 2001:db8::7"]))
+    other.wait_owns(etcd)
+    value = etcd.names()["worker2.tf.local."]
+    assert value["ipv6"] == "2001:db8::7" and "ipv4" not in value
+    wait_resolves([node], "worker2.tf.local.", "2001:db8::7", "AAAA")
+    assert answers(node, "worker2.tf.local.", "A") == []
+
+
+def test_a_kept_lease_rewrites_nothing(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, lease=2))
+    node.wait_owns(etcd)
+    before = etcd.pairs()
+    time.sleep(5)  # what must not happen has no event to wait for
+    assert etcd.pairs() == before, "the lease is kept alive, not replaced"
+    assert len(etcd.leases()) == 1
+
+
+def test_a_go_plugins_node_is_seen_and_left_alone(etcd, nodes):
+    """Both may be in one cluster while it is migrated: the same keys, no "id"."""
+    lease = etcd.ctl("lease", "grant", "60").split()[1]
+    etcd.ctl("put", "worker1.tf.local.", '{"ipv4":"192.0.2.21","ipv6":"2001:db8::21","port":"53"}', f"--lease={lease}")
+    node = nodes.start(corefile(etcd.endpoint))
+    assert node.wait_owns(etcd) == "worker2.tf.local."
+    wait_resolves([node], "worker1.tf.local.", "192.0.2.21")
+    wait_resolves([node], "worker1.tf.local.", "2001:db8::21", "AAAA")
+
+
+# --- patterns ---
+
+@pytest.mark.parametrize("pattern, first, third", [
+    ('"worker{{ .ID }}.tf.local."', "worker1.tf.local.", "worker3.tf.local."),
+    ('"node{{printf \\"%03d\\" .ID}}.tf.local."', "node001.tf.local.", "node003.tf.local."),
+    ("{{.ID}}.tf.local.", "1.tf.local.", "3.tf.local."),
+    ("worker{{.ID}}.rack7.tf.local", "worker1.rack7.tf.local.", "worker3.rack7.tf.local."),
+])
+def test_patterns(etcd, nodes, pattern, first, third):
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, pattern, options=["address 192.0.2.7"]), 3, etcd)
+    assert first in etcd.names() and third in etcd.names()
+    wait_resolves(cluster, first, "192.0.2.7")
+    wait_resolves(cluster, third, "192.0.2.7")
+
+
+def test_two_patterns_in_one_etcd_do_not_meet(etcd, nodes):
+    workers = nodes.start_cluster(corefile(etcd.endpoint, limit=2, options=["address 192.0.2.1"]), 2, etcd)
+    servers = nodes.start_cluster(
+        corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", limit=2, options=["address 192.0.2.2"]), 2, etcd)
+    assert set(etcd.names()) == names(2) | names(2, "ps{}.tf.local.")
+    for name, address in (("worker2.tf.local.", "192.0.2.1"), ("ps2.tf.local.", "192.0.2.2")):
+        wait_resolves([*workers, *servers], name, address)
+
+
+def test_one_process_may_hold_two_names(etcd, nodes):
+    block = """{zone} {{
+    idetcd {{
+        endpoint {endpoint}
+        pattern {pattern}
+        lease 3s
+        address 192.0.2.7
+    }}
+}}
+"""
+    text = (block.format(zone="tf.local", endpoint=etcd.endpoint, pattern="worker{{.ID}}.tf.local.")
+            + block.format(zone="db.local", endpoint=etcd.endpoint, pattern="db{{.ID}}.db.local."))
+    node = nodes.start(text)
+    wait_until(lambda: set(etcd.names()) == {"worker1.tf.local.", "db1.db.local."}, 10, lambda: f"both: {etcd.pairs()}")
+    wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
+    wait_resolves([node], "db1.db.local.", "192.0.2.7")
+    assert node.terminate() == 0
+    assert etcd.pairs() == {} and etcd.leases() == []
+
+
+def test_observe_serves_and_claims_nothing(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint))
+    node.wait_owns(etcd)
+    observer = nodes.start(corefile(etcd.endpoint, options=["observe"]))
+    address = etcd.names()["worker1.tf.local."].get("ipv4")
+    wait_until(lambda: answers(observer, "worker1.tf.local.") == ([address] if address else []), 5, "the observer to see worker1")
+    assert set(etcd.pairs()) == {b"worker1.tf.local."} and len(etcd.leases()) == 1
+    assert observer.terminate() == 0
+    assert set(etcd.pairs()) == {b"worker1.tf.local."}

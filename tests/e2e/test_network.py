@@ -1,0 +1,184 @@
+"""Which address a node takes for its own: seen in network namespaces with interfaces and routes of our making."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from conftest import Nodes
+from corefiles import corefile
+from dns_client import answers, ask, rcode, resolves, wait_resolves
+from harness.etcd import EtcdMember
+from harness.node import ROOT
+from harness.processes import TIME_FACTOR, wait_until
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+
+
+def in_own_network(body, *setup):
+    """Runs body() in a thread that has a network of its own, with `lo` up and after the `ip` commands of `setup`.
+
+    A namespace belongs to the thread: what it starts and connects to is in there with it."""
+    outcome = {}
+
+    def run():
+        try:
+            if _libc.unshare(_CLONE_NEWNET) != 0:
+                outcome["skip"] = f"no network namespaces: {os.strerror(ctypes.get_errno())}"
+                return
+            for command in ("link set lo up", *setup):
+                subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+            body()
+        except subprocess.CalledProcessError as error:
+            outcome["skip"] = f"{error.cmd}: {error.stderr.decode().strip()}"
+        except BaseException as error:  # pylint: disable=broad-except
+            outcome["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if "skip" in outcome:
+        pytest.skip(outcome["skip"])
+    if "error" in outcome:
+        raise outcome["error"]
+
+
+WAN = ("link add wan type veth peer name provider", "link set wan up", "link set provider up",
+       "addr add 10.9.8.7/24 dev wan", "addr add 10.9.8.99/24 dev wan",
+       "addr add 2001:db8:9::7/64 dev wan nodad", "addr add fe80::77/64 dev wan nodad")
+# What a machine with containers has, and must not be taken for its address. It comes first, as the Go plugin would see it.
+BRIDGE = ("link add docker0 type bridge", "addr add 172.17.0.1/16 dev docker0", "addr add fd17::1/64 dev docker0 nodad",
+          "link set docker0 up")
+
+
+def claimed(directory, *setup, options=()):
+    """What a node puts into etcd on such a machine."""
+    found = {}
+
+    def body():
+        etcd, nodes = EtcdMember(directory), Nodes(directory)
+        try:
+            etcd.start()
+            node = nodes.start(corefile(etcd.endpoint, options=options))
+            node.wait_owns(etcd)
+            value = etcd.names()["worker1.tf.local."]
+            for family, rdtype in (("ipv4", "A"), ("ipv6", "AAAA")):
+                wait_until(lambda: answers(node, "worker1.tf.local.", rdtype) == ([value[family]] if family in value else []),
+                           5, lambda: f"{value}\n{node.logs()}")
+            found.update({family: value[family] for family in ("ipv4", "ipv6") if family in value})
+        finally:
+            problems = nodes.close()
+            etcd.close()
+        assert not problems, problems
+
+    in_own_network(body, *setup)
+    return found
+
+
+def test_the_source_of_the_default_route_in_each_family(directory):
+    assert claimed(directory, *BRIDGE, *WAN, "route add default via 10.9.8.1", "-6 route add default via 2001:db8:9::1 dev wan") == {
+        "ipv4": "10.9.8.7", "ipv6": "2001:db8:9::7"}
+
+
+def test_the_preferred_source_of_the_route(directory):
+    assert claimed(directory, *WAN, "route add default via 10.9.8.1 src 10.9.8.99") == {"ipv4": "10.9.8.99"}
+
+
+def test_the_metric_decides(directory):
+    assert claimed(directory, *BRIDGE, *WAN, "route add default via 10.9.8.1 metric 50",
+                   "route add default via 172.17.0.2 metric 100") == {"ipv4": "10.9.8.7"}
+
+
+def test_no_route_in_one_family(directory):
+    assert claimed(directory, *WAN, "-6 route add default via 2001:db8:9::1 dev wan") == {"ipv6": "2001:db8:9::7"}
+
+
+def test_never_a_link_local_address(directory):
+    assert claimed(directory, "link add wan type veth peer name provider", "link set wan up", "link set provider up",
+                   "addr add 10.9.8.7/24 dev wan", "addr add fe80::77/64 dev wan nodad", "route add default via 10.9.8.1",
+                   "-6 route add default via fe80::1 dev wan") == {"ipv4": "10.9.8.7"}
+    assert claimed(directory, "link add wan type veth peer name provider", "link set wan up", "link set provider up",
+                   "addr add 169.254.3.4/16 dev wan", "addr add 2001:db8:9::7/64 dev wan nodad", "route add default dev wan",
+                   "-6 route add default via 2001:db8:9::1 dev wan") == {"ipv6": "2001:db8:9::7"}
+
+
+def test_the_interface_option(directory):
+    routes = ("route add default via 10.9.8.1", "-6 route add default via 2001:db8:9::1 dev wan")
+    assert claimed(directory, *BRIDGE, *WAN, *routes, options=["interface docker0"]) == {
+        "ipv4": "172.17.0.1", "ipv6": "fd17::1"}
+
+
+def test_the_address_option(directory):
+    routes = ("route add default via 10.9.8.1", "-6 route add default via 2001:db8:9::1 dev wan")
+    assert claimed(directory, *WAN, *routes, options=["address 192.0.2.50"]) == {"ipv4": "192.0.2.50"}
+    assert claimed(directory, options=["address 192.0.2.50 2001:db8::50"]) == {"ipv4": "192.0.2.50", "ipv6": "2001:db8::50"}
+
+
+def test_a_machine_without_any_address_still_serves(directory):
+    def body():
+        etcd, nodes = EtcdMember(directory), Nodes(directory)
+        try:
+            etcd.start()
+            etcd.put("other.tf.local.", '{"ipv4":"192.0.2.1"}')
+            node = nodes.make(corefile(etcd.endpoint)).launch()
+            wait_until(lambda: not node.running() or (node.answers() and resolves(node, "other.tf.local.", "192.0.2.1")), 10,
+                       lambda: f"an answer or an end\n{node.logs()}")
+            assert node.running() or "address" in node.err(), "or it says what is missing"
+        finally:
+            nodes.close()
+            etcd.close()
+
+    in_own_network(body)
+
+
+def test_an_interface_that_is_not_there(nodes):
+    node = nodes.make(corefile("http://127.0.0.1:1", options=["interface nosuch0"])).launch()
+    assert node.exit_code(5) == 1
+    assert "nosuch0" in node.err()
+
+
+def test_a_multihomed_server_answers_from_the_address_that_was_asked(directory):
+    def body():
+        nodes = Nodes(directory)
+        try:
+            node = nodes.start(". {\n    whoami\n}\n")
+            for host in ("10.9.8.7", "10.9.8.99", "127.0.0.5", "2001:db8:9::7", "2001:db8:9::8", "::1"):
+                for tcp in (False, True):
+                    assert rcode(ask(node, "a.org.", host=host, tcp=tcp)) == "NOERROR", host
+        finally:
+            problems = nodes.close()
+        assert not problems
+
+    in_own_network(body, *WAN, "addr add 2001:db8:9::8/64 dev wan nodad")
+
+
+def test_a_machine_without_ipv6(directory):
+    def body():
+        with open("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "w", encoding="utf-8") as file:
+            file.write("1")
+        etcd, nodes = EtcdMember(directory), Nodes(directory)
+        try:
+            etcd.start()
+            node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+            wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
+            assert resolves(node, "worker1.tf.local.", "192.0.2.7", tcp=True)
+        finally:
+            problems = nodes.close()
+            etcd.close()
+        assert not problems
+
+    in_own_network(body)
+
+
+def test_quickstart_with_nothing_but_loopback(directory):
+    def body():
+        result = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "tools", "quickstart.py"), "--once"], check=False,
+                                capture_output=True, text=True, timeout=60 * TIME_FACTOR)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "every node resolves every name" in result.stdout
+
+    in_own_network(body)
