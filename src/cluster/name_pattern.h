@@ -16,6 +16,8 @@ class NamePattern {
  public:
   // Checks, for every ID from 1 to `limit`: the name parses, is a host name of at most 255 octets with labels of at most 63,
   // and is not the name of another ID. The pattern must use .ID. A missing trailing dot is added; upper case is folded.
+  // Beyond ID 100,000 only the numbers around powers of 2, 8, 10 and 16 are checked, and the limit, so that any limit takes
+  // bounded time. pattern_template.h says how much of Go's language there is.
   static Result<NamePattern> parse(std::string_view text, int64_t limit);
 
   // The name of slot `id`, which is its key in etcd: canonical, lower case, with the trailing dot. REQUIRES: 1 <= id <= limit.
