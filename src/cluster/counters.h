@@ -1,0 +1,44 @@
+// What happened to this node's name and to its mirror of etcd, for metrics and tests. Written by the completion thread,
+// read by any: relaxed atomics, since no counter guards anything else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace idetcd::cluster {
+
+class Counter {
+ public:
+  void add(uint64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+struct Counters {
+  // The claim.
+  Counter claim_requests;    // sent to etcd while claiming: three for a claim without trouble
+  Counter claims;            // slots taken
+  Counter claim_collisions;  // slots that somebody else took first
+  Counter claims_refused;    // no slot was free
+
+  // The name while it is held.
+  Counter keepalives;          // confirmed
+  Counter keepalive_failures;  // no answer
+  Counter leases_lost;         // etcd no longer knows the lease
+  Counter keys_lost;           // the key was deleted
+  Counter conflicts;           // the key was overwritten by somebody else
+
+  // The mirror.
+  Counter events;             // watch events
+  Counter rejected;           // keys and values that are no record; each version of a key counts once
+  Counter watch_breaks;       // streams that ended
+  Counter snapshots;          // full loads; the first one and every resync
+  Counter restarts_of_store;  // the store's revision went back: another store, or a restored one
+  Counter repairs;            // periodic comparisons
+  Counter repaired;           // names that a comparison found different
+  Counter mass_deletions;     // most names vanished at once
+};
+
+}  // namespace idetcd::cluster

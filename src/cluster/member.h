@@ -1,0 +1,66 @@
+// One node's membership of its cluster: a keeper of its own name and a mirror of everybody's. It owns the etcd client.
+//
+// start() returns at once; everything goes on in the background on the completion thread, for as long as it takes: etcd
+// may be away at start and at any time later. Any thread may call any function, start() once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "cluster/counters.h"
+#include "cluster/name_keeper.h"
+#include "cluster/name_pattern.h"
+#include "etcd/completion_thread.h"
+#include "records/record_store.h"
+
+namespace idetcd::cluster {
+
+class Member {
+ public:
+  struct Options {
+    std::vector<std::string> endpoints{"http://localhost:2379"};
+    NamePattern pattern;
+    int64_t limit = 10;
+    std::chrono::seconds lease{20};
+    bool observe = false;              // serve names, claim none
+    records::HostAddresses addresses;  // of this node
+    uint16_t dns_port = 53;
+    std::string uuid;  // of this node; empty: a random one
+    std::chrono::milliseconds repair_interval{60'000};
+  };
+
+  // `thread` and `store` outlive the member. `on_fatal` is called on the completion thread, at most once, with a line
+  // for the operator, when this node cannot be a member: no name is free at start.
+  Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
+         std::function<void(std::string)> on_fatal);
+  ~Member();  // stop(0)
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  void start();
+
+  // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that for at most
+  // `budget`. When it returns, the store is not touched any more and `on_fatal` is not called any more.
+  // Not within on_fatal.
+  void stop(std::chrono::milliseconds budget);
+
+  // The name, while it is ours beyond doubt.
+  std::optional<Ownership> ownership() const;
+  // The names are loaded, and this node has its own (unless it only observes).
+  bool ready() const;
+  const Counters& counters() const;
+  const std::string& uuid() const;
+
+ private:
+  struct Impl;
+  // Shared with the tasks on the completion thread: a call may be under way for some seconds after stop().
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace idetcd::cluster

@@ -1,0 +1,77 @@
+// Brings every name in etcd into the record store, and keeps it there: a snapshot at one revision R, a watch from R +
+// 1, resumed at the last event + 1 after any break, and a periodic comparison with etcd.
+//
+// Invariants:
+//   - The table is changed only by what etcd has said. No failure, however long, empties it.
+//   - A snapshot that replaces another is a difference: no moment with an empty or half table.
+//   - Memory is bounded by one page of a snapshot and one watch response, besides the table itself and the names that
+//     vanish while a snapshot is read.
+//   - What is applied is never older than what it replaces, unless the store itself went back (restored backup).
+// Completion thread only. After stop() the record store is not touched any more.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "cluster/context.h"
+#include "cluster/own_key.h"
+#include "cluster/replica.h"
+#include "etcd/client.h"
+#include "etcd/task.h"
+#include "records/record_store.h"
+
+namespace idetcd::cluster {
+
+class Mirror {
+ public:
+  struct Options {
+    std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};      // the lease time
+    std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};  // mean; longer if a comparison takes long
+    int64_t page_size = 10'000;
+  };
+
+  Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key);
+
+  // The three loops; each until the Member stops.
+  etcd::Task<void> run();              // snapshot, watch, again
+  etcd::Task<void> repairRegularly();  // Debian's etcd 3.4.23 can lose watch events without a word
+  etcd::Task<void> watchFreshness();   // kStale when etcd has been silent for too long
+
+ private:
+  enum class Next { kWatchAgain, kSnapshot };
+
+  etcd::Task<bool> load();
+  etcd::Task<etcd::EtcdResult<int64_t>> readSnapshot();
+  etcd::Task<etcd::EtcdResult<int64_t>> readPages(int64_t revision, uint64_t generation);
+  etcd::Task<void> follow();
+  etcd::Task<etcd::EtcdResult<Next>> prepareWatch();
+  etcd::Task<etcd::EtcdError> consume(etcd::WatchStream& stream);
+  etcd::Task<void> repair();
+  etcd::Task<etcd::EtcdResult<int64_t>> currentRevision();
+
+  bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
+  void heardCurrent();
+  void learn(const etcd::WatchBatch& batch);
+  void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
+
+  Context& context_;
+  const Options options_;
+  records::RecordStore& store_;
+  Replica replica_;
+
+  // Revisions. All events up to resume_ are in the table for certain. synced_ may be higher: the watch has told of
+  // progress, which some etcd 3.4 and 3.5 do ahead of events in flight, so no watch is resumed there (see WatchBatch).
+  int64_t resume_ = 0;
+  int64_t synced_ = 0;
+  int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
+
+  bool loaded_ = false;
+  bool caught_up_ = false;  // the watch shows the present
+  int64_t catch_up_to_ = 0;
+  BootClock::time_point current_at_;  // when the table was last known to be the present
+  uint64_t generation_ = 0;           // of snapshots: a new one ends the one under way
+  std::chrono::nanoseconds last_repair_took_{0};
+};
+
+}  // namespace idetcd::cluster

@@ -1,0 +1,187 @@
+#include "cluster/name_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace idetcd::cluster {
+namespace {
+
+using etcd::ErrorCode;
+using etcd::EtcdResult;
+using etcd::Task;
+using namespace std::chrono_literals;
+
+constexpr std::string_view kDoing = "keeping the lease";
+
+// What clocks may drift apart within a lease, and what lies between reading the clock and acting on it.
+std::chrono::nanoseconds marginOf(std::chrono::nanoseconds ttl) { return ttl / 10; }
+
+// Short enough that several attempts, each perhaps at another endpoint, fit between a renewal and the deadline.
+std::chrono::nanoseconds keepAliveTimeout(std::chrono::nanoseconds ttl) {
+  return std::clamp<std::chrono::nanoseconds>(ttl / 5, 200ms, 3s);
+}
+
+}  // namespace
+
+NameKeeper::NameKeeper(Context& context, Claim::Options options, OwnKey& own_key,
+                       std::function<void(std::string)> on_fatal)
+    : context_(context),
+      options_(options),
+      own_key_(own_key),
+      on_fatal_(std::move(on_fatal)),
+      claim_(context, std::move(options), own_key),
+      wake_(context.thread) {
+  own_key_.onChange([this] {
+    publish();  // a name that is lost is lost now, whatever run() waits for
+    wake_.set();
+  });
+}
+
+Task<void> NameKeeper::run() {
+  Backoff backoff(context_.jitter, 250ms, 30s);  // between losing a name and claiming again
+  while (!context_.lifetime.stopping()) {
+    const BootClock::time_point started = BootClock::now();
+    const int64_t preferred_id = claim_.slot().id;
+    const Claim::Outcome outcome = co_await claim_.run(preferred_id);
+    if (outcome == Claim::Outcome::kStopped || (outcome == Claim::Outcome::kFull && context_.lifetime.stopping()))
+      break;
+    if (outcome == Claim::Outcome::kFull) {
+      if (refused()) break;
+      const std::chrono::nanoseconds delay = context_.jitter.around(options_.lease, 0.5);
+      co_await context_.lifetime.pause(delay);
+      continue;
+    }
+    announce(started);
+    const Loss loss = co_await hold();
+    const bool held_long = BootClock::now() - started > 2 * options_.lease;
+    disown();
+    recordLoss(loss);
+    co_await claim_.release();
+    if (loss == Loss::kStopped) break;
+    if (held_long) backoff.reset();
+    const std::chrono::nanoseconds delay = backoff.next();
+    co_await context_.lifetime.pause(delay);
+  }
+}
+
+Task<NameKeeper::Loss> NameKeeper::hold() {
+  Backoff retry(context_.jitter, 200ms, 2s);
+  while (true) {
+    wake_.reset();
+    if (context_.lifetime.stopping()) co_return Loss::kStopped;
+    const OwnKey::State state = own_key_.state(held());
+    if (state == OwnKey::State::kGone) co_return Loss::kKeyGone;
+    if (state == OwnKey::State::kForeign) co_return Loss::kConflict;
+
+    const BootClock::time_point now = BootClock::now();
+    if (now < next_keepalive_) {
+      co_await wake_.wait(next_keepalive_ - now);
+      continue;
+    }
+    const bool alive = co_await keepAlive(retry);
+    if (!alive) co_return Loss::kLeaseLost;
+  }
+}
+
+Task<bool> NameKeeper::keepAlive(Backoff& retry) {
+  const std::chrono::nanoseconds timeout = keepAliveTimeout(claim_.lease().ttl);
+  const EtcdResult<etcd::Lease> renewed = co_await context_.client.leaseKeepAlive(claim_.lease().id, timeout);
+  if (renewed) {
+    context_.counters.keepalives.add();
+    context_.trouble.succeeded(kDoing);
+    retry.reset();
+    claim_.renewed(*renewed);
+    next_keepalive_ = renewed->sent_at + context_.jitter.around(renewed->ttl / 3, 0.1);
+    if (std::exchange(overdue_logged_, false)) context_.log.info("{} is this node's name again", claim_.slot().name);
+    publish();
+    co_return true;
+  }
+  if (renewed.error().code == ErrorCode::kLeaseNotFound) co_return false;
+  context_.counters.keepalive_failures.add();
+  context_.trouble.failed(kDoing, renewed.error());
+  if (BootClock::now() >= deadline() && !std::exchange(overdue_logged_, true) && !context_.lifetime.stopping()) {
+    context_.log.warning("{} is not this node's name for the time being: etcd has not confirmed its lease in time",
+                         claim_.slot().name);
+  }
+  next_keepalive_ = BootClock::now() + retry.next();
+  co_return true;
+}
+
+void NameKeeper::announce(BootClock::time_point started) {
+  const std::chrono::duration<double, std::milli> took = BootClock::now() - started;
+  context_.log.info("{} {} (ID {}) in {:.0f} ms", ever_held_ ? "claimed again:" : "claimed", claim_.slot().name,
+                    claim_.slot().id, took.count());
+  ever_held_ = true;
+  full_logged_ = false;
+  overdue_logged_ = false;
+  holding_ = true;
+  next_keepalive_ = claim_.lease().sent_at + context_.jitter.around(claim_.lease().ttl / 3, 0.1);
+  publish();
+}
+
+void NameKeeper::recordLoss(Loss loss) {
+  const std::string& name = claim_.slot().name;
+  switch (loss) {
+    case Loss::kStopped:
+      return;
+    case Loss::kLeaseLost:
+      context_.counters.leases_lost.add();
+      context_.log.warning("lost {}: etcd no longer knows its lease", name);
+      return;
+    case Loss::kKeyGone:
+      context_.counters.keys_lost.add();
+      context_.log.warning("lost {}: its key was deleted", name);
+      return;
+    case Loss::kConflict:
+      context_.counters.conflicts.add();
+      context_.log.warning("lost {}: its key was overwritten by somebody else", name);
+      return;
+  }
+}
+
+// No slot is free. True: give up for good.
+bool NameKeeper::refused() {
+  std::string why = fmt::format("Could not have more than {} nodes in your cluster.", options_.limit);
+  if (!ever_held_) {
+    if (on_fatal_) on_fatal_(std::move(why));
+    return true;
+  }
+  if (!std::exchange(full_logged_, true))
+    context_.log.error("{} This node goes on without a name and tries again.", why);
+  return false;
+}
+
+void NameKeeper::stop() {
+  disown();
+  wake_.set();
+}
+
+std::optional<Ownership> NameKeeper::ownership() const {
+  const std::lock_guard lock(mutex_);
+  if (!ownership_ || BootClock::now() >= ownership_->deadline) return std::nullopt;
+  return ownership_;
+}
+
+void NameKeeper::publish() {
+  std::optional<Ownership> now;
+  if (holding_ && !context_.lifetime.stopping() && own_key_.state(held()) == OwnKey::State::kOurs) {
+    now = Ownership{claim_.slot().name, claim_.slot().id, claim_.slot().token, deadline()};
+  }
+  const std::lock_guard lock(mutex_);
+  ownership_ = std::move(now);
+}
+
+void NameKeeper::disown() {
+  holding_ = false;
+  publish();
+}
+
+OwnKey::Held NameKeeper::held() const { return {claim_.slot().token, claim_.lease().id, options_.record.id}; }
+
+BootClock::time_point NameKeeper::deadline() const {
+  return claim_.lease().sent_at + claim_.lease().ttl - marginOf(claim_.lease().ttl);
+}
+
+}  // namespace idetcd::cluster

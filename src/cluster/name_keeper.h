@@ -1,0 +1,76 @@
+// Keeps one name for this node: claims it, renews its lease, lets it go when etcd says so, and claims again.
+//
+// A name is owned while both hold: a keepalive was confirmed within the lease time, less a margin, of when it was sent;
+// and our own watch has shown the key with our UUID, as created by our claim. Nobody asks etcd for that: whatever
+// happens to this process (paused, partitioned, suspended), the deadline passes here before etcd gives the name to
+// another node. Completion thread only, but for ownership().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "cluster/claim.h"
+#include "cluster/context.h"
+#include "cluster/own_key.h"
+#include "etcd/completion_thread.h"
+#include "etcd/task.h"
+
+namespace idetcd::cluster {
+
+struct Ownership {
+  std::string name;
+  int64_t id = 0;
+  int64_t token = 0;  // fencing token: rises with every owner of the name
+  BootClock::time_point deadline;
+};
+
+class NameKeeper {
+ public:
+  // `on_fatal` is called at most once, when no name is free at start. A node that has had a name goes on without one
+  // and tries again: it still serves the names of the others.
+  NameKeeper(Context& context, Claim::Options options, OwnKey& own_key, std::function<void(std::string)> on_fatal);
+
+  // Until the Member stops; then lease, ticket and slot are given back.
+  etcd::Task<void> run();
+  // The Member stops: ends run(). Ownership ends at once.
+  void stop();
+
+  // None after the deadline. Any thread.
+  std::optional<Ownership> ownership() const;
+
+ private:
+  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict };
+
+  etcd::Task<Loss> hold();
+  etcd::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
+  void announce(BootClock::time_point started);
+  void recordLoss(Loss loss);
+  bool refused();
+  void publish();
+  void disown();
+  OwnKey::Held held() const;
+  BootClock::time_point deadline() const;
+
+  Context& context_;
+  const Claim::Options options_;
+  OwnKey& own_key_;
+  const std::function<void(std::string)> on_fatal_;
+  Claim claim_;
+  etcd::Event wake_;  // the own key was seen, or stop()
+
+  bool holding_ = false;  // between a claim and its loss
+  bool ever_held_ = false;
+  bool full_logged_ = false;
+  bool overdue_logged_ = false;  // the deadline has passed without an answer
+  BootClock::time_point next_keepalive_;
+
+  mutable std::mutex mutex_;
+  std::optional<Ownership> ownership_;  // guarded by mutex_
+};
+
+}  // namespace idetcd::cluster

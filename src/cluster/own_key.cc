@@ -1,0 +1,55 @@
+#include "cluster/own_key.h"
+
+#include "cluster/record_codec.h"
+
+namespace idetcd::cluster {
+
+void OwnKey::follow(std::string key) {
+  key_ = std::move(key);
+  newest_.reset();
+  restarted_ = false;
+}
+
+OwnKey::State OwnKey::state(const Held& held) const {
+  if (!newest_) return State::kUnseen;
+  if (newest_->revision < held.token && !restarted_) return State::kUnseen;
+  if (!newest_->present) return State::kGone;
+  const bool ours =
+      newest_->create_revision == held.token && newest_->lease == held.lease && newest_->uuid == held.uuid;
+  return ours ? State::kOurs : State::kForeign;
+}
+
+void OwnKey::put(const etcd::KeyValue& kv) {
+  if (kv.key != key_) return;
+  in_snapshot_ = true;
+  const Result<NodeRecord> record = decodeRecord(kv.value);
+  see({.present = true,
+       .revision = kv.mod_revision,
+       .create_revision = kv.create_revision,
+       .lease = kv.lease,
+       .uuid = record ? record->id : std::string()});
+}
+
+void OwnKey::remove(std::string_view key, int64_t revision) {
+  if (key == key_) see(Sighting::missing(revision));
+}
+
+void OwnKey::beginSnapshot(bool revisions_restarted) {
+  in_snapshot_ = false;
+  if (!revisions_restarted) return;
+  restarted_ = true;
+  newest_.reset();
+}
+
+void OwnKey::endSnapshot(int64_t revision) {
+  if (!in_snapshot_ && !key_.empty()) see(Sighting::missing(revision));
+}
+
+void OwnKey::see(Sighting sighting) {
+  // A snapshot runs beside the watch and may be older than what the watch has shown.
+  if (newest_ && newest_->revision > sighting.revision) return;
+  newest_ = std::move(sighting);
+  if (listener_) listener_();
+}
+
+}  // namespace idetcd::cluster

@@ -1,0 +1,72 @@
+// Turns etcd's keys into records: judges every foreign key and value alone, and publishes, changes or withdraws one
+// record for each. The mirror (mirror.h) brings the keys; there is no I/O here. Completion thread only.
+//
+// A key whose new value is no record loses the record it had: the key no longer says where the node is, and an address
+// that nobody vouches for any more is worse than none. The same holds when the value is found invalid by a snapshot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.h"
+#include "cluster/counters.h"
+#include "cluster/own_key.h"
+#include "etcd/client.h"
+#include "records/record_store.h"
+
+namespace idetcd::cluster {
+
+class Replica {
+ public:
+  Replica(records::RecordStore& store, OwnKey& own_key, Counters& counters, Logger log)
+      : store_(store), own_key_(own_key), counters_(counters), log_(std::move(log)) {}
+
+  // What one watch response says, in its order. May come in the middle of a snapshot.
+  void apply(const std::vector<etcd::WatchEvent>& events);
+
+  // A snapshot at one revision: every key of the watched range goes through addToSnapshot() between begin and end.
+  // Whoever begins another one abandons the first, and nothing is withdrawn before endSnapshot().
+  void beginSnapshot(bool revisions_restarted);
+  void addToSnapshot(const std::vector<etcd::KeyValue>& page);
+  struct Difference {
+    size_t added_or_changed = 0;
+    size_t removed = 0;
+    std::vector<std::string> names;  // some of them
+    size_t total() const { return added_or_changed + removed; }
+  };
+  Difference endSnapshot(int64_t revision);
+  // The snapshot failed: what was added stays, nothing is withdrawn.
+  void abandonSnapshot();
+
+  size_t size() const { return store_.size(); }
+
+ private:
+  // Bounds on what strangers can make us remember and write.
+  static constexpr size_t kMaxRememberedRejections = 10'000;
+  static constexpr size_t kMaxNamesInLog = 10;
+
+  enum class Outcome { kChanged, kUnchanged, kRejected };
+  Outcome put(const etcd::KeyValue& kv);
+  bool remove(std::string_view key, int64_t mod_revision);
+  void reject(const etcd::KeyValue& kv, std::string_view why);
+  void noteMassDeletion(size_t removed, size_t before);
+
+  records::RecordStore& store_;
+  OwnKey& own_key_;
+  Counters& counters_;
+  const Logger log_;
+
+  bool in_snapshot_ = false;
+  Difference difference_;
+  // What the watch withdrew while a snapshot of an older revision is read, which must not bring it back: key ->
+  // revision.
+  std::unordered_map<std::string, int64_t> withdrawn_;
+  std::unordered_map<std::string, int64_t> rejected_;  // key -> the mod_revision that was logged
+  bool rejections_full_ = false;
+};
+
+}  // namespace idetcd::cluster

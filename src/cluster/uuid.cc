@@ -1,0 +1,29 @@
+#include "cluster/uuid.h"
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <sys/random.h>
+
+namespace idetcd::cluster {
+
+std::string randomUuid() {
+  std::array<uint8_t, 16> bytes;
+  // Up to 256 octets come whole once the pool is initialised. An identity that is not unique would be worse than no
+  // node.
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) std::abort();
+  bytes[6] = static_cast<uint8_t>((bytes[6] & 0x0f) | 0x40);
+  bytes[8] = static_cast<uint8_t>((bytes[8] & 0x3f) | 0x80);
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  text.reserve(36);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kHex[bytes[i] >> 4];
+    text += kHex[bytes[i] & 0x0f];
+  }
+  return text;
+}
+
+}  // namespace idetcd::cluster
