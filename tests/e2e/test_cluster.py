@@ -232,6 +232,7 @@ def test_a_go_plugins_node_is_seen_and_left_alone(etcd, nodes):
 @pytest.mark.parametrize("pattern, first, third", [
     ('"worker{{ .ID }}.tf.local."', "worker1.tf.local.", "worker3.tf.local."),
     ('"node{{printf \\"%03d\\" .ID}}.tf.local."', "node001.tf.local.", "node003.tf.local."),
+    ('node{{printf "%03d" .ID}}.tf.local.', "node001.tf.local.", "node003.tf.local."),
     ("{{.ID}}.tf.local.", "1.tf.local.", "3.tf.local."),
     ("worker{{.ID}}.rack7.tf.local", "worker1.rack7.tf.local.", "worker3.rack7.tf.local."),
 ])

@@ -1,0 +1,132 @@
+#include "base/log.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace idetcd {
+namespace {
+
+// What `body` writes to the process's standard output. The sink writes to stdout(3), so descriptor 1 is swapped.
+template <typename Body>
+std::string captured(Body body) {
+  fflush(stdout);
+  char path[] = "/tmp/idetcd-log-test-XXXXXX";
+  const int file = mkstemp(path);
+  unlink(path);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(file, STDOUT_FILENO);
+  body();
+  fflush(stdout);
+  dup2(saved, STDOUT_FILENO);
+  close(saved);
+  std::string text(static_cast<size_t>(lseek(file, 0, SEEK_END)), '\0');
+  EXPECT_EQ(pread(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  close(file);
+  return text;
+}
+
+TEST(Log, PrintsLevelAndComponent) {
+  EXPECT_EQ(captured([] {
+              const Logger logger = Logger::toStdout();
+              logger.info("{} nodes", 5);
+              const Logger plugin = logger.named("plugin/idetcd");
+              plugin.warning("careful");
+              plugin.error("bad {}", "thing");
+            }),
+            "[INFO] 5 nodes\n[WARNING] plugin/idetcd: careful\n[ERROR] plugin/idetcd: bad thing\n");
+}
+
+TEST(Log, PlainLinesAreAsTheyAre) {
+  EXPECT_EQ(captured([] { Logger::toStdout().plain(".:53"); }), ".:53\n");
+}
+
+TEST(Log, AMessageIsOneLine) {
+  const std::string text = captured([] { Logger::toStdout().info("key {}", "a\nb\r[ERROR] forged\x1b[2J\t"); });
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
+TEST(Log, BracesInWhatIsLoggedAreText) {
+  EXPECT_EQ(captured([] { Logger::toStdout().info("{}", "{0} %s {}"); }), "[INFO] {0} %s {}\n");
+}
+
+TEST(Log, ADefaultLoggerIsSilent) {
+  EXPECT_EQ(captured([] {
+              const Logger logger;
+              logger.info("nobody hears");
+              logger.named("x").error("this");
+              logger.plain("either");
+              logger.flush();
+            }),
+            "");
+  EXPECT_EQ(Logger().droppedLines(), 0u);
+}
+
+TEST(Log, FlushWaitsForEverythingWrittenBefore) {
+  const Logger logger = Logger::toStdout();
+  const std::string text = captured([&] {
+    for (int i = 0; i < 1000; ++i) logger.info("line {}", i);
+    logger.flush();
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000);
+  EXPECT_NE(text.find("line 999\n"), std::string::npos);
+}
+
+TEST(Log, ThreadsShareASinkLineByLine) {
+  const std::string text = captured([] {
+    const Logger logger = Logger::toStdout();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([logger, t] {
+        for (int i = 0; i < 500; ++i) logger.info("{}", std::string(20, static_cast<char>('a' + t)));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  });
+  size_t lines = 0;
+  for (size_t begin = 0; begin < text.size(); ++lines) {
+    const size_t end = text.find('\n', begin);
+    ASSERT_NE(end, std::string::npos);
+    const std::string line = text.substr(begin, end - begin);
+    EXPECT_EQ(line, "[INFO] " + std::string(20, line.back()));
+    begin = end + 1;
+  }
+  EXPECT_EQ(lines, 2000u);
+}
+
+// A reader that does not read: the pipe fills up, lines are dropped and counted, and no writer ever waits.
+TEST(Log, AFullPipeStallsNobody) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  fflush(stdout);
+  const int saved = dup(STDOUT_FILENO);
+  dup2(pipe_ends[1], STDOUT_FILENO);
+  close(pipe_ends[1]);
+  {
+    const Logger logger = Logger::toStdout();
+    for (int i = 0; i < 30'000; ++i) logger.info("{:0>80}", i);
+    EXPECT_GT(logger.droppedLines(), 0u);
+    // Let the writer thread end: what is queued goes out once somebody reads.
+    std::thread reader([&] {
+      char buffer[1 << 16];
+      while (read(pipe_ends[0], buffer, sizeof(buffer)) > 0) {
+      }
+    });
+    logger.flush();
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);  // the last writing end: the reader sees the end of the file
+    reader.join();
+  }
+  close(saved);
+  close(pipe_ends[0]);
+}
+
+}  // namespace
+}  // namespace idetcd
