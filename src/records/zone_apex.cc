@@ -7,8 +7,10 @@ namespace idetcd::records {
 
 namespace {
 
-constexpr std::string_view kNameServer{"\x02ns\x03dns", 7};
-constexpr std::string_view kMailbox{"\x0ahostmaster", 11};
+// In octal: a hexadecimal escape would swallow the 'd' of "dns".
+constexpr std::string_view kNameServer = "\2ns\3dns";
+constexpr std::string_view kMailbox = "\12hostmaster";
+static_assert(kNameServer.size() == 7 && kMailbox.size() == 11);
 constexpr uint16_t kQuestionPointer = 0xc00c;
 
 // Refresh, retry and expire speak to secondaries, which this zone has none of: every server reads the same etcd.
