@@ -43,7 +43,7 @@ class Parser {
       return next == nullptr ? Result<void>() : errorAt(*next, "Server block without a zone");
     }
     const std::string& first = keys->front().text;
-    if (keys->size() == 1 && first.size() >= 2 && first.front() == '(' && first.back() == ')') {
+    if (keys->size() == 1 && first.size() > 2 && first.front() == '(' && first.back() == ')') {
       return parseSnippet(keys->front().token, first.substr(1, first.size() - 2));
     }
     return parseServerBlock(*keys);

@@ -39,21 +39,21 @@ Result<std::string> DirectiveCursor::oneArg() {
 }
 
 std::string DirectiveCursor::remainingText() {
-  std::string text;
-  while (nextArg()) {
-    if (!text.empty()) text.push_back(' ');
-    if (current_.kind != Token::Kind::kQuoted) {
-      text += value();
-      continue;
-    }
-    text.push_back('"');
+  std::string first;
+  std::string written;
+  size_t count = 0;
+  for (; nextArg(); ++count) {
+    if (count == 0) first = value();
+    if (count > 0) written.push_back(' ');
+    const bool quoted = current_.kind == Token::Kind::kQuoted;
+    if (quoted) written.push_back('"');
     for (const char c : value()) {
-      if (c == '"') text.push_back('\\');
-      text.push_back(c);
+      if (quoted && c == '"') written.push_back('\\');
+      written.push_back(c);
     }
-    text.push_back('"');
+    if (quoted) written.push_back('"');
   }
-  return text;
+  return count > 1 ? written : first;
 }
 
 bool DirectiveCursor::nextBlock() {

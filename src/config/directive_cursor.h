@@ -45,8 +45,8 @@ class DirectiveCursor {
   // The rest of the line; argError() if it is not min to max arguments.
   Result<std::vector<std::string>> args(size_t min, size_t max = kNoLimit);
   Result<std::string> oneArg();
-  // The rest of the line as one text: with its quotes, and a blank between tokens. For an argument that is made of
-  // several tokens if it is not quoted as a whole, like worker{{ printf "%03d" .ID }}.
+  // The rest of the line as one text. Of one token that is its value; of several, as they were written, quotes included
+  // and a blank between two: for an argument that falls apart if it is not quoted as a whole, like worker{{ .ID }}.
   std::string remainingText();
 
   // Goes into the block, or on to its next line. False when it has ended, or if there is none. Arguments that are left

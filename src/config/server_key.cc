@@ -115,9 +115,32 @@ Result<uint16_t> takePort(std::string_view* zone, uint16_t default_port) {
   return static_cast<uint16_t>(*number);
 }
 
+// What in a zone is more likely a mistake than a name: the marks of this grammar and of zone files, blanks, controls.
+// An escape takes them all (RFC 1035 §5.1).
+std::optional<char> suspiciousCharacter(std::string_view zone) {
+  for (size_t i = 0; i < zone.size(); ++i) {
+    if (zone[i] == '\\') {
+      ++i;
+    } else if (static_cast<unsigned char>(zone[i]) <= ' ' ||
+               std::string_view("(){}[]\":\x7f").find(zone[i]) != std::string_view::npos) {
+      return zone[i];
+    }
+  }
+  return std::nullopt;
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t kCharacters = 80;
+  return text.size() > kCharacters ? std::string(text.substr(0, kCharacters)) + "…" : std::string(text);
+}
+
 Result<ServerKey> makeKey(std::string_view zone, uint16_t port) {
+  const auto invalid = [&](std::string_view why) {
+    return fail(fmt::format("zone is not a valid domain name: '{}' ({})", shown(zone), why));
+  };
+  if (const auto c = suspiciousCharacter(zone)) return invalid(fmt::format("'{}' must be escaped", *c));
   const Result<dns::Name> name = dns::Name::parse(zone);
-  if (!name) return fail(fmt::format("zone is not a valid domain name: '{}' ({})", zone, name.error().message));
+  if (!name) return invalid(name.error().message);
   return ServerKey{*name, port, fmt::format("{}:{}", name->toString(), port)};
 }
 
@@ -133,8 +156,6 @@ Result<std::vector<ServerKey>> parseServerKey(std::string_view text, uint16_t de
   std::vector<std::string> zones;
   if (const std::optional<Network> network = parseCidr(zone)) {
     zones = reverseZones(*network);
-  } else if (lastColon(zone) != std::string_view::npos) {
-    return fail(fmt::format("zone is not a valid domain name: '{}' (a colon must be escaped)", zone));
   } else {
     zones.emplace_back(zone);
   }

@@ -112,7 +112,10 @@ TEST(DirectiveCursor, NestedBracesNeverRunAway) {
   EXPECT_FALSE(cursor.finish());
 }
 
-TEST(DirectiveCursor, RemainingTextKeepsQuotes) {
+TEST(DirectiveCursor, RemainingText) {
+  const Directive single = directive(R"(pattern "worker{{printf \"%03d\" .ID}}.tf.local.")");
+  EXPECT_EQ(DirectiveCursor(single).remainingText(), R"(worker{{printf "%03d" .ID}}.tf.local.)");
+
   const Directive read = directive(R"(pattern worker{{ printf "%03d" .ID }}.tf.local.)");
   EXPECT_EQ(DirectiveCursor(read).remainingText(), R"(worker{{ printf "%03d" .ID }}.tf.local.)");
   const Directive quoted = directive(R"(pattern "a\"b" c)");

@@ -80,11 +80,15 @@ TEST(ServerKey, Refuses) {
       {"example.org:99999", "invalid port '99999' in 'example.org:99999'"},
       {"example.org:-1", "invalid port '-1' in 'example.org:-1'"},
       {"example.org:domain", "invalid port 'domain' in 'example.org:domain'"},
-      {"a:1:2", "zone is not a valid domain name: 'a:1' (a colon must be escaped)"},
+      {"a:1:2", "zone is not a valid domain name: 'a:1' (':' must be escaped)"},
       {"::1", "'::1' is an address and not a zone, its reverse zone is '::1/128'"},
       {"2001:db8::1", "'2001:db8::1' is an address and not a zone, its reverse zone is '2001:db8::1/128'"},
-      {"[::1]:53", "zone is not a valid domain name: '[::1]' (a colon must be escaped)"},
+      {"[::1]:53", "zone is not a valid domain name: '[::1]' ('[' must be escaped)"},
       {"2001:db8::/129", "invalid port '/129' in '2001:db8::/129'"},
+      {"(", "zone is not a valid domain name: '(' ('(' must be escaped)"},
+      {"{}", "zone is not a valid domain name: '{}' ('{' must be escaped)"},
+      {"{$HALF", "zone is not a valid domain name: '{$HALF' ('{' must be escaped)"},
+      {"a.org b.org", "zone is not a valid domain name: 'a.org b.org' (' ' must be escaped)"},
       {"tls://.", "tls:// is not supported, only dns:// is: 'tls://.'"},
       {"grpc://example.org:443", "grpc:// is not supported, only dns:// is: 'grpc://example.org:443'"},
       {"https://example.org", "https:// is not supported, only dns:// is: 'https://example.org'"},
@@ -94,7 +98,14 @@ TEST(ServerKey, Refuses) {
   for (const auto& each : cases) EXPECT_EQ(keys(each.text), Keys{std::string(each.error)}) << each.text;
 }
 
+TEST(ServerKey, EscapesTakeEveryCharacter) {
+  EXPECT_TRUE(parseServerKey("a\\ b\\(\\{.org", 53));
+  EXPECT_TRUE(parseServerKey("b\u00fccher.example", 53));
+}
+
 TEST(ServerKey, RefusesBadZones) {
+  EXPECT_LT(keys(std::string(1'000'000, 'a'))[0].size(), 200u);
+
   for (const std::string& zone :
        {std::string("a..b"), std::string(".a"), std::string(64, 'x') + ".org", std::string(":53"),
         std::string("dns://"), std::string("a\\"), std::string(300, 'x')}) {
