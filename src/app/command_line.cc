@@ -1,0 +1,172 @@
+#include "app/command_line.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/result.h"
+
+namespace idetcd::app {
+namespace {
+
+// What the flags leave behind, before it is made into one action.
+struct Values {
+  Options options;
+  bool plugins = false;
+  bool validate = false;
+  bool version = false;
+};
+
+// Fails with what is wrong with the value, as Go words it.
+using Setter = Result<void> (*)(std::string_view value, Values* values);
+
+struct Flag {
+  std::string_view name;
+  bool is_boolean;
+  std::string_view usage;
+  Setter set;
+};
+
+Result<bool> parseBoolean(std::string_view text) {
+  for (const std::string_view word : {"1", "t", "T", "TRUE", "true", "True"}) {
+    if (text == word) return true;
+  }
+  for (const std::string_view word : {"0", "f", "F", "FALSE", "false", "False"}) {
+    if (text == word) return false;
+  }
+  return fail("parse error");
+}
+
+template <bool Values::*Member>
+Result<void> setBoolean(std::string_view text, Values* values) {
+  return parseBoolean(text).map([&](bool value) { values->*Member = value; });
+}
+
+Result<void> setQuiet(std::string_view text, Values* values) {
+  return parseBoolean(text).map([&](bool value) { values->options.quiet = value; });
+}
+
+Result<void> setPort(std::string_view text, Values* values) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error == std::errc::result_out_of_range) return fail("value out of range");
+  if (error != std::errc() || end != text.data() + text.size()) return fail("parse error");
+  values->options.port = port;
+  return {};
+}
+
+Result<void> setConf(std::string_view text, Values* values) {
+  values->options.conf = text;
+  return {};
+}
+
+Result<void> setPidFile(std::string_view text, Values* values) {
+  values->options.pid_file = text;
+  return {};
+}
+
+// In the order of the usage, which is that of the alphabet, as Go prints it. -h and -help are not flags but requests.
+constexpr std::array<Flag, 8> kFlags{{
+    {"conf", false, "Corefile to load, or stdin (default \"Corefile\")", setConf},
+    {"dns.port", false, "Default port (default \"53\")", setPort},
+    {"p", false, "Default port (default \"53\")", setPort},
+    {"pidfile", false, "Path to write pid file", setPidFile},
+    {"plugins", true, "List installed plugins", setBoolean<&Values::plugins>},
+    {"quiet", true, "Quiet mode (no initialization output)", setQuiet},
+    {"validate", true, "Check the Corefile, start nothing", setBoolean<&Values::validate>},
+    {"version", true, "Show version", setBoolean<&Values::version>},
+}};
+
+std::string usage(std::string_view program) {
+  std::string text = fmt::format("Usage of {}:\n", program);
+  for (const Flag& flag : kFlags) {
+    fmt::format_to(std::back_inserter(text), "  -{}{}\n    \t{}\n", flag.name, flag.is_boolean ? "" : " string",
+                   flag.usage);
+    if (flag.name == "dns.port") text += "  -help\n    \tShow this text\n";
+  }
+  return text;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::span<const char* const> arguments) {
+    if (!arguments.empty()) {
+      program_ = arguments.front();
+      rest_.assign(arguments.begin() + 1, arguments.end());
+    }
+  }
+
+  std::variant<Options, Exit> run() {
+    while (true) {
+      std::optional<Exit> exit;
+      if (!takeFlag(&exit)) break;
+      if (exit) return *exit;
+    }
+    if (next_ < rest_.size()) {
+      const std::vector<std::string_view> extra(rest_.begin() + static_cast<std::ptrdiff_t>(next_), rest_.end());
+      return Exit{1, "", fmt::format("extra command line arguments: [{}]\n", fmt::join(extra, " "))};
+    }
+    Options& options = values_.options;
+    if (values_.validate) options.action = Options::Action::kValidate;
+    if (values_.plugins) options.action = Options::Action::kListPlugins;
+    if (values_.version) options.action = Options::Action::kShowVersion;
+    return options;
+  }
+
+ private:
+  // False where the flags end: at the end, in front of the first argument that is none, or behind "--".
+  bool takeFlag(std::optional<Exit>* exit) {
+    if (next_ == rest_.size()) return false;
+    const std::string_view argument = rest_[next_];
+    if (argument.size() < 2 || argument.front() != '-') return false;
+    ++next_;
+    if (argument == "--") return false;
+
+    const std::string_view word = argument.substr(argument[1] == '-' ? 2 : 1);
+    if (word.front() == '-' || word.front() == '=') {
+      *exit = bad(fmt::format("bad flag syntax: {}", argument));
+      return true;
+    }
+    const size_t equals = word.find('=');
+    const std::string_view name = word.substr(0, equals);
+    std::optional<std::string_view> value;
+    if (equals != std::string_view::npos) value = word.substr(equals + 1);
+    *exit = apply(name, value);
+    return true;
+  }
+
+  std::optional<Exit> apply(std::string_view name, std::optional<std::string_view> value) {
+    const auto* flag = std::find_if(kFlags.begin(), kFlags.end(), [&](const Flag& each) { return each.name == name; });
+    if (flag == kFlags.end()) {
+      if (name == "help" || name == "h") return Exit{0, usage(program_), ""};
+      return bad(fmt::format("flag provided but not defined: -{}", name));
+    }
+    if (!value && flag->is_boolean) value = "true";  // a boolean never takes the next argument
+    if (!value) {
+      if (next_ == rest_.size()) return bad(fmt::format("flag needs an argument: -{}", name));
+      value = rest_[next_++];
+    }
+    const Result<void> set = flag->set(*value, &values_);
+    if (set) return std::nullopt;
+    return bad(fmt::format("invalid {}value \"{}\" for {}-{}: {}", flag->is_boolean ? "boolean " : "", *value,
+                           flag->is_boolean ? "" : "flag ", name, set.error().message));
+  }
+
+  Exit bad(std::string_view message) const { return Exit{2, "", fmt::format("{}\n{}", message, usage(program_))}; }
+
+  std::string_view program_ = "idetcd";
+  std::vector<std::string_view> rest_;
+  size_t next_ = 0;
+  Values values_;
+};
+
+}  // namespace
+
+std::variant<Options, Exit> parseCommandLine(std::span<const char* const> arguments) { return Parser(arguments).run(); }
+
+}  // namespace idetcd::app

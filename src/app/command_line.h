@@ -1,0 +1,34 @@
+// The command line, as Go's flag package reads CoreDNS's: `-flag value`, `-flag=value` and `--flag`, booleans `-flag`
+// and
+// `-flag=false`, the last of two wins, `--` ends the flags. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace idetcd::app {
+
+struct Options {
+  enum class Action : uint8_t { kServe, kValidate, kListPlugins, kShowVersion };
+
+  Action action = Action::kServe;
+  std::string conf;    // path of the Corefile, or "stdin"; empty: "Corefile" in the working directory, if there is one
+  uint16_t port = 53;  // of server blocks that name none
+  std::string pid_file;  // empty: none
+  bool quiet = false;
+};
+
+// What to do instead of anything else. Each text ends with a newline, unless it is empty.
+struct Exit {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+// `arguments` are those of main(), the program's name first. -help: 0; what no flag takes: 1; a bad flag or value: 2.
+std::variant<Options, Exit> parseCommandLine(std::span<const char* const> arguments);
+
+}  // namespace idetcd::app
