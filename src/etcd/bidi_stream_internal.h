@@ -127,7 +127,7 @@ class BidiStream : public Operation, public std::enable_shared_from_this<BidiStr
     if (status_.ok()) {
       onEnd({ErrorCode::kUnavailable, "the server closed the stream", true});
     } else {
-      onEnd(toError(status_, context_, cancelled_));
+      onEnd(toError(status_, cancelled_));
     }
   }
 

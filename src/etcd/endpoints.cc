@@ -58,8 +58,7 @@ Result<void> checkHost(std::string_view host, bool bracketed) {
     if (!address || !address->isV6()) return fail(fmt::format("'{}' is not an IPv6 address", host));
     return {};
   }
-  if (host.find(':') != std::string_view::npos)
-    return fail(address ? "an IPv6 address must be in brackets" : "more than one ':'");
+  if (host.find(':') != std::string_view::npos) return fail("more than one ':'; an IPv6 address must be in brackets");
   if (address || (isHostName(host) && !looksLikeIpv4(host))) return {};
   return fail(host.empty() ? "the host is missing" : fmt::format("'{}' is not a host name or an address", host));
 }
@@ -87,7 +86,7 @@ Result<EndpointAddress> parseHostPort(std::string_view rest) {
 
   EndpointAddress address;
   address.name = bracketed ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
-  // Always by gRPC's DNS resolver, which takes addresses as they are: see wasSent() in errors.cc.
+  // gRPC's DNS resolver takes addresses as they are, without a query.
   address.target = "dns:///" + address.name;
   return address;
 }
@@ -102,6 +101,8 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // http_proxy in the environment is for the web; etcd is beside us.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // What is sent is sent once: repeating is decided in one place, Client::Impl::call().
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // No TXT query for a service configuration with every look-up of the name.
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, milliseconds(options.call_timeout));

@@ -50,14 +50,19 @@ ErrorCode codeOf(const grpc::Status& status, bool cancelled_by_us) {
   }
 }
 
-// A call names its peer by address ("ipv4:…") as soon as a connection took it over, before the first byte is written;
-// until then it names the channel's target ("dns:///…").
-bool wasSent(const grpc::ClientContext& context) { return !context.peer().starts_with("dns:"); }
+// What gRPC says of a call that it could not give to any connection. (ClientContext::peer() is no evidence: it stays
+// empty for calls that were sent and not answered.) Another wording would only make the failure ambiguous, which is
+// safe.
+bool certainlyNotSent(const grpc::Status& status) {
+  const std::string& message = status.error_message();
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         (message.starts_with("failed to connect to all addresses") || message.starts_with("DNS resolution failed"));
+}
 
 }  // namespace
 
-EtcdError toError(const grpc::Status& status, const grpc::ClientContext& context, bool cancelled_by_us) {
-  return {codeOf(status, cancelled_by_us), status.error_message(), wasSent(context)};
+EtcdError toError(const grpc::Status& status, bool cancelled_by_us) {
+  return {codeOf(status, cancelled_by_us), status.error_message(), !certainlyNotSent(status)};
 }
 
 EtcdError toError(std::string_view cancel_reason) {

@@ -1,9 +1,8 @@
 // What gRPC and etcd report, as EtcdError. For etcd/*.cc only; any thread.
 #pragma once
 
-#include <string>
+#include <string_view>
 
-#include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
 
 #include "etcd/client.h"
@@ -11,7 +10,7 @@
 namespace idetcd::etcd {
 
 // REQUIRES: !status.ok(). `cancelled_by_us`: what looks like the end of a cancelled call is one.
-EtcdError toError(const grpc::Status& status, const grpc::ClientContext& context, bool cancelled_by_us);
+EtcdError toError(const grpc::Status& status, bool cancelled_by_us);
 // From the text that etcd gives where it has no code to give (cancel_reason of a watch).
 EtcdError toError(std::string_view cancel_reason);
 

@@ -35,7 +35,7 @@ class UnaryCall final : public CompletionTag, public Operation {
   }
   EtcdResult<Response> await_resume() {
     if (status_.ok()) return std::move(response_);
-    return tl::unexpected<EtcdError>(toError(status_, context_, cancelled_));
+    return tl::unexpected<EtcdError>(toError(status_, cancelled_));
   }
 
   void onEvent(bool) override {  // always true for Finish(); the status says all

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "etcd/client.h"
+
+namespace idetcd::etcd {
+namespace {
+
+TEST(Endpoint, AcceptsWhatCanBeConnectedTo) {
+  for (const char* endpoint : {
+           "http://localhost:2379",
+           "http://localhost:2379/",
+           "HTTP://LocalHost:2379",
+           "localhost:2379",
+           "etcd-1.example.com:2379",
+           "etcd-1.example.com.:2379",
+           "my_etcd:1",
+           "127.0.0.1:65535",
+           "http://192.0.2.1:2379",
+           "http://[::1]:2379",
+           "[2001:db8::1]:2379/",
+       }) {
+    const auto result = Client::validateEndpoint(endpoint);
+    EXPECT_TRUE(result) << endpoint << ": " << result.error().message;
+  }
+}
+
+TEST(Endpoint, RefusesTheRestAndSaysWhy) {
+  const struct {
+    const char* endpoint;
+    const char* why;
+  } cases[] = {
+      {"", "host is missing"},
+      {"http://", "host is missing"},
+      {":2379", "host is missing"},
+      {"localhost", "port is missing"},
+      {"http://localhost", "port is missing"},
+      {"localhost:", "port is missing"},
+      {"[::1]", "port is missing"},
+      {"localhost:0", "not a port"},
+      {"localhost:65536", "not a port"},
+      {"localhost:-1", "not a port"},
+      {"localhost:+1", "not a port"},
+      {"localhost:23x", "not a port"},
+      {"localhost:2379 ", "not a port"},
+      {"https://localhost:2379", "https is not supported yet"},
+      {"unix:///run/etcd.sock", "unknown scheme 'unix'"},
+      {"ftp://localhost:2379", "unknown scheme"},
+      {"http://localhost:2379/v3", "expected http://host:port"},
+      {"http://localhost:2379//", "expected http://host:port"},
+      {"http://user@localhost:2379", "expected http://host:port"},
+      {"http://localhost:2379?x=1", "expected http://host:port"},
+      {"::1:2379", "in brackets"},
+      {"2001:db8::1", "in brackets"},
+      {"[::1:2379", "']' is missing"},
+      {"[127.0.0.1]:2379", "not an IPv6 address"},
+      {"[::1]x:2379", "port is missing"},
+      {"[fe80::1%eth0]:2379", "not an IPv6 address"},
+      {"1.2.3:2379", "not a host name"},
+      {"1.2.3.999:2379", "not a host name"},
+      {"a..b:2379", "not a host name"},
+      {".:2379", "not a host name"},
+      {"a b:2379", "not a host name"},
+      {"b\xc3\xbc:2379", "not a host name"},
+  };
+  for (const auto& test : cases) {
+    const auto result = Client::validateEndpoint(test.endpoint);
+    ASSERT_FALSE(result) << test.endpoint;
+    EXPECT_NE(result.error().message.find(test.why), std::string::npos)
+        << test.endpoint << ": " << result.error().message;
+    EXPECT_NE(result.error().message.find(test.endpoint), std::string::npos) << "it does not name the endpoint";
+  }
+  const std::string long_label(64, 'a');
+  EXPECT_FALSE(Client::validateEndpoint(long_label + ":1"));
+  const std::string nul("a\0b:1", 5);
+  EXPECT_FALSE(Client::validateEndpoint(nul));
+}
+
+}  // namespace
+}  // namespace idetcd::etcd

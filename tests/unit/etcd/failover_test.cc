@@ -1,0 +1,338 @@
+#include <arpa/inet.h>
+#include <cstdlib>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "client_fixture.h"
+
+namespace idetcd::etcd {
+namespace {
+
+// A port of 127.0.0.1 that refuses connections (bound, not listening), or, if it listens, takes them and never answers.
+class DeadPort {
+ public:
+  enum class Kind { kRefuses, kSilent };
+  explicit DeadPort(Kind kind) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    void* const pointer = &address;
+    EXPECT_EQ(::bind(fd_, static_cast<sockaddr*>(pointer), length), 0);
+    EXPECT_EQ(::getsockname(fd_, static_cast<sockaddr*>(pointer), &length), 0);
+    if (kind == Kind::kSilent) {
+      EXPECT_EQ(::listen(fd_, 16), 0);
+    }
+    port_ = ntohs(address.sin_port);
+  }
+  ~DeadPort() { ::close(fd_); }
+  DeadPort(const DeadPort&) = delete;
+  DeadPort& operator=(const DeadPort&) = delete;
+  std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  int fd_;
+  uint16_t port_ = 0;
+};
+
+template <typename Call>
+auto retryFor(BlockingClient& etcd, std::chrono::seconds limit, Call call) {
+  const auto deadline = SteadyClock::now() + limit;
+  auto result = call();
+  while (!result && SteadyClock::now() < deadline) {
+    await(etcd.thread, etcd.thread.sleepFor(10ms));
+    result = call();
+  }
+  return result;
+}
+
+TEST(Failover, ARefusedConnectionCostsNothingNotEvenForWrites) {
+  EtcdServer server;
+  const DeadPort first(DeadPort::Kind::kRefuses);
+  const DeadPort second(DeadPort::Kind::kRefuses);
+  BlockingClient etcd(optionsFor({first.endpoint(), "http://" + second.endpoint(), server.endpoint()}));
+  EXPECT_EQ(etcd.client.currentEndpoint(), first.endpoint());
+  const auto begin = SteadyClock::now();
+  ASSERT_TRUE(succeeded(etcd.put("k", "v"))) << "what was certainly not sent goes on to the next";
+  EXPECT_LT(SteadyClock::now() - begin, 1s);
+  EXPECT_EQ(etcd.client.currentEndpoint(), "127.0.0.1:" + std::to_string(server.clientPort()));
+  EXPECT_EQ(etcd.value("k"), "v");
+}
+
+TEST(Failover, EveryKindOfCallFindsTheLivingEndpoint) {
+  EtcdServer server;
+  const auto fresh = [&](const DeadPort& dead) { return optionsFor({dead.endpoint(), server.endpoint()}); };
+  const DeadPort dead(DeadPort::Kind::kRefuses);
+  {
+    BlockingClient etcd(fresh(dead));
+    EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
+  }
+  {
+    BlockingClient etcd(fresh(dead));
+    EXPECT_TRUE(succeeded(etcd.watch(KeyRange::single("k"), 2)));
+  }
+  {
+    BlockingClient etcd(fresh(dead));
+    EXPECT_TRUE(succeeded(etcd.txn({})));
+  }
+  BlockingClient etcd(fresh(dead));
+  const auto lease = etcd.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  {
+    BlockingClient keeper(fresh(dead));
+    EXPECT_TRUE(succeeded(keeper.keepAlive(lease->id)));
+  }
+  BlockingClient revoker(fresh(dead));
+  EXPECT_TRUE(succeeded(revoker.revoke(lease->id)));
+}
+
+TEST(Failover, ASilentEndpointCostsTheTimeOutOnce) {
+  EtcdServer server;
+  const DeadPort silent(DeadPort::Kind::kSilent);
+  auto options = optionsFor({silent.endpoint(), server.endpoint()});
+  options.call_timeout = 300ms;
+  BlockingClient etcd(options);
+  auto begin = SteadyClock::now();
+  EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
+  EXPECT_GE(SteadyClock::now() - begin, 290ms);
+  EXPECT_LT(SteadyClock::now() - begin, 3s);
+  begin = SteadyClock::now();
+  EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
+  EXPECT_LT(SteadyClock::now() - begin, 290ms);
+}
+
+TEST(Failover, WithEveryEndpointAwayCallsFailAtOnceAndUnambiguously) {
+  const DeadPort first(DeadPort::Kind::kRefuses);
+  const DeadPort second(DeadPort::Kind::kRefuses);
+  BlockingClient etcd(optionsFor({first.endpoint(), second.endpoint()}));
+  const auto begin = SteadyClock::now();
+  for (int i = 0; i < 5; ++i) {
+    const auto read = etcd.range(KeyRange::single("k"));
+    EXPECT_TRUE(failedWith(read, ErrorCode::kUnavailable));
+    const auto write = etcd.put("k", "v");
+    EXPECT_TRUE(failedWith(write, ErrorCode::kUnavailable));
+    EXPECT_FALSE(write.error().ambiguous()) << "nothing was sent";
+    EXPECT_FALSE(write.error().message.empty());
+    EXPECT_TRUE(failedWith(etcd.watch(KeyRange::single("k"), 1), ErrorCode::kUnavailable));
+    EXPECT_TRUE(failedWith(etcd.keepAlive(1), ErrorCode::kUnavailable));
+    EXPECT_TRUE(failedWith(etcd.revoke(1), ErrorCode::kUnavailable));
+  }
+  EXPECT_LT(SteadyClock::now() - begin, 2s);
+}
+
+TEST(Failover, FindsAServerThatComesBack) {
+  EtcdServer server;
+  BlockingClient etcd(server);
+  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  server.kill();
+  EXPECT_FALSE(etcd.put("k", "2"));
+  // Away long enough for the back-off to have grown to its maximum.
+  const auto away_until = SteadyClock::now() + 4s;
+  while (SteadyClock::now() < away_until) {
+    EXPECT_FALSE(etcd.range(KeyRange::single("k")));
+    await(etcd.thread, etcd.thread.sleepFor(50ms));
+  }
+  server.start();
+  const auto begin = SteadyClock::now();
+  EXPECT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.range(KeyRange::single("k")); })));
+  EXPECT_LT(SteadyClock::now() - begin, 3s);
+  EXPECT_EQ(etcd.value("k"), "1");
+}
+
+TEST(Failover, FindsAServerThatStartsLate) {
+  EtcdServer server;
+  server.stop();
+  BlockingClient etcd(optionsFor({"localhost:" + std::to_string(server.clientPort())}));
+  EXPECT_TRUE(failedWith(etcd.put("k", "v"), ErrorCode::kUnavailable));
+  server.start();
+  EXPECT_TRUE(succeeded(retryFor(etcd, 5s, [&] { return etcd.put("k", "v"); })));
+}
+
+TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
+  EtcdServer server;
+  auto options = optionsFor({server.endpoint()});
+  options.call_timeout = 300ms;
+  BlockingClient etcd(options);
+  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  server.pause();
+  const auto write = etcd.put("k", "2");
+  EXPECT_TRUE(failedWith(write, ErrorCode::kDeadlineExceeded));
+  EXPECT_TRUE(write.error().ambiguous());
+  server.resume();
+  const auto value = retryFor(etcd, 5s, [&] { return etcd.value("k"); });
+  EXPECT_TRUE(value == "1" || value == "2");
+}
+
+TEST(Failover, AWriteThatDiesWithItsConnectionIsAmbiguousAndNotRepeated) {
+  EtcdServer server;
+  EtcdServer other;
+  BlockingClient etcd(optionsFor({server.endpoint(), other.endpoint()}));
+  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  server.pause();
+  auto write = start(etcd.thread, etcd.client.put({"k", "2", 0}));
+  EXPECT_EQ(write.wait_for(100ms), std::future_status::timeout);
+  server.kill();
+  const auto result = write.get();
+  EXPECT_TRUE(failedWith(result, ErrorCode::kUnavailable));
+  EXPECT_TRUE(result.error().ambiguous());
+  EXPECT_EQ(etcd.value("k"), std::nullopt) << "the next call goes to the other server, which never got the write";
+}
+
+TEST(Failover, HostsOfEveryForm) {
+  EtcdServer v4;
+  const std::string port = std::to_string(v4.clientPort());
+  for (const std::string host : {"localhost", "http://localhost", "127.0.0.1", "http://LOCALHOST"}) {
+    BlockingClient etcd(optionsFor({host + ":" + port + (host.starts_with("http") ? "/" : "")}));
+    EXPECT_TRUE(succeeded(etcd.put("k", host))) << host;
+  }
+  EtcdServer::Options options;
+  options.client_host = "[::1]";
+  EtcdServer v6(options);
+  for (const std::string host : {"[::1]", "http://[::1]"}) {
+    BlockingClient etcd(optionsFor({host + ":" + std::to_string(v6.clientPort())}));
+    EXPECT_TRUE(succeeded(etcd.put("k", host))) << host;
+  }
+}
+
+TEST(Failover, AProxyInTheEnvironmentIsNotUsed) {
+  EtcdServer server;
+  const DeadPort proxy(DeadPort::Kind::kRefuses);
+  ::setenv("http_proxy", ("http://" + proxy.endpoint()).c_str(), 1);
+  ::setenv("grpc_proxy", ("http://" + proxy.endpoint()).c_str(), 1);
+  {
+    BlockingClient etcd(server);
+    EXPECT_TRUE(succeeded(etcd.put("k", "v")));
+  }
+  ::unsetenv("http_proxy");
+  ::unsetenv("grpc_proxy");
+}
+
+// --- three members ---
+
+TEST(FailoverCluster, TheEndpointInUseMayDie) {
+  EtcdCluster cluster;
+  BlockingClient etcd(optionsFor(cluster.endpoints()));
+  const auto lease = etcd.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  ASSERT_TRUE(succeeded(etcd.put("k", "1", lease->id)));
+  ASSERT_TRUE(succeeded(etcd.keepAlive(lease->id)));
+  auto watch = etcd.watch(KeyRange::single("k"), 3);
+  ASSERT_TRUE(succeeded(watch));
+
+  cluster.member(0).kill();  // perhaps the leader too
+  EXPECT_TRUE(failedWith(etcd.next(*watch), ErrorCode::kUnavailable));
+  EXPECT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.range(KeyRange::single("k")); })));
+  EXPECT_NE(etcd.client.currentEndpoint(), "127.0.0.1:" + std::to_string(cluster.member(0).clientPort()));
+  EXPECT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.keepAlive(lease->id); })));
+  auto again = retryFor(etcd, 10s, [&] { return etcd.watch(KeyRange::single("k"), 3); });
+  ASSERT_TRUE(succeeded(again));
+  ASSERT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.put("k", "2", lease->id); })));
+  const auto batch = etcd.next(*again);
+  ASSERT_TRUE(succeeded(batch));
+  EXPECT_EQ(batch->events.at(0).kv.value, "2");
+}
+
+TEST(FailoverCluster, AMemberWithoutALeaderIsLeftAlone) {
+  EtcdCluster cluster;
+  BlockingClient lonely(optionsFor({cluster.member(0).endpoint()}));
+  ASSERT_TRUE(succeeded(lonely.put("k", "1")));
+  auto watch = lonely.watch(KeyRange::single("k"), 3);
+  ASSERT_TRUE(succeeded(watch));
+  cluster.member(1).kill();
+  cluster.member(2).kill();
+  // hasleader: the watch is cancelled and calls are refused, long before any time-out of a call.
+  auto batch = lonely.next(*watch, 20s);
+  while (batch) batch = lonely.next(*watch, 20s);  // answers to progress requests, meanwhile
+  EXPECT_TRUE(failedWith(batch, ErrorCode::kUnavailable));
+  const auto begin = SteadyClock::now();
+  EXPECT_TRUE(failedWith(lonely.put("k", "2"), ErrorCode::kUnavailable));
+  EXPECT_TRUE(failedWith(lonely.range(KeyRange::single("k")), ErrorCode::kUnavailable));
+  EXPECT_TRUE(failedWith(lonely.watch(KeyRange::single("k"), 2), ErrorCode::kUnavailable));
+  EXPECT_TRUE(failedWith(lonely.keepAlive(1), ErrorCode::kUnavailable));
+  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  RangeOptions options;
+  options.serializable = true;
+  EXPECT_TRUE(succeeded(lonely.range(KeyRange::single("k"), options))) << "a serializable read needs no leader";
+}
+
+TEST(FailoverCluster, AllDownThenUpAgain) {
+  EtcdCluster cluster;
+  BlockingClient etcd(optionsFor(cluster.endpoints()));
+  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  for (size_t i = 0; i < 3; ++i) cluster.member(i).kill();
+  const auto begin = SteadyClock::now();
+  EXPECT_TRUE(failedWith(etcd.range(KeyRange::single("k")), ErrorCode::kUnavailable));
+  EXPECT_LT(SteadyClock::now() - begin, 1s);
+  cluster.restartAll();
+  EXPECT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.put("k", "2"); })));
+  EXPECT_EQ(etcd.value("k"), "2");
+}
+
+TEST(FailoverCluster, CallsThatFailTogetherMoveOnOnce) {
+  EtcdCluster cluster;
+  BlockingClient etcd(optionsFor(cluster.endpoints()));
+  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  cluster.member(0).kill();
+  std::vector<std::future<EtcdResult<RangeResult>>> reads;
+  RangeOptions options;
+  options.serializable = true;
+  for (int i = 0; i < 50; ++i) reads.push_back(start(etcd.thread, etcd.client.range(KeyRange::single("k"), options)));
+  for (auto& read : reads) EXPECT_TRUE(succeeded(read.get()));
+  EXPECT_EQ(etcd.client.currentEndpoint(), "127.0.0.1:" + std::to_string(cluster.member(1).clientPort()));
+}
+
+// --- stop ---
+
+TEST(Stop, CancelsCallsInFlight) {
+  EtcdServer server;
+  BlockingClient etcd(server);
+  const auto lease = etcd.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  ASSERT_TRUE(succeeded(etcd.keepAlive(lease->id)));
+  server.pause();
+  auto read = start(etcd.thread, etcd.client.range(KeyRange::single("k"), {}));
+  auto write = start(etcd.thread, etcd.client.put({"k", "v", 0}));
+  auto keep_alive = start(etcd.thread, etcd.client.leaseKeepAlive(lease->id, 1h));
+  const auto begin = SteadyClock::now();
+  etcd.thread.stop();
+  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_TRUE(failedWith(read.get(), ErrorCode::kCancelled));
+  EXPECT_TRUE(failedWith(write.get(), ErrorCode::kCancelled));
+  EXPECT_TRUE(failedWith(keep_alive.get(), ErrorCode::kCancelled));
+  server.resume();
+}
+
+TEST(Stop, CancelsConnectionsThatAreBeingMade) {
+  const DeadPort silent(DeadPort::Kind::kSilent);
+  BlockingClient etcd(optionsFor({silent.endpoint()}));
+  auto write = start(etcd.thread, etcd.client.put({"k", "v", 0}));
+  auto watch = start(etcd.thread, etcd.client.watch(KeyRange::single("k"), 1));
+  auto keep_alive = start(etcd.thread, etcd.client.leaseKeepAlive(1, 1h));
+  const auto begin = SteadyClock::now();
+  etcd.thread.stop();
+  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_TRUE(failedWith(write.get(), ErrorCode::kCancelled));
+  EXPECT_TRUE(failedWith(watch.get(), ErrorCode::kCancelled));
+  EXPECT_TRUE(failedWith(keep_alive.get(), ErrorCode::kCancelled));
+}
+
+TEST(Stop, AClientMayGoBeforeItsThread) {
+  EtcdServer server;
+  CompletionThread thread;
+  for (int i = 0; i < 10; ++i) {
+    Client client(thread, optionsFor({server.endpoint()}), Logger());
+    const auto lease = await(thread, client.leaseGrant(30s));
+    ASSERT_TRUE(succeeded(lease));
+    EXPECT_TRUE(succeeded(await(thread, client.leaseKeepAlive(lease->id, 5s))));  // its stream is open now
+    auto watch = await(thread, client.watch(KeyRange::single("k"), 1));
+    EXPECT_TRUE(succeeded(watch));
+  }
+  EXPECT_TRUE(await(thread, thread.sleepFor(1ms)));
+}
+
+}  // namespace
+}  // namespace idetcd::etcd

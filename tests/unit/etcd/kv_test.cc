@@ -1,0 +1,312 @@
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "client_fixture.h"
+
+namespace idetcd::etcd {
+namespace {
+
+using KvTest = ClientTest;
+
+TEST(KeyRange, PrefixCountsTheLastOctetUp) {
+  EXPECT_EQ(KeyRange::prefix("ab").end, "ac");
+  EXPECT_EQ(KeyRange::prefix("a\xff").end, "b");
+  EXPECT_EQ(KeyRange::prefix("\xff\xff").end, std::string(1, '\0'));
+  EXPECT_EQ(KeyRange::prefix("").begin, std::string(1, '\0'));
+  EXPECT_EQ(KeyRange::prefix("").end, std::string(1, '\0'));
+  EXPECT_EQ(KeyRange::single("ab").end, "");
+}
+
+TEST_F(KvTest, PutsAndReads) {
+  const auto revision = etcd_.put("worker1.tf.local.", R"({"ipv4":"192.0.2.1"})");
+  ASSERT_TRUE(succeeded(revision));
+  EXPECT_EQ(*revision, 2);
+  const auto result = etcd_.range(KeyRange::single("worker1.tf.local."));
+  ASSERT_TRUE(succeeded(result));
+  ASSERT_EQ(result->kvs.size(), 1u);
+  const KeyValue& kv = result->kvs[0];
+  EXPECT_EQ(kv.key, "worker1.tf.local.");
+  EXPECT_EQ(kv.value, R"({"ipv4":"192.0.2.1"})");
+  EXPECT_EQ(kv.create_revision, 2);
+  EXPECT_EQ(kv.mod_revision, 2);
+  EXPECT_EQ(kv.version, 1);
+  EXPECT_EQ(kv.lease, 0);
+  EXPECT_EQ(result->revision, 2);
+  EXPECT_FALSE(result->more);
+}
+
+TEST_F(KvTest, KeepsOctetsAsTheyAre) {
+  const std::string key("k\0\xff\x80", 4);
+  const std::string value("\0\n\xfe", 3);
+  ASSERT_TRUE(succeeded(etcd_.put(key, value)));
+  EXPECT_EQ(etcd_.value(key), value);
+}
+
+TEST_F(KvTest, ReadsRangesWithTheirOptions) {
+  for (const char* key : {"b", "c", "a", "/path", "d"}) ASSERT_TRUE(succeeded(etcd_.put(key, "v")));
+
+  const auto keys = [&](KeyRange range, RangeOptions options = {}) {
+    const auto result = etcd_.range(std::move(range), options);
+    EXPECT_TRUE(succeeded(result));
+    std::string joined;
+    for (const auto& kv : result->kvs) joined += kv.key + kv.value + " ";
+    if (result->more) joined += "…";
+    return joined;
+  };
+  EXPECT_EQ(keys({"a", "c"}), "av bv ");
+  EXPECT_EQ(keys({"0", std::string(1, '\0')}), "av bv cv dv ");
+  EXPECT_EQ(keys(KeyRange::prefix("")), "/pathv av bv cv dv ");
+  EXPECT_EQ(keys(KeyRange::single("nothing")), "");
+  EXPECT_EQ(keys({"c", "a"}), "");
+  RangeOptions options;
+  options.limit = 2;
+  EXPECT_EQ(keys({"a", "z"}, options), "av bv …");
+  options = {};
+  options.keys_only = true;
+  EXPECT_EQ(keys({"a", "c"}, options), "a b ");
+  options = {};
+  options.sort_by_create_revision = true;
+  EXPECT_EQ(keys({"a", "z"}, options), "bv cv av dv ");
+  options = {};
+  options.revision = 3;
+  EXPECT_EQ(keys({"a", "z"}, options), "bv cv ");
+  options = {};
+  options.serializable = true;
+  EXPECT_EQ(keys({"a", "c"}, options), "av bv ");
+}
+
+TEST_F(KvTest, RefusesRevisionsThatAreNotThere) {
+  RangeOptions options;
+  options.revision = 1000;
+  const auto future = etcd_.range(KeyRange::single("a"), options);
+  EXPECT_TRUE(failedWith(future, ErrorCode::kOther));
+  EXPECT_FALSE(future.error().ambiguous());
+
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(succeeded(etcd_.put("a", "v")));
+  server_.ctl({"compaction", "5"});
+  options.revision = 3;
+  EXPECT_TRUE(failedWith(etcd_.range(KeyRange::single("a"), options), ErrorCode::kCompacted));
+}
+
+TEST_F(KvTest, Deletes) {
+  for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(succeeded(etcd_.put(key, "v")));
+  auto removed = etcd_.remove({"a", "c"});
+  ASSERT_TRUE(succeeded(removed));
+  EXPECT_EQ(removed->deleted, 2);
+  removed = etcd_.remove(KeyRange::single("a"));
+  ASSERT_TRUE(succeeded(removed));
+  EXPECT_EQ(removed->deleted, 0);
+  EXPECT_EQ(etcd_.value("c"), "v");
+}
+
+TEST_F(KvTest, RefusesWhatEtcdRefuses) {
+  const auto empty_key = etcd_.put("", "v");
+  EXPECT_TRUE(failedWith(empty_key, ErrorCode::kOther));
+  EXPECT_NE(empty_key.error().message.find("key is not provided"), std::string::npos);
+  const auto no_lease = etcd_.put("k", "v", 4711);
+  EXPECT_TRUE(failedWith(no_lease, ErrorCode::kLeaseNotFound));
+  EXPECT_FALSE(no_lease.error().ambiguous());
+  const auto too_large = etcd_.put("k", std::string(4 << 20, 'x'));
+  EXPECT_FALSE(too_large);
+  EXPECT_EQ(etcd_.value("k"), std::nullopt);
+}
+
+Compare createRevisionIs(std::string key, int64_t revision) {
+  return {std::move(key), Compare::Target::kCreateRevision, Compare::Relation::kEqual, revision, {}};
+}
+
+TEST_F(KvTest, TxnTakesAKeyOnce) {
+  TxnRequest request;
+  request.compares = {createRevisionIs("slot", 0)};
+  request.success = {PutOp{"slot", "first", 0}, RangeOp{KeyRange::single("slot"), {}}};
+  request.failure = {RangeOp{KeyRange::single("slot"), {}}};
+  const auto first = etcd_.txn(request);
+  ASSERT_TRUE(succeeded(first));
+  EXPECT_TRUE(first->succeeded);
+  ASSERT_EQ(first->results.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<PutResult>(first->results[0]));
+  const auto& seen = std::get<RangeResult>(first->results[1]);
+  ASSERT_EQ(seen.kvs.size(), 1u) << "a range in a Txn sees its writes";
+  EXPECT_EQ(seen.kvs[0].create_revision, first->revision);
+  EXPECT_EQ(seen.revision, first->revision);
+
+  request.success[0] = PutOp{"slot", "second", 0};
+  const auto second = etcd_.txn(request);
+  ASSERT_TRUE(succeeded(second));
+  EXPECT_FALSE(second->succeeded);
+  ASSERT_EQ(second->results.size(), 1u);
+  EXPECT_EQ(std::get<RangeResult>(second->results[0]).kvs[0].value, "first");
+}
+
+TEST_F(KvTest, TxnComparesEveryTarget) {
+  const auto lease = etcd_.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  const auto revision = etcd_.put("k", "m", lease->id);
+  ASSERT_TRUE(succeeded(revision));
+  using Target = Compare::Target;
+  using Relation = Compare::Relation;
+  const struct {
+    Compare compare;
+    bool holds;
+  } cases[] = {
+      {{"k", Target::kCreateRevision, Relation::kEqual, *revision, {}}, true},
+      {{"k", Target::kCreateRevision, Relation::kNotEqual, *revision, {}}, false},
+      {{"k", Target::kModRevision, Relation::kLess, *revision + 1, {}}, true},
+      {{"k", Target::kModRevision, Relation::kGreater, *revision, {}}, false},
+      {{"k", Target::kVersion, Relation::kEqual, 1, {}}, true},
+      {{"k", Target::kVersion, Relation::kGreater, 0, {}}, true},
+      {{"k", Target::kLease, Relation::kEqual, lease->id, {}}, true},
+      {{"k", Target::kLease, Relation::kEqual, 0, {}}, false},
+      {{"k", Target::kValue, Relation::kEqual, 0, "m"}, true},
+      {{"k", Target::kValue, Relation::kLess, 0, "n"}, true},
+      {{"k", Target::kValue, Relation::kGreater, 0, "n"}, false},
+      {{"nothing", Target::kValue, Relation::kEqual, 0, ""}, false},
+      {{"nothing", Target::kCreateRevision, Relation::kEqual, 0, {}}, true},
+  };
+  for (const auto& test : cases) {
+    TxnRequest request;
+    request.compares = {test.compare};
+    const auto result = etcd_.txn(request);
+    ASSERT_TRUE(succeeded(result));
+    EXPECT_EQ(result->succeeded, test.holds) << "case " << (&test - cases);
+    EXPECT_TRUE(result->results.empty());
+  }
+}
+
+TEST_F(KvTest, TxnDeletesAndIsAllOrNothing) {
+  ASSERT_TRUE(succeeded(etcd_.put("ticket", "t")));
+  TxnRequest request;
+  request.success = {PutOp{"slot", "s", 0}, DeleteOp{KeyRange::single("ticket")}};
+  const auto result = etcd_.txn(request);
+  ASSERT_TRUE(succeeded(result));
+  EXPECT_TRUE(result->succeeded) << "no compare holds always";
+  EXPECT_EQ(std::get<DeleteResult>(result->results.at(1)).deleted, 1);
+
+  request.success = {PutOp{"x", "1", 0}, PutOp{"y", "1", 4711}};
+  EXPECT_TRUE(failedWith(etcd_.txn(request), ErrorCode::kLeaseNotFound));
+  EXPECT_EQ(etcd_.value("x"), std::nullopt);
+  request.success = {PutOp{"x", "1", 0}, PutOp{"x", "2", 0}};
+  EXPECT_TRUE(failedWith(etcd_.txn(request), ErrorCode::kOther));
+  request.success.assign(129, RangeOp{KeyRange::single("x"), {}});
+  EXPECT_TRUE(failedWith(etcd_.txn(request), ErrorCode::kOther));
+}
+
+TEST_F(KvTest, ReportsThatTheSpaceIsFull) {
+  EtcdServer::Options options;
+  options.extra_arguments = {"--quota-backend-bytes=1048576"};
+  EtcdServer small(options);
+  BlockingClient etcd(small);
+  const std::string value(200'000, 'x');
+  EtcdResult<int64_t> last = 0;
+  for (int i = 0; i < 100 && last; ++i) last = etcd.put("k" + std::to_string(i), value);
+  EXPECT_TRUE(failedWith(last, ErrorCode::kNoSpace));
+  EXPECT_FALSE(last.error().ambiguous());
+  EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k0")))) << "reads work";
+}
+
+// --- pages ---
+
+class PagesTest : public ClientTest {
+ protected:
+  void putKeys(int count, const std::string& value) {
+    for (int i = 0; i < count; ++i) {
+      char key[16];
+      std::snprintf(key, sizeof key, "k%05d", i);
+      ASSERT_TRUE(succeeded(etcd_.put(key, value)));
+    }
+  }
+
+  EtcdResult<int64_t> readPages(int64_t page_size, std::function<bool(std::vector<KeyValue>&&)> page,
+                                RangeOptions options = {}) {
+    return await(etcd_.thread,
+                 rangePaginated(etcd_.client, KeyRange::prefix("k"), options, page_size, std::move(page)));
+  }
+};
+
+TEST_F(PagesTest, ReadsEveryKeyOnceWhateverThePageSize) {
+  putKeys(25, "v");
+  for (const int64_t page_size : {1, 5, 7, 24, 25, 26, 0, -1}) {
+    std::vector<std::string> keys;
+    const auto revision = readPages(page_size, [&](std::vector<KeyValue>&& page) {
+      if (page_size > 0) {
+        EXPECT_LE(page.size(), static_cast<size_t>(page_size));
+      }
+      for (auto& kv : page) keys.push_back(kv.key);
+      return true;
+    });
+    ASSERT_TRUE(succeeded(revision));
+    EXPECT_EQ(*revision, 26);
+    ASSERT_EQ(keys.size(), 25u);
+    for (size_t i = 1; i < keys.size(); ++i) EXPECT_LT(keys[i - 1], keys[i]);
+  }
+}
+
+TEST_F(PagesTest, AnEmptyRangeIsOneEmptyPage) {
+  int pages = 0;
+  const auto revision = readPages(10, [&](std::vector<KeyValue>&& page) {
+    ++pages;
+    EXPECT_TRUE(page.empty());
+    return true;
+  });
+  ASSERT_TRUE(succeeded(revision));
+  EXPECT_EQ(*revision, 1);
+  EXPECT_EQ(pages, 1);
+}
+
+TEST_F(PagesTest, StopsWhenAsked) {
+  putKeys(10, "v");
+  int pages = 0;
+  ASSERT_TRUE(succeeded(readPages(3, [&](std::vector<KeyValue>&&) { return ++pages < 2; })));
+  EXPECT_EQ(pages, 2);
+}
+
+TEST_F(PagesTest, StaysAtOneRevisionWhileOthersWrite) {
+  putKeys(20, "old");
+  size_t seen = 0;
+  const auto revision = readPages(4, [&](std::vector<KeyValue>&& page) {
+    for (const auto& kv : page) {
+      EXPECT_EQ(kv.value, "old");
+      ++seen;
+    }
+    // A change before, at and behind where the walk is.
+    server_.ctl({"put", "k00000", "new"});
+    server_.ctl({"put", "k00015", "new"});
+    server_.ctl({"del", "k00019"});
+    server_.ctl({"put", "k00019x", "new"});
+    return true;
+  });
+  ASSERT_TRUE(succeeded(revision));
+  EXPECT_EQ(*revision, 21);
+  EXPECT_EQ(seen, 20u);
+}
+
+TEST_F(PagesTest, SaysThatTheRevisionWasCompactedBetweenPages) {
+  putKeys(20, "v");
+  int pages = 0;
+  const auto revision = readPages(4, [&](std::vector<KeyValue>&&) {
+    if (++pages == 2) {
+      server_.ctl({"put", "other", "v"});
+      server_.ctl({"compaction", "22"});
+    }
+    return true;
+  });
+  EXPECT_TRUE(failedWith(revision, ErrorCode::kCompacted));
+  EXPECT_EQ(pages, 2);
+}
+
+TEST_F(PagesTest, ShrinksThePageUntilHugeValuesFit) {
+  putKeys(70, std::string(1 << 20, 'x'));  // 70 MiB: more than one answer may hold
+  const auto at_once = etcd_.range(KeyRange::prefix("k"));
+  EXPECT_TRUE(failedWith(at_once, ErrorCode::kTooLarge));
+  size_t keys = 0;
+  ASSERT_TRUE(succeeded(readPages(100, [&](std::vector<KeyValue>&& page) {
+    keys += page.size();
+    return true;
+  })));
+  EXPECT_EQ(keys, 70u);
+}
+
+}  // namespace
+}  // namespace idetcd::etcd
