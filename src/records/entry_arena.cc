@@ -4,6 +4,22 @@
 #include <new>
 #include <sys/mman.h>
 
+// AddressSanitizer sees the arena as it sees the heap: only what is allocated may be touched. (g++ says that it is on
+// with a macro, clang with a feature.)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define IDETCD_ARENA_ASAN
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define IDETCD_ARENA_ASAN
+#endif
+#ifdef IDETCD_ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) (static_cast<void>(address), static_cast<void>(size))
+#endif
+
 namespace idetcd::records {
 
 namespace {
@@ -20,7 +36,10 @@ void* mapPages(size_t size) {
 void unmapPages(void* pages, size_t size) { munmap(pages, size); }
 
 EntryArena::~EntryArena() {
-  for (const Chunk& chunk : chunks_) unmapPages(chunk.pages, chunk.size);
+  for (const Chunk& chunk : chunks_) {
+    ASAN_UNPOISON_MEMORY_REGION(chunk.pages, chunk.size);
+    unmapPages(chunk.pages, chunk.size);
+  }
 }
 
 Entry* EntryArena::allocate(size_t size) {
@@ -29,6 +48,7 @@ Entry* EntryArena::allocate(size_t size) {
   FreeNode*& free_list = free_[rounded / kGranule];
   if (free_list != nullptr) {
     FreeNode* node = free_list;
+    ASAN_UNPOISON_MEMORY_REGION(node, size);
     free_list = node->next;
     return ::new (node) Entry;
   }
@@ -36,11 +56,13 @@ Entry* EntryArena::allocate(size_t size) {
     const size_t chunk_size = chunks_.empty() ? kFirstChunk : std::min(chunks_.back().size * 2, kMaxChunk);
     bump_ = static_cast<uint8_t*>(mapPages(chunk_size));
     bump_left_ = chunk_size;
+    ASAN_POISON_MEMORY_REGION(bump_, chunk_size);
     chunks_.push_back({bump_, chunk_size});
   }
   void* memory = bump_;
   bump_ += rounded;
   bump_left_ -= rounded;
+  ASAN_UNPOISON_MEMORY_REGION(memory, size);
   return ::new (memory) Entry;
 }
 
@@ -52,6 +74,7 @@ void EntryArena::free(Entry* entry) {
   }
   FreeNode*& free_list = free_[rounded / kGranule];
   free_list = ::new (entry) FreeNode{free_list};
+  ASAN_POISON_MEMORY_REGION(entry, rounded);
 }
 
 }  // namespace idetcd::records

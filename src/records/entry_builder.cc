@@ -1,6 +1,8 @@
 #include "records/entry_builder.h"
 
 #include <algorithm>
+#include <cassert>
+#include <limits>
 
 namespace idetcd::records {
 
@@ -24,6 +26,7 @@ EntryBuilder& EntryBuilder::add(dns::RrType type, uint32_t ttl_seconds, std::spa
 
 Entry* EntryBuilder::build(EntryArena& arena, uint32_t snapshot_mark) const {
   const size_t size = sizeof(Entry) + owner_.size() + rrsets_.size();
+  assert(size <= std::numeric_limits<uint16_t>::max());
   Entry* entry = arena.allocate(size);
   entry->mod_revision_ = mod_revision_;
   entry->snapshot_mark_ = snapshot_mark;

@@ -1,5 +1,7 @@
 #include "records/record_store.h"
 
+#include <algorithm>
+
 #include "records/entry_builder.h"
 
 namespace idetcd::records {
@@ -38,7 +40,7 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses
     if (mod_revision <= old->mod_revision_ && !from_other_history) return Change::kUnchanged;
   }
   publish(owner, addresses, mod_revision);
-  serial_.store(static_cast<uint32_t>(mod_revision), std::memory_order_relaxed);
+  setRevision(std::max(mod_revision, newest_revision_));  // a snapshot comes in the order of its keys
   if (from_etcd) return Change::kReplaced;
   ++size_;
   addBelow(owner);
@@ -49,7 +51,7 @@ bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {
   const Entry* old = table_.findForWrite(owner.wire());
   if (old == nullptr || old->mod_revision_ == 0 || old->mod_revision_ > mod_revision) return false;
   withdraw(owner);
-  serial_.store(static_cast<uint32_t>(mod_revision), std::memory_order_relaxed);
+  setRevision(std::max(mod_revision, newest_revision_));
   --size_;
   removeBelow(owner);
   return true;
@@ -57,25 +59,25 @@ bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {
 
 void RecordStore::beginSnapshot(bool revisions_restarted) {
   ++snapshot_;
-  revisions_restarted_ = revisions_restarted;
+  revisions_restarted_ = revisions_restarted_ || revisions_restarted;
 }
 
 RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names) {
-  std::vector<dns::Name> unseen;
+  std::vector<const Entry*> unseen;  // each is only withdrawn by its own removal below
   table_.forEach([&](const Entry& entry) {
     if (entry.mod_revision_ == 0 || entry.snapshot_mark_ == snapshot_) return;
     if (entry.mod_revision_ > revision && !revisions_restarted_) return;
-    unseen.push_back(dns::Name::fromWire(entry.name()));
+    unseen.push_back(&entry);
   });
   Removed removed;
-  for (const dns::Name& name : unseen) {
-    const int64_t stored = table_.findForWrite(name.wire())->mod_revision_;
-    remove(name, stored);
+  for (const Entry* entry : unseen) {
+    const dns::Name name = dns::Name::fromWire(entry->name());
+    remove(name, entry->mod_revision_);
     if (removed.names.size() < max_names) removed.names.push_back(name.toString());
   }
   removed.count = unseen.size();
+  setRevision(revisions_restarted_ ? revision : std::max(revision, newest_revision_));
   revisions_restarted_ = false;
-  if (revision > 0) serial_.store(static_cast<uint32_t>(revision), std::memory_order_relaxed);
   return removed;
 }
 
@@ -98,6 +100,11 @@ void RecordStore::withdraw(const dns::Name& owner) {
   } else {
     publish(owner, fixture->second.addresses, 0);
   }
+}
+
+void RecordStore::setRevision(int64_t revision) {
+  newest_revision_ = revision;
+  serial_.store(static_cast<uint32_t>(revision), std::memory_order_relaxed);
 }
 
 // The names strictly between `owner` and the apex.

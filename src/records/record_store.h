@@ -56,7 +56,8 @@ class RecordStore {
   // A full resync without an empty moment: everything put between begin and end is "seen"; end removes what was not
   // seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name) and their
   // number. `revisions_restarted`: the store is another one, or was restored: until end, put() takes older revisions
-  // too, and end() removes everything unseen.
+  // too, and end() removes everything unseen. A snapshot that was begun and not ended is begun again; that revisions
+  // restarted is remembered until one ends.
   void beginSnapshot(bool revisions_restarted);
   struct Removed {
     size_t count = 0;
@@ -73,7 +74,7 @@ class RecordStore {
   Freshness freshness() const { return freshness_.load(std::memory_order_acquire); }
   const dns::Name& zone() const { return options_.zone; }
   const ZoneApex& apex() const { return apex_; }
-  // Of the zone's SOA: the low half of the newest revision applied, so the same on every node that is up to date.
+  // Of the zone's SOA: the low half of the newest revision applied. Goes back only if etcd's revisions did.
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,6 +87,7 @@ class RecordStore {
 
   void publish(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
   void withdraw(const dns::Name& owner);
+  void setRevision(int64_t revision);
   void addBelow(const dns::Name& owner);
   void removeBelow(const dns::Name& owner);
   template <typename Visit>
@@ -99,6 +101,7 @@ class RecordStore {
   size_t size_ = 0;
   uint32_t snapshot_ = 1;
   bool revisions_restarted_ = false;
+  int64_t newest_revision_ = 0;
   std::atomic<uint32_t> serial_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};
 };

@@ -119,6 +119,8 @@ void RecordTable::rebuild(size_t buckets) {
   directory_.store(fresh, std::memory_order_seq_cst);
   tombstones_ = 0;
   retire(freeDirectory, old);
+  // Large, and what only adds names retires nothing else: so now, not at the next round.
+  epochs_.reclaim();
 }
 
 void RecordTable::retire(EpochDomain::Free free, void* object) {

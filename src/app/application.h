@@ -1,0 +1,76 @@
+// The running server: it owns every component, wires them by constructor, and takes them down in order. Main thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/plan.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "cluster/member.h"
+#include "etcd/completion_thread.h"
+#include "net/event_loop.h"
+#include "records/epoch.h"
+#include "records/record_store.h"
+#include "server/server.h"
+
+namespace idetcd::app {
+
+class Application {
+ public:
+  explicit Application(Logger log);
+  ~Application();
+  Application(const Application&) = delete;
+  Application& operator=(const Application&) = delete;
+
+  // Builds everything and opens the DNS sockets. etcd is not contacted yet. The error is one line.
+  Result<void> open(const Plan& plan);
+
+  // Joins the clusters and serves until a signal or a fatal error ends it. Returns the exit status.
+  //   TERM, INT  gives the names up (at most kReleaseBudget), closes the sockets: 0.   a second INT: 2, at once
+  //   QUIT       at once: 0
+  int run();
+
+  // One line a server, "zone.:port" and the addresses where not all are meant.
+  const std::vector<std::string>& banner() const { return banner_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kReleaseBudget{3000};
+
+  struct Cluster {
+    std::unique_ptr<records::RecordStore> store;
+    std::unique_ptr<cluster::Member> member;
+  };
+
+  Result<void> addBlock(const BlockPlan& plan);
+  Result<std::unique_ptr<resolve::ServerBlock>> buildBlock(const BlockPlan& plan);
+  Result<const records::RecordStore*> addCluster(const ClusterPlan& plan, uint16_t dns_port);
+  Result<void> listen();
+  void onSignal(int signal);
+  void shutDown(int status);
+  void fatal(const std::string& line);
+
+  Logger log_;
+  const HashSeed hash_seed_;
+  records::EpochDomain epochs_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::unique_ptr<etcd::CompletionThread> etcd_thread_;
+  net::EventLoop loop_;
+  server::Server server_;
+  std::vector<std::shared_ptr<const resolve::ServerBlock>> blocks_;
+  std::vector<std::string> banner_;
+  // What listens where: the zones of one address and port.
+  struct Endpoint {
+    server::Listen listen;
+    std::vector<resolve::Resolver::Zone> zones;
+  };
+  std::vector<Endpoint> endpoints_;
+  bool shutting_down_ = false;
+  std::thread releaser_;  // stops the members while the loop goes on
+  int status_ = 0;
+};
+
+}  // namespace idetcd::app

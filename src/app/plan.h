@@ -1,0 +1,60 @@
+// What a Corefile asks for, checked and as plain values: the options of every component of every server block. Making a
+// plan touches nothing: no socket, no etcd, no interface. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cluster/name_pattern.h"
+#include "cluster/node_address.h"
+#include "config/corefile.h"
+#include "resolve/error_log.h"
+#include "resolve/query_log.h"
+
+namespace idetcd::app {
+
+// `idetcd`
+struct ClusterPlan {
+  std::vector<std::string> endpoints{"http://localhost:2379"};
+  cluster::NamePattern pattern;
+  int64_t limit = 10;
+  std::chrono::seconds lease{20};
+  uint32_t ttl_seconds = 5;
+  cluster::AddressOptions address;
+  std::vector<dns::Name> fallthrough;
+  bool observe = false;
+};
+
+// `bind`: addresses and names of interfaces; empty: every address.
+struct BindPlan {
+  std::vector<std::string> listen;
+  std::vector<std::string> except;
+};
+
+struct BlockPlan {
+  std::vector<config::ServerKey> keys;
+  BindPlan bind;
+  std::vector<resolve::QueryLog::Rule> log;  // empty: no query is logged
+  bool errors = false;
+  std::vector<resolve::ErrorLog::Consolidation> consolidate;
+  std::optional<ClusterPlan> cluster;
+  bool whoami = false;
+};
+
+struct Plan {
+  std::vector<BlockPlan> blocks;
+  std::vector<std::string> warnings;
+};
+
+// The directives that this server has, in the order in which their handlers run.
+const std::vector<std::string>& directiveNames();
+
+// `text` of the file `name`. The error is complete: "Corefile:3 - Error during parsing: …".
+Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port);
+
+}  // namespace idetcd::app

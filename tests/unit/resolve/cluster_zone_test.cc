@@ -1,0 +1,243 @@
+#include "resolve/cluster_zone.h"
+
+#include <gtest/gtest.h>
+
+#include "query_fixture.h"
+
+namespace idetcd::resolve {
+namespace {
+
+using records::Freshness;
+
+constexpr uint16_t kA = 1;
+constexpr uint16_t kNs = 2;
+constexpr uint16_t kSoa = 6;
+constexpr uint16_t kTxt = 16;
+constexpr uint16_t kAaaa = 28;
+constexpr uint16_t kAny = 255;
+
+dns::Name name(std::string_view text) { return dns::Name::parse(text).value(); }
+
+class ClusterZoneTest : public testing::Test {
+ protected:
+  ClusterZoneTest() { store_.setFreshness(Freshness::kFresh); }
+
+  void put(std::string_view owner, std::string_view ipv4, std::string_view ipv6 = "") {
+    records::HostAddresses addresses;
+    if (!ipv4.empty()) addresses.ipv4 = IpAddress::parse(ipv4);
+    if (!ipv6.empty()) addresses.ipv6 = IpAddress::parse(ipv6);
+    store_.put(name(owner), addresses, ++revision_);
+  }
+
+  // 0: passed on.
+  size_t ask(Message& message, const ClusterZone& zone) {
+    dns::Query query;
+    EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
+    const records::ReadSection section(reader_);
+    const size_t size = zone.answer(query, query.has_edns ? 1232 : 512, 0);
+    if (size > 0) message.setResponse(size);
+    return size;
+  }
+  size_t ask(Message& message) { return ask(message, zone_); }
+
+  static uint16_t ede(const Message& message) {
+    for (const auto& record : message.records()) {
+      if (record.type == 41 && record.rdata_size == 6) return dns::load16(message.rdata(record).data() + 4);
+    }
+    return 0;
+  }
+
+  records::EpochDomain epochs_;
+  records::RecordStore store_{epochs_,
+                              {.zone = name("tf.local."),
+                               .ttl_seconds = 7,
+                               .addresses = {*IpAddress::parse("192.0.2.9"), *IpAddress::parse("2001:db8::9")},
+                               .hash_seed = Message::kSeed}};
+  ClusterZone zone_{store_, {}};
+  records::EpochDomain::Reader reader_{epochs_};
+  int64_t revision_ = 100;
+};
+
+TEST_F(ClusterZoneTest, AnswersTheTypeThatIsHeld) {
+  put("worker1.tf.local.", "192.0.2.1", "2001:db8::1");
+  Message a("WORKER1.tf.LOCAL.", kA);
+  ASSERT_GT(ask(a), 0u);
+  EXPECT_EQ(a.rcode(), 0);
+  EXPECT_TRUE(a.flag(dns::kFlagQr) && a.flag(dns::kFlagAa) && a.flag(dns::kFlagRd));
+  EXPECT_FALSE(a.flag(dns::kFlagRa) || a.flag(dns::kFlagTc));
+  ASSERT_EQ(a.records().size(), 1u);
+  EXPECT_EQ(a.records()[0].owner, "worker1.tf.local.");
+  EXPECT_EQ(a.records()[0].ttl, 7u);
+  EXPECT_EQ(a.rdata(a.records()[0]), (std::vector<uint8_t>{192, 0, 2, 1}));
+
+  Message aaaa("worker1.tf.local.", kAaaa, 4096);
+  ASSERT_GT(ask(aaaa), 0u);
+  EXPECT_EQ(aaaa.answers(), 1);
+  EXPECT_EQ(aaaa.additionals(), 1) << "OPT";
+  EXPECT_EQ(aaaa.records()[0].rdata_size, 16u);
+}
+
+TEST_F(ClusterZoneTest, DeniesOtherTypesWithSoa) {
+  put("worker1.tf.local.", "192.0.2.1");
+  for (const uint16_t type : {kAaaa, kTxt, kSoa, kNs, uint16_t{65280}}) {
+    Message message("worker1.tf.local.", type);
+    ASSERT_GT(ask(message), 0u);
+    EXPECT_EQ(message.rcode(), 0);
+    EXPECT_EQ(message.answers(), 0);
+    ASSERT_EQ(message.authorities(), 1);
+    EXPECT_EQ(message.records()[0].owner, "tf.local.");
+    EXPECT_EQ(message.records()[0].type, kSoa);
+    EXPECT_EQ(message.records()[0].ttl, 7u);
+    EXPECT_TRUE(message.flag(dns::kFlagAa));
+  }
+}
+
+TEST_F(ClusterZoneTest, SoaIsWellFormedWhereverItIsWritten) {
+  Message message("a.b.c.tf.local.", kA);
+  ASSERT_GT(ask(message), 0u);
+  EXPECT_EQ(message.rcode(), 3);
+  const auto records = message.records();
+  ASSERT_EQ(records.size(), 1u);
+  size_t pos = records[0].rdata;
+  EXPECT_EQ(message.nameAt(pos), "ns.dns.tf.local.");
+  EXPECT_EQ(message.nameAt(pos), "hostmaster.tf.local.");
+  EXPECT_EQ(pos + 20, records[0].rdata + records[0].rdata_size);
+  EXPECT_EQ(dns::load32(message.data() + pos), store_.serial());
+  EXPECT_EQ(dns::load32(message.data() + pos + 16), 7u) << "negative TTL";
+}
+
+TEST_F(ClusterZoneTest, ApexHasSoaAndNsWithGlue) {
+  put("worker1.tf.local.", "192.0.2.1");
+  Message soa("tf.local.", kSoa);
+  ASSERT_GT(ask(soa), 0u);
+  ASSERT_EQ(soa.answers(), 1);
+  EXPECT_EQ(soa.records()[0].owner, "tf.local.");
+  EXPECT_EQ(store_.serial(), 101u) << "the newest revision";
+
+  Message ns("tf.local.", kNs);
+  ASSERT_GT(ask(ns), 0u);
+  ASSERT_EQ(ns.answers(), 1);
+  ASSERT_EQ(ns.additionals(), 2);
+  size_t target = ns.records()[0].rdata;
+  EXPECT_EQ(ns.nameAt(target), "ns.dns.tf.local.");
+  for (size_t i = 1; i < 3; ++i) EXPECT_EQ(ns.records()[i].owner, "ns.dns.tf.local.");
+
+  Message server("ns.dns.tf.local.", kA);
+  ASSERT_GT(ask(server), 0u);
+  EXPECT_EQ(server.rdata(server.records()[0]), (std::vector<uint8_t>{192, 0, 2, 9}));
+
+  Message a("tf.local.", kA);
+  ASSERT_GT(ask(a), 0u);
+  EXPECT_EQ(a.rcode(), 0);
+  EXPECT_EQ(a.answers(), 0);
+  EXPECT_EQ(a.authorities(), 1);
+}
+
+TEST_F(ClusterZoneTest, ApexKeepsSoaAndNsWhenEtcdHoldsAnAddressForIt) {
+  put("tf.local.", "192.0.2.50");
+  Message a("tf.local.", kA);
+  ASSERT_GT(ask(a), 0u);
+  EXPECT_EQ(a.answers(), 1);
+  for (const uint16_t type : {kSoa, kNs}) {
+    Message message("tf.local.", type);
+    ASSERT_GT(ask(message), 0u);
+    ASSERT_EQ(message.answers(), 1);
+    EXPECT_EQ(message.records()[0].type, type);
+  }
+}
+
+TEST_F(ClusterZoneTest, EmptyNonTerminalsExist) {
+  put("a.b.tf.local.", "192.0.2.1");
+  Message between("b.tf.local.", kA);
+  ASSERT_GT(ask(between), 0u);
+  EXPECT_EQ(between.rcode(), 0);
+  EXPECT_EQ(between.authorities(), 1);
+  Message beside("c.tf.local.", kA);
+  ASSERT_GT(ask(beside), 0u);
+  EXPECT_EQ(beside.rcode(), 3);
+}
+
+TEST_F(ClusterZoneTest, AnyGetsOneRrset) {
+  put("worker1.tf.local.", "192.0.2.1", "2001:db8::1");
+  Message message("worker1.tf.local.", kAny);
+  ASSERT_GT(ask(message), 0u);
+  EXPECT_EQ(message.answers(), 1);
+}
+
+TEST_F(ClusterZoneTest, PassesOnOtherNames) {
+  Message message("example.org.", kA);
+  EXPECT_EQ(ask(message), 0u);
+  Message tail("xtf.local.", kA);
+  EXPECT_EQ(ask(tail), 0u) << "the zone's text, but not at a label";
+}
+
+TEST_F(ClusterZoneTest, ANameOutsideTheZoneIsItsOwnApex) {
+  put("db.example.org.", "192.0.2.7");
+  Message a("db.example.org.", kA);
+  ASSERT_GT(ask(a), 0u);
+  EXPECT_EQ(a.answers(), 1);
+  Message aaaa("db.example.org.", kAaaa);
+  ASSERT_GT(ask(aaaa), 0u);
+  ASSERT_EQ(aaaa.authorities(), 1);
+  EXPECT_EQ(aaaa.records()[0].owner, "db.example.org.");
+}
+
+TEST_F(ClusterZoneTest, UnknownIsNotNonExistent) {
+  store_.setFreshness(Freshness::kLoading);
+  put("worker1.tf.local.", "192.0.2.1");
+  put("x.deep.tf.local.", "192.0.2.2");
+  for (const char* text : {"worker2.tf.local.", "deep.tf.local.", "tf.local."}) {
+    Message message(text, kA, 1232);
+    ASSERT_GT(ask(message), 0u);
+    EXPECT_EQ(message.rcode(), 2) << text;
+    EXPECT_EQ(ede(message), 14) << text;
+    EXPECT_FALSE(message.flag(dns::kFlagAa)) << text;
+  }
+  Message known("worker1.tf.local.", kA);
+  ASSERT_GT(ask(known), 0u);
+  EXPECT_EQ(known.answers(), 1);
+  Message no_edns("worker2.tf.local.", kA);
+  ASSERT_GT(ask(no_edns), 0u);
+  EXPECT_EQ(no_edns.additionals(), 0);
+}
+
+TEST_F(ClusterZoneTest, StaleAnswersSaySo) {
+  put("worker1.tf.local.", "192.0.2.1");
+  store_.setFreshness(Freshness::kStale);
+  Message known("worker1.tf.local.", kA, 1232);
+  ASSERT_GT(ask(known), 0u);
+  EXPECT_EQ(known.answers(), 1);
+  EXPECT_EQ(ede(known), 3);
+  Message denied("worker9.tf.local.", kA, 1232);
+  ASSERT_GT(ask(denied), 0u);
+  EXPECT_EQ(denied.rcode(), 3);
+  EXPECT_EQ(ede(denied), 19);
+}
+
+TEST_F(ClusterZoneTest, FallsThroughWhereAsked) {
+  put("worker1.tf.local.", "192.0.2.1");
+  const ClusterZone some(store_, {.fallthrough = {name("x.tf.local.")}});
+  Message inside("a.x.tf.local.", kA);
+  EXPECT_EQ(ask(inside, some), 0u);
+  Message outside("a.y.tf.local.", kA);
+  EXPECT_GT(ask(outside, some), 0u);
+  Message held("worker1.tf.local.", kAaaa);
+  EXPECT_GT(ask(held, some), 0u) << "a name that exists is ours, whatever the type";
+}
+
+TEST_F(ClusterZoneTest, NsRecordsOfTheLongestZonesFitToo) {
+  const std::string label(63, 'x');
+  const std::string zone_text = label + "." + label + "." + label + "." + std::string(61, 'y') + ".";
+  records::RecordStore store(epochs_,
+                             {.zone = name(zone_text), .ttl_seconds = 5, .addresses = {}, .hash_seed = Message::kSeed});
+  store.setFreshness(Freshness::kFresh);
+  const ClusterZone zone(store, {});
+  for (const uint16_t type : {kSoa, kNs, kA}) {
+    Message message(zone_text, type);
+    ASSERT_GT(ask(message, zone), 0u);
+    EXPECT_EQ(message.records().size(), 1u);
+  }
+}
+
+}  // namespace
+}  // namespace idetcd::resolve
