@@ -1,0 +1,346 @@
+#include "records/record_store.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "table_support.h"
+
+namespace idetcd::records {
+namespace {
+
+using test::find;
+using test::name;
+using test::numbered;
+using Change = RecordStore::Change;
+
+HostAddresses v4(uint8_t last) { return {.ipv4 = IpAddress::v4({10, 0, 0, last}), .ipv6 = {}}; }
+std::string v4Octets(uint8_t last) { return {10, 0, 0, static_cast<char>(last)}; }
+
+class RecordStoreTest : public ::testing::Test {
+ protected:
+  RecordStoreTest() : RecordStoreTest("tf.local.") {}
+  explicit RecordStoreTest(std::string_view zone)
+      : store_(epochs_, {.zone = name(zone),
+                         .ttl_seconds = 5,
+                         .addresses = {IpAddress::v4({192, 0, 2, 1}), *IpAddress::parse("2001:db8::1"),
+                                       IpAddress::v4({192, 0, 2, 2})},
+                         .hash_seed = 99}) {}
+
+  bool exists(std::string_view owner) const { return find(store_.table(), name(owner)) != nullptr; }
+  // The octets of its A; "nodata", "nxdomain".
+  std::string a(std::string_view owner) const {
+    const Entry* entry = find(store_.table(), name(owner));
+    if (entry == nullptr) return "nxdomain";
+    return test::rdata(*entry, dns::RrType::kA).value_or("nodata");
+  }
+
+  EpochDomain epochs_;
+  RecordStore store_;
+};
+
+TEST_F(RecordStoreTest, StartsWithItsNameServerAlone) {
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(store_.serial(), 0u);
+  EXPECT_EQ(store_.freshness(), Freshness::kLoading);
+  EXPECT_EQ(store_.zone(), name("tf.local."));
+  EXPECT_EQ(a("ns.dns.tf.local."), std::string({'\xc0', 0, 2, 1}));
+  EXPECT_EQ(test::rdata(*find(store_.table(), name("ns.dns.tf.local.")), dns::RrType::kAaaa),
+            test::text({IpAddress::parse("2001:db8::1")->data(), 16}));
+  EXPECT_EQ(a("dns.tf.local."), "nodata");
+  EXPECT_FALSE(exists("tf.local."));  // the apex is the answerer's
+  EXPECT_FALSE(exists("local."));
+}
+
+TEST_F(RecordStoreTest, PutAndRemove) {
+  EXPECT_EQ(store_.put(numbered(1), v4(1), 10), Change::kAdded);
+  EXPECT_EQ(store_.size(), 1u);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(1));
+  EXPECT_EQ(store_.serial(), 10u);
+  EXPECT_EQ(store_.put(numbered(1), v4(2), 11), Change::kReplaced);
+  EXPECT_EQ(store_.size(), 1u);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(2));
+  EXPECT_TRUE(store_.remove(numbered(1), 12));
+  EXPECT_FALSE(store_.remove(numbered(1), 13));
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(a("worker1.tf.local."), "nxdomain");
+  EXPECT_EQ(store_.put(numbered(1), v4(3), 14), Change::kAdded);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(3));
+}
+
+TEST_F(RecordStoreTest, RecordsCarryTheTtlAndBothFamilies) {
+  const IpAddress v6 = *IpAddress::parse("fd00::7");
+  store_.put(numbered(1), {.ipv4 = IpAddress::v4({10, 0, 0, 7}), .ipv6 = v6}, 1);
+  const Entry* entry = find(store_.table(), numbered(1));
+  EXPECT_EQ(entry->rrsetCount(), 2u);
+  EXPECT_EQ(test::text(entry->find(1).wire), std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\7", 16));
+  EXPECT_EQ(test::rdata(*entry, dns::RrType::kAaaa), test::text({v6.data(), 16}));
+  store_.put(numbered(1), {.ipv4 = {}, .ipv6 = v6}, 2);
+  EXPECT_EQ(a("worker1.tf.local."), "nodata");
+}
+
+TEST_F(RecordStoreTest, ANameWithoutAddressesExists) {
+  EXPECT_EQ(store_.put(numbered(1), {}, 1), Change::kAdded);
+  EXPECT_EQ(a("worker1.tf.local."), "nodata");
+  EXPECT_EQ(store_.size(), 1u);
+}
+
+TEST_F(RecordStoreTest, AnOlderRevisionNeverReplacesANewerOne) {
+  store_.put(numbered(1), v4(9), 9);
+  EXPECT_EQ(store_.put(numbered(1), v4(8), 8), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(1), v4(8), 9), Change::kUnchanged);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
+  EXPECT_FALSE(store_.remove(numbered(1), 8));
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
+  EXPECT_TRUE(store_.remove(numbered(1), 9));
+}
+
+TEST_F(RecordStoreTest, TheSerialOnlyGoesForward) {
+  store_.put(numbered(1), v4(1), 50);
+  store_.put(numbered(2), v4(1), 40);  // a snapshot comes in the order of its keys
+  EXPECT_EQ(store_.serial(), 50u);
+  store_.remove(numbered(1), 51);
+  EXPECT_EQ(store_.serial(), 51u);
+  store_.beginSnapshot(false);
+  store_.put(numbered(3), v4(1), 45);
+  EXPECT_EQ(store_.serial(), 51u);
+  store_.endSnapshot(60, 0);
+  EXPECT_EQ(store_.serial(), 60u);
+  store_.put(numbered(4), v4(1), (int64_t{1} << 32) + 5);
+  EXPECT_EQ(store_.serial(), 5u);  // the low half
+}
+
+TEST_F(RecordStoreTest, ASnapshotRemovesWhatItDidNotSee) {
+  for (size_t i = 1; i <= 10; ++i) store_.put(numbered(i), v4(1), static_cast<int64_t>(i));
+  store_.put(numbered(11), v4(1), 30);  // the watch was ahead of the snapshot
+  store_.beginSnapshot(false);
+  for (size_t i = 1; i <= 10; i += 2)
+    EXPECT_EQ(store_.put(numbered(i), v4(1), static_cast<int64_t>(i)), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(12), v4(1), 12), Change::kAdded);
+  EXPECT_EQ(store_.put(numbered(1), v4(2), 13), Change::kReplaced);
+  EXPECT_EQ(a("worker2.tf.local."), v4Octets(1));  // no empty moment
+  const RecordStore::Removed removed = store_.endSnapshot(20, 3);
+  EXPECT_EQ(removed.count, 5u);
+  EXPECT_EQ(removed.names.size(), 3u);
+  for (const std::string& owner : removed.names) EXPECT_EQ(a(owner), "nxdomain");
+  for (size_t i = 1; i <= 12; ++i) {
+    const bool kept = i % 2 == 1 || i == 11 || i == 12;
+    EXPECT_EQ(find(store_.table(), numbered(i)) != nullptr, kept) << i;
+  }
+  EXPECT_EQ(a("ns.dns.tf.local.").size(), 4u);
+  EXPECT_EQ(store_.size(), 7u);
+  store_.beginSnapshot(false);
+  EXPECT_EQ(store_.endSnapshot(100, 100).count, 7u);
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(RecordStoreTest, ASnapshotKeepsWhatAnOlderPutDoesNotReplace) {
+  store_.put(numbered(1), v4(9), 9);
+  store_.beginSnapshot(false);
+  EXPECT_EQ(store_.put(numbered(1), v4(3), 3), Change::kUnchanged);
+  EXPECT_EQ(store_.endSnapshot(9, 9).count, 0u);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
+}
+
+TEST_F(RecordStoreTest, ASnapshotOfOtherHistoryReplacesAll) {
+  store_.put(numbered(1), v4(1), 100);
+  store_.put(numbered(2), v4(2), 100);
+  store_.put(numbered(3), v4(3), 100);
+  store_.put(numbered(4), v4(4), 100);
+  store_.beginSnapshot(true);
+  EXPECT_EQ(store_.put(numbered(1), v4(11), 7), Change::kReplaced);    // older
+  EXPECT_EQ(store_.put(numbered(2), v4(12), 100), Change::kReplaced);  // the same revision, another content
+  EXPECT_EQ(store_.put(numbered(3), v4(13), 200), Change::kReplaced);
+  EXPECT_EQ(store_.put(numbered(1), v4(99), 6), Change::kUnchanged);  // seen: from the new history already
+  EXPECT_EQ(store_.put(numbered(1), v4(21), 8), Change::kReplaced);
+  EXPECT_EQ(store_.endSnapshot(10, 9).names, std::vector<std::string>{"worker4.tf.local."});
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(21));
+  EXPECT_EQ(a("worker2.tf.local."), v4Octets(12));
+  EXPECT_EQ(a("worker3.tf.local."), v4Octets(13));
+  EXPECT_EQ(store_.serial(), 10u);
+  // Then revisions count again.
+  EXPECT_EQ(store_.put(numbered(1), v4(1), 8), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(1), v4(1), 9), Change::kReplaced);
+}
+
+TEST_F(RecordStoreTest, OtherHistoryIsRememberedUntilASnapshotEnds) {
+  store_.put(numbered(1), v4(1), 100);
+  store_.put(numbered(2), v4(2), 100);
+  store_.beginSnapshot(true);
+  store_.put(numbered(1), v4(11), 7);
+  store_.beginSnapshot(false);  // the first one was broken off
+  EXPECT_EQ(store_.put(numbered(1), v4(12), 5), Change::kReplaced);
+  EXPECT_EQ(store_.put(numbered(2), v4(22), 6), Change::kReplaced);
+  EXPECT_EQ(store_.endSnapshot(8, 0).count, 0u);
+  EXPECT_EQ(a("worker2.tf.local."), v4Octets(22));
+}
+
+TEST_F(RecordStoreTest, EmptyNonTerminalsAppearAndDisappear) {
+  store_.put(name("x.a.b.tf.local."), v4(1), 1);
+  store_.put(name("y.a.b.tf.local."), v4(2), 2);
+  EXPECT_EQ(a("a.b.tf.local."), "nodata");
+  EXPECT_EQ(a("b.tf.local."), "nodata");
+  EXPECT_FALSE(exists("tf.local."));
+  EXPECT_EQ(store_.size(), 2u);
+  store_.remove(name("x.a.b.tf.local."), 3);
+  EXPECT_EQ(a("a.b.tf.local."), "nodata");
+  store_.remove(name("y.a.b.tf.local."), 4);
+  EXPECT_EQ(a("a.b.tf.local."), "nxdomain");
+  EXPECT_EQ(a("b.tf.local."), "nxdomain");
+  EXPECT_FALSE(store_.remove(name("b.tf.local."), 9));
+}
+
+TEST_F(RecordStoreTest, ANonTerminalThatIsARecordToo) {
+  store_.put(name("x.a.tf.local."), v4(1), 1);
+  EXPECT_FALSE(store_.remove(name("a.tf.local."), 100));  // nothing of etcd's is there
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(2), 2), Change::kAdded);
+  EXPECT_EQ(a("a.tf.local."), v4Octets(2));
+  EXPECT_TRUE(store_.remove(name("a.tf.local."), 3));
+  EXPECT_EQ(a("a.tf.local."), "nodata");  // still above x.a
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(3), 4), Change::kAdded);
+  EXPECT_TRUE(store_.remove(name("x.a.tf.local."), 5));
+  EXPECT_EQ(a("a.tf.local."), v4Octets(3));
+  EXPECT_TRUE(store_.remove(name("a.tf.local."), 6));
+  EXPECT_EQ(a("a.tf.local."), "nxdomain");
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(RecordStoreTest, AReplacementDoesNotCountTwiceBelow) {
+  for (int64_t revision = 1; revision < 5; ++revision) store_.put(name("x.a.tf.local."), v4(1), revision);
+  store_.remove(name("x.a.tf.local."), 9);
+  EXPECT_EQ(a("a.tf.local."), "nxdomain");
+}
+
+TEST_F(RecordStoreTest, SnapshotsRemoveNonTerminalsOfWhatTheyRemove) {
+  store_.put(name("x.a.tf.local."), v4(1), 1);
+  store_.put(name("a.tf.local."), v4(2), 1);
+  store_.put(name("z.y.tf.local."), v4(3), 1);
+  store_.beginSnapshot(false);
+  store_.put(name("a.tf.local."), v4(2), 1);
+  EXPECT_EQ(store_.endSnapshot(5, 0).count, 2u);
+  EXPECT_EQ(a("x.a.tf.local."), "nxdomain");
+  EXPECT_EQ(a("a.tf.local."), v4Octets(2));
+  EXPECT_EQ(a("y.tf.local."), "nxdomain");
+}
+
+TEST_F(RecordStoreTest, FixturesSurviveAKeyOfTheirName) {
+  const std::string own = a("ns.dns.tf.local.");
+  EXPECT_EQ(store_.put(name("ns.dns.tf.local."), v4(5), 1), Change::kAdded);
+  EXPECT_EQ(a("ns.dns.tf.local."), v4Octets(5));
+  EXPECT_TRUE(store_.remove(name("ns.dns.tf.local."), 2));
+  EXPECT_EQ(a("ns.dns.tf.local."), own);
+  EXPECT_EQ(a("dns.tf.local."), "nodata");
+
+  store_.put(name("x.ns.dns.tf.local."), v4(5), 3);
+  store_.remove(name("x.ns.dns.tf.local."), 4);
+  EXPECT_EQ(a("ns.dns.tf.local."), own);
+
+  EXPECT_EQ(store_.put(name("tf.local."), v4(6), 5), Change::kAdded);
+  EXPECT_EQ(a("tf.local."), v4Octets(6));
+  EXPECT_TRUE(store_.remove(name("tf.local."), 6));
+  EXPECT_FALSE(exists("tf.local."));
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+TEST_F(RecordStoreTest, NamesOutsideTheZoneMakeNoNonTerminals) {
+  store_.put(name("x.y.example.org."), v4(1), 1);
+  EXPECT_EQ(a("x.y.example.org."), v4Octets(1));
+  EXPECT_FALSE(exists("y.example.org."));
+  store_.put(name("local."), v4(2), 2);
+  store_.put(name("x.xtf.local."), v4(2), 3);
+  EXPECT_FALSE(exists("xtf.local."));
+  EXPECT_TRUE(store_.remove(name("x.y.example.org."), 3));
+  EXPECT_TRUE(store_.remove(name("local."), 3));
+  EXPECT_EQ(store_.size(), 1u);
+}
+
+TEST_F(RecordStoreTest, FreshnessIsWhatWasSet) {
+  for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kLoading}) {
+    store_.setFreshness(freshness);
+    EXPECT_EQ(store_.freshness(), freshness);
+  }
+}
+
+TEST_F(RecordStoreTest, ANameOf127LabelsComesAndGoes) {
+  std::string deep = "tf.local.";
+  while (deep.size() + 2 <= 253) deep = "a." + deep;
+  store_.put(name(deep), v4(1), 1);
+  EXPECT_EQ(a("a.tf.local."), "nodata");
+  store_.remove(name(deep), 2);
+  EXPECT_EQ(a("a.tf.local."), "nxdomain");
+}
+
+// Random trees of names against a model that knows only which keys there are.
+TEST_F(RecordStoreTest, NonTerminalsAgreeWithAModel) {
+  std::mt19937 random(6);
+  std::unordered_map<std::string, uint8_t> model;
+  std::vector<std::string> all;
+  for (const std::string one : {"a.", "b.", "ns."}) {
+    all.push_back(one + "tf.local.");
+    for (const std::string two : {"a.", "b.", "dns."}) {
+      all.push_back(one + two + "tf.local.");
+      for (const std::string three : {"a.", "b."}) all.push_back(one + two + three + "tf.local.");
+    }
+  }
+  for (const std::string extra : {"dns.tf.local.", "tf.local.", "a.a.a.a.tf.local."}) all.push_back(extra);
+  for (int64_t revision = 1; revision < static_cast<int64_t>(4000 / test::kSlowdown); ++revision) {
+    const std::string& key = all[random() % all.size()];
+    if (random() % 2 == 0) {
+      const auto value = static_cast<uint8_t>(random());
+      EXPECT_EQ(store_.put(name(key), v4(value), revision), model.contains(key) ? Change::kReplaced : Change::kAdded);
+      model[key] = value;
+    } else {
+      EXPECT_EQ(store_.remove(name(key), revision), model.erase(key) == 1);
+    }
+    ASSERT_EQ(store_.size(), model.size());
+    for (const std::string& owner : all) {
+      const bool has_below = std::any_of(model.begin(), model.end(), [&](const auto& entry) {
+        return entry.first != owner && entry.first.ends_with("." + owner);
+      });
+      std::string expected = has_below && owner != "tf.local." ? "nodata" : "nxdomain";
+      if (owner == "dns.tf.local.") expected = "nodata";
+      if (owner == "ns.dns.tf.local.") expected = std::string({'\xc0', 0, 2, 1});
+      if (model.contains(owner)) expected = v4Octets(model[owner]);
+      ASSERT_EQ(a(owner), expected) << owner << " after revision " << revision;
+    }
+  }
+}
+
+class RootZoneTest : public RecordStoreTest {
+ protected:
+  RootZoneTest() : RecordStoreTest(".") {}
+};
+
+TEST_F(RootZoneTest, HoldsNamesAndNothingElse) {
+  EXPECT_FALSE(exists("ns.dns."));
+  EXPECT_EQ(store_.put(numbered(1), v4(1), 1), Change::kAdded);
+  EXPECT_EQ(a("worker1.tf.local."), v4Octets(1));
+  EXPECT_FALSE(exists("tf.local."));
+  EXPECT_TRUE(store_.remove(numbered(1), 2));
+  EXPECT_FALSE(exists("worker1.tf.local."));
+}
+
+TEST(RecordStore, AZoneTooLongForANameServerHasNone) {
+  EpochDomain epochs;
+  std::string zone = std::string(51, 'z') + ".";
+  for (int i = 0; i < 3; ++i) zone += std::string(63, 'z') + ".";
+  RecordStore store(epochs, {.zone = name(zone), .addresses = {IpAddress::v4({192, 0, 2, 1})}});
+  EXPECT_EQ(find(store.table(), name(zone)), nullptr);
+  store.put(name("worker1." + zone), v4(1), 1);
+  EXPECT_NE(find(store.table(), name("worker1." + zone)), nullptr);
+}
+
+TEST(RecordStore, ANodeWithoutAddressesHasANameServerWithoutData) {
+  EpochDomain epochs;
+  const RecordStore store(epochs, {.zone = name("tf.local."), .addresses = {}});
+  const Entry* entry = find(store.table(), name("ns.dns.tf.local."));
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->rrsetCount(), 0u);
+}
+
+}  // namespace
+}  // namespace idetcd::records
