@@ -14,6 +14,13 @@
 
 namespace idetcd::records::test {
 
+// By how much less a test does under a sanitizer, which makes each step as much slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr size_t kSlowdown = 8;
+#else
+inline constexpr size_t kSlowdown = 1;
+#endif
+
 inline dns::Name name(std::string_view text) {
   const Result<dns::Name> parsed = dns::Name::parse(text);
   EXPECT_TRUE(parsed.has_value()) << text;
