@@ -53,13 +53,13 @@ Result<std::string> TokenStream::importArgument() {
   const Source& source = sources_.back();
   const std::vector<Token>& tokens = *source.tokens;
   // Whatever follows the argument must begin a line: so the imported text is a sequence of whole lines.
-  const auto isArgument = [&](size_t i) { return i < tokens.size() && !tokens[i].starts_line; };
-  if (!isArgument(source.next)) {
+  const auto argument_at = [&](size_t i) { return i < tokens.size() && !tokens[i].starts_line; };
+  if (!argument_at(source.next)) {
     return errorAt(last_, "Wrong argument count or unexpected line ending after 'import'");
   }
   const std::string argument = expandVariables(take().text, environment_);
   if (argument.empty()) return errorAt(last_, "Import requires a non-empty filepath");
-  if (isArgument(source.next)) {
+  if (argument_at(source.next)) {
     return errorAt(last_, "Import takes only one argument (glob pattern or file)");
   }
   return argument;
