@@ -98,6 +98,7 @@ Result<void> Application::addBlock(const BlockPlan& plan) {
         return e.listen.any_address == listen.any_address && e.listen.address == listen.address;
       });
       if (endpoint == endpoints_.end()) endpoint = endpoints_.insert(endpoint, {.listen = listen, .zones = {}});
+      endpoint->listen.workers = std::max(endpoint->listen.workers, plan.workers);
       endpoint->zones.push_back({.name = key.zone, .block = block});
     }
   }
@@ -173,6 +174,7 @@ int Application::run() {
     }
   });
   error_report.start(std::chrono::seconds(1), std::chrono::seconds(1));
+  server_.start();
   for (const auto& cluster : clusters_) cluster->member->start();
   loop_.run();
   server_.close();

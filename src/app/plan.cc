@@ -203,6 +203,21 @@ Result<void> readBind(const config::Directive& directive, BindPlan& plan) {
   return cursor.finish();
 }
 
+// --- workers ---
+
+Result<void> readWorkers(const config::Directive& directive, size_t& workers) {
+  constexpr int64_t kMost = 256;
+  DirectiveCursor cursor(directive);
+  const auto argument = cursor.oneArg();
+  if (!argument) return tl::unexpected(argument.error());
+  const auto number = parseInteger(*argument);
+  if (!number || *number < 1 || *number > kMost) {
+    return cursor.error(fmt::format("workers must be a number from 1 to {}: '{}'", kMost, *argument));
+  }
+  workers = static_cast<size_t>(*number);
+  return cursor.finish();
+}
+
 // --- log ---
 
 struct LogClasses {
@@ -291,6 +306,7 @@ Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) 
   if (directive.name == "bind") return readBind(directive, plan.bind);
   if (directive.name == "errors") return readErrors(directive, plan);
   if (directive.name == "log") return readLog(directive, plan.log);
+  if (directive.name == "workers") return readWorkers(directive, plan.workers);
   if (directive.name == "whoami") return readWhoami(directive, plan.whoami);
   if (plan.cluster) return DirectiveCursor(directive).error("idetcd can be used once in a server block");
   auto cluster = ClusterParser(directive).parse();
@@ -302,7 +318,7 @@ Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) 
 }  // namespace
 
 const std::vector<std::string>& directiveNames() {
-  static const std::vector<std::string> kNames{"bind", "errors", "log", "idetcd", "whoami"};
+  static const std::vector<std::string> kNames{"bind", "workers", "errors", "log", "idetcd", "whoami"};
   return kNames;
 }
 

@@ -39,6 +39,7 @@ struct BindPlan {
 struct BlockPlan {
   std::vector<config::ServerKey> keys;
   BindPlan bind;
+  size_t workers = 1;
   std::vector<resolve::QueryLog::Rule> log;  // empty: no query is logged
   bool errors = false;
   std::vector<resolve::ErrorLog::Consolidation> consolidate;

@@ -1,7 +1,6 @@
 #include "server/server.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -9,22 +8,26 @@ namespace idetcd::server {
 
 namespace {
 
-bool hostHasIpv6() {
-  const int fd = ::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  const SocketAddress any{.ip = IpAddress::v6({}), .port = 0};
-  sockaddr_storage storage;
-  const socklen_t length = any.toSockaddr(&storage);
-  const bool ok = ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0;
-  ::close(fd);
-  return ok;
+bool hostHasIpv6() { return net::UdpSocket::bind({.ip = IpAddress::v6({}), .port = 0}, false).has_value(); }
+
+// SO_REUSEPORT lets another process of this user share the address as well. Who has it for himself can bind without.
+Result<void> checkUnused(const SocketAddress& address) {
+  if (const auto socket = net::UdpSocket::bind(address, false); !socket) {
+    return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
+  }
+  return {};
 }
 
 }  // namespace
 
+Server::Server(net::EventLoop& loop, records::EpochDomain& epochs) : epochs_(epochs) {
+  workers_.push_back(std::make_unique<Worker>(loop, epochs));
+}
+
 Result<void> Server::open(const std::vector<Listen>& listens) {
   const bool ipv6 = hostHasIpv6();
   for (const Listen& listen : listens) {
+    while (workers_.size() < listen.workers) workers_.push_back(std::make_unique<Worker>(epochs_));
     std::vector<SocketAddress> addresses{listen.address};
     if (listen.any_address) {
       // Two sockets rather than one for both families: IPv4 stays free of mapped addresses.
@@ -32,26 +35,29 @@ Result<void> Server::open(const std::vector<Listen>& listens) {
       if (ipv6) addresses.push_back({.ip = IpAddress::v6({}), .port = listen.address.port});
     }
     for (const SocketAddress& address : addresses) {
-      if (auto opened = openAddress(address, listen.resolver); !opened) return opened;
+      if (auto opened = openAddress(address, listen); !opened) return opened;
     }
   }
   return {};
 }
 
-Result<void> Server::openAddress(const SocketAddress& address,
-                                 const std::shared_ptr<const resolve::Resolver>& resolver) {
-  auto socket = net::UdpSocket::bind(address, false);
-  if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
-  auto tcp = TcpService::listen(context_, address, false, resolver);
-  if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
-  udp_.push_back(std::make_unique<UdpService>(context_, std::move(*socket), resolver));
-  tcp_.push_back(std::move(*tcp));
+Result<void> Server::openAddress(const SocketAddress& address, const Listen& listen) {
+  const bool shared = listen.workers > 1;
+  if (shared) {
+    if (auto unused = checkUnused(address); !unused) return unused;
+  }
+  for (size_t i = 0; i < listen.workers; ++i) {
+    if (auto opened = workers_[i]->listen(address, shared, listen.resolver); !opened) return opened;
+  }
   return {};
 }
 
+void Server::start() {
+  for (const auto& worker : workers_) worker->start();
+}
+
 void Server::close() {
-  udp_.clear();
-  tcp_.clear();
+  for (const auto& worker : workers_) worker->close();
 }
 
 }  // namespace idetcd::server

@@ -1,16 +1,14 @@
-// The DNS listeners of the whole process: on every address, over UDP and TCP. Loop thread only.
+// The DNS listeners of the whole process: on every address, over UDP and TCP, on as many loops as are asked for. Main
+// thread.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "resolve/resolver.h"
-#include "server/tcp_service.h"
-#include "server/udp_service.h"
-#include "server/worker_context.h"
+#include "server/worker.h"
 
 namespace idetcd::server {
 
@@ -18,27 +16,29 @@ namespace idetcd::server {
 struct Listen {
   SocketAddress address;
   bool any_address = false;
+  size_t workers = 1;  // loops that share the address by SO_REUSEPORT; the kernel spreads clients over them
   std::shared_ptr<const resolve::Resolver> resolver;
 };
 
 class Server {
  public:
-  Server(net::EventLoop& loop, records::EpochDomain& epochs) : context_(loop, epochs) {}
+  Server(net::EventLoop& loop, records::EpochDomain& epochs);
 
-  // Binds and listens: from here on queries are answered, as soon as the loop runs. All or an error that names the
-  // socket, "listen udp 127.0.0.1:53: Address already in use".
+  // Binds and listens: from here on queries are taken, and answered as soon as the loops run. All or an error that
+  // names the socket, "listen udp 127.0.0.1:53: Address already in use".
   Result<void> open(const std::vector<Listen>& listens);
-  // Closes every socket and connection.
+  // Starts the threads of the workers but the first.
+  void start();
+  // Closes every socket and connection and ends the threads.
   void close();
 
-  const Counters& counters() const { return context_.counters; }
+  const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
 
  private:
-  Result<void> openAddress(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver);
+  Result<void> openAddress(const SocketAddress& address, const Listen& listen);
 
-  WorkerContext context_;
-  std::vector<std::unique_ptr<UdpService>> udp_;
-  std::vector<std::unique_ptr<TcpService>> tcp_;
+  records::EpochDomain& epochs_;
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace idetcd::server

@@ -1,0 +1,46 @@
+// One loop with its sockets, and the thread that runs it. The first worker of a server has none: its loop is the
+// process's main loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "net/event_loop.h"
+#include "server/tcp_service.h"
+#include "server/udp_service.h"
+#include "server/worker_context.h"
+
+namespace idetcd::server {
+
+class Worker {
+ public:
+  // Runs on `loop`, which somebody else runs.
+  Worker(net::EventLoop& loop, records::EpochDomain& epochs);
+  // Has a loop of its own, which start() runs on a thread.
+  explicit Worker(records::EpochDomain& epochs);
+  ~Worker();  // REQUIRES: close() was called if start() was.
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Binds one address for UDP and TCP. Before start(), or on the loop's thread. The error names the socket.
+  Result<void> listen(const SocketAddress& address, bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
+  void start();
+  // Closes every socket and connection, and ends the thread if there is one. Not on that thread.
+  void close();
+
+  const Counters& counters() const { return context_.counters; }
+
+ private:
+  void closeServices();
+
+  std::unique_ptr<net::EventLoop> own_loop_;
+  WorkerContext context_;
+  std::vector<std::unique_ptr<UdpService>> udp_;
+  std::vector<std::unique_ptr<TcpService>> tcp_;
+  std::thread thread_;
+};
+
+}  // namespace idetcd::server
