@@ -68,9 +68,14 @@ class [[nodiscard]] Task {
   }
 
   bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> waiter) noexcept {
+  // Runs the Task until it ends or waits. If it ended, the waiter goes on without having been suspended: were it
+  // resumed from the Task's end instead, a loop over Tasks that never wait would grow the stack wherever the compiler
+  // makes no tail call of it, which g++ does at -O2 only.
+  bool await_suspend(std::coroutine_handle<> waiter) noexcept {
+    handle_.resume();
+    if (handle_.done()) return false;
     handle_.promise().continuation = waiter;
-    return handle_;
+    return true;
   }
   T await_resume() {
     if constexpr (!std::is_void_v<T>) return std::move(*handle_.promise().value);
