@@ -107,7 +107,7 @@ Result<void> Application::addBlock(const BlockPlan& plan) {
 
 Result<std::unique_ptr<resolve::ServerBlock>> Application::buildBlock(const BlockPlan& plan) {
   auto block = std::make_unique<resolve::ServerBlock>();
-  if (!plan.log.empty()) block->log = std::make_unique<resolve::QueryLog>(plan.log, log_);
+  if (!plan.log.empty()) block->log = std::make_shared<const resolve::QueryLog>(plan.log, log_);
   if (plan.errors) {
     auto errors = resolve::ErrorLog::make(plan.consolidate, log_.named("plugin/errors"));
     if (!errors) return tl::unexpected(errors.error());
@@ -116,7 +116,7 @@ Result<std::unique_ptr<resolve::ServerBlock>> Application::buildBlock(const Bloc
   if (plan.cluster) {
     const auto store = addCluster(*plan.cluster, plan.keys.front().port);
     if (!store) return tl::unexpected(store.error());
-    block->cluster = std::make_unique<resolve::ClusterZone>(
+    block->cluster = std::make_shared<const resolve::ClusterZone>(
         **store, resolve::ClusterZone::Options{.fallthrough = plan.cluster->fallthrough});
   }
   block->whoami = plan.whoami;

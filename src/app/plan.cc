@@ -328,6 +328,7 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
   const config::SystemEnvironment environment;
   const auto corefile = config::parseCorefile(name, text, options, environment);
   if (!corefile) return tl::unexpected(corefile.error());
+  if (corefile->blocks.empty()) return config::errorAt(name, 1, "no server block");
   Plan plan;
   plan.warnings = corefile->warnings;
   for (const config::ServerBlock& block : corefile->blocks) {

@@ -79,6 +79,23 @@ SocketAddress UdpSocket::localAddress() const {
   return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
 }
 
+bool UdpSocket::sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const {
+  UdpPeer copy = peer;  // sendmsg(2) takes pointers to non-const
+  iovec vector{const_cast<uint8_t*>(message.data()), message.size()};
+  msghdr header{};
+  header.msg_name = &copy.source;
+  header.msg_namelen = copy.source_size;
+  header.msg_iov = &vector;
+  header.msg_iovlen = 1;
+  header.msg_control = copy.control_size > 0 ? copy.control.data() : nullptr;
+  header.msg_controllen = copy.control_size;
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(fd_, &header, MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
 UdpBatch::UdpBatch() : buffers_(std::make_unique<Buffer[]>(kCapacity)) {
   for (size_t i = 0; i < kCapacity; ++i) {
     received_[i].msg_hdr.msg_name = &sources_[i];
@@ -108,6 +125,16 @@ size_t UdpBatch::receive(const UdpSocket& socket) {
     for (size_t i = 0; i < received_count_; ++i) keepSourceOnly(received_[i].msg_hdr);
   }
   return received_count_;
+}
+
+UdpPeer UdpBatch::peer(size_t i) const {
+  UdpPeer peer;
+  const msghdr& header = received_[i].msg_hdr;
+  peer.source = sources_[i];
+  peer.source_size = header.msg_namelen;
+  peer.control = controls_[i].octets;
+  peer.control_size = header.msg_control != nullptr ? header.msg_controllen : 0;
+  return peer;
 }
 
 size_t UdpBatch::flush(const UdpSocket& socket) {

@@ -17,6 +17,14 @@
 
 namespace idetcd::net {
 
+// Where a datagram came from and, on a wildcard socket, the address it was sent to: all that an answer needs later.
+struct UdpPeer {
+  sockaddr_in6 source{};
+  socklen_t source_size = 0;
+  alignas(8) std::array<uint8_t, CMSG_SPACE(sizeof(in6_pktinfo))> control{};
+  size_t control_size = 0;
+};
+
 class UdpSocket {
  public:
   // `reuse_port`: several sockets share the address, and the kernel spreads clients over them.
@@ -30,6 +38,8 @@ class UdpSocket {
   int fd() const { return fd_; }
   bool isWildcard() const { return wildcard_; }
   SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
+  // False if the kernel does not take it now.
+  bool sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const;
 
  private:
   UdpSocket(int fd, bool wildcard) : fd_(fd), wildcard_(wildcard) {}
@@ -56,6 +66,8 @@ class UdpBatch {
   uint16_t sourcePort(size_t i) const {  // the same place in sockaddr_in and sockaddr_in6
     return ntohs(reinterpret_cast<const sockaddr_in*>(&sources_[i])->sin_port);
   }
+
+  UdpPeer peer(size_t i) const;
 
   // Queues the first `size` octets of buffer i as the answer to datagram i.
   void reply(size_t i, size_t size) {

@@ -21,12 +21,12 @@ bool isApexType(uint16_t qtype) {
 
 }  // namespace
 
-size_t ClusterZone::answer(const Query& query, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answer(const Query& query, size_t limit, uint16_t flags) const {
   const Entry* entry = store_.table().find(query.hash, query.name());
   return entry != nullptr ? answerHit(query, *entry, limit, flags) : answerMiss(query, limit, flags);
 }
 
-size_t ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
   if (isStale()) response.setEde(EdeCode::kStaleAnswer);
   // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
@@ -36,39 +36,39 @@ size_t ClusterZone::answerHit(const Query& query, const Entry& entry, size_t lim
     response.addAnswer(rrset.wire, rrset.count);
     return true;
   });
-  if (found) return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+  if (found) return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   // A non-terminal may turn out to hold records once the snapshot is complete.
   if (entry.modRevision() == 0 && store_.freshness() == Freshness::kLoading) return answerNotReady(query, limit, flags);
   return answerNoData(query, response, flags);
 }
 
-size_t ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
-  if (!isInZone(query)) return 0;
+Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
+  if (!isInZone(query)) return Outcome::next();
   ResponseBuilder response(query, limit);
   const bool loading = store_.freshness() == Freshness::kLoading;
   const bool apex = query.qname_size == store_.zone().size();
   if (apex && (!loading || isApexType(query.qtype))) return answerApex(query, response, flags);
   if (loading) return answerNotReady(query, limit, flags);
-  if (fallsThrough(query)) return 0;
+  if (fallsThrough(query)) return Outcome::next();
   if (isStale()) response.setEde(EdeCode::kStaleNxdomainAnswer);
   addSoa(query, response);
-  return response.finish(Rcode::kNxDomain, flags | dns::kFlagAa);
+  return Outcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }
 
-size_t ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
   response.setEde(EdeCode::kNotReady);
-  return response.finish(Rcode::kServFail, flags);
+  return Outcome::answer(response.finish(Rcode::kServFail, flags));
 }
 
 // `response` has no record yet.
-size_t ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+Outcome ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   if (isInZone(query) && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
   addSoa(query, response);
-  return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+  return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
-size_t ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+Outcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   if (query.qtype == dns::code(RrType::kSoa) || query.qtype == dns::code(RrType::kAny)) {
     const auto soa = store_.apex().soa(dns::kHeaderSize, store_.serial());
     response.addAnswer(soa.span(), 1);
@@ -79,7 +79,7 @@ size_t ClusterZone::answerApex(const Query& query, ResponseBuilder& response, ui
   } else {
     addSoa(query, response);
   }
-  return response.finish(Rcode::kNoError, flags | dns::kFlagAa);
+  return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
 // The addresses of the name server, with the NS record's target as their owner.

@@ -16,6 +16,7 @@
 #include "dns/query.h"
 #include "dns/response.h"
 #include "records/record_store.h"
+#include "resolve/request.h"
 
 namespace idetcd::resolve {
 
@@ -29,15 +30,15 @@ class ClusterZone {
 
   const records::RecordTable& table() const { return store_.table(); }
 
-  // The size of the response in query.message, or 0: not a name of ours. `flags`: added to the header's.
-  size_t answer(const dns::Query& query, size_t limit, uint16_t flags) const;
+  // The response in query.message, or next: not a name of ours. `flags`: added to the header's.
+  Outcome answer(const dns::Query& query, size_t limit, uint16_t flags) const;
 
  private:
-  size_t answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags) const;
-  size_t answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
-  size_t answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
-  size_t answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
-  size_t answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  Outcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags) const;
+  Outcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
+  Outcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
+  Outcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  Outcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   void addGlue(dns::ResponseBuilder& response, size_t target) const;
   void addSoa(const dns::Query& query, dns::ResponseBuilder& response) const;
   bool isInZone(const dns::Query& query) const;

@@ -13,8 +13,8 @@ using dns::Rcode;
 
 namespace {
 
-size_t refuse(const Query& query, size_t limit) {
-  return dns::ResponseBuilder(query, limit).finish(Rcode::kRefused, 0);
+Outcome refuse(const Query& query, size_t limit) {
+  return Outcome::answer(dns::ResponseBuilder(query, limit).finish(Rcode::kRefused, 0));
 }
 
 }  // namespace
@@ -39,31 +39,43 @@ void Resolver::begin(Job& job, uint8_t* message, size_t size) const {
   if (job.block != nullptr && job.block->cluster) job.block->cluster->table().prefetchBucket(job.query.hash);
 }
 
-size_t Resolver::answer(Job& job, const Request& request) const {
-  if (job.outcome == ParseOutcome::kDrop) return 0;
-  if (job.outcome == ParseOutcome::kError) return dns::writeErrorResponse(job.query, request.response_limit);
+Outcome Resolver::answer(Job& job, const Request& request) const {
+  if (job.outcome == ParseOutcome::kDrop) return Outcome::drop();
+  if (job.outcome == ParseOutcome::kError) {
+    return Outcome::answer(dns::writeErrorResponse(job.query, request.response_limit));
+  }
   if (job.block == nullptr) return refuse(job.query, request.response_limit);
   if (!job.block->log) [[likely]]
     return answerQuery(job, request);
   const auto start = BootClock::now();
-  const size_t size = answerQuery(job, request);
-  if (size > 0) job.block->log->write(job.query, request, {job.query.message, size}, BootClock::now() - start);
-  return size;
+  const Outcome outcome = answerQuery(job, request);
+  if (outcome.kind == Outcome::Kind::kAnswer) {
+    job.block->log->write(job.query, request, {job.query.message, outcome.size}, BootClock::now() - start);
+  }
+  return outcome;
 }
 
-size_t Resolver::answerQuery(const Job& job, const Request& request) const {
+// The handlers, in the order in which CoreDNS runs them but for one thing: the cluster's names come before everything
+// that could hide them.
+Outcome Resolver::answerQuery(const Job& job, const Request& request) const {
   const Query& query = job.query;
   const ServerBlock& block = *job.block;
   if (query.qclass != dns::code(dns::RrClass::kIn)) return refuse(query, request.response_limit);
   if (block.cluster) {
-    if (const size_t size = block.cluster->answer(query, request.response_limit, 0); size > 0) {
-      const auto rcode = static_cast<Rcode>(dns::load16(query.message + 2) & dns::kRcodeMask);
-      if (rcode == Rcode::kServFail && block.errors) block.errors->write(query, rcode, "etcd has not been read yet");
-      return size;
+    const Outcome outcome = block.cluster->answer(query, request.response_limit, 0);
+    if (!outcome.isNext()) {
+      reportFailure(block, query);
+      return outcome;
     }
   }
   if (block.whoami) return answerWhoami(query, request, 0);
   return refuse(query, request.response_limit);
+}
+
+// REQUIRES: the response stands in the query's buffer.
+void Resolver::reportFailure(const ServerBlock& block, const Query& query) {
+  const auto rcode = static_cast<Rcode>(dns::load16(query.message + 2) & dns::kRcodeMask);
+  if (rcode == Rcode::kServFail && block.errors) block.errors->write(query, rcode, "etcd has not been read yet");
 }
 
 }  // namespace idetcd::resolve

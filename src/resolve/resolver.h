@@ -17,11 +17,12 @@
 
 namespace idetcd::resolve {
 
-// The handlers of one server block; null or false: not configured.
+// The handlers of one server block on one loop; null or false: not configured. What is shared between loops is
+// immutable, or guards itself.
 struct ServerBlock {
-  std::unique_ptr<QueryLog> log;
-  std::unique_ptr<ErrorLog> errors;
-  std::unique_ptr<ClusterZone> cluster;
+  std::shared_ptr<const QueryLog> log;
+  std::shared_ptr<ErrorLog> errors;
+  std::shared_ptr<const ClusterZone> cluster;
   bool whoami = false;
 };
 
@@ -48,12 +49,13 @@ class Resolver {
   void prefetch(const Job& job) const {
     if (job.block != nullptr && job.block->cluster) job.block->cluster->table().prefetchEntry(job.query.hash);
   }
-  // Pass 3: writes the response over the query. Returns its size; 0: no answer.
-  size_t answer(Job& job, const Request& request) const;
+  // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
+  Outcome answer(Job& job, const Request& request) const;
 
  private:
   const ServerBlock* route(const dns::Query& query) const;
-  size_t answerQuery(const Job& job, const Request& request) const;
+  Outcome answerQuery(const Job& job, const Request& request) const;
+  static void reportFailure(const ServerBlock& block, const dns::Query& query);
 
   std::vector<Zone> zones_;  // longest name first
   HashSeed seed_;

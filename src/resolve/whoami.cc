@@ -42,7 +42,7 @@ constexpr uint16_t kQuestionPointer = 0xc00c;
 
 }  // namespace
 
-size_t answerWhoami(const dns::Query& query, const Request& request, uint16_t flags) {
+Outcome answerWhoami(const dns::Query& query, const Request& request, uint16_t flags) {
   const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
   const auto address_size = static_cast<uint16_t>(source.ip.size());
   Record address;
@@ -58,7 +58,7 @@ size_t answerWhoami(const dns::Query& query, const Request& request, uint16_t fl
   dns::ResponseBuilder response(query, request.response_limit);
   response.addAdditional(address.span(), 1);
   if (query.qname_size + label.size() <= dns::kMaxNameLength) response.addAdditional(service.span(), 1);
-  return response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa));
+  return Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
 }
 
 }  // namespace idetcd::resolve

@@ -6,7 +6,6 @@
 
 namespace idetcd::resolve {
 
-// The size of the response in query.message.
-size_t answerWhoami(const dns::Query& query, const Request& request, uint16_t flags);
+Outcome answerWhoami(const dns::Query& query, const Request& request, uint16_t flags);
 
 }  // namespace idetcd::resolve

@@ -14,13 +14,12 @@ constexpr size_t kWriteSize = size_t{64} << 10;
 
 }  // namespace
 
-class TcpService::Session : public net::TcpHandler {
+class TcpService::Session : public net::TcpHandler,
+                            public resolve::ClientKeeper,
+                            public std::enable_shared_from_this<TcpService::Session> {
  public:
   Session(TcpService& service, std::unique_ptr<net::TcpConnection> connection)
-      : service_(service), connection_(std::move(connection)), idle_(service.context_.loop, [this] {
-          service_.context_.counters.tcp_timed_out.add(1);
-          service_.close(*this);
-        }) {}
+      : service_(service), connection_(std::move(connection)), idle_(service.context_.loop, [this] { onIdle(); }) {}
 
   void start() {
     idle_.start(kIdle);
@@ -40,26 +39,74 @@ class TcpService::Session : public net::TcpHandler {
 
   void onEnd() override {
     ended_ = true;
-    if (connection_->isDrained()) service_.close(*this);
+    closeIfDone();
   }
 
-  void onDrained() override {
-    if (!ended_) connection_->resumeReading();
-    serveInput();
-  }
+  void onDrained() override { proceed(); }
 
   void onError() override { service_.close(*this); }
+
+  std::unique_ptr<resolve::ReplySink> keepClient() override {
+    ++pending_;
+    return std::make_unique<Sink>(weak_from_this());
+  }
+
+  const net::TcpConnection& connection() const { return *connection_; }
 
   Sessions::iterator position;
 
  private:
   static constexpr size_t kBroken = SIZE_MAX;
 
+  // A later answer. The session may have gone by then; if there is no answer, it waits for one less.
+  class Sink : public resolve::ReplySink {
+   public:
+    explicit Sink(std::weak_ptr<Session> session) : session_(std::move(session)) {}
+    ~Sink() override { finish({}); }
+    void send(std::span<const uint8_t> message) override { finish(message); }
+
+   private:
+    void finish(std::span<const uint8_t> message) {
+      if (const auto session = std::exchange(session_, {}).lock()) session->onLateAnswer(message);
+    }
+    std::weak_ptr<Session> session_;
+  };
+
+  void onLateAnswer(std::span<const uint8_t> message) {
+    --pending_;
+    if (!message.empty()) {
+      std::vector<uint8_t> output;
+      append(message, output);
+      write(output);
+    }
+    proceed();
+  }
+
+  void onIdle() {
+    if (pending_ > 0) return idle_.start(kIdle);  // it is the upstream that is slow
+    service_.context_.counters.tcp_timed_out.add(1);
+    service_.close(*this);
+  }
+
+  bool isReady() const { return connection_->isDrained() && pending_ < kMaxPending; }
+
+  // Goes on where a full pipe or too many pending queries had stopped it.
+  void proceed() {
+    if (serving_) return;  // a handler that kept a client let it go at once
+    if (!ended_ && isReady()) connection_->resumeReading();
+    if (!input_.empty()) return serveInput();
+    closeIfDone();
+  }
+
   void serveInput() {
     const size_t used = serve(input_);
     if (used == kBroken) return service_.close(*this);
     input_.erase(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(used));
-    if (ended_ && connection_->isDrained()) service_.close(*this);
+    closeIfDone();
+  }
+
+  void closeIfDone() {
+    if (ended_ && connection_->isDrained() && pending_ == 0) service_.close(*this);
   }
 
   // Answers every whole query at the front of `octets`, unless the client falls behind. Returns how many octets it
@@ -68,15 +115,18 @@ class TcpService::Session : public net::TcpHandler {
     std::vector<uint8_t> output;
     size_t used = 0;
     bool broken = false;
-    while (!broken && octets.size() - used >= kPrefix && connection_->isDrained()) {
+    serving_ = true;
+    while (!broken && octets.size() - used >= kPrefix && isReady()) {
       const size_t size = dns::load16(octets.data() + used);
       if (size >= dns::kHeaderSize && octets.size() - used - kPrefix < size) break;
       broken = size < dns::kHeaderSize || !answer(octets.subspan(used + kPrefix, size), output);
       used += kPrefix + size;
       if (output.size() >= kWriteSize) write(output);
     }
+    serving_ = false;
     if (!output.empty()) write(output);
     if (broken) return kBroken;
+    if (!isReady()) connection_->pauseReading();
     if (used > 0) {
       idle_.start(kIdle);
       service_.touch(*this);
@@ -84,25 +134,29 @@ class TcpService::Session : public net::TcpHandler {
     return used;
   }
 
+  // False for what is no query: whoever this is, it does not speak DNS.
   bool answer(std::span<const uint8_t> query, std::vector<uint8_t>& output) {
-    const size_t size = service_.answer(query, connection_->remote(), connection_->local());
-    if (size == 0) return false;  // no query: whoever this is, it does not speak DNS
-    const size_t start = output.size();
-    output.resize(start + kPrefix + size);
-    dns::store16(output.data() + start, static_cast<uint16_t>(size));
-    std::copy_n(service_.message_.data(), size, output.data() + start + kPrefix);
-    return true;
+    const resolve::Outcome outcome = service_.answer(query, *this);
+    if (outcome.kind == resolve::Outcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
+    return outcome.kind != resolve::Outcome::Kind::kDrop;
   }
 
-  void write(std::vector<uint8_t>& output) {
-    if (!connection_->write(std::exchange(output, {}))) connection_->pauseReading();
+  static void append(std::span<const uint8_t> message, std::vector<uint8_t>& output) {
+    const size_t start = output.size();
+    output.resize(start + kPrefix + message.size());
+    dns::store16(output.data() + start, static_cast<uint16_t>(message.size()));
+    std::copy(message.begin(), message.end(), output.begin() + static_cast<ptrdiff_t>(start + kPrefix));
   }
+
+  void write(std::vector<uint8_t>& output) { connection_->write(std::exchange(output, {})); }
 
   TcpService& service_;
   std::unique_ptr<net::TcpConnection> connection_;
   net::Timer idle_;
   std::vector<uint8_t> input_;  // the beginning of a query, or queries that wait for the client to read
+  size_t pending_ = 0;          // queries whose answers come later
   bool ended_ = false;
+  bool serving_ = false;
 };
 
 TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver)
@@ -127,7 +181,7 @@ void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
     close(*sessions_.front());
   }
   context_.counters.tcp_accepted.add(1);
-  sessions_.push_back(std::make_unique<Session>(*this, std::move(connection)));
+  sessions_.push_back(std::make_shared<Session>(*this, std::move(connection)));
   sessions_.back()->position = std::prev(sessions_.end());
   sessions_.back()->start();
 }
@@ -136,15 +190,16 @@ void TcpService::touch(Session& session) { sessions_.splice(sessions_.end(), ses
 
 void TcpService::close(Session& session) { sessions_.erase(session.position); }
 
-size_t TcpService::answer(std::span<const uint8_t> query, const SocketAddress& remote, const SocketAddress& local) {
+resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& session) {
   context_.counters.tcp_received.add(1);
   std::copy(query.begin(), query.end(), message_.begin());
   sockaddr_storage source;
-  remote.toSockaddr(&source);
+  session.connection().remote().toSockaddr(&source);
   const resolve::Request request{.source = reinterpret_cast<const sockaddr*>(&source),
-                                 .local = &local,
+                                 .local = &session.connection().local(),
                                  .transport = resolve::Transport::kTcp,
-                                 .response_limit = dns::kMaxMessageSize};
+                                 .response_limit = dns::kMaxMessageSize,
+                                 .client = &session};
   const records::ReadSection section(context_.reader);
   resolver_->begin(job_, message_.data(), query.size());
   return resolver_->answer(job_, request);

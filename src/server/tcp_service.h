@@ -20,6 +20,7 @@ class TcpService {
  public:
   static constexpr std::chrono::seconds kIdle{10};
   static constexpr size_t kMaxConnections = 4096;
+  static constexpr size_t kMaxPending = 128;
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
                                                     bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
@@ -31,13 +32,13 @@ class TcpService {
 
  private:
   class Session;
-  using Sessions = std::list<std::unique_ptr<Session>>;
+  using Sessions = std::list<std::shared_ptr<Session>>;
 
   TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver);
   void accept(std::unique_ptr<net::TcpConnection> connection);
   void touch(Session& session);
   void close(Session& session);
-  size_t answer(std::span<const uint8_t> query, const SocketAddress& remote, const SocketAddress& local);
+  resolve::Outcome answer(std::span<const uint8_t> query, Session& session);
 
   WorkerContext& context_;
   std::shared_ptr<const resolve::Resolver> resolver_;

@@ -11,15 +11,40 @@ size_t responseLimit(const dns::Query& query) {
   return query.has_edns ? std::min<size_t>(query.udp_payload, dns::kDefaultUdpPayload) : dns::kMinUdpPayload;
 }
 
+class UdpSink : public resolve::ReplySink {
+ public:
+  UdpSink(std::shared_ptr<const net::UdpSocket> socket, const net::UdpPeer& peer)
+      : socket_(std::move(socket)), peer_(peer) {}
+  void send(std::span<const uint8_t> message) override { socket_->sendTo(peer_, message); }
+
+ private:
+  std::shared_ptr<const net::UdpSocket> socket_;
+  net::UdpPeer peer_;
+};
+
+class UdpClient : public resolve::ClientKeeper {
+ public:
+  UdpClient(const std::shared_ptr<net::UdpSocket>& socket, const net::UdpBatch& batch, size_t i)
+      : socket_(socket), batch_(batch), i_(i) {}
+  std::unique_ptr<resolve::ReplySink> keepClient() override {
+    return std::make_unique<UdpSink>(socket_, batch_.peer(i_));
+  }
+
+ private:
+  const std::shared_ptr<net::UdpSocket>& socket_;
+  const net::UdpBatch& batch_;
+  size_t i_;
+};
+
 }  // namespace
 
 UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver)
     : context_(context),
-      socket_(std::move(socket)),
-      local_(socket_.localAddress()),
+      socket_(std::make_shared<net::UdpSocket>(std::move(socket))),
+      local_(socket_->localAddress()),
       resolver_(std::move(resolver)),
       jobs_(net::UdpBatch::kCapacity),
-      watcher_(context.loop, socket_.fd(), [this] { onReadable(); }) {}
+      watcher_(context.loop, socket_->fd(), [this] { onReadable(); }) {}
 
 void UdpService::onReadable() {
   for (int i = 0; i < kMaxBatches; ++i) {
@@ -28,13 +53,13 @@ void UdpService::onReadable() {
 }
 
 size_t UdpService::serveBatch() {
-  const size_t count = batch_.receive(socket_);
+  const size_t count = batch_.receive(*socket_);
   if (count == 0) return 0;
   const records::ReadSection section(context_.reader);
   for (size_t i = 0; i < count; ++i) resolver_->begin(jobs_[i], batch_.buffer(i), batch_.size(i));
   for (size_t i = 0; i < count; ++i) resolver_->prefetch(jobs_[i]);
   for (size_t i = 0; i < count; ++i) answer(i);
-  const size_t failed = batch_.flush(socket_);
+  const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_received.add(count);
   context_.counters.udp_send_failed.add(failed);
   return count;
@@ -44,17 +69,19 @@ void UdpService::answer(size_t i) {
   resolve::Job& job = jobs_[i];
   // Nobody can be reached at port 0; what was cut off by the buffer is no query that anyone sends.
   const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
+  UdpClient client(socket_, batch_, i);
   const resolve::Request request{.source = batch_.source(i),
                                  .local = &local_,
                                  .transport = resolve::Transport::kUdp,
-                                 .response_limit = responseLimit(job.query)};
-  const size_t size = droppable ? 0 : resolver_->answer(job, request);
-  if (size == 0) {
+                                 .response_limit = responseLimit(job.query),
+                                 .client = &client};
+  const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);
+  if (outcome.kind == resolve::Outcome::Kind::kAnswer) {
+    batch_.reply(i, outcome.size);
+    context_.counters.udp_sent.add(1);
+  } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
     context_.counters.udp_dropped.add(1);
-    return;
   }
-  batch_.reply(i, size);
-  context_.counters.udp_sent.add(1);
 }
 
 }  // namespace idetcd::server

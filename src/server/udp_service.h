@@ -26,7 +26,7 @@ class UdpService {
   void answer(size_t i);
 
   WorkerContext& context_;
-  net::UdpSocket socket_;
+  std::shared_ptr<net::UdpSocket> socket_;  // shared with the clients that wait for a later answer
   SocketAddress local_;
   std::shared_ptr<const resolve::Resolver> resolver_;
   net::UdpBatch batch_;

@@ -34,9 +34,9 @@ class ClusterZoneTest : public testing::Test {
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     const records::ReadSection section(reader_);
-    const size_t size = zone.answer(query, query.has_edns ? 1232 : 512, 0);
-    if (size > 0) message.setResponse(size);
-    return size;
+    const Outcome outcome = zone.answer(query, query.has_edns ? 1232 : 512, 0);
+    if (!outcome.isNext()) message.setResponse(outcome.size);
+    return outcome.size;
   }
   size_t ask(Message& message) { return ask(message, zone_); }
 
