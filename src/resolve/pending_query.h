@@ -1,0 +1,44 @@
+// A query whose answer comes later: a copy of all that its buffer held, and the way back to the client. One thread.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ip_address.h"
+#include "dns/query.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+class PendingQuery {
+ public:
+  // REQUIRES: request.client is set.
+  PendingQuery(const dns::Query& query, const Request& request);
+  PendingQuery(const PendingQuery&) = delete;
+  PendingQuery& operator=(const PendingQuery&) = delete;
+
+  // Points into a buffer of this object, with room for the largest response of the client's transport: what is written
+  // over the query can be sent.
+  const dns::Query& query() const { return query_; }
+  size_t responseLimit() const { return response_limit_; }
+  // As the handlers and logs want it; borrowed from this object.
+  Request request() const;
+  BootClock::time_point receivedAt() const { return received_at_; }
+
+  // Sends what stands in the buffer. At most once.
+  void send(size_t size);
+
+ private:
+  std::vector<uint8_t> buffer_;
+  dns::Query query_;
+  sockaddr_storage source_;
+  SocketAddress local_;
+  Transport transport_;
+  size_t response_limit_;
+  BootClock::time_point received_at_;
+  std::unique_ptr<ReplySink> sink_;
+};
+
+}  // namespace idetcd::resolve
