@@ -111,8 +111,10 @@ void CompletionThread::Impl::run() {
   close();
 }
 
+// Those that are ready now, not those that they make ready: Tasks that wake each other leave room for events and
+// timers.
 void CompletionThread::Impl::runReady() {
-  while (!ready_.empty()) {
+  for (size_t left = ready_.size(); left > 0; --left) {
     const auto waiter = ready_.front();
     ready_.pop_front();
     waiter.resume();
@@ -129,7 +131,6 @@ void CompletionThread::Impl::runPosted() {
   for (auto& item : work) {
     item();
     item = nullptr;  // what it holds is released here, not later
-    runReady();
   }
 }
 
@@ -137,11 +138,13 @@ void CompletionThread::Impl::runTimers() {
   if (timers_.empty() && !stop_deadline_) return;
   const auto now = BootClock::now();
   while (!timers_.empty() && timers_.begin()->first <= now) timers_.begin()->second->onDeadline();  // removes itself
-  if (stop_deadline_ && *stop_deadline_ <= now) cancelOperations(true);
+  if (stop_deadline_ && *stop_deadline_ <= now && !std::exchange(grace_is_over_, true)) cancelOperations(true);
 }
 
 gpr_timespec CompletionThread::Impl::nextDeadline() const {
-  std::optional<BootClock::time_point> next = stop_deadline_;
+  if (!ready_.empty()) return gpr_time_0(GPR_CLOCK_MONOTONIC);
+  std::optional<BootClock::time_point> next;
+  if (!grace_is_over_) next = stop_deadline_;
   if (!timers_.empty() && (!next || timers_.begin()->first < *next)) next = timers_.begin()->first;
   if (!next) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   // gRPC waits in whole milliseconds: rounded up, so that a wake-up does not come a moment too early and again.

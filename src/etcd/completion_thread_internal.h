@@ -99,6 +99,7 @@ struct CompletionThread::Impl {
   std::deque<std::coroutine_handle<>> ready_;
   Timers timers_;
   std::optional<BootClock::time_point> stop_deadline_;
+  bool grace_is_over_ = false;
 
   std::mutex mutex_;  // guards the four below
   std::deque<std::function<void()>> posted_;

@@ -172,6 +172,30 @@ TEST(CompletionThread, EveryTaskThatWasAcceptedWhileOthersSpawnRunsToItsEnd) {
   }
 }
 
+TEST(CompletionThread, TasksThatKeepEachOtherBusyDoNotHoldUpTimers) {
+  CompletionThread thread;
+  Event ping(thread);
+  Event pong(thread);
+  bool done = false;
+  const auto player = [](Event& mine, Event& other, bool& end) -> Task<void> {
+    while (!end) {
+      co_await mine.wait(kForever);
+      mine.reset();
+      other.set();
+    }
+  };
+  const auto whistle = [](CompletionThread& t, bool& end) -> Task<void> {
+    co_await t.sleepFor(20ms);
+    end = true;
+  };
+  auto first = start(thread, player(ping, pong, done));
+  auto second = start(thread, player(pong, ping, done));
+  thread.post([&] { ping.set(); });
+  await(thread, whistle(thread, done));
+  first.get();
+  second.get();
+}
+
 // --- Event ---
 
 TEST(Event, WakesEveryWaiterAndStaysSet) {

@@ -58,7 +58,7 @@ TEST(Failover, ARefusedConnectionCostsNothingNotEvenForWrites) {
   EXPECT_EQ(etcd.client.currentEndpoint(), first.endpoint());
   const auto begin = SteadyClock::now();
   ASSERT_TRUE(succeeded(etcd.put("k", "v"))) << "what was certainly not sent goes on to the next";
-  EXPECT_LT(SteadyClock::now() - begin, 1s);
+  EXPECT_LT(SteadyClock::now() - begin, 2s);
   EXPECT_EQ(etcd.client.currentEndpoint(), "127.0.0.1:" + std::to_string(server.clientPort()));
   EXPECT_EQ(etcd.value("k"), "v");
 }
@@ -94,15 +94,15 @@ TEST(Failover, ASilentEndpointCostsTheTimeOutOnce) {
   EtcdServer server;
   const DeadPort silent(DeadPort::Kind::kSilent);
   auto options = optionsFor({silent.endpoint(), server.endpoint()});
-  options.call_timeout = 300ms;
+  options.call_timeout = 1s;
   BlockingClient etcd(options);
   auto begin = SteadyClock::now();
   EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
-  EXPECT_GE(SteadyClock::now() - begin, 290ms);
+  EXPECT_GE(SteadyClock::now() - begin, 990ms);
   EXPECT_LT(SteadyClock::now() - begin, 3s);
   begin = SteadyClock::now();
   EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
-  EXPECT_LT(SteadyClock::now() - begin, 290ms);
+  EXPECT_LT(SteadyClock::now() - begin, 990ms);
 }
 
 TEST(Failover, WithEveryEndpointAwayCallsFailAtOnceAndUnambiguously) {
@@ -155,7 +155,7 @@ TEST(Failover, FindsAServerThatStartsLate) {
 TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
   EtcdServer server;
   auto options = optionsFor({server.endpoint()});
-  options.call_timeout = 300ms;
+  options.call_timeout = 1s;
   BlockingClient etcd(options);
   ASSERT_TRUE(succeeded(etcd.put("k", "1")));
   server.pause();
@@ -174,7 +174,7 @@ TEST(Failover, AWriteThatDiesWithItsConnectionIsAmbiguousAndNotRepeated) {
   ASSERT_TRUE(succeeded(etcd.put("k", "1")));
   server.pause();
   auto write = start(etcd.thread, etcd.client.put({"k", "2", 0}));
-  EXPECT_EQ(write.wait_for(100ms), std::future_status::timeout);
+  EXPECT_EQ(write.wait_for(500ms), std::future_status::timeout);
   server.kill();
   const auto result = write.get();
   EXPECT_TRUE(failedWith(result, ErrorCode::kUnavailable));

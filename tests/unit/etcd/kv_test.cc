@@ -113,6 +113,18 @@ TEST_F(KvTest, RefusesWhatEtcdRefuses) {
   EXPECT_EQ(etcd_.value("k"), std::nullopt);
 }
 
+TEST_F(KvTest, TellsThatItIsNotAuthenticated) {
+  server_.ctl({"user", "add", "root:secret"});
+  server_.ctl({"user", "grant-role", "root", "root"});
+  server_.ctl({"auth", "enable"});
+  EXPECT_TRUE(failedWith(etcd_.range(KeyRange::single("k")), ErrorCode::kUnauthenticated));
+  const auto write = etcd_.put("k", "v");
+  EXPECT_TRUE(failedWith(write, ErrorCode::kUnauthenticated));
+  EXPECT_FALSE(write.error().ambiguous());
+  auto watch = etcd_.watch(KeyRange::single("k"), 1);
+  EXPECT_TRUE(failedWith(watch, ErrorCode::kUnauthenticated));
+}
+
 Compare createRevisionIs(std::string key, int64_t revision) {
   return {std::move(key), Compare::Target::kCreateRevision, Compare::Relation::kEqual, revision, {}};
 }

@@ -39,7 +39,7 @@ TEST_F(LeaseTest, RefusesWhatEtcdRefuses) {
 }
 
 TEST_F(LeaseTest, ExpiresWhenNotKeptAlive) {
-  const auto lease = etcd_.grant(1s);
+  const auto lease = etcd_.grant(2s);
   ASSERT_TRUE(succeeded(lease));
   const auto revision = etcd_.put("k", "v", lease->id);
   ASSERT_TRUE(succeeded(revision));
