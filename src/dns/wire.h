@@ -73,7 +73,13 @@ enum class RrType : uint16_t {
 enum class RrClass : uint16_t { kIn = 1, kCh = 3, kHs = 4, kNone = 254, kAny = 255 };
 
 // Extended DNS Error codes (RFC 8914 §4).
-enum class EdeCode : uint16_t { kStaleAnswer = 3, kNotReady = 14, kStaleNxdomainAnswer = 19 };
+enum class EdeCode : uint16_t {
+  kStaleAnswer = 3,
+  kNotReady = 14,
+  kStaleNxdomainAnswer = 19,
+  kNoReachableAuthority = 22,
+  kNetworkError = 23,
+};
 
 enum class EdnsOption : uint16_t { kNsid = 3, kCookie = 10, kEde = 15 };
 

@@ -1,0 +1,45 @@
+// What a Corefile or a resolv.conf says of the servers that questions are forwarded to. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+#include "dns/wire.h"
+
+namespace idetcd::resolve {
+
+enum class UpstreamProtocol : uint8_t {
+  kDns,  // UDP and TCP (RFC 1035)
+  kTls,  // RFC 7858
+};
+
+struct UpstreamAddress {
+  SocketAddress address;
+  UpstreamProtocol protocol = UpstreamProtocol::kDns;
+
+  std::string toString() const;  // "192.0.2.1:53", "tls://[2001:db8::1]:853"
+  bool operator==(const UpstreamAddress&) const = default;
+};
+
+// One TO of `forward`: a server, or a file that lists some.
+struct UpstreamTarget {
+  std::optional<UpstreamAddress> server;
+  std::string file;  // in the format of resolv.conf(5); set if `server` is not
+};
+
+// IP[:port], [IPv6]:port, with dns:// (port 53) or tls:// (port 853) in front; else the name of a file that exists. A
+// link-local IPv6 address has a %interface.
+Result<UpstreamTarget> parseUpstreamTarget(std::string_view text);
+
+// The `nameserver` lines of a resolv.conf(5), in order, without repetitions. Lines that cannot be read are skipped, as
+// the C library does; an error if the file cannot be opened.
+Result<std::vector<UpstreamAddress>> readResolvConf(const std::string& path);
+
+// Of the mnemonics that DNS libraries print ("NXDOMAIN", "SERVFAIL", …), in any case.
+std::optional<dns::Rcode> parseRcode(std::string_view text);
+
+}  // namespace idetcd::resolve
