@@ -134,6 +134,10 @@ class RawTcp:
     def send_message(self, packet):
         self.send(struct.pack("!H", len(packet)) + packet)
 
+    def ask(self, packet):
+        self.send_message(packet)
+        return self.receive_message()
+
     def receive_message(self):
         """One message without its length; None at the end of the stream."""
         length = self._read(2)

@@ -285,10 +285,11 @@ def test_a_second_server_on_the_same_port(etcd, nodes):
     wait_resolves([first], "worker1.tf.local.", "192.0.2.7")
 
 
-def test_an_address_that_is_not_here(nodes):
-    node = nodes.make(". {\n    bind 192.0.2.99\n    whoami\n}\n").launch()
+@pytest.mark.parametrize("where", ["192.0.2.99", "nosuchinterface0"])
+def test_an_address_that_is_not_here(nodes, where):
+    node = nodes.make(f". {{\n    bind {where}\n    whoami\n}}\n").launch()
     assert node.exit_code(5) == 1
-    assert "192.0.2.99" in one_line(node.err())
+    assert where in one_line(node.err())
 
 
 def test_no_permission_for_the_port():
@@ -364,7 +365,7 @@ def test_quit_ends_at_once(etcd, nodes):
     etcd.resume()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE])
 def test_other_signals_do_no_harm(etcd, nodes, number):
     node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
     node.wait_owns(etcd)

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 
+import dns.rdatatype
 import pytest
 
 from corefiles import corefile
@@ -55,7 +56,6 @@ REFUSED = {
     "a name of 256 octets": (block("pattern w{{.ID}}.%stf.local." % (("x" * 59 + ".") * 4 + "y" * 2 + ".")), 3, None),
     "an empty label": (block("pattern worker{{.ID}}..tf.local."), 3, None),
     "a space in the name": (block('pattern "wor ker{{.ID}}.tf.local."'), 3, None),
-    "an underscore is no host name": (block("pattern wor_ker{{.ID}}.tf.local."), 3, None),
     "limit 0": (block("limit 0", PATTERN), 3, None),
     "limit -1": (block("limit -1", PATTERN), 3, None),
     "limit that is no number": (block("limit many", PATTERN), 3, None),
@@ -90,7 +90,6 @@ REFUSED = {
     "a zone with an empty label": ("a..org {\n    whoami\n}\n", None, None),
     "whoami with an argument": (". {\n    whoami me\n}\n", 2, None),
     "bind without an address": (". {\n    bind\n    whoami\n}\n", 2, None),
-    "bind to what is neither address nor interface": (". {\n    bind nosuchinterface0\n    whoami\n}\n", 2, "nosuchinterface0"),
     "an option of errors": (". {\n    errors {\n        frob\n    }\n}\n", 3, "frob"),
     "an option of log": (". {\n    log {\n        frob\n    }\n}\n", 3, "frob"),
     "import of a file that is not there": (". {\n    import nowhere.conf\n}\n", 2, "nowhere.conf"),
@@ -334,7 +333,7 @@ def test_whoami_says_who_asks(nodes):
     for host, rdtype, kind in (("127.0.0.1", "A", "udp"), ("::1", "AAAA", "udp"), ("127.0.0.1", "A", "tcp"), ("::1", "AAAA", "tcp")):
         response = ask(node, "Example.org.", host=host, tcp=kind == "tcp")
         assert rcode(response) == "NOERROR" and not response.answer
-        found = {rrset.rdtype.name: (rrset.name.to_text().lower(), rrset[0]) for rrset in response.additional}
+        found = {dns.rdatatype.to_text(rrset.rdtype): (rrset.name.to_text().lower(), rrset[0]) for rrset in response.additional}
         assert found[rdtype] == ("example.org.", found[rdtype][1])
         assert found[rdtype][1].address == host
         owner, srv = found["SRV"]
