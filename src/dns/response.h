@@ -41,6 +41,16 @@ class ResponseBuilder {
     return true;
   }
 
+  // All sections at once, if they fit: the records of the answer, authority and additional section in that order.
+  bool setBody(std::span<const uint8_t> records, uint16_t answers, uint16_t authorities, uint16_t additionals) {
+    if (!fits(records.size())) return false;
+    append(records, answers, answers_);
+    authorities_ = authorities;
+    additionals_ = additionals;
+    return true;
+  }
+  void truncate() { truncated_ = true; }
+
   // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.
   size_t position() const { return pos_; }
   uint8_t* at(size_t offset) { return query_.message + offset; }

@@ -19,9 +19,10 @@ class PendingQuery {
   PendingQuery(const PendingQuery&) = delete;
   PendingQuery& operator=(const PendingQuery&) = delete;
 
-  // Points into a buffer of this object, with room for the largest response of the client's transport: what is written
-  // over the query can be sent.
+  // As parsed. Its `message` is a buffer of this object that holds the header and the question.
   const dns::Query& query() const { return query_; }
+  // Makes room for a response of responseLimit() octets in that buffer, which was as small as the question until now.
+  void makeRoom();
   size_t responseLimit() const { return response_limit_; }
   // As the handlers and logs want it; borrowed from this object.
   Request request() const;

@@ -1,16 +1,15 @@
 // An upstream's response, checked, cleaned and re-encoded so that it can be answered from any number of times.
 //
-// What is kept: the records that belong to the question — in the answer those on the CNAME chain that begins at the
-// qname, in the authority SOA and NS (and their DNSSEC proofs) at or above the chain's end, in the additional section
-// what the kept records point to. OPT is hop-by-hop and goes. Names are expanded and compressed again by us, so that
-// every pointer is ours: a pointer below the end of the question points into the question, which has the same octets
-// count whoever asks. One thread; immutable once made.
+// What is kept are the records that belong to the question: in the answer those on the CNAME chain that begins at the
+// qname, in the authority section SOA and NS (and DNSSEC's proofs) at or above the chain's end, in the additional
+// section the addresses that the kept records point to. OPT is hop-by-hop and goes. Names are expanded and compressed
+// again by us: every pointer is ours, and one into the question is right for every client, whose questions differ in
+// case only. One thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "dns/query.h"
@@ -18,52 +17,66 @@
 
 namespace idetcd::resolve {
 
-struct StoredResponse {
-  // How it may be cached (RFC 2308, RFC 9520).
-  enum class Kind : uint8_t {
-    kPositive,  // `ttl_seconds`: the least of the answer's
-    kNoData,    // negative: by the SOA
-    kNxDomain,
-    kFailure,      // SERVFAIL and other rcodes that are no answer
-    kUncacheable,  // no SOA in a denial, truncated, nothing kept
-  };
+// How a response may be cached (RFC 2308, RFC 9520).
+enum class ResponseKind : uint8_t {
+  kPositive,
+  kNoData,
+  kNxDomain,
+  kFailure,      // SERVFAIL and other rcodes that are no answer
+  kUncacheable,  // a denial without SOA, a TTL of 0
+};
 
-  Kind kind = Kind::kUncacheable;
+// The records of a response as they stand behind the question. Borrowed.
+struct ResponseView {
   dns::Rcode rcode = dns::Rcode::kNoError;
-  uint16_t flags = 0;  // of AA and AD, as the upstream said
+  bool authentic_data = false;
   uint16_t answers = 0;
   uint16_t authorities = 0;
-  uint16_t additionals = 0;  // without OPT
-  uint32_t ttl_seconds = 0;
-  std::vector<uint8_t> body;          // the records, as they stand behind the question
-  std::vector<uint16_t> ttl_offsets;  // of each record's TTL in `body`
-  std::vector<uint16_t> record_ends;  // offset behind each record in `body`, in order
-  std::optional<uint16_t> ede;        // the upstream's Extended DNS Error, passed on (RFC 8914 §3)
+  uint16_t additionals = 0;     // without OPT
+  uint16_t answer_size = 0;     // octets of `body` that are the answer section
+  uint16_t authority_end = 0;   // and the answer and authority sections
+  std::optional<uint16_t> ede;  // the upstream's Extended DNS Error, passed on (RFC 8914 §3)
+  std::span<const uint8_t> body;
+  std::span<const uint16_t> ttl_offsets;  // of each record's TTL in `body`, in order
+};
+
+struct StoredResponse {
+  ResponseKind kind = ResponseKind::kUncacheable;
+  ResponseView sections;     // its spans point into the vectors below
+  uint32_t ttl_seconds = 0;  // for how long it may be cached: the least TTL; of a denial what its SOA says
+  std::vector<uint8_t> body;
+  std::vector<uint16_t> ttl_offsets;
+
+  StoredResponse() = default;
+  StoredResponse(const StoredResponse&) = delete;
+  StoredResponse& operator=(const StoredResponse&) = delete;
 };
 
 enum class UpstreamVerdict : uint8_t {
   kAccepted,
-  kMismatch,   // not an answer to this query (QR, opcode, question): discard and go on waiting
+  kMismatch,   // not an answer to this query (ID, QR, opcode, question): discard and go on waiting
   kTruncated,  // TC: ask again over TCP
-  kMalformed,  // ours, but cannot be read: this upstream failed
+  kMalformed,  // ours, but it cannot be read or leads nowhere: this upstream failed
 };
 
-// Reads `message`, the response to a query for the question of `query` (case-insensitively the same name, type and
-// class) with `id`. Work and memory are bounded by the size of the message. kAccepted: `response` is set.
+// Reads `message`, the response to a query with `id` for the question of `query` (the same name but for case, type and
+// class). Work and memory are bounded by the size of the message. kAccepted: `response`, fresh from its constructor, is
+// filled.
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
                                      StoredResponse& response);
 
 struct WriteOptions {
   uint32_t age_seconds = 0;             // taken off every TTL
   std::optional<uint32_t> ttl_seconds;  // instead of counting down (stale answers, `keepttl`)
-  std::optional<dns::EdeCode> ede;      // of ours; else the upstream's
-  bool minimal = false;                 // leave authority and additional out of a positive answer
-  uint32_t rotate = 0;  // `loadbalance`: begin each run of A or AAAA records at this one, modulo their number
+  std::optional<dns::EdeCode> ede;      // ours; else the upstream's
+  bool minimal = false;                 // of a positive answer leave out authority and additional
+  uint32_t rotation = 0;  // `loadbalance`: each run of A or AAAA records begins at this one, modulo their number
 };
 
-// Writes the response over the query, with the client's ID, question, opcode, RD and CD; RA is set. What does not fit
-// is cut with TC set. Returns its size. REQUIRES: the question is the one that `response` was read for.
-size_t writeStoredResponse(const StoredResponse& response, const dns::Query& query, size_t limit,
+// Writes the response over the query, with the client's ID, question, opcode, RD and CD, and RA. What does not fit is
+// left out: first the additional section, then of a positive answer the authority section, then everything, with TC.
+// Returns its size. REQUIRES: the question is the one that the response was read for.
+size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,
                            const WriteOptions& options);
 
 }  // namespace idetcd::resolve

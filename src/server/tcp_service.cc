@@ -199,6 +199,7 @@ resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& ses
                                  .local = &session.connection().local(),
                                  .transport = resolve::Transport::kTcp,
                                  .response_limit = dns::kMaxMessageSize,
+                                 .now = BootClock::now(),
                                  .client = &session};
   const records::ReadSection section(context_.reader);
   resolver_->begin(job_, message_.data(), query.size());

@@ -58,14 +58,15 @@ size_t UdpService::serveBatch() {
   const records::ReadSection section(context_.reader);
   for (size_t i = 0; i < count; ++i) resolver_->begin(jobs_[i], batch_.buffer(i), batch_.size(i));
   for (size_t i = 0; i < count; ++i) resolver_->prefetch(jobs_[i]);
-  for (size_t i = 0; i < count; ++i) answer(i);
+  const auto now = BootClock::now();
+  for (size_t i = 0; i < count; ++i) answer(i, now);
   const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_received.add(count);
   context_.counters.udp_send_failed.add(failed);
   return count;
 }
 
-void UdpService::answer(size_t i) {
+void UdpService::answer(size_t i, BootClock::time_point now) {
   resolve::Job& job = jobs_[i];
   // Nobody can be reached at port 0; what was cut off by the buffer is no query that anyone sends.
   const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
@@ -74,6 +75,7 @@ void UdpService::answer(size_t i) {
                                  .local = &local_,
                                  .transport = resolve::Transport::kUdp,
                                  .response_limit = responseLimit(job.query),
+                                 .now = now,
                                  .client = &client};
   const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);
   if (outcome.kind == resolve::Outcome::Kind::kAnswer) {

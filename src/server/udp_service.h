@@ -23,7 +23,7 @@ class UdpService {
 
   void onReadable();
   size_t serveBatch();
-  void answer(size_t i);
+  void answer(size_t i, BootClock::time_point now);
 
   WorkerContext& context_;
   std::shared_ptr<net::UdpSocket> socket_;  // shared with the clients that wait for a later answer

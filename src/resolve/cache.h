@@ -1,0 +1,132 @@
+// The cache of upstream answers of one server block on one loop. One thread; no allocation on a hit.
+//
+// Keyed by name, type, class IN, DO and CD. Entries are single blocks of memory in wire form, found by open addressing
+// with a tag in the slot, as in the record table. Positive and negative answers have separate capacities, each kept by
+// S3-FIFO: new entries pass through a small queue, and only what is asked for again gets into the main one, so that a
+// scan of random names evicts nothing but itself.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "dns/name.h"
+#include "dns/query.h"
+#include "resolve/stored_response.h"
+
+namespace idetcd::resolve {
+
+class Cache {
+ public:
+  struct Pool {
+    size_t capacity = 9984;  // entries
+    uint32_t max_ttl_seconds = 3600;
+    uint32_t min_ttl_seconds = 5;
+    bool enabled = true;
+  };
+  struct Prefetch {
+    uint32_t amount = 0;  // hits after which a name is worth keeping warm; 0: none is
+    std::chrono::nanoseconds gap = std::chrono::minutes(1);  // between hits, at most
+    uint32_t percentage = 10;                                // of the TTL that is left
+  };
+  struct Options {
+    Pool success;
+    Pool denial{.max_ttl_seconds = 1800};
+    Prefetch prefetch;
+    std::chrono::seconds serve_stale{0};  // how long after their end answers may be served; 0: never
+    std::chrono::nanoseconds failure_ttl = std::chrono::seconds(5);
+    bool keep_ttl = false;  // do not count TTLs down
+  };
+
+  enum class State : uint8_t { kMiss, kFresh, kStale };
+  // Valid until the cache is changed.
+  struct Found {
+    State state = State::kMiss;
+    bool wants_prefetch = false;  // said once an entry, until it is replaced
+    ResponseView response;
+    uint32_t age_seconds = 0;
+  };
+
+  struct Statistics {
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+    uint64_t stale_hits = 0;
+    uint64_t insertions = 0;
+    uint64_t evictions = 0;
+    uint64_t prefetches = 0;
+  };
+
+  explicit Cache(Options options);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  // Two passes before find(), for a batch: each begins to fetch what the next one reads.
+  void prefetchSlot(const dns::Query& query) const;
+  void prefetchEntry(const dns::Query& query) const;
+  Found find(const dns::Query& query, BootClock::time_point now);
+
+  // Keeps `response` as the answer to `query`'s question, unless it must not be cached. A failure never replaces an
+  // answer that can still be served stale.
+  void insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now);
+
+  const Options& options() const { return options_; }
+  const Statistics& statistics() const { return statistics_; }
+  size_t size() const { return live_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry;
+  struct Slot {
+    uint64_t hash = 0;
+    Entry* entry = nullptr;  // null: empty
+  };
+  // Intrusive, first in first out.
+  struct Queue {
+    Entry* head = nullptr;
+    Entry* tail = nullptr;
+    size_t size = 0;
+  };
+  struct Fifo {
+    size_t capacity = 0;
+    Queue fresh;  // a tenth of the capacity
+    Queue main;
+    std::vector<uint64_t> ghosts;  // hashes of what left `fresh` unasked for
+    size_t bytes = 0;
+  };
+
+  static uint64_t keyHash(const dns::Query& query);
+  static bool matches(const Entry& entry, const dns::Query& query);
+  size_t home(uint64_t hash) const { return hash & (slots_.size() - 1); }
+  Slot* findSlot(uint64_t hash, const dns::Query& query);
+
+  Fifo& fifoOf(const Entry& entry);
+  void push(Queue& queue, Entry* entry);
+  void unlink(Queue& queue, Entry* entry);
+  void makeRoom(Fifo& fifo, size_t bytes);
+  void evictOne(Fifo& fifo);
+  void remove(Entry* entry);
+  void rememberGhost(Fifo& fifo, uint64_t hash);
+  bool wasGhost(const Fifo& fifo, uint64_t hash) const;
+
+  void insertSlot(uint64_t hash, Entry* entry);
+  void eraseSlot(const Entry* entry);
+  void grow();
+
+  bool noteHit(Entry& entry, BootClock::time_point now);
+
+  const Options options_;
+  std::vector<Slot> slots_;
+  Fifo success_;
+  Fifo denial_;
+  size_t live_ = 0;   // entries in the slots
+  size_t bytes_ = 0;  // of all entries
+  Statistics statistics_;
+};
+
+}  // namespace idetcd::resolve

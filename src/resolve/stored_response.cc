@@ -1,0 +1,528 @@
+#include "resolve/stored_response.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include "dns/name_reader.h"
+#include "dns/response.h"
+
+namespace idetcd::resolve {
+
+using dns::code;
+using dns::ExpandedName;
+using dns::RrType;
+
+namespace {
+
+enum class Section : uint8_t { kAnswer, kAuthority, kAdditional };
+
+constexpr uint16_t kRrsig = 46;
+constexpr uint16_t kNsec = 47;
+constexpr uint16_t kNsec3 = 50;
+constexpr uint16_t kDname = 39;
+constexpr uint16_t kNaptr = 35;
+constexpr size_t kRecordHead = 10;  // type, class, TTL, RDLENGTH
+constexpr size_t kMaxChain = 16;    // CNAMEs
+
+// Where names lie in the RDATA of the types whose names may come compressed (RFC 1035 §3.3, RFC 3597 §4): `before`
+// octets, `names` names, `after` octets. We compress only those of RFC 1035.
+struct RdataLayout {
+  uint16_t type;
+  uint8_t before;
+  uint8_t names;
+  uint8_t after;
+  bool compress;
+};
+constexpr auto kLayouts = std::to_array<RdataLayout>({
+    {2, 0, 1, 0, true},
+    {3, 0, 1, 0, true},
+    {4, 0, 1, 0, true},
+    {5, 0, 1, 0, true},
+    {6, 0, 2, 20, true},
+    {7, 0, 1, 0, true},
+    {8, 0, 1, 0, true},
+    {9, 0, 1, 0, true},
+    {12, 0, 1, 0, true},
+    {14, 0, 2, 0, true},
+    {15, 2, 1, 0, true},
+    {17, 0, 2, 0, false},
+    {18, 2, 1, 0, false},
+    {21, 2, 1, 0, false},
+    {26, 2, 2, 0, false},
+    {33, 6, 1, 0, false},
+    {36, 2, 1, 0, false},
+    {39, 0, 1, 0, false},
+});
+
+const RdataLayout* layoutOf(uint16_t type) {
+  const auto it = std::find_if(kLayouts.begin(), kLayouts.end(), [type](const auto& l) { return l.type == type; });
+  return it != kLayouts.end() ? &*it : nullptr;
+}
+
+struct Record {
+  Section section;
+  uint16_t type;
+  uint16_t klass;
+  uint32_t ttl;
+  size_t rdata;
+  size_t rdata_size;
+  ExpandedName owner;
+};
+
+bool isWithin(std::span<const uint8_t> name, std::span<const uint8_t> zone) {
+  for (size_t pos = 0; name.size() - pos >= zone.size(); pos += name[pos] + 1u) {
+    if (dns::sameName(name.subspan(pos), zone)) return true;
+    if (name[pos] == 0) break;
+  }
+  return false;
+}
+
+// The section walk: everything of a message that we look at, with all sizes checked.
+class MessageReader {
+ public:
+  MessageReader(std::span<const uint8_t> message, size_t pos) : message_(message), pos_(pos) {}
+
+  // Fills records(). False if the message is cut short or a record is not well-formed.
+  bool readRecords() {
+    for (const auto& [section, offset] :
+         {std::pair{Section::kAnswer, 6}, {Section::kAuthority, 8}, {Section::kAdditional, 10}}) {
+      const size_t count = dns::load16(&message_[static_cast<size_t>(offset)]);
+      for (size_t i = 0; i < count; ++i) {
+        if (!readRecord(section)) return false;
+      }
+    }
+    return true;
+  }
+
+  const std::vector<Record>& records() const { return records_; }
+  uint16_t extendedRcode() const { return extended_rcode_; }
+  std::optional<uint16_t> ede() const { return ede_; }
+
+ private:
+  bool readRecord(Section section) {
+    Record& record = records_.emplace_back();
+    record.section = section;
+    const size_t head = dns::expandName(message_, pos_, record.owner);
+    if (head == 0 || message_.size() - head < kRecordHead) return false;
+    record.type = dns::load16(&message_[head]);
+    record.klass = dns::load16(&message_[head + 2]);
+    record.ttl = dns::load32(&message_[head + 4]);
+    if ((record.ttl & 0x80000000u) != 0) record.ttl = 0;  // RFC 2181 §8
+    record.rdata_size = dns::load16(&message_[head + 8]);
+    record.rdata = head + kRecordHead;
+    if (message_.size() - record.rdata < record.rdata_size) return false;
+    pos_ = record.rdata + record.rdata_size;
+    if (record.type == code(RrType::kOpt)) {
+      readOpt(record, record.ttl);
+      records_.pop_back();
+      return true;
+    }
+    return (record.type != code(RrType::kA) || record.rdata_size == 4) &&
+           (record.type != code(RrType::kAaaa) || record.rdata_size == 16);
+  }
+
+  void readOpt(const Record& opt, uint32_t ttl) {
+    extended_rcode_ = static_cast<uint16_t>(ttl >> 24 << 4);
+    size_t pos = opt.rdata;
+    const size_t end = opt.rdata + opt.rdata_size;
+    while (end - pos >= 4) {
+      const uint16_t option = dns::load16(&message_[pos]);
+      const size_t size = dns::load16(&message_[pos + 2]);
+      pos += 4;
+      if (end - pos < size) return;
+      if (option == code(dns::EdnsOption::kEde) && size >= 2 && !ede_) ede_ = dns::load16(&message_[pos]);
+      pos += size;
+    }
+  }
+
+  std::span<const uint8_t> message_;
+  size_t pos_;
+  std::vector<Record> records_;
+  uint16_t extended_rcode_ = 0;
+  std::optional<uint16_t> ede_;
+};
+
+// Writes records behind the question, with names compressed against the question and each other.
+class Encoder {
+ public:
+  Encoder(const dns::Query& query, std::span<const uint8_t> message, StoredResponse& response)
+      : base_(query.question_end), message_(message), response_(response) {
+    remember(query.name(), dns::kHeaderSize);
+  }
+
+  // False if the RDATA is not what its type wants, or all of it would be too large.
+  bool append(const Record& record) {
+    std::vector<uint8_t>& out = response_.body;
+    putName(record.owner.span(), true);
+    put16(record.type);
+    put16(record.klass);
+    response_.ttl_offsets.push_back(static_cast<uint16_t>(out.size()));
+    put16(static_cast<uint16_t>(record.ttl >> 16));
+    put16(static_cast<uint16_t>(record.ttl));
+    const size_t length = out.size();
+    put16(0);
+    if (!putRdata(record)) return false;
+    if (base_ + out.size() > dns::kMaxMessageSize - dns::kOptSize) return false;
+    dns::store16(&out[length], static_cast<uint16_t>(out.size() - length - 2));
+    return true;
+  }
+
+ private:
+  static constexpr size_t kMaxRemembered = 64;
+  static constexpr size_t kMaxPointer = 0x3fff;
+
+  struct Suffix {
+    std::string folded;
+    uint16_t offset;
+  };
+
+  bool putRdata(const Record& record) {
+    const auto rdata = message_.subspan(record.rdata, record.rdata_size);
+    if (record.type == kNaptr) return putNaptr(record);
+    const RdataLayout* layout = layoutOf(record.type);
+    if (layout == nullptr) {
+      put(rdata);
+      return true;
+    }
+    if (rdata.size() < layout->before) return false;
+    put(rdata.first(layout->before));
+    size_t pos = record.rdata + layout->before;
+    const size_t end = record.rdata + record.rdata_size;
+    for (int i = 0; i < layout->names; ++i) {
+      if (!putExpanded(pos, end, layout->compress)) return false;
+    }
+    if (end - pos != layout->after) return false;
+    put(message_.subspan(pos, layout->after));
+    return true;
+  }
+
+  // Order, preference, three character-strings, a name (RFC 3403 §4.1).
+  bool putNaptr(const Record& record) {
+    const size_t end = record.rdata + record.rdata_size;
+    size_t pos = record.rdata + 4;
+    for (int i = 0; i < 3; ++i) {
+      if (pos >= end) return false;
+      pos += message_[pos] + 1u;
+    }
+    if (pos >= end) return false;
+    put(message_.subspan(record.rdata, pos - record.rdata));
+    return putExpanded(pos, end, false) && pos == end;
+  }
+
+  bool putExpanded(size_t& pos, size_t end, bool compress) {
+    ExpandedName name;
+    const size_t behind = dns::expandName(message_, pos, name);
+    if (behind == 0 || behind > end) return false;
+    putName(name.span(), compress);
+    pos = behind;
+    return true;
+  }
+
+  void putName(std::span<const uint8_t> name, bool compress) {
+    std::string folded(name.size(), '\0');
+    std::transform(name.begin(), name.end(), folded.begin(),
+                   [](uint8_t c) { return static_cast<char>(dns::toLower(c)); });
+    size_t pos = 0;
+    while (compress && name[pos] != 0) {
+      if (const auto offset = find(std::string_view(folded).substr(pos))) {
+        put(name.first(pos));
+        rememberLabels(folded, pos, response_.body.size() - pos);
+        put16(static_cast<uint16_t>(0xc000 | *offset));
+        return;
+      }
+      pos += name[pos] + 1u;
+    }
+    rememberLabels(folded, name.size() - 1, response_.body.size());
+    put(name);
+  }
+
+  std::optional<uint16_t> find(std::string_view suffix) const {
+    const auto it =
+        std::find_if(suffixes_.begin(), suffixes_.end(), [suffix](const Suffix& s) { return s.folded == suffix; });
+    return it != suffixes_.end() ? std::optional(it->offset) : std::nullopt;
+  }
+
+  void remember(std::span<const uint8_t> folded, size_t offset) {
+    const std::string text(folded.begin(), folded.end());
+    for (size_t pos = 0; folded[pos] != 0; pos += folded[pos] + 1u) addSuffix(text.substr(pos), offset + pos);
+  }
+  // The labels of `folded` before `end`, which are written at `at` of the body.
+  void rememberLabels(const std::string& folded, size_t end, size_t at) {
+    for (size_t pos = 0; pos < end; pos += static_cast<uint8_t>(folded[pos]) + 1u) {
+      addSuffix(folded.substr(pos), base_ + at + pos);
+    }
+  }
+  void addSuffix(std::string text, size_t offset) {
+    if (offset <= kMaxPointer && suffixes_.size() < kMaxRemembered) {
+      suffixes_.push_back({std::move(text), static_cast<uint16_t>(offset)});
+    }
+  }
+
+  void put(std::span<const uint8_t> octets) {
+    response_.body.insert(response_.body.end(), octets.begin(), octets.end());
+  }
+  void put16(uint16_t value) {
+    response_.body.push_back(static_cast<uint8_t>(value >> 8));
+    response_.body.push_back(static_cast<uint8_t>(value));
+  }
+
+  size_t base_;
+  std::span<const uint8_t> message_;
+  StoredResponse& response_;
+  std::vector<Suffix> suffixes_;
+};
+
+// Decides which records belong to the question, and encodes them.
+class Selector {
+ public:
+  Selector(std::span<const uint8_t> message, const dns::Query& query, const std::vector<Record>& records,
+           StoredResponse& response)
+      : message_(message), query_(query), records_(records), response_(response), encoder_(query, message, response) {}
+
+  // False: malformed, or a CNAME chain without end.
+  bool select() {
+    if (!followChain()) return false;
+    ResponseView& out = response_.sections;
+    if (!take(Section::kAnswer, out.answers)) return false;
+    out.answer_size = size();
+    if (!take(Section::kAuthority, out.authorities)) return false;
+    out.authority_end = size();
+    if (!take(Section::kAdditional, out.additionals)) return false;
+    out.body = response_.body;
+    out.ttl_offsets = response_.ttl_offsets;
+    return true;
+  }
+
+  bool hasAnswer() const { return has_answer_; }
+  uint32_t leastTtl() const { return least_ttl_; }
+  // RFC 2308 §5: the lesser of the SOA's TTL and its last field. Nothing: no SOA.
+  std::optional<uint32_t> negativeTtl() const { return negative_ttl_; }
+
+ private:
+  using NameSpan = std::span<const uint8_t>;
+
+  uint16_t size() const { return static_cast<uint16_t>(response_.body.size()); }
+
+  bool followChain() {
+    chain_.emplace_back(query_.name().begin(), query_.name().end());
+    if (query_.qtype == code(RrType::kCname) || query_.qtype == code(RrType::kAny)) return true;
+    while (const Record* cname = findCname(chain_.back())) {
+      ExpandedName target;
+      const size_t end = dns::expandName(message_, cname->rdata, target);
+      if (end == 0 || end != cname->rdata + cname->rdata_size) return false;
+      if (isOnChain(target.span()) || chain_.size() > kMaxChain) return false;
+      chain_.emplace_back(target.span().begin(), target.span().end());
+    }
+    return true;
+  }
+
+  const Record* findCname(NameSpan owner) const {
+    for (const Record& record : records_) {
+      if (record.section == Section::kAnswer && record.type == code(RrType::kCname) && isIn(record) &&
+          dns::sameName(record.owner.span(), owner)) {
+        return &record;
+      }
+    }
+    return nullptr;
+  }
+
+  bool isIn(const Record& record) const { return record.klass == query_.qclass; }
+  bool isAsked(uint16_t type) const { return type == query_.qtype || query_.qtype == code(RrType::kAny); }
+  bool isOnChain(NameSpan name) const {
+    return std::any_of(chain_.begin(), chain_.end(), [name](const auto& link) { return dns::sameName(link, name); });
+  }
+  bool isAboveChainEnd(NameSpan owner) const { return isWithin(chain_.back(), owner); }
+
+  bool isWanted(const Record& record) const {
+    if (!isIn(record)) return false;
+    const NameSpan owner = record.owner.span();
+    const uint16_t type = record.type;
+    switch (record.section) {
+      case Section::kAnswer:
+        if (type == kDname) return isAboveAnyLink(owner);
+        if (type == kRrsig && query_.qtype != kRrsig) {
+          return query_.dnssec_ok && (isOnChain(owner) || isAboveAnyLink(owner));
+        }
+        return isOnChain(owner) && (isAsked(type) || type == code(RrType::kCname));
+      case Section::kAuthority:
+        if (type == code(RrType::kSoa) || type == code(RrType::kNs)) return isAboveChainEnd(owner);
+        return query_.dnssec_ok && (type == kNsec || type == kNsec3 || type == kRrsig || type == 43);
+      case Section::kAdditional:
+        return (type == code(RrType::kA) || type == code(RrType::kAaaa)) && isTarget(owner);
+    }
+    return false;
+  }
+
+  bool isAboveAnyLink(NameSpan owner) const {
+    return std::any_of(chain_.begin(), chain_.end(), [owner](const auto& link) { return isWithin(link, owner); });
+  }
+
+  bool isTarget(NameSpan name) const {
+    return std::any_of(targets_.begin(), targets_.end(),
+                       [name](const auto& target) { return dns::sameName(target, name); });
+  }
+
+  bool take(Section section, uint16_t& count) {
+    for (const Record& record : records_) {
+      if (record.section != section || !isWanted(record)) continue;
+      if (!encoder_.append(record)) return false;
+      ++count;
+      least_ttl_ = std::min(least_ttl_, record.ttl);
+      if (section == Section::kAnswer && isAsked(record.type)) has_answer_ = true;
+      if (section == Section::kAuthority && record.type == code(RrType::kSoa)) noteSoa(record);
+      noteTarget(record);
+    }
+    return true;
+  }
+
+  void noteSoa(const Record& soa) {
+    const uint32_t minimum = dns::load32(&message_[soa.rdata + soa.rdata_size - 4]);
+    negative_ttl_ = std::min(soa.ttl, minimum);
+  }
+
+  // The host that an NS, MX or SRV record names, whose addresses belong into the additional section.
+  void noteTarget(const Record& record) {
+    const bool names_host =
+        record.type == code(RrType::kNs) || record.type == code(RrType::kMx) || record.type == code(RrType::kSrv);
+    if (!names_host || targets_.size() >= kMaxTargets) return;
+    ExpandedName target;
+    if (dns::expandName(message_, record.rdata + layoutOf(record.type)->before, target) != 0) {
+      targets_.emplace_back(target.span().begin(), target.span().end());
+    }
+  }
+
+  static constexpr size_t kMaxTargets = 32;
+
+  std::span<const uint8_t> message_;
+  const dns::Query& query_;
+  const std::vector<Record>& records_;
+  StoredResponse& response_;
+  Encoder encoder_;
+  std::vector<std::vector<uint8_t>> chain_;  // the qname, then what each CNAME leads to
+  std::vector<std::vector<uint8_t>> targets_;
+  bool has_answer_ = false;
+  uint32_t least_ttl_ = std::numeric_limits<int32_t>::max();
+  std::optional<uint32_t> negative_ttl_;
+};
+
+// The offset behind the question if it is the query's, else 0.
+size_t matchQuestion(std::span<const uint8_t> message, const dns::Query& query) {
+  ExpandedName name;
+  const size_t end = dns::expandName(message, dns::kHeaderSize, name);
+  if (end == 0 || message.size() - end < 4 || !dns::sameName(name.span(), query.name())) return 0;
+  return dns::load16(&message[end]) == query.qtype && dns::load16(&message[end + 2]) == query.qclass ? end + 4 : 0;
+}
+
+void classify(const Selector& selector, StoredResponse& response) {
+  const ResponseView& sections = response.sections;
+  if (sections.rcode != dns::Rcode::kNoError && sections.rcode != dns::Rcode::kNxDomain) {
+    response.kind = ResponseKind::kFailure;
+    return;
+  }
+  const bool positive = sections.rcode == dns::Rcode::kNoError && sections.answers > 0 &&
+                        (selector.hasAnswer() || !selector.negativeTtl());
+  if (positive) {
+    response.kind = ResponseKind::kPositive;
+    response.ttl_seconds = selector.leastTtl();
+  } else if (const auto ttl = selector.negativeTtl()) {
+    response.kind = sections.rcode == dns::Rcode::kNxDomain ? ResponseKind::kNxDomain : ResponseKind::kNoData;
+    response.ttl_seconds = std::min(*ttl, selector.leastTtl());
+  }
+  if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
+}
+
+// A run of A or AAAA records of one size, each with a pointer for an owner, begins at another one of them.
+void rotateAnswers(std::span<uint8_t> answer, uint32_t rotation) {
+  size_t pos = 0;
+  while (pos < answer.size()) {
+    const auto record_size = [&answer](size_t at) -> size_t {
+      if (at >= answer.size() || answer[at] < 0xc0) return 0;
+      const uint16_t type = dns::load16(&answer[at + 2]);
+      return type == code(RrType::kA) ? 16 : type == code(RrType::kAaaa) ? 28 : 0;
+    };
+    const size_t size = record_size(pos);
+    size_t end = pos;
+    while (size > 0 && record_size(end) == size) end += size;
+    if (end > pos) {
+      const size_t shift = rotation % ((end - pos) / size) * size;
+      std::rotate(answer.begin() + static_cast<ptrdiff_t>(pos), answer.begin() + static_cast<ptrdiff_t>(pos + shift),
+                  answer.begin() + static_cast<ptrdiff_t>(end));
+      pos = end;
+      continue;
+    }
+    while (answer[pos] != 0 && answer[pos] < 0xc0) pos += answer[pos] + 1u;
+    pos += answer[pos] == 0 ? 1 : 2;
+    pos += kRecordHead + dns::load16(&answer[pos + 8]);
+  }
+}
+
+}  // namespace
+
+UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
+                                     StoredResponse& response) {
+  if (message.size() < dns::kHeaderSize || dns::load16(message.data()) != id) return UpstreamVerdict::kMismatch;
+  const uint16_t flags = dns::load16(&message[2]);
+  const uint16_t questions = dns::load16(&message[4]);
+  if ((flags & dns::kFlagQr) == 0 || (flags & dns::kOpcodeMask) != 0) return UpstreamVerdict::kMismatch;
+  ResponseView& sections = response.sections;
+  sections.rcode = static_cast<dns::Rcode>(flags & dns::kRcodeMask);
+  const bool denied = sections.rcode != dns::Rcode::kNoError && sections.rcode != dns::Rcode::kNxDomain;
+  if (questions == 0 && denied) {  // a server that could not read the query need not repeat it
+    response.kind = ResponseKind::kFailure;
+    return UpstreamVerdict::kAccepted;
+  }
+  const size_t question_end = questions == 1 ? matchQuestion(message, query) : 0;
+  if (question_end == 0) return UpstreamVerdict::kMismatch;
+  if ((flags & dns::kFlagTc) != 0) return UpstreamVerdict::kTruncated;
+
+  MessageReader reader(message, question_end);
+  if (!reader.readRecords()) return UpstreamVerdict::kMalformed;
+  sections.rcode = static_cast<dns::Rcode>(reader.extendedRcode() | (flags & dns::kRcodeMask));
+  sections.authentic_data = (flags & dns::kFlagAd) != 0;
+  sections.ede = reader.ede();
+  Selector selector(message, query, reader.records(), response);
+  if (!selector.select()) return UpstreamVerdict::kMalformed;
+  classify(selector, response);
+  return UpstreamVerdict::kAccepted;
+}
+
+size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,
+                           const WriteOptions& options) {
+  dns::ResponseBuilder builder(query, limit);
+  if (options.ede) {
+    builder.setEde(*options.ede);
+  } else if (response.ede) {
+    builder.setEde(static_cast<dns::EdeCode>(*response.ede));
+  }
+  const bool positive = response.answers > 0;
+  const bool whole = !(options.minimal && positive);
+  const size_t start = builder.position();
+  const bool written =
+      (whole && builder.setBody(response.body, response.answers, response.authorities, response.additionals)) ||
+      (whole &&
+       builder.setBody(response.body.first(response.authority_end), response.answers, response.authorities, 0)) ||
+      (positive && builder.setBody(response.body.first(response.answer_size), response.answers, 0, 0));
+  if (!written) {
+    builder.truncate();
+  } else {
+    const size_t records_end = builder.position();
+    for (const uint16_t offset : response.ttl_offsets) {
+      if (start + offset >= records_end) break;
+      uint8_t* ttl = builder.at(start + offset);
+      const uint32_t original = dns::load32(ttl);
+      dns::store32(ttl, options.ttl_seconds.value_or(original - std::min(original, options.age_seconds)));
+    }
+    if (options.rotation > 0 && response.answers > 1) {
+      rotateAnswers({builder.at(start), response.answer_size}, options.rotation);
+    }
+  }
+  // AD only for clients that know it (RFC 6840 §5.8).
+  const bool wants_ad = query.dnssec_ok || (query.flags & dns::kFlagAd) != 0;
+  const uint16_t flags = dns::kFlagRa | (response.authentic_data && wants_ad ? dns::kFlagAd : 0);
+  const bool expressible = code(response.rcode) <= dns::kRcodeMask || query.has_edns;
+  return builder.finish(expressible ? response.rcode : dns::Rcode::kServFail, flags);
+}
+
+}  // namespace idetcd::resolve
