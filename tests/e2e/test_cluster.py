@@ -1,6 +1,8 @@
 """The cluster names itself: what N nodes with one Corefile do together."""
 
 import json
+import random
+import signal
 import time
 
 import pytest
@@ -129,6 +131,44 @@ def test_fifty_nodes_started_at_once(etcd, nodes):
         assert node.exit_code(10) == 0
     assert etcd.pairs() == {}
     assert etcd.leases() == []
+
+
+@pytest.mark.serial
+def test_nodes_that_all_wait_for_etcd(stopped_etcd, nodes):
+    crowd = [nodes.start(corefile(stopped_etcd.endpoint, limit=20, lease=20)) for _ in range(20)]
+    stopped_etcd.start()
+    for node in crowd:
+        node.wait_owns(stopped_etcd, timeout=20)
+    assert set(stopped_etcd.names()) == names(20)
+    assert set(stopped_etcd.pairs()) == {name.encode() for name in names(20)}, "no ticket is left"
+
+
+@pytest.mark.serial
+def test_nodes_that_come_and_go_at_random(etcd, nodes):
+    """Whatever happens on the way: in the end every node has one name, no two have the same, and nothing is left over."""
+    random_ = random.Random(7)
+    text = corefile(etcd.endpoint, limit=12, lease=2, options=["address 192.0.2.7"])
+    alive = []
+    for _ in range(40):
+        action = random_.random()
+        if len(alive) < 4 or (action < 0.5 and len(alive) < 12):
+            alive.append(nodes.make(text).launch())
+        else:
+            victim = alive.pop(random_.randrange(len(alive)))
+            victim.signal(signal.SIGKILL if action < 0.75 else signal.SIGTERM)
+        time.sleep(random_.random() * 0.15)
+        held = [value["port"] for value in etcd.names().values()]
+        assert len(held) == len(set(held)), "nobody holds two names"
+    # A slot of the killed stays taken for its lease; a newcomer that found none free has given up, which is right.
+    wait_until(lambda: {value["port"] for value in etcd.names().values()} == {str(node.port) for node in alive if node.running()}
+               and all(not key.startswith(b"/") for key in etcd.pairs()), 15, lambda: f"quiet: {etcd.pairs()}", interval=0.05)
+    running = [node for node in alive if node.running()]
+    for node in alive:
+        if node not in running:
+            assert "Could not have more than 12 nodes" in node.err(), node.logs()
+    for name in etcd.names():
+        wait_resolves(running, name, "192.0.2.7")
+    assert len(etcd.leases()) == len(running)
 
 
 def test_more_nodes_than_slots_started_at_once(etcd, nodes):
@@ -270,6 +310,15 @@ def test_one_process_may_hold_two_names(etcd, nodes):
     wait_resolves([node], "db1.db.local.", "192.0.2.7")
     assert node.terminate() == 0
     assert etcd.pairs() == {} and etcd.leases() == []
+
+
+def test_a_block_with_two_ports_is_one_node(etcd, nodes, free_port):
+    second = free_port()
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7"]).replace(". {", f"tf.local tf.local:{second} {{", 1)
+    node = nodes.start(text)
+    wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
+    assert answers(node, "worker1.tf.local.", port=second) == ["192.0.2.7"]
+    assert len(etcd.pairs()) == 1 and len(etcd.leases()) == 1
 
 
 def test_observe_serves_and_claims_nothing(etcd, nodes):

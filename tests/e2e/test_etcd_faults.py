@@ -1,6 +1,7 @@
 """etcd comes late, goes away, stalls, comes back: serving never waits for it."""
 
 import threading
+import time
 
 import pytest
 
@@ -143,6 +144,47 @@ def test_a_node_that_slept_over_its_lease_gets_its_name_back_if_it_is_free(etcd,
     sleeper.resume()
     assert sleeper.wait_owns(etcd, timeout=15) == "worker1.tf.local."
     wait_resolves([sleeper], "worker1.tf.local.", "192.0.2.7")
+
+
+def test_a_lease_revoked_by_an_operator(etcd, nodes):
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]), 2, etcd)
+    pair = etcd.pairs()[b"worker1.tf.local."]
+    etcd.ctl("lease", "revoke", f"{pair['lease']:x}")
+    wait_until(lambda: len(etcd.names()) == 2, 10, lambda: f"two names again: {etcd.pairs()}")
+    after = etcd.pairs()
+    assert after[b"worker1.tf.local."]["lease"] != pair["lease"]
+    assert after[b"worker1.tf.local."]["create_revision"] > pair["create_revision"]
+    assert set(after) == {b"worker1.tf.local.", b"worker2.tf.local."}
+    wait_resolves(cluster, "worker1.tf.local.", "192.0.2.7")
+
+
+def test_etcd_has_no_space_left(stopped_etcd, nodes):
+    """Slots are kept, as keepalives need no space; a newcomer gets none, and serves the names of the others."""
+    stopped_etcd.start(["--quota-backend-bytes", str(4 << 20)])
+    etcd = stopped_etcd
+    text = corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7"])
+    node = nodes.start(text)
+    node.wait_owns(etcd)
+    filled = False
+    for i in range(20):
+        try:
+            etcd.put(f"/fill/{i}", "x" * (1 << 20))
+        except AssertionError:
+            filled = True
+            break
+    assert filled
+    before = etcd.pairs()[b"worker1.tf.local."]
+    newcomer = nodes.start(text)
+    wait_resolves([newcomer], "worker1.tf.local.", "192.0.2.7")
+    time.sleep(4)  # two leases
+    assert etcd.pairs()[b"worker1.tf.local."] == before
+    assert newcomer.running() and newcomer.owned_name(etcd) is None
+    assert answers(node, "worker1.tf.local.") == ["192.0.2.7"]
+    etcd.ctl("del", "--prefix", "/fill/")
+    etcd.compact()
+    etcd.ctl("defrag")
+    etcd.ctl("alarm", "disarm")
+    assert newcomer.wait_owns(etcd, timeout=30) == "worker2.tf.local."
 
 
 def test_compacted_while_the_node_was_away(etcd, nodes):

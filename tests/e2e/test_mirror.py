@@ -169,6 +169,22 @@ def test_a_thousand_names(etcd, nodes):
         wait_gone([node], f"host{i}.tf.local.")
 
 
+@pytest.mark.serial
+def test_a_snapshot_of_many_pages(etcd, nodes):
+    """Also more than the 4 MB that a gRPC message may have: each value is padded by a field that is none of ours."""
+    padding = "x" * 300
+    count = 25_000
+    etcd.put_many({f"h{i}.tf.local.": f'{{"ipv4":"10.{i >> 16}.{i >> 8 & 255}.{i & 255}","note":"{padding}"}}' for i in range(count)})
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+    wait_resolves([node], "worker1.tf.local.", "192.0.2.7", timeout=20)
+    for i in [*range(0, count, 997), count - 1]:
+        assert answers(node, f"h{i}.tf.local.") == [f"10.{i >> 16}.{i >> 8 & 255}.{i & 255}"]
+    etcd.ctl("del", "--prefix", "h")  # one revision: twenty-five thousand events in one watch response, in fragments
+    for i in (0, count // 2, count - 1):
+        wait_gone([node], f"h{i}.tf.local.", timeout=20)
+    assert answers(node, "worker1.tf.local.") == ["192.0.2.7"]
+
+
 def test_many_changes_of_one_name_end_with_the_last(etcd, cluster):
     for i in range(200):
         etcd.put("busy.tf.local.", f'{{"ipv4":"10.1.0.{i}"}}')

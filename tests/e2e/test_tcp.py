@@ -204,6 +204,32 @@ def test_slow_writers_slow_down_nobody_else(node):
             tcp.sock.close()
 
 
+def test_idle_and_trickling_connections_are_closed(node):
+    """A query must be completed from time to time: octets alone keep nothing open."""
+    with RawTcp(node.port) as silent, RawTcp(node.port) as half, RawTcp(node.port) as trickle, RawTcp(node.port) as served:
+        half.send(message(1)[:20])
+        served.send(message(2))
+        assert message_id(served.receive_message()) == 2
+        data = iter(struct.pack("!H", 500) + b"\0" * 500)
+        closed = set()
+
+        def all_closed():
+            try:
+                trickle.send(bytes([next(data)]))
+            except (ConnectionResetError, BrokenPipeError):
+                closed.add(trickle)
+            for tcp in (silent, half, trickle, served):
+                tcp.sock.settimeout(0.05)
+                try:
+                    if tcp.ended():
+                        closed.add(tcp)
+                except TimeoutError:
+                    pass
+            return len(closed) == 4
+
+        wait_until(all_closed, 30, lambda: f"four connections to be closed, not {len(closed)}", interval=0.2)
+
+
 def test_connections_that_come_and_go(node):
     for _ in range(300):
         RawTcp(node.port).sock.close()
