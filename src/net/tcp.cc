@@ -57,8 +57,11 @@ struct TcpConnection::Impl {
   SocketAddress remote;
   SocketAddress local;
   std::shared_ptr<std::array<char, kReadBuffer>>
-      read_buffer;  // shared by a listener's connections: used within one call
+      read_buffer;  // shared by a listener's or connector's connections: used within one call
   size_t writes_pending = 0;
+  uv_connect_t connect_request;
+  bool connecting = false;
+  int error = 0;  // of libuv
 
   uv_stream_t* stream() { return reinterpret_cast<uv_stream_t*>(&handle); }
   static Impl& of(const void* handle) { return *static_cast<Impl*>(static_cast<const uv_handle_t*>(handle)->data); }
@@ -77,8 +80,22 @@ struct TcpConnection::Impl {
       uv_read_stop(stream);
       self.handler->onEnd();
     } else {
-      self.handler->onError();
+      self.fail(static_cast<int>(count));
     }
+  }
+
+  static void onConnect(uv_connect_t* request, int status) {
+    Impl& self = of(request->handle);
+    self.connecting = false;
+    if (self.handler == nullptr) return;
+    if (status < 0) return self.fail(status);
+    uv_read_start(request->handle, &onAllocate, &onRead);
+    self.handler->onConnected();
+  }
+
+  void fail(int status) {
+    error = status;
+    handler->onError();
   }
 
   static void onWritten(uv_write_t* request, int status) {
@@ -87,7 +104,7 @@ struct TcpConnection::Impl {
     --self.writes_pending;
     if (self.handler == nullptr) return;
     if (status < 0) {
-      self.handler->onError();
+      self.fail(status);
     } else if (self.writes_pending == 0) {
       self.handler->onDrained();
     }
@@ -101,9 +118,9 @@ struct TcpConnection::Impl {
 
 TcpConnection::~TcpConnection() { impl_->close(); }
 
-void TcpConnection::start(TcpHandler& handler) {
+void TcpConnection::start(StreamHandler& handler) {
   impl_->handler = &handler;
-  resumeReading();
+  if (!impl_->connecting) resumeReading();
 }
 
 void TcpConnection::pauseReading() { uv_read_stop(impl_->stream()); }
@@ -131,6 +148,7 @@ bool TcpConnection::write(std::vector<uint8_t>&& octets) {
 }
 
 bool TcpConnection::isDrained() const { return impl_->writes_pending == 0; }
+std::string TcpConnection::failure() const { return impl_->error != 0 ? uv_strerror(impl_->error) : "closed"; }
 const SocketAddress& TcpConnection::remote() const { return impl_->remote; }
 const SocketAddress& TcpConnection::local() const { return impl_->local; }
 
@@ -183,5 +201,29 @@ TcpListener::~TcpListener() {
 }
 
 SocketAddress TcpListener::localAddress() const { return nameOf(impl_->handle, &uv_tcp_getsockname); }
+
+struct TcpConnector::Impl {
+  EventLoop& loop;
+  std::shared_ptr<std::array<char, kReadBuffer>> read_buffer = std::make_shared<std::array<char, kReadBuffer>>();
+};
+
+TcpConnector::TcpConnector(EventLoop& loop) : impl_(new Impl{.loop = loop}) {}
+
+Result<std::unique_ptr<TcpConnection>> TcpConnector::connect(const SocketAddress& address) {
+  auto* impl = new TcpConnection::Impl;
+  impl->handle.data = impl;
+  impl->read_buffer = impl_->read_buffer;
+  impl->remote = address;
+  uv_tcp_init(&impl_->loop.impl().loop, &impl->handle);
+  std::unique_ptr<TcpConnection> connection(new TcpConnection(impl));
+  sockaddr_storage storage;
+  address.toSockaddr(&storage);
+  const int status = uv_tcp_connect(&impl->connect_request, &impl->handle, reinterpret_cast<sockaddr*>(&storage),
+                                    &TcpConnection::Impl::onConnect);
+  if (status != 0) return fail(uv_strerror(status));
+  impl->connecting = true;
+  uv_tcp_nodelay(&impl->handle, 1);
+  return connection;
+}
 
 }  // namespace idetcd::net

@@ -1,4 +1,4 @@
-// TCP listeners and connections on an EventLoop. Loop thread only.
+// TCP listeners and connections, incoming and outgoing, on an EventLoop. Loop thread only.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,36 @@
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "net/event_loop.h"
+#include "net/stream.h"
 
 namespace idetcd::net {
 
 class TcpListener;
+class TcpConnector;
 
-// What a connection tells its owner. The owner may destroy the connection in any of these calls.
-class TcpHandler {
- public:
-  virtual ~TcpHandler() = default;
-  virtual void onData(std::span<const uint8_t> octets) = 0;
-  virtual void onEnd() = 0;      // the peer will send no more; it may still read
-  virtual void onDrained() = 0;  // everything written is in the kernel's hands
-  virtual void onError() = 0;    // reset, or a write failed: nothing more will come
-};
+using TcpHandler = StreamHandler;
 
-class TcpConnection {
+class TcpConnection : public Stream {
  public:
-  ~TcpConnection();  // closes it at once
+  ~TcpConnection() override;
   TcpConnection(const TcpConnection&) = delete;
   TcpConnection& operator=(const TcpConnection&) = delete;
 
-  // Begins to read. `handler` must outlive the connection.
-  void start(TcpHandler& handler);
+  void start(StreamHandler& handler) override;
+  // REQUIRES: connected.
   void pauseReading();
   void resumeReading();
 
-  // Writes at once what the kernel takes and queues the rest, in order. Returns false if something is queued, then
-  // onDrained() follows.
-  bool write(std::vector<uint8_t>&& octets);
+  bool write(std::vector<uint8_t>&& octets) override;
   bool isDrained() const;
+  std::string failure() const override;
 
   const SocketAddress& remote() const;
-  const SocketAddress& local() const;
+  const SocketAddress& local() const;  // of an incoming connection
 
  private:
   friend class TcpListener;
+  friend class TcpConnector;
   struct Impl;
   explicit TcpConnection(Impl* impl) : impl_(impl) {}
   Impl* impl_;
@@ -67,6 +61,20 @@ class TcpListener {
   struct Impl;
   explicit TcpListener(Impl* impl) : impl_(impl) {}
   Impl* impl_;
+};
+
+// Makes outgoing connections.
+class TcpConnector {
+ public:
+  explicit TcpConnector(EventLoop& loop);
+
+  // A connection on its way. An error if none can even be tried: no descriptor, no such network. REQUIRES: start() is
+  // called before the loop goes on.
+  Result<std::unique_ptr<TcpConnection>> connect(const SocketAddress& address);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace idetcd::net

@@ -1,0 +1,59 @@
+#include "net/deadline.h"
+
+#include <algorithm>
+
+namespace idetcd::net {
+
+void Deadline::disarm() {
+  if (!isArmed()) return;
+  previous_->next_ = next_;
+  next_->previous_ = previous_;
+  previous_ = next_ = nullptr;
+}
+
+void Deadline::insertBefore(Deadline& next) {
+  previous_ = next.previous_;
+  next_ = &next;
+  previous_->next_ = this;
+  next.previous_ = this;
+}
+
+DeadlineQueue::DeadlineQueue(EventLoop& loop, std::chrono::milliseconds time)
+    : time_(time), timer_(loop, [this] { onTimer(); }) {
+  end_.previous_ = end_.next_ = &end_;
+}
+
+DeadlineQueue::~DeadlineQueue() {
+  while (end_.next_ != &end_) end_.next_->disarm();
+  end_.previous_ = end_.next_ = nullptr;
+}
+
+void DeadlineQueue::arm(Deadline& deadline) {
+  deadline.disarm();
+  const auto now = BootClock::now();
+  deadline.when_ = now + time_;
+  deadline.insertBefore(end_);
+  if (!timer_runs_) startTimer(now);
+}
+
+// The timer is left alone when the first deadline is disarmed: it finds the next one when it runs out, and so starts
+// once per `time` under load rather than once per deadline.
+void DeadlineQueue::onTimer() {
+  timer_runs_ = false;
+  const auto now = BootClock::now();
+  // What a callback arms expires later than now: this ends.
+  while (end_.next_ != &end_ && end_.next_->when_ <= now) {
+    Deadline& first = *end_.next_;
+    first.disarm();
+    first.on_expiry_(first.owner_);
+  }
+  if (end_.next_ != &end_ && !timer_runs_) startTimer(now);
+}
+
+void DeadlineQueue::startTimer(BootClock::time_point now) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_.next_->when_ - now);
+  timer_.start(std::max(left, std::chrono::milliseconds(1)));
+  timer_runs_ = true;
+}
+
+}  // namespace idetcd::net

@@ -1,0 +1,58 @@
+// Deadlines by the ten thousand: a queue of what expires a fixed time after it was armed, so that the oldest is always
+// the first, arming and disarming are O(1) without allocation, and one timer serves all. Loop thread only.
+#pragma once
+
+#include <chrono>
+
+#include "base/clock.h"
+#include "net/event_loop.h"
+
+namespace idetcd::net {
+
+class DeadlineQueue;
+
+// Disarms itself when it is destroyed. The callback may destroy it.
+class Deadline {
+ public:
+  Deadline(void* owner, void (*on_expiry)(void* owner)) : owner_(owner), on_expiry_(on_expiry) {}
+  ~Deadline() { disarm(); }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+  bool isArmed() const { return previous_ != nullptr; }
+  void disarm();
+
+ private:
+  friend class DeadlineQueue;
+  Deadline() = default;  // the queue's own end
+  void insertBefore(Deadline& next);
+
+  void* owner_ = nullptr;
+  void (*on_expiry_)(void*) = nullptr;
+  BootClock::time_point when_;
+  Deadline* previous_ = nullptr;
+  Deadline* next_ = nullptr;
+};
+
+class DeadlineQueue {
+ public:
+  DeadlineQueue(EventLoop& loop, std::chrono::milliseconds time);
+  ~DeadlineQueue();  // disarms all
+  DeadlineQueue(const DeadlineQueue&) = delete;
+  DeadlineQueue& operator=(const DeadlineQueue&) = delete;
+
+  // Expires `time` from now, whatever it was armed for before.
+  void arm(Deadline& deadline);
+  std::chrono::milliseconds time() const { return time_; }
+
+ private:
+  void onTimer();
+  void startTimer(BootClock::time_point now);
+
+  const std::chrono::milliseconds time_;
+  Deadline end_;  // of a ring: end_.next_ is the first
+  bool timer_runs_ = false;
+  Timer timer_;
+};
+
+}  // namespace idetcd::net

@@ -1,0 +1,39 @@
+#include "net/secure_random.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <sys/random.h>
+
+namespace idetcd::net {
+
+SecureRandom::~SecureRandom() { explicit_bzero(pool_.data(), pool_.size()); }
+
+uint32_t SecureRandom::below(uint32_t bound) {
+  // What lies beyond the last whole multiple of `bound` is drawn again, or the low numbers would come up more often.
+  const uint32_t rest = (std::numeric_limits<uint32_t>::max() % bound + 1) % bound;
+  uint32_t value = 0;
+  do {
+    value = take(4);
+  } while (rest != 0 && value > std::numeric_limits<uint32_t>::max() - rest);
+  return value % bound;
+}
+
+uint32_t SecureRandom::take(size_t octets) {
+  if (pool_.size() - used_ < octets) {
+    for (size_t filled = 0; filled < pool_.size();) {
+      const ssize_t n = getrandom(pool_.data() + filled, pool_.size() - filled, 0);
+      if (n < 0 && errno != EINTR) std::abort();
+      if (n > 0) filled += static_cast<size_t>(n);
+    }
+    used_ = 0;
+  }
+  uint32_t value = 0;
+  std::memcpy(&value, pool_.data() + used_, octets);
+  std::memset(pool_.data() + used_, 0, octets);  // what was given out is not kept
+  used_ += octets;
+  return value;
+}
+
+}  // namespace idetcd::net

@@ -1,0 +1,72 @@
+// TLS to a server we connect to (RFC 7858, RFC 8310 strict): the peer's certificate must be valid for the name or
+// address we were told, or nothing is said to it. Sessions are resumed. Loop thread only, but for TlsContext::make().
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+#include "net/stream.h"
+#include "net/tcp.h"
+
+namespace idetcd::net {
+
+// What the connections to some servers have in common.
+class TlsContext {
+ public:
+  struct Options {  // files in PEM; all may be empty
+    std::string certificate_file;
+    std::string key_file;
+    std::string ca_file;               // empty: the system's store
+    std::string application_protocol;  // offered by ALPN
+  };
+
+  static Result<std::shared_ptr<TlsContext>> make(const Options& options);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }  // for tls_stream.cc only
+
+ private:
+  explicit TlsContext(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// One server: who it must prove to be, and the session to resume.
+class TlsPeer {
+ public:
+  // `name` empty: the certificate must be for `address`.
+  TlsPeer(std::shared_ptr<TlsContext> context, std::string name, const IpAddress& address);
+  ~TlsPeer();
+  TlsPeer(const TlsPeer&) = delete;
+  TlsPeer& operator=(const TlsPeer&) = delete;
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() { return impl_; }  // for tls_stream.cc only
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// onConnected() comes after the handshake.
+class TlsStream : public Stream {
+ public:
+  TlsStream(TlsPeer& peer, std::unique_ptr<TcpConnection> connection);
+  ~TlsStream() override;
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+
+  void start(StreamHandler& handler) override;
+  bool write(std::vector<uint8_t>&& octets) override;
+  std::string failure() const override;
+  bool isResumed() const;  // the handshake resumed an earlier session
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace idetcd::net

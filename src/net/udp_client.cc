@@ -1,0 +1,182 @@
+#include "net/udp_client.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <netinet/in.h>
+#include <stdexcept>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+namespace idetcd::net {
+
+namespace {
+
+int familyOf(const IpAddress& ip) { return ip.isV4() ? AF_INET : AF_INET6; }
+
+// The ports that the machine's owner has set aside for clients: a port outside might be one that a service is about to
+// listen on.
+std::pair<uint16_t, uint16_t> ephemeralPorts() {
+  constexpr std::pair<uint16_t, uint16_t> kDefault{32768, 60999};
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/sys/net/ipv4/ip_local_port_range", "re"),
+                                                   &std::fclose);
+  unsigned first = 0;
+  unsigned last = 0;
+  if (!file || std::fscanf(file.get(), "%u %u", &first, &last) != 2) return kDefault;
+  if (first == 0 || last > 65535 || first > last) return kDefault;
+  return {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+}
+
+// ICMP errors that are no certain end (host unreachable, say) are reported too: there is another server to ask.
+void reportErrors(int fd, int family) {
+  const int one = 1;
+  if (family == AF_INET) setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));
+  if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &one, sizeof(one));
+}
+
+}  // namespace
+
+UdpClient& UdpClient::operator=(UdpClient&& other) noexcept {
+  if (this == &other) return *this;
+  close();
+  clients_ = std::exchange(other.clients_, nullptr);
+  slot_ = other.slot_;
+  return *this;
+}
+
+void UdpClient::close() {
+  if (clients_ != nullptr) std::exchange(clients_, nullptr)->close(slot_);
+}
+
+UdpClients::UdpClients(EventLoop& loop, SecureRandom& random)
+    : random_(random),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      buffer_(std::make_unique<uint8_t[]>(kMaxDatagram + UdpClient::kReadSlack)) {
+  if (epoll_ < 0) throw std::runtime_error(std::string("epoll_create1: ") + std::strerror(errno));
+  std::tie(first_port_, last_port_) = ephemeralPorts();
+  watcher_ = std::make_unique<ReadWatcher>(loop, epoll_, [this] { onReadable(); });
+}
+
+UdpClients::~UdpClients() {
+  watcher_.reset();
+  for (const Slot& slot : slots_) {
+    if (slot.fd >= 0) ::close(slot.fd);
+  }
+  ::close(epoll_);
+}
+
+int UdpClients::send(const SocketAddress& to, std::span<const uint8_t> datagram, UdpClientHandler& handler,
+                     UdpClient& client) {
+  client.close();
+  const int fd = open(to);
+  if (fd < 0) return -fd;
+  if (free_slots_.empty()) {
+    slots_.emplace_back();
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size() - 1));
+  }
+  const uint32_t index = free_slots_.back();
+  Slot& slot = slots_[index];
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = uint64_t{slot.generation} << 32 | index;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0 ||
+      ::send(fd, datagram.data(), datagram.size(), MSG_DONTWAIT) < 0) {
+    const int error = errno;
+    ::close(fd);
+    return error;
+  }
+  free_slots_.pop_back();
+  slot.fd = fd;
+  slot.handler = &handler;
+  slot.peer = to;
+  ++open_count_;
+  client.clients_ = this;
+  client.slot_ = index;
+  return 0;
+}
+
+// A connected socket, or -errno.
+int UdpClients::open(const SocketAddress& to) const {
+  const int family = familyOf(to.ip);
+  const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -errno;
+  reportErrors(fd, family);
+  sockaddr_storage storage;
+  const socklen_t length = to.toSockaddr(&storage);
+  int error = bindRandomly(fd, family);
+  if (error == 0 && ::connect(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0) error = errno;
+  if (error == 0) return fd;
+  ::close(fd);
+  return -error;
+}
+
+// 0 or errno. Where random ports are taken again and again, the kernel looks for a free one, at random too.
+int UdpClients::bindRandomly(int fd, int family) const {
+  constexpr int kTries = 8;
+  SocketAddress address{.ip = family == AF_INET ? IpAddress::v4({}) : IpAddress::v6({})};
+  const uint32_t count = uint32_t{last_port_} - first_port_ + 1;
+  int error = EADDRINUSE;
+  for (int i = 0; i <= kTries && (error == EADDRINUSE || error == EACCES); ++i) {
+    address.port = i < kTries ? static_cast<uint16_t>(first_port_ + random_.below(count)) : uint16_t{0};
+    sockaddr_storage storage;
+    const socklen_t length = address.toSockaddr(&storage);
+    error = ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0 ? 0 : errno;
+  }
+  return error;
+}
+
+void UdpClients::close(uint32_t index) {
+  Slot& slot = slots_[index];
+  ::close(slot.fd);  // leaves the epoll instance with it
+  slot.fd = -1;
+  slot.handler = nullptr;
+  ++slot.generation;
+  free_slots_.push_back(index);
+  --open_count_;
+}
+
+void UdpClients::onReadable() {
+  std::array<epoll_event, kMaxEvents> events;
+  const int count = epoll_wait(epoll_, events.data(), kMaxEvents, 0);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t data = events[static_cast<size_t>(i)].data.u64;
+    receive(static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32));
+  }
+}
+
+void UdpClients::receive(uint32_t index, uint32_t generation) {
+  for (int i = 0; i < kMaxDatagrams && isOpen(index, generation); ++i) {
+    const Slot& slot = slots_[index];
+    sockaddr_storage source{};
+    socklen_t source_size = sizeof(source);
+    const ssize_t size = recvfrom(slot.fd, buffer_.get(), kMaxDatagram, MSG_DONTWAIT,
+                                  reinterpret_cast<sockaddr*>(&source), &source_size);
+    if (size < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) slot.handler->onError(errno);
+      return;
+    }
+    // Between bind and connect anybody could have sent something.
+    const auto from = SocketAddress::fromSockaddr(reinterpret_cast<const sockaddr*>(&source));
+    if (!from || from->ip != slot.peer.ip || from->port != slot.peer.port) continue;
+    slot.handler->onDatagram({buffer_.get(), static_cast<size_t>(size)});
+  }
+}
+
+// The kernel binds a socket to addresses of its own only.
+bool isLocalAddress(const IpAddress& ip) {
+  if (ip.isLoopback() || ip.isUnspecified()) return true;
+  const int fd = ::socket(familyOf(ip), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  sockaddr_storage storage;
+  const socklen_t length = SocketAddress{.ip = ip}.toSockaddr(&storage);
+  const bool local =
+      !ip.isLinkLocal() && ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0;  // those need a scope
+  ::close(fd);
+  return local;
+}
+
+}  // namespace idetcd::net
