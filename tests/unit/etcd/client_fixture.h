@@ -65,8 +65,15 @@ struct BlockingClient {
 
 class ClientTest : public testing::Test {
  protected:
+  // No test that uses these waits for a time-out of a call, and a busy machine under a sanitizer is slow.
+  static Client::Options patient(const EtcdServer& server) {
+    auto options = optionsFor({server.endpoint()});
+    options.call_timeout = 60s;
+    return options;
+  }
+
   EtcdServer server_;
-  BlockingClient etcd_{server_};
+  BlockingClient etcd_{patient(server_)};
 };
 
 template <typename T>
