@@ -1,0 +1,45 @@
+// A file that is read again when it has changed. One thread; blocks on the file system, so not on a loop once it runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <sys/stat.h>
+
+#include "base/result.h"
+
+namespace idetcd::resolve {
+
+class WatchedFile {
+ public:
+  static constexpr size_t kMaxSize = size_t{64} << 20;
+
+  explicit WatchedFile(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  // Whether readIfChanged() would look into the file: it is another one than was read, or it may be.
+  bool mayHaveChanged() const;
+  // The whole content if it is not what was returned last; nullopt if it is. Fails if the file cannot be read or is
+  // larger than kMaxSize.
+  Result<std::optional<std::string>> readIfChanged();
+
+ private:
+  // What tells one state of a file from another. The change time sees what the modification time does not: a write
+  // that sets it back, and a file that was moved here.
+  struct Stamp {
+    dev_t device = 0;
+    ino_t inode = 0;
+    off_t size = 0;
+    timespec modified{};
+    timespec changed{};
+    bool operator==(const Stamp& other) const;
+  };
+  static Stamp stampOf(const struct stat& status);
+
+  std::string path_;
+  std::optional<Stamp> stamp_;  // of what was read last
+  bool settled_ = false;        // old enough then for a later write to show in the stamp
+  uint64_t content_hash_ = 0;
+};
+
+}  // namespace idetcd::resolve
