@@ -83,7 +83,7 @@ class ResponseBuilder {
       truncated_ = true;
       return;
     }
-    std::memcpy(query_.message + pos_, records.data(), records.size());
+    if (!records.empty()) std::memcpy(query_.message + pos_, records.data(), records.size());
     pos_ += records.size();
     counter = static_cast<uint16_t>(counter + count);
   }

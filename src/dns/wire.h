@@ -76,6 +76,8 @@ enum class RrClass : uint16_t { kIn = 1, kCh = 3, kHs = 4, kNone = 254, kAny = 2
 enum class EdeCode : uint16_t {
   kStaleAnswer = 3,
   kNotReady = 14,
+  kBlocked = 15,
+  kFiltered = 17,
   kStaleNxdomainAnswer = 19,
   kNoReachableAuthority = 22,
   kNetworkError = 23,

@@ -103,8 +103,8 @@ struct Cache::Entry {
     entry->authentic_data = view.authentic_data;
     std::copy(query.name().begin(), query.name().end(), entry->name());
     std::copy(view.body.begin(), view.body.end(), entry->body());
-    std::memcpy(reinterpret_cast<uint8_t*>(entry) + offsets, view.ttl_offsets.data(),
-                view.ttl_offsets.size() * sizeof(uint16_t));
+    std::copy(view.ttl_offsets.begin(), view.ttl_offsets.end(),
+              reinterpret_cast<uint16_t*>(reinterpret_cast<uint8_t*>(entry) + offsets));
     for (const uint16_t offset : view.ttl_offsets) {  // as long as the entry lives, no less and no more than it may
       uint8_t* ttl = entry->body() + offset;
       dns::store32(ttl, clampTtl(dns::load32(ttl), pool));

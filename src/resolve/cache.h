@@ -35,9 +35,9 @@ class Cache {
     uint32_t percentage = 10;                                // of the TTL that is left
   };
   struct Options {
-    Pool success;
-    Pool denial{.max_ttl_seconds = 1800};
-    Prefetch prefetch;
+    Pool success{};
+    Pool denial{.capacity = 9984, .max_ttl_seconds = 1800};
+    Prefetch prefetch{};
     std::chrono::seconds serve_stale{0};  // how long after their end answers may be served; 0: never
     std::chrono::nanoseconds failure_ttl = std::chrono::seconds(5);
     bool keep_ttl = false;  // do not count TTLs down

@@ -36,7 +36,7 @@ struct Request {
   const SocketAddress* local = nullptr;  // of the listener
   Transport transport = Transport::kUdp;
   size_t response_limit = 0;  // octets: what this transport and client can take
-  BootClock::time_point now;  // read once a batch: close enough for TTLs
+  BootClock::time_point now{};  // read once a batch: close enough for TTLs
   ClientKeeper* client = nullptr;
 };
 

@@ -67,8 +67,8 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 
 struct WriteOptions {
   uint32_t age_seconds = 0;             // taken off every TTL
-  std::optional<uint32_t> ttl_seconds;  // instead of counting down (stale answers, `keepttl`)
-  std::optional<dns::EdeCode> ede;      // ours; else the upstream's
+  std::optional<uint32_t> ttl_seconds{};  // instead of counting down (stale answers, `keepttl`)
+  std::optional<dns::EdeCode> ede{};      // ours; else the upstream's
   bool minimal = false;                 // of a positive answer leave out authority and additional
   uint32_t rotation = 0;  // `loadbalance`: each run of A or AAAA records begins at this one, modulo their number
 };

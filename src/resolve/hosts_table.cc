@@ -1,0 +1,182 @@
+#include "resolve/hosts_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "records/entry_builder.h"
+
+namespace idetcd::resolve {
+
+using dns::RrType;
+
+namespace {
+
+constexpr std::string_view kBlank = " \t\v\f\r";
+// Of one name: leaves room for the question, OPT and what else is in a message of 65,535 octets.
+constexpr size_t kMaxRecordOctets = 60000;
+constexpr size_t kRecordHead = 12;
+
+// Takes what is in front of the next of `separators` off `text`.
+std::string_view takeUntil(std::string_view& text, std::string_view separators) {
+  const std::string_view token = text.substr(0, text.find_first_of(separators));
+  text.remove_prefix(std::min(text.size(), token.size() + 1));
+  return token;
+}
+
+// The next word of `line`; empty at its end.
+std::string_view takeWord(std::string_view& line) {
+  line.remove_prefix(std::min(line.size(), line.find_first_not_of(kBlank)));
+  return takeUntil(line, kBlank);
+}
+
+// 192.0.2.1 is 1.2.0.192.in-addr.arpa. (RFC 1035 §3.5), of IPv6 each four bits are a label (RFC 3596 §2.5).
+dns::Name reverseName(const IpAddress& address) {
+  std::string text;
+  for (size_t i = address.size(); i-- > 0;) {
+    const unsigned octet = address.data()[i];
+    text += address.isV4() ? fmt::format("{}.", octet) : fmt::format("{:x}.{:x}.", octet & 15, octet >> 4);
+  }
+  return *dns::Name::parse(text + (address.isV4() ? "in-addr.arpa." : "ip6.arpa."));
+}
+
+// One record, its names and data in a common heap of octets.
+struct Item {
+  uint64_t hash;  // of the owner
+  uint32_t owner;
+  uint32_t rdata;
+  RrType type;
+  uint8_t owner_size;
+  uint8_t rdata_size;
+};
+
+class Collector {
+ public:
+  explicit Collector(const HostsTable::Options& options) : options_(options) {}
+
+  Result<void> addText(std::string_view text) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    while (!text.empty()) {
+      std::string_view line = takeUntil(text, "\n");
+      addLine(takeUntil(line, "#"));
+      if (names_ > HostsTable::kMaxNames) return fail(fmt::format("more than {} names", HostsTable::kMaxNames));
+    }
+    return {};
+  }
+
+  // Those of one owner and type next to each other, in the order of the text.
+  const std::vector<Item>& sorted() {
+    std::stable_sort(items_.begin(), items_.end(), [this](const Item& a, const Item& b) {
+      if (a.hash != b.hash) return a.hash < b.hash;
+      const auto owner_a = owner(a), owner_b = owner(b);
+      if (!std::equal(owner_a.begin(), owner_a.end(), owner_b.begin(), owner_b.end())) {
+        return std::lexicographical_compare(owner_a.begin(), owner_a.end(), owner_b.begin(), owner_b.end());
+      }
+      return a.type < b.type;
+    });
+    return items_;
+  }
+
+  std::span<const uint8_t> owner(const Item& item) const { return {heap_.data() + item.owner, item.owner_size}; }
+  std::span<const uint8_t> rdata(const Item& item) const { return {heap_.data() + item.rdata, item.rdata_size}; }
+  bool isOwnerEqual(const Item& a, const Item& b) const {
+    return a.hash == b.hash && std::ranges::equal(owner(a), owner(b));
+  }
+
+ private:
+  struct Stored {
+    uint64_t hash = 0;
+    uint32_t offset = 0;
+    uint8_t size = 0;
+  };
+
+  void addLine(std::string_view line) {
+    const auto address = parseHostsAddress(takeWord(line));
+    if (!address) return;
+    const RrType type = address->isV4() ? RrType::kA : RrType::kAaaa;
+    Stored stored_address, stored_reverse;  // once a line has a name
+    for (std::string_view word = takeWord(line); !word.empty(); word = takeWord(line)) {
+      const auto name = dns::Name::parse(word);
+      if (!name || !isOurs(*name)) continue;
+      if (stored_address.size == 0) {
+        stored_address = store({address->data(), address->size()});
+        if (options_.reverse) stored_reverse = store(reverseName(*address).wire());
+      }
+      const Stored stored_name = store(name->wire());
+      addItem(stored_name, type, stored_address);
+      if (options_.reverse) addItem(stored_reverse, RrType::kPtr, stored_name);
+      ++names_;
+    }
+  }
+
+  bool isOurs(const dns::Name& name) const {
+    return options_.zones.empty() || std::any_of(options_.zones.begin(), options_.zones.end(),
+                                                 [&name](const dns::Name& zone) { return name.isWithin(zone); });
+  }
+
+  // kMaxNames times the longest name is less than 2^32 octets, and a text of that size is never read.
+  Stored store(std::span<const uint8_t> octets) {
+    const Stored stored{hashBytes(octets.data(), octets.size(), options_.seed), static_cast<uint32_t>(heap_.size()),
+                        static_cast<uint8_t>(octets.size())};
+    heap_.insert(heap_.end(), octets.begin(), octets.end());
+    return stored;
+  }
+
+  void addItem(const Stored& owner, RrType type, const Stored& rdata) {
+    items_.push_back({owner.hash, owner.offset, rdata.offset, type, owner.size, rdata.size});
+  }
+
+  const HostsTable::Options& options_;
+  std::vector<uint8_t> heap_;
+  std::vector<Item> items_;
+  size_t names_ = 0;
+};
+
+}  // namespace
+
+std::optional<IpAddress> parseHostsAddress(std::string_view text) {
+  const auto address = IpAddress::parse(text.substr(0, text.find('%')));
+  if (!address || address->isV4()) return address;
+  constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (!std::equal(kMapped.begin(), kMapped.end(), address->data())) return address;
+  const uint8_t* v4 = address->data() + kMapped.size();
+  return IpAddress::v4({v4[0], v4[1], v4[2], v4[3]});
+}
+
+Result<std::shared_ptr<const HostsTable>> HostsTable::build(std::span<const std::string_view> texts,
+                                                            const Options& options) {
+  Collector collector(options);
+  for (const std::string_view text : texts) {
+    if (auto added = collector.addText(text); !added) return tl::unexpected(added.error());
+  }
+  const std::vector<Item>& items = collector.sorted();
+  const std::shared_ptr<HostsTable> hosts(new HostsTable(options.seed));
+  std::unordered_set<std::string_view> seen;  // the data of one RRset
+  for (size_t i = 0; i < items.size();) {
+    const Item& first = items[i];
+    records::EntryBuilder builder(collector.owner(first), 0);
+    size_t octets = 0;
+    for (RrType type{}; i < items.size() && collector.isOwnerEqual(items[i], first); ++i) {
+      if (items[i].type != type) seen.clear();
+      type = items[i].type;
+      const auto rdata = collector.rdata(items[i]);
+      if (!seen.emplace(reinterpret_cast<const char*>(rdata.data()), rdata.size()).second) continue;
+      if (octets + kRecordHead + rdata.size() > kMaxRecordOctets) {
+        ++hosts->dropped_count_;
+        continue;
+      }
+      octets += kRecordHead + rdata.size();
+      builder.add(type, options.ttl_seconds, rdata);
+      ++hosts->record_count_;
+    }
+    hosts->table_.put(builder.build(hosts->table_.arena(), 0));
+  }
+  return hosts;
+}
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,145 @@
+#include "resolve/recursion.h"
+
+#include <algorithm>
+
+#include "dns/response.h"
+
+namespace idetcd::resolve {
+
+namespace {
+
+constexpr uint32_t kStaleTtlSeconds = 30;  // RFC 8767 §4
+
+bool isFailure(const ForwardResult& result) {
+  return !result.response || result.response->kind == ResponseKind::kFailure;
+}
+
+}  // namespace
+
+Recursion::Recursion(Options options, std::unique_ptr<Cache> cache, std::vector<std::unique_ptr<Forwarder>> forwarders,
+                     std::shared_ptr<const QueryLog> log, std::shared_ptr<ErrorLog> errors)
+    : options_(std::move(options)),
+      cache_(std::move(cache)),
+      forwarders_(std::move(forwarders)),
+      log_(std::move(log)),
+      errors_(std::move(errors)) {}
+
+Outcome Recursion::answer(const dns::Query& query, const Request& request) {
+  if (isCached(query)) {
+    const Outcome outcome = answerFromCache(query, request);
+    if (!outcome.isNext()) return outcome;
+  }
+  const size_t forwarder = findForwarder(query, 0);
+  if (forwarder == forwarders_.size()) return Outcome::next();
+  forward(std::make_shared<PendingQuery>(query, request), forwarder);
+  return Outcome::pending();
+}
+
+bool Recursion::isCached(const dns::Query& query) const {
+  return cache_ &&
+         std::any_of(options_.cache_zones.begin(), options_.cache_zones.end(), [&query](const dns::Name& zone) {
+           return zone.isRoot() || dns::isNameWithin(query.name(), zone);
+         });
+}
+
+Outcome Recursion::answerFromCache(const dns::Query& query, const Request& request) {
+  const Cache::Found found = cache_->find(query, request.now);
+  if (found.state == Cache::State::kMiss) return Outcome::next();
+  if (found.state == Cache::State::kStale) {
+    if (options_.verify_stale) return Outcome::next();  // served in onResult() if the upstream fails
+    const size_t size = writeStale(found, query, request.response_limit);
+    refresh(query);
+    return Outcome::answer(size);
+  }
+  const size_t size =
+      writeStoredResponse(found.response, query, request.response_limit, writeOptions(found.age_seconds));
+  if (found.wants_prefetch) refresh(query);
+  return Outcome::answer(size);
+}
+
+WriteOptions Recursion::writeOptions(uint32_t age_seconds) {
+  WriteOptions options;
+  options.age_seconds = age_seconds;
+  options.minimal = options_.minimal;
+  if (options_.loadbalance) options.rotation = ++rotation_;
+  return options;
+}
+
+size_t Recursion::writeStale(const Cache::Found& found, const dns::Query& query, size_t limit) {
+  WriteOptions options = writeOptions(0);
+  options.ttl_seconds = kStaleTtlSeconds;
+  options.ede =
+      found.response.rcode == dns::Rcode::kNxDomain ? dns::EdeCode::kStaleNxdomainAnswer : dns::EdeCode::kStaleAnswer;
+  return writeStoredResponse(found.response, query, limit, options);
+}
+
+size_t Recursion::findForwarder(const dns::Query& query, size_t first) const {
+  while (first < forwarders_.size() && !forwarders_[first]->serves(query)) ++first;
+  return first;
+}
+
+void Recursion::forward(const Pending& pending, size_t forwarder) {
+  forwarders_[forwarder]->resolve(
+      pending->query(), pending->request().transport,
+      [this, pending, forwarder](const ForwardResult& result) { onResult(pending, forwarder, result); });
+}
+
+// Asks anew for what the cache still answers. Nobody waits; the forwarder merges it with what is in flight.
+void Recursion::refresh(const dns::Query& query) {
+  const size_t forwarder = findForwarder(query, 0);
+  if (forwarder == forwarders_.size()) return;
+  auto question = std::make_shared<dns::Query>(query);
+  question->message = nullptr;  // the buffer is the client's
+  forwarders_[forwarder]->resolve(query, Transport::kUdp, [this, question](const ForwardResult& result) {
+    if (!isFailure(result)) remember(*question, result);
+  });
+}
+
+void Recursion::onResult(const Pending& pending, size_t forwarder, const ForwardResult& result) {
+  const dns::Query& query = pending->query();
+  if (result.next) {
+    const size_t next = findForwarder(query, forwarder + 1);
+    if (next < forwarders_.size()) return forward(pending, next);
+  }
+  pending->makeRoom();
+  const size_t limit = pending->responseLimit();
+  if (isFailure(result)) {
+    if (errors_ && !result.reason.empty()) errors_->write(query, result.rcode, result.reason);
+    const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
+    if (stale.state == Cache::State::kStale) return finish(*pending, writeStale(stale, query, limit));
+  }
+  remember(query, result);
+  finish(*pending, writeResult(query, limit, result));
+}
+
+void Recursion::remember(const dns::Query& query, const ForwardResult& result) {
+  if (!isCached(query)) return;
+  if (result.response) {
+    if (result.response == last_remembered_) return;
+    last_remembered_ = result.response;
+    cache_->insert(query, *result.response, BootClock::now());
+  } else if (result.rcode == dns::Rcode::kServFail) {  // RFC 9520 §3.1: that nobody answered is remembered too
+    StoredResponse failure;
+    failure.kind = ResponseKind::kFailure;
+    failure.sections.rcode = result.rcode;
+    if (result.ede) failure.sections.ede = dns::code(*result.ede);
+    cache_->insert(query, failure, BootClock::now());
+  }
+}
+
+size_t Recursion::writeResult(const dns::Query& query, size_t limit, const ForwardResult& result) {
+  if (result.response) return writeStoredResponse(result.response->sections, query, limit, writeOptions(0));
+  dns::ResponseBuilder response(query, limit);
+  if (result.ede) response.setEde(*result.ede);
+  return response.finish(result.rcode, dns::kFlagRa);
+}
+
+void Recursion::finish(PendingQuery& pending, size_t size) {
+  if (log_) {
+    log_->write(pending.query(), pending.request(), {pending.query().message, size},
+                BootClock::now() - pending.receivedAt());
+  }
+  pending.send(size);
+}
+
+}  // namespace idetcd::resolve

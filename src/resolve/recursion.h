@@ -1,0 +1,67 @@
+// Names of the rest of the world: from the cache, else through the forwarders. One per server block and loop; loop
+// thread only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "dns/query.h"
+#include "resolve/cache.h"
+#include "resolve/error_log.h"
+#include "resolve/forward.h"
+#include "resolve/pending_query.h"
+#include "resolve/query_log.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+class Recursion {
+ public:
+  struct Options {
+    std::vector<dns::Name> cache_zones{dns::Name{}};  // whose names are cached
+    bool verify_stale = false;                        // ask the upstream before a stale answer is served
+    bool minimal = false;
+    bool loadbalance = false;
+  };
+
+  // `cache`, `log` and `errors` may be null. `forwarders` are asked in order: the first that serves a name, then, if
+  // that one passes its answer's rcode on (`next`), the first behind it that does.
+  Recursion(Options options, std::unique_ptr<Cache> cache, std::vector<std::unique_ptr<Forwarder>> forwarders,
+            std::shared_ptr<const QueryLog> log, std::shared_ptr<ErrorLog> errors);
+
+  void prefetchSlot(const dns::Query& query) const {
+    if (cache_) cache_->prefetchSlot(query);
+  }
+  void prefetchEntry(const dns::Query& query) const {
+    if (cache_) cache_->prefetchEntry(query);
+  }
+  // In place from the cache, pending, or next: no forwarder serves the name.
+  Outcome answer(const dns::Query& query, const Request& request);
+
+  const Cache* cache() const { return cache_.get(); }
+
+ private:
+  using Pending = std::shared_ptr<PendingQuery>;
+
+  bool isCached(const dns::Query& query) const;
+  Outcome answerFromCache(const dns::Query& query, const Request& request);
+  WriteOptions writeOptions(uint32_t age_seconds);
+  size_t writeStale(const Cache::Found& found, const dns::Query& query, size_t limit);
+  size_t findForwarder(const dns::Query& query, size_t first) const;
+  void forward(const Pending& pending, size_t forwarder);
+  void refresh(const dns::Query& query);
+  void onResult(const Pending& pending, size_t forwarder, const ForwardResult& result);
+  void remember(const dns::Query& query, const ForwardResult& result);
+  size_t writeResult(const dns::Query& query, size_t limit, const ForwardResult& result);
+  void finish(PendingQuery& pending, size_t size);
+
+  const Options options_;
+  std::unique_ptr<Cache> cache_;
+  std::vector<std::unique_ptr<Forwarder>> forwarders_;
+  std::shared_ptr<const QueryLog> log_;
+  std::shared_ptr<ErrorLog> errors_;
+  std::shared_ptr<const StoredResponse> last_remembered_;  // those who share an answer need not all cache it
+  uint32_t rotation_ = 0;
+};
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,205 @@
+#include "resolve/special_names.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "dns/response.h"
+
+namespace idetcd::resolve {
+
+using dns::Name;
+using dns::RrType;
+
+namespace {
+
+enum class Kind : uint8_t {
+  kEmpty,      // nothing but its apex
+  kLocalhost,  // loopback addresses, at and below the apex
+  kLoopback,   // one PTR
+  kNoData,     // every name exists, none has data
+};
+
+struct SpecialZone {
+  Name name;
+  Kind kind;
+  Name pointer;  // of kLoopback: the name that has the PTR
+};
+
+constexpr std::string_view kZeros30 = "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.";
+
+// REQUIRES: `text` is a name.
+Name name(std::string_view text) { return Name::parse(text).value(); }
+
+std::vector<SpecialZone> makeZones() {
+  std::vector<SpecialZone> zones;
+  const auto add = [&zones](const std::string& text, Kind kind = Kind::kEmpty) {
+    zones.push_back({.name = name(text), .kind = kind, .pointer = {}});
+  };
+  add("localhost.", Kind::kLocalhost);
+  for (const char* tld : {"invalid.", "local.", "onion.", "test."}) add(tld);
+  add("resolver.arpa.", Kind::kNoData);
+  zones.push_back(
+      {.name = name("127.in-addr.arpa."), .kind = Kind::kLoopback, .pointer = name("1.0.0.127.in-addr.arpa.")});
+  const Name loopback6 = name("1.0." + std::string(kZeros30) + "ip6.arpa.");
+  zones.push_back({.name = loopback6, .kind = Kind::kLoopback, .pointer = loopback6});
+
+  for (const char* net : {"0", "10", "254.169", "168.192", "2.0.192", "100.51.198", "113.0.203", "255.255.255.255"}) {
+    add(std::string(net) + ".in-addr.arpa.");
+  }
+  for (int i = 16; i < 32; ++i) add(std::to_string(i) + ".172.in-addr.arpa.");
+  for (int i = 64; i < 128; ++i) add(std::to_string(i) + ".100.in-addr.arpa.");  // RFC 7793
+  add("0.0." + std::string(kZeros30) + "ip6.arpa.");
+  for (const char* net : {"d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"}) {
+    add(std::string(net) + ".ip6.arpa.");
+  }
+  return zones;
+}
+
+// Most names of the world end in a letter that no special zone ends in; the rest are told from the special ones by
+// their last label.
+bool mayBeSpecial(std::span<const uint8_t> qname) {
+  if (qname.size() < 6) return false;
+  const auto ends_with = [qname](std::string_view label) {
+    return qname.size() > label.size() &&
+           std::equal(label.begin(), label.end(), qname.end() - 1 - static_cast<ptrdiff_t>(label.size()));
+  };
+  switch (qname[qname.size() - 2]) {
+    case 't':
+      return ends_with("\x09localhost") || ends_with("\x04test");
+    case 'd':
+      return ends_with("\x07invalid");
+    case 'l':
+      return ends_with("\x05local");
+    case 'n':
+      return ends_with("\x05onion");
+    case 'a':
+      return ends_with(
+          "\x04"
+          "arpa");
+    default:
+      return false;
+  }
+}
+
+const SpecialZone* find(std::span<const uint8_t> qname) {
+  if (!mayBeSpecial(qname)) return nullptr;
+  static const std::vector<SpecialZone> kZones = makeZones();
+  const auto zone =
+      std::find_if(kZones.begin(), kZones.end(), [qname](const auto& z) { return dns::isNameWithin(qname, z.name); });
+  return zone != kZones.end() ? &*zone : nullptr;
+}
+
+// Records with their owner as a pointer into the question. There is room for all that is made here.
+class Records {
+ public:
+  void add(uint16_t owner, RrType type, std::span<const uint8_t> rdata) {
+    constexpr uint32_t kTtl = 10800;  // RFC 6303 §3
+    put16(static_cast<uint16_t>(0xc000 | owner));
+    put16(dns::code(type));
+    put16(dns::code(dns::RrClass::kIn));
+    put32(kTtl);
+    put16(static_cast<uint16_t>(rdata.size()));
+    end_ = std::copy(rdata.begin(), rdata.end(), end_);
+    ++count_;
+  }
+  std::span<const uint8_t> octets() const { return {octets_.data(), end_}; }
+  uint16_t count() const { return count_; }
+
+ private:
+  void put16(uint16_t value) {
+    dns::store16(end_, value);
+    end_ += 2;
+  }
+  void put32(uint32_t value) {
+    dns::store32(end_, value);
+    end_ += 4;
+  }
+  std::array<uint8_t, 128> octets_{};
+  uint8_t* end_ = octets_.data();
+  uint16_t count_ = 0;
+};
+
+// `@ SOA @ nobody.invalid. 1 3600 1200 604800 10800` (RFC 6303 §3), @ being at `apex` of the message.
+void addSoa(uint16_t apex, Records& records) {
+  constexpr std::string_view kMailbox("\x06nobody\x07invalid\0", 16);
+  std::array<uint8_t, 2 + kMailbox.size() + 20> rdata;
+  dns::store16(rdata.data(), static_cast<uint16_t>(0xc000 | apex));
+  uint8_t* at = std::copy(kMailbox.begin(), kMailbox.end(), rdata.data() + 2);
+  for (const uint32_t number : {1u, 3600u, 1200u, 604800u, 10800u}) {
+    dns::store32(at, number);
+    at += 4;
+  }
+  records.add(apex, RrType::kSoa, rdata);
+}
+
+void addNs(uint16_t apex, Records& records) {
+  std::array<uint8_t, 2> rdata;
+  dns::store16(rdata.data(), static_cast<uint16_t>(0xc000 | apex));
+  records.add(apex, RrType::kNs, rdata);
+}
+
+void addPointer(Records& records) {
+  constexpr std::string_view kLocalhost("\x09localhost\0", 11);
+  records.add(dns::kHeaderSize, RrType::kPtr, {reinterpret_cast<const uint8_t*>(kLocalhost.data()), kLocalhost.size()});
+}
+
+void addAddress(RrType type, Records& records) {
+  constexpr std::array<uint8_t, 4> kV4{127, 0, 0, 1};
+  constexpr std::array<uint8_t, 16> kV6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  records.add(dns::kHeaderSize, type, type == RrType::kA ? std::span<const uint8_t>(kV4) : kV6);
+}
+
+bool exists(const dns::Query& query, const SpecialZone& zone) {
+  if (zone.kind == Kind::kLocalhost || zone.kind == Kind::kNoData || query.qname_size == zone.name.size()) return true;
+  // The name of the PTR, and the empty non-terminals above it.
+  return zone.kind == Kind::kLoopback && dns::isNameWithin(zone.pointer.wire(), Name::fromWire(query.name()));
+}
+
+void addAnswer(const dns::Query& query, const SpecialZone& zone, uint16_t apex, Records& records) {
+  const auto asks = [&query](RrType type) {
+    return query.qtype == dns::code(type) || query.qtype == dns::code(RrType::kAny);
+  };
+  if (query.qname_size == zone.name.size()) {
+    if (asks(RrType::kSoa)) addSoa(apex, records);
+    if (asks(RrType::kNs)) addNs(apex, records);
+  }
+  if (zone.kind == Kind::kLocalhost) {
+    if (asks(RrType::kA)) addAddress(RrType::kA, records);
+    if (asks(RrType::kAaaa)) addAddress(RrType::kAaaa, records);
+  }
+  if (zone.kind == Kind::kLoopback && query.qname_size == zone.pointer.size() && asks(RrType::kPtr) &&
+      exists(query, zone)) {
+    addPointer(records);
+  }
+}
+
+}  // namespace
+
+Outcome answerSpecialName(const dns::Query& query, size_t limit, std::span<const Name> forwarded) {
+  const SpecialZone* zone = find(query.name());
+  if (zone == nullptr) [[likely]]
+    return Outcome::next();
+  const bool always = zone->kind == Kind::kLocalhost || zone->kind == Kind::kLoopback;
+  const bool configured = std::any_of(forwarded.begin(), forwarded.end(), [&](const Name& from) {
+    return from.isWithin(zone->name) && dns::isNameWithin(query.name(), from);
+  });
+  if (configured && !always) return Outcome::next();
+
+  const auto apex = static_cast<uint16_t>(dns::kHeaderSize + query.qname_size - zone->name.size());
+  Records answer;
+  addAnswer(query, *zone, apex, answer);
+  dns::ResponseBuilder response(query, limit);
+  if (answer.count() > 0) {
+    response.addAnswer(answer.octets(), answer.count());
+  } else {
+    Records soa;
+    addSoa(apex, soa);
+    response.addAuthority(soa.octets(), soa.count());
+  }
+  const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
+  return Outcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));
+}
+
+}  // namespace idetcd::resolve

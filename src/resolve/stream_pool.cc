@@ -1,0 +1,192 @@
+#include "resolve/stream_pool.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "dns/wire.h"
+
+namespace idetcd::resolve {
+
+namespace {
+
+constexpr size_t kPrefix = 2;  // the length in front of a message (RFC 1035 §4.2.2)
+
+}  // namespace
+
+class StreamPool::Connection : public net::StreamHandler, public std::enable_shared_from_this<StreamPool::Connection> {
+ public:
+  Connection(StreamPool& pool, std::unique_ptr<net::Stream> stream)
+      : pool_(&pool), stream_(std::move(stream)), idle_(pool.loop_, [this] { close(); }) {}
+
+  void start() { stream_->start(*this); }
+
+  size_t waiting() const { return waiters_.size(); }
+  bool isUsable() const { return stream_ != nullptr && !suspect_; }
+
+  uint16_t send(std::span<const uint8_t> message, StreamWaiter& waiter) {
+    uint16_t id = pool_->random_.next16();
+    while (waiters_.contains(id)) id = pool_->random_.next16();  // ends: there are far fewer waiters than IDs
+    waiters_.emplace(id, Waiting{&waiter, messages_});
+    idle_.stop();
+    std::vector<uint8_t> framed(kPrefix + message.size());
+    dns::store16(framed.data(), static_cast<uint16_t>(message.size()));
+    std::copy(message.begin(), message.end(), framed.begin() + kPrefix);
+    dns::store16(framed.data() + kPrefix, id);
+    stream_->write(std::move(framed));
+    return id;
+  }
+
+  void drop(uint16_t id, bool late) {
+    const auto waiting = waiters_.find(id);
+    if (waiting == waiters_.end()) return;
+    // If nothing at all has come since, it is not the one question that is hard.
+    if (late && waiting->second.messages_before == messages_) suspect_ = true;
+    waiters_.erase(waiting);
+    if (waiters_.empty()) onIdle();
+  }
+
+  // The pool is gone.
+  void orphan() {
+    pool_ = nullptr;
+    waiters_.clear();
+    stream_.reset();
+  }
+
+  void onData(std::span<const uint8_t> octets) override {
+    const auto self = shared_from_this();
+    if (input_.empty()) {  // the common case: whole answers, read where they are
+      const size_t used = deliver(octets);
+      if (stream_ != nullptr) input_.assign(octets.begin() + static_cast<ptrdiff_t>(used), octets.end());
+    } else {
+      input_.insert(input_.end(), octets.begin(), octets.end());
+      std::vector<uint8_t> input = std::exchange(input_, {});
+      const size_t used = deliver(input);
+      input.erase(input.begin(), input.begin() + static_cast<ptrdiff_t>(used));
+      if (stream_ != nullptr) input_ = std::move(input);
+    }
+  }
+  void onEnd() override {
+    // It has answered some of what it was asked, and left: one question a connection is what it wants.
+    if (messages_ > 0 && !waiters_.empty()) pool_->options_.preferred_pipelined = 1;
+    fail("connection closed");
+  }
+  void onDrained() override {}
+  void onError() override { fail(stream_->failure()); }
+
+ private:
+  // Hands out every whole message at the front of `octets`. Returns how many octets it used.
+  size_t deliver(std::span<const uint8_t> octets) {
+    size_t used = 0;
+    while (stream_ != nullptr && octets.size() - used >= kPrefix) {
+      const size_t size = dns::load16(octets.data() + used);
+      if (size < dns::kHeaderSize) {  // whatever this is, it is not DNS
+        fail("not a DNS message");
+        break;
+      }
+      if (octets.size() - used - kPrefix < size) break;
+      const auto message = octets.subspan(used + kPrefix, size);
+      used += kPrefix + size;
+      ++messages_;
+      const auto waiter = waiters_.find(dns::load16(message.data()));
+      if (waiter != waiters_.end()) waiter->second.waiter->onStreamMessage(message);
+    }
+    return used;
+  }
+
+  void onIdle() {
+    if (pool_ == nullptr || stream_ == nullptr) return;
+    // Not at once: this may be a callback of the stream.
+    idle_.start(suspect_ ? std::chrono::milliseconds(0) : pool_->options_.expire);
+  }
+
+  void close() { fail("idle"); }
+
+  void fail(const std::string& reason) {
+    if (pool_ == nullptr) return;
+    const auto self = shared_from_this();
+    std::exchange(pool_, nullptr)->remove(*this);
+    stream_.reset();
+    // Each call may drop other waiters' tickets, but no longer finds them here: take one at a time.
+    while (!waiters_.empty()) {
+      StreamWaiter* waiter = waiters_.begin()->second.waiter;
+      waiters_.erase(waiters_.begin());
+      waiter->onStreamFailed(reason, messages_ > 0);
+    }
+  }
+
+  struct Waiting {
+    StreamWaiter* waiter;
+    uint64_t messages_before;
+  };
+
+  StreamPool* pool_;
+  std::unique_ptr<net::Stream> stream_;  // null: closed
+  net::Timer idle_;
+  std::unordered_map<uint16_t, Waiting> waiters_;
+  std::vector<uint8_t> input_;  // the beginning of a message
+  uint64_t messages_ = 0;       // received
+  bool suspect_ = false;
+};
+
+StreamPool::Ticket& StreamPool::Ticket::operator=(Ticket&& other) noexcept {
+  if (this == &other) return *this;
+  drop();
+  connection_ = std::exchange(other.connection_, {});
+  id_ = other.id_;
+  return *this;
+}
+
+void StreamPool::Ticket::drop() {
+  if (const auto connection = std::exchange(connection_, {}).lock()) connection->drop(id_, false);
+}
+
+void StreamPool::Ticket::dropLate() {
+  if (const auto connection = std::exchange(connection_, {}).lock()) connection->drop(id_, true);
+}
+
+StreamPool::StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect)
+    : loop_(loop), random_(random), options_(options), connect_(std::move(connect)) {}
+
+StreamPool::~StreamPool() {
+  for (const auto& connection : connections_) connection->orphan();
+}
+
+Result<uint16_t> StreamPool::send(std::span<const uint8_t> message, StreamWaiter& waiter, Ticket& ticket) {
+  ticket.drop();
+  const auto connection = choose();
+  if (!connection) return tl::unexpected(connection.error());
+  ticket.id_ = (*connection)->send(message, waiter);
+  ticket.connection_ = *connection;
+  return ticket.id_;
+}
+
+// The connection with the least to do, or a new one if that has much.
+Result<std::shared_ptr<StreamPool::Connection>> StreamPool::choose() {
+  std::shared_ptr<Connection> best;
+  for (const auto& connection : connections_) {
+    if (connection->isUsable() && (!best || connection->waiting() < best->waiting())) best = connection;
+  }
+  const size_t load = best ? best->waiting() : options_.max_pipelined;
+  if (best && load < options_.preferred_pipelined) return best;
+  if (connections_.size() < options_.max_connections) {
+    auto opened = open();
+    if (opened || load >= options_.max_pipelined) return opened;
+  }
+  if (load >= options_.max_pipelined) return fail("too many questions on too many connections");
+  return best;
+}
+
+Result<std::shared_ptr<StreamPool::Connection>> StreamPool::open() {
+  auto stream = connect_();
+  if (!stream) return tl::unexpected(stream.error());
+  connections_.push_back(std::make_shared<Connection>(*this, std::move(*stream)));
+  connections_.back()->start();
+  return connections_.back();
+}
+
+void StreamPool::remove(Connection& connection) {
+  std::erase_if(connections_, [&connection](const auto& other) { return other.get() == &connection; });
+}
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,86 @@
+// Questions to one upstream over TCP or TLS (RFC 7766, RFC 7858): connections are opened as needed, carry several
+// questions at a time, are used again, and closed when nobody has used them for a while. Loop thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "net/event_loop.h"
+#include "net/secure_random.h"
+#include "net/stream.h"
+
+namespace idetcd::resolve {
+
+// Who waits for an answer over a stream. Either call may destroy it, and its ticket.
+class StreamWaiter {
+ public:
+  virtual ~StreamWaiter() = default;
+  // A message with the waiter's ID. It goes on waiting until its ticket is dropped: this may not be the answer.
+  virtual void onStreamMessage(std::span<const uint8_t> message) = 0;
+  // The connection is gone; the ticket is void. `used_before`: it had brought answers, so that the server may merely
+  // have closed it, and another connection is worth a try.
+  virtual void onStreamFailed(const std::string& reason, bool used_before) = 0;
+};
+
+class StreamPool {
+  class Connection;
+
+ public:
+  using Connect = std::function<Result<std::unique_ptr<net::Stream>>()>;
+
+  struct Options {
+    std::chrono::milliseconds expire{10000};
+    size_t max_connections = 64;
+    // Questions on a connection before another one is opened. When the maximum of connections is reached, up to
+    // `max_pipelined`.
+    size_t preferred_pipelined = 8;
+    size_t max_pipelined = 512;
+  };
+
+  // One question on its way. Dropping it gives the answer up.
+  class Ticket {
+   public:
+    Ticket() = default;
+    Ticket(Ticket&& other) noexcept { *this = std::move(other); }
+    Ticket& operator=(Ticket&& other) noexcept;
+    ~Ticket() { drop(); }
+
+    void drop();
+    // There was no answer in time. If the connection has brought nothing else meanwhile, it gets no further questions.
+    void dropLate();
+
+   private:
+    friend class StreamPool;
+    std::weak_ptr<Connection> connection_;
+    uint16_t id_ = 0;
+  };
+
+  StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect);
+  ~StreamPool();  // closes all; waiters are not told
+  StreamPool(const StreamPool&) = delete;
+  StreamPool& operator=(const StreamPool&) = delete;
+
+  // Sends `message` under an ID of its own, which is returned, and sets `ticket`. `waiter` must outlive the ticket.
+  Result<uint16_t> send(std::span<const uint8_t> message, StreamWaiter& waiter, Ticket& ticket);
+
+  size_t connectionCount() const { return connections_.size(); }
+
+ private:
+  Result<std::shared_ptr<Connection>> choose();
+  Result<std::shared_ptr<Connection>> open();
+  void remove(Connection& connection);
+
+  net::EventLoop& loop_;
+  net::SecureRandom& random_;
+  Options options_;
+  Connect connect_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+};
+
+}  // namespace idetcd::resolve

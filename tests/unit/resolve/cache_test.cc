@@ -1,0 +1,241 @@
+#include "resolve/cache.h"
+
+#include <cmath>
+#include <list>
+#include <random>
+#include <unordered_map>
+
+#include <gtest/gtest.h>
+
+#include "query_fixture.h"
+#include "upstream_message.h"
+
+namespace idetcd::resolve {
+namespace {
+
+using std::chrono::seconds;
+using State = Cache::State;
+
+class CacheTest : public testing::Test {
+ protected:
+  // The parsed query for a name; its message lives as long as the test.
+  dns::Query ask(const std::string& qname, uint16_t qtype = 1, bool dnssec_ok = false, bool checking_disabled = false) {
+    auto& message = *messages_.emplace_back(std::make_unique<Message>(qname, qtype, 1232));
+    dns::Query query;
+    dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
+    query.dnssec_ok = dnssec_ok;
+    if (checking_disabled) query.flags |= dns::kFlagCd;
+    return query;
+  }
+
+  void insert(Cache& cache, const dns::Query& query, const UpstreamMessage& upstream) {
+    StoredResponse response;
+    ASSERT_EQ(readUpstreamResponse(upstream.octets, 0xbeef, query, response), UpstreamVerdict::kAccepted);
+    cache.insert(query, response, now_);
+  }
+  void insertA(Cache& cache, const std::string& qname, uint32_t ttl = 300) {
+    insert(cache, ask(qname), UpstreamMessage(qname, 1).a(qname, ttl, {192, 0, 2, 1}));
+    messages_.clear();
+  }
+  State find(Cache& cache, const std::string& qname) {
+    const State state = cache.find(ask(qname), now_).state;
+    messages_.clear();
+    return state;
+  }
+
+  std::vector<std::unique_ptr<Message>> messages_;
+  BootClock::time_point now_{std::chrono::hours(5)};
+};
+
+TEST_F(CacheTest, CountsTtlsDownAndForgets) {
+  Cache cache({});
+  insertA(cache, "a.example.", 100);
+  now_ += seconds(40);
+  const dns::Query query = ask("A.example.");
+  const auto found = cache.find(query, now_);
+  ASSERT_EQ(found.state, State::kFresh);
+  EXPECT_EQ(found.age_seconds, 40u);
+  Message& message = *messages_.back();
+  message.setResponse(writeStoredResponse(found.response, query, 1232, {.age_seconds = found.age_seconds}));
+  EXPECT_EQ(message.records()[0].ttl, 60u);
+  now_ += seconds(59);
+  EXPECT_EQ(find(cache, "a.example."), State::kFresh);
+  now_ += seconds(1);
+  EXPECT_EQ(find(cache, "a.example."), State::kMiss);
+}
+
+TEST_F(CacheTest, KeysAreNameTypeDoAndCd) {
+  Cache cache({});
+  insertA(cache, "a.example.");
+  EXPECT_EQ(cache.find(ask("a.example.", 28), now_).state, State::kMiss);
+  EXPECT_EQ(cache.find(ask("b.example.", 1), now_).state, State::kMiss);
+  EXPECT_EQ(cache.find(ask("a.example.", 1, true), now_).state, State::kMiss);
+  EXPECT_EQ(cache.find(ask("a.example.", 1, false, true), now_).state, State::kMiss);
+  EXPECT_EQ(cache.find(ask("A.EXAMPLE.", 1), now_).state, State::kFresh);
+}
+
+TEST_F(CacheTest, ClampsTtls) {
+  Cache cache({.success = {.max_ttl_seconds = 60, .min_ttl_seconds = 10}});
+  insertA(cache, "short.example.", 2);
+  insertA(cache, "long.example.", 100000);
+  now_ += seconds(9);
+  EXPECT_EQ(find(cache, "short.example."), State::kFresh);
+  now_ += seconds(1);
+  EXPECT_EQ(find(cache, "short.example."), State::kMiss);
+  now_ += seconds(49);
+  EXPECT_EQ(find(cache, "long.example."), State::kFresh);
+  now_ += seconds(1);
+  EXPECT_EQ(find(cache, "long.example."), State::kMiss);
+}
+
+TEST_F(CacheTest, KeepsDenialsButNotWithoutSoa) {
+  Cache cache({});
+  insert(cache, ask("no.example."), UpstreamMessage("no.example.", 1, 0x8183).soa("example.", 300, 60));
+  insert(cache, ask("nosoa.example."), UpstreamMessage("nosoa.example.", 1, 0x8183));
+  EXPECT_EQ(find(cache, "no.example."), State::kFresh);
+  EXPECT_EQ(find(cache, "nosoa.example."), State::kMiss);
+  now_ += seconds(60);
+  EXPECT_EQ(find(cache, "no.example."), State::kMiss);
+}
+
+TEST_F(CacheTest, FailuresAreShortAndNeverStale) {
+  Cache cache({.serve_stale = seconds(3600)});
+  insert(cache, ask("fail.example."), UpstreamMessage("fail.example.", 1, 0x8182));
+  EXPECT_EQ(find(cache, "fail.example."), State::kFresh);
+  now_ += seconds(5);
+  EXPECT_EQ(find(cache, "fail.example."), State::kMiss);
+}
+
+TEST_F(CacheTest, StaleAnswersOutliveFailures) {
+  Cache cache({.serve_stale = seconds(3600)});
+  insertA(cache, "a.example.", 60);
+  now_ += seconds(61);
+  EXPECT_EQ(find(cache, "a.example."), State::kStale);
+  insert(cache, ask("a.example."), UpstreamMessage("a.example.", 1, 0x8182));
+  EXPECT_EQ(find(cache, "a.example."), State::kStale);
+  now_ += seconds(3600);
+  EXPECT_EQ(find(cache, "a.example."), State::kMiss);
+  insert(cache, ask("a.example."), UpstreamMessage("a.example.", 1, 0x8182));
+  EXPECT_EQ(find(cache, "a.example."), State::kFresh) << "the failure";
+}
+
+TEST_F(CacheTest, PrefetchWantsWhatIsAskedForOftenAndEndsSoon) {
+  Cache cache({.prefetch = {.amount = 3, .gap = seconds(60), .percentage = 10}});
+  insertA(cache, "a.example.", 100);
+  const auto wants = [&] { return cache.find(ask("a.example."), now_).wants_prefetch; };
+  EXPECT_FALSE(wants());
+  now_ += seconds(50);
+  EXPECT_FALSE(wants());
+  now_ += seconds(41);
+  EXPECT_TRUE(wants()) << "the third hit, in the last tenth";
+  EXPECT_FALSE(wants()) << "said once";
+  insertA(cache, "a.example.", 100);
+  now_ += seconds(95);
+  EXPECT_FALSE(wants()) << "gap too long: not popular any more";
+}
+
+TEST_F(CacheTest, CapacitiesHold) {
+  Cache cache({.success = {.capacity = 100}, .denial = {.capacity = 10}});
+  for (int i = 0; i < 1000; ++i) {
+    insertA(cache, "p" + std::to_string(i) + ".example.");
+    const std::string denied = "n" + std::to_string(i) + ".example.";
+    insert(cache, ask(denied), UpstreamMessage(denied, 1, 0x8183).soa("example.", 300, 300));
+    messages_.clear();
+    EXPECT_LE(cache.size(), 110u);
+  }
+  EXPECT_EQ(cache.size(), 110u);
+  EXPECT_EQ(cache.statistics().evictions, 2000u - 110);
+  EXPECT_EQ(find(cache, "p999.example."), State::kFresh);
+}
+
+TEST_F(CacheTest, MemoryIsBoundedInOctetsToo) {
+  Cache cache({.success = {.capacity = 100}});
+  for (int i = 0; i < 200; ++i) {
+    const std::string qname = "big" + std::to_string(i) + ".example.";
+    insert(
+        cache, ask(qname, 16),
+        UpstreamMessage(qname, 16).record(UpstreamMessage::kAnswer, qname, 16, 300, std::vector<uint8_t>(30000, 0x20)));
+    messages_.clear();
+  }
+  EXPECT_LE(cache.bytes(), 100u * 1024 + 31000);
+  EXPECT_GE(cache.size(), 1u);
+}
+
+TEST_F(CacheTest, AScanEvictsOnlyItself) {
+  Cache cache({.success = {.capacity = 1000}});
+  const auto touchHotSet = [&] {
+    size_t hits = 0;
+    for (int i = 0; i < 500; ++i) {
+      const std::string qname = "hot" + std::to_string(i) + ".example.";
+      if (find(cache, qname) == State::kFresh) {
+        ++hits;
+      } else {
+        insertA(cache, qname, 3600);
+      }
+    }
+    return hits;
+  };
+  for (int round = 0; round < 5; ++round) touchHotSet();
+  EXPECT_EQ(touchHotSet(), 500u);
+  for (int i = 0; i < 20000; ++i) insertA(cache, "scan" + std::to_string(i) + ".example.");
+  EXPECT_GE(touchHotSet(), 495u);
+}
+
+TEST_F(CacheTest, SurvivesAModelOfRandomUse) {
+  Cache cache({.success = {.capacity = 64, .min_ttl_seconds = 1}});
+  std::mt19937 random(7);
+  std::unordered_map<std::string, BootClock::time_point> expires;  // what may be found, and until when
+  for (int i = 0; i < 50000; ++i) {
+    const std::string qname = "n" + std::to_string(random() % 200) + ".example.";
+    now_ += std::chrono::milliseconds(random() % 50);
+    if (random() % 3 == 0) {
+      const uint32_t ttl = 1 + random() % 20;
+      insertA(cache, qname, ttl);
+      expires[qname] = now_ + seconds(ttl);
+      ASSERT_EQ(find(cache, qname), State::kFresh);
+    } else if (find(cache, qname) == State::kFresh) {
+      ASSERT_TRUE(expires.contains(qname) && now_ < expires[qname]);
+    }
+    ASSERT_LE(cache.size(), 64u);
+  }
+}
+
+// unbound's replacement is LRU: what we keep of a Zipf trace must not be worse.
+TEST_F(CacheTest, HitRatioOnAZipfTraceBeatsLru) {
+  constexpr size_t kNames = 20000;
+  constexpr size_t kCapacity = kNames / 100;
+  std::vector<double> weights(kNames);
+  for (size_t i = 0; i < kNames; ++i) weights[i] = 1 / std::pow(static_cast<double>(i + 1), 0.9);
+  std::discrete_distribution<size_t> zipf(weights.begin(), weights.end());
+  std::mt19937 random(1);
+
+  Cache cache({.success = {.capacity = kCapacity}});
+  std::list<size_t> lru;
+  std::unordered_map<size_t, std::list<size_t>::iterator> where;
+  size_t hits = 0;
+  size_t lru_hits = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const size_t n = zipf(random);
+    const std::string qname = "z" + std::to_string(n) + ".example.";
+    if (find(cache, qname) == State::kFresh) {
+      ++hits;
+    } else {
+      insertA(cache, qname, 3600);
+    }
+    if (const auto it = where.find(n); it != where.end()) {
+      ++lru_hits;
+      lru.erase(it->second);
+    } else if (lru.size() == kCapacity) {
+      where.erase(lru.back());
+      lru.pop_back();
+    }
+    lru.push_front(n);
+    where[n] = lru.begin();
+  }
+  EXPECT_GT(hits, lru_hits);
+  RecordProperty("hits", static_cast<int>(hits));
+  RecordProperty("lru_hits", static_cast<int>(lru_hits));
+}
+
+}  // namespace
+}  // namespace idetcd::resolve

@@ -1,0 +1,226 @@
+#include "resolve/stored_response.h"
+
+#include <gtest/gtest.h>
+
+#include "query_fixture.h"
+#include "upstream_message.h"
+
+namespace idetcd::resolve {
+namespace {
+
+constexpr uint16_t kId = 0xbeef;
+
+class StoredResponseTest : public testing::Test {
+ protected:
+  explicit StoredResponseTest() { ask("www.example.org.", 1); }
+
+  void ask(std::string_view qname, uint16_t qtype, std::optional<uint16_t> edns = 4096) {
+    message_ = Message(qname, qtype, edns);
+    dns::parseQuery(message_.data(), message_.size(), Message::kSeed, query_);
+  }
+  UpstreamVerdict read(const UpstreamMessage& upstream) {
+    response_.emplace();
+    return readUpstreamResponse(upstream.octets, kId, query_, *response_);
+  }
+  std::vector<Message::Record> write(const WriteOptions& options = {}, size_t limit = 1232) {
+    message_.setResponse(writeStoredResponse(response_->sections, query_, limit, options));
+    return message_.records();
+  }
+
+  Message message_{"www.example.org.", 1};
+  dns::Query query_;
+  std::optional<StoredResponse> response_;
+};
+
+TEST_F(StoredResponseTest, PositiveAnswerComesBackCompressed) {
+  UpstreamMessage upstream("WWW.example.ORG.", 1);
+  upstream.cname("www.example.org.", "web.example.org.", 300)
+      .a("web.example.org.", 60, {192, 0, 2, 1})
+      .a("web.example.org.", 60, {192, 0, 2, 2});
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kPositive);
+  EXPECT_EQ(response_->ttl_seconds, 60u);
+  const auto records = write({.age_seconds = 10});
+  ASSERT_EQ(records.size(), 4u) << "three and OPT";
+  EXPECT_EQ(records[0].owner, "www.example.org.");
+  EXPECT_EQ(records[0].ttl, 290u);
+  EXPECT_EQ(records[1].owner, "web.example.org.");
+  EXPECT_EQ(records[1].ttl, 50u);
+  EXPECT_TRUE(message_.flag(dns::kFlagRa));
+  EXPECT_FALSE(message_.flag(dns::kFlagAa));
+  // CNAME: owner pointer, label "web" and a pointer; each A: a pointer for its owner.
+  EXPECT_EQ(response_->body.size(), (2u + 10 + 4 + 2) + 2 * (2 + 10 + 4));
+}
+
+TEST_F(StoredResponseTest, MismatchesAreToldApart) {
+  const UpstreamMessage good = UpstreamMessage("www.example.org.", 1).a("www.example.org.", 60, {192, 0, 2, 1});
+  EXPECT_EQ(read(good), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8180, 0xbeee)), UpstreamVerdict::kMismatch) << "ID";
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x0100)), UpstreamVerdict::kMismatch) << "QR";
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 1, 0xa180)), UpstreamVerdict::kMismatch) << "opcode";
+  EXPECT_EQ(read(UpstreamMessage("www.example.net.", 1)), UpstreamVerdict::kMismatch) << "name";
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 28)), UpstreamVerdict::kMismatch) << "type";
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8380)), UpstreamVerdict::kTruncated);
+  UpstreamMessage two = good;
+  two.count(static_cast<UpstreamMessage::Section>(4));
+  EXPECT_EQ(read(two), UpstreamVerdict::kMismatch) << "two questions";
+}
+
+TEST_F(StoredResponseTest, CutAnywhereItIsNeverAccepted) {
+  const UpstreamMessage good = UpstreamMessage("www.example.org.", 1)
+                                   .cname("www.example.org.", "b.example.org.")
+                                   .a("b.example.org.", 60, {192, 0, 2, 1})
+                                   .soa("example.org.", 60, 60);
+  for (size_t size = 0; size < good.octets.size(); ++size) {
+    UpstreamMessage cut = good;
+    cut.octets.resize(size);
+    EXPECT_NE(read(cut), UpstreamVerdict::kAccepted) << size;
+  }
+  EXPECT_EQ(read(good), UpstreamVerdict::kAccepted);
+}
+
+TEST_F(StoredResponseTest, BadRdataIsMalformed) {
+  EXPECT_EQ(read(UpstreamMessage("www.example.org.", 1).a("www.example.org.", 60, {192, 0, 2})),
+            UpstreamVerdict::kMalformed);
+  UpstreamMessage cname("www.example.org.", 1);
+  cname.record(UpstreamMessage::kAnswer, "www.example.org.", 5, 60, {3, 'a', 'b'});
+  EXPECT_EQ(read(cname), UpstreamVerdict::kMalformed) << "a name that runs out of its RDATA";
+  UpstreamMessage forward("www.example.org.", 1);
+  forward.record(UpstreamMessage::kAnswer, "www.example.org.", 5, 60, {0xc0, 0xff});
+  EXPECT_EQ(read(forward), UpstreamVerdict::kMalformed) << "a pointer forwards";
+  UpstreamMessage header("www.example.org.", 1);
+  header.record(UpstreamMessage::kAnswer, "www.example.org.", 5, 60, {0xc0, 0x02});
+  EXPECT_EQ(read(header), UpstreamVerdict::kMalformed) << "a pointer into the header";
+}
+
+TEST_F(StoredResponseTest, CnameLoopsAndLongChainsEnd) {
+  UpstreamMessage loop("www.example.org.", 1);
+  loop.cname("www.example.org.", "b.example.org.").cname("b.example.org.", "www.example.org.");
+  EXPECT_EQ(read(loop), UpstreamVerdict::kMalformed);
+  UpstreamMessage chain("www.example.org.", 1);
+  chain.cname("www.example.org.", "c0.example.org.");
+  for (int i = 0; i < 40; ++i) {
+    chain.cname("c" + std::to_string(i) + ".example.org.", "c" + std::to_string(i + 1) + ".example.org.");
+  }
+  EXPECT_EQ(read(chain), UpstreamVerdict::kMalformed);
+}
+
+TEST_F(StoredResponseTest, WhatDoesNotBelongToTheQuestionIsNotKept) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.a("www.example.org.", 60, {192, 0, 2, 1})
+      .a("bank.example.com.", 60, {192, 0, 2, 66})
+      .record(UpstreamMessage::kAuthority, "com.", 2, 60, UpstreamMessage::name("ns.evil.example."))
+      .record(UpstreamMessage::kAuthority, "example.org.", 2, 60, UpstreamMessage::name("ns.example.org."))
+      .a("ns.example.org.", 60, {192, 0, 2, 53}, UpstreamMessage::kAdditional)
+      .a("bank.example.com.", 60, {192, 0, 2, 66}, UpstreamMessage::kAdditional);
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  const auto records = write();
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_EQ(records[0].owner, "www.example.org.");
+  EXPECT_EQ(records[1].owner, "example.org.");
+  EXPECT_EQ(records[2].owner, "ns.example.org.");
+  EXPECT_EQ(records[3].type, 41);
+  EXPECT_EQ(write({.minimal = true}).size(), 2u);
+}
+
+TEST_F(StoredResponseTest, DenialsLiveAsLongAsTheirSoaSays) {
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8183).soa("example.org.", 900, 120)),
+            UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kNxDomain);
+  EXPECT_EQ(response_->ttl_seconds, 120u);
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1).soa("example.org.", 60, 120)), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kNoData);
+  EXPECT_EQ(response_->ttl_seconds, 60u);
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8183)), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "no SOA";
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8183).soa("example.net.", 900, 120)),
+            UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "somebody else's SOA";
+}
+
+TEST_F(StoredResponseTest, TtlExtremes) {
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1).a("www.example.org.", 0, {192, 0, 2, 1})),
+            UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable);
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1).a("www.example.org.", 0x80000001u, {192, 0, 2, 1})),
+            UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "RFC 2181 §8: the top bit makes it 0";
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1).a("www.example.org.", 0x7fffffffu, {192, 0, 2, 1})),
+            UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->ttl_seconds, 0x7fffffffu);
+}
+
+TEST_F(StoredResponseTest, FailuresAndEde) {
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8182)), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->kind, ResponseKind::kFailure);
+  EXPECT_EQ(write().size(), 1u);
+  EXPECT_EQ(message_.rcode(), 2);
+  UpstreamMessage ede("www.example.org.", 1, 0x8182);
+  ede.count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 6, 0, 15, 0, 2, 0, 9});
+  ASSERT_EQ(read(ede), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->sections.ede, 9);
+  UpstreamMessage empty("www.example.org.", 1, 0x8181);
+  empty.octets.resize(12);
+  empty.octets[5] = 0;
+  ASSERT_EQ(read(empty), UpstreamVerdict::kAccepted) << "FORMERR without a question";
+  EXPECT_EQ(response_->kind, ResponseKind::kFailure);
+}
+
+TEST_F(StoredResponseTest, WhatDoesNotFitIsTruncated) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  for (uint8_t i = 0; i < 60; ++i) upstream.a("www.example.org.", 60, {192, 0, 2, i});
+  upstream.record(UpstreamMessage::kAuthority, "example.org.", 2, 60, UpstreamMessage::name("ns.example.org."));
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(write({}, 1232).size(), 62u);
+  EXPECT_EQ(write({}, 1010).size(), 61u) << "the authority section goes first, without TC";
+  EXPECT_FALSE(message_.flag(dns::kFlagTc));
+  EXPECT_EQ(write({}, 512).size(), 1u) << "only OPT";
+  EXPECT_TRUE(message_.flag(dns::kFlagTc));
+}
+
+TEST_F(StoredResponseTest, LoadbalanceRotatesAddressesOnly) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.cname("www.example.org.", "b.example.org.");
+  for (uint8_t i = 1; i <= 3; ++i) upstream.a("b.example.org.", 60, {192, 0, 2, i});
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  for (uint8_t rotation = 1; rotation < 7; ++rotation) {
+    const auto records = write({.rotation = rotation});
+    ASSERT_EQ(records.size(), 5u);
+    EXPECT_EQ(records[0].type, 5);
+    EXPECT_EQ(message_.rdata(records[1])[3], rotation % 3 + 1);
+    EXPECT_EQ(message_.rdata(records[3])[3], (rotation + 2) % 3 + 1);
+  }
+}
+
+TEST_F(StoredResponseTest, NamesInRdataAreExpandedAndStillRight) {
+  ask("example.org.", 15);
+  UpstreamMessage upstream("example.org.", 15);
+  // MX whose exchange points to the question's name.
+  upstream.record(UpstreamMessage::kAnswer, "example.org.", 15, 60, {0, 10, 2, 'm', 'x', 0xc0, 12});
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  const auto records = write();
+  size_t exchange = records[0].rdata + 2;
+  EXPECT_EQ(message_.nameAt(exchange), "mx.example.org.");
+
+  ask("_s._tcp.example.org.", 33);
+  UpstreamMessage srv("_s._tcp.example.org.", 33);
+  srv.record(UpstreamMessage::kAnswer, "_s._tcp.example.org.", 33, 60, {0, 1, 0, 2, 0, 53, 2, 'm', 'x', 0xc0, 20});
+  ASSERT_EQ(read(srv), UpstreamVerdict::kAccepted);
+  const auto srv_records = write();
+  EXPECT_EQ(srv_records[0].rdata_size, 6u + 16) << "RFC 2782: not compressed";
+  size_t target = srv_records[0].rdata + 6;
+  EXPECT_EQ(message_.nameAt(target), "mx.example.org.");
+}
+
+TEST_F(StoredResponseTest, AdOnlyForThoseWhoKnowIt) {
+  ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x81a0).a("www.example.org.", 60, {192, 0, 2, 1})),
+            UpstreamVerdict::kAccepted);
+  write();
+  EXPECT_FALSE(message_.flag(dns::kFlagAd));
+  query_.flags |= dns::kFlagAd;
+  write();
+  EXPECT_TRUE(message_.flag(dns::kFlagAd));
+}
+
+}  // namespace
+}  // namespace idetcd::resolve
