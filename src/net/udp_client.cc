@@ -140,10 +140,13 @@ void UdpClients::close(uint32_t index) {
 
 void UdpClients::onReadable() {
   std::array<epoll_event, kMaxEvents> events;
-  const int count = epoll_wait(epoll_, events.data(), kMaxEvents, 0);
-  for (int i = 0; i < count; ++i) {
-    const uint64_t data = events[static_cast<size_t>(i)].data.u64;
-    receive(static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32));
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const int count = epoll_wait(epoll_, events.data(), kMaxEvents, 0);
+    for (int i = 0; i < count; ++i) {
+      const uint64_t data = events[static_cast<size_t>(i)].data.u64;
+      receive(static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32));
+    }
+    if (count < kMaxEvents) return;
   }
 }
 

@@ -60,7 +60,8 @@ class UdpClients {
 
  private:
   friend class UdpClient;
-  static constexpr int kMaxEvents = 64;     // a wake-up
+  static constexpr int kMaxEvents = 64;
+  static constexpr int kMaxRounds = 8;      // a wake-up: as many answers as the listeners take queries
   static constexpr int kMaxDatagrams = 64;  // a socket and wake-up: whoever floods one must not starve the others
   static constexpr size_t kMaxDatagram = 65535;
 
