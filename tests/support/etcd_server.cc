@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -63,8 +64,23 @@ bool loopbackPortIsFree(uint16_t port) {
   return ::bind(v4.get(), asSockaddr(&address), sizeof address) == 0;
 }
 
+constexpr std::string_view kDirectoryPrefix = "idetcd-etcd-";
+
+// A test that crashed could not remove its directory: the next one does. The name carries the process ID.
+void removeOrphanedDirectories() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path(), error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kDirectoryPrefix)) continue;
+    const int pid = std::atoi(name.c_str() + kDirectoryPrefix.size());
+    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) std::filesystem::remove_all(entry.path(), error);
+  }
+}
+
 std::string makeTemporaryDirectory() {
-  std::string path = (std::filesystem::temp_directory_path() / "idetcd-etcd-XXXXXX").string();
+  removeOrphanedDirectories();
+  const std::string name = std::string(kDirectoryPrefix) + std::to_string(::getpid()) + "-XXXXXX";
+  std::string path = (std::filesystem::temp_directory_path() / name).string();
   if (::mkdtemp(path.data()) == nullptr) throwErrno("mkdtemp");
   return path;
 }
