@@ -1,26 +1,43 @@
 #include "records/entry_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <limits>
 
 namespace idetcd::records {
 
+namespace {
+
+constexpr size_t kRecordHead = 12;
+
+// type, count and size, as entry.h draws them
+using RrsetHead = std::array<uint16_t, 3>;
+
+}  // namespace
+
 EntryBuilder& EntryBuilder::add(dns::RrType type, uint32_t ttl_seconds, std::span<const uint8_t> rdata) {
-  constexpr size_t kRecordHead = 12;
-  const uint16_t head[3] = {dns::code(type), 1, static_cast<uint16_t>(kRecordHead + rdata.size())};
+  RrsetHead head{dns::code(type), 0, 0};
+  if (rrset_count_ > 0) std::memcpy(head.data(), rrsets_.data() + last_rrset_, sizeof(head));
+  if (rrset_count_ == 0 || head[0] != dns::code(type)) {
+    head = {dns::code(type), 0, 0};
+    last_rrset_ = rrsets_.size();
+    rrsets_.resize(last_rrset_ + sizeof(head));
+    ++rrset_count_;
+  }
+  ++head[1];
+  head[2] = static_cast<uint16_t>(head[2] + kRecordHead + rdata.size());
+  std::memcpy(rrsets_.data() + last_rrset_, head.data(), sizeof(head));
+
   const size_t start = rrsets_.size();
-  rrsets_.resize(start + sizeof(head) + kRecordHead + rdata.size());
+  rrsets_.resize(start + kRecordHead + rdata.size());
   uint8_t* p = rrsets_.data() + start;
-  std::memcpy(p, head, sizeof(head));
-  p += sizeof(head);
   dns::store16(p, 0xc00c);
   dns::store16(p + 2, dns::code(type));
   dns::store16(p + 4, dns::code(dns::RrClass::kIn));
   dns::store32(p + 6, ttl_seconds);
   dns::store16(p + 10, static_cast<uint16_t>(rdata.size()));
   std::copy(rdata.begin(), rdata.end(), p + kRecordHead);
-  ++rrset_count_;
   return *this;
 }
 

@@ -73,10 +73,8 @@ void addRotated(ResponseBuilder& response, const Entry::Rrset& rrset, uint32_t r
 
 HostsSource::HostsSource(HostsOptions options, HashSeed seed, Logger log)
     : options_(std::move(options)),
-      table_options_{.zones = options_.zones,
-                     .ttl_seconds = options_.ttl_seconds,
-                     .reverse = !options_.no_reverse,
-                     .seed = seed},
+      table_options_{
+          .zones = options_.zones, .ttl_seconds = options_.ttl_seconds, .reverse = !options_.no_reverse, .seed = seed},
       inline_text_(join(options_.inline_lines)),
       log_(std::move(log)),
       file_(options_.file) {

@@ -74,16 +74,24 @@ class Collector {
     std::stable_sort(items_.begin(), items_.end(), [this](const Item& a, const Item& b) {
       if (a.hash != b.hash) return a.hash < b.hash;
       const auto owner_a = owner(a), owner_b = owner(b);
-      if (!std::equal(owner_a.begin(), owner_a.end(), owner_b.begin(), owner_b.end())) {
-        return std::lexicographical_compare(owner_a.begin(), owner_a.end(), owner_b.begin(), owner_b.end());
-      }
+      if (!std::ranges::equal(owner_a, owner_b)) return std::ranges::lexicographical_compare(owner_a, owner_b);
       return a.type < b.type;
     });
     return items_;
   }
 
   std::span<const uint8_t> owner(const Item& item) const { return {heap_.data() + item.owner, item.owner_size}; }
-  std::span<const uint8_t> rdata(const Item& item) const { return {heap_.data() + item.rdata, item.rdata_size}; }
+  // Of the items [begin, end), each once.
+  const std::vector<std::span<const uint8_t>>& distinctRdata(size_t begin, size_t end) {
+    distinct_.clear();
+    std::unordered_set<std::string_view> seen;
+    for (size_t i = begin; i < end; ++i) {
+      const std::span<const uint8_t> rdata(heap_.data() + items_[i].rdata, items_[i].rdata_size);
+      const std::string_view text(reinterpret_cast<const char*>(rdata.data()), rdata.size());
+      if (end - begin == 1 || seen.insert(text).second) distinct_.push_back(rdata);
+    }
+    return distinct_;
+  }
   bool isOwnerEqual(const Item& a, const Item& b) const {
     return a.hash == b.hash && std::ranges::equal(owner(a), owner(b));
   }
@@ -134,6 +142,7 @@ class Collector {
   const HostsTable::Options& options_;
   std::vector<uint8_t> heap_;
   std::vector<Item> items_;
+  std::vector<std::span<const uint8_t>> distinct_;
   size_t names_ = 0;
 };
 
@@ -156,23 +165,22 @@ Result<std::shared_ptr<const HostsTable>> HostsTable::build(std::span<const std:
   }
   const std::vector<Item>& items = collector.sorted();
   const std::shared_ptr<HostsTable> hosts(new HostsTable(options.seed));
-  std::unordered_set<std::string_view> seen;  // the data of one RRset
   for (size_t i = 0; i < items.size();) {
     const Item& first = items[i];
     records::EntryBuilder builder(collector.owner(first), 0);
     size_t octets = 0;
-    for (RrType type{}; i < items.size() && collector.isOwnerEqual(items[i], first); ++i) {
-      if (items[i].type != type) seen.clear();
-      type = items[i].type;
-      const auto rdata = collector.rdata(items[i]);
-      if (!seen.emplace(reinterpret_cast<const char*>(rdata.data()), rdata.size()).second) continue;
-      if (octets + kRecordHead + rdata.size() > kMaxRecordOctets) {
-        ++hosts->dropped_count_;
-        continue;
+    while (i < items.size() && collector.isOwnerEqual(items[i], first)) {
+      const size_t rrset = i;
+      while (i < items.size() && items[i].type == items[rrset].type && collector.isOwnerEqual(items[i], first)) ++i;
+      for (const auto& rdata : collector.distinctRdata(rrset, i)) {
+        octets += kRecordHead + rdata.size();
+        if (octets > kMaxRecordOctets) {
+          ++hosts->dropped_count_;
+          continue;
+        }
+        builder.add(items[rrset].type, options.ttl_seconds, rdata);
+        ++hosts->record_count_;
       }
-      octets += kRecordHead + rdata.size();
-      builder.add(type, options.ttl_seconds, rdata);
-      ++hosts->record_count_;
     }
     hosts->table_.put(builder.build(hosts->table_.arena(), 0));
   }
