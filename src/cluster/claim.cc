@@ -129,8 +129,9 @@ Claim::Answer<Line> Claim::look() {
 }
 
 Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
-  if (BootClock::now() < lease_->sent_at + lease_->ttl / 3) co_return true;
-  EtcdResult<etcd::Lease> kept = co_await context_.client.leaseKeepAlive(lease_->id, lease_->ttl);
+  const std::chrono::nanoseconds ttl = lease_->ttl;
+  if (BootClock::now() < lease_->sent_at + ttl / 3) co_return true;
+  EtcdResult<etcd::Lease> kept = co_await context_.client.leaseKeepAlive(lease_->id, ttl);
   if (!kept) co_return tl::unexpected(kept.error());
   lease_ = *kept;
   co_return true;

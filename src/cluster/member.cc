@@ -143,7 +143,11 @@ void Member::stop(std::chrono::milliseconds budget) {
   impl_->is_released.wait_for(budget);
 }
 
-std::optional<Ownership> Member::ownership() const { return impl_->keeper.ownership(); }
+// A watch that has fallen silent no longer shows whether the key is still ours, though the lease may live.
+std::optional<Ownership> Member::ownership() const {
+  if (impl_->store.freshness() != records::Freshness::kFresh) return std::nullopt;
+  return impl_->keeper.ownership();
+}
 
 bool Member::ready() const {
   if (impl_->store.freshness() == records::Freshness::kLoading) return false;

@@ -93,7 +93,7 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
     context_.trouble.succeeded(kDoing);
     retry.reset();
     claim_.renewed(*renewed);
-    next_keepalive_ = renewed->sent_at + context_.jitter.around(renewed->ttl / 3, 0.1);
+    scheduleKeepAlive();
     if (std::exchange(overdue_logged_, false)) context_.log.info("{} is this node's name again", claim_.slot().name);
     publish();
     co_return true;
@@ -109,6 +109,12 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   co_return true;
 }
 
+// Three times within the lease, so that two may fail.
+void NameKeeper::scheduleKeepAlive() {
+  const std::chrono::nanoseconds ttl = claim_.lease().ttl;  // first as nanoseconds: a third of 1 s is not 0
+  next_keepalive_ = claim_.lease().sent_at + context_.jitter.around(ttl / 3, 0.1);
+}
+
 void NameKeeper::announce(BootClock::time_point started) {
   const std::chrono::duration<double, std::milli> took = BootClock::now() - started;
   context_.log.info("{} {} (ID {}) in {:.0f} ms", ever_held_ ? "claimed again:" : "claimed", claim_.slot().name,
@@ -117,7 +123,7 @@ void NameKeeper::announce(BootClock::time_point started) {
   full_logged_ = false;
   overdue_logged_ = false;
   holding_ = true;
-  next_keepalive_ = claim_.lease().sent_at + context_.jitter.around(claim_.lease().ttl / 3, 0.1);
+  scheduleKeepAlive();
   publish();
 }
 

@@ -48,6 +48,7 @@ class NameKeeper {
 
   etcd::Task<Loss> hold();
   etcd::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
+  void scheduleKeepAlive();
   void announce(BootClock::time_point started);
   void recordLoss(Loss loss);
   bool refused();

@@ -1,0 +1,501 @@
+// Whole members against a real etcd: the claim, the name kept and lost, and what is left behind in etcd.
+#include "cluster/member.h"
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cluster/record_codec.h"
+#include "cluster/uuid.h"
+#include "support/etcd_server.h"
+#include "unit/cluster/eventually.h"
+#include "unit/cluster/records_view.h"
+#include "unit/cluster/tcp_proxy.h"
+
+namespace idetcd::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+using records::Freshness;
+using test_support::EtcdServer;
+
+constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
+constexpr const char* kQueue = "/idetcd/queue/";
+
+Member::Options options(const std::string& endpoint, int64_t limit = 10) {
+  Member::Options made;
+  made.endpoints = {endpoint};
+  made.limit = limit;
+  made.pattern = NamePattern::parse(kPattern, limit).value();
+  made.addresses.ipv4 = IpAddress::parse("192.0.2.2");
+  made.addresses.ipv6 = IpAddress::parse("fd00::2");
+  return made;
+}
+
+// A member with the store it writes.
+struct Node {
+  Node(etcd::CompletionThread& thread, Member::Options member_options)
+      : member(thread, store, std::move(member_options), {},
+               [this](std::string why) { fatal.set_value(std::move(why)); }) {
+    member.start();
+  }
+
+  std::string name() const {
+    const std::optional<Ownership> owned = member.ownership();
+    return owned ? owned->name : "";
+  }
+  bool owns(const std::string& name_wanted) const {
+    return eventually([&] { return name() == name_wanted; });
+  }
+  bool ownsSomething() const {
+    return eventually([&] { return !name().empty(); });
+  }
+  bool sees(const std::string& at, const std::string& what) {
+    return eventually([&] { return view.at(at) == what; });
+  }
+
+  std::promise<std::string> fatal;
+  records::EpochDomain epochs;
+  records::RecordStore store{epochs, {}};
+  RecordsView view{epochs, store};
+  Member member;
+};
+
+class MemberTest : public testing::Test {
+ protected:
+  ~MemberTest() override {
+    for (const auto& node : nodes_) node->member.stop(0ms);
+    thread_.stop();  // before the stores go
+  }
+
+  Node& start(Member::Options member_options) {
+    nodes_.push_back(std::make_unique<Node>(thread_, std::move(member_options)));
+    return *nodes_.back();
+  }
+  Node& start() { return start(options(server_.endpoint())); }
+
+  std::vector<std::string> lines(const std::vector<std::string>& command) {
+    std::istringstream output(server_.ctl(command));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(output, line);) {
+      if (!line.empty()) found.push_back(line);
+    }
+    return found;
+  }
+  // Every key below `prefix` with its value.
+  std::map<std::string, std::string> keys(const std::string& prefix) {
+    const std::vector<std::string> output = lines({"get", "--prefix", prefix});
+    std::map<std::string, std::string> found;
+    for (size_t i = 0; i + 1 < output.size(); i += 2) found[output[i]] = output[i + 1];
+    return found;
+  }
+  size_t leases() { return lines({"lease", "list"}).size() - 1; }  // a heading
+  std::string lease(const std::string& ttl) {
+    const std::string granted = server_.ctl({"lease", "grant", ttl});  // "lease 694d… granted with TTL(20s)"
+    return granted.substr(6, granted.find(' ', 6) - 6);
+  }
+  // The slots by the UUID of who holds them.
+  std::map<std::string, std::vector<std::string>> slotsByUuid() {
+    std::map<std::string, std::vector<std::string>> found;
+    for (const auto& [key, value] : keys("worker")) found[decodeRecord(value).value().id].push_back(key);
+    return found;
+  }
+
+  EtcdServer server_;
+  etcd::CompletionThread thread_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+TEST(RandomUuid, IsOfVersion4AndDiffers) {
+  std::set<std::string> seen;
+  for (int i = 0; i < 100; ++i) {
+    const std::string uuid = randomUuid();
+    ASSERT_EQ(uuid.size(), 36u);
+    EXPECT_EQ(uuid[14], '4');
+    EXPECT_NE(std::string("89ab").find(uuid[19]), std::string::npos) << uuid;
+    EXPECT_TRUE(seen.insert(uuid).second);
+  }
+}
+
+// --- claiming ---
+
+TEST_F(MemberTest, ClaimsTheFirstNameInThreeRequests) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_TRUE(node.member.ready());
+  EXPECT_EQ(node.member.ownership()->id, 1);
+  EXPECT_GT(node.member.ownership()->token, 0);
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.2 fd00::2");
+  EXPECT_EQ(node.member.counters().claim_requests.value(), 3u);
+  const std::string value = R"({"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":")" + node.member.uuid() + R"("})";
+  EXPECT_EQ(keys(""), (std::map<std::string, std::string>{{"worker1.tf.local.", value}}));
+  EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, FiftyAtOnceAreDenseWithoutCollision) {
+  constexpr size_t kNodes = 50;
+  for (size_t i = 0; i < kNodes; ++i) start(options(server_.endpoint(), 100));
+  for (const auto& node : nodes_) ASSERT_TRUE(node->ownsSomething());
+  std::set<int64_t> ids;
+  uint64_t requests = 0;
+  for (const auto& node : nodes_) {
+    ids.insert(node->member.ownership()->id);
+    requests += node->member.counters().claim_requests.value();
+    EXPECT_EQ(node->member.counters().claim_collisions.value(), 0u);
+  }
+  EXPECT_EQ(ids.size(), kNodes);
+  EXPECT_EQ(*ids.begin(), 1);
+  EXPECT_EQ(*ids.rbegin(), static_cast<int64_t>(kNodes));
+  EXPECT_EQ(requests, 3 * kNodes);
+  EXPECT_TRUE(keys(kQueue).empty());
+  EXPECT_EQ(leases(), kNodes);
+  for (const auto& node : nodes_) EXPECT_TRUE(node->sees("worker50.tf.local.", "192.0.2.2 fd00::2"));
+}
+
+TEST_F(MemberTest, TheLimitRefusesAndLeavesNothing) {
+  ASSERT_TRUE(start(options(server_.endpoint(), 2)).ownsSomething());
+  ASSERT_TRUE(start(options(server_.endpoint(), 2)).ownsSomething());
+  Node& third = start(options(server_.endpoint(), 2));
+  std::future<std::string> fatal = third.fatal.get_future();
+  ASSERT_EQ(fatal.wait_for(60s), std::future_status::ready);
+  EXPECT_EQ(fatal.get(), "Could not have more than 2 nodes in your cluster.");
+  EXPECT_TRUE(keys(kQueue).empty());
+  EXPECT_EQ(leases(), 2u);
+  EXPECT_FALSE(third.member.ready());
+  EXPECT_TRUE(third.sees("worker2.tf.local.", "192.0.2.2 fd00::2"));
+}
+
+TEST_F(MemberTest, OneTooManyAtOnceRefusesExactlyOne) {
+  constexpr int kLimit = 5;
+  std::vector<std::future<std::string>> refused;
+  for (int i = 0; i < kLimit + 1; ++i) refused.push_back(start(options(server_.endpoint(), kLimit)).fatal.get_future());
+  ASSERT_TRUE(eventually([&] {
+    size_t decided = 0;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const bool gave_up = refused[i].wait_for(0s) == std::future_status::ready;
+      if (gave_up || !nodes_[i]->name().empty()) ++decided;
+    }
+    return decided == nodes_.size();
+  }));
+  EXPECT_EQ(keys("worker").size(), static_cast<size_t>(kLimit));
+  EXPECT_TRUE(keys(kQueue).empty());
+  EXPECT_EQ(leases(), static_cast<size_t>(kLimit));
+}
+
+TEST_F(MemberTest, ANameOfTheGoPluginIsTaken) {
+  server_.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77","port":"53"})"});
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.77");
+  EXPECT_EQ(keys("worker").at("worker1.tf.local."), R"({"ipv4":"192.0.2.77","port":"53"})");
+}
+
+TEST_F(MemberTest, AGapIsFilledFirst) {
+  for (const char* key : {"worker1.tf.local.", "worker3.tf.local.", "worker22.tf.local.", "worker2.tf.local"}) {
+    server_.ctl({"put", key, "{}"});
+  }
+  EXPECT_TRUE(start().owns("worker2.tf.local."));
+  EXPECT_TRUE(start().owns("worker4.tf.local."));
+}
+
+TEST_F(MemberTest, APatternWithoutAPrefixWorksToo) {
+  server_.ctl({"put", "1.x.", "{}"});
+  Member::Options made = options(server_.endpoint());
+  made.pattern = NamePattern::parse("{{.ID}}.x.", 10).value();
+  EXPECT_TRUE(start(made).owns("2.x."));
+}
+
+TEST_F(MemberTest, AnOlderTicketKeepsItsPlaceWhileItLives) {
+  const std::string dead = lease("600");
+  server_.ctl({"put", std::string(kQueue) + kPattern + "/somebody", "", "--lease=" + dead});
+  EXPECT_TRUE(start().owns("worker2.tf.local."));
+  server_.ctl({"lease", "revoke", dead});
+  EXPECT_TRUE(start().owns("worker1.tf.local."));
+}
+
+TEST_F(MemberTest, TheLastSlotGoesOnWhenTheOneAheadDies) {
+  const std::string dead = lease("600");
+  server_.ctl({"put", std::string(kQueue) + kPattern + "/somebody", "", "--lease=" + dead});
+  Member::Options made = options(server_.endpoint(), 1);
+  made.lease = 2s;  // the wait is longer than that: the lease is kept alive meanwhile
+  Node& node = start(made);
+  ASSERT_TRUE(eventually([&] { return node.member.counters().claim_requests.value() >= 8; }));
+  EXPECT_EQ(node.name(), "");
+  server_.ctl({"lease", "revoke", dead});
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+}
+
+TEST_F(MemberTest, AnObserverServesAndClaimsNothing) {
+  server_.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77"})"});
+  Member::Options made = options(server_.endpoint());
+  made.observe = true;
+  Node& node = start(made);
+  EXPECT_TRUE(eventually([&] { return node.member.ready(); }));
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.77");
+  EXPECT_EQ(leases(), 0u);
+  node.member.stop(5s);
+}
+
+TEST_F(MemberTest, ClaimsWhenEtcdComes) {
+  server_.stop();
+  Node& node = start();
+  EXPECT_FALSE(node.member.ready());
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  server_.start();
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_TRUE(node.member.ready());
+}
+
+// The answer to the claim is lost, in the two ways that it can be.
+
+TEST_F(MemberTest, AClaimThatWasAppliedUnheardIsReadBack) {
+  TcpProxy proxy(server_.clientPort());
+  proxy.setFilter([&](std::string_view octets) {
+    // The claim is the first request that names the slot. From here on the client hears nothing.
+    if (octets.find("worker1.tf.local.") != std::string_view::npos) proxy.mute(true);
+    return true;
+  });
+  Node& node = start(options(proxy.endpoint()));
+  ASSERT_TRUE(eventually([&] { return keys("worker").size() == 1; }));
+  EXPECT_EQ(node.name(), "");
+  proxy.setFilter(nullptr);
+  proxy.cut();
+  proxy.restore();
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(node.member.counters().claims.value(), 1u);
+  EXPECT_EQ(keys("").size(), 1u);
+  EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, AClaimThatWasLostOnTheWayIsMadeAgain) {
+  TcpProxy proxy(server_.clientPort());
+  std::promise<void> lost;
+  std::atomic<bool> once{false};
+  proxy.setFilter([&](std::string_view octets) {
+    if (octets.find("worker1.tf.local.") == std::string_view::npos || once.exchange(true)) return true;
+    lost.set_value();
+    return false;
+  });
+  Node& node = start(options(proxy.endpoint()));
+  ASSERT_EQ(lost.get_future().wait_for(60s), std::future_status::ready);
+  EXPECT_TRUE(keys("worker").empty());
+  proxy.restore();
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(keys("").size(), 1u);
+  EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, APauseInTheMiddleOfManyClaimsLeavesOneSlotEach) {
+  constexpr size_t kNodes = 20;
+  for (size_t i = 0; i < kNodes; ++i) start(options(server_.endpoint(), 100));
+  ASSERT_TRUE(eventually([&] {
+    return std::any_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->member.counters().claims.value() > 0; });
+  }));
+  server_.restart();  // whatever was under way is unclear now
+  for (const auto& node : nodes_) ASSERT_TRUE(node->ownsSomething());
+  const auto slots = slotsByUuid();
+  EXPECT_EQ(slots.size(), kNodes);
+  for (const auto& node : nodes_) {
+    EXPECT_EQ(slots.at(node->member.uuid()), std::vector<std::string>{node->name()});
+  }
+  EXPECT_TRUE(keys(kQueue).empty());
+}
+
+// --- giving up ---
+
+TEST_F(MemberTest, StopFreesTheNameAtOnce) {
+  Node& first = start();
+  ASSERT_TRUE(first.owns("worker1.tf.local."));
+  Node& second = start();
+  ASSERT_TRUE(second.owns("worker2.tf.local."));
+  first.member.stop(10s);
+  EXPECT_EQ(first.name(), "");
+  EXPECT_FALSE(first.member.ready());
+  EXPECT_EQ(keys("").size(), 1u);
+  EXPECT_EQ(leases(), 1u);
+  EXPECT_TRUE(second.sees("worker1.tf.local.", "none"));
+  EXPECT_TRUE(start().owns("worker1.tf.local."));
+}
+
+TEST_F(MemberTest, StopInTheMiddleOfAClaimLeavesNothing) {
+  for (int round = 0; round < 20; ++round) {
+    Node& node = start();
+    const auto requests = static_cast<uint64_t>(round % 4);
+    ASSERT_TRUE(
+        eventually([&] { return node.member.counters().claim_requests.value() >= std::min<uint64_t>(requests, 3); }));
+    node.member.stop(10s);
+  }
+  EXPECT_TRUE(keys("").empty());
+  EXPECT_EQ(leases(), 0u);
+}
+
+TEST_F(MemberTest, StopDoesNotWaitForAnAbsentEtcdBeyondItsBudget) {
+  Node& node = start();
+  ASSERT_TRUE(node.ownsSomething());
+  server_.pause();
+  const auto begin = std::chrono::steady_clock::now();
+  node.member.stop(200ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_EQ(node.name(), "");
+  server_.resume();
+}
+
+TEST_F(MemberTest, StopTwiceAndWithoutStartIsFine) {
+  Node& node = start();
+  node.member.stop(10s);
+  node.member.stop(10s);
+  records::EpochDomain epochs;
+  records::RecordStore store(epochs, {});
+  Member never(thread_, store, options(server_.endpoint()), {}, nullptr);
+  never.stop(10s);
+  EXPECT_FALSE(never.ready());
+}
+
+TEST_F(MemberTest, ADestroyedMemberTouchesItsStoreNoMore) {
+  for (int i = 0; i < 5; ++i) {
+    auto node = std::make_unique<Node>(thread_, options(server_.endpoint()));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(node->ownsSomething());
+    }
+    node.reset();  // ~Member stops; then the store goes
+    server_.ctl({"put", "a.x.", "{}"});
+  }
+}
+
+// --- keeping and losing ---
+
+TEST_F(MemberTest, TheLeaseIsKeptAlive) {
+  Member::Options made = options(server_.endpoint());
+  made.lease = 1s;
+  Node& node = start(made);
+  ASSERT_TRUE(node.ownsSomething());
+  const int64_t token = node.member.ownership()->token;
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(eventually([&] { return node.member.counters().keepalives.value() >= 10; }));
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 2500ms);  // three a second, less the jitter
+  EXPECT_EQ(node.member.ownership()->token, token);
+  EXPECT_EQ(node.member.counters().claims.value(), 1u);
+}
+
+TEST_F(MemberTest, ADeletedKeyIsClaimedAgain) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const int64_t token = node.member.ownership()->token;
+  server_.ctl({"del", "worker1.tf.local."});
+  ASSERT_TRUE(eventually([&] { return node.member.counters().keys_lost.value() == 1; }));
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_GT(node.member.ownership()->token, token);
+  EXPECT_EQ(leases(), 1u);
+  EXPECT_TRUE(keys(kQueue).empty());
+}
+
+TEST_F(MemberTest, ARevokedLeaseIsReplaced) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const int64_t token = node.member.ownership()->token;
+  server_.ctl({"lease", "revoke", lines({"lease", "list"}).at(1)});
+  ASSERT_TRUE(eventually([&] {
+    const auto owned = node.member.ownership();
+    return owned && owned->token > token;
+  }));
+  EXPECT_EQ(node.name(), "worker1.tf.local.");
+}
+
+TEST_F(MemberTest, AnOverwrittenKeyIsLeftToTheOther) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const std::string theirs = R"({"ipv4":"192.0.2.77","port":"53"})";
+  server_.ctl({"put", "worker1.tf.local.", theirs});
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_EQ(node.member.counters().conflicts.value(), 1u);
+  EXPECT_EQ(keys("worker").at("worker1.tf.local."), theirs);
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.77");
+  EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, OwnershipEndsAtTheDeadlineAndComesBackWithTheLease) {
+  Member::Options made = options(server_.endpoint());
+  made.lease = 3s;
+  Node& node = start(made);
+  ASSERT_TRUE(node.ownsSomething());
+  server_.pause();
+  ASSERT_TRUE(eventually([&] { return node.name().empty(); }));
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.2 fd00::2");  // what is known is served on
+  ASSERT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kStale; }));
+  server_.resume();
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kFresh; }));
+}
+
+TEST_F(MemberTest, ARestartOfEtcdKeepsTheSlot) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const int64_t token = node.member.ownership()->token;
+  const uint64_t keepalives = node.member.counters().keepalives.value();
+  server_.restart();
+  ASSERT_TRUE(eventually([&] { return node.member.counters().keepalives.value() > keepalives; }));
+  EXPECT_EQ(node.member.ownership()->token, token);
+  EXPECT_EQ(node.member.counters().claims.value(), 1u);
+}
+
+TEST_F(MemberTest, ALostStoreIsClaimedAnew) {
+  Member::Options made = options(server_.endpoint());
+  made.lease = 3s;
+  Node& node = start(made);
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  server_.kill();
+  server_.wipe();
+  server_.start();
+  ASSERT_TRUE(eventually([&] { return node.member.counters().claims.value() == 2; }));
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(keys("").size(), 1u);
+}
+
+TEST_F(MemberTest, ANodeThatFindsNoSlotAgainGoesOnWithout) {
+  Node& node = start(options(server_.endpoint(), 1));
+  std::future<std::string> fatal = node.fatal.get_future();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  server_.ctl({"put", "worker1.tf.local.", "{}"});
+  ASSERT_TRUE(eventually([&] { return node.member.counters().claims_refused.value() >= 1; }));
+  EXPECT_EQ(fatal.wait_for(0s), std::future_status::timeout);
+  EXPECT_EQ(node.name(), "");
+  EXPECT_TRUE(node.sees("worker1.tf.local.", "no data"));
+}
+
+TEST(MemberWithoutSpace, StaysUnclaimedAndResolves) {
+  EtcdServer::Options small;
+  small.extra_arguments = {"--quota-backend-bytes=1048576"};
+  EtcdServer server(small);
+  server.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77"})"});
+  etcd::CompletionThread thread;
+  Node holder(thread, options(server.endpoint()));
+  ASSERT_TRUE(holder.owns("worker2.tf.local."));
+  const std::string big(100'000, 'x');
+  for (int i = 0; server.ctl({"alarm", "list"}).find("NOSPACE") == std::string::npos; ++i) {
+    ASSERT_LT(i, 100);
+    try {
+      server.ctl({"put", "/filler" + std::to_string(i), big});
+    } catch (const std::exception&) {
+      // the one that raises the alarm
+    }
+  }
+  Node late(thread, options(server.endpoint()));
+  EXPECT_TRUE(late.sees("worker2.tf.local.", "192.0.2.2 fd00::2"));
+  ASSERT_TRUE(eventually([&] { return late.member.counters().claim_requests.value() >= 1; }));
+  EXPECT_EQ(late.name(), "");
+  EXPECT_EQ(holder.name(), "worker2.tf.local.");
+  late.member.stop(1s);
+  holder.member.stop(10s);
+  thread.stop();
+}
+
+}  // namespace
+}  // namespace idetcd::cluster

@@ -1,0 +1,273 @@
+// The mirror against a real etcd.
+#include "cluster/mirror.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/etcd_server.h"
+#include "unit/cluster/eventually.h"
+#include "unit/cluster/records_view.h"
+#include "unit/cluster/tcp_proxy.h"
+
+namespace idetcd::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+using records::Freshness;
+using test_support::EtcdServer;
+
+std::string v4(const std::string& address) { return R"({"ipv4":")" + address + R"("})"; }
+
+// A mirror with all that it stands on, as Member wires it.
+struct Fixture {
+  explicit Fixture(const std::string& endpoint, Mirror::Options options = {})
+      : client(thread, clientOptions(endpoint), {}), mirror(context, options, store, own_key) {}
+  ~Fixture() { stop(); }
+
+  static etcd::Client::Options clientOptions(const std::string& endpoint) {
+    etcd::Client::Options options;
+    options.endpoints = {endpoint};
+    options.call_timeout = 1000ms;
+    return options;
+  }
+  void start() {
+    thread.spawn(mirror.run());
+    thread.spawn(mirror.repairRegularly());
+    thread.spawn(mirror.watchFreshness());
+  }
+  void stop() {
+    thread.post([this] { lifetime.stop(); });
+    thread.stop();
+  }
+  // Runs `work` as the store's writer.
+  template <typename Work>
+  void onThread(Work work) {
+    std::promise<void> done;
+    thread.post([&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  size_t size() {
+    size_t size = 0;
+    onThread([&] { size = store.size(); });
+    return size;
+  }
+  bool becomes(const std::string& name, const std::string& expected) {
+    return eventually([&] { return view.at(name) == expected; });
+  }
+  bool becomesFresh() {
+    return eventually([&] { return store.freshness() == Freshness::kFresh; });
+  }
+
+  records::EpochDomain epochs;
+  records::RecordStore store{epochs, {}};
+  RecordsView view{epochs, store};
+  Counters counters;
+  Jitter jitter;
+  etcd::CompletionThread thread;
+  etcd::Client client;
+  Lifetime lifetime{thread};
+  EtcdTrouble trouble{Logger()};
+  Context context{thread, client, lifetime, trouble, counters, jitter, {}};
+  OwnKey own_key;
+  Mirror mirror;
+};
+
+TEST(Mirror, LoadsAndFollows) {
+  EtcdServer server;
+  server.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.1","ipv6":"fd00::1","port":"53"})"});
+  server.ctl({"put", "worker2.tf.local.", "garbage"});
+  server.ctl({"put", "/registry/pods/x.", v4("192.0.2.9")});
+  Fixture node(server.endpoint());
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.1 fd00::1");
+  EXPECT_EQ(node.size(), 1u);
+  EXPECT_EQ(node.counters.rejected.value(), 1u);
+
+  server.ctl({"put", "worker3.tf.local.", v4("192.0.2.3")});
+  EXPECT_TRUE(node.becomes("worker3.tf.local.", "192.0.2.3"));
+  server.ctl({"put", "worker2.tf.local.", v4("192.0.2.2")});
+  EXPECT_TRUE(node.becomes("worker2.tf.local.", "192.0.2.2"));
+  server.ctl({"put", "worker2.tf.local.", R"({"ipv4":1})"});
+  EXPECT_TRUE(node.becomes("worker2.tf.local.", "none"));
+  server.ctl({"del", "worker3.tf.local."});
+  EXPECT_TRUE(node.becomes("worker3.tf.local.", "none"));
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.1 fd00::1");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+  EXPECT_EQ(node.counters.watch_breaks.value(), 0u);
+}
+
+TEST(Mirror, LoadsPageByPage) {
+  EtcdServer server;
+  for (int i = 0; i < 20; ++i) server.ctl({"put", "n" + std::to_string(i) + ".x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint(), {.page_size = 3});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.size(), 20u);
+}
+
+TEST(Mirror, WaitsForEtcdToCome) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.stop();
+  Fixture node(server.endpoint());
+  node.start();
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  server.start();
+  EXPECT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  EXPECT_TRUE(node.becomesFresh());
+}
+
+TEST(Mirror, SurvivesARestartOfEtcd) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  server.restart();
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+}
+
+TEST(Mirror, ResumesAfterAPartition) {
+  EtcdServer server;
+  TcpProxy proxy(server.clientPort());
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(proxy.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  proxy.cut();
+  server.ctl({"del", "a.x."});
+  server.ctl({"put", "b.x.", v4("192.0.2.9")});
+  server.ctl({"put", "c.x.", v4("192.0.2.3")});
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");  // the last known answer
+  proxy.restore();
+  EXPECT_TRUE(node.becomes("c.x.", "192.0.2.3"));
+  EXPECT_EQ(node.view.at("a.x."), "none");
+  EXPECT_EQ(node.view.at("b.x."), "192.0.2.9");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+  EXPECT_GE(node.counters.watch_breaks.value(), 1u);
+}
+
+TEST(Mirror, TakesANewSnapshotWhenItsPlaceWasCompacted) {
+  EtcdServer server;
+  TcpProxy proxy(server.clientPort());
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(proxy.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  proxy.cut();
+  server.ctl({"del", "a.x."});
+  server.ctl({"put", "c.x.", v4("192.0.2.3")});  // the fourth change: revision 5
+  server.ctl({"put", "c.x.", v4("192.0.2.4")});
+  server.ctl({"compact", "6"});
+  proxy.restore();
+  EXPECT_TRUE(node.becomes("c.x.", "192.0.2.4"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.view.at("b.x."), "192.0.2.2");
+  EXPECT_EQ(node.counters.snapshots.value(), 2u);
+  server.ctl({"put", "d.x.", v4("192.0.2.5")});
+  EXPECT_TRUE(node.becomes("d.x.", "192.0.2.5"));
+}
+
+TEST(Mirror, FollowsAStoreThatWentBack) {
+  EtcdServer server;
+  for (int i = 0; i < 5; ++i) server.ctl({"put", "a.x.", v4("192.0.2." + std::to_string(i + 1))});
+  Fixture node(server.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("a.x.", "192.0.2.5"));
+  server.kill();
+  server.wipe();
+  server.start();
+  server.ctl({"put", "b.x.", v4("192.0.2.9")});
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.9"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
+}
+
+TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(server.endpoint(), {.repair_interval = 300ms});
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  node.onThread([&] {  // as if two events had been lost
+    node.store.remove(dns::Name::parse("a.x.").value(), 1000);
+    node.store.put(dns::Name::parse("gone.x.").value(), {IpAddress::parse("192.0.2.7"), {}}, 2);
+  });
+  EXPECT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  EXPECT_TRUE(node.becomes("gone.x.", "none"));
+  EXPECT_TRUE(eventually([&] { return node.counters.repaired.value() == 2; }));
+  const uint64_t repairs = node.counters.repairs.value();
+  EXPECT_TRUE(eventually([&] { return node.counters.repairs.value() >= repairs + 2; }));
+  EXPECT_EQ(node.counters.repaired.value(), 2u);
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+}
+
+TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
+  EtcdServer server;
+  Fixture node(server.endpoint(), {.repair_interval = 1ms, .page_size = 2});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 5; ++i) server.ctl({"put", "n" + std::to_string(i) + ".x.", v4("192.0.2.1")});
+    server.ctl({"del", "n0.x."});
+    EXPECT_TRUE(node.becomes("n4.x.", "192.0.2.1"));
+    EXPECT_TRUE(node.becomes("n0.x.", "none"));
+  }
+  EXPECT_TRUE(eventually([&] { return node.counters.repairs.value() >= 5; }));
+  EXPECT_EQ(node.counters.repaired.value(), 0u);
+  EXPECT_EQ(node.size(), 4u);
+}
+
+TEST(Mirror, SilenceMakesTheNamesStaleAndTheReturnFresh) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint(), {.stale_after = 2s});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  server.pause();
+  ASSERT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kStale; }));
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+  server.resume();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+}
+
+TEST(Mirror, AQuietEtcdIsNotStale) {
+  EtcdServer server;
+  Fixture node(server.endpoint(), {.stale_after = 1s});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  const auto end = std::chrono::steady_clock::now() + 3s;
+  EXPECT_FALSE(eventually([&] { return node.store.freshness() != Freshness::kFresh; }, 3s));
+  EXPECT_GE(std::chrono::steady_clock::now(), end);
+  EXPECT_EQ(node.counters.watch_breaks.value(), 0u);
+}
+
+TEST(Mirror, LargeForeignValuesDoNotStandInTheWay) {
+  EtcdServer server;
+  const std::string value(100'000, 'x');  // a command line holds 128 KiB; together more than gRPC's 4 MiB
+  for (int i = 0; i < 50; ++i) server.ctl({"put", "big" + std::to_string(i) + ".x.", value});
+  server.ctl({"put", "small.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint());
+  node.start();
+  EXPECT_TRUE(node.becomes("small.x.", "192.0.2.1"));
+  EXPECT_EQ(node.counters.rejected.value(), 50u);
+}
+
+}  // namespace
+}  // namespace idetcd::cluster

@@ -1,0 +1,104 @@
+#include "cluster/own_key.h"
+
+#include <gtest/gtest.h>
+
+#include "cluster/record_codec.h"
+
+namespace idetcd::cluster {
+namespace {
+
+constexpr const char* kKey = "worker1.tf.local.";
+const OwnKey::Held kHeld{.token = 10, .lease = 7, .uuid = "me"};
+
+etcd::KeyValue kv(int64_t create_revision, int64_t mod_revision, int64_t lease = 7, const std::string& uuid = "me") {
+  return {kKey, encodeRecord({{}, {}, "53", uuid}), create_revision, mod_revision, 1, lease};
+}
+
+class OwnKeyTest : public testing::Test {
+ protected:
+  OwnKeyTest() {
+    own_.follow(kKey);
+    own_.onChange([this] { ++changes_; });
+  }
+  OwnKey own_;
+  int changes_ = 0;
+};
+
+TEST_F(OwnKeyTest, OursOnceSeenAsClaimed) {
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+  own_.put(kv(10, 10));
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kOurs);
+  EXPECT_EQ(changes_, 1);
+  own_.put(kv(10, 15));  // an operator changed the address
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kOurs);
+}
+
+TEST_F(OwnKeyTest, OtherKeysDoNotMatter) {
+  etcd::KeyValue other = kv(10, 10);
+  other.key = "worker2.tf.local.";
+  own_.put(other);
+  own_.remove("worker2.tf.local.", 11);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+  EXPECT_EQ(changes_, 0);
+}
+
+TEST_F(OwnKeyTest, WhatIsOlderThanTheClaimSaysNothing) {
+  own_.put(kv(3, 3, 5, "other"));
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+  own_.remove(kKey, 9);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+  own_.beginSnapshot(false);
+  own_.endSnapshot(9);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+}
+
+TEST_F(OwnKeyTest, GoneWhenDeletedOrMissing) {
+  own_.put(kv(10, 10));
+  own_.remove(kKey, 11);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kGone);
+
+  own_.follow(kKey);
+  own_.put(kv(10, 10));
+  own_.beginSnapshot(false);
+  own_.endSnapshot(12);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kGone);
+}
+
+TEST_F(OwnKeyTest, ASnapshotOlderThanTheWatchDoesNotCount) {
+  own_.beginSnapshot(false);
+  own_.put(kv(10, 10));
+  own_.endSnapshot(9);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kOurs);
+  own_.beginSnapshot(false);
+  own_.endSnapshot(9);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kOurs);
+}
+
+TEST_F(OwnKeyTest, ForeignByUuidLeaseOrRevision) {
+  own_.put(kv(10, 11, 7, "other"));
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
+  own_.put(kv(10, 12, 0));  // ours no more: it would not vanish with our lease
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
+  own_.put(kv(13, 13));  // deleted and created again between two events
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
+  etcd::KeyValue garbage = kv(10, 14);
+  garbage.value = "garbage";
+  own_.put(garbage);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
+}
+
+TEST_F(OwnKeyTest, InAStoreThatWentBackRevisionsDoNotCompare) {
+  own_.put(kv(10, 10));
+  own_.beginSnapshot(true);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kUnseen);
+  own_.endSnapshot(2);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kGone);
+  own_.put(kv(3, 3, 5, "other"));
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
+  own_.follow(kKey);  // the next claim is made in the new history
+  own_.put(kv(4, 4, 9));
+  EXPECT_EQ(own_.state({.token = 4, .lease = 9, .uuid = "me"}), OwnKey::State::kOurs);
+}
+
+}  // namespace
+}  // namespace idetcd::cluster

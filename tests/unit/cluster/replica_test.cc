@@ -1,0 +1,164 @@
+#include "cluster/replica.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "unit/cluster/records_view.h"
+
+namespace idetcd::cluster {
+namespace {
+
+using etcd::KeyValue;
+using etcd::WatchEvent;
+
+KeyValue kv(std::string key, std::string value, int64_t revision) {
+  return {std::move(key), std::move(value), revision, revision, 1, 0};
+}
+std::string v4(const std::string& address) { return R"({"ipv4":")" + address + R"(","port":"53"})"; }
+WatchEvent putEvent(std::string key, std::string value, int64_t revision) {
+  return {WatchEvent::Type::kPut, kv(std::move(key), std::move(value), revision)};
+}
+WatchEvent deleteEvent(std::string key, int64_t revision) {
+  return {WatchEvent::Type::kDelete, {std::move(key), {}, 0, revision, 0, 0}};
+}
+
+class ReplicaTest : public testing::Test {
+ protected:
+  std::string at(const std::string& name) { return view_.at(name); }
+  void load(const std::vector<KeyValue>& kvs, int64_t revision) {
+    replica_.beginSnapshot(false);
+    replica_.addToSnapshot(kvs);
+    replica_.endSnapshot(revision);
+  }
+
+  records::EpochDomain epochs_;
+  records::RecordStore store_{epochs_, {}};
+  RecordsView view_{epochs_, store_};
+  OwnKey own_;
+  Counters counters_;
+  Replica replica_{store_, own_, counters_, {}};
+};
+
+TEST_F(ReplicaTest, PutsChangesAndDeletes) {
+  replica_.apply({putEvent("a.x.", R"({"ipv4":"192.0.2.1","ipv6":"fd00::1"})", 2), putEvent("b.x.", "{}", 3)});
+  EXPECT_EQ(at("a.x."), "192.0.2.1 fd00::1");
+  EXPECT_EQ(at("b.x."), "no data");
+  replica_.apply({putEvent("a.x.", v4("192.0.2.9"), 4), deleteEvent("b.x.", 5)});
+  EXPECT_EQ(at("a.x."), "192.0.2.9");
+  EXPECT_EQ(at("b.x."), "none");
+  EXPECT_EQ(counters_.events.value(), 4u);
+  EXPECT_EQ(counters_.rejected.value(), 0u);
+}
+
+TEST_F(ReplicaTest, WhatIsNotNewerChangesNothing) {
+  replica_.apply({putEvent("a.x.", v4("192.0.2.1"), 5)});
+  replica_.apply({putEvent("a.x.", v4("192.0.2.2"), 4), deleteEvent("a.x.", 3)});
+  EXPECT_EQ(at("a.x."), "192.0.2.1");
+}
+
+TEST_F(ReplicaTest, EachForeignValueIsJudgedAlone) {
+  replica_.apply({putEvent("a.x.", "garbage", 2), putEvent("B.x.", v4("192.0.2.2"), 3),
+                  putEvent("c.x.", v4("192.0.2.3"), 4), putEvent("d.x", v4("192.0.2.4"), 5),
+                  putEvent("e.x.", std::string(1'500'000, '['), 6)});
+  EXPECT_EQ(at("a.x."), "none");
+  EXPECT_EQ(at("c.x."), "192.0.2.3");
+  EXPECT_EQ(at("e.x."), "none");
+  EXPECT_EQ(store_.size(), 1u);
+  EXPECT_EQ(counters_.rejected.value(), 4u);
+}
+
+TEST_F(ReplicaTest, AnInvalidVersionCountsOnce) {
+  const std::vector<KeyValue> bad = {kv("a.x.", "garbage", 2)};
+  for (int i = 0; i < 3; ++i) load(bad, 10 + i);
+  EXPECT_EQ(counters_.rejected.value(), 1u);
+  replica_.apply({putEvent("a.x.", "garbage", 20)});
+  EXPECT_EQ(counters_.rejected.value(), 2u);
+}
+
+TEST_F(ReplicaTest, RejectionsAreBoundedAndDoNotEndTheLoad) {
+  std::vector<KeyValue> bad;
+  for (int i = 0; i < 20'000; ++i) bad.push_back(kv("k" + std::to_string(i), "garbage", 2));
+  bad.push_back(kv("a.x.", v4("192.0.2.1"), 3));
+  load(bad, 10);
+  EXPECT_EQ(counters_.rejected.value(), 20'000u);
+  EXPECT_EQ(at("a.x."), "192.0.2.1");
+}
+
+TEST_F(ReplicaTest, AValueThatTurnsInvalidWithdrawsTheRecord) {
+  replica_.apply({putEvent("a.x.", v4("192.0.2.1"), 2), putEvent("a.x.", R"({"ipv4":"nonsense"})", 3)});
+  EXPECT_EQ(at("a.x."), "none");
+  replica_.apply({putEvent("a.x.", v4("192.0.2.2"), 4)});
+  EXPECT_EQ(at("a.x."), "192.0.2.2");
+  load({kv("a.x.", "garbage", 5)}, 6);
+  EXPECT_EQ(at("a.x."), "none");
+}
+
+TEST_F(ReplicaTest, ASnapshotIsADifference) {
+  load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3), kv("c.x.", v4("192.0.2.3"), 4)}, 5);
+  replica_.beginSnapshot(false);
+  replica_.addToSnapshot({kv("a.x.", v4("192.0.2.1"), 2)});
+  EXPECT_EQ(at("c.x."), "192.0.2.3");  // nothing goes before the end
+  replica_.addToSnapshot({kv("b.x.", v4("192.0.2.9"), 7), kv("d.x.", v4("192.0.2.4"), 8)});
+  const Replica::Difference difference = replica_.endSnapshot(9);
+  EXPECT_EQ(difference.added_or_changed, 2u);
+  EXPECT_EQ(difference.removed, 1u);
+  EXPECT_EQ(difference.names, (std::vector<std::string>{"b.x.", "d.x.", "c.x."}));
+  EXPECT_EQ(at("a.x."), "192.0.2.1");
+  EXPECT_EQ(at("b.x."), "192.0.2.9");
+  EXPECT_EQ(at("c.x."), "none");
+  EXPECT_EQ(at("d.x."), "192.0.2.4");
+}
+
+TEST_F(ReplicaTest, AnAbandonedSnapshotWithdrawsNothing) {
+  load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3)}, 5);
+  replica_.beginSnapshot(false);
+  replica_.addToSnapshot({kv("a.x.", v4("192.0.2.1"), 2)});
+  replica_.abandonSnapshot();
+  EXPECT_EQ(at("b.x."), "192.0.2.2");
+  replica_.beginSnapshot(false);
+  replica_.addToSnapshot({kv("b.x.", v4("192.0.2.2"), 3)});
+  EXPECT_EQ(replica_.endSnapshot(6).names, (std::vector<std::string>{"a.x."}));
+}
+
+TEST_F(ReplicaTest, TheWatchGoesOnDuringASnapshot) {
+  load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3), kv("c.x.", v4("192.0.2.3"), 4)}, 5);
+  replica_.beginSnapshot(false);  // at revision 5
+  replica_.apply({deleteEvent("a.x.", 6), putEvent("b.x.", v4("192.0.2.9"), 7), putEvent("d.x.", v4("192.0.2.4"), 8),
+                  putEvent("c.x.", "garbage", 9)});
+  replica_.addToSnapshot(
+      {kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3), kv("c.x.", v4("192.0.2.3"), 4)});
+  EXPECT_EQ(replica_.endSnapshot(5).total(), 0u);
+  EXPECT_EQ(at("a.x."), "none");
+  EXPECT_EQ(at("b.x."), "192.0.2.9");
+  EXPECT_EQ(at("c.x."), "none");
+  EXPECT_EQ(at("d.x."), "192.0.2.4");
+}
+
+TEST_F(ReplicaTest, AStoreThatWentBackReplacesEverything) {
+  load({kv("a.x.", v4("192.0.2.1"), 100), kv("b.x.", v4("192.0.2.2"), 101)}, 200);
+  replica_.beginSnapshot(true);
+  replica_.addToSnapshot({kv("a.x.", v4("192.0.2.9"), 3)});
+  replica_.endSnapshot(5);
+  EXPECT_EQ(at("a.x."), "192.0.2.9");
+  EXPECT_EQ(at("b.x."), "none");
+}
+
+TEST_F(ReplicaTest, MassDeletionsAreCounted) {
+  std::vector<WatchEvent> puts;
+  std::vector<WatchEvent> deletes;
+  for (int i = 0; i < 10; ++i) {
+    puts.push_back(putEvent("n" + std::to_string(i) + ".x.", v4("192.0.2.1"), 2 + i));
+    deletes.push_back(deleteEvent("n" + std::to_string(i) + ".x.", 20));
+  }
+  replica_.apply(puts);
+  replica_.apply({deletes[0], deletes[1]});
+  EXPECT_EQ(counters_.mass_deletions.value(), 0u);
+  replica_.apply({deletes.begin() + 2, deletes.end()});
+  EXPECT_EQ(counters_.mass_deletions.value(), 1u);
+  EXPECT_EQ(store_.size(), 0u);
+}
+
+}  // namespace
+}  // namespace idetcd::cluster
