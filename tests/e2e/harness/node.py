@@ -17,6 +17,13 @@ def binary():
     return os.environ.get("IDETCD_BINARY") or os.path.join(ROOT, "build", "release", "idetcd")
 
 
+# What the sanitizers report of libraries that were not built with them; of no meaning to other builds.
+_SANITIZERS = {
+    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
+    "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1 suppressions={ROOT}/tests/tsan.supp",
+}
+
+
 class Node(Process):
     """`corefile` is written to <directory>/<name>.Corefile; a port of its own is passed as -dns.port unless port=None."""
 
@@ -29,9 +36,10 @@ class Node(Process):
         with open(self.corefile_path, "w", encoding="utf-8") as file:
             file.write(corefile)
 
-    def launch(self, **spawn_options):
+    def launch(self, env=None, **spawn_options):
         port = ["-dns.port", str(self.port)] if self.port else []
-        self.spawn([binary(), "-conf", self.corefile_path, *port, *self.arguments], **spawn_options)
+        self.spawn([binary(), "-conf", self.corefile_path, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
+                   **spawn_options)
         return self
 
     def answers(self, host="127.0.0.1", port=None):
