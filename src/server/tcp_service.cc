@@ -22,7 +22,7 @@ class TcpService::Session : public net::TcpHandler,
       : service_(service), connection_(std::move(connection)), idle_(service.context_.loop, [this] { onIdle(); }) {}
 
   void start() {
-    idle_.start(kIdle);
+    idle_.start(service_.limits_.idle);
     connection_->start(*this);
   }
 
@@ -83,12 +83,12 @@ class TcpService::Session : public net::TcpHandler,
   }
 
   void onIdle() {
-    if (pending_ > 0) return idle_.start(kIdle);  // it is the upstream that is slow
+    if (pending_ > 0) return idle_.start(service_.limits_.idle);  // it is the upstream that is slow
     service_.context_.counters.tcp_timed_out.add(1);
     service_.close(*this);
   }
 
-  bool isReady() const { return connection_->isDrained() && pending_ < kMaxPending; }
+  bool isReady() const { return connection_->isDrained() && pending_ < service_.limits_.max_pending; }
 
   // Goes on where a full pipe or too many pending queries had stopped it.
   void proceed() {
@@ -128,7 +128,7 @@ class TcpService::Session : public net::TcpHandler,
     if (broken) return kBroken;
     if (!isReady()) connection_->pauseReading();
     if (used > 0) {
-      idle_.start(kIdle);
+      idle_.start(service_.limits_.idle);
       service_.touch(*this);
     }
     return used;
@@ -159,15 +159,19 @@ class TcpService::Session : public net::TcpHandler,
   bool serving_ = false;
 };
 
-TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver)
-    : context_(context), resolver_(std::move(resolver)), message_(dns::kMaxMessageSize + dns::kReadSlack) {}
+TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits)
+    : context_(context),
+      limits_(limits),
+      resolver_(std::move(resolver)),
+      message_(dns::kMaxMessageSize + dns::kReadSlack) {}
 
 TcpService::~TcpService() = default;
 
 Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, const SocketAddress& address,
                                                        bool reuse_port,
-                                                       std::shared_ptr<const resolve::Resolver> resolver) {
-  std::unique_ptr<TcpService> service(new TcpService(context, std::move(resolver)));
+                                                       std::shared_ptr<const resolve::Resolver> resolver,
+                                                       Limits limits) {
+  std::unique_ptr<TcpService> service(new TcpService(context, std::move(resolver), limits));
   auto listener = net::TcpListener::listen(context.loop, address, reuse_port,
                                            [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   if (!listener) return tl::unexpected(listener.error());
@@ -176,7 +180,7 @@ Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, c
 }
 
 void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
-  if (sessions_.size() >= kMaxConnections) {
+  if (sessions_.size() >= limits_.max_connections) {
     context_.counters.tcp_evicted.add(1);
     close(*sessions_.front());
   }

@@ -1,8 +1,8 @@
 // DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
 //
-// Connections are kept open and pipelined. One that has not completed a query for kIdle is closed, and so is the
-// longest idle one when there are more than kMaxConnections. A client that does not read its answers is not read from
-// either.
+// Connections are kept open and pipelined. One that has not completed a query for `idle` is closed, and so is the
+// longest idle one when there would be more than `max_connections`. A client that does not read its answers is not read
+// from either.
 #pragma once
 
 #include <chrono>
@@ -18,12 +18,15 @@ namespace idetcd::server {
 
 class TcpService {
  public:
-  static constexpr std::chrono::seconds kIdle{10};
-  static constexpr size_t kMaxConnections = 4096;
-  static constexpr size_t kMaxPending = 128;
+  struct Limits {
+    std::chrono::milliseconds idle{10'000};
+    size_t max_connections = 4096;
+    size_t max_pending = 128;  // queries of one connection whose answers come later
+  };
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
-                                                    bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
+                                                    bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver,
+                                                    Limits limits);
   ~TcpService();
   TcpService(const TcpService&) = delete;
   TcpService& operator=(const TcpService&) = delete;
@@ -34,13 +37,14 @@ class TcpService {
   class Session;
   using Sessions = std::list<std::shared_ptr<Session>>;
 
-  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver);
+  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits);
   void accept(std::unique_ptr<net::TcpConnection> connection);
   void touch(Session& session);
   void close(Session& session);
   resolve::Outcome answer(std::span<const uint8_t> query, Session& session);
 
   WorkerContext& context_;
+  const Limits limits_;
   std::shared_ptr<const resolve::Resolver> resolver_;
   std::unique_ptr<net::TcpListener> listener_;
   Sessions sessions_;  // longest idle first

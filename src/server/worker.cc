@@ -15,7 +15,7 @@ Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
                             std::shared_ptr<const resolve::Resolver> resolver) {
   auto socket = net::UdpSocket::bind(address, reuse_port);
   if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
-  auto tcp = TcpService::listen(context_, address, reuse_port, resolver);
+  auto tcp = TcpService::listen(context_, address, reuse_port, resolver, {});
   if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
   udp_.push_back(std::make_unique<UdpService>(context_, std::move(*socket), std::move(resolver)));
   tcp_.push_back(std::move(*tcp));
