@@ -65,6 +65,7 @@ Application::~Application() {
   if (releaser_.joinable()) releaser_.join();
   for (const auto& cluster : clusters_) cluster->member->stop(std::chrono::milliseconds(0));
   if (etcd_thread_) etcd_thread_->stop();
+  for (Block& block : blocks_) block.loop.reset();
   server_.close();
   clusters_.clear();
 }
@@ -80,47 +81,104 @@ Result<void> Application::open(const Plan& plan) {
 Result<void> Application::addBlock(const BlockPlan& plan) {
   const auto addresses = bindAddresses(plan.bind);
   if (!addresses) return tl::unexpected(addresses.error());
-  auto built = buildBlock(plan);
-  if (!built) return tl::unexpected(built.error());
-  const std::shared_ptr<const resolve::ServerBlock> block = std::move(*built);
-  blocks_.push_back(block);
+  auto block = buildBlock(plan);
+  if (!block) return tl::unexpected(block.error());
+  const size_t index = blocks_.size();
+  blocks_.push_back(std::move(*block));
   for (const config::ServerKey& key : plan.keys) {
     banner_.push_back(bannerLine(key, *addresses));
-    std::vector<server::Listen> wanted;
     for (SocketAddress address : *addresses) {
       address.port = key.port;
-      wanted.push_back({.address = address, .any_address = false, .resolver = nullptr});
+      addEndpoint({.address = address, .workers = plan.workers, .make_resolver = {}}, key.zone, index);
     }
-    if (wanted.empty())
-      wanted.push_back({.address = {.ip = {}, .port = key.port}, .any_address = true, .resolver = nullptr});
-    for (const server::Listen& listen : wanted) {
-      auto endpoint = std::find_if(endpoints_.begin(), endpoints_.end(), [&listen](const Endpoint& e) {
-        return e.listen.any_address == listen.any_address && e.listen.address == listen.address;
-      });
-      if (endpoint == endpoints_.end()) endpoint = endpoints_.insert(endpoint, {.listen = listen, .zones = {}});
-      endpoint->listen.workers = std::max(endpoint->listen.workers, plan.workers);
-      endpoint->zones.push_back({.name = key.zone, .block = block});
-    }
+    if (!addresses->empty()) continue;
+    addEndpoint(
+        {.address = {.ip = {}, .port = key.port}, .any_address = true, .workers = plan.workers, .make_resolver = {}},
+        key.zone, index);
   }
   return {};
 }
 
-Result<std::unique_ptr<resolve::ServerBlock>> Application::buildBlock(const BlockPlan& plan) {
-  auto block = std::make_unique<resolve::ServerBlock>();
-  if (!plan.log.empty()) block->log = std::make_shared<const resolve::QueryLog>(plan.log, log_);
+void Application::addEndpoint(const server::Listen& listen, const dns::Name& zone, size_t block) {
+  auto endpoint = std::find_if(endpoints_.begin(), endpoints_.end(), [&listen](const Endpoint& e) {
+    return e.listen.any_address == listen.any_address && e.listen.address == listen.address;
+  });
+  if (endpoint == endpoints_.end()) endpoint = endpoints_.insert(endpoint, {.listen = listen, .zones = {}});
+  endpoint->listen.workers = std::max(endpoint->listen.workers, listen.workers);
+  endpoint->zones.emplace_back(zone, block);
+}
+
+Result<Application::Block> Application::buildBlock(const BlockPlan& plan) {
+  Block block;
+  block.plan = plan;
+  if (!plan.log.empty()) block.log = std::make_shared<const resolve::QueryLog>(plan.log, log_);
   if (plan.errors) {
     auto errors = resolve::ErrorLog::make(plan.consolidate, log_.named("plugin/errors"));
     if (!errors) return tl::unexpected(errors.error());
-    block->errors = std::move(*errors);
+    block.errors = std::move(*errors);
   }
   if (plan.cluster) {
     const auto store = addCluster(*plan.cluster, plan.keys.front().port);
     if (!store) return tl::unexpected(store.error());
-    block->cluster = std::make_shared<const resolve::ClusterZone>(
+    block.cluster = std::make_shared<const resolve::ClusterZone>(
         **store, resolve::ClusterZone::Options{.fallthrough = plan.cluster->fallthrough});
   }
-  block->whoami = plan.whoami;
+  if (!plan.acl.empty()) block.acl = std::make_shared<const resolve::Acl>(plan.acl);
+  if (plan.hosts) {
+    block.hosts = std::make_shared<const resolve::HostsSource>(*plan.hosts, hash_seed_, log_.named("plugin/hosts"));
+  }
   return block;
+}
+
+// The block's handlers on one loop.
+Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(Block& block, net::EventLoop& loop) {
+  auto instance = std::make_shared<resolve::ServerBlock>();
+  instance->log = block.log;
+  instance->errors = block.errors;
+  instance->acl = block.acl;
+  instance->cluster = block.cluster;
+  if (block.hosts) instance->hosts = std::make_unique<const resolve::Hosts>(block.hosts);
+  instance->bufsize = block.plan.bufsize;
+  instance->any = block.plan.any;
+  instance->loadbalance = block.plan.loadbalance;
+  instance->whoami = block.plan.whoami;
+  if (!block.plan.forward.empty()) {
+    auto recursion = makeRecursion(block, loop);
+    if (!recursion) return tl::unexpected(recursion.error());
+    instance->recursion = std::move(*recursion);
+    if (block.plan.loop && !block.loop) probeForLoops(block, loop, *instance->recursion);
+    instance->loop = block.loop;
+    for (const auto& forward : block.plan.forward) {
+      instance->forwarded.insert(instance->forwarded.end(), forward.from.begin(), forward.from.end());
+    }
+  }
+  return instance;
+}
+
+void Application::probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion) {
+  block.loop = std::make_shared<resolve::LoopProbe>(
+      loop, resolve::LoopProbe::Options{.zone = block.plan.keys.front().zone},
+      [&recursion](const dns::Query& query, const std::function<void(bool)>& done) { recursion.ask(query, done); },
+      [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/loop: " + line); }); });
+}
+
+Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Block& block, net::EventLoop& loop) const {
+  std::vector<std::unique_ptr<resolve::Forwarder>> forwarders;
+  for (resolve::Forwarder::Options options : block.plan.forward) {
+    for (const Endpoint& endpoint : endpoints_) options.own.push_back(endpoint.listen.address);
+    auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
+    if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
+    forwarders.push_back(std::move(*forwarder));
+  }
+  resolve::Recursion::Options options{.minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance};
+  std::unique_ptr<resolve::Cache> cache;
+  if (block.plan.cache) {
+    options.cache_zones = block.plan.cache->zones;
+    options.verify_stale = block.plan.cache->verify_stale;
+    cache = std::make_unique<resolve::Cache>(block.plan.cache->options);
+  }
+  return std::make_unique<resolve::Recursion>(std::move(options), std::move(cache), std::move(forwarders), block.log,
+                                              block.errors);
 }
 
 Result<const records::RecordStore*> Application::addCluster(const ClusterPlan& plan, uint16_t dns_port) {
@@ -146,20 +204,35 @@ Result<const records::RecordStore*> Application::addCluster(const ClusterPlan& p
   options.observe = plan.observe;
   options.addresses = node->addresses;
   options.dns_port = dns_port;
-  cluster->member =
-      std::make_unique<cluster::Member>(*etcd_thread_, *cluster->store, std::move(options), log,
-                                        [this](const std::string& line) { loop_.post([this, line] { fatal(line); }); });
+  cluster->member = std::make_unique<cluster::Member>(
+      *etcd_thread_, *cluster->store, std::move(options), log,
+      [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/idetcd: " + line); }); });
   clusters_.push_back(std::move(cluster));
   return clusters_.back()->store.get();
 }
 
 Result<void> Application::listen() {
+  Instances instances;  // only until the listeners own them
   std::vector<server::Listen> listens;
-  for (Endpoint& endpoint : endpoints_) {
-    endpoint.listen.resolver = std::make_shared<resolve::Resolver>(std::move(endpoint.zones), hash_seed_);
-    listens.push_back(std::move(endpoint.listen));
+  for (const Endpoint& endpoint : endpoints_) {
+    server::Listen listen = endpoint.listen;
+    listen.make_resolver = [this, &endpoint, &instances](
+                               size_t worker,
+                               net::EventLoop& loop) -> Result<std::shared_ptr<const resolve::Resolver>> {
+      std::vector<resolve::Resolver::Zone> zones;
+      for (const auto& [name, block] : endpoint.zones) {
+        auto& instance = instances[{worker, block}];
+        if (!instance) {
+          auto made = instantiate(blocks_[block], loop);
+          if (!made) return tl::unexpected(made.error());
+          instance = std::move(*made);
+        }
+        zones.push_back({.name = name, .block = instance});
+      }
+      return std::make_shared<const resolve::Resolver>(std::move(zones), hash_seed_);
+    };
+    listens.push_back(std::move(listen));
   }
-  endpoints_.clear();
   return server_.open(listens);
 }
 
@@ -170,13 +243,17 @@ int Application::run() {
   }
   net::Timer error_report(loop_, [this] {
     for (const auto& block : blocks_) {
-      if (block->errors) block->errors->flush(false);
+      if (block.errors) block.errors->flush(false);
     }
   });
   error_report.start(std::chrono::seconds(1), std::chrono::seconds(1));
   server_.start();
   for (const auto& cluster : clusters_) cluster->member->start();
+  for (const Block& block : blocks_) {
+    if (block.loop) block.loop->start();
+  }
   loop_.run();
+  for (Block& block : blocks_) block.loop.reset();  // it asks through what goes next
   server_.close();
   return status_;
 }
@@ -222,7 +299,7 @@ void Application::shutDown(int status) {
 void Application::fatal(const std::string& line) {
   if (shutting_down_) return;
   log_.flush();
-  std::fprintf(stderr, "plugin/idetcd: %s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", line.c_str());
   shutDown(1);
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "app/plan.h"
@@ -45,8 +47,30 @@ class Application {
     std::unique_ptr<cluster::Member> member;
   };
 
+  // A server block as every loop sees it; what belongs to one loop is made for each.
+  struct Block {
+    BlockPlan plan;
+    std::shared_ptr<const resolve::QueryLog> log;
+    std::shared_ptr<resolve::ErrorLog> errors;
+    std::shared_ptr<const resolve::Acl> acl;
+    std::shared_ptr<const resolve::ClusterZone> cluster;
+    std::shared_ptr<const resolve::HostsSource> hosts;
+    std::shared_ptr<resolve::LoopProbe> loop;  // made with the first instance
+  };
+  // What listens where: the zones of one address and port, each with the index of its block.
+  struct Endpoint {
+    server::Listen listen;
+    std::vector<std::pair<dns::Name, size_t>> zones;
+  };
+  // The instances of the blocks that were made already, by worker and index.
+  using Instances = std::map<std::pair<size_t, size_t>, std::shared_ptr<const resolve::ServerBlock>>;
+
   Result<void> addBlock(const BlockPlan& plan);
-  Result<std::unique_ptr<resolve::ServerBlock>> buildBlock(const BlockPlan& plan);
+  void addEndpoint(const server::Listen& listen, const dns::Name& zone, size_t block);
+  Result<Block> buildBlock(const BlockPlan& plan);
+  Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(Block& block, net::EventLoop& loop);
+  void probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion);
+  Result<std::unique_ptr<resolve::Recursion>> makeRecursion(const Block& block, net::EventLoop& loop) const;
   Result<const records::RecordStore*> addCluster(const ClusterPlan& plan, uint16_t dns_port);
   Result<void> listen();
   void onSignal(int signal);
@@ -60,14 +84,9 @@ class Application {
   std::unique_ptr<etcd::CompletionThread> etcd_thread_;
   net::EventLoop loop_;
   server::Server server_;
-  std::vector<std::shared_ptr<const resolve::ServerBlock>> blocks_;
-  std::vector<std::string> banner_;
-  // What listens where: the zones of one address and port.
-  struct Endpoint {
-    server::Listen listen;
-    std::vector<resolve::Resolver::Zone> zones;
-  };
+  std::vector<Block> blocks_;
   std::vector<Endpoint> endpoints_;
+  std::vector<std::string> banner_;
   bool shutting_down_ = false;
   std::thread releaser_;  // stops the members while the loop goes on
   int status_ = 0;

@@ -7,38 +7,17 @@
 
 #include <fmt/format.h>
 
-#include "base/ip_address.h"
-#include "config/directive_cursor.h"
+#include "app/plan_internal.h"
 #include "config/duration.h"
 #include "config/environment.h"
-#include "etcd/client.h"
 
 namespace idetcd::app {
-
-namespace {
-
-using config::DirectiveCursor;
-using Strings = std::vector<std::string>;
 
 std::optional<int64_t> parseInteger(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-// Where a duration counts seconds: DNS TTLs and etcd leases know nothing finer.
-Result<int64_t> parseSeconds(DirectiveCursor& cursor, int64_t min, int64_t max) {
-  const std::string option = cursor.value();
-  const auto argument = cursor.oneArg();
-  if (!argument) return tl::unexpected(argument.error());
-  const auto duration = config::parseDuration(*argument);
-  if (!duration) return cursor.error(duration.error().message);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*duration);
-  if (seconds != *duration || seconds.count() < min || seconds.count() > max) {
-    return cursor.error(fmt::format("{} must be whole seconds from {}s to {}s: '{}'", option, min, max, *argument));
-  }
-  return seconds.count();
 }
 
 // Zones as arguments: names, or networks that stand for their reverse zones.
@@ -52,140 +31,7 @@ Result<std::vector<dns::Name>> parseZones(const DirectiveCursor& cursor, const S
   return zones;
 }
 
-// --- idetcd ---
-
-class ClusterParser {
- public:
-  explicit ClusterParser(const config::Directive& directive) : directive_(directive), cursor_(directive) {}
-
-  Result<ClusterPlan> parse() {
-    if (cursor_.nextArg()) return cursor_.argError();
-    while (cursor_.nextBlock()) {
-      if (auto read = readOption(); !read) return tl::unexpected(read.error());
-    }
-    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
-    return check();
-  }
-
- private:
-  Result<void> readOption() {
-    using Reader = Result<void> (ClusterParser::*)();
-    static constexpr std::array<std::pair<std::string_view, Reader>, 9> kOptions{{
-        {"endpoint", &ClusterParser::readEndpoint},
-        {"limit", &ClusterParser::readLimit},
-        {"pattern", &ClusterParser::readPattern},
-        {"ttl", &ClusterParser::readTtl},
-        {"lease", &ClusterParser::readLease},
-        {"address", &ClusterParser::readAddress},
-        {"interface", &ClusterParser::readInterface},
-        {"fallthrough", &ClusterParser::readFallthrough},
-        {"observe", &ClusterParser::readObserve},
-    }};
-    const auto option =
-        std::find_if(kOptions.begin(), kOptions.end(), [this](const auto& o) { return o.first == cursor_.value(); });
-    if (option == kOptions.end()) return cursor_.error(fmt::format("unknown property '{}'", cursor_.value()));
-    return (this->*option->second)();
-  }
-
-  Result<void> readEndpoint() {
-    const auto endpoints = cursor_.args(1);
-    if (!endpoints) return tl::unexpected(endpoints.error());
-    for (const std::string& endpoint : *endpoints) {
-      if (const auto valid = etcd::Client::validateEndpoint(endpoint); !valid)
-        return cursor_.error(valid.error().message);
-    }
-    plan_.endpoints = *endpoints;
-    return {};
-  }
-
-  Result<void> readLimit() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto limit = parseInteger(*argument);
-    if (!limit || *limit < 1 || *limit > std::numeric_limits<int32_t>::max()) {
-      return cursor_.error(
-          fmt::format("limit must be a number from 1 to {}: '{}'", std::numeric_limits<int32_t>::max(), *argument));
-    }
-    plan_.limit = *limit;
-    return {};
-  }
-
-  Result<void> readPattern() {
-    pattern_ = cursor_.remainingText();
-    if (pattern_.empty()) return cursor_.argError();
-    pattern_line_ = cursor_.line();
-    return {};
-  }
-
-  Result<void> readTtl() {
-    const auto seconds = parseSeconds(cursor_, 0, std::numeric_limits<int32_t>::max());  // RFC 2181 §8
-    if (!seconds) return tl::unexpected(seconds.error());
-    plan_.ttl_seconds = static_cast<uint32_t>(*seconds);
-    return {};
-  }
-
-  Result<void> readLease() {
-    constexpr int64_t kLongest = 24 * 3600;
-    const auto seconds = parseSeconds(cursor_, 1, kLongest);
-    if (!seconds) return tl::unexpected(seconds.error());
-    plan_.lease = std::chrono::seconds(*seconds);
-    return {};
-  }
-
-  Result<void> readAddress() {
-    const auto arguments = cursor_.args(1);
-    if (!arguments) return tl::unexpected(arguments.error());
-    for (const std::string& argument : *arguments) {
-      const auto address = IpAddress::parse(argument);
-      if (!address) return cursor_.error(fmt::format("not an IP address: '{}'", argument));
-      plan_.address.addresses.push_back(*address);
-    }
-    return {};
-  }
-
-  Result<void> readInterface() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    plan_.address.interface_name = *argument;
-    return {};
-  }
-
-  Result<void> readFallthrough() {
-    auto zones = parseZones(cursor_, cursor_.remainingArgs());
-    if (!zones) return tl::unexpected(zones.error());
-    if (zones->empty()) zones->emplace_back();  // every name
-    plan_.fallthrough = std::move(*zones);
-    return {};
-  }
-
-  Result<void> readObserve() {
-    if (cursor_.nextArg()) return cursor_.argError();
-    plan_.observe = true;
-    return {};
-  }
-
-  Result<ClusterPlan> check() {
-    if (pattern_.empty()) return cursor_.error("idetcd needs a pattern, like worker{{.ID}}.tf.local.");
-    auto pattern = cluster::NamePattern::parse(pattern_, plan_.limit);
-    if (!pattern) {
-      return config::errorAt(directive_.file, pattern_line_,
-                             fmt::format("bad pattern '{}': {}", pattern_, pattern.error().message));
-    }
-    plan_.pattern = std::move(*pattern);
-    // What can be wrong with the addresses that the file names can be told without looking at the machine.
-    if (!plan_.address.addresses.empty()) {
-      const auto addresses = cluster::selectNodeAddresses(plan_.address, {});
-      if (!addresses) return cursor_.error(addresses.error().message);
-    }
-    return std::move(plan_);
-  }
-
-  const config::Directive& directive_;
-  DirectiveCursor cursor_;
-  ClusterPlan plan_;
-  std::string pattern_;
-  int pattern_line_ = 0;
-};
+namespace {
 
 // --- bind ---
 
@@ -293,32 +139,114 @@ Result<void> readErrors(const config::Directive& directive, BlockPlan& plan) {
   return cursor.finish();
 }
 
-// --- whoami ---
+// --- loadbalance ---
 
-Result<void> readWhoami(const config::Directive& directive, bool& whoami) {
+Result<void> readLoadbalance(const config::Directive& directive, bool& loadbalance) {
   DirectiveCursor cursor(directive);
-  whoami = true;
-  if (cursor.nextArg()) return cursor.argError();
+  const auto policy = cursor.args(0, 1);
+  if (!policy) return tl::unexpected(policy.error());
+  if (!policy->empty() && policy->front() != "round_robin") {
+    return cursor.error(fmt::format("loadbalance policy '{}' is not supported", policy->front()));
+  }
+  loadbalance = true;
   return cursor.finish();
 }
 
-Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) {
-  if (directive.name == "bind") return readBind(directive, plan.bind);
-  if (directive.name == "errors") return readErrors(directive, plan);
-  if (directive.name == "log") return readLog(directive, plan.log);
-  if (directive.name == "workers") return readWorkers(directive, plan.workers);
-  if (directive.name == "whoami") return readWhoami(directive, plan.whoami);
-  if (plan.cluster) return DirectiveCursor(directive).error("idetcd can be used once in a server block");
-  auto cluster = ClusterParser(directive).parse();
-  if (!cluster) return tl::unexpected(cluster.error());
-  plan.cluster = std::move(*cluster);
+// --- any, loop, minimal, whoami ---
+
+Result<void> readFlag(const config::Directive& directive, bool& flag) {
+  DirectiveCursor cursor(directive);
+  if (cursor.nextArg()) return cursor.argError();
+  flag = true;
+  return cursor.finish();
+}
+
+// --- bufsize ---
+
+Result<void> readBufsize(const config::Directive& directive, size_t& bufsize) {
+  DirectiveCursor cursor(directive);
+  const auto arguments = cursor.args(0, 1);
+  if (!arguments) return tl::unexpected(arguments.error());
+  bufsize = dns::kDefaultUdpPayload;
+  if (!arguments->empty()) {
+    const auto size = parseInteger(arguments->front());
+    if (!size || *size < 512 || *size > 4096) {
+      return cursor.error(fmt::format("bufsize must be within 512 - 4096: {}", arguments->front()));
+    }
+    bufsize = static_cast<size_t>(*size);
+  }
+  return cursor.finish();
+}
+
+// A directive that may stand once in a block.
+template <typename Options>
+Result<void> readOnce(const config::Directive& directive, std::optional<Options>& options,
+                      Result<Options> (*parse)(const config::Directive&)) {
+  if (options) {
+    return DirectiveCursor(directive).error(fmt::format("{} can be used once in a server block", directive.name));
+  }
+  auto parsed = parse(directive);
+  if (!parsed) return tl::unexpected(parsed.error());
+  options = std::move(*parsed);
   return {};
+}
+
+// One that may stand there several times.
+template <typename Options>
+Result<void> append(Result<Options> parsed, std::vector<Options>& options) {
+  if (!parsed) return tl::unexpected(parsed.error());
+  options.push_back(std::move(*parsed));
+  return {};
+}
+
+Result<void> readHosts(const config::Directive& directive, BlockPlan& plan) {
+  if (plan.hosts) return DirectiveCursor(directive).error("hosts can be used once in a server block");
+  auto options = parseHosts(directive, plan.keys);
+  if (!options) return tl::unexpected(options.error());
+  plan.hosts = std::move(*options);
+  return {};
+}
+
+using DirectiveReader = Result<void> (*)(const config::Directive&, BlockPlan&);
+
+// In the order in which the handlers run.
+const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
+  using D = const config::Directive&;
+  using P = BlockPlan&;
+  static const std::vector<std::pair<std::string, DirectiveReader>> kDirectives{
+      {"bind", [](D d, P plan) { return readBind(d, plan.bind); }},
+      {"bufsize", [](D d, P plan) { return readBufsize(d, plan.bufsize); }},
+      {"workers", [](D d, P plan) { return readWorkers(d, plan.workers); }},
+      {"errors", [](D d, P plan) { return readErrors(d, plan); }},
+      {"log", [](D d, P plan) { return readLog(d, plan.log); }},
+      {"any", [](D d, P plan) { return readFlag(d, plan.any); }},
+      {"loadbalance", [](D d, P plan) { return readLoadbalance(d, plan.loadbalance); }},
+      {"acl", [](D d, P plan) { return append(parseAcl(d, plan.keys), plan.acl); }},
+      {"cache", [](D d, P plan) { return readOnce(d, plan.cache, parseCache); }},
+      {"minimal", [](D d, P plan) { return readFlag(d, plan.minimal); }},
+      {"hosts", readHosts},
+      {"idetcd", [](D d, P plan) { return readOnce(d, plan.cluster, parseCluster); }},
+      {"loop", [](D d, P plan) { return readFlag(d, plan.loop); }},
+      {"forward", [](D d, P plan) { return append(parseForward(d), plan.forward); }},
+      {"whoami", [](D d, P plan) { return readFlag(d, plan.whoami); }},
+  };
+  return kDirectives;
+}
+
+Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) {
+  const auto& known = directives();
+  const auto it = std::find_if(known.begin(), known.end(), [&](const auto& d) { return d.first == directive.name; });
+  return it->second(directive, plan);  // the parser let no other name pass
 }
 
 }  // namespace
 
 const std::vector<std::string>& directiveNames() {
-  static const std::vector<std::string> kNames{"bind", "workers", "errors", "log", "idetcd", "whoami"};
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (const auto& directive : directives()) names.push_back(directive.first);
+    return names;
+  }();
   return kNames;
 }
 

@@ -13,7 +13,11 @@
 #include "cluster/name_pattern.h"
 #include "cluster/node_address.h"
 #include "config/corefile.h"
+#include "resolve/acl.h"
+#include "resolve/cache.h"
 #include "resolve/error_log.h"
+#include "resolve/forward.h"
+#include "resolve/hosts.h"
 #include "resolve/query_log.h"
 
 namespace idetcd::app {
@@ -30,6 +34,13 @@ struct ClusterPlan {
   bool observe = false;
 };
 
+// `cache`
+struct CachePlan {
+  resolve::Cache::Options options;
+  std::vector<dns::Name> zones{dns::Name{}};
+  bool verify_stale = false;
+};
+
 // `bind`: addresses and names of interfaces; empty: every address.
 struct BindPlan {
   std::vector<std::string> listen;
@@ -44,6 +55,15 @@ struct BlockPlan {
   bool errors = false;
   std::vector<resolve::ErrorLog::Consolidation> consolidate;
   std::optional<ClusterPlan> cluster;
+  std::optional<CachePlan> cache;
+  std::vector<resolve::Acl::RuleSet> acl;
+  std::optional<resolve::HostsOptions> hosts;
+  std::vector<resolve::Forwarder::Options> forward;  // in the file's order
+  size_t bufsize = dns::kDefaultUdpPayload;
+  bool any = false;
+  bool loop = false;
+  bool minimal = false;
+  bool loadbalance = false;
   bool whoami = false;
 };
 

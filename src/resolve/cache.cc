@@ -196,8 +196,8 @@ void Cache::insert(const dns::Query& query, const StoredResponse& response, Boot
   if (response.kind == ResponseKind::kUncacheable) return;
   const bool failure = response.kind == ResponseKind::kFailure;
   const bool denial = response.kind != ResponseKind::kPositive;
-  const Pool& pool = denial ? options_.denial : options_.success;
-  if (!pool.enabled || pool.capacity == 0 || (failure && options_.failure_ttl.count() == 0)) return;
+  const Pool& kept_in = pool(response.kind);
+  if (!kept_in.enabled || kept_in.capacity == 0 || (failure && options_.failure_ttl.count() == 0)) return;
 
   const uint64_t hash = keyHash(query);
   const int64_t now_ns = nanosecondsOf(now);
@@ -211,14 +211,14 @@ void Cache::insert(const dns::Query& query, const StoredResponse& response, Boot
     frequency = old->frequency;
     remove(old);
   }
-  Entry* entry = Entry::make(query, response, pool);
+  Entry* entry = Entry::make(query, response, kept_in);
   entry->hash = hash;
   entry->key_flags = keyFlags(query);
   entry->is_denial = denial;
   entry->is_failure = failure;
   entry->inserted_ns = now_ns;
   entry->expires_ns =
-      now_ns + (failure ? options_.failure_ttl.count() : clampTtl(response.ttl_seconds, pool) * kSecond);
+      now_ns + (failure ? options_.failure_ttl.count() : clampTtl(response.ttl_seconds, kept_in) * kSecond);
   entry->last_hit_ns = now_ns;
   entry->frequency = frequency;
   ++statistics_.insertions;

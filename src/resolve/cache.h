@@ -76,6 +76,9 @@ class Cache {
   void insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now);
 
   const Options& options() const { return options_; }
+  const Pool& pool(ResponseKind kind) const {
+    return kind == ResponseKind::kPositive ? options_.success : options_.denial;
+  }
   const Statistics& statistics() const { return statistics_; }
   size_t size() const { return live_; }
   size_t bytes() const { return bytes_; }

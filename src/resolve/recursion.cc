@@ -95,6 +95,13 @@ void Recursion::refresh(const dns::Query& query) {
   });
 }
 
+void Recursion::ask(const dns::Query& query, const std::function<void(bool answered)>& done) {
+  const size_t forwarder = findForwarder(query, 0);
+  if (forwarder == forwarders_.size()) return done(false);
+  forwarders_[forwarder]->resolve(query, Transport::kUdp,
+                                  [done](const ForwardResult& result) { done(result.response != nullptr); });
+}
+
 void Recursion::onResult(const Pending& pending, size_t forwarder, const ForwardResult& result) {
   const dns::Query& query = pending->query();
   if (result.next) {
@@ -128,10 +135,19 @@ void Recursion::remember(const dns::Query& query, const ForwardResult& result) {
 }
 
 size_t Recursion::writeResult(const dns::Query& query, size_t limit, const ForwardResult& result) {
-  if (result.response) return writeStoredResponse(result.response->sections, query, limit, writeOptions(0));
-  dns::ResponseBuilder response(query, limit);
-  if (result.ede) response.setEde(*result.ede);
-  return response.finish(result.rcode, dns::kFlagRa);
+  if (!result.response) {
+    dns::ResponseBuilder response(query, limit);
+    if (result.ede) response.setEde(*result.ede);
+    return response.finish(result.rcode, dns::kFlagRa);
+  }
+  WriteOptions options = writeOptions(0);
+  if (isCached(query) &&
+      result.response->kind != ResponseKind::kUncacheable) {  // the same TTLs as for those who ask next
+    const Cache::Pool& pool = cache_->pool(result.response->kind);
+    options.min_ttl_seconds = pool.min_ttl_seconds;
+    options.max_ttl_seconds = pool.max_ttl_seconds;
+  }
+  return writeStoredResponse(result.response->sections, query, limit, options);
 }
 
 void Recursion::finish(PendingQuery& pending, size_t size) {

@@ -2,6 +2,7 @@
 // thread only.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,6 +38,9 @@ class Recursion {
   }
   // In place from the cache, pending, or next: no forwarder serves the name.
   Outcome answer(const dns::Query& query, const Request& request);
+
+  // Has a question of our own resolved, past the cache. `done(answered)` at most once, possibly before this returns.
+  void ask(const dns::Query& query, const std::function<void(bool answered)>& done);
 
   const Cache* cache() const { return cache_.get(); }
 

@@ -35,7 +35,7 @@ struct Request {
   const sockaddr* source = nullptr;
   const SocketAddress* local = nullptr;  // of the listener
   Transport transport = Transport::kUdp;
-  size_t response_limit = 0;  // octets: what this transport and client can take
+  size_t response_limit = 0;    // octets: what this transport and client can take
   BootClock::time_point now{};  // read once a batch: close enough for TTLs
   ClientKeeper* client = nullptr;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "resolve/any.h"
+#include "resolve/special_names.h"
 #include "resolve/whoami.h"
 
 namespace idetcd::resolve {
@@ -13,8 +15,8 @@ using dns::Rcode;
 
 namespace {
 
-Outcome refuse(const Query& query, size_t limit) {
-  return Outcome::answer(dns::ResponseBuilder(query, limit).finish(Rcode::kRefused, 0));
+Outcome refuse(const Query& query, size_t limit, uint16_t flags) {
+  return Outcome::answer(dns::ResponseBuilder(query, limit).finish(Rcode::kRefused, flags));
 }
 
 }  // namespace
@@ -36,7 +38,10 @@ void Resolver::begin(Job& job, uint8_t* message, size_t size) const {
   job.outcome = dns::parseQuery(message, size, seed_, job.query);
   if (job.outcome != ParseOutcome::kQuery) return;
   job.block = route(job.query);
-  if (job.block != nullptr && job.block->cluster) job.block->cluster->table().prefetchBucket(job.query.hash);
+  if (job.block == nullptr) return;
+  if (job.block->cluster) job.block->cluster->table().prefetchBucket(job.query.hash);
+  if (job.block->hosts) job.block->hosts->prefetchBucket(job.query.hash);
+  if (job.block->recursion) job.block->recursion->prefetchSlot(job.query);
 }
 
 Outcome Resolver::answer(Job& job, const Request& request) const {
@@ -44,7 +49,7 @@ Outcome Resolver::answer(Job& job, const Request& request) const {
   if (job.outcome == ParseOutcome::kError) {
     return Outcome::answer(dns::writeErrorResponse(job.query, request.response_limit));
   }
-  if (job.block == nullptr) return refuse(job.query, request.response_limit);
+  if (job.block == nullptr) return refuse(job.query, request.response_limit, 0);
   if (!job.block->log) [[likely]]
     return answerQuery(job, request);
   const auto start = BootClock::now();
@@ -57,19 +62,42 @@ Outcome Resolver::answer(Job& job, const Request& request) const {
 
 // The handlers, in the order in which CoreDNS runs them but for one thing: the cluster's names come before everything
 // that could hide them.
-Outcome Resolver::answerQuery(const Job& job, const Request& request) const {
+Outcome Resolver::answerQuery(const Job& job, const Request& request) {
   const Query& query = job.query;
   const ServerBlock& block = *job.block;
-  if (query.qclass != dns::code(dns::RrClass::kIn)) return refuse(query, request.response_limit);
+  const size_t limit = request.response_limit;
+  const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
+  if (query.qclass != dns::code(dns::RrClass::kIn)) return refuse(query, limit, flags);
+  if (block.any) {
+    if (const Outcome outcome = answerAny(query, limit, flags); !outcome.isNext()) return outcome;
+  }
+  if (block.acl) {
+    if (const Outcome outcome = block.acl->answer(query, request, flags); !outcome.isNext()) return outcome;
+  }
   if (block.cluster) {
-    const Outcome outcome = block.cluster->answer(query, request.response_limit, 0);
+    const Outcome outcome = block.cluster->answer(query, limit, flags);
     if (!outcome.isNext()) {
       reportFailure(block, query);
       return outcome;
     }
   }
-  if (block.whoami) return answerWhoami(query, request, 0);
-  return refuse(query, request.response_limit);
+  if (block.hosts) {
+    const uint32_t rotation = block.loadbalance ? dns::load16(query.message) : 0;  // the ID is random enough
+    if (const Outcome outcome = block.hosts->answer(query, limit, flags, rotation); !outcome.isNext()) return outcome;
+  }
+  if (block.recursion) {
+    if (const Outcome outcome = answerFromWorld(block, query, request); !outcome.isNext()) return outcome;
+  }
+  if (block.whoami) return answerWhoami(query, request, flags);
+  return refuse(query, limit, flags);
+}
+
+Outcome Resolver::answerFromWorld(const ServerBlock& block, const Query& query, const Request& request) {
+  if (const Outcome special = answerSpecialName(query, request.response_limit, block.forwarded); !special.isNext()) {
+    return special;
+  }
+  if (block.loop) block.loop->see(query, request);
+  return block.recursion->answer(query, request);
 }
 
 // REQUIRES: the response stands in the query's buffer.

@@ -3,6 +3,7 @@
 // unless a `log` or an error asks for a line.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -10,9 +11,13 @@
 #include "base/hash.h"
 #include "dns/name.h"
 #include "dns/query.h"
+#include "resolve/acl.h"
 #include "resolve/cluster_zone.h"
 #include "resolve/error_log.h"
+#include "resolve/hosts.h"
+#include "resolve/loop_probe.h"
 #include "resolve/query_log.h"
+#include "resolve/recursion.h"
 #include "resolve/request.h"
 
 namespace idetcd::resolve {
@@ -22,7 +27,15 @@ namespace idetcd::resolve {
 struct ServerBlock {
   std::shared_ptr<const QueryLog> log;
   std::shared_ptr<ErrorLog> errors;
+  std::shared_ptr<const Acl> acl;
   std::shared_ptr<const ClusterZone> cluster;
+  std::unique_ptr<const Hosts> hosts;
+  std::unique_ptr<Recursion> recursion;
+  std::vector<dns::Name> forwarded;  // zones that somebody has configured a server for: not special (special_names.h)
+  std::shared_ptr<const LoopProbe> loop;     // asks through the recursion of the first loop
+  size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
+  bool any = false;
+  bool loadbalance = false;
   bool whoami = false;
 };
 
@@ -47,14 +60,23 @@ class Resolver {
   void begin(Job& job, uint8_t* message, size_t size) const;
   // Pass 2: begins to fetch what pass 3 reads.
   void prefetch(const Job& job) const {
-    if (job.block != nullptr && job.block->cluster) job.block->cluster->table().prefetchEntry(job.query.hash);
+    if (job.block == nullptr) return;
+    if (job.block->cluster) job.block->cluster->table().prefetchEntry(job.query.hash);
+    if (job.block->hosts) job.block->hosts->prefetchEntry(job.query.hash);
+    if (job.block->recursion) job.block->recursion->prefetchEntry(job.query);
+  }
+  // What a UDP client takes, but no more than `bufsize` lets through.
+  static size_t udpResponseLimit(const Job& job) {
+    if (!job.query.has_edns) return dns::kMinUdpPayload;
+    return std::min<size_t>(job.query.udp_payload, job.block != nullptr ? job.block->bufsize : dns::kDefaultUdpPayload);
   }
   // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
   Outcome answer(Job& job, const Request& request) const;
 
  private:
   const ServerBlock* route(const dns::Query& query) const;
-  Outcome answerQuery(const Job& job, const Request& request) const;
+  static Outcome answerQuery(const Job& job, const Request& request);
+  static Outcome answerFromWorld(const ServerBlock& block, const dns::Query& query, const Request& request);
   static void reportFailure(const ServerBlock& block, const dns::Query& query);
 
   std::vector<Zone> zones_;  // longest name first

@@ -511,7 +511,7 @@ size_t writeStoredResponse(const ResponseView& response, const dns::Query& query
     for (const uint16_t offset : response.ttl_offsets) {
       if (start + offset >= records_end) break;
       uint8_t* ttl = builder.at(start + offset);
-      const uint32_t original = dns::load32(ttl);
+      const uint32_t original = std::clamp(dns::load32(ttl), options.min_ttl_seconds, options.max_ttl_seconds);
       dns::store32(ttl, options.ttl_seconds.value_or(original - std::min(original, options.age_seconds)));
     }
     if (options.rotation > 0 && response.answers > 1) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -66,10 +67,12 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
                                      StoredResponse& response);
 
 struct WriteOptions {
-  uint32_t age_seconds = 0;             // taken off every TTL
+  uint32_t age_seconds = 0;               // taken off every TTL
   std::optional<uint32_t> ttl_seconds{};  // instead of counting down (stale answers, `keepttl`)
-  std::optional<dns::EdeCode> ede{};      // ours; else the upstream's
-  bool minimal = false;                 // of a positive answer leave out authority and additional
+  uint32_t min_ttl_seconds = 0;           // what is counted down from, at least and at most: as the cache keeps it
+  uint32_t max_ttl_seconds = std::numeric_limits<uint32_t>::max();
+  std::optional<dns::EdeCode> ede{};  // ours; else the upstream's
+  bool minimal = false;               // of a positive answer leave out authority and additional
   uint32_t rotation = 0;  // `loadbalance`: each run of A or AAAA records begins at this one, modulo their number
 };
 

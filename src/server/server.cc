@@ -34,20 +34,26 @@ Result<void> Server::open(const std::vector<Listen>& listens) {
       addresses = {{.ip = IpAddress::v4({}), .port = listen.address.port}};
       if (ipv6) addresses.push_back({.ip = IpAddress::v6({}), .port = listen.address.port});
     }
+    std::vector<std::shared_ptr<const resolve::Resolver>> resolvers;
+    for (size_t i = 0; i < listen.workers; ++i) {
+      auto resolver = listen.make_resolver(i, workers_[i]->loop());
+      if (!resolver) return tl::unexpected(resolver.error());
+      resolvers.push_back(std::move(*resolver));
+    }
     for (const SocketAddress& address : addresses) {
-      if (auto opened = openAddress(address, listen); !opened) return opened;
+      if (auto opened = openAddress(address, listen.workers > 1, resolvers); !opened) return opened;
     }
   }
   return {};
 }
 
-Result<void> Server::openAddress(const SocketAddress& address, const Listen& listen) {
-  const bool shared = listen.workers > 1;
+Result<void> Server::openAddress(const SocketAddress& address, bool shared,
+                                 const std::vector<std::shared_ptr<const resolve::Resolver>>& resolvers) {
   if (shared) {
     if (auto unused = checkUnused(address); !unused) return unused;
   }
-  for (size_t i = 0; i < listen.workers; ++i) {
-    if (auto opened = workers_[i]->listen(address, shared, listen.resolver); !opened) return opened;
+  for (size_t i = 0; i < resolvers.size(); ++i) {
+    if (auto opened = workers_[i]->listen(address, shared, resolvers[i]); !opened) return opened;
   }
   return {};
 }
@@ -57,7 +63,8 @@ void Server::start() {
 }
 
 void Server::close() {
-  for (const auto& worker : workers_) worker->close();
+  // The first one last: what its handlers share with the others (a LoopProbe) must be destroyed on its loop.
+  for (auto worker = workers_.rbegin(); worker != workers_.rend(); ++worker) (*worker)->close();
 }
 
 }  // namespace idetcd::server

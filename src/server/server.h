@@ -2,6 +2,7 @@
 // thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,12 +13,17 @@
 
 namespace idetcd::server {
 
+// The handlers of one address on one worker's loop, made before the loop runs and destroyed on its thread. Fails with
+// one line.
+using ResolverFactory =
+    std::function<Result<std::shared_ptr<const resolve::Resolver>>(size_t worker, net::EventLoop& loop)>;
+
 // What is served on one port of one address, or of all (`any_address`, then `address.ip` is not looked at).
 struct Listen {
   SocketAddress address;
   bool any_address = false;
   size_t workers = 1;  // loops that share the address by SO_REUSEPORT; the kernel spreads clients over them
-  std::shared_ptr<const resolve::Resolver> resolver;
+  ResolverFactory make_resolver;
 };
 
 class Server {
@@ -35,7 +41,8 @@ class Server {
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
 
  private:
-  Result<void> openAddress(const SocketAddress& address, const Listen& listen);
+  Result<void> openAddress(const SocketAddress& address, bool shared,
+                           const std::vector<std::shared_ptr<const resolve::Resolver>>& resolvers);
 
   records::EpochDomain& epochs_;
   std::vector<std::unique_ptr<Worker>> workers_;

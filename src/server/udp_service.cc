@@ -1,15 +1,8 @@
 #include "server/udp_service.h"
 
-#include <algorithm>
-
 namespace idetcd::server {
 
 namespace {
-
-// What the client takes, but no more than what crosses any path unfragmented.
-size_t responseLimit(const dns::Query& query) {
-  return query.has_edns ? std::min<size_t>(query.udp_payload, dns::kDefaultUdpPayload) : dns::kMinUdpPayload;
-}
 
 class UdpSink : public resolve::ReplySink {
  public:
@@ -74,7 +67,7 @@ void UdpService::answer(size_t i, BootClock::time_point now) {
   const resolve::Request request{.source = batch_.source(i),
                                  .local = &local_,
                                  .transport = resolve::Transport::kUdp,
-                                 .response_limit = responseLimit(job.query),
+                                 .response_limit = resolve::Resolver::udpResponseLimit(job),
                                  .now = now,
                                  .client = &client};
   const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);

@@ -31,6 +31,7 @@ class Worker {
   // Closes every socket and connection, and ends the thread if there is one. Not on that thread.
   void close();
 
+  net::EventLoop& loop() { return context_.loop; }
   const Counters& counters() const { return context_.counters; }
 
  private:

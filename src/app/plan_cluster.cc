@@ -1,0 +1,169 @@
+// The directive `idetcd`.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "app/plan_internal.h"
+#include "base/ip_address.h"
+#include "config/duration.h"
+#include "etcd/client.h"
+
+namespace idetcd::app {
+
+namespace {
+
+// Where a duration counts seconds: DNS TTLs and etcd leases know nothing finer.
+Result<int64_t> parseSeconds(DirectiveCursor& cursor, int64_t min, int64_t max) {
+  const std::string option = cursor.value();
+  const auto argument = cursor.oneArg();
+  if (!argument) return tl::unexpected(argument.error());
+  const auto duration = config::parseDuration(*argument);
+  if (!duration) return cursor.error(duration.error().message);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(*duration);
+  if (seconds != *duration || seconds.count() < min || seconds.count() > max) {
+    return cursor.error(fmt::format("{} must be whole seconds from {}s to {}s: '{}'", option, min, max, *argument));
+  }
+  return seconds.count();
+}
+
+class ClusterParser {
+ public:
+  explicit ClusterParser(const config::Directive& directive) : directive_(directive), cursor_(directive) {}
+
+  Result<ClusterPlan> parse() {
+    if (cursor_.nextArg()) return cursor_.argError();
+    while (cursor_.nextBlock()) {
+      if (auto read = readOption(); !read) return tl::unexpected(read.error());
+    }
+    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
+    return check();
+  }
+
+ private:
+  Result<void> readOption() {
+    using Reader = Result<void> (ClusterParser::*)();
+    static constexpr std::array<std::pair<std::string_view, Reader>, 9> kOptions{{
+        {"endpoint", &ClusterParser::readEndpoint},
+        {"limit", &ClusterParser::readLimit},
+        {"pattern", &ClusterParser::readPattern},
+        {"ttl", &ClusterParser::readTtl},
+        {"lease", &ClusterParser::readLease},
+        {"address", &ClusterParser::readAddress},
+        {"interface", &ClusterParser::readInterface},
+        {"fallthrough", &ClusterParser::readFallthrough},
+        {"observe", &ClusterParser::readObserve},
+    }};
+    const auto option =
+        std::find_if(kOptions.begin(), kOptions.end(), [this](const auto& o) { return o.first == cursor_.value(); });
+    if (option == kOptions.end()) return cursor_.error(fmt::format("unknown property '{}'", cursor_.value()));
+    return (this->*option->second)();
+  }
+
+  Result<void> readEndpoint() {
+    const auto endpoints = cursor_.args(1);
+    if (!endpoints) return tl::unexpected(endpoints.error());
+    for (const std::string& endpoint : *endpoints) {
+      if (const auto valid = etcd::Client::validateEndpoint(endpoint); !valid)
+        return cursor_.error(valid.error().message);
+    }
+    plan_.endpoints = *endpoints;
+    return {};
+  }
+
+  Result<void> readLimit() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto limit = parseInteger(*argument);
+    if (!limit || *limit < 1 || *limit > std::numeric_limits<int32_t>::max()) {
+      return cursor_.error(
+          fmt::format("limit must be a number from 1 to {}: '{}'", std::numeric_limits<int32_t>::max(), *argument));
+    }
+    plan_.limit = *limit;
+    return {};
+  }
+
+  Result<void> readPattern() {
+    pattern_ = cursor_.remainingText();
+    if (pattern_.empty()) return cursor_.argError();
+    pattern_line_ = cursor_.line();
+    return {};
+  }
+
+  Result<void> readTtl() {
+    const auto seconds = parseSeconds(cursor_, 0, std::numeric_limits<int32_t>::max());  // RFC 2181 §8
+    if (!seconds) return tl::unexpected(seconds.error());
+    plan_.ttl_seconds = static_cast<uint32_t>(*seconds);
+    return {};
+  }
+
+  Result<void> readLease() {
+    constexpr int64_t kLongest = 24 * 3600;
+    const auto seconds = parseSeconds(cursor_, 1, kLongest);
+    if (!seconds) return tl::unexpected(seconds.error());
+    plan_.lease = std::chrono::seconds(*seconds);
+    return {};
+  }
+
+  Result<void> readAddress() {
+    const auto arguments = cursor_.args(1);
+    if (!arguments) return tl::unexpected(arguments.error());
+    for (const std::string& argument : *arguments) {
+      const auto address = IpAddress::parse(argument);
+      if (!address) return cursor_.error(fmt::format("not an IP address: '{}'", argument));
+      plan_.address.addresses.push_back(*address);
+    }
+    return {};
+  }
+
+  Result<void> readInterface() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    plan_.address.interface_name = *argument;
+    return {};
+  }
+
+  Result<void> readFallthrough() {
+    auto zones = parseZones(cursor_, cursor_.remainingArgs());
+    if (!zones) return tl::unexpected(zones.error());
+    if (zones->empty()) zones->emplace_back();  // every name
+    plan_.fallthrough = std::move(*zones);
+    return {};
+  }
+
+  Result<void> readObserve() {
+    if (cursor_.nextArg()) return cursor_.argError();
+    plan_.observe = true;
+    return {};
+  }
+
+  Result<ClusterPlan> check() {
+    if (pattern_.empty()) return cursor_.error("idetcd needs a pattern, like worker{{.ID}}.tf.local.");
+    auto pattern = cluster::NamePattern::parse(pattern_, plan_.limit);
+    if (!pattern) {
+      return config::errorAt(directive_.file, pattern_line_,
+                             fmt::format("bad pattern '{}': {}", pattern_, pattern.error().message));
+    }
+    plan_.pattern = std::move(*pattern);
+    // What can be wrong with the addresses that the file names can be told without looking at the machine.
+    if (!plan_.address.addresses.empty()) {
+      const auto addresses = cluster::selectNodeAddresses(plan_.address, {});
+      if (!addresses) return cursor_.error(addresses.error().message);
+    }
+    return std::move(plan_);
+  }
+
+  const config::Directive& directive_;
+  DirectiveCursor cursor_;
+  ClusterPlan plan_;
+  std::string pattern_;
+  int pattern_line_ = 0;
+};
+
+}  // namespace
+
+Result<ClusterPlan> parseCluster(const config::Directive& directive) { return ClusterParser(directive).parse(); }
+
+}  // namespace idetcd::app

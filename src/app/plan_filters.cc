@@ -1,0 +1,118 @@
+// The directives `hosts` and `acl`.
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "app/plan_internal.h"
+#include "config/duration.h"
+
+namespace idetcd::app {
+
+namespace {
+
+std::vector<dns::Name> zonesOf(const std::vector<config::ServerKey>& keys) {
+  std::vector<dns::Name> zones;
+  for (const config::ServerKey& key : keys) zones.push_back(key.zone);
+  return zones;
+}
+
+// `hosts [FILE [ZONES…]] { … }`
+class HostsParser {
+ public:
+  HostsParser(const config::Directive& directive, const std::vector<config::ServerKey>& keys) : cursor_(directive) {
+    options_.zones = zonesOf(keys);
+  }
+
+  Result<resolve::HostsOptions> parse() {
+    Strings arguments = cursor_.remainingArgs();
+    if (!arguments.empty()) {
+      options_.file = arguments.front();
+      arguments.erase(arguments.begin());
+    }
+    auto zones = parseZones(cursor_, arguments);
+    if (!zones) return tl::unexpected(zones.error());
+    if (!zones->empty()) options_.zones = std::move(*zones);
+    while (cursor_.nextBlock()) {
+      if (auto read = readOption(); !read) return tl::unexpected(read.error());
+    }
+    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
+    return std::move(options_);
+  }
+
+ private:
+  Result<void> readOption() {
+    const std::string option = cursor_.value();
+    if (option == "ttl") return readTtl();
+    if (option == "reload") return readReload();
+    if (option == "fallthrough") return readFallthrough();
+    if (option == "no_reverse") {
+      options_.no_reverse = true;
+      return cursor_.nextArg() ? cursor_.argError() : Result<void>();
+    }
+    if (!resolve::parseHostsAddress(option)) return cursor_.error(fmt::format("unknown property '{}'", option));
+    std::string line = option;
+    for (const std::string& name : cursor_.remainingArgs()) line += " " + name;
+    options_.inline_lines.push_back(std::move(line));
+    return {};
+  }
+
+  Result<void> readTtl() {
+    constexpr int64_t kMax = 65535;
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto ttl = parseInteger(*argument);
+    if (!ttl || *ttl <= 0 || *ttl > kMax) return cursor_.error(fmt::format("ttl provided is invalid: {}", *argument));
+    options_.ttl_seconds = static_cast<uint32_t>(*ttl);
+    return {};
+  }
+
+  Result<void> readReload() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto interval = config::parseDuration(*argument);
+    if (!interval || interval->count() < 0) {
+      return cursor_.error(fmt::format("invalid duration for reload '{}'", *argument));
+    }
+    options_.reload = std::chrono::duration_cast<std::chrono::milliseconds>(*interval);
+    return {};
+  }
+
+  Result<void> readFallthrough() {
+    auto zones = parseZones(cursor_, cursor_.remainingArgs());
+    if (!zones) return tl::unexpected(zones.error());
+    if (zones->empty()) zones->emplace_back();
+    options_.fallthrough = std::move(*zones);
+    return {};
+  }
+
+  DirectiveCursor cursor_;
+  resolve::HostsOptions options_;
+};
+
+}  // namespace
+
+Result<resolve::HostsOptions> parseHosts(const config::Directive& directive,
+                                         const std::vector<config::ServerKey>& keys) {
+  return HostsParser(directive, keys).parse();
+}
+
+// `acl [ZONES…] { allow|block|filter|drop [type TYPE…] [net NETWORK…] }`
+Result<resolve::Acl::RuleSet> parseAcl(const config::Directive& directive, const std::vector<config::ServerKey>& keys) {
+  DirectiveCursor cursor(directive);
+  resolve::Acl::RuleSet rules;
+  auto zones = parseZones(cursor, cursor.remainingArgs());
+  if (!zones) return tl::unexpected(zones.error());
+  rules.zones = zones->empty() ? zonesOf(keys) : std::move(*zones);
+  while (cursor.nextBlock()) {
+    Strings words{cursor.value()};
+    for (std::string& word : cursor.remainingArgs()) words.push_back(std::move(word));
+    auto rule = resolve::parseAclRule(words);
+    if (!rule) return cursor.error(rule.error().message);
+    rules.rules.push_back(std::move(*rule));
+  }
+  if (auto finished = cursor.finish(); !finished) return tl::unexpected(finished.error());
+  return rules;
+}
+
+}  // namespace idetcd::app
