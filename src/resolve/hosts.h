@@ -33,12 +33,12 @@ namespace idetcd::resolve {
 
 struct HostsOptions {
   std::string file = "/etc/hosts";
-  std::vector<dns::Name> zones;           // the server block's where the directive names none; empty: every name
-  std::vector<std::string> inline_lines;  // each begins with an address: parseHostsAddress()
-  uint32_t ttl_seconds = 3600;            // 1 to 65535
+  std::vector<dns::Name> zones{};           // the server block's where the directive names none; empty: every name
+  std::vector<std::string> inline_lines{};  // each begins with an address: parseHostsAddress()
+  uint32_t ttl_seconds = 3600;              // 1 to 65535
   bool no_reverse = false;
   std::chrono::milliseconds reload{5000};  // 0: the file is read once
-  std::vector<dns::Name> fallthrough;      // zones; `fallthrough` without any is the root
+  std::vector<dns::Name> fallthrough{};    // zones; `fallthrough` without any is the root
 };
 
 // The table of one directive, shared by all loops. A file that cannot be read is warned of once; what it held last

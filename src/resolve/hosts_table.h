@@ -27,7 +27,7 @@ class HostsTable {
   static constexpr size_t kMaxNames = 4'000'000;  // pairs of a name and an address
 
   struct Options {
-    std::vector<dns::Name> zones;  // empty: every name
+    std::vector<dns::Name> zones{};  // empty: every name
     uint32_t ttl_seconds = 3600;
     bool reverse = true;  // PTR records too
     HashSeed seed = 0;

@@ -40,6 +40,26 @@ TEST(EqualOctets, AgreesWithMemcmp) {
   }
 }
 
+TEST(Entry, RecordsOfOneTypeInARowAreOneRrset) {
+  EntryArena arena;
+  const dns::Name owner = numbered(1);
+  const uint8_t first[] = {10, 0, 0, 1};
+  const uint8_t second[] = {10, 0, 0, 2};
+  const uint8_t aaaa[16] = {0xfd, 1};
+  Entry* entry = EntryBuilder(owner.wire(), 0)
+                     .add(dns::RrType::kA, 5, first)
+                     .add(dns::RrType::kA, 6, second)
+                     .add(dns::RrType::kAaaa, 5, aaaa)
+                     .add(dns::RrType::kAaaa, 5, aaaa)
+                     .build(arena, 0);
+  EXPECT_EQ(entry->rrsetCount(), 2u);
+  EXPECT_EQ(entry->find(1).count, 2);
+  EXPECT_EQ(text(entry->find(1).wire),
+            std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1\xc0\x0c\0\1\0\1\0\0\0\6\0\4\x0a\0\0\2", 32));
+  EXPECT_EQ(entry->find(28).count, 2);
+  EXPECT_EQ(entry->find(28).wire.size(), 56u);
+}
+
 TEST(Entry, HoldsWhatWasAdded) {
   EntryArena arena;
   const dns::Name owner = numbered(1);
