@@ -30,6 +30,18 @@ std::pair<uint16_t, uint16_t> ephemeralPorts() {
   return {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
 }
 
+// Room for a thousand forged datagrams, so that the true one behind them is not lost before we look. Nothing is set
+// aside for it.
+constexpr int kReceiveBuffer = 1 << 20;
+
+// Whether this process may exceed the system's maximum (CAP_NET_ADMIN).
+bool mayForceBuffers() {
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool may = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) == 0;
+  if (fd >= 0) ::close(fd);
+  return may;
+}
+
 // ICMP errors that are no certain end (host unreachable, say) are reported too: there is another server to ask.
 void reportErrors(int fd, int family) {
   const int one = 1;
@@ -53,6 +65,7 @@ void UdpClient::close() {
 
 UdpClients::UdpClients(EventLoop& loop, SecureRandom& random)
     : random_(random),
+      may_force_(mayForceBuffers()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       buffer_(std::make_unique<uint8_t[]>(kMaxDatagram + UdpClient::kReadSlack)) {
   if (epoll_ < 0) throw std::runtime_error(std::string("epoll_create1: ") + std::strerror(errno));
@@ -104,6 +117,7 @@ int UdpClients::open(const SocketAddress& to) const {
   const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
   reportErrors(fd, family);
+  setsockopt(fd, SOL_SOCKET, may_force_ ? SO_RCVBUFFORCE : SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
   sockaddr_storage storage;
   const socklen_t length = to.toSockaddr(&storage);
   int error = bindRandomly(fd, family);

@@ -82,6 +82,7 @@ class UdpClients {
   }
 
   SecureRandom& random_;
+  const bool may_force_;
   uint16_t first_port_;
   uint16_t last_port_;
   int epoll_;

@@ -66,7 +66,7 @@ class ForwardExchange : private net::UdpClientHandler, private StreamWaiter {
   ForwardContext& context_;
   Owner& owner_;
   dns::Query query_;  // its message is in message_
-  UpstreamMessage message_;
+  ForwardMessage message_;
   const std::shared_ptr<const UpstreamServers> servers_;
   const Order order_;
   uint8_t position_ = 0;  // in order_

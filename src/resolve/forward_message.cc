@@ -7,7 +7,7 @@
 
 namespace idetcd::resolve {
 
-void UpstreamMessage::assign(const dns::Query& query) {
+void ForwardMessage::assign(const dns::Query& query) {
   question_end_ = query.question_end;
   std::memcpy(octets_.data(), query.message, question_end_);
   const auto flags = static_cast<uint16_t>((query.flags & (dns::kFlagRd | dns::kFlagCd)) | dns::kFlagAd);
@@ -15,7 +15,7 @@ void UpstreamMessage::assign(const dns::Query& query) {
   writeOpt(query.dnssec_ok);
 }
 
-void UpstreamMessage::assignProbe(const dns::Name& domain, bool recursion_desired) {
+void ForwardMessage::assignProbe(const dns::Name& domain, bool recursion_desired) {
   dns::store16(&octets_[2], recursion_desired ? uint16_t{dns::kFlagRd} : uint16_t{0});
   uint8_t* end = std::copy_n(domain.data(), domain.size(), &octets_[dns::kHeaderSize]);
   dns::store16(end, dns::code(dns::RrType::kNs));
@@ -24,7 +24,7 @@ void UpstreamMessage::assignProbe(const dns::Name& domain, bool recursion_desire
   writeOpt(false);
 }
 
-void UpstreamMessage::writeOpt(bool dnssec_ok) {
+void ForwardMessage::writeOpt(bool dnssec_ok) {
   dns::store64(&octets_[4], uint64_t{1} << 48);  // one question; the additional count is set when it is sent
   uint8_t* opt = &octets_[question_end_];
   std::memset(opt, 0, dns::kOptSize);
@@ -33,7 +33,7 @@ void UpstreamMessage::writeOpt(bool dnssec_ok) {
   dns::store16(opt + 7, dnssec_ok ? 0x8000 : 0);
 }
 
-std::span<const uint8_t> UpstreamMessage::octets(bool with_edns) {
+std::span<const uint8_t> ForwardMessage::octets(bool with_edns) {
   dns::store16(&octets_[10], with_edns ? 1 : 0);
   return {octets_.data(), question_end_ + (with_edns ? dns::kOptSize : 0)};
 }

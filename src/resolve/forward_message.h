@@ -12,7 +12,7 @@
 namespace idetcd::resolve {
 
 // A query of our own making: header, question, OPT.
-class UpstreamMessage {
+class ForwardMessage {
  public:
   // The question as the client wrote it, its RD and CD, and its DO in an OPT that is ours. AD is always set: whether an
   // answer was validated is asked for all who will get it from the cache, and told to those who want to know

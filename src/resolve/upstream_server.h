@@ -78,7 +78,7 @@ class UpstreamServer : private net::UdpClientHandler, private StreamWaiter {
   uint32_t fails_ = 0;
   Probing probing_ = Probing::kNo;
   net::Timer probe_timer_;
-  UpstreamMessage probe_message_;
+  ForwardMessage probe_message_;
   uint16_t probe_id_ = 0;
   net::UdpClient probe_client_;
   StreamPool::Ticket probe_ticket_;
