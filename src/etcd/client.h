@@ -44,6 +44,7 @@ enum class ErrorCode {
   kTooLarge,          // the answer is larger than 64 MiB: ask for less at a time
   kUnauthenticated,
   kPermissionDenied,
+  kOtherCluster,  // the answer is another cluster's: see RangeOptions::cluster_id
   kOther,
 };
 
@@ -86,10 +87,16 @@ struct RangeOptions {
   bool keys_only = false;
   bool sort_by_create_revision = false;
   bool serializable = false;
+  // If not 0, only this cluster may answer: an endpoint may have come to lead to another one, whose revisions and keys
+  // have nothing to do with ours. An answer of another is thrown away (kOtherCluster).
+  uint64_t cluster_id = 0;
 };
 
 struct RangeResult {
   int64_t revision = 0;  // of the store when it answered
+  // Whose store it is. etcd makes it of the members' addresses and their token: another cluster has another one, but a
+  // cluster that was wiped and made again in the same place has the same.
+  uint64_t cluster_id = 0;
   std::vector<KeyValue> kvs;
   bool more = false;  // `limit` cut the answer short
 };
@@ -133,6 +140,7 @@ using OpResult = std::variant<PutResult, DeleteResult, RangeResult>;
 struct TxnResult {
   bool succeeded = false;
   int64_t revision = 0;
+  uint64_t cluster_id = 0;
   std::vector<OpResult> results;  // of the branch taken, in its order
 };
 
@@ -152,7 +160,8 @@ struct WatchEvent {
 // What one (re-assembled, if fragmented) watch response says. A fragmented response of more than 16 MiB comes in
 // several batches, so that memory stays bounded.
 struct WatchBatch {
-  int64_t revision = 0;            // of the store when it was sent
+  int64_t revision = 0;  // of the store when it was sent
+  uint64_t cluster_id = 0;
   std::vector<WatchEvent> events;  // in revision order; empty for a progress notification
   // Everything before this revision has been delivered: a new watch goes on from here. It is not always `revision` + 1:
   // etcd before 3.4.25 and 3.5.8 answers progress requests ahead of events that it still has to send.
@@ -177,6 +186,7 @@ class WatchStream {
   // Of the store when it created the watch. Less than the start revision - 1: the store went back (a restored backup,
   // another cluster), and etcd would be silent until it has caught up.
   int64_t createdRevision() const;
+  uint64_t clusterId() const;  // of every batch
 
  private:
   friend class Client;
@@ -237,7 +247,8 @@ class Client {
 // Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the
 // revision. The range is walked by key, a page being at most `page_size` keys (0: 10,000) and 64 MiB, so memory is
 // bounded by one page. Prefer large pages: etcd counts all the rest of the range for every page. kCompacted: the
-// revision was compacted away between two pages; start again. Sorting is not possible.
+// revision was compacted away between two pages; start again. kOtherCluster: the pages are not of one cluster (or not
+// of the one asked for). Sorting is not possible.
 Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page);
 

@@ -2,6 +2,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "etcd/client.h"
 #include "etcd/client_internal.h"
 
@@ -112,6 +114,7 @@ KeyValue fromProto(mvccpb::KeyValue& kv) {
 RangeResult fromProto(pb::RangeResponse& response) {
   RangeResult result;
   result.revision = response.header().revision();
+  result.cluster_id = response.header().cluster_id();
   result.more = response.more();
   result.kvs.reserve(static_cast<size_t>(response.kvs_size()));
   for (auto& kv : *response.mutable_kvs()) result.kvs.push_back(fromProto(kv));
@@ -122,6 +125,7 @@ EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_resul
   TxnResult result;
   result.succeeded = response.succeeded();
   result.revision = response.header().revision();
+  result.cluster_id = response.header().cluster_id();
   for (auto& op : *response.mutable_responses()) {
     switch (op.response_case()) {
       case pb::ResponseOp::kResponsePut:
@@ -132,8 +136,9 @@ EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_resul
         break;
       case pb::ResponseOp::kResponseRange:
         result.results.emplace_back(fromProto(*op.mutable_response_range()));
-        // The ranges of a Txn see its outcome; etcd leaves the revision to the answer's own header.
+        // The ranges of a Txn see its outcome; etcd leaves these to the answer's own header.
         std::get<RangeResult>(result.results.back()).revision = result.revision;
+        std::get<RangeResult>(result.results.back()).cluster_id = result.cluster_id;
         break;
       default:
         break;
@@ -164,6 +169,10 @@ Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options
   auto call = impl_->call(&pb::KV::Stub::PrepareAsyncRange, std::move(request), traits);
   auto response = co_await call;
   if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (const uint64_t id = response->header().cluster_id(); options.cluster_id != 0 && id != options.cluster_id) {
+    co_return tl::unexpected<EtcdError>(
+        {ErrorCode::kOtherCluster, fmt::format("the cluster is {:x}, not {:x}", id, options.cluster_id), true});
+  }
   co_return fromProto(*response);
 }
 
@@ -213,6 +222,7 @@ Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOp
       continue;
     }
     if (options.revision == 0) options.revision = result->revision;
+    options.cluster_id = result->cluster_id;
     const bool more = result->more && !result->kvs.empty();
     // The first key that can follow the last one. Taken before the page is given away.
     if (more) range.begin = result->kvs.back().key + '\0';

@@ -39,6 +39,7 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
 
   bool created() const { return created_; }
   int64_t createdRevision() const { return created_revision_; }
+  uint64_t clusterId() const { return cluster_id_; }
   const std::optional<EtcdError>& error() const { return error_; }
   std::optional<WatchBatch> take();
   void requestProgress();
@@ -73,6 +74,7 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
   const size_t endpoint_;
   bool created_ = false;
   int64_t created_revision_ = 0;
+  uint64_t cluster_id_ = 0;
   int64_t resume_revision_ = 0;
   std::deque<Pending> inbox_;
   size_t inbox_bytes_ = 0;
@@ -123,6 +125,7 @@ void WatchCall::onMessage(pb::WatchResponse& response) {
 void WatchCall::onCreated(const pb::WatchResponse& response) {
   created_ = true;
   created_revision_ = response.header().revision();
+  cluster_id_ = response.header().cluster_id();
   if (resume_revision_ == 0) resume_revision_ = created_revision_ + 1;
 }
 
@@ -142,6 +145,7 @@ void WatchCall::onCancelled(const pb::WatchResponse& response) {
 void WatchCall::onEvents(pb::WatchResponse& response) {
   partial_.bytes += response.ByteSizeLong();
   partial_.batch.revision = response.header().revision();
+  partial_.batch.cluster_id = response.header().cluster_id();
   int64_t newest = 0;
   for (auto& event : *response.mutable_events()) {
     partial_.batch.events.push_back(fromProto(event));
@@ -226,6 +230,7 @@ WatchStream& WatchStream::operator=(WatchStream&&) noexcept = default;
 WatchStream::~WatchStream() = default;
 
 int64_t WatchStream::createdRevision() const { return impl_->call->createdRevision(); }
+uint64_t WatchStream::clusterId() const { return impl_->call->clusterId(); }
 
 Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout) {
   const std::shared_ptr<WatchCall> call = impl_->call;

@@ -218,6 +218,64 @@ TEST_F(KvTest, ReportsThatTheSpaceIsFull) {
   EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k0")))) << "reads work";
 }
 
+// --- whose answers ---
+
+TEST(ClusterId, EveryAnswerTellsIt) {
+  EtcdServer server;
+  EtcdServer other;
+  BlockingClient etcd(server);
+  const auto read = etcd.range(KeyRange::single("k"));
+  ASSERT_TRUE(succeeded(read));
+  const uint64_t id = read->cluster_id;
+  EXPECT_NE(id, 0u);
+  TxnRequest request;
+  request.success.push_back(RangeOp{KeyRange::single("k"), {}});
+  const auto txn = etcd.txn(request);
+  ASSERT_TRUE(succeeded(txn));
+  EXPECT_EQ(txn->cluster_id, id);
+  EXPECT_EQ(std::get<RangeResult>(txn->results.at(0)).cluster_id, id);
+  auto watch = etcd.watch(KeyRange::single("k"), 2);
+  ASSERT_TRUE(succeeded(watch));
+  EXPECT_EQ(watch->clusterId(), id);
+  ASSERT_TRUE(succeeded(etcd.put("k", "v")));
+  const auto batch = etcd.next(*watch);
+  ASSERT_TRUE(succeeded(batch));
+  EXPECT_EQ(batch->cluster_id, id);
+
+  BlockingClient elsewhere(other);
+  const auto another = elsewhere.range(KeyRange::single("k"));
+  ASSERT_TRUE(succeeded(another));
+  EXPECT_NE(another->cluster_id, id);
+}
+
+TEST(ClusterId, AnAnswerOfAnotherClusterIsRefused) {
+  EtcdServer server;
+  BlockingClient etcd(server);
+  RangeOptions options;
+  options.cluster_id = etcd.range(KeyRange::single("k"))->cluster_id;
+  EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"), options)));
+  options.cluster_id ^= 1;
+  EXPECT_TRUE(failedWith(etcd.range(KeyRange::single("k"), options), ErrorCode::kOtherCluster));
+}
+
+TEST(ClusterId, PagesOfTwoClustersAreNotMixed) {
+  EtcdServer server;
+  EtcdServer other;
+  for (const auto* filled : {&server, &other}) {
+    BlockingClient writer(*filled);
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(succeeded(writer.put("k" + std::to_string(i), "v")));
+  }
+  BlockingClient etcd(optionsFor({server.endpoint(), other.endpoint()}));
+  int pages = 0;
+  auto page = [&](std::vector<KeyValue>&&) {
+    if (++pages == 2) server.kill();
+    return true;
+  };
+  const auto revision = await(etcd.thread, rangePaginated(etcd.client, KeyRange::prefix("k"), {}, 3, page));
+  EXPECT_TRUE(failedWith(revision, ErrorCode::kOtherCluster));
+  EXPECT_EQ(pages, 2);
+}
+
 // --- pages ---
 
 class PagesTest : public ClientTest {
