@@ -114,9 +114,9 @@ def test_no_corefile_at_all(directory, nodes, free_port):
     port = free_port()
     empty = os.path.join(directory, "empty")
     os.mkdir(empty)
-    node = nodes.make("", port=None)
-    node.spawn([binary(), "-p", str(port)], cwd=empty)
-    node.wait_answers(port=port)
+    node = nodes.make("", port=None, arguments=["-p", str(port)])
+    node.corefile_path = None
+    node.launch(cwd=empty).wait_answers(port=port)
     response = ask(node, "example.org.", port=port)
     assert rcode(response) == "NOERROR" and response.additional
     wait_until(lambda: '"A IN example.org. udp' in node.out(), 5, lambda: f"a log line\n{node.logs()}")

@@ -38,7 +38,8 @@ class Node(Process):
 
     def launch(self, env=None, **spawn_options):
         port = ["-dns.port", str(self.port)] if self.port else []
-        self.spawn([binary(), "-conf", self.corefile_path, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
+        conf = ["-conf", self.corefile_path] if self.corefile_path else []
+        self.spawn([binary(), *conf, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
                    **spawn_options)
         return self
 
