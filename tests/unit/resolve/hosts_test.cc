@@ -408,9 +408,9 @@ TEST_F(HostsReloadTest, LoopsAnswerWhileTablesChange) {
     });
   }
   for (int i = 0; i < 10; ++i) {
-    write(directory_.file("new"), fmt::format("192.0.2.{} a\n", 1 + i % 2));
-    std::filesystem::rename(directory_.file("new"), file_);
+    write(directory_.file("new"), fmt::format("192.0.2.{} a\n", 2 - i % 2));
     const uint64_t generation = shared->generation();
+    std::filesystem::rename(directory_.file("new"), file_);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     while (shared->generation() == generation && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   }
