@@ -1,5 +1,6 @@
 #include "cluster/member.h"
 
+#include <algorithm>
 #include <cassert>
 #include <future>
 #include <mutex>
@@ -20,7 +21,11 @@ struct Member::Impl {
        Logger logger, std::function<void(std::string)> on_fatal);
 
   Claim::Options claimOptions() const;
-  Mirror::Options mirrorOptions() const;
+  Mirror::Options mirrorOptions();
+  // What may be said about the own name now. Any thread.
+  std::optional<Ownership> ownership() const;
+  void reportOwnership();
+  etcd::Task<void> watchDeadline();
 
   etcd::CompletionThread& thread;
   records::RecordStore& store;
@@ -35,6 +40,7 @@ struct Member::Impl {
   OwnKey own_key;
   Mirror mirror;
   NameKeeper keeper;
+  std::optional<Ownership> reported;  // completion thread only
 
   std::atomic<bool> started{false};
   std::once_flag stop_once;
@@ -69,7 +75,7 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
       trouble(logger),
       context{thread, client, lifetime, trouble, counters, jitter, logger},
       mirror(context, mirrorOptions(), store, own_key),
-      keeper(context, claimOptions(), own_key, std::move(on_fatal)) {}
+      keeper(context, claimOptions(), own_key, std::move(on_fatal), [this] { reportOwnership(); }) {}
 
 Claim::Options Member::Impl::claimOptions() const {
   NodeRecord record;
@@ -80,11 +86,45 @@ Claim::Options Member::Impl::claimOptions() const {
   return {.pattern = options.pattern, .limit = options.limit, .lease = options.lease, .record = std::move(record)};
 }
 
-Mirror::Options Member::Impl::mirrorOptions() const {
+Mirror::Options Member::Impl::mirrorOptions() {
   Mirror::Options mirror_options;
   mirror_options.stale_after = options.lease;
   mirror_options.repair_interval = options.repair_interval;
+  mirror_options.on_freshness = [this] { reportOwnership(); };
   return mirror_options;
+}
+
+// A watch that has fallen silent no longer shows whether the key is still ours, though the lease may live.
+std::optional<Ownership> Member::Impl::ownership() const {
+  if (store.freshness() != records::Freshness::kFresh) return std::nullopt;
+  return keeper.ownership();
+}
+
+// Tells what changed since the last report. An ownership that ended unseen, since this process stood still, is told to
+// have ended even if it was renewed meanwhile.
+void Member::Impl::reportOwnership() {
+  const std::optional<Ownership> now = ownership();
+  const bool lasts = now && reported && reported->deadline > BootClock::now() && reported->token == now->token &&
+                     reported->name == now->name;
+  if (reported && !lasts) {
+    reported.reset();
+    if (options.on_ownership) options.on_ownership(std::nullopt);
+  }
+  const bool begins = now && !reported;
+  reported = now;
+  if (begins && options.on_ownership) options.on_ownership(now);
+}
+
+// A timer sleeps while the machine is suspended, the deadline does not: so no sleep is long.
+etcd::Task<void> Member::Impl::watchDeadline() {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
+  while (true) {
+    reportOwnership();
+    std::chrono::nanoseconds delay = kLongest;
+    if (reported) delay = std::min(delay, reported->deadline - BootClock::now());
+    const bool go_on = co_await lifetime.pause(delay);
+    if (!go_on) co_return;
+  }
 }
 
 Member::Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
@@ -109,6 +149,10 @@ etcd::Task<void> runFreshness(std::shared_ptr<Impl> impl) {
   co_await impl->mirror.watchFreshness();
 }
 template <typename Impl>
+etcd::Task<void> runDeadline(std::shared_ptr<Impl> impl) {
+  co_await impl->watchDeadline();
+}
+template <typename Impl>
 etcd::Task<void> runKeeper(std::shared_ptr<Impl> impl) {
   if (!impl->options.observe) co_await impl->keeper.run();
   impl->released.set_value();
@@ -123,6 +167,7 @@ void Member::start() {
   impl_->thread.spawn(runMirror(impl_));
   impl_->thread.spawn(runRepairs(impl_));
   impl_->thread.spawn(runFreshness(impl_));
+  if (impl_->options.on_ownership) impl_->thread.spawn(runDeadline(impl_));
   // Last: if the thread is being stopped, this one is refused and nothing will be released.
   if (!impl_->thread.spawn(runKeeper(impl_))) impl_->released.set_value();
 }
@@ -143,11 +188,7 @@ void Member::stop(std::chrono::milliseconds budget) {
   impl_->is_released.wait_for(budget);
 }
 
-// A watch that has fallen silent no longer shows whether the key is still ours, though the lease may live.
-std::optional<Ownership> Member::ownership() const {
-  if (impl_->store.freshness() != records::Freshness::kFresh) return std::nullopt;
-  return impl_->keeper.ownership();
-}
+std::optional<Ownership> Member::ownership() const { return impl_->ownership(); }
 
 bool Member::ready() const {
   if (impl_->store.freshness() == records::Freshness::kLoading) return false;

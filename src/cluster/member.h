@@ -33,6 +33,11 @@ class Member {
     uint16_t dns_port = 53;
     std::string uuid;  // of this node; empty: a random one
     std::chrono::milliseconds repair_interval{60'000};
+    // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
+    // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
+    // change, ownership() shows the new deadline. After a pause of the process none comes before anything else. Must
+    // not block and not call stop(). Not called any more when stop() has returned; stop() brings a last call with none.
+    std::function<void(const std::optional<Ownership>&)> on_ownership;
   };
 
   // `thread` and `store` outlive the member. `on_fatal` is called on the completion thread, at most once, with a line

@@ -33,7 +33,10 @@ double secondsSince(BootClock::time_point start) {
 }  // namespace
 
 Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key)
-    : context_(context), options_(options), store_(store), replica_(store, own_key, context.counters, context.log) {}
+    : context_(context),
+      options_(std::move(options)),
+      store_(store),
+      replica_(store, own_key, context.counters, context.log) {}
 
 Task<void> Mirror::run() {
   while (!context_.lifetime.stopping()) {
@@ -237,7 +240,12 @@ void Mirror::heardCurrent() {
   current_at_ = BootClock::now();
   if (store_.freshness() == Freshness::kFresh) return;
   if (store_.freshness() == Freshness::kStale) context_.log.info("names are current again");
-  store_.setFreshness(Freshness::kFresh);
+  setFreshness(Freshness::kFresh);
+}
+
+void Mirror::setFreshness(Freshness freshness) {
+  store_.setFreshness(freshness);
+  if (options_.on_freshness) options_.on_freshness();
 }
 
 Task<void> Mirror::watchFreshness() {
@@ -245,7 +253,7 @@ Task<void> Mirror::watchFreshness() {
     std::chrono::nanoseconds left = current_at_ + options_.stale_after - BootClock::now();
     if (loaded_ && left <= 0ns && store_.freshness() == Freshness::kFresh) {
       context_.log.warning("names are stale: nothing current from etcd for {:.0f} s", secondsSince(current_at_));
-      store_.setFreshness(Freshness::kStale);
+      setFreshness(Freshness::kStale);
     }
     if (left <= 0ns) left = options_.stale_after / 10;
     const bool go_on = co_await context_.lifetime.pause(left);

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "base/clock.h"
 #include "cluster/context.h"
@@ -29,6 +30,7 @@ class Mirror {
     std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};      // the lease time
     std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};  // mean; longer if a comparison takes long
     int64_t page_size = 10'000;
+    std::function<void()> on_freshness = {};  // the store's freshness has changed; may be empty
   };
 
   Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key);
@@ -52,6 +54,7 @@ class Mirror {
 
   bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
   void heardCurrent();
+  void setFreshness(records::Freshness freshness);
   void learn(const etcd::WatchBatch& batch);
   void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
 

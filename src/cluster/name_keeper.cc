@@ -26,11 +26,12 @@ std::chrono::nanoseconds keepAliveTimeout(std::chrono::nanoseconds ttl) {
 }  // namespace
 
 NameKeeper::NameKeeper(Context& context, Claim::Options options, OwnKey& own_key,
-                       std::function<void(std::string)> on_fatal)
+                       std::function<void(std::string)> on_fatal, std::function<void()> on_change)
     : context_(context),
       options_(options),
       own_key_(own_key),
       on_fatal_(std::move(on_fatal)),
+      on_change_(std::move(on_change)),
       claim_(context, std::move(options), own_key),
       wake_(context.thread) {
   own_key_.onChange([this] {
@@ -175,8 +176,11 @@ void NameKeeper::publish() {
   if (holding_ && !context_.lifetime.stopping() && own_key_.state(held()) == OwnKey::State::kOurs) {
     now = Ownership{claim_.slot().name, claim_.slot().id, claim_.slot().token, deadline()};
   }
-  const std::lock_guard lock(mutex_);
-  ownership_ = std::move(now);
+  {
+    const std::lock_guard lock(mutex_);
+    ownership_ = std::move(now);
+  }
+  on_change_();
 }
 
 void NameKeeper::disown() {

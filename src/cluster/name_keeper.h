@@ -32,8 +32,10 @@ struct Ownership {
 class NameKeeper {
  public:
   // `on_fatal` is called at most once, when no name is free at start. A node that has had a name goes on without one
-  // and tries again: it still serves the names of the others.
-  NameKeeper(Context& context, Claim::Options options, OwnKey& own_key, std::function<void(std::string)> on_fatal);
+  // and tries again: it still serves the names of the others. `on_change` is called whenever ownership() may say
+  // something else, but for the deadline, which passes by itself.
+  NameKeeper(Context& context, Claim::Options options, OwnKey& own_key, std::function<void(std::string)> on_fatal,
+             std::function<void()> on_change);
 
   // Until the Member stops; then lease, ticket and slot are given back.
   etcd::Task<void> run();
@@ -61,6 +63,7 @@ class NameKeeper {
   const Claim::Options options_;
   OwnKey& own_key_;
   const std::function<void(std::string)> on_fatal_;
+  const std::function<void()> on_change_;
   Claim claim_;
   etcd::Event wake_;  // the own key was seen, or stop()
 

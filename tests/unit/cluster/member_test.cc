@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -433,6 +434,59 @@ TEST_F(MemberTest, OwnershipEndsAtTheDeadlineAndComesBackWithTheLease) {
   server_.resume();
   EXPECT_TRUE(node.owns("worker1.tf.local."));
   EXPECT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kFresh; }));
+}
+
+// --- what the observer of the ownership is told ---
+
+// "+worker1.tf.local." and "-", in order.
+class Told {
+ public:
+  auto recorder() {
+    return [this](const std::optional<Ownership>& owned) {
+      const std::lock_guard lock(mutex_);
+      told_.push_back(owned ? "+" + owned->name : "-");
+    };
+  }
+  std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+  bool becomes(const std::vector<std::string>& wanted) const {
+    return eventually([&] { return all() == wanted; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> told_;
+};
+
+TEST_F(MemberTest, TheObserverHearsOfTheClaimAndOfTheLossAndOfStop) {
+  Told told;
+  Member::Options made = options(server_.endpoint());
+  made.on_ownership = told.recorder();
+  Node& node = start(made);
+  ASSERT_TRUE(told.becomes({"+worker1.tf.local."}));
+  server_.ctl({"del", "worker1.tf.local."});
+  ASSERT_TRUE(told.becomes({"+worker1.tf.local.", "-", "+worker1.tf.local."}));
+  node.member.stop(10s);
+  EXPECT_EQ(told.all(), (std::vector<std::string>{"+worker1.tf.local.", "-", "+worker1.tf.local.", "-"}));
+}
+
+TEST_F(MemberTest, TheObserverHearsThatTheDeadlinePassedAndNothingOfRenewals) {
+  Told told;
+  Member::Options made = options(server_.endpoint());
+  made.lease = 3s;
+  made.on_ownership = told.recorder();
+  Node& node = start(made);
+  ASSERT_TRUE(eventually([&] { return node.member.counters().keepalives.value() >= 2; }));
+  EXPECT_EQ(told.all(), (std::vector<std::string>{"+worker1.tf.local."}));
+  const BootClock::time_point deadline = node.member.ownership()->deadline;
+  EXPECT_TRUE(eventually([&] { return node.member.ownership()->deadline > deadline; }));
+  server_.pause();
+  ASSERT_TRUE(told.becomes({"+worker1.tf.local.", "-"}));
+  EXPECT_EQ(node.name(), "");
+  server_.resume();
+  EXPECT_TRUE(told.becomes({"+worker1.tf.local.", "-", "+worker1.tf.local."}));
 }
 
 TEST_F(MemberTest, ARestartOfEtcdKeepsTheSlot) {
