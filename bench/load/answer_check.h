@@ -1,0 +1,18 @@
+// Is this the answer to that query? A rate of wrong answers is not a rate. Any thread; no allocation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "load/query_source.h"
+
+namespace idetcd::bench {
+
+// QR, rcode, the question octet for octet, ANCOUNT, and in the answer the type, class and the very address that belongs
+// to the name. The ID is the caller's. REQUIRES: `query` was made by QuerySource.
+bool isRightAnswer(std::span<const uint8_t> query, const Expectation& expectation, std::span<const uint8_t> answer);
+
+// What the echo sends back: the query with QR set.
+bool isEcho(std::span<const uint8_t> query, std::span<const uint8_t> answer);
+
+}  // namespace idetcd::bench

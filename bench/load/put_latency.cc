@@ -1,0 +1,146 @@
+// How long after etcd has acknowledged a put does the server still give the old answer?
+//
+// For each put: wait for etcd's answer, then ask the server over UDP from several ports, again and again, until every
+// one has got the new address. Where the server has several loops, the kernel spreads those ports over them, so that
+// all loops are asked.
+#include <arpa/inet.h>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cluster/record_codec.h"
+#include "common/arguments.h"
+#include "common/names.h"
+#include "dns/wire.h"
+#include "etcd/client.h"
+#include "etcd/completion_thread.h"
+#include "load/histogram.h"
+
+namespace idetcd::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kUsage[] =
+    "usage: put_latency --endpoint URL --port N [--puts 500] [--sockets 8] [--pause-us 1000] [--json]\n"
+    "Changes the address of putlatency.tf.local.\n";
+constexpr char kLabel[] = "putlatency";
+constexpr int kAnswerTimeoutMs = 1000;
+
+// One client port of the server's.
+class Asker {
+ public:
+  explicit Asker(uint16_t port) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) std::perror("connect");
+    query_[2] = query_[5] = 1;
+    query_size_ = dns::kHeaderSize + writeName(kLabel, sizeof(kLabel) - 1, query_ + dns::kHeaderSize);
+    query_[query_size_ + 1] = query_[query_size_ + 3] = 1;  // A, IN
+    query_size_ += 4;
+  }
+  ~Asker() { close(fd_); }
+  Asker(const Asker&) = delete;
+  Asker& operator=(const Asker&) = delete;
+
+  // One query and its answer: whether it ends in this address.
+  bool sees(std::array<uint8_t, 4> address) {
+    dns::store16(query_, ++id_);
+    uint8_t answer[512];
+    pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
+    if (send(fd_, query_, query_size_, 0) < 0 || poll(&readable, 1, kAnswerTimeoutMs) != 1) return false;
+    const ssize_t size = recv(fd_, answer, sizeof(answer), 0);
+    return size > 16 && dns::load16(answer) == id_ && dns::load16(answer + 6) == 1 &&
+           std::memcmp(answer + size - 4, address.data(), 4) == 0;
+  }
+
+ private:
+  int fd_;
+  uint16_t id_ = 0;
+  uint8_t query_[64] = {};
+  size_t query_size_;
+};
+
+struct Outcome {
+  Histogram latency;
+  uint64_t never = 0;  // not within kGiveUp
+  bool failed = false;
+};
+
+constexpr std::chrono::seconds kGiveUp{5};
+
+// Nanoseconds until all have the new answer; 0 if it never came.
+uint64_t timeUntilSeen(std::vector<std::unique_ptr<Asker>>& askers, std::array<uint8_t, 4> address) {
+  const auto start = Clock::now();
+  for (const auto& asker : askers) {
+    while (!asker->sees(address)) {
+      if (Clock::now() - start > kGiveUp) return 0;
+    }
+  }
+  return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count());
+}
+
+// The thread is ours alone: between two puts it may block in the queries.
+etcd::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Asker>>& askers, uint32_t puts,
+                         std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
+  for (uint32_t i = 1; i <= puts; ++i) {
+    const cluster::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(i)), .ipv6 = {}, .port = "53", .id = {}};
+    etcd::PutOp put{.key = fmt::format("{}.{}", kLabel, kZone), .value = cluster::encodeRecord(record), .lease = 0};
+    const auto result = co_await client.put(std::move(put));
+    if (!result) {
+      fmt::print(stderr, "put_latency: {}\n", result.error().message);
+      outcome.failed = true;
+      break;
+    }
+    const uint64_t nanoseconds = timeUntilSeen(askers, addressV4(i));
+    if (nanoseconds == 0) ++outcome.never;
+    outcome.latency.add(nanoseconds);
+    if (!co_await client.thread().sleepFor(pause)) break;
+  }
+  done.set_value();
+}
+
+void report(const Outcome& outcome, bool json) {
+  const char* format =
+      json ? "{{\"puts\": {}, \"never\": {}, \"p50_ms\": {:.3f}, \"p99_ms\": {:.3f}, \"max_ms\": {:.3f}}}\n"
+           : "{} puts, {} never seen; visible after p50 {:.3f} ms, p99 {:.3f} ms, at most {:.3f} ms\n";
+  const auto quantile = [&](double q) { return outcome.latency.quantile(q) / 1e6; };
+  fmt::print(fmt::runtime(format), outcome.latency.total(), outcome.never, quantile(0.5), quantile(0.99), quantile(1));
+}
+
+}  // namespace
+}  // namespace idetcd::bench
+
+int main(int argc, char** argv) {
+  using namespace idetcd;
+  bench::Arguments arguments(argc, argv, bench::kUsage);
+  etcd::Client::Options options;
+  options.endpoints = {arguments.text("--endpoint", "http://localhost:2379")};
+  const auto port = arguments.number<uint16_t>("--port", 53);
+  const auto puts = arguments.number<uint32_t>("--puts", 500);
+  const auto sockets = arguments.number<size_t>("--sockets", 8);
+  const std::chrono::microseconds pause(arguments.number<int64_t>("--pause-us", 1000));
+  const bool json = arguments.flag("--json");
+  arguments.finish();
+
+  std::vector<std::unique_ptr<bench::Asker>> askers;
+  for (size_t i = 0; i < sockets; ++i) askers.push_back(std::make_unique<bench::Asker>(port));
+  etcd::CompletionThread thread;
+  etcd::Client client(thread, options, {});
+  bench::Outcome outcome;
+  std::promise<void> done;
+  thread.spawn(bench::measure(client, askers, puts, pause, outcome, done));
+  done.get_future().wait();
+  thread.stop();
+  bench::report(outcome, json);
+  return outcome.failed || outcome.never > 0 ? 1 : 0;
+}

@@ -1,0 +1,56 @@
+// The queries of a load: which names are asked for, and what must come back. One thread; no allocation.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "common/random.h"
+#include "dns/wire.h"
+
+namespace idetcd::bench {
+
+enum class Selection : uint8_t {
+  kUniform,
+  kZipf,        // number k is asked for 1/k times as often as number 1
+  kSequential,  // 1, 2, … N, 1, …: to warm a cache
+};
+
+std::optional<Selection> parseSelection(std::string_view text);
+
+// What the answer must be, and enough to tell that it is.
+struct Expectation {
+  uint32_t number = 0;
+  dns::RrType type = dns::RrType::kA;
+  bool exists = true;  // else NXDOMAIN
+};
+
+class QuerySource {
+ public:
+  static constexpr size_t kMaxQuerySize = 96;
+
+  struct Options {
+    uint32_t names = 1000;
+    Selection selection = Selection::kUniform;
+    uint32_t aaaa_percent = 0;
+    uint32_t nxdomain_percent = 0;  // random names of the zone that nobody has
+    bool edns = false;
+    uint64_t seed = 1;
+  };
+
+  explicit QuerySource(const Options& options);
+
+  // Writes a query whose ID is 0; returns its size, at most kMaxQuerySize.
+  size_t next(uint8_t* to, Expectation& expectation);
+
+ private:
+  uint32_t pickNumber();
+  size_t writeRandomName(uint8_t* to);
+
+  const Options options_;
+  const double log_names_;  // ln(names + 1)
+  Random random_;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace idetcd::bench

@@ -1,0 +1,112 @@
+#include "server/server.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "../net/sockets.h"
+#include "dns_packets.h"
+#include "running_server.h"
+
+namespace idetcd::server {
+namespace {
+
+using test::Answer;
+using test::Names;
+using test::query;
+
+uint16_t freePort() { return net::test::udpClient().localAddress().port; }
+
+// Runs the loop of a server's first worker.
+class ServerTest : public ::testing::Test {
+ protected:
+  Result<void> open(size_t workers, bool any_address = false) {
+    Listen listen{.address = net::test::address("127.0.0.1", port_),
+                  .any_address = any_address,
+                  .workers = workers,
+                  .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }};
+    return server_.open({listen});
+  }
+  void start() {
+    server_.start();
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  void TearDown() override {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+    server_.close();
+  }
+
+  Names names_;
+  net::EventLoop loop_;
+  Server server_{loop_, names_.epochs};
+  const uint16_t port_ = freePort();
+  std::thread thread_;
+};
+
+TEST_F(ServerTest, EveryClientOfTwoWorkersIsAnswered) {
+  constexpr int kClients = 64;
+  ASSERT_TRUE(open(2).has_value());
+  start();
+  const SocketAddress server = net::test::address("127.0.0.1", port_);
+  for (int i = 0; i < kClients; ++i) {
+    net::test::Socket udp = net::test::udpClient();
+    ASSERT_TRUE(udp.sendTo(server, query(1, Names::nameOf(1 + i))));
+    const auto answer = udp.receive();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(Answer(answer->octets).last_octet, 1 + i);
+    net::test::Socket tcp = net::test::tcpClient(server);
+    tcp.send(test::framed(query(2, Names::nameOf(1 + i))));
+    EXPECT_EQ(tcp.receiveExactly(2).size(), 2u);
+  }
+  ASSERT_EQ(server_.workers().size(), 2u);
+  uint64_t received = 0;
+  for (const auto& worker : server_.workers()) {  // 64 ports all on one of two: once in 2^63
+    EXPECT_GT(worker->counters().udp_sent.value(), 0u);
+    received += worker->counters().udp_sent.value();
+  }
+  EXPECT_EQ(received, kClients);
+}
+
+TEST_F(ServerTest, SeveralWorkersDoNotShareWithAStranger) {
+  const auto stranger = net::UdpSocket::bind(net::test::address("127.0.0.1", port_), true);
+  ASSERT_TRUE(stranger.has_value());
+  const auto opened = open(2);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_NE(opened.error().message.find(std::to_string(port_)), std::string::npos) << opened.error().message;
+}
+
+TEST_F(ServerTest, ATakenTcpPortIsNamed) {
+  net::test::Socket taken(SOCK_STREAM, net::test::address("127.0.0.1", port_));
+  ASSERT_EQ(::listen(taken.fd(), 1), 0);
+  const auto opened = open(1);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().message, "listen tcp 127.0.0.1:" + std::to_string(port_) + ": Address already in use");
+}
+
+TEST_F(ServerTest, AnyAddressIsBothFamilies) {
+  ASSERT_TRUE(open(1, true).has_value());
+  start();
+  for (const char* ip : {"127.0.0.1", "127.0.0.2", "::1"}) {
+    net::test::Socket client = net::test::udpClient(ip);
+    if (!client.ok()) continue;  // no IPv6 here
+    client.sendTo(net::test::address(ip, port_), query(1, Names::nameOf(9)));
+    const auto answer = client.receive();
+    ASSERT_TRUE(answer) << ip;
+    EXPECT_EQ(answer->from->ip.toString(), ip);
+    EXPECT_EQ(Answer(answer->octets).last_octet, 9);
+  }
+}
+
+TEST_F(ServerTest, ClosesEverything) {
+  ASSERT_TRUE(open(2).has_value());
+  start();
+  net::test::Socket client = net::test::tcpClient(net::test::address("127.0.0.1", port_));
+  loop_.stop();
+  thread_.join();
+  server_.close();
+  EXPECT_TRUE(net::UdpSocket::bind(net::test::address("127.0.0.1", port_), false).has_value()) << "the port is free";
+}
+
+}  // namespace
+}  // namespace idetcd::server

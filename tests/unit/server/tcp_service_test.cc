@@ -1,0 +1,184 @@
+#include "server/tcp_service.h"
+
+#include <chrono>
+
+#include <gtest/gtest.h>
+
+#include "../net/sockets.h"
+#include "dns_packets.h"
+#include "running_server.h"
+
+namespace idetcd::server {
+namespace {
+
+using net::test::Socket;
+using net::test::tcpClient;
+using std::chrono::milliseconds;
+using test::Answer;
+using test::framed;
+using test::Names;
+using test::query;
+
+// One message without its length; empty at the end of the stream.
+std::string receiveMessage(Socket& client) {
+  const std::string prefix = client.receiveExactly(2);
+  if (prefix.size() < 2) return {};
+  return client.receiveExactly(dns::load16(reinterpret_cast<const uint8_t*>(prefix.data())));
+}
+
+void expectAnswer(Socket& client, uint16_t id, uint8_t number) {
+  const std::string message = receiveMessage(client);
+  ASSERT_GE(message.size(), dns::kHeaderSize);
+  const Answer answer(message);
+  EXPECT_EQ(answer.id, id);
+  EXPECT_EQ(answer.answers, 1);
+  EXPECT_EQ(answer.last_octet, number);
+}
+
+TEST(TcpService, AnswersOneAfterTheOther) {
+  test::RunningServer server;
+  Socket client = tcpClient(server.tcpAddress());
+  for (uint8_t i = 1; i <= 20; ++i) {
+    client.send(framed(query(i, Names::nameOf(i))));
+    expectAnswer(client, i, i);
+  }
+  EXPECT_EQ(server.counters().tcp_accepted.value(), 1u);
+  EXPECT_EQ(server.counters().tcp_received.value(), 20u);
+}
+
+TEST(TcpService, AnswersAPipeline) {
+  constexpr uint16_t kCount = 3000;
+  test::RunningServer server;
+  Socket client = tcpClient(server.tcpAddress());
+  std::string pipeline;
+  for (uint16_t i = 0; i < kCount; ++i) pipeline += framed(query(i, Names::nameOf(1 + i % 200)));
+  std::thread writer([&] { client.send(pipeline); });
+  for (uint16_t i = 0; i < kCount; ++i) expectAnswer(client, i, static_cast<uint8_t>(1 + i % 200));
+  writer.join();
+}
+
+TEST(TcpService, PutsTogetherWhatComesInPieces) {
+  test::RunningServer server;
+  const std::string two = framed(query(1, Names::nameOf(1))) + framed(query(2, Names::nameOf(2)));
+  for (const size_t piece : {1, 2, 3, 5, 13, 40}) {
+    Socket client = tcpClient(server.tcpAddress());
+    for (size_t i = 0; i < two.size(); i += piece) {
+      client.send(std::string_view(two).substr(i, piece));
+      server.onLoop([] {});  // so that the pieces are read apart
+    }
+    expectAnswer(client, 1, 1);
+    expectAnswer(client, 2, 2);
+  }
+}
+
+TEST(TcpService, AnswersBehindAHalfClose) {
+  test::RunningServer server;
+  Socket client = tcpClient(server.tcpAddress());
+  client.send(framed(query(1, Names::nameOf(1))) + framed(query(2, Names::nameOf(2))));
+  ::shutdown(client.fd(), SHUT_WR);
+  expectAnswer(client, 1, 1);
+  expectAnswer(client, 2, 2);
+  EXPECT_TRUE(client.isClosedByPeer());
+}
+
+TEST(TcpService, ClosesWhatDoesNotSpeakDns) {
+  test::RunningServer server;
+  std::string response = query(1, Names::nameOf(1));
+  response[2] = static_cast<char>(0x80);
+  for (const std::string& junk : {std::string("\0\0", 2), std::string("\0\x0b", 2), framed(response)}) {
+    Socket client = tcpClient(server.tcpAddress());
+    client.send(framed(query(1, Names::nameOf(1))) + junk + framed(query(2, Names::nameOf(2))));
+    expectAnswer(client, 1, 1);  // what came before is answered
+    EXPECT_TRUE(client.isClosedByPeer());
+  }
+}
+
+TEST(TcpService, ClosesIdleConnections) {
+  test::RunningServer server("127.0.0.1", {.idle = milliseconds(50)});
+  Socket silent = tcpClient(server.tcpAddress());
+  Socket slow = tcpClient(server.tcpAddress());
+  slow.send("\0");  // a query that never gets complete keeps nothing open
+  EXPECT_TRUE(silent.isClosedByPeer());
+  EXPECT_TRUE(slow.isClosedByPeer());
+  EXPECT_EQ(server.counters().tcp_timed_out.value(), 2u);
+}
+
+TEST(TcpService, AQueryStartsTheIdleTimeAnew) {
+  constexpr milliseconds kIdle{300};
+  test::RunningServer server("127.0.0.1", {.idle = kIdle});
+  Socket client = tcpClient(server.tcpAddress());
+  const auto start = std::chrono::steady_clock::now();
+  uint8_t asked = 0;
+  while (std::chrono::steady_clock::now() - start < 2 * kIdle) {
+    ++asked;
+    client.send(framed(query(asked, Names::nameOf(asked))));
+    expectAnswer(client, asked, asked);
+    client.isReadable(30);  // a pause
+    if (HasFailure()) return;
+  }
+  EXPECT_TRUE(client.isClosedByPeer());
+}
+
+TEST(TcpService, MakesRoomByClosingTheLongestIdle) {
+  test::RunningServer server("127.0.0.1", {.max_connections = 3});
+  std::vector<Socket> clients;
+  for (uint8_t i = 1; i <= 3; ++i) {
+    clients.push_back(tcpClient(server.tcpAddress()));
+    clients.back().send(framed(query(i, Names::nameOf(i))));
+    expectAnswer(clients.back(), i, i);
+  }
+  clients[0].send(framed(query(9, Names::nameOf(9))));  // the second is now the longest idle
+  expectAnswer(clients[0], 9, 9);
+  Socket newcomer = tcpClient(server.tcpAddress());
+  newcomer.send(framed(query(4, Names::nameOf(4))));
+  expectAnswer(newcomer, 4, 4);
+  EXPECT_TRUE(clients[1].isClosedByPeer());
+  for (const size_t i : {size_t{0}, size_t{2}}) {
+    clients[i].send(framed(query(5, Names::nameOf(5))));
+    expectAnswer(clients[i], 5, 5);
+  }
+  EXPECT_EQ(server.counters().tcp_evicted.value(), 1u);
+}
+
+TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
+  test::RunningServer server;
+  Socket stubborn = tcpClient(server.tcpAddress());
+  std::string burst;
+  for (uint16_t i = 0; i < 2000; ++i) burst += framed(query(i, Names::nameOf(1)));
+  size_t sent = 0;
+  size_t left = 0;  // of the burst that is being sent
+  for (;;) {        // until no octet more has been taken for a while
+    const ssize_t n = ::send(stubborn.fd(), burst.data() + (burst.size() - (left == 0 ? burst.size() : left)),
+                             left == 0 ? burst.size() : left, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+      left = (left == 0 ? burst.size() : left) - static_cast<size_t>(n);
+      continue;
+    }
+    pollfd writable{.fd = stubborn.fd(), .events = POLLOUT, .revents = 0};
+    if (::poll(&writable, 1, 200) == 0) break;
+  }
+  EXPECT_LT(sent, size_t{64} << 20) << "the answers pile up";
+  Socket other = tcpClient(server.tcpAddress());
+  other.send(framed(query(1, Names::nameOf(1))));
+  expectAnswer(other, 1, 1);
+  // Once it reads, it gets every answer.
+  for (size_t i = 0; i < sent / (burst.size() / 2000); ++i) {
+    expectAnswer(stubborn, static_cast<uint16_t>(i % 2000), 1);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(TcpService, ConnectionsMayGoWithTheService) {
+  Socket client = [] {
+    test::RunningServer server;
+    Socket connected = tcpClient(server.tcpAddress());
+    connected.send(framed(query(1, Names::nameOf(1))));
+    expectAnswer(connected, 1, 1);
+    return connected;
+  }();
+  EXPECT_TRUE(client.isClosedByPeer());
+}
+
+}  // namespace
+}  // namespace idetcd::server
