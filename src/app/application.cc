@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <future>
 #include <thread>
 #include <unistd.h>
@@ -47,6 +48,11 @@ Result<std::vector<SocketAddress>> bindAddresses(const BindPlan& plan) {
   }
   if (addresses.empty() && !plan.listen.empty()) return fail("bind: no address is left to listen on");
   return addresses;
+}
+
+std::string hostName() {
+  char name[256];
+  return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
 }
 
 std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAddress>& addresses) {
@@ -117,17 +123,37 @@ Result<Application::Block> Application::buildBlock(const BlockPlan& plan) {
     if (!errors) return tl::unexpected(errors.error());
     block.errors = std::move(*errors);
   }
+  const Cluster* cluster = nullptr;
   if (plan.cluster) {
-    const auto store = addCluster(*plan.cluster, plan.keys.front().port);
-    if (!store) return tl::unexpected(store.error());
+    const auto added = addCluster(*plan.cluster, plan.keys.front().port);
+    if (!added) return tl::unexpected(added.error());
+    cluster = *added;
     block.cluster = std::make_shared<const resolve::ClusterZone>(
-        **store, resolve::ClusterZone::Options{.fallthrough = plan.cluster->fallthrough});
+        *cluster->store, resolve::ClusterZone::Options{.fallthrough = plan.cluster->fallthrough});
   }
+  if (plan.nsid || cluster != nullptr) block.identity = makeIdentity(plan, cluster);
   if (!plan.acl.empty()) block.acl = std::make_shared<const resolve::Acl>(plan.acl);
   if (plan.hosts) {
     block.hosts = std::make_shared<const resolve::HostsSource>(*plan.hosts, hash_seed_, log_.named("plugin/hosts"));
   }
   return block;
+}
+
+// The node's own name, unless the Corefile says something else; without a cluster `nsid` alone means the host name.
+std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPlan& plan, const Cluster* cluster) {
+  resolve::Identity::Options options{.nsid = plan.nsid.value_or("")};
+  if (cluster == nullptr) {
+    if (options.nsid.empty()) options.nsid = hostName();
+    return std::make_shared<const resolve::Identity>(std::move(options));
+  }
+  const cluster::Member& member = *cluster->member;
+  options.own_name = [&member]() -> std::optional<std::string> {
+    const auto ownership = member.ownership();
+    return ownership ? std::optional(ownership->name) : std::nullopt;
+  };
+  options.own_addresses = [addresses = cluster->addresses] { return addresses; };
+  options.ttl_seconds = plan.cluster->ttl_seconds;
+  return std::make_shared<const resolve::Identity>(std::move(options));
 }
 
 // The block's handlers on one loop.
@@ -137,6 +163,7 @@ Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(Blo
   instance->errors = block.errors;
   instance->acl = block.acl;
   instance->cluster = block.cluster;
+  instance->identity = block.identity;
   if (block.hosts) instance->hosts = std::make_unique<const resolve::Hosts>(block.hosts);
   instance->bufsize = block.plan.bufsize;
   instance->any = block.plan.any;
@@ -181,7 +208,7 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Blo
                                               block.errors);
 }
 
-Result<const records::RecordStore*> Application::addCluster(const ClusterPlan& plan, uint16_t dns_port) {
+Result<Application::Cluster*> Application::addCluster(const ClusterPlan& plan, uint16_t dns_port) {
   const Logger log = log_.named("plugin/idetcd");
   const auto node = cluster::selectNodeAddresses(plan.address, cluster::readNetworkView());
   if (!node) return fail(fmt::format("plugin/idetcd: {}", node.error().message));
@@ -193,6 +220,8 @@ Result<const records::RecordStore*> Application::addCluster(const ClusterPlan& p
     if (address) store_options.addresses.push_back(*address);
   }
   auto cluster = std::make_unique<Cluster>();
+  cluster->plan = plan;
+  cluster->addresses = store_options.addresses;
   cluster->store = std::make_unique<records::RecordStore>(epochs_, std::move(store_options));
 
   if (!etcd_thread_) etcd_thread_ = std::make_unique<etcd::CompletionThread>();
@@ -208,7 +237,7 @@ Result<const records::RecordStore*> Application::addCluster(const ClusterPlan& p
       *etcd_thread_, *cluster->store, std::move(options), log,
       [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/idetcd: " + line); }); });
   clusters_.push_back(std::move(cluster));
-  return clusters_.back()->store.get();
+  return clusters_.back().get();
 }
 
 Result<void> Application::listen() {

@@ -43,6 +43,8 @@ class Application {
   static constexpr std::chrono::milliseconds kReleaseBudget{3000};
 
   struct Cluster {
+    ClusterPlan plan;
+    std::vector<IpAddress> addresses;  // of this node
     std::unique_ptr<records::RecordStore> store;
     std::unique_ptr<cluster::Member> member;
   };
@@ -54,6 +56,7 @@ class Application {
     std::shared_ptr<resolve::ErrorLog> errors;
     std::shared_ptr<const resolve::Acl> acl;
     std::shared_ptr<const resolve::ClusterZone> cluster;
+    std::shared_ptr<const resolve::Identity> identity;
     std::shared_ptr<const resolve::HostsSource> hosts;
     std::shared_ptr<resolve::LoopProbe> loop;  // made with the first instance
   };
@@ -71,7 +74,8 @@ class Application {
   Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(Block& block, net::EventLoop& loop);
   void probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion);
   Result<std::unique_ptr<resolve::Recursion>> makeRecursion(const Block& block, net::EventLoop& loop) const;
-  Result<const records::RecordStore*> addCluster(const ClusterPlan& plan, uint16_t dns_port);
+  static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, const Cluster* cluster);
+  Result<Cluster*> addCluster(const ClusterPlan& plan, uint16_t dns_port);
   Result<void> listen();
   void onSignal(int signal);
   void shutDown(int status);

@@ -161,6 +161,18 @@ Result<void> readFlag(const config::Directive& directive, bool& flag) {
   return cursor.finish();
 }
 
+// --- nsid ---
+
+Result<void> readNsid(const config::Directive& directive, std::optional<std::string>& nsid) {
+  constexpr size_t kMaxData = 255;
+  DirectiveCursor cursor(directive);
+  std::string data;
+  for (const std::string& word : cursor.remainingArgs()) data += data.empty() ? word : " " + word;
+  if (data.size() > kMaxData) return cursor.error(fmt::format("nsid data of more than {} octets", kMaxData));
+  nsid = std::move(data);
+  return cursor.finish();
+}
+
 // --- bufsize ---
 
 Result<void> readBufsize(const config::Directive& directive, size_t& bufsize) {
@@ -214,6 +226,7 @@ const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
   using D = const config::Directive&;
   using P = BlockPlan&;
   static const std::vector<std::pair<std::string, DirectiveReader>> kDirectives{
+      {"nsid", [](D d, P plan) { return readNsid(d, plan.nsid); }},
       {"bind", [](D d, P plan) { return readBind(d, plan.bind); }},
       {"bufsize", [](D d, P plan) { return readBufsize(d, plan.bufsize); }},
       {"workers", [](D d, P plan) { return readWorkers(d, plan.workers); }},

@@ -60,6 +60,7 @@ struct BlockPlan {
   std::optional<resolve::HostsOptions> hosts;
   std::vector<resolve::Forwarder::Options> forward;  // in the file's order
   size_t bufsize = dns::kDefaultUdpPayload;
+  std::optional<std::string> nsid;  // `nsid [DATA]`
   bool any = false;
   bool loop = false;
   bool minimal = false;

@@ -40,6 +40,7 @@ size_t recordNameEnd(const uint8_t* message, size_t size, size_t pos) {
 struct Options {
   bool valid = true;
   bool cookie = false;
+  bool nsid = false;
 };
 
 // RFC 6891 §6.1.2; the length of a COOKIE is checked as RFC 7873 §5.2.2 asks, and of two only the first is looked at
@@ -57,6 +58,7 @@ Options checkOptions(const uint8_t* rdata, size_t size) {
       if (length != 8 && (length < 16 || length > 40)) return {.valid = false};
       options.cookie = true;
     }
+    options.nsid |= option == code(EdnsOption::kNsid);
     pos += length;
   }
   return options;
@@ -138,6 +140,7 @@ class Reader {
     }
     const Options options = checkOptions(message_ + rdata, rdata_size);
     cookie_ = options.cookie;
+    query_.wants_nsid = options.nsid;
     return options.valid;
   }
 
@@ -185,7 +188,8 @@ ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& que
   query.flags = load16(message + 2);
   query.qtype = query.qclass = query.qname_size = 0;
   query.error = Rcode::kNoError;
-  query.has_edns = query.dnssec_ok = false;
+  query.has_edns = query.dnssec_ok = query.wants_nsid = false;
+  query.nsid = nullptr;
   query.udp_payload = kMinUdpPayload;
   query.tsig_offset = 0;
   query.hash = 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/hash.h"
 #include "dns/name.h"
@@ -32,9 +33,12 @@ struct Query {
   Rcode error = Rcode::kNoError;
   bool has_edns = false;
   bool dnssec_ok = false;
+  bool wants_nsid = false;                // RFC 5001
   uint16_t udp_payload = kMinUdpPayload;  // what the client accepts: at least 512 (RFC 6891 §6.2.3)
   uint16_t tsig_offset = 0;               // of a TSIG record (error kNotAuth), else 0
-  uint64_t hash = 0;                      // of the folded qname
+  // What the response's NSID option says; null: none. Set by who answers, and borrowed from him.
+  const std::string* nsid = nullptr;
+  uint64_t hash = 0;  // of the folded qname
   // The qname, folded to lower case. What is behind qname_size is unspecified.
   alignas(8) uint8_t qname[kMaxNameLength + 1 + kReadSlack];
 

@@ -22,6 +22,7 @@ class ResponseBuilder {
   // `query` was parsed with at most `limit` octets of header and question.
   ResponseBuilder(const Query& query, size_t limit) : query_(query), pos_(query.question_end), limit_(limit) {
     if (query.has_edns) limit_ -= kOptSize;
+    if (query.nsid != nullptr) limit_ -= kOptionHead + query.nsid->size();
   }
 
   // Every answer of this response carries this Extended DNS Error (RFC 8914), if the client speaks EDNS. Call before
@@ -74,7 +75,8 @@ class ResponseBuilder {
   }
 
  private:
-  static constexpr size_t kEdeSize = 6;
+  static constexpr size_t kOptionHead = 4;
+  static constexpr size_t kEdeSize = kOptionHead + 2;
 
   bool fits(size_t size) const { return limit_ >= pos_ && limit_ - pos_ >= size; }
 
@@ -96,12 +98,21 @@ class ResponseBuilder {
     store64(opt + 3, uint64_t{kDefaultUdpPayload} << 48 | uint64_t{static_cast<uint8_t>(code(rcode) >> 4)} << 40 |
                          (query_.dnssec_ok ? uint64_t{0x8000} << 16 : 0));
     pos_ += kOptSize;
-    if (!ede_) return;
-    store16(opt + 9, kEdeSize);
-    store16(opt + 11, code(EdnsOption::kEde));
-    store16(opt + 13, 2);
-    store16(opt + 15, code(*ede_));
-    pos_ += kEdeSize;
+    if (ede_) {
+      uint8_t info_code[2];
+      store16(info_code, code(*ede_));
+      writeOption(opt, EdnsOption::kEde, info_code, sizeof(info_code));
+    }
+    if (query_.nsid != nullptr) writeOption(opt, EdnsOption::kNsid, query_.nsid->data(), query_.nsid->size());
+  }
+
+  void writeOption(uint8_t* opt, EdnsOption option, const void* data, size_t size) {
+    uint8_t* p = query_.message + pos_;
+    store16(p, code(option));
+    store16(p + 2, static_cast<uint16_t>(size));
+    std::memcpy(p + kOptionHead, data, size);
+    pos_ += kOptionHead + size;
+    store16(opt + 9, static_cast<uint16_t>(load16(opt + 9) + kOptionHead + size));
   }
 
   const Query& query_;

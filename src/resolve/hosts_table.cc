@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "dns/reverse_name.h"
 #include "records/entry_builder.h"
 
 namespace idetcd::resolve {
@@ -32,16 +33,6 @@ std::string_view takeUntil(std::string_view& text, std::string_view separators) 
 std::string_view takeWord(std::string_view& line) {
   line.remove_prefix(std::min(line.size(), line.find_first_not_of(kBlank)));
   return takeUntil(line, kBlank);
-}
-
-// 192.0.2.1 is 1.2.0.192.in-addr.arpa. (RFC 1035 §3.5), of IPv6 each four bits are a label (RFC 3596 §2.5).
-dns::Name reverseName(const IpAddress& address) {
-  std::string text;
-  for (size_t i = address.size(); i-- > 0;) {
-    const unsigned octet = address.data()[i];
-    text += address.isV4() ? fmt::format("{}.", octet) : fmt::format("{:x}.{:x}.", octet & 15, octet >> 4);
-  }
-  return *dns::Name::parse(text + (address.isV4() ? "in-addr.arpa." : "ip6.arpa."));
 }
 
 // One record, its names and data in a common heap of octets.
@@ -113,7 +104,7 @@ class Collector {
       if (!name || !isOurs(*name)) continue;
       if (stored_address.size == 0) {
         stored_address = store({address->data(), address->size()});
-        if (options_.reverse) stored_reverse = store(reverseName(*address).wire());
+        if (options_.reverse) stored_reverse = store(dns::reverseName(*address).wire());
       }
       const Stored stored_name = store(name->wire());
       addItem(stored_name, type, stored_address);

@@ -67,7 +67,10 @@ Outcome Resolver::answerQuery(const Job& job, const Request& request) {
   const ServerBlock& block = *job.block;
   const size_t limit = request.response_limit;
   const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
-  if (query.qclass != dns::code(dns::RrClass::kIn)) return refuse(query, limit, flags);
+  if (query.qclass != dns::code(dns::RrClass::kIn)) {
+    const bool chaos = query.qclass == dns::code(dns::RrClass::kCh) && block.identity;
+    return chaos ? block.identity->answerChaos(query, limit, flags) : refuse(query, limit, flags);
+  }
   if (block.any) {
     if (const Outcome outcome = answerAny(query, limit, flags); !outcome.isNext()) return outcome;
   }
@@ -80,6 +83,9 @@ Outcome Resolver::answerQuery(const Job& job, const Request& request) {
       reportFailure(block, query);
       return outcome;
     }
+  }
+  if (block.identity) {
+    if (const Outcome outcome = block.identity->answerReverse(query, limit, flags); !outcome.isNext()) return outcome;
   }
   if (block.hosts) {
     const uint32_t rotation = block.loadbalance ? dns::load16(query.message) : 0;  // the ID is random enough

@@ -15,6 +15,7 @@
 #include "resolve/cluster_zone.h"
 #include "resolve/error_log.h"
 #include "resolve/hosts.h"
+#include "resolve/identity.h"
 #include "resolve/loop_probe.h"
 #include "resolve/query_log.h"
 #include "resolve/recursion.h"
@@ -29,6 +30,7 @@ struct ServerBlock {
   std::shared_ptr<ErrorLog> errors;
   std::shared_ptr<const Acl> acl;
   std::shared_ptr<const ClusterZone> cluster;
+  std::shared_ptr<const Identity> identity;
   std::unique_ptr<const Hosts> hosts;
   std::unique_ptr<Recursion> recursion;
   std::vector<dns::Name> forwarded;  // zones that somebody has configured a server for: not special (special_names.h)

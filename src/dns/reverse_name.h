@@ -1,0 +1,13 @@
+// The names under which addresses are looked up. Any thread.
+#pragma once
+
+#include "base/ip_address.h"
+#include "dns/name.h"
+
+namespace idetcd::dns {
+
+// 192.0.2.1 is 1.2.0.192.in-addr.arpa. (RFC 1035 §3.5); of IPv6 each four bits are a label of ip6.arpa. (RFC 3596
+// §2.5).
+Name reverseName(const IpAddress& address);
+
+}  // namespace idetcd::dns

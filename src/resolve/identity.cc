@@ -1,0 +1,83 @@
+#include "resolve/identity.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dns/response.h"
+#include "dns/reverse_name.h"
+
+namespace idetcd::resolve {
+
+namespace {
+
+constexpr size_t kRecordHead = 12;
+
+// The head of a record whose owner is the question's name.
+void writeHead(uint8_t* record, dns::RrType type, uint16_t klass, uint32_t ttl_seconds, size_t rdata_size) {
+  dns::store16(record, 0xc00c);
+  dns::store16(record + 2, dns::code(type));
+  dns::store16(record + 4, klass);
+  dns::store32(record + 6, ttl_seconds);
+  dns::store16(record + 10, static_cast<uint16_t>(rdata_size));
+}
+
+bool isServerIdName(const dns::Query& query) {
+  static const dns::Name kIdServer = dns::Name::parse("id.server.").value();
+  static const dns::Name kHostnameBind = dns::Name::parse("hostname.bind.").value();
+  const auto is = [&query](const dns::Name& name) { return std::ranges::equal(query.name(), name.wire()); };
+  return is(kIdServer) || is(kHostnameBind);
+}
+
+}  // namespace
+
+const std::string* Identity::text() const {
+  if (!options_.nsid.empty()) return &options_.nsid;
+  if (!options_.own_name) return nullptr;
+  std::optional<std::string> name = options_.own_name();
+  if (!name) return nullptr;
+  if (name->ends_with('.')) name->pop_back();
+  return intern(std::move(*name));
+}
+
+const std::string* Identity::intern(std::string text) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = std::find(said_.begin(), said_.end(), text);
+  return it != said_.end() ? &*it : &said_.emplace_back(std::move(text));
+}
+
+Outcome Identity::answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const {
+  dns::ResponseBuilder response(query, limit);
+  const std::string* said = isServerIdName(query) ? text() : nullptr;
+  constexpr size_t kMaxText = 255;  // of one character-string
+  if (said == nullptr || said->size() > kMaxText) return Outcome::answer(response.finish(dns::Rcode::kRefused, flags));
+  const bool asked = query.qtype == dns::code(dns::RrType::kTxt) || query.qtype == dns::code(dns::RrType::kAny);
+  if (asked) {
+    std::array<uint8_t, kRecordHead + 1 + kMaxText> record;
+    writeHead(record.data(), dns::RrType::kTxt, dns::code(dns::RrClass::kCh), 0, said->size() + 1);
+    record[kRecordHead] = static_cast<uint8_t>(said->size());
+    std::copy(said->begin(), said->end(), record.begin() + kRecordHead + 1);
+    response.addAnswer({record.data(), kRecordHead + 1 + said->size()}, 1);
+  }
+  return Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+Outcome Identity::answerReverse(const dns::Query& query, size_t limit, uint16_t flags) const {
+  if (query.qtype != dns::code(dns::RrType::kPtr) || !options_.own_name || !options_.own_addresses)
+    return Outcome::next();
+  const std::vector<IpAddress> addresses = options_.own_addresses();
+  const bool own = std::any_of(addresses.begin(), addresses.end(), [&query](const IpAddress& address) {
+    return std::ranges::equal(query.name(), dns::reverseName(address).wire());
+  });
+  if (!own) return Outcome::next();
+  const auto text = options_.own_name();
+  const auto name = text ? dns::Name::parse(*text) : Result<dns::Name>(fail("none"));
+  if (!name) return Outcome::next();
+  std::array<uint8_t, kRecordHead + dns::kMaxNameLength> record;
+  writeHead(record.data(), dns::RrType::kPtr, dns::code(dns::RrClass::kIn), options_.ttl_seconds, name->size());
+  std::copy(name->wire().begin(), name->wire().end(), record.begin() + kRecordHead);
+  dns::ResponseBuilder response(query, limit);
+  response.addAnswer({record.data(), kRecordHead + name->size()}, 1);
+  return Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+}  // namespace idetcd::resolve
