@@ -69,52 +69,66 @@ Application::Application(Logger log) : log_(std::move(log)), hash_seed_(randomHa
 
 Application::~Application() {
   if (releaser_.joinable()) releaser_.join();
+  joinRetired();
   for (const auto& cluster : clusters_) cluster->member->stop(std::chrono::milliseconds(0));
   if (etcd_thread_) etcd_thread_->stop();
-  for (Block& block : blocks_) block.loop.reset();
+  configuration_ = {};
   server_.close();
   clusters_.clear();
 }
 
 Result<void> Application::open(const Plan& plan) {
-  for (const std::string& warning : plan.warnings) log_.warning("{}", warning);
-  for (const BlockPlan& block : plan.blocks) {
-    if (auto added = addBlock(block); !added) return added;
-  }
-  return listen();
+  auto configuration = configure(plan);
+  if (!configuration) return tl::unexpected(configuration.error());
+  if (auto listening = listen(*configuration); !listening) return listening;
+  configuration_ = std::move(*configuration);
+  clusters_ = std::move(configuration_.clusters);
+  return {};
 }
 
-Result<void> Application::addBlock(const BlockPlan& plan) {
+Result<Application::Configuration> Application::configure(const Plan& plan) {
+  for (const std::string& warning : plan.warnings) log_.warning("{}", warning);
+  Configuration configuration;
+  for (const BlockPlan& block : plan.blocks) {
+    if (auto added = addBlock(configuration, block); !added) return tl::unexpected(added.error());
+  }
+  return configuration;
+}
+
+Result<void> Application::addBlock(Configuration& configuration, const BlockPlan& plan) {
   const auto addresses = bindAddresses(plan.bind);
   if (!addresses) return tl::unexpected(addresses.error());
-  auto block = buildBlock(plan);
+  auto block = buildBlock(configuration, plan);
   if (!block) return tl::unexpected(block.error());
-  const size_t index = blocks_.size();
-  blocks_.push_back(std::move(*block));
+  const size_t index = configuration.blocks.size();
+  configuration.blocks.push_back(std::move(*block));
   for (const config::ServerKey& key : plan.keys) {
-    banner_.push_back(bannerLine(key, *addresses));
+    configuration.banner.push_back(bannerLine(key, *addresses));
     for (SocketAddress address : *addresses) {
       address.port = key.port;
-      addEndpoint({.address = address, .workers = plan.workers, .make_resolver = {}}, key.zone, index);
+      addEndpoint(configuration, {.address = address, .workers = plan.workers, .make_resolver = {}}, key.zone, index);
     }
     if (!addresses->empty()) continue;
     addEndpoint(
+        configuration,
         {.address = {.ip = {}, .port = key.port}, .any_address = true, .workers = plan.workers, .make_resolver = {}},
         key.zone, index);
   }
   return {};
 }
 
-void Application::addEndpoint(const server::Listen& listen, const dns::Name& zone, size_t block) {
-  auto endpoint = std::find_if(endpoints_.begin(), endpoints_.end(), [&listen](const Endpoint& e) {
+void Application::addEndpoint(Configuration& configuration, const server::Listen& listen, const dns::Name& zone,
+                              size_t block) {
+  std::vector<Endpoint>& endpoints = configuration.endpoints;
+  auto endpoint = std::find_if(endpoints.begin(), endpoints.end(), [&listen](const Endpoint& e) {
     return e.listen.any_address == listen.any_address && e.listen.address == listen.address;
   });
-  if (endpoint == endpoints_.end()) endpoint = endpoints_.insert(endpoint, {.listen = listen, .zones = {}});
+  if (endpoint == endpoints.end()) endpoint = endpoints.insert(endpoint, {.listen = listen, .zones = {}});
   endpoint->listen.workers = std::max(endpoint->listen.workers, listen.workers);
   endpoint->zones.emplace_back(zone, block);
 }
 
-Result<Application::Block> Application::buildBlock(const BlockPlan& plan) {
+Result<Application::Block> Application::buildBlock(Configuration& configuration, const BlockPlan& plan) {
   Block block;
   block.plan = plan;
   if (!plan.log.empty()) block.log = std::make_shared<const resolve::QueryLog>(plan.log, log_);
@@ -125,7 +139,7 @@ Result<Application::Block> Application::buildBlock(const BlockPlan& plan) {
   }
   const Cluster* cluster = nullptr;
   if (plan.cluster) {
-    const auto added = addCluster(*plan.cluster, plan.keys.front().port);
+    const auto added = addCluster(configuration, *plan.cluster, plan.keys.front().port);
     if (!added) return tl::unexpected(added.error());
     cluster = *added;
     block.cluster = std::make_shared<const resolve::ClusterZone>(
@@ -157,8 +171,16 @@ std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPl
 }
 
 // The block's handlers on one loop.
-Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(Block& block, net::EventLoop& loop) {
-  auto instance = std::make_shared<resolve::ServerBlock>();
+Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(const Configuration& configuration,
+                                                                             Block& block, net::EventLoop& loop) {
+  // Its handles belong to the loop, whichever thread lets it go last.
+  const std::shared_ptr<resolve::ServerBlock> instance(new resolve::ServerBlock, [&loop](resolve::ServerBlock* old) {
+    if (loop.isLoopThread()) {
+      delete old;
+    } else {
+      loop.post([old] { delete old; });
+    }
+  });
   instance->log = block.log;
   instance->errors = block.errors;
   instance->acl = block.acl;
@@ -170,7 +192,7 @@ Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(Blo
   instance->loadbalance = block.plan.loadbalance;
   instance->whoami = block.plan.whoami;
   if (!block.plan.forward.empty()) {
-    auto recursion = makeRecursion(block, loop);
+    auto recursion = makeRecursion(configuration, block, loop);
     if (!recursion) return tl::unexpected(recursion.error());
     instance->recursion = std::move(*recursion);
     if (block.plan.loop && !block.loop) probeForLoops(block, loop, *instance->recursion);
@@ -189,10 +211,11 @@ void Application::probeForLoops(Block& block, net::EventLoop& loop, resolve::Rec
       [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/loop: " + line); }); });
 }
 
-Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Block& block, net::EventLoop& loop) const {
+Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Configuration& configuration,
+                                                                       const Block& block, net::EventLoop& loop) const {
   std::vector<std::unique_ptr<resolve::Forwarder>> forwarders;
   for (resolve::Forwarder::Options options : block.plan.forward) {
-    for (const Endpoint& endpoint : endpoints_) options.own.push_back(endpoint.listen.address);
+    for (const Endpoint& endpoint : configuration.endpoints) options.own.push_back(endpoint.listen.address);
     auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
     forwarders.push_back(std::move(*forwarder));
@@ -208,8 +231,25 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Blo
                                               block.errors);
 }
 
-Result<Application::Cluster*> Application::addCluster(const ClusterPlan& plan, uint16_t dns_port) {
+// The cluster of this pattern, if there is one and it is not spoken for: its name, records and watch go on.
+Application::Cluster* Application::findCluster(const ClusterPlan& plan) const {
+  const auto it = std::find_if(clusters_.begin(), clusters_.end(), [&plan](const auto& cluster) {
+    return cluster->plan.pattern.text() == plan.pattern.text();
+  });
+  return it != clusters_.end() ? it->get() : nullptr;
+}
+
+Result<Application::Cluster*> Application::addCluster(Configuration& configuration, const ClusterPlan& plan,
+                                                      uint16_t dns_port) {
   const Logger log = log_.named("plugin/idetcd");
+  Cluster* running = findCluster(plan);
+  if (running != nullptr && std::ranges::find(configuration.kept, running) == configuration.kept.end()) {
+    if (!running->plan.isSameMember(plan)) {
+      log.warning("{}: endpoints, limit, lease, ttl and addresses change with a restart only", plan.pattern.text());
+    }
+    configuration.kept.push_back(running);
+    return running;
+  }
   const auto node = cluster::selectNodeAddresses(plan.address, cluster::readNetworkView());
   if (!node) return fail(fmt::format("plugin/idetcd: {}", node.error().message));
   if (!node->warning.empty()) log.warning("{}", node->warning);
@@ -236,23 +276,23 @@ Result<Application::Cluster*> Application::addCluster(const ClusterPlan& plan, u
   cluster->member = std::make_unique<cluster::Member>(
       *etcd_thread_, *cluster->store, std::move(options), log,
       [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/idetcd: " + line); }); });
-  clusters_.push_back(std::move(cluster));
-  return clusters_.back().get();
+  configuration.clusters.push_back(std::move(cluster));
+  return configuration.clusters.back().get();
 }
 
-Result<void> Application::listen() {
+Result<void> Application::listen(Configuration& configuration) {
   Instances instances;  // only until the listeners own them
   std::vector<server::Listen> listens;
-  for (const Endpoint& endpoint : endpoints_) {
+  for (const Endpoint& endpoint : configuration.endpoints) {
     server::Listen listen = endpoint.listen;
-    listen.make_resolver = [this, &endpoint, &instances](
+    listen.make_resolver = [this, &configuration, &endpoint, &instances](
                                size_t worker,
                                net::EventLoop& loop) -> Result<std::shared_ptr<const resolve::Resolver>> {
       std::vector<resolve::Resolver::Zone> zones;
       for (const auto& [name, block] : endpoint.zones) {
         auto& instance = instances[{worker, block}];
         if (!instance) {
-          auto made = instantiate(blocks_[block], loop);
+          auto made = instantiate(configuration, configuration.blocks[block], loop);
           if (!made) return tl::unexpected(made.error());
           instance = std::move(*made);
         }
@@ -271,20 +311,24 @@ int Application::run() {
     signals.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
   }
   net::Timer error_report(loop_, [this] {
-    for (const auto& block : blocks_) {
+    for (const Block& block : configuration_.blocks) {
       if (block.errors) block.errors->flush(false);
     }
   });
   error_report.start(std::chrono::seconds(1), std::chrono::seconds(1));
   server_.start();
   for (const auto& cluster : clusters_) cluster->member->start();
-  for (const Block& block : blocks_) {
-    if (block.loop) block.loop->start();
-  }
+  start(configuration_);
   loop_.run();
-  for (Block& block : blocks_) block.loop.reset();  // it asks through what goes next
+  configuration_ = {};  // what it shares with the handlers (a LoopProbe) asks through what goes next
   server_.close();
   return status_;
+}
+
+void Application::start(const Configuration& configuration) {
+  for (const Block& block : configuration.blocks) {
+    if (block.loop) block.loop->start();
+  }
 }
 
 void Application::onSignal(int signal) {
@@ -305,9 +349,43 @@ void Application::onSignal(int signal) {
       log_.flush();
       _exit(0);
     default:
-      log_.warning("{}: reloading is not supported; the configuration stays as it is",
-                   signal == SIGHUP ? "SIGHUP" : "SIGUSR1");
+      log_.info("{}: Reloading", signal == SIGHUP ? "SIGHUP" : "SIGUSR1");
+      return reload();
   }
+}
+
+// Everything is built beside what runs; only when nothing can fail any more does it take its place.
+void Application::reload() {
+  if (shutting_down_) return;
+  auto plan = read_plan_ ? read_plan_() : Result<Plan>(fail("there is no file to read again"));
+  auto configuration = plan ? configure(*plan) : Result<Configuration>(tl::unexpected(plan.error()));
+  const Result<void> done =
+      configuration ? listen(*configuration) : Result<void>(tl::unexpected(configuration.error()));
+  if (!done) {
+    log_.error("Restart failed: {}", done.error().message);
+    return;
+  }
+  std::vector<std::unique_ptr<Cluster>> previous = std::move(clusters_);
+  clusters_ = std::move(configuration->clusters);
+  for (const auto& cluster : clusters_) cluster->member->start();
+  configuration_ = std::move(*configuration);
+  for (auto& cluster : previous) {
+    const bool kept = std::ranges::find(configuration_.kept, cluster.get()) != configuration_.kept.end();
+    kept ? clusters_.push_back(std::move(cluster)) : retire(std::move(cluster));
+  }
+  configuration_.kept.clear();
+  start(configuration_);
+  log_.info("Reloading complete");
+}
+
+// Gives up the name of a cluster that is no longer configured.
+void Application::retire(std::unique_ptr<Cluster> cluster) {
+  retirements_.emplace_back([cluster = std::move(cluster)] { cluster->member->stop(kReleaseBudget); });
+}
+
+void Application::joinRetired() {
+  for (std::thread& retirement : retirements_) retirement.join();
+  retirements_.clear();
 }
 
 // The names are given up first, on a thread of its own: queries are answered for as long as that takes.

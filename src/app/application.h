@@ -31,13 +31,18 @@ class Application {
   // Builds everything and opens the DNS sockets. etcd is not contacted yet. The error is one line.
   Result<void> open(const Plan& plan);
 
+  // What HUP and USR1 go over to; without it they change nothing. Called on the loop's thread.
+  void setReload(std::function<Result<Plan>()> read_plan) { read_plan_ = std::move(read_plan); }
+
   // Joins the clusters and serves until a signal or a fatal error ends it. Returns the exit status.
   //   TERM, INT  gives the names up (at most kReleaseBudget), closes the sockets: 0.   a second INT: 2, at once
   //   QUIT       at once: 0
+  //   HUP, USR1  reads the Corefile again; a bad one changes nothing. A cluster whose pattern is still there keeps its
+  //   name.
   int run();
 
   // One line a server, "zone.:port" and the addresses where not all are meant.
-  const std::vector<std::string>& banner() const { return banner_; }
+  const std::vector<std::string>& banner() const { return configuration_.banner; }
 
  private:
   static constexpr std::chrono::milliseconds kReleaseBudget{3000};
@@ -65,32 +70,49 @@ class Application {
     server::Listen listen;
     std::vector<std::pair<dns::Name, size_t>> zones;
   };
+  // All that a Corefile determines. Another one takes its place at a reload.
+  struct Configuration {
+    std::vector<Block> blocks;
+    std::vector<Endpoint> endpoints;
+    std::vector<std::unique_ptr<Cluster>> clusters;  // those that are new
+    std::vector<Cluster*> kept;                      // and those of the configuration before
+    std::vector<std::string> banner;
+  };
   // The instances of the blocks that were made already, by worker and index.
   using Instances = std::map<std::pair<size_t, size_t>, std::shared_ptr<const resolve::ServerBlock>>;
 
-  Result<void> addBlock(const BlockPlan& plan);
-  void addEndpoint(const server::Listen& listen, const dns::Name& zone, size_t block);
-  Result<Block> buildBlock(const BlockPlan& plan);
-  Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(Block& block, net::EventLoop& loop);
-  void probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion);
-  Result<std::unique_ptr<resolve::Recursion>> makeRecursion(const Block& block, net::EventLoop& loop) const;
+  Result<Configuration> configure(const Plan& plan);
+  Result<void> addBlock(Configuration& configuration, const BlockPlan& plan);
+  static void addEndpoint(Configuration& configuration, const server::Listen& listen, const dns::Name& zone,
+                          size_t block);
+  Result<Block> buildBlock(Configuration& configuration, const BlockPlan& plan);
+  Result<Cluster*> addCluster(Configuration& configuration, const ClusterPlan& plan, uint16_t dns_port);
+  Cluster* findCluster(const ClusterPlan& plan) const;
   static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, const Cluster* cluster);
-  Result<Cluster*> addCluster(const ClusterPlan& plan, uint16_t dns_port);
-  Result<void> listen();
+  Result<void> listen(Configuration& configuration);
+  Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(const Configuration& configuration, Block& block,
+                                                                  net::EventLoop& loop);
+  void probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion);
+  Result<std::unique_ptr<resolve::Recursion>> makeRecursion(const Configuration& configuration, const Block& block,
+                                                            net::EventLoop& loop) const;
+  void start(const Configuration& configuration);
   void onSignal(int signal);
+  void reload();
+  void retire(std::unique_ptr<Cluster> cluster);
+  void joinRetired();
   void shutDown(int status);
   void fatal(const std::string& line);
 
   Logger log_;
   const HashSeed hash_seed_;
   records::EpochDomain epochs_;
-  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;  // in use
   std::unique_ptr<etcd::CompletionThread> etcd_thread_;
   net::EventLoop loop_;
   server::Server server_;
-  std::vector<Block> blocks_;
-  std::vector<Endpoint> endpoints_;
-  std::vector<std::string> banner_;
+  Configuration configuration_;  // its clusters are in clusters_
+  std::function<Result<Plan>()> read_plan_;
+  std::vector<std::thread> retirements_;  // give up the names that a reload has dropped
   bool shutting_down_ = false;
   std::thread releaser_;  // stops the members while the loop goes on
   int status_ = 0;

@@ -99,6 +99,13 @@ int serve(const Plan& plan, const Options& options) {
   const Logger log = Logger::toStdout();
   Application application(log);
   if (auto opened = application.open(plan); !opened) return failWith(opened.error());
+  if (options.conf != "stdin") {
+    application.setReload([&options]() -> Result<Plan> {
+      const auto source = readCorefile(options);
+      if (!source) return tl::unexpected(source.error());
+      return makePlan(source->name, source->text, options.port);
+    });
+  }
   PidFile pid_file;
   if (!options.pid_file.empty()) {
     if (auto written = pid_file.write(options.pid_file); !written) return failWith(written.error());

@@ -32,6 +32,9 @@ struct ClusterPlan {
   cluster::AddressOptions address;
   std::vector<dns::Name> fallthrough;
   bool observe = false;
+
+  // Whether a member that runs with the one serves the other too, but for `fallthrough`.
+  bool isSameMember(const ClusterPlan& other) const;
 };
 
 // `cache`

@@ -164,6 +164,12 @@ class ClusterParser {
 
 }  // namespace
 
+bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
+  return endpoints == other.endpoints && limit == other.limit && lease == other.lease &&
+         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
+         address.interface_name == other.address.interface_name && observe == other.observe;
+}
+
 Result<ClusterPlan> parseCluster(const config::Directive& directive) { return ClusterParser(directive).parse(); }
 
 }  // namespace idetcd::app

@@ -33,7 +33,12 @@ EventLoop::~EventLoop() {
   uv_loop_close(&impl_->loop);
 }
 
-void EventLoop::run() { uv_run(&impl_->loop, UV_RUN_DEFAULT); }
+void EventLoop::run() {
+  impl_->thread = std::this_thread::get_id();
+  uv_run(&impl_->loop, UV_RUN_DEFAULT);
+}
+
+bool EventLoop::isLoopThread() const { return impl_->thread.load() == std::this_thread::get_id(); }
 
 void EventLoop::stop() {
   post([this] { uv_stop(&impl_->loop); });

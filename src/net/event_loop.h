@@ -21,6 +21,8 @@ class EventLoop {
   void run();
   void stop();                            // any thread
   void post(std::function<void()> work);  // any thread; runs on the loop's thread, in order
+  // Whether the caller may touch the handles: the thread in run(), before it the one that made the loop. Any thread.
+  bool isLoopThread() const;
 
   struct Impl;
   Impl& impl() { return *impl_; }  // for net/*.cc only

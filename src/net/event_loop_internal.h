@@ -1,7 +1,9 @@
 // For net/*.cc only: libuv's side of an EventLoop.
 #pragma once
 
+#include <atomic>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@ namespace idetcd::net {
 struct EventLoop::Impl {
   uv_loop_t loop;
   uv_async_t wakeup;
+  std::atomic<std::thread::id> thread{std::this_thread::get_id()};
   std::mutex mutex;
   std::vector<std::function<void()>> posted;  // guarded by mutex
 };

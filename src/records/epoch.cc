@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 
 namespace idetcd::records {
 
@@ -10,12 +11,14 @@ EpochDomain::~EpochDomain() {
 }
 
 void EpochDomain::retire(Free free, void* owner, void* object) {
+  const std::lock_guard lock(retired_mutex_);
   // A reader that entered in the epoch before this one may still hold it; one that enters after the increment cannot.
   const uint64_t epoch = epoch_.fetch_add(1, std::memory_order_seq_cst) + 1;
   retired_.push_back({epoch, free, owner, object});
 }
 
 size_t EpochDomain::reclaim() {
+  const std::lock_guard lock(retired_mutex_);
   if (retired_.empty()) return 0;
   const uint64_t oldest = oldestReader();
   while (!retired_.empty() && retired_.front().epoch <= oldest) {
@@ -24,6 +27,20 @@ size_t EpochDomain::reclaim() {
     retired.free(retired.owner, retired.object);
   }
   return retired_.size();
+}
+
+void EpochDomain::drain(const void* owner) {
+  const auto is_owned = [owner](const Retired& retired) { return retired.owner == owner; };
+  for (;; std::this_thread::yield()) {  // sections are short
+    const std::lock_guard lock(retired_mutex_);
+    const uint64_t oldest = oldestReader();
+    std::erase_if(retired_, [&](const Retired& retired) {
+      if (!is_owned(retired) || retired.epoch > oldest) return false;
+      retired.free(retired.owner, retired.object);
+      return true;
+    });
+    if (std::none_of(retired_.begin(), retired_.end(), is_owned)) return;
+  }
 }
 
 uint64_t EpochDomain::oldestReader() {

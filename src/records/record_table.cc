@@ -1,7 +1,6 @@
 #include "records/record_table.h"
 
 #include <cassert>
-#include <cstdlib>
 #include <memory>
 
 namespace idetcd::records {
@@ -10,8 +9,9 @@ RecordTable::RecordTable(EpochDomain& epochs, HashSeed seed)
     : epochs_(epochs), seed_(seed), directory_(makeDirectory(kFirstBuckets)) {}
 
 RecordTable::~RecordTable() {
-  // What this table has retired points into its arena: it must go first. Without readers all of it is due.
-  if (epochs_.reclaim() != 0) std::abort();
+  // What this table has retired points into its arena: it must go first. Readers may be looking at other tables of the
+  // domain.
+  epochs_.drain(this);
   forEach([this](Entry& entry) { arena_.free(&entry); });
   freeDirectory(nullptr, directory_.load(std::memory_order_relaxed));
 }

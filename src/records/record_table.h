@@ -24,7 +24,8 @@ namespace idetcd::records {
 class RecordTable {
  public:
   RecordTable(EpochDomain& epochs, HashSeed seed);
-  ~RecordTable();  // REQUIRES: no reader is inside a ReadSection.
+  // REQUIRES: no reader looks at this table, and the writer is done. It may wait for readers of other tables.
+  ~RecordTable();
   RecordTable(const RecordTable&) = delete;
   RecordTable& operator=(const RecordTable&) = delete;
 

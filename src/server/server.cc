@@ -25,46 +25,102 @@ Server::Server(net::EventLoop& loop, records::EpochDomain& epochs) : epochs_(epo
 }
 
 Result<void> Server::open(const std::vector<Listen>& listens) {
+  const auto wanted = resolveListens(listens);
+  if (!wanted) return tl::unexpected(wanted.error());
+  std::vector<SocketAddress> opened;
+  for (const Address& address : *wanted) {
+    if (isOpen(address.address)) continue;
+    if (auto result = openAddress(address); !result) {
+      for (const SocketAddress& undo : opened) closeAddress(undo);
+      return result;
+    }
+    opened.push_back(address.address);
+  }
+  // From here on nothing can fail.
+  const auto previous = open_;
+  for (const auto& [address, workers] : previous) {
+    const auto stays =
+        std::find_if(wanted->begin(), wanted->end(), [&](const Address& a) { return a.address == address; });
+    if (stays == wanted->end()) {
+      closeAddress(address);
+      continue;
+    }
+    for (size_t i = 0; i < workers; ++i) {
+      workers_[i]->runOnLoop([&, i] { workers_[i]->setResolver(address, stays->resolvers[i]); });
+    }
+  }
+  return {};
+}
+
+// Every address with its resolvers. New workers are made here, and their threads started if the others run.
+Result<std::vector<Server::Address>> Server::resolveListens(const std::vector<Listen>& listens) {
   const bool ipv6 = hostHasIpv6();
+  std::vector<Address> wanted;
   for (const Listen& listen : listens) {
-    while (workers_.size() < listen.workers) workers_.push_back(std::make_unique<Worker>(epochs_));
+    auto resolvers = makeResolvers(listen);
+    if (!resolvers) return tl::unexpected(resolvers.error());
     std::vector<SocketAddress> addresses{listen.address};
     if (listen.any_address) {
       // Two sockets rather than one for both families: IPv4 stays free of mapped addresses.
       addresses = {{.ip = IpAddress::v4({}), .port = listen.address.port}};
       if (ipv6) addresses.push_back({.ip = IpAddress::v6({}), .port = listen.address.port});
     }
-    std::vector<std::shared_ptr<const resolve::Resolver>> resolvers;
-    for (size_t i = 0; i < listen.workers; ++i) {
-      auto resolver = listen.make_resolver(i, workers_[i]->loop());
-      if (!resolver) return tl::unexpected(resolver.error());
-      resolvers.push_back(std::move(*resolver));
-    }
     for (const SocketAddress& address : addresses) {
-      if (auto opened = openAddress(address, listen.workers > 1, resolvers); !opened) return opened;
+      const auto open = open_.find(address);
+      if (open != open_.end() && open->second != listen.workers) {
+        return fail(fmt::format("the number of workers on {} cannot be changed without a restart", address.toString()));
+      }
+      wanted.push_back({.address = address, .resolvers = *resolvers});
     }
   }
-  return {};
+  return wanted;
 }
 
-Result<void> Server::openAddress(const SocketAddress& address, bool shared,
-                                 const std::vector<std::shared_ptr<const resolve::Resolver>>& resolvers) {
+Result<Server::Resolvers> Server::makeResolvers(const Listen& listen) {
+  Resolvers resolvers;
+  for (size_t i = 0; i < listen.workers; ++i) {
+    if (i == workers_.size()) {
+      workers_.push_back(std::make_unique<Worker>(epochs_));
+      if (started_) workers_.back()->start();
+    }
+    Result<std::shared_ptr<const resolve::Resolver>> resolver;
+    workers_[i]->runOnLoop([&] { resolver = listen.make_resolver(i, workers_[i]->loop()); });
+    if (!resolver) return tl::unexpected(resolver.error());
+    resolvers.push_back(std::move(*resolver));
+  }
+  return resolvers;
+}
+
+Result<void> Server::openAddress(const Address& wanted) {
+  const bool shared = wanted.resolvers.size() > 1;
   if (shared) {
-    if (auto unused = checkUnused(address); !unused) return unused;
+    if (auto unused = checkUnused(wanted.address); !unused) return unused;
   }
-  for (size_t i = 0; i < resolvers.size(); ++i) {
-    if (auto opened = workers_[i]->listen(address, shared, resolvers[i]); !opened) return opened;
+  Result<void> opened;
+  for (size_t i = 0; i < wanted.resolvers.size() && opened; ++i) {
+    workers_[i]->runOnLoop([&] { opened = workers_[i]->listen(wanted.address, shared, wanted.resolvers[i]); });
   }
-  return {};
+  open_[wanted.address] = wanted.resolvers.size();
+  if (!opened) closeAddress(wanted.address);
+  return opened;
+}
+
+void Server::closeAddress(const SocketAddress& address) {
+  for (size_t i = 0; i < open_[address]; ++i) {
+    workers_[i]->runOnLoop([&] { workers_[i]->closeAddress(address); });
+  }
+  open_.erase(address);
 }
 
 void Server::start() {
+  started_ = true;
   for (const auto& worker : workers_) worker->start();
 }
 
 void Server::close() {
   // The first one last: what its handlers share with the others (a LoopProbe) must be destroyed on its loop.
   for (auto worker = workers_.rbegin(); worker != workers_.rend(); ++worker) (*worker)->close();
+  open_.clear();
 }
 
 }  // namespace idetcd::server

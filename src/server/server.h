@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -30,8 +31,10 @@ class Server {
  public:
   Server(net::EventLoop& loop, records::EpochDomain& epochs);
 
-  // Binds and listens: from here on queries are taken, and answered as soon as the loops run. All or an error that
-  // names the socket, "listen udp 127.0.0.1:53: Address already in use".
+  // Binds and listens: from here on queries are taken, and answered as soon as the loops run. Called again, it goes
+  // over to other listens: an address that stays keeps its sockets and connections, and no query is lost. All or
+  // nothing; the error names what is wrong, "listen udp 127.0.0.1:53: Address already in use". Not within a callback of
+  // a query.
   Result<void> open(const std::vector<Listen>& listens);
   // Starts the threads of the workers but the first.
   void start();
@@ -41,11 +44,22 @@ class Server {
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
 
  private:
-  Result<void> openAddress(const SocketAddress& address, bool shared,
-                           const std::vector<std::shared_ptr<const resolve::Resolver>>& resolvers);
+  using Resolvers = std::vector<std::shared_ptr<const resolve::Resolver>>;  // one a worker
+  struct Address {
+    SocketAddress address;
+    Resolvers resolvers;
+  };
+
+  Result<std::vector<Address>> resolveListens(const std::vector<Listen>& listens);
+  Result<Resolvers> makeResolvers(const Listen& listen);
+  Result<void> openAddress(const Address& wanted);
+  void closeAddress(const SocketAddress& address);
+  bool isOpen(const SocketAddress& address) const { return open_.contains(address); }
 
   records::EpochDomain& epochs_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::map<SocketAddress, size_t> open_;  // with the number of workers
+  bool started_ = false;
 };
 
 }  // namespace idetcd::server

@@ -31,6 +31,9 @@ class TcpService {
   TcpService(const TcpService&) = delete;
   TcpService& operator=(const TcpService&) = delete;
 
+  // From the next query on. Not within an answer.
+  void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
+
   SocketAddress localAddress() const { return listener_->localAddress(); }
 
  private:

@@ -18,6 +18,9 @@ class UdpService {
   UdpService(const UdpService&) = delete;
   UdpService& operator=(const UdpService&) = delete;
 
+  // From the next query on. Not within an answer.
+  void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
+
  private:
   static constexpr int kMaxBatches = 8;
 

@@ -1,5 +1,8 @@
 #include "server/worker.h"
 
+#include <future>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace idetcd::server {
@@ -9,7 +12,7 @@ Worker::Worker(net::EventLoop& loop, records::EpochDomain& epochs) : context_(lo
 Worker::Worker(records::EpochDomain& epochs)
     : own_loop_(std::make_unique<net::EventLoop>()), context_(*own_loop_, epochs) {}
 
-Worker::~Worker() { closeServices(); }
+Worker::~Worker() { listening_.clear(); }
 
 Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
                             std::shared_ptr<const resolve::Resolver> resolver) {
@@ -17,9 +20,31 @@ Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
   if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
   auto tcp = TcpService::listen(context_, address, reuse_port, resolver, {});
   if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
-  udp_.push_back(std::make_unique<UdpService>(context_, std::move(*socket), std::move(resolver)));
-  tcp_.push_back(std::move(*tcp));
+  auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(resolver));
+  listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});
   return {};
+}
+
+void Worker::setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver) {
+  for (const Listening& listening : listening_) {
+    if (listening.address != address) continue;
+    listening.udp->setResolver(resolver);
+    listening.tcp->setResolver(resolver);
+  }
+}
+
+void Worker::closeAddress(const SocketAddress& address) {
+  std::erase_if(listening_, [&address](const Listening& listening) { return listening.address == address; });
+}
+
+void Worker::runOnLoop(const std::function<void()>& work) {
+  if (!thread_.joinable()) return work();
+  std::promise<void> done;
+  own_loop_->post([&] {
+    work();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 void Worker::start() {
@@ -27,15 +52,10 @@ void Worker::start() {
 }
 
 void Worker::close() {
-  if (!thread_.joinable()) return closeServices();
-  own_loop_->post([this] { closeServices(); });  // handles may be touched by their loop's thread only
+  runOnLoop([this] { listening_.clear(); });  // handles may be touched by their loop's thread only
+  if (!thread_.joinable()) return;
   own_loop_->stop();
   thread_.join();
-}
-
-void Worker::closeServices() {
-  udp_.clear();
-  tcp_.clear();
 }
 
 }  // namespace idetcd::server

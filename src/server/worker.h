@@ -25,8 +25,18 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Binds one address for UDP and TCP. Before start(), or on the loop's thread. The error names the socket.
+  // Runs `work` on the loop's thread and returns when it is done. Before start(), and for the worker without a thread,
+  // it runs here. Not within a callback of the loop, but for the worker without a thread.
+  void runOnLoop(const std::function<void()>& work);
+
+  // --- on the loop's thread ---
+  // Binds one address for UDP and TCP. The error names the socket.
   Result<void> listen(const SocketAddress& address, bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
+  // Has what listens on `address` ask another resolver from the next query on. REQUIRES: something does.
+  void setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver);
+  // Closes the sockets and connections of one address.
+  void closeAddress(const SocketAddress& address);
+
   void start();
   // Closes every socket and connection, and ends the thread if there is one. Not on that thread.
   void close();
@@ -35,12 +45,15 @@ class Worker {
   const Counters& counters() const { return context_.counters; }
 
  private:
-  void closeServices();
+  struct Listening {
+    SocketAddress address;
+    std::unique_ptr<UdpService> udp;
+    std::unique_ptr<TcpService> tcp;
+  };
 
   std::unique_ptr<net::EventLoop> own_loop_;
   WorkerContext context_;
-  std::vector<std::unique_ptr<UdpService>> udp_;
-  std::vector<std::unique_ptr<TcpService>> tcp_;
+  std::vector<Listening> listening_;
   std::thread thread_;
 };
 
