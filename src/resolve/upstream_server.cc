@@ -1,5 +1,6 @@
 #include "resolve/upstream_server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -9,6 +10,7 @@ namespace idetcd::resolve {
 namespace {
 
 constexpr std::chrono::milliseconds kProbeTime{1000};
+constexpr std::chrono::milliseconds kMinProbeInterval{10};  // whatever is configured, a dead server is no busy loop
 constexpr std::chrono::minutes kNoEdnsTime{15};
 
 }  // namespace
@@ -95,7 +97,7 @@ void UpstreamServer::onProbeFailed(const std::string& reason) {
   probe_ticket_.drop();
   ++context_.counters.healthcheck_failures;
   countFailure(reason);
-  probe_timer_.start(context_.options.health_check.interval);
+  probe_timer_.start(std::max(context_.options.health_check.interval, kMinProbeInterval));
 }
 
 void UpstreamServer::onProbeMessage(std::span<const uint8_t> message) {

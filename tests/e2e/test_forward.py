@@ -1,0 +1,344 @@
+"""Forwarding: the real server before upstreams of the tests' own."""
+
+import concurrent.futures
+import os
+import time
+
+import dns.edns
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rrset
+import pytest
+
+from dns_client import answers, ask, exchange, extended_errors, make_query, rcode
+from harness.processes import TIME_FACTOR, wait_until
+from harness.upstreams import Upstream, answer, make_certificate, server_context
+
+NO_REACHABLE_AUTHORITY, NETWORK_ERROR = 22, 23
+
+
+@pytest.fixture
+def upstreams():
+    """A function that starts one."""
+    running = []
+
+    def start(handler=None, **options):
+        running.append(Upstream(handler, **options).start())
+        return running[-1]
+
+    yield start
+    for upstream in running:
+        upstream.close()
+
+
+def forward(*targets, options=(), directives=(), zone="."):
+    block = "".join(f"        {option}\n" for option in options)
+    rest = "".join(f"    {directive}\n" for directive in directives)
+    return f". {{\n    errors\n    forward {zone} {' '.join(map(str, targets))} {{\n{block}    }}\n{rest}}}\n"
+
+
+def a(number):
+    return lambda query, tcp: answer(query, f"A 192.0.2.{number}")
+
+
+# --- what the client sees ---
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
+def test_an_answer_comes_through(upstreams, nodes, tcp):
+    upstream = upstreams()
+    node = nodes.start(forward(upstream.address))
+    response = ask(node, "WwW.example.ORG.", tcp=tcp)
+    assert rcode(response) == "NOERROR"
+    assert response.flags & dns.flags.RA and not response.flags & (dns.flags.AA | dns.flags.TC)
+    assert response.question[0].name.to_text() == "WwW.example.ORG."
+    (rrset,) = response.answer
+    assert [rdata.to_text() for rdata in rrset] == ["192.0.2.1"] and rrset.ttl == 60
+    assert upstream.queries[-1][1] == tcp, "who asks over TCP is asked for over TCP"
+
+
+def test_client_options_stay_here(upstreams, nodes):
+    upstream = upstreams()
+    node = nodes.start(forward(upstream.address))
+    query = make_query("www.example.org.", use_edns=0, payload=4096, want_dnssec=True,
+                       options=[dns.edns.ECSOption("198.51.100.0"), dns.edns.GenericOption(65001, b"secret")])
+    query.flags |= dns.flags.CD
+    response = exchange(node, query)
+    assert rcode(response) == "NOERROR" and response.edns == 0 and response.ednsflags & dns.flags.DO
+    asked = upstream.queries[-1][0]
+    assert asked.edns == 0 and not asked.options and asked.payload == 1232
+    assert asked.ednsflags & dns.flags.DO and asked.flags & dns.flags.CD and asked.flags & dns.flags.RD
+    assert ask(node, "www.example.org.").edns == -1, "who sends no OPT gets none"
+
+
+def test_upstream_truncation_is_not_the_clients(upstreams, nodes):
+    def handler(query, tcp):
+        response = answer(query, *(f"A 10.0.0.{i}" for i in range(100)))
+        if not tcp:
+            response.answer.clear()
+            response.flags |= dns.flags.TC
+        return response
+
+    node = nodes.start(forward(upstreams(handler).address))
+    assert len(answers(node, "www.example.org.", tcp=True)) == 100
+    response = ask(node, "www.example.org.", use_edns=0, payload=1232)
+    assert response.flags & dns.flags.TC, "1,600 octets do not fit a datagram"
+    assert len(answers(node, "www.example.org.", use_edns=0, payload=4096, tcp=True)) == 100
+
+
+def test_servers_that_are_not_there(upstreams, nodes, free_port):
+    node = nodes.start(forward(f"127.0.0.1:{free_port()}"))
+    response = ask(node, "www.example.org.", use_edns=0)
+    assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NETWORK_ERROR]
+    wait_until(lambda: "[ERROR] plugin/errors: 2 www.example.org. A: " in node.out(), 5, "a line of `errors`")
+    assert "Connection refused" in node.out()
+
+
+def test_a_black_hole_ends_within_five_seconds(upstreams, nodes):
+    silent = upstreams(lambda query, tcp: None)
+    node = nodes.start(forward(silent.address))
+    start = time.monotonic()
+    query = make_query("www.example.org.", use_edns=0)
+    response = dns.query.udp(query, "127.0.0.1", port=node.port, timeout=8 * TIME_FACTOR)
+    assert time.monotonic() - start < 5 * TIME_FACTOR
+    assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NO_REACHABLE_AUTHORITY]
+
+
+# --- hostile upstreams ---
+
+def forged(query, **changes):
+    response = answer(query, "A 203.0.113.66")
+    for name, value in changes.items():
+        setattr(response, name, value)
+    return response
+
+
+def test_lies_are_waited_out(upstreams, nodes):
+    def handler(query, tcp):
+        other = dns.message.make_query("evil.example.", "A", use_edns=False)
+        other.id = query.id
+        spoofs = [forged(query, id=(query.id + 1 + i) & 0xFFFF) for i in range(1000)]
+        return [b"", b"\0", os.urandom(200), query.to_wire(), forged(other), *spoofs, answer(query, "A 192.0.2.1")]
+
+    node = nodes.start(forward(upstreams(handler).address))
+    for i in range(3):
+        assert answers(node, f"{i}.example.org.") == ["192.0.2.1"]
+
+
+def test_foreign_records_do_not_come_through(upstreams, nodes):
+    def handler(query, tcp):
+        response = answer(query, "A 192.0.2.1")
+        response.answer.append(dns.rrset.from_text("bank.example.", 60, "IN", "A", "203.0.113.66"))
+        response.additional.append(dns.rrset.from_text("bank.example.", 60, "IN", "A", "203.0.113.66"))
+        return response
+
+    node = nodes.start(forward(upstreams(handler).address))
+    assert "203.0.113.66" not in ask(node, "www.example.org.").to_text()
+
+
+def test_truncated_everywhere_is_a_failure(upstreams, nodes):
+    def handler(query, tcp):
+        response = answer(query)
+        response.flags |= dns.flags.TC
+        return response
+
+    upstream = upstreams(handler)
+    node = nodes.start(forward(upstream.address))
+    assert rcode(ask(node, "www.example.org.")) == "SERVFAIL"
+    assert len(upstream.names()) - upstream.names().count("ready.test.") <= 3
+
+
+def test_identical_misses_become_one(upstreams, nodes):
+    def slow(query, tcp):
+        time.sleep(0.3)
+        return answer(query, "A 192.0.2.1")
+
+    upstream = upstreams(slow)
+    node = nodes.start(forward(upstream.address))
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        results = list(pool.map(lambda _: answers(node, "same.example.org."), range(50)))
+    assert results == [["192.0.2.1"]] * 50
+    assert upstream.names().count("same.example.org.") == 1
+
+
+# --- several servers ---
+
+def test_one_dies_and_comes_back(upstreams, nodes):
+    first, second = upstreams(a(1)), upstreams(a(2))
+    node = nodes.start(forward(first.address, second.address,
+                               options=["policy sequential", "max_fails 1", "health_check 50ms"]))
+    assert answers(node, "a.example.org.") == ["192.0.2.1"]
+    first.stop()
+    assert answers(node, "b.example.org.") == ["192.0.2.2"]
+    first.start()
+    wait_until(lambda: answers(node, f"{time.monotonic_ns()}.example.org.") == ["192.0.2.1"], 5, "the first to be asked")
+    assert f"{first.address} does not answer" in node.out() and f"{first.address} answers again" in node.out()
+
+
+def test_policies(upstreams, nodes):
+    servers = [upstreams(a(i)) for i in (1, 2, 3)]
+    node = nodes.start(forward(*(s.address for s in servers), options=["policy round_robin"]))
+    seen = [answers(node, f"{i}.example.org.")[0] for i in range(6)]
+    assert seen[:3] == seen[3:] and len(set(seen)) == 3
+
+
+def test_several_forwards_and_except(upstreams, nodes):
+    world, corp, inner = upstreams(a(1)), upstreams(a(2)), upstreams(a(3))
+    node = nodes.start(f""". {{
+    forward . {world.address} {{
+        except inner.example.org.
+    }}
+    forward corp.example.org. {corp.address}
+}}
+inner.example.org. {{
+    forward . {inner.address}
+}}
+""")
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    assert answers(node, "www.inner.example.org.") == ["192.0.2.3"]
+
+
+def test_next(upstreams, nodes):
+    first = upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN))
+    second = upstreams(a(2))
+    node = nodes.start(f""". {{
+    forward . {first.address} {{
+        next NXDOMAIN
+    }}
+    forward . {second.address}
+}}
+""")
+    assert answers(node, "www.example.org.") == ["192.0.2.2"]
+
+
+def test_max_concurrent(upstreams, nodes):
+    upstream = upstreams()
+    node = nodes.start(forward(upstream.address, options=["max_concurrent 2"]))
+    upstream.handler = lambda query, tcp: None
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        def one(i):
+            try:
+                return rcode(dns.query.udp(make_query(f"{i}.example.org."), "127.0.0.1", port=node.port, timeout=7))
+            except dns.exception.Timeout:
+                return "timeout"
+        results = list(pool.map(one, range(6)))
+    assert sorted(results) == ["REFUSED"] * 4 + ["SERVFAIL"] * 2
+
+
+# --- files, ourselves ---
+
+def test_a_file_is_read_again(upstreams, nodes, directory):
+    first, second = upstreams(a(1)), upstreams(a(2))
+    path = os.path.join(directory, "resolv.conf")
+
+    def write(*servers):
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write("search example.org\n" + "".join(f"nameserver {s}\n" for s in servers))
+        os.rename(path + ".new", path)
+
+    write(first.address)
+    node = nodes.start(forward(path))
+    assert answers(node, "a.example.org.") == ["192.0.2.1"]
+    write(second.address)
+    wait_until(lambda: answers(node, f"{time.monotonic_ns()}.example.org.") == ["192.0.2.2"], 8, "the new server")
+
+
+def test_never_to_ourselves(upstreams, nodes, directory):
+    upstream = upstreams()
+    path = os.path.join(directory, "resolv.conf")
+    node = nodes.make("")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"nameserver 127.0.0.1:{node.port}\nnameserver {upstream.address}\n")
+    with open(node.corefile_path, "w", encoding="utf-8") as file:
+        file.write(forward(path, options=["policy sequential"]))
+    node.start()
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    assert f"127.0.0.1:{node.port} is this server itself" in node.out()
+
+
+SPECIAL = ["foo.local.", "x.invalid.", "x.onion.", "x.test.", "1.0.0.10.in-addr.arpa.", "1.0.168.192.in-addr.arpa.",
+           "1.0.20.172.in-addr.arpa.", "1.254.169.in-addr.arpa.", "2.0.0.127.in-addr.arpa.", "x.d.f.ip6.arpa."]
+
+
+def test_special_names_do_not_leak(upstreams, nodes):
+    upstream = upstreams()
+    node = nodes.start(forward(upstream.address))
+    for name in SPECIAL:
+        response = ask(node, name, "PTR")
+        assert rcode(response) == "NXDOMAIN" and response.authority, name
+    assert answers(node, "localhost.") == answers(node, "foo.localhost.") == ["127.0.0.1"]
+    assert answers(node, "localhost.", "AAAA") == ["::1"]
+    assert answers(node, "1.0.0.127.in-addr.arpa.", "PTR") == ["localhost."]
+    assert answers(node, "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa.", "PTR") == ["localhost."]
+    assert upstream.names() == []
+
+
+def test_special_names_may_be_forwarded_by_name(upstreams, nodes):
+    upstream = upstreams(lambda query, tcp: answer(query, "PTR host.example.org."))
+    node = nodes.start(forward(upstream.address, zone="10.in-addr.arpa."))
+    assert answers(node, "1.0.0.10.in-addr.arpa.", "PTR") == ["host.example.org."]
+
+
+# --- DNS over TLS ---
+
+def test_dns_over_tls(upstreams, nodes, directory):
+    cert, key = make_certificate(directory, "IP:127.0.0.1")
+    upstream = upstreams(tls=server_context(cert, key))
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}", "expire 100ms"]))
+    for i in range(5):
+        assert answers(node, f"{i}.example.org.") == ["192.0.2.1"]
+    before = upstream.connections
+    time.sleep(0.3)  # longer than `expire`: what is tested is that time passes
+    assert answers(node, "b.example.org.") == ["192.0.2.1"]
+    assert upstream.connections == before + 1 and upstream.resumed >= 1, "a new connection resumes the session"
+    assert all(tcp for _, tcp in upstream.queries)
+
+
+def test_tls_server_name(upstreams, nodes, directory):
+    cert, key = make_certificate(directory, "DNS:dns.example")
+    upstream = upstreams(tls=server_context(cert, key))
+    good = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}", "tls_servername dns.example"]))
+    assert answers(good, "www.example.org.") == ["192.0.2.1"]
+    asked = len(upstream.queries)
+    for options in ([f"tls {cert}", "tls_servername other.example"], [f"tls {cert}"], ["tls_servername dns.example"]):
+        bad = nodes.start(forward(f"tls://{upstream.address}", options=options))
+        assert rcode(ask(bad, "www.example.org.", use_edns=0)) == "SERVFAIL", options
+        wait_until(lambda node=bad: "plugin/errors: 2 www.example.org. A: tls://" in node.out(), 5, "the reason")
+    assert len(upstream.queries) == asked, "nothing was said to a server that has not proved who it is"
+
+
+def test_tls_to_a_plain_server_is_never_plaintext(upstreams, nodes, directory):
+    cert, _ = make_certificate(directory, "IP:127.0.0.1")
+    upstream = upstreams()
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
+    upstream.handler = lambda query, tcp: pytest.fail("plaintext")
+    assert rcode(dns.query.udp(make_query("www.example.org."), "127.0.0.1", port=node.port, timeout=8)) == "SERVFAIL"
+    assert not upstream.queries
+
+
+def test_client_certificates(upstreams, nodes, directory):
+    cert, key = make_certificate(directory, "IP:127.0.0.1")
+    client_cert, client_key = make_certificate(directory, "DNS:client.example", "client")
+    context = server_context(cert, key)
+    context.load_verify_locations(client_cert)
+    context.verify_mode = 2  # CERT_REQUIRED
+    upstream = upstreams(tls=context)
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {client_cert} {client_key} {cert}"]))
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+
+
+# --- what the Corefile may not say ---
+
+@pytest.mark.parametrize("line, message", [
+    ("forward .", "Wrong argument count"),
+    ("forward . localhost", 'not an IP address or file: "localhost"'),
+    ("forward . https://192.0.2.1", "https:// is not supported"),
+    ("forward . 192.0.2.1 {\n policy best\n}", "unknown policy 'best'"),
+    ("forward . 192.0.2.1 {\n next NOSUCH\n}", "NOSUCH is not a valid rcode"),
+    ("forward . 192.0.2.1 {\n nosuch\n}", "unknown property 'nosuch'"),
+    ("forward . " + " ".join(f"192.0.2.{i}" for i in range(1, 17)), "more than 15 TOs configured: 16"),
+])
+def test_refusals(nodes, line, message):
+    node = nodes.make(f". {{\n{line}\n}}\n").launch()
+    assert node.exit_code(5) == 1
+    assert message in node.err()
