@@ -215,9 +215,21 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
                                                                        const Block& block, net::EventLoop& loop) const {
   std::vector<std::unique_ptr<resolve::Forwarder>> forwarders;
   for (resolve::Forwarder::Options options : block.plan.forward) {
-    for (const Endpoint& endpoint : configuration.endpoints) options.own.push_back(endpoint.listen.address);
+    // Where this block listens. Another block of ours is a server like any other: it has zones and servers of its own.
+    for (const Endpoint& endpoint : configuration.endpoints) {
+      const uint16_t port = endpoint.listen.address.port;
+      const bool ours = std::any_of(block.plan.keys.begin(), block.plan.keys.end(),
+                                    [port](const config::ServerKey& key) { return key.port == port; });
+      if (ours) options.own.push_back(endpoint.listen.address);
+    }
     auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
+    // No probe is needed where there is nobody to ask but ourselves.
+    if (const auto ourselves = (*forwarder)->ourselves();
+        block.plan.loop && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
+      return fail("plugin/loop: " +
+                  resolve::LoopProbe::describe(ourselves.front().address, block.plan.keys.front().zone));
+    }
     forwarders.push_back(std::move(*forwarder));
   }
   resolve::Recursion::Options options{.minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance};

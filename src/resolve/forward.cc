@@ -127,6 +127,8 @@ std::vector<UpstreamAddress> Forwarder::upstreams() const {
   return addresses;
 }
 
+std::vector<UpstreamAddress> Forwarder::ourselves() const { return impl_->set.ourselves(); }
+
 void Forwarder::Impl::resolve(const dns::Query& query, Transport transport, Callback done) {
   ++context.counters.queries;
   const auto known = flights.find(Question{&query});

@@ -113,6 +113,8 @@ class Forwarder {
   const Counters& counters() const;
   // Of the servers in use now, in the order of `to`.
   std::vector<UpstreamAddress> upstreams() const;
+  // Named in `to`, but this process itself: never asked.
+  std::vector<UpstreamAddress> ourselves() const;
 
  private:
   struct Impl;

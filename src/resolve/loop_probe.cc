@@ -40,6 +40,11 @@ std::string localText(const SocketAddress& address) {
   return address.ip.isUnspecified() ? fmt::format(":{}", address.port) : address.toString();
 }
 
+std::string lineOf(const SocketAddress& source, const SocketAddress& local, const dns::Name& zone) {
+  return fmt::format("Loop ({} -> {}) detected for zone \"{}\", see https://coredns.io/plugins/loop#troubleshooting",
+                     source.toString(), localText(local), zone.toString());
+}
+
 }  // namespace
 
 struct LoopProbe::Impl : std::enable_shared_from_this<Impl> {
@@ -91,10 +96,7 @@ struct LoopProbe::Impl : std::enable_shared_from_this<Impl> {
     if (name == names.end() || returns.fetch_add(1, std::memory_order_relaxed) >= kMaxReturns) return;
     const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
     const SocketAddress local = request.local != nullptr ? *request.local : SocketAddress{};
-    std::string line = fmt::format(
-        "Loop ({} -> {}) detected for zone \"{}\", see https://coredns.io/plugins/loop#troubleshooting. Query: "
-        "\"HINFO {}\"",
-        source.toString(), localText(local), options.zone.toString(), name->toString());
+    std::string line = fmt::format("{}. Query: \"HINFO {}\"", lineOf(source, local, options.zone), name->toString());
     loop.post([weak = weak_from_this(), text = std::move(line)] {
       if (const auto self = weak.lock()) self->onReturn(text);
     });
@@ -133,6 +135,10 @@ LoopProbe::LoopProbe(net::EventLoop& loop, Options options, Ask ask, OnLoop on_l
 LoopProbe::~LoopProbe() {
   impl_->finish();
   impl_->retry.reset();
+}
+
+std::string LoopProbe::describe(const SocketAddress& local, const dns::Name& zone) {
+  return lineOf(local, SocketAddress{.ip = {}, .port = local.port}, zone);
 }
 
 void LoopProbe::start() { impl_->start(); }

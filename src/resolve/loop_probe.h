@@ -50,6 +50,9 @@ class LoopProbe {
 
   bool isProbing() const;
 
+  // The line for a loop that is plain without asking: the servers of `zone` are we ourselves, at `local`.
+  static std::string describe(const SocketAddress& local, const dns::Name& zone);
+
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;

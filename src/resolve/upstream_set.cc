@@ -67,9 +67,11 @@ void UpstreamSet::onTimer() {
 
 void UpstreamSet::set(const std::vector<UpstreamAddress>& addresses) {
   auto servers = std::make_shared<UpstreamServers>();
+  ourselves_.clear();
   for (const UpstreamAddress& address : addresses) {
     if (isOwn(address)) {
       context_.log.warning("{} is this server itself and is not forwarded to", address.toString());
+      ourselves_.push_back(address);
       continue;
     }
     const auto same = [&address](const auto& server) { return server->address() == address; };

@@ -25,6 +25,8 @@ class UpstreamSet {
 
   // Never null; may be empty. Immutable: who holds it is not disturbed by a change.
   const std::shared_ptr<const UpstreamServers>& servers() const { return servers_; }
+  // Named as a target, but this process itself.
+  const std::vector<UpstreamAddress>& ourselves() const { return ourselves_; }
 
  private:
   struct FileState {
@@ -42,6 +44,7 @@ class UpstreamSet {
 
   ForwardContext& context_;
   std::shared_ptr<const UpstreamServers> servers_ = std::make_shared<UpstreamServers>();
+  std::vector<UpstreamAddress> ourselves_;
   std::vector<std::optional<FileState>> files_;  // of each target; nothing for those that are no file
   net::Timer timer_;
 };
