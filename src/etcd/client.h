@@ -11,6 +11,16 @@
 // not answer costs `call_timeout`, per call until the client has moved on. With every endpoint away calls fail with
 // kUnavailable at once, and connections are attempted anew all the while.
 //
+// TLS: an https endpoint is spoken to over TLS (1.2 or newer) or not at all; its certificate must be for the host of
+// the endpoint, from a CA that we trust. The files are read again when they have changed: what they hold counts from
+// the next connection on, while the connection there is goes on undisturbed. A change that cannot be used (half
+// written, a key of another certificate, expired) is logged and counted, and what was read before stays in use.
+//
+// Authentication: with credentials every call carries a token, made before the first one and made anew, by one request
+// for all calls that wait for it, when etcd does not know it any more (it expired, or etcd started again); the call is
+// then made once more. Where etcd has authentication switched off calls go without. Credentials that are refused are
+// tried again after a pause that grows to 30 s; until then calls fail at once with kUnauthenticated.
+//
 // Partitions: everything but serializable reads asks etcd to refuse (metadata `hasleader`) while the member has no
 // leader, so that a member cut off from the others fails fast.
 #pragma once
@@ -19,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -168,6 +179,18 @@ struct WatchBatch {
   int64_t resume_revision = 0;
 };
 
+// PEM files. Both or neither of certificate and key; the certificate may be followed by those of its issuers.
+struct TlsFiles {
+  std::string ca_file;  // whom we trust; empty: the system's CAs (or those of SSL_CERT_FILE in the environment)
+  std::string certificate_file;  // ours
+  std::string key_file;
+};
+
+struct Credentials {
+  std::string user;
+  std::string password;
+};
+
 class Client;
 
 // One watch over one stream. Destroying it cancels the watch. Not for more than one next() at a time.
@@ -198,18 +221,38 @@ class WatchStream {
 class Client {
  public:
   struct Options {
-    // "http://host:port" or bare "host:port"; host a name, an IPv4 address, or an IPv6 address in brackets.
+    // "http://host:port", "https://host:port" or bare "host:port", which is https if `tls` is set and else http; host a
+    // name, an IPv4 address, or an IPv6 address in brackets. All https or all http: what fails over never loses TLS.
     std::vector<std::string> endpoints{"http://localhost:2379"};
+    std::optional<TlsFiles> tls;  // none: the system's CAs, for https
+    std::optional<Credentials> credentials;
     std::chrono::milliseconds call_timeout{5000};
     // A connection attempt that fails is repeated after this, and then in longer steps up to the maximum.
     std::chrono::milliseconds reconnect_min{200};
     std::chrono::milliseconds reconnect_max{2000};
+    // A connection that is quiet for so long is asked for a sign of life. etcd wants no less than 5 s by default; one
+    // that wants more says so (GOAWAY, too_many_pings), and gets more.
+    std::chrono::milliseconds ping_interval{10'000};
+  };
+
+  // Since the client was made; for metrics.
+  struct Statistics {
+    uint64_t endpoint_failures = 0;        // calls and streams that failed because their endpoint is away
+    uint64_t tls_reloads = 0;              // changed files that were taken over
+    uint64_t tls_failures = 0;             // files (first or changed) that could not be used
+    uint64_t authentications = 0;          // tokens made
+    uint64_t authentication_failures = 0;  // refused credentials
   };
 
   // An error names the endpoint that cannot be used, for configuration errors. Any thread.
   static Result<void> validateEndpoint(std::string_view endpoint);
+  // That the options fit together, for configuration errors. Reads no file. Any thread.
+  static Result<void> validateOptions(const Options& options);
+  // That the files of an https client can be used now. A client whose files cannot be used calls every endpoint away
+  // until they can. REQUIRES: validateOptions(). Any thread.
+  static Result<void> checkTlsFiles(const Options& options);
 
-  // REQUIRES: there is an endpoint, and each passes validateEndpoint(); `thread` outlives the client. The client
+  // REQUIRES: the options pass validateOptions(); `thread` outlives the client. The client
   // outlives every Task and WatchStream made by it, which is so once thread.stop() has returned. Any thread.
   Client(CompletionThread& thread, Options options, Logger log);
   ~Client();
@@ -237,6 +280,7 @@ class Client {
 
   // The endpoint that the next call goes to, for log lines. Any thread.
   std::string currentEndpoint() const;
+  Statistics statistics() const;  // any thread
 
  private:
   friend class WatchStream;

@@ -9,8 +9,10 @@
 #include <etcdserverpb/rpc.grpc.pb.h>
 
 #include "base/log.h"
+#include "etcd/authenticator_internal.h"
 #include "etcd/client.h"
 #include "etcd/completion_thread_internal.h"
+#include "etcd/counters_internal.h"
 #include "etcd/endpoints_internal.h"
 #include "etcd/errors_internal.h"
 #include "etcd/unary_call_internal.h"
@@ -28,9 +30,10 @@ struct CallTraits {
   bool survives_stop = false;  // see Client::leaseRevoke()
 };
 
-// The metadata that each RPC carries. The place for the authentication token.
-inline void prepareContext(grpc::ClientContext& context, bool needs_leader) {
+// The metadata that each RPC carries.
+inline void prepareContext(grpc::ClientContext& context, bool needs_leader, const std::string& token) {
   if (needs_leader) context.AddMetadata("hasleader", "true");
+  if (!token.empty()) context.AddMetadata("token", token);
 }
 
 // A member of a generated stub: PrepareAsync….
@@ -44,11 +47,28 @@ struct Client::Impl {
       : public_thread(completion_thread),
         thread(completion_thread.impl()),
         options(std::move(client_options)),
-        endpoints(std::make_shared<Endpoints>(options, std::move(logger))) {}
+        endpoints(std::make_shared<Endpoints>(options, counters, logger)),
+        authenticator(completion_thread, options.credentials, *counters, logger,
+                      [this](bool survives_stop) { return authenticate(survives_stop); }) {}
 
-  // One unary call, with fail-over as client.h promises it.
+  // One unary call, with the fail-over and the authentication that client.h promises.
   template <typename Stub, typename Request, typename Response>
   Task<EtcdResult<Response>> call(PrepareMethod<Stub, Request, Response> method, Request request, CallTraits traits) {
+    for (bool renewed = false;; renewed = true) {
+      auto token = authenticator.token(traits.survives_stop);
+      EtcdResult<Token> ready = co_await token;
+      if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
+      auto attempt = callWithToken(method, request, traits, ready->text);
+      EtcdResult<Response> result = co_await attempt;
+      // What was refused for its token was certainly not done, so even a write may be repeated.
+      if (result || renewed || !authenticator.dismiss(*ready, result.error())) co_return std::move(result);
+    }
+  }
+
+  // With fail-over only. REQUIRES: `request` and `token` outlive the Task.
+  template <typename Stub, typename Request, typename Response>
+  Task<EtcdResult<Response>> callWithToken(PrepareMethod<Stub, Request, Response> method, const Request& request,
+                                           CallTraits traits, const std::string& token) {
     const size_t first = endpoints->current();
     bool sent = false;
     for (size_t attempt = 0;; ++attempt) {
@@ -60,7 +80,7 @@ struct Client::Impl {
       const size_t index = (first + attempt) % endpoints->size();
       UnaryCall<Response> rpc(thread, traits.survives_stop);
       rpc.context().set_deadline(monotonicDeadline(timeout));
-      prepareContext(rpc.context(), traits.needs_leader);
+      prepareContext(rpc.context(), traits.needs_leader, token);
       Stub stub(endpoints->channel(index));
       rpc.setReader((stub.*method)(&rpc.context(), request, &thread.queue()));
       EtcdResult<Response> result = co_await rpc;
@@ -78,10 +98,15 @@ struct Client::Impl {
     }
   }
 
+  // Makes a token: empty if etcd has authentication switched off.
+  Task<EtcdResult<std::string>> authenticate(bool survives_stop);
+
   CompletionThread& public_thread;
   CompletionThread::Impl& thread;
   const Options options;
+  const std::shared_ptr<Counters> counters = std::make_shared<Counters>();
   const std::shared_ptr<Endpoints> endpoints;
+  Authenticator authenticator;
   std::shared_ptr<KeepAliveStream> keep_alive;
 };
 

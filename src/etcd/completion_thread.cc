@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <grpc/support/log.h>
+
 #include "etcd/completion_thread_internal.h"
 
 namespace idetcd::etcd {
@@ -29,6 +31,13 @@ SpawnedTask runToItsEnd(CompletionThread::Impl& thread, Task<void> task) {
   ++thread.tasks_running;
   co_await task;
   --thread.tasks_running;
+}
+
+// What goes wrong comes back as a status, and whoever made the call tells it, once. gRPC would also write each failed
+// handshake to stderr.
+void silenceGrpc() {
+  if (std::getenv("GRPC_VERBOSITY") == nullptr)
+    gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
 }
 
 }  // namespace
@@ -63,7 +72,7 @@ void Suspension::finish(Outcome outcome) {
 
 // --- CompletionThread::Impl ---
 
-CompletionThread::Impl::Impl() : thread_([this] { run(); }), thread_id_(thread_.get_id()) {}
+CompletionThread::Impl::Impl() : thread_([this] { run(); }), thread_id_(thread_.get_id()) { silenceGrpc(); }
 
 CompletionThread::Impl::~Impl() { stop(); }
 

@@ -12,14 +12,15 @@
 
 #include "base/ip_address.h"
 #include "etcd/endpoints_internal.h"
+#include "etcd/errors_internal.h"
 
 namespace idetcd::etcd {
 namespace {
 
 constexpr int kMaxAnswerBytes = 64 << 20;
-// etcd answers pings that come more often than every 5 s (its default) with GOAWAY.
-constexpr int kPingIntervalMs = 10'000;
 constexpr int kPingTimeoutMs = 5'000;
+// How soon a change of certificates is noticed, if nothing asks for a connection before.
+constexpr std::chrono::seconds kTlsLookInterval{1};
 
 bool consumePrefixIgnoringCase(std::string_view* text, std::string_view prefix) {
   const auto equal = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
@@ -86,8 +87,10 @@ Result<EndpointAddress> parseHostPort(std::string_view rest) {
 
   EndpointAddress address;
   address.name = bracketed ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
-  // gRPC's DNS resolver takes addresses as they are, without a query.
-  address.target = "dns:///" + address.name;
+  // gRPC's DNS resolver takes addresses as they are, without a query. It compares the text with the addresses in the
+  // server's certificate, which it writes in the canonical form (RFC 5952).
+  address.target =
+      "dns:///" + (bracketed ? fmt::format("[{}]:{}", IpAddress::parse(host)->toString(), port) : address.name);
   return address;
 }
 
@@ -113,7 +116,8 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   // In spite of its name: how long one attempt to connect may take.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, milliseconds(options.call_timeout));
 
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingIntervalMs);
+  // After a GOAWAY for too many pings gRPC doubles this for the endpoint's next connections.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.ping_interval));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
   // A quiet watch exchanges pings and nothing else for as long as it takes.
@@ -125,40 +129,99 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
 
 Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
   std::string_view rest = text;
-  // The place for TLS: a secure scheme becomes a property of EndpointAddress, and Endpoints picks the credentials by
-  // it.
-  if (consumePrefixIgnoringCase(&rest, "https://"))
-    return fail(fmt::format("endpoint '{}': https is not supported yet", text));
-  if (!consumePrefixIgnoringCase(&rest, "http://") && rest.find("://") != std::string_view::npos)
+  Scheme scheme = Scheme::kNone;
+  if (consumePrefixIgnoringCase(&rest, "https://")) {
+    scheme = Scheme::kHttps;
+  } else if (consumePrefixIgnoringCase(&rest, "http://")) {
+    scheme = Scheme::kHttp;
+  } else if (rest.find("://") != std::string_view::npos) {
     return fail(fmt::format("endpoint '{}': unknown scheme '{}'", text, rest.substr(0, rest.find("://"))));
+  }
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find_first_of("/?#@") != std::string_view::npos)
-    return fail(fmt::format("endpoint '{}': expected http://host:port or host:port", text));
+    return fail(fmt::format("endpoint '{}': expected http(s)://host:port or host:port", text));
   auto address = parseHostPort(rest);
   if (!address) return fail(fmt::format("endpoint '{}': {}", text, address.error().message));
+  address->scheme = scheme;
   return address;
 }
 
-Endpoints::Endpoints(const Client::Options& options, Logger log)
-    : retry_interval_(options.reconnect_max), log_(std::move(log)) {
-  const grpc::ChannelArguments arguments = channelArguments(options);
+Endpoints::Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log)
+    : arguments_(channelArguments(options)),
+      resolve_interval_(options.reconnect_max),
+      counters_(std::move(counters)),
+      log_(std::move(log)),
+      random_(std::random_device{}()) {
   for (const std::string& text : options.endpoints) {
     auto address = EndpointAddress::parse(text);
     if (!address) std::abort();  // REQUIRES of Client
-    auto channel = grpc::CreateCustomChannel(address->target, grpc::InsecureChannelCredentials(), arguments);
-    endpoints_.push_back({std::move(*address), std::move(channel), BootClock::time_point{}, false});
+    if (address->usesTls(options) && !tls_) {
+      tls_.emplace(options.tls.value_or(TlsFiles{}));
+      lookAtTlsFiles();
+    }
+    endpoints_.push_back({.address = std::move(*address), .channel = nullptr, .resolve_at = {}});
   }
   if (endpoints_.empty()) std::abort();
+  for (Endpoint& endpoint : endpoints_) renewChannel(endpoint);
+}
+
+// What is at hand decides between TLS and plain, never what happens to be usable: without usable certificates this is a
+// channel that fails every call (see errors.cc).
+std::shared_ptr<grpc::Channel> Endpoints::makeChannel(const Endpoint& endpoint) const {
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  if (!tls_) {
+    credentials = grpc::InsecureChannelCredentials();
+  } else if (const auto& material = tls_->material()) {
+    credentials = grpc::SslCredentials({material->ca_certificates, material->key, material->certificates});
+  }
+  return grpc::CreateCustomChannel(endpoint.address.target, credentials, arguments_);
+}
+
+void Endpoints::renewChannel(Endpoint& endpoint) {
+  endpoint.channel = makeChannel(endpoint);
+  endpoint.tls_generation = tls_ ? tls_->generation() : 0;
+}
+
+void Endpoints::lookAtTlsFiles() {
+  const bool first = tls_looked_at_ == BootClock::time_point{};
+  const bool had_some = tls_->material().has_value();
+  tls_looked_at_ = BootClock::now();
+  const TlsSource::Look look = tls_->look();
+  switch (look.change) {
+    case TlsSource::Change::kNone:
+      break;
+    case TlsSource::Change::kNew:
+      if (!first) {
+        counters_->tls_reloads.add();
+        log_.info("new TLS certificates: they hold from the next connection to etcd on");
+      }
+      break;
+    case TlsSource::Change::kUnusable:
+      counters_->tls_failures.add();
+      log_.error("TLS certificates that cannot be used: {}{}", look.message,
+                 had_some ? "; those read before stay in use" : "; etcd is away until they can");
+      break;
+  }
+  if (!look.warning.empty()) log_.warning("{}", look.warning);
 }
 
 const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
   Endpoint& endpoint = endpoints_[index];
+  const grpc_connectivity_state state = endpoint.channel->GetState(false);
+  if (tls_) {
+    const bool connected = state == GRPC_CHANNEL_READY;
+    // Before every new connection, and now and then: what is wrong is better known before it is needed.
+    if (!connected || BootClock::now() - tls_looked_at_ >= kTlsLookInterval) lookAtTlsFiles();
+    if (!connected && endpoint.tls_generation != tls_->generation()) renewChannel(endpoint);
+  }
   // The back-off of connections is bounded by us, but not that of the look-up of names (up to two minutes): a machine
-  // whose resolver comes up late would wait for long.
-  if (endpoint.channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+  // whose resolver comes up late would wait for long. Only for look-ups: it would end the back-off of connections too.
+  if (endpoint.unresolved && state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
     const auto now = BootClock::now();
-    if (now - endpoint.retried_at >= retry_interval_) {
-      endpoint.retried_at = now;
+    if (now >= endpoint.resolve_at) {
+      std::uniform_real_distribution<double> jitter(0.75, 1.25);
+      endpoint.resolve_at =
+          now + std::chrono::duration_cast<std::chrono::nanoseconds>(resolve_interval_ * jitter(random_));
       grpc::experimental::ChannelResetConnectionBackoff(endpoint.channel.get());
     }
   }
@@ -167,16 +230,22 @@ const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
 
 void Endpoints::succeeded(size_t index) {
   Endpoint& endpoint = endpoints_[index];
-  if (!std::exchange(endpoint.away, false)) return;
+  endpoint.unresolved = false;
+  if (std::exchange(endpoint.told, Told::kNothing) == Told::kNothing) return;
   log_.info("etcd endpoint {} is back", endpoint.address.name);
 }
 
 void Endpoints::failed(size_t index, const EtcdError& error) {
+  counters_->endpoint_failures.add();
   size_t expected = index;
   const size_t next = (index + 1) % size();
   current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
   Endpoint& endpoint = endpoints_[index];
-  if (std::exchange(endpoint.away, true)) return;
+  endpoint.unresolved = lookUpFailed(error);
+  // That etcd is there and TLS is in the way is news, even of an endpoint that was away.
+  const Told news = tls_ && handshakeFailed(error) ? Told::kTlsFails : Told::kAway;
+  if (endpoint.told >= news) return;
+  endpoint.told = news;
   log_.warning("etcd endpoint {} is away: {}", endpoint.address.name, error.message);
 }
 

@@ -3,36 +3,47 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "etcd/client.h"
+#include "etcd/counters_internal.h"
+#include "etcd/tls_source_internal.h"
 
 namespace idetcd::etcd {
 
 struct EndpointAddress {
-  std::string name;                                             // "host:port", IPv6 in brackets: for messages
-  std::string target;                                           // what gRPC connects to
+  enum class Scheme { kNone, kHttp, kHttps };
+  Scheme scheme = Scheme::kNone;
+  std::string name;    // "host:port", IPv6 in brackets: for messages
+  std::string target;  // what gRPC connects to
+  bool usesTls(const Client::Options& options) const {
+    return scheme == Scheme::kHttps || (scheme == Scheme::kNone && options.tls);
+  }
   static Result<EndpointAddress> parse(std::string_view text);  // any thread
 };
 
 class Endpoints {
  public:
   // Makes no connection yet. Any thread.
-  Endpoints(const Client::Options& options, Logger log);
+  Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log);
 
   size_t size() const { return endpoints_.size(); }
   // Relaxed: an index that guards nothing; the endpoints themselves never change.
   size_t current() const { return current_.load(std::memory_order_relaxed); }             // any thread
   const std::string& name(size_t index) const { return endpoints_[index].address.name; }  // any thread
-  // The channel for a new call: if it has been without a connection for a while, it is told to try again at once.
+  // The channel for a new call. TLS: with the newest certificates, unless it has a connection already.
   const std::shared_ptr<grpc::Channel>& channel(size_t index);
 
   // What became of a call. A failure makes the next endpoint the current one, but only if `index` still is: of several
@@ -42,15 +53,28 @@ class Endpoints {
   void failed(size_t index, const EtcdError& error);
 
  private:
+  // For the log: what changes is told once.
+  enum class Told { kNothing, kAway, kTlsFails };
   struct Endpoint {
     EndpointAddress address;
     std::shared_ptr<grpc::Channel> channel;
-    BootClock::time_point retried_at;
-    bool away = false;  // for the log: what changes is told once
+    uint64_t tls_generation = 0;  // of what the channel was made with
+    bool unresolved = false;      // its name could not be looked up
+    BootClock::time_point resolve_at;
+    Told told = Told::kNothing;
   };
 
-  const std::chrono::nanoseconds retry_interval_;
+  void lookAtTlsFiles();
+  void renewChannel(Endpoint& endpoint);
+  std::shared_ptr<grpc::Channel> makeChannel(const Endpoint& endpoint) const;
+
+  const grpc::ChannelArguments arguments_;
+  const std::chrono::nanoseconds resolve_interval_;
+  const std::shared_ptr<Counters> counters_;  // shared with the client, which may be gone before us
   Logger log_;
+  std::optional<TlsSource> tls_;  // none: plain, every endpoint
+  BootClock::time_point tls_looked_at_;
+  std::minstd_rand random_;  // for jitter
   std::vector<Endpoint> endpoints_;
   std::atomic<size_t> current_{0};
 };

@@ -5,6 +5,11 @@
 namespace idetcd::etcd {
 namespace {
 
+// How gRPC fails calls on a channel that was made without credentials, which is what Endpoints does while there are no
+// usable certificates.
+constexpr std::string_view kNoCredentials = "Invalid credentials.";
+constexpr std::string_view kLookUpFailed = "DNS resolution failed";
+
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // etcd's own errors carry a code and a text ("etcdserver: …", and "auth: …" where it forgets the code). The text
@@ -56,12 +61,17 @@ ErrorCode codeOf(const grpc::Status& status, bool cancelled_by_us) {
 bool certainlyNotSent(const grpc::Status& status) {
   const std::string& message = status.error_message();
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
-         (message.starts_with("failed to connect to all addresses") || message.starts_with("DNS resolution failed"));
+         (message.starts_with("failed to connect to all addresses") || message.starts_with(kLookUpFailed));
+}
+
+bool channelHasNoCredentials(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT && status.error_message() == kNoCredentials;
 }
 
 }  // namespace
 
 EtcdError toError(const grpc::Status& status, bool cancelled_by_us) {
+  if (channelHasNoCredentials(status)) return {ErrorCode::kUnavailable, "there are no usable TLS certificates", false};
   return {codeOf(status, cancelled_by_us), status.error_message(), !certainlyNotSent(status)};
 }
 
@@ -74,5 +84,17 @@ EtcdError cancelledBeforeSending() { return {ErrorCode::kCancelled, "stopping", 
 bool endpointIsAway(const EtcdError& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
 }
+
+bool lookUpFailed(const EtcdError& error) { return error.message.starts_with(kLookUpFailed); }
+
+bool handshakeFailed(const EtcdError& error) { return contains(error.message, "handshake"); }
+
+bool tokenIsStale(const EtcdError& error) {
+  return error.code == ErrorCode::kUnauthenticated &&
+         (contains(error.message, "invalid auth token") || contains(error.message, "user name is empty") ||
+          contains(error.message, "revision of auth store is old"));
+}
+
+bool authenticationIsOff(const EtcdError& error) { return contains(error.message, "authentication is not enabled"); }
 
 }  // namespace idetcd::etcd

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "etcd/bidi_stream_internal.h"
 #include "etcd/client.h"
@@ -14,7 +15,8 @@ namespace idetcd::etcd {
 
 class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse> {
  public:
-  static std::shared_ptr<KeepAliveStream> open(CompletionThread::Impl& thread, Endpoints& endpoints, size_t endpoint);
+  static std::shared_ptr<KeepAliveStream> open(CompletionThread::Impl& thread, Endpoints& endpoints, size_t endpoint,
+                                               const std::string& token);
 
   // One request and its answer. A time-out retires the stream: its endpoint is taken for dead, and an answer that is
   // late must not be taken for that of a later request, whose sent_at would promise too much.

@@ -10,9 +10,9 @@ namespace idetcd::etcd {
 // --- KeepAliveStream ---
 
 std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& thread, Endpoints& endpoints,
-                                                       size_t endpoint) {
+                                                       size_t endpoint, const std::string& token) {
   const std::shared_ptr<KeepAliveStream> stream(new KeepAliveStream(thread, endpoint));
-  prepareContext(stream->context(), true);
+  prepareContext(stream->context(), true, token);
   pb::Lease::Stub stub(endpoints.channel(endpoint));
   stream->BidiStream::open([&stub](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     return stub.PrepareAsyncLeaseKeepAlive(context, queue);
@@ -96,10 +96,14 @@ Task<EtcdResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
 Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
   const auto deadline = deadlineAfter(timeout);
   Impl& impl = *impl_;
-  for (size_t attempt = 1;; ++attempt) {
+  bool renewed = false;
+  for (size_t attempt = 1;;) {
+    auto token = impl.authenticator.token(false);
+    EtcdResult<Token> ready = co_await token;
+    if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
     if (impl.thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
     if (!impl.keep_alive || !impl.keep_alive->usable())
-      impl.keep_alive = KeepAliveStream::open(impl.thread, *impl.endpoints, impl.endpoints->current());
+      impl.keep_alive = KeepAliveStream::open(impl.thread, *impl.endpoints, impl.endpoints->current(), ready->text);
     const size_t index = impl.keep_alive->endpoint();
     auto exchange = KeepAliveStream::exchange(impl.keep_alive, id, deadline);
     auto result = co_await exchange;
@@ -108,10 +112,16 @@ Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseco
       impl.endpoints->succeeded(index);
       co_return std::move(result);
     }
-    if (!endpointIsAway(result.error())) co_return std::move(result);
+    if (!endpointIsAway(result.error())) {
+      // The stream has ended with this, so the next round opens another.
+      if (std::exchange(renewed, true) || !impl.authenticator.dismiss(*ready, result.error()))
+        co_return std::move(result);
+      continue;
+    }
     impl.endpoints->failed(index, result.error());
     if (result.error().code == ErrorCode::kDeadlineExceeded || attempt == impl.endpoints->size())
       co_return std::move(result);
+    ++attempt;
   }
 }
 

@@ -32,7 +32,8 @@ WatchEvent fromProto(mvccpb::Event& event) {
 class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
  public:
   static std::shared_ptr<WatchCall> open(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
-                                         size_t endpoint, const KeyRange& range, int64_t start_revision);
+                                         size_t endpoint, const KeyRange& range, int64_t start_revision,
+                                         const std::string& token);
 
   // Waits for the next thing to happen: a message, the end, a time-out.
   static Task<Suspension::Outcome> waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout);
@@ -84,10 +85,11 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
 };
 
 std::shared_ptr<WatchCall> WatchCall::open(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
-                                           size_t endpoint, const KeyRange& range, int64_t start_revision) {
+                                           size_t endpoint, const KeyRange& range, int64_t start_revision,
+                                           const std::string& token) {
   const std::shared_ptr<WatchCall> call(new WatchCall(thread, std::move(endpoints), endpoint));
   call->resume_revision_ = start_revision;
-  prepareContext(call->context(), true);
+  prepareContext(call->context(), true, token);
   pb::Watch::Stub stub(call->endpoints_->channel(endpoint));
   call->BidiStream::open([&stub](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     return stub.PrepareAsyncWatch(context, queue);
@@ -260,10 +262,14 @@ Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout)
 Task<EtcdResult<WatchStream>> Client::watch(KeyRange range, int64_t start_revision) {
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   const size_t first = endpoints->current();
-  for (size_t attempt = 0;; ++attempt) {
+  bool renewed = false;
+  for (size_t attempt = 0;;) {
+    auto token = impl_->authenticator.token(false);
+    EtcdResult<Token> ready = co_await token;
+    if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
     if (impl_->thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
     const size_t index = (first + attempt) % endpoints->size();
-    const auto call = WatchCall::open(impl_->thread, endpoints, index, range, start_revision);
+    const auto call = WatchCall::open(impl_->thread, endpoints, index, range, start_revision, ready->text);
     auto wait = WatchCall::waitForNews(call, impl_->options.call_timeout);
     const auto outcome = co_await wait;
     if (call->created()) {
@@ -275,7 +281,12 @@ Task<EtcdResult<WatchStream>> Client::watch(KeyRange range, int64_t start_revisi
     if (!call->error()) call->giveUp();
     call->reportTo(*endpoints);
     const EtcdError error = *call->error();
-    if (!endpointIsAway(error) || attempt + 1 == endpoints->size()) co_return tl::unexpected<EtcdError>(error);
+    if (!endpointIsAway(error)) {
+      if (std::exchange(renewed, true) || !impl_->authenticator.dismiss(*ready, error))
+        co_return tl::unexpected<EtcdError>(error);
+      continue;
+    }
+    if (++attempt == endpoints->size()) co_return tl::unexpected<EtcdError>(error);
   }
 }
 

@@ -179,7 +179,7 @@ EtcdServer::~EtcdServer() {
 }
 
 std::string EtcdServer::endpoint() const {
-  return "http://" + options_.client_host + ":" + std::to_string(client_port_);
+  return (options_.tls ? "https://" : "http://") + options_.client_host + ":" + std::to_string(client_port_);
 }
 
 std::string EtcdServer::log() const { return readFile(directory_ + "/log"); }
@@ -207,6 +207,11 @@ void EtcdServer::launch() {
                                      // as unique as the peers' ports
                                      "--initial-cluster-token=" + initial_cluster_, "--heartbeat-interval=50",
                                      "--election-timeout=500", "--unsafe-no-fsync"};
+  if (const auto& tls = options_.tls) {
+    arguments.insert(arguments.end(), {"--cert-file=" + tls->certificate_file, "--key-file=" + tls->key_file});
+    if (!tls->ca_file.empty())
+      arguments.insert(arguments.end(), {"--client-cert-auth", "--trusted-ca-file=" + tls->ca_file});
+  }
   arguments.insert(arguments.end(), options_.extra_arguments.begin(), options_.extra_arguments.end());
 
   const Fd output(::open((directory_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
@@ -286,6 +291,8 @@ std::string EtcdServer::ctl(const std::vector<std::string>& arguments) const {
   const Fd read_end(pipe_fds[0]);
   Fd write_end(pipe_fds[1]);
   std::vector<std::string> command{"etcdctl", "--endpoints=" + endpoint()};
+  if (options_.tls) command.insert(command.end(), options_.tls->ctl_flags.begin(), options_.tls->ctl_flags.end());
+  if (authentication_) command.push_back("--user=root:root");
   command.insert(command.end(), arguments.begin(), arguments.end());
   const pid_t pid = spawn(command, {"ETCDCTL_API=3"}, write_end.get());
   write_end.reset();
@@ -301,6 +308,12 @@ std::string EtcdServer::ctl(const std::vector<std::string>& arguments) const {
   ::waitpid(pid, &status, 0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw std::runtime_error("etcdctl failed: " + output);
   return output;
+}
+
+void EtcdServer::enableAuthentication() {
+  ctl({"user", "add", "root:root"});
+  ctl({"auth", "enable"});
+  authentication_ = true;
 }
 
 EtcdCluster::EtcdCluster(size_t members) : EtcdCluster(members, EtcdServer::Options{}) {}

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -20,7 +21,16 @@ namespace idetcd::test_support {
 
 class EtcdServer {
  public:
+  // PEM files. etcd reads certificate and key again for each connection, the CAs at start.
+  struct Tls {
+    std::string certificate_file;
+    std::string key_file;
+    std::string ca_file;                 // whom clients are to be certified by; empty: by nobody
+    std::vector<std::string> ctl_flags;  // what etcdctl needs: --cacert=…
+  };
+
   struct Options {
+    std::optional<Tls> tls;                 // for clients
     std::string client_host = "127.0.0.1";  // where clients are listened to; "[::1]" for IPv6
     std::vector<std::string> extra_arguments;
   };
@@ -31,7 +41,7 @@ class EtcdServer {
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;
 
-  std::string endpoint() const;  // "http://127.0.0.1:PORT"; the same over restarts
+  std::string endpoint() const;  // "http://127.0.0.1:PORT", https with TLS; the same over restarts
   uint16_t clientPort() const { return client_port_; }
   pid_t pid() const { return pid_; }  // -1: not running
   std::string log() const;            // what etcd wrote so far
@@ -47,6 +57,9 @@ class EtcdServer {
   // Runs etcdctl (API v3) against this member and returns what it printed; throws if it fails.
   std::string ctl(const std::vector<std::string>& arguments) const;
 
+  // Switches authentication on: user root with password "root", as whom ctl() goes on.
+  void enableAuthentication();
+
  private:
   friend class EtcdCluster;
   struct Port;
@@ -60,6 +73,7 @@ class EtcdServer {
   Options options_;
   std::string name_;
   std::string directory_;
+  bool authentication_ = false;
   std::string initial_cluster_;
   std::unique_ptr<Port> client_reservation_;
   std::unique_ptr<Port> peer_reservation_;

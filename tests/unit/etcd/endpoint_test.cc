@@ -1,3 +1,7 @@
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "etcd/client.h"
@@ -18,6 +22,8 @@ TEST(Endpoint, AcceptsWhatCanBeConnectedTo) {
            "http://192.0.2.1:2379",
            "http://[::1]:2379",
            "[2001:db8::1]:2379/",
+           "https://localhost:2379",
+           "HTTPS://[::1]:2379/",
        }) {
     const auto result = Client::validateEndpoint(endpoint);
     EXPECT_TRUE(result) << endpoint << ": " << result.error().message;
@@ -42,13 +48,15 @@ TEST(Endpoint, RefusesTheRestAndSaysWhy) {
       {"localhost:+1", "not a port"},
       {"localhost:23x", "not a port"},
       {"localhost:2379 ", "not a port"},
-      {"https://localhost:2379", "https is not supported yet"},
+      {"https://localhost", "port is missing"},
+      {"https://", "host is missing"},
+      {"https:localhost:2379", "in brackets"},
       {"unix:///run/etcd.sock", "unknown scheme 'unix'"},
       {"ftp://localhost:2379", "unknown scheme"},
-      {"http://localhost:2379/v3", "expected http://host:port"},
-      {"http://localhost:2379//", "expected http://host:port"},
-      {"http://user@localhost:2379", "expected http://host:port"},
-      {"http://localhost:2379?x=1", "expected http://host:port"},
+      {"http://localhost:2379/v3", "expected http(s)://host:port"},
+      {"http://localhost:2379//", "expected http(s)://host:port"},
+      {"http://user@localhost:2379", "expected http(s)://host:port"},
+      {"https://localhost:2379?x=1", "expected http(s)://host:port"},
       {"::1:2379", "in brackets"},
       {"2001:db8::1", "in brackets"},
       {"[::1:2379", "']' is missing"},
@@ -73,6 +81,39 @@ TEST(Endpoint, RefusesTheRestAndSaysWhy) {
   EXPECT_FALSE(Client::validateEndpoint(long_label + ":1"));
   const std::string nul("a\0b:1", 5);
   EXPECT_FALSE(Client::validateEndpoint(nul));
+}
+
+TEST(Options, TlsIsAllOrNothing) {
+  const auto problem = [](std::vector<std::string> endpoints, bool tls) {
+    Client::Options options;
+    options.endpoints = std::move(endpoints);
+    if (tls) options.tls = TlsFiles{};
+    const auto valid = Client::validateOptions(options);
+    return valid ? std::string() : valid.error().message;
+  };
+  EXPECT_EQ(problem({"http://a:1", "b:1"}, false), "");
+  EXPECT_EQ(problem({"https://a:1", "https://b:1"}, false), "");
+  EXPECT_EQ(problem({"https://a:1", "b:1"}, true), "");
+  EXPECT_NE(problem({}, false).find("no endpoint"), std::string::npos);
+  EXPECT_NE(problem({"https://a:1", "http://b:1"}, false).find("with and without TLS"), std::string::npos);
+  EXPECT_NE(problem({"https://a:1", "b:1"}, false).find("with and without TLS"), std::string::npos);
+  EXPECT_NE(problem({"http://a:1"}, true).find("'http://a:1' is without TLS"), std::string::npos);
+  EXPECT_NE(problem({"https://a:1", "http://b:1"}, true).find("'http://b:1' is without TLS"), std::string::npos);
+}
+
+TEST(Options, HalvesAreRefused) {
+  Client::Options options;
+  options.endpoints = {"https://a:1"};
+  options.tls = TlsFiles{.ca_file = {}, .certificate_file = "c.pem", .key_file = {}};
+  EXPECT_FALSE(Client::validateOptions(options));
+  options.tls = TlsFiles{.ca_file = {}, .certificate_file = {}, .key_file = "k.pem"};
+  EXPECT_FALSE(Client::validateOptions(options));
+  options.tls = TlsFiles{.ca_file = {}, .certificate_file = "c.pem", .key_file = "k.pem"};
+  EXPECT_TRUE(Client::validateOptions(options));
+  options.credentials = Credentials{"", "secret"};
+  EXPECT_FALSE(Client::validateOptions(options));
+  options.credentials = Credentials{"user", ""};
+  EXPECT_TRUE(Client::validateOptions(options));
 }
 
 }  // namespace

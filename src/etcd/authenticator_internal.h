@@ -1,0 +1,66 @@
+// The token that calls carry: one for all calls of a client, made when the first one needs it and again when etcd does
+// not know it any more. For etcd/*.cc only; completion thread only, save for construction.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "etcd/client.h"
+#include "etcd/completion_thread.h"
+#include "etcd/counters_internal.h"
+
+namespace idetcd::etcd {
+
+struct Token {
+  std::string text;         // empty: calls carry none
+  uint64_t generation = 0;  // which one of the client's
+};
+
+class Authenticator {
+ public:
+  // Asks etcd for a token, see Client::Impl::authenticate().
+  using Authenticate = std::function<Task<EtcdResult<std::string>>(bool survives_stop)>;
+
+  // `thread` and `counters` outlive this.
+  Authenticator(CompletionThread& thread, std::optional<Credentials> credentials, Counters& counters, Logger log,
+                Authenticate authenticate);
+
+  // The token for a call. Without credentials an empty one, at once. An error (never `sent`): there is none to be had.
+  Task<EtcdResult<Token>> token(bool survives_stop);
+
+  // A call with `token` failed. True: for its token; the call may be made once more, with a new one.
+  bool dismiss(const Token& token, const EtcdError& error);
+
+ private:
+  static constexpr std::chrono::milliseconds kFirstPause{500};
+  static constexpr std::chrono::milliseconds kLongestPause{30'000};
+
+  Task<void> obtain(bool survives_stop);
+  void accept(std::string text);
+  void refused(const EtcdError& error);
+
+  const std::optional<Credentials> credentials_;
+  Counters& counters_;
+  Logger log_;
+  const Authenticate authenticate_;
+
+  CompletionThread& thread_;
+  Event obtained_;  // or failed
+  bool obtaining_ = false;
+  bool valid_ = false;
+  bool off_ = false;  // etcd's authentication is
+  Token token_;
+  std::optional<EtcdError> error_;  // of the last attempt
+  // Refused credentials cost etcd a bcrypt each time that they are tried.
+  std::optional<BootClock::time_point> not_before_;
+  std::chrono::nanoseconds pause_ = kFirstPause;
+  std::minstd_rand random_;  // for jitter
+};
+
+}  // namespace idetcd::etcd
