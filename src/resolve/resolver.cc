@@ -50,6 +50,7 @@ Outcome Resolver::answer(Job& job, const Request& request) const {
     return Outcome::answer(dns::writeErrorResponse(job.query, request.response_limit));
   }
   if (job.block == nullptr) return refuse(job.query, request.response_limit, 0);
+  if (job.query.wants_nsid && job.block->identity) job.query.nsid = job.block->identity->text();
   if (!job.block->log) [[likely]]
     return answerQuery(job, request);
   const auto start = BootClock::now();
