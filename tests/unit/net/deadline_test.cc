@@ -1,0 +1,94 @@
+#include "net/deadline.h"
+
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace idetcd::net {
+namespace {
+
+using std::chrono::milliseconds;
+
+class DeadlineTest : public testing::Test {
+ protected:
+  struct Task {
+    Task(DeadlineTest& test, int task_id) : owner(test), id(task_id), deadline(this, &Task::onExpiry) {}
+    static void onExpiry(void* self) {
+      auto& task = *static_cast<Task*>(self);
+      task.owner.expired.push_back(task.id);
+      if (task.then) task.then();
+    }
+    DeadlineTest& owner;
+    int id;
+    std::function<void()> then;
+    Deadline deadline;
+  };
+  Task& add(int id) {
+    tasks.push_back(std::make_unique<Task>(*this, id));
+    return *tasks.back();
+  }
+  void runFor(milliseconds time) {
+    Timer timer(loop, [this] { loop.stop(); });
+    timer.start(time);
+    loop.run();
+  }
+
+  EventLoop loop;
+  DeadlineQueue queue{loop, milliseconds(30)};
+  std::vector<std::unique_ptr<Task>> tasks;
+  std::vector<int> expired;
+};
+
+TEST_F(DeadlineTest, ExpireInOrderAndNotBefore) {
+  const auto start = BootClock::now();
+  for (int i = 0; i < 3; ++i) queue.arm(add(i).deadline);
+  tasks.back()->then = [this] { loop.stop(); };
+  loop.run();
+  EXPECT_GE(BootClock::now() - start, milliseconds(30));
+  EXPECT_EQ(expired, (std::vector<int>{0, 1, 2}));
+  EXPECT_FALSE(tasks[0]->deadline.isArmed());
+}
+
+TEST_F(DeadlineTest, DisarmedOnesDoNotExpire) {
+  for (int i = 0; i < 4; ++i) queue.arm(add(i).deadline);
+  tasks[0]->deadline.disarm();
+  tasks[0]->deadline.disarm();
+  tasks.erase(tasks.begin() + 2);
+  runFor(milliseconds(80));
+  EXPECT_EQ(expired, (std::vector<int>{1, 3}));
+}
+
+TEST_F(DeadlineTest, ArmingAgainPutsItLast) {
+  for (int i = 0; i < 2; ++i) queue.arm(add(i).deadline);
+  runFor(milliseconds(15));
+  queue.arm(tasks[0]->deadline);
+  runFor(milliseconds(20));
+  EXPECT_EQ(expired, std::vector<int>{1});
+  runFor(milliseconds(60));
+  EXPECT_EQ(expired, (std::vector<int>{1, 0}));
+}
+
+TEST_F(DeadlineTest, CallbacksMayArmDisarmAndDestroy) {
+  for (int i = 0; i < 3; ++i) queue.arm(add(i).deadline);
+  int again = 2;
+  tasks[0]->then = [&] {
+    tasks[1]->deadline.disarm();
+    if (--again > 0) queue.arm(tasks[0]->deadline);
+  };
+  tasks[2]->then = [this] { tasks.pop_back(); };
+  runFor(milliseconds(120));
+  EXPECT_EQ(expired, (std::vector<int>{0, 2, 0}));
+}
+
+TEST_F(DeadlineTest, AQueueMayGoBeforeItsDeadlines) {
+  auto other = std::make_unique<DeadlineQueue>(loop, milliseconds(1));
+  other->arm(add(0).deadline);
+  other.reset();
+  EXPECT_FALSE(tasks[0]->deadline.isArmed());
+  runFor(milliseconds(10));
+  EXPECT_TRUE(expired.empty());
+}
+
+}  // namespace
+}  // namespace idetcd::net
