@@ -1,0 +1,88 @@
+"""Other people's DNS servers as a test's upstream or yardstick: NSD and unbound, on loopback, in the foreground."""
+
+import os
+
+from .processes import Process
+
+_NSD = """server:
+    server-count: 1
+    ip-address: {host}
+    port: {port}
+    username: ""
+    chroot: ""
+    database: ""
+    zonesdir: "{directory}"
+    xfrdir: "{directory}"
+    xfrdfile: ""
+    zonelistfile: "{directory}/zone.list"
+    pidfile: ""
+    logfile: "{directory}/nsd.log"
+    hide-version: yes
+    rrl-ratelimit: 0
+    rrl-whitelist-ratelimit: 0
+    tcp-count: 200
+remote-control:
+    control-enable: no
+"""
+
+_UNBOUND = """server:
+    interface: {host}
+    port: {port}
+    username: ""
+    chroot: ""
+    directory: "{directory}"
+    pidfile: ""
+    use-syslog: no
+    do-ip6: no
+    do-not-query-localhost: no
+    module-config: "iterator"
+    access-control: 127.0.0.0/8 allow
+    # What releases since 1.18 default to, and what idetcd's bufsize is.
+    max-udp-size: 1232
+    # The special-use zones too are the upstream's affair here.
+    local-zone: "." transparent
+    unblock-lan-zones: yes
+    outgoing-range: 1024
+    num-queries-per-thread: 1024
+    incoming-num-tcp: 100
+remote-control:
+    control-enable: no
+forward-zone:
+    name: "."
+    forward-addr: {upstream_host}@{upstream_port}
+"""
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    return path
+
+
+class Nsd(Process):
+    """An authoritative server; `zones` is a dictionary of a zone's name to its text in master file form."""
+
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="nsd"):
+        super().__init__(name, directory)
+        self.host, self.port = host, port
+        config = _NSD.format(host=host, port=port, directory=directory)
+        for number, (zone, text) in enumerate(zones.items()):
+            path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
+            config += f'zone:\n    name: "{zone}"\n    zonefile: "{path}"\n'
+        self.config = write(os.path.join(directory, f"{name}.conf"), config)
+
+    def launch(self, **spawn_options):
+        return self.spawn(["nsd", "-d", "-c", self.config], **spawn_options)
+
+
+class UnboundForwarder(Process):
+    """unbound as people run it on a node: a cache before one upstream; no validation."""
+
+    def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound"):
+        super().__init__(name, directory)
+        self.host, self.port = host, port
+        self.config = write(os.path.join(directory, f"{name}.conf"), _UNBOUND.format(
+            host=host, port=port, directory=directory, upstream_host=upstream_host, upstream_port=upstream_port))
+
+    def launch(self, **spawn_options):
+        return self.spawn(["unbound", "-d", "-c", self.config], **spawn_options)
