@@ -257,11 +257,14 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   Cluster* running = findCluster(plan);
   if (running != nullptr && std::ranges::find(configuration.kept, running) == configuration.kept.end()) {
     if (!running->plan.isSameMember(plan)) {
-      log.warning("{}: endpoints, limit, lease, ttl and addresses change with a restart only", plan.pattern.text());
+      log.warning("{}: endpoints, tls, credentials, limit, lease, ttl and addresses change with a restart only",
+                  plan.pattern.text());
     }
     configuration.kept.push_back(running);
     return running;
   }
+  if (const auto usable = etcd::Client::checkTlsFiles(plan.etcdOptions()); !usable)
+    return fail(fmt::format("plugin/idetcd: {}", usable.error().message));
   const auto node = cluster::selectNodeAddresses(plan.address, cluster::readNetworkView());
   if (!node) return fail(fmt::format("plugin/idetcd: {}", node.error().message));
   if (!node->warning.empty()) log.warning("{}", node->warning);
@@ -279,6 +282,8 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   if (!etcd_thread_) etcd_thread_ = std::make_unique<etcd::CompletionThread>();
   cluster::Member::Options options;
   options.endpoints = plan.endpoints;
+  options.tls = plan.tls;
+  options.credentials = plan.credentials;
   options.pattern = plan.pattern;
   options.limit = plan.limit;
   options.lease = plan.lease;

@@ -13,6 +13,7 @@
 #include "cluster/name_pattern.h"
 #include "cluster/node_address.h"
 #include "config/corefile.h"
+#include "etcd/client.h"
 #include "resolve/acl.h"
 #include "resolve/cache.h"
 #include "resolve/error_log.h"
@@ -25,6 +26,8 @@ namespace idetcd::app {
 // `idetcd`
 struct ClusterPlan {
   std::vector<std::string> endpoints{"http://localhost:2379"};
+  std::optional<etcd::TlsFiles> tls;
+  std::optional<etcd::Credentials> credentials;
   cluster::NamePattern pattern;
   int64_t limit = 10;
   std::chrono::seconds lease{20};
@@ -35,6 +38,7 @@ struct ClusterPlan {
 
   // Whether a member that runs with the one serves the other too, but for `fallthrough`.
   bool isSameMember(const ClusterPlan& other) const;
+  etcd::Client::Options etcdOptions() const;
 };
 
 // `cache`

@@ -45,8 +45,10 @@ class ClusterParser {
  private:
   Result<void> readOption() {
     using Reader = Result<void> (ClusterParser::*)();
-    static constexpr std::array<std::pair<std::string_view, Reader>, 9> kOptions{{
+    static constexpr std::array<std::pair<std::string_view, Reader>, 11> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
+        {"tls", &ClusterParser::readTls},
+        {"credentials", &ClusterParser::readCredentials},
         {"limit", &ClusterParser::readLimit},
         {"pattern", &ClusterParser::readPattern},
         {"ttl", &ClusterParser::readTtl},
@@ -70,6 +72,28 @@ class ClusterParser {
         return cursor_.error(valid.error().message);
     }
     plan_.endpoints = *endpoints;
+    return {};
+  }
+
+  // Nothing: the system's CAs; CA; CERTIFICATE KEY; CERTIFICATE KEY CA. As CoreDNS has it for etcd.
+  Result<void> readTls() {
+    auto files = cursor_.args(0, 3);
+    if (!files) return tl::unexpected(files.error());
+    etcd::TlsFiles& tls = plan_.tls.emplace();
+    if (files->size() % 2 == 1) {
+      tls.ca_file = std::move(files->back());
+      files->pop_back();
+    }
+    if (files->empty()) return {};
+    tls.certificate_file = std::move(files->front());
+    tls.key_file = std::move(files->back());
+    return {};
+  }
+
+  Result<void> readCredentials() {
+    const auto arguments = cursor_.args(2, 2);
+    if (!arguments) return tl::unexpected(arguments.error());
+    plan_.credentials = {arguments->front(), arguments->back()};
     return {};
   }
 
@@ -147,6 +171,8 @@ class ClusterParser {
                              fmt::format("bad pattern '{}': {}", pattern_, pattern.error().message));
     }
     plan_.pattern = std::move(*pattern);
+    if (const auto valid = etcd::Client::validateOptions(plan_.etcdOptions()); !valid)
+      return cursor_.error(valid.error().message);
     // What can be wrong with the addresses that the file names can be told without looking at the machine.
     if (!plan_.address.addresses.empty()) {
       const auto addresses = cluster::selectNodeAddresses(plan_.address, {});
@@ -165,9 +191,17 @@ class ClusterParser {
 }  // namespace
 
 bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
-  return endpoints == other.endpoints && limit == other.limit && lease == other.lease &&
-         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
+  return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
+         lease == other.lease && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
          address.interface_name == other.address.interface_name && observe == other.observe;
+}
+
+etcd::Client::Options ClusterPlan::etcdOptions() const {
+  etcd::Client::Options options;
+  options.endpoints = endpoints;
+  options.tls = tls;
+  options.credentials = credentials;
+  return options;
 }
 
 Result<ClusterPlan> parseCluster(const config::Directive& directive) { return ClusterParser(directive).parse(); }

@@ -60,6 +60,8 @@ Member::Options withUuid(Member::Options options) {
 etcd::Client::Options clientOptions(const Member::Options& options) {
   etcd::Client::Options client;
   client.endpoints = options.endpoints;
+  client.tls = options.tls;
+  client.credentials = options.credentials;
   return client;
 }
 
@@ -196,6 +198,8 @@ bool Member::ready() const {
 }
 
 const Counters& Member::counters() const { return impl_->counters; }
+
+etcd::Client::Statistics Member::etcdStatistics() const { return impl_->client.statistics(); }
 const std::string& Member::uuid() const { return impl_->options.uuid; }
 
 }  // namespace idetcd::cluster

@@ -16,6 +16,7 @@
 #include "cluster/counters.h"
 #include "cluster/name_keeper.h"
 #include "cluster/name_pattern.h"
+#include "etcd/client.h"
 #include "etcd/completion_thread.h"
 #include "records/record_store.h"
 
@@ -24,7 +25,9 @@ namespace idetcd::cluster {
 class Member {
  public:
   struct Options {
-    std::vector<std::string> endpoints{"http://localhost:2379"};
+    std::vector<std::string> endpoints{"http://localhost:2379"};  // with the next two: see etcd::Client::Options
+    std::optional<etcd::TlsFiles> tls;
+    std::optional<etcd::Credentials> credentials;
     NamePattern pattern;
     int64_t limit = 10;
     std::chrono::seconds lease{20};
@@ -60,6 +63,7 @@ class Member {
   // The names are loaded, and this node has its own (unless it only observes).
   bool ready() const;
   const Counters& counters() const;
+  etcd::Client::Statistics etcdStatistics() const;
   const std::string& uuid() const;
 
  private:

@@ -184,11 +184,13 @@ struct TlsFiles {
   std::string ca_file;  // whom we trust; empty: the system's CAs (or those of SSL_CERT_FILE in the environment)
   std::string certificate_file;  // ours
   std::string key_file;
+  bool operator==(const TlsFiles&) const = default;
 };
 
 struct Credentials {
   std::string user;
   std::string password;
+  bool operator==(const Credentials&) const = default;
 };
 
 class Client;

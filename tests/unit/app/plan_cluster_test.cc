@@ -1,0 +1,59 @@
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "app/plan.h"
+
+namespace idetcd::app {
+namespace {
+
+Result<Plan> planOf(const std::string& options) {
+  const std::string text = ".:0 {\n  idetcd {\n    pattern worker{{.ID}}.tf.local.\n" + options + "\n  }\n}\n";
+  return makePlan("Corefile", text, 53);
+}
+
+ClusterPlan accepted(const std::string& options) {
+  const auto plan = planOf(options);
+  if (!plan) {
+    ADD_FAILURE() << options << ": " << plan.error().message;
+    return {};
+  }
+  return plan->blocks.at(0).cluster.value();
+}
+
+testing::AssertionResult refused(const std::string& options, const std::string& why) {
+  const auto plan = planOf(options);
+  if (plan) return testing::AssertionFailure() << "it was accepted";
+  if (plan.error().message.find(why) == std::string::npos) return testing::AssertionFailure() << plan.error().message;
+  return testing::AssertionSuccess();
+}
+
+TEST(PlanCluster, TlsTakesUpToThreeFiles) {
+  EXPECT_EQ(accepted("").tls, std::nullopt);
+  const std::string endpoint = "endpoint https://etcd.test:2379\n";
+  EXPECT_EQ(accepted(endpoint + "tls").tls, etcd::TlsFiles{});
+  EXPECT_EQ(accepted(endpoint + "tls ca.pem").tls, (etcd::TlsFiles{"ca.pem", "", ""}));
+  EXPECT_EQ(accepted(endpoint + "tls cert.pem key.pem").tls, (etcd::TlsFiles{"", "cert.pem", "key.pem"}));
+  EXPECT_EQ(accepted(endpoint + "tls cert.pem key.pem ca.pem").tls, (etcd::TlsFiles{"ca.pem", "cert.pem", "key.pem"}));
+  EXPECT_TRUE(refused(endpoint + "tls a b c d", "Wrong argument count"));
+}
+
+TEST(PlanCluster, TlsIsNeverLostByMistake) {
+  EXPECT_EQ(accepted("endpoint https://a:1 https://b:1").tls, std::nullopt);
+  EXPECT_TRUE(accepted("tls ca.pem\nendpoint a:1 https://b:1").tls);
+  EXPECT_TRUE(refused("endpoint http://a:1\ntls ca.pem", "without TLS"));
+  EXPECT_TRUE(refused("tls ca.pem\nendpoint https://a:1 http://b:1", "'http://b:1' is without TLS"));
+  EXPECT_TRUE(refused("endpoint https://a:1 http://b:1", "with and without TLS"));
+  EXPECT_TRUE(refused("tls", "'http://localhost:2379' is without TLS")) << "the default endpoint";
+}
+
+TEST(PlanCluster, CredentialsAreUserAndPassword) {
+  EXPECT_EQ(accepted("").credentials, std::nullopt);
+  EXPECT_EQ(accepted("credentials node \"a secret\"").credentials, (etcd::Credentials{"node", "a secret"}));
+  for (const char* text : {"credentials", "credentials node", "credentials node secret more"})
+    EXPECT_TRUE(refused(text, "Wrong argument count")) << text;
+  EXPECT_TRUE(refused("credentials \"\" secret", "name is empty"));
+}
+
+}  // namespace
+}  // namespace idetcd::app
