@@ -133,8 +133,9 @@ void HostsSource::warnOnce(const std::string& what) {
 }
 
 void HostsSource::publish(std::shared_ptr<const HostsTable> table) {
+  // Lists of blocked names give one address to a million of them: nothing to be alarmed about.
   if (table->droppedCount() > 0) {
-    log_.warning("{}: {} records are left out: the others of their names fill a message", file_.path(),
+    log_.info("{}: {} records are left out: the others of their names fill a message", file_.path(),
                  table->droppedCount());
   }
   std::shared_ptr<const HostsTable> old;  // freed outside of the lock
