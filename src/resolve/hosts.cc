@@ -136,7 +136,7 @@ void HostsSource::publish(std::shared_ptr<const HostsTable> table) {
   // Lists of blocked names give one address to a million of them: nothing to be alarmed about.
   if (table->droppedCount() > 0) {
     log_.info("{}: {} records are left out: the others of their names fill a message", file_.path(),
-                 table->droppedCount());
+              table->droppedCount());
   }
   std::shared_ptr<const HostsTable> old;  // freed outside of the lock
   {
