@@ -19,7 +19,7 @@ void Deadline::insertBefore(Deadline& next) {
 }
 
 DeadlineQueue::DeadlineQueue(EventLoop& loop, std::chrono::milliseconds time)
-    : time_(time), timer_(loop, [this] { onTimer(); }) {
+    : loop_(loop), time_(time), timer_(loop, [this] { onTimer(); }) {
   end_.previous_ = end_.next_ = &end_;
 }
 
@@ -39,15 +39,20 @@ void DeadlineQueue::arm(Deadline& deadline) {
 // The timer is left alone when the first deadline is disarmed: it finds the next one when it runs out, and so starts
 // once per `time` under load rather than once per deadline.
 void DeadlineQueue::onTimer() {
-  timer_runs_ = false;
   const auto now = BootClock::now();
-  // What a callback arms expires later than now: this ends.
-  while (end_.next_ != &end_ && end_.next_->when_ <= now) {
+  for (int i = 0; i < kMaxExpiries && isDue(now); ++i) {
     Deadline& first = *end_.next_;
     first.disarm();
     first.on_expiry_(first.owner_);
   }
-  if (end_.next_ != &end_ && !timer_runs_) startTimer(now);
+  if (isDue(now)) {  // the sockets' turn (a timer of no time would run before it)
+    loop_.post([this, alive = std::weak_ptr(alive_)] {
+      if (alive.lock()) onTimer();
+    });
+    return;
+  }
+  timer_runs_ = false;
+  if (end_.next_ != &end_) startTimer(now);
 }
 
 void DeadlineQueue::startTimer(BootClock::time_point now) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "base/clock.h"
 #include "net/event_loop.h"
@@ -46,12 +47,18 @@ class DeadlineQueue {
   std::chrono::milliseconds time() const { return time_; }
 
  private:
+  // At a time: thousands may expire at once, and what they do takes time that sockets wait for.
+  static constexpr int kMaxExpiries = 16;
+
+  bool isDue(BootClock::time_point now) const { return end_.next_ != &end_ && end_.next_->when_ <= now; }
   void onTimer();
   void startTimer(BootClock::time_point now);
 
+  EventLoop& loop_;
   const std::chrono::milliseconds time_;
-  Deadline end_;  // of a ring: end_.next_ is the first
-  bool timer_runs_ = false;
+  Deadline end_;                                                // of a ring: end_.next_ is the first
+  bool timer_runs_ = false;                                     // or onTimer() is posted
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for what is posted
   Timer timer_;
 };
 

@@ -2,6 +2,9 @@
 
 import concurrent.futures
 import os
+import resource
+import socket
+import struct
 import time
 
 import dns.edns
@@ -11,7 +14,8 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from dns_client import answers, ask, exchange, extended_errors, make_query, rcode
+from corefiles import corefile
+from dns_client import answers, ask, exchange, extended_errors, make_query, rcode, resolves, wait_resolves
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer, make_certificate, server_context
 
@@ -102,6 +106,52 @@ def test_a_black_hole_ends_within_five_seconds(upstreams, nodes):
     response = dns.query.udp(query, "127.0.0.1", port=node.port, timeout=8 * TIME_FACTOR)
     assert time.monotonic() - start < 5 * TIME_FACTOR
     assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NO_REACHABLE_AUTHORITY]
+
+
+@pytest.mark.serial
+def test_ten_thousand_in_a_black_hole(nodes, etcd):
+    """Every client hears SERVFAIL and why within five seconds, memory stays bounded, and the cluster's names do not wait."""
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # nobody reads it
+    silent.bind(("127.0.0.1", 0))
+    node = nodes.start(corefile(etcd.endpoint, directives=[f"forward . 127.0.0.1:{silent.getsockname()[1]}"],
+                                options=["address 192.0.2.7"]))
+    node.wait_owns(etcd)
+    wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
+    count = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2)
+    before = resident_kilobytes(node)
+    sent, late = {}, []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("127.0.0.1", node.port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        template = make_query("n00000.example.org.", use_edns=0).to_wire()
+        for i in range(count):
+            sock.send(struct.pack("!H", i) + template[2:].replace(b"n00000", b"n%05d" % i))
+            sent[i] = time.monotonic()
+            if i % 50 == 49:
+                time.sleep(0.001)  # a burst must fit the sockets' buffers
+        slowest = 0
+        for _ in range(200):
+            start = time.monotonic()
+            assert resolves(node, "worker1.tf.local.", "192.0.2.7")
+            slowest = max(slowest, time.monotonic() - start)
+        assert slowest < 0.5 * TIME_FACTOR
+        grown = resident_kilobytes(node) - before
+        sock.settimeout(8 * TIME_FACTOR)
+        while sent:
+            packet = sock.recv(4096)
+            (number,) = struct.unpack("!H", packet[:2])
+            if time.monotonic() - sent.pop(number) > 5 * TIME_FACTOR:
+                late.append(number)
+            assert packet[3] & 0xF == dns.rcode.SERVFAIL
+            assert packet[-6:-2] == struct.pack("!HH", 15, 2), "an Extended DNS Error"
+    silent.close()
+    assert not late
+    assert grown < count * 6, "kilobytes"
+
+
+def resident_kilobytes(node):
+    with open(f"/proc/{node.pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
 
 
 # --- hostile upstreams ---
@@ -292,6 +342,17 @@ def test_dns_over_tls(upstreams, nodes, directory):
     assert answers(node, "b.example.org.") == ["192.0.2.1"]
     assert upstream.connections == before + 1 and upstream.resumed >= 1, "a new connection resumes the session"
     assert all(tcp for _, tcp in upstream.queries)
+
+
+def test_large_answers_over_tls(upstreams, nodes, directory):
+    """Several TLS records, and many questions on one connection."""
+    cert, key = make_certificate(directory, "IP:127.0.0.1")
+    upstream = upstreams(lambda query, tcp: answer(query, *(f"A 10.1.{i // 256}.{i % 256}" for i in range(3000))),
+                         tls=server_context(cert, key))
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for result in pool.map(lambda i: answers(node, f"{i}.example.org.", tcp=True), range(8)):
+            assert len(result) == 3000
 
 
 def test_tls_server_name(upstreams, nodes, directory):

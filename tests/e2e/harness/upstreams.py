@@ -141,13 +141,18 @@ def _is_probe(query):
 
 
 def _read_framed(connection):
+    prefix = _read_exactly(connection, 2)
+    return prefix and _read_exactly(connection, struct.unpack("!H", prefix)[0])
+
+
+def _read_exactly(connection, size):
     data = b""
-    while len(data) < 2 or len(data) < 2 + struct.unpack("!H", data[:2])[0]:
-        more = connection.recv(65535)
+    while len(data) < size:
+        more = connection.recv(size - len(data))
         if not more:
             return None
         data += more
-    return data[2:]
+    return data
 
 
 def make_certificate(directory, subject_alternative, name="server"):

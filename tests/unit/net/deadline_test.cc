@@ -81,6 +81,19 @@ TEST_F(DeadlineTest, CallbacksMayArmDisarmAndDestroy) {
   EXPECT_EQ(expired, (std::vector<int>{0, 2, 0}));
 }
 
+TEST_F(DeadlineTest, ManyAtOnceDoNotHoldTheLoopUp) {
+  constexpr int kTasks = 1000;
+  for (int i = 0; i < kTasks; ++i) queue.arm(add(i).deadline);
+  // Work that is posted when the first expires is done before the last does.
+  size_t seen = 0;
+  tasks.front()->then = [&] { loop.post([&] { seen = expired.size(); }); };
+  tasks.back()->then = [this] { loop.stop(); };
+  loop.run();
+  EXPECT_EQ(expired.size(), size_t{kTasks});
+  EXPECT_GT(seen, 0u);
+  EXPECT_LT(seen, size_t{kTasks} / 2);
+}
+
 TEST_F(DeadlineTest, AQueueMayGoBeforeItsDeadlines) {
   auto other = std::make_unique<DeadlineQueue>(loop, milliseconds(1));
   other->arm(add(0).deadline);
