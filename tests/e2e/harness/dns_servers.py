@@ -1,6 +1,7 @@
 """Other people's DNS servers as a test's upstream or yardstick: NSD and unbound, on loopback, in the foreground."""
 
 import os
+import signal
 
 from .processes import Process
 
@@ -70,6 +71,13 @@ class Nsd(Process):
             path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
             config += f'zone:\n    name: "{zone}"\n    zonefile: "{path}"\n'
         self.config = write(os.path.join(directory, f"{name}.conf"), config)
+
+    def kill(self):
+        """By SIGTERM first: what answers is a child of the process that we know."""
+        if self.running():
+            self.signal(signal.SIGTERM)
+            self.exit_code(10)
+        super().kill()
 
     def launch(self, **spawn_options):
         return self.spawn(["nsd", "-d", "-c", self.config], **spawn_options)
