@@ -51,6 +51,14 @@ class ResponseBuilder {
     return true;
   }
   void truncate() { truncated_ = true; }
+  // As truncate(), but these records of the answer section stay. REQUIRES: they fit, and nothing has been appended.
+  void truncateTo(std::span<const uint8_t> records, uint16_t answers) {
+    truncated_ = true;
+    append(records, answers, kept_answers_);
+    kept_size_ = records.size();
+  }
+  // Octets that are left for records.
+  size_t room() const { return limit_ >= pos_ ? limit_ - pos_ : 0; }
 
   // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.
   size_t position() const { return pos_; }
@@ -62,8 +70,9 @@ class ResponseBuilder {
     const bool has_question = query_.question_end > kHeaderSize;
     if (truncated_) {
       flags |= kFlagTc;
-      pos_ = query_.question_end;
-      answers_ = authorities_ = additionals_ = 0;
+      pos_ = query_.question_end + kept_size_;
+      answers_ = kept_answers_;
+      authorities_ = additionals_ = 0;
     }
     // Opcode, RD and CD are the client's (RFC 1035 §4.1.1, RFC 4035 §3.2.2).
     flags |= kFlagQr | (query_.flags & (kOpcodeMask | kFlagRd | kFlagCd)) | (code(rcode) & kRcodeMask);
@@ -122,6 +131,8 @@ class ResponseBuilder {
   uint16_t authorities_ = 0;
   uint16_t additionals_ = 0;
   bool truncated_ = false;
+  size_t kept_size_ = 0;  // when truncated
+  uint16_t kept_answers_ = 0;
   std::optional<EdeCode> ede_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "dns/name_reader.h"
 #include "dns/response.h"
@@ -433,6 +434,20 @@ void classify(const Selector& selector, StoredResponse& response) {
   if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
 }
 
+// The whole records at the beginning of the answer that take at most `room` octets.
+std::pair<std::span<const uint8_t>, uint16_t> answersThatFit(const ResponseView& response, size_t room) {
+  size_t size = 0;
+  uint16_t count = 0;
+  while (count < response.answers) {
+    const size_t rdlength = response.ttl_offsets[count] + size_t{4};
+    const size_t end = rdlength + 2 + dns::load16(&response.body[rdlength]);
+    if (end > room) break;
+    size = end;
+    ++count;
+  }
+  return {response.body.first(size), count};
+}
+
 // A run of A or AAAA records of one size, each with a pointer for an owner, begins at another one of them.
 void rotateAnswers(std::span<uint8_t> answer, uint32_t rotation) {
   size_t pos = 0;
@@ -505,18 +520,18 @@ size_t writeStoredResponse(const ResponseView& response, const dns::Query& query
        builder.setBody(response.body.first(response.authority_end), response.answers, response.authorities, 0)) ||
       (positive && builder.setBody(response.body.first(response.answer_size), response.answers, 0, 0));
   if (!written) {
-    builder.truncate();
-  } else {
-    const size_t records_end = builder.position();
-    for (const uint16_t offset : response.ttl_offsets) {
-      if (start + offset >= records_end) break;
-      uint8_t* ttl = builder.at(start + offset);
-      const uint32_t original = std::clamp(dns::load32(ttl), options.min_ttl_seconds, options.max_ttl_seconds);
-      dns::store32(ttl, options.ttl_seconds.value_or(original - std::min(original, options.age_seconds)));
-    }
-    if (options.rotation > 0 && response.answers > 1) {
-      rotateAnswers({builder.at(start), response.answer_size}, options.rotation);
-    }
+    const auto [records, count] = answersThatFit(response, builder.room());
+    builder.truncateTo(records, count);
+  }
+  const size_t records_end = builder.position();
+  for (const uint16_t offset : response.ttl_offsets) {
+    if (start + offset >= records_end) break;
+    uint8_t* ttl = builder.at(start + offset);
+    const uint32_t original = std::clamp(dns::load32(ttl), options.min_ttl_seconds, options.max_ttl_seconds);
+    dns::store32(ttl, options.ttl_seconds.value_or(original - std::min(original, options.age_seconds)));
+  }
+  if (written && options.rotation > 0 && response.answers > 1) {
+    rotateAnswers({builder.at(start), response.answer_size}, options.rotation);
   }
   // AD only for clients that know it (RFC 6840 §5.8).
   const bool wants_ad = query.dnssec_ok || (query.flags & dns::kFlagAd) != 0;

@@ -174,8 +174,14 @@ TEST_F(StoredResponseTest, WhatDoesNotFitIsTruncated) {
   EXPECT_EQ(write({}, 1232).size(), 62u);
   EXPECT_EQ(write({}, 1010).size(), 61u) << "the authority section goes first, without TC";
   EXPECT_FALSE(message_.flag(dns::kFlagTc));
-  EXPECT_EQ(write({}, 512).size(), 1u) << "only OPT";
+  const auto records = write({.age_seconds = 20}, 512);
   EXPECT_TRUE(message_.flag(dns::kFlagTc));
+  ASSERT_EQ(records.size(), 30u) << "(512 - 12 - 21 - 11) / 16 addresses, and OPT";
+  for (uint8_t i = 0; i < 29; ++i) {
+    EXPECT_EQ(records[i].ttl, 40u);
+    EXPECT_EQ(message_.rdata(records[i])[3], i) << "the first ones, in order";
+  }
+  EXPECT_EQ(records.back().type, 41);
 }
 
 TEST_F(StoredResponseTest, LoadbalanceRotatesAddressesOnly) {
