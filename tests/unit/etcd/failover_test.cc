@@ -39,6 +39,39 @@ class DeadPort {
   uint16_t port_ = 0;
 };
 
+// Takes connections, closes them at once and counts them.
+class RudePort {
+ public:
+  RudePort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    void* const pointer = &address;
+    EXPECT_EQ(::bind(fd_, static_cast<sockaddr*>(pointer), length), 0);
+    EXPECT_EQ(::getsockname(fd_, static_cast<sockaddr*>(pointer), &length), 0);
+    EXPECT_EQ(::listen(fd_, 16), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~RudePort() { ::close(fd_); }
+  RudePort(const RudePort&) = delete;
+  RudePort& operator=(const RudePort&) = delete;
+  std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  void closeWhatCame() {
+    for (int peer = ::accept(fd_, nullptr, nullptr); peer >= 0; peer = ::accept(fd_, nullptr, nullptr)) {
+      ::close(peer);
+      ++connections_;
+    }
+  }
+  int connections() const { return connections_; }
+
+ private:
+  int fd_;
+  uint16_t port_ = 0;
+  int connections_ = 0;
+};
+
 template <typename Call>
 auto retryFor(BlockingClient& etcd, std::chrono::seconds limit, Call call) {
   const auto deadline = SteadyClock::now() + limit;
@@ -209,6 +242,41 @@ TEST(Failover, AProxyInTheEnvironmentIsNotUsed) {
   }
   ::unsetenv("http_proxy");
   ::unsetenv("grpc_proxy");
+}
+
+TEST(Failover, HoweverManyCallsAreMadeConnectionsAreTriedEverMoreRarely) {
+  RudePort rude;
+  BlockingClient etcd(optionsFor({rude.endpoint()}));
+  int calls = 0;
+  std::vector<int> connections_after_second;
+  for (const auto begin = SteadyClock::now(); connections_after_second.size() < 6; ++calls) {
+    std::future<EtcdResult<RangeResult>> call = start(etcd.thread, etcd.client.range(KeyRange::single("k"), {}));
+    while (call.wait_for(1ms) != std::future_status::ready) rude.closeWhatCame();
+    EXPECT_FALSE(call.get());
+    if (SteadyClock::now() - begin > std::chrono::seconds(connections_after_second.size() + 1))
+      connections_after_second.push_back(rude.connections());
+  }
+  EXPECT_GT(calls, 100);
+  EXPECT_GE(connections_after_second[5], 3);
+  EXPECT_LE(connections_after_second[5], 12) << "0, 0.2, 0.5, 1.0, 1.8, 3.1, 5.1 s, all by a fifth more or less";
+  EXPECT_LE(connections_after_second[5] - connections_after_second[2], 3);
+}
+
+TEST(Failover, AnEtcdThatWantsFewerPingsGetsFewer) {
+  EtcdServer::Options slow;
+  slow.extra_arguments = {"--grpc-keepalive-min-time=1500ms"};
+  EtcdServer server(slow);
+  auto options = optionsFor({server.endpoint()});
+  options.ping_interval = 1s;
+  BlockingClient etcd(options);
+  auto watch = etcd.watch(KeyRange::single("k"), 2);
+  ASSERT_TRUE(succeeded(watch));
+  // Nothing but pings: from the third on etcd hangs up.
+  EXPECT_TRUE(failedWith(etcd.next(*watch, 40s), ErrorCode::kUnavailable));
+  watch = retryFor(etcd, 5s, [&] { return etcd.watch(KeyRange::single("k"), 2); });
+  ASSERT_TRUE(succeeded(watch));
+  const auto batch = etcd.next(*watch, 20s);
+  EXPECT_TRUE(succeeded(batch)) << "the answer to the progress request after 10 s: nobody hung up";
 }
 
 // --- three members ---
