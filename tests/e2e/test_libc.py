@@ -2,6 +2,7 @@
 (harness/namespace.py), asked through glibc, musl, Python, getent and ping. /etc/hosts is empty there."""
 
 import collections
+import itertools
 import os
 import re
 import shutil
@@ -313,6 +314,8 @@ def test_nameserver_over_ipv6(lookup, machine):
 
 def test_a_dead_upstream(lookup, machine, libc):
     """Upstream names fail in time; all others as ever, and what is cached too."""
+    # musl waits for something better than a SERVFAIL until its time is over.
+    machine.resolv_conf("options timeout:2 attempts:1")
     assert lookup("any", "www.net.example")["www.net.example"].code == 0
     machine.upstream.kill()
     try:
@@ -323,13 +326,15 @@ def test_a_dead_upstream(lookup, machine, libc):
         assert lookup("reverse", V4)[V4].canonical == machine.name
         result = lookup("any", cold)[cold]
         assert result.code == EAI_AGAIN, result
-        assert result.milliseconds < 12_000 * TIME_FACTOR
+        assert result.milliseconds < (AT_ONCE if libc == "glibc" else 5_000 * TIME_FACTOR), "refused, not silent"
         # While others wait for the world: the cluster's names do not.
         both = lookup("together", "x" + cold, machine.name)
         assert both[machine.name].addresses == [V4, V6] and both[machine.name].milliseconds < AT_ONCE
     finally:
         machine.upstream.launch()
-    wait_until(lambda: lookup("any", "any.wild.net.example")["any.wild.net.example"].code == 0, 10, machine.node.logs, interval=0.2)
+    # Names not asked for before: failures are remembered for some seconds (RFC 9520).
+    fresh = (f"back{number}.wild.net.example" for number in itertools.count())
+    wait_until(lambda: next(iter(lookup("any", next(fresh)).values())).code == 0, 10, machine.node.logs, interval=0.1)
 
 
 def test_a_dead_etcd(lookup, machine):
