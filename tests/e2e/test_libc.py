@@ -15,6 +15,7 @@ from harness.dns_servers import Nsd
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace
 from harness.processes import TIME_FACTOR, wait_until
+from harness.upstreams import Upstream
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and port 53 need root")
 
@@ -335,6 +336,25 @@ def test_a_dead_upstream(lookup, machine, libc):
     # Names not asked for before: failures are remembered for some seconds (RFC 9520).
     fresh = (f"back{number}.wild.net.example" for number in itertools.count())
     wait_until(lambda: next(iter(lookup("any", next(fresh)).values())).code == 0, 10, machine.node.logs, interval=0.1)
+
+
+def test_a_silent_upstream(lookup, machine, libc):
+    """With fifty programs waiting for the world, the cluster is there at once; and the world is when it is back."""
+    machine.resolv_conf("options timeout:3 attempts:1")
+    machine.upstream.kill()
+    silent = Upstream(lambda query, tcp: None, port=UPSTREAM_PORT).start()
+    try:
+        waiting = [f"silent{i}.{libc}.wild.net.example" for i in range(50)]
+        results = lookup("together", *waiting, machine.name, "worker77.tf.local", "worker78.tf.local", "printer.lan", "app.localhost")
+        assert {results[name].code for name in waiting} == {EAI_AGAIN}
+        for name, code in ((machine.name, 0), ("worker77.tf.local", 0), ("worker78.tf.local", EAI_NONAME), ("printer.lan", 0),
+                           ("app.localhost", 0)):
+            assert results[name].code == code and results[name].milliseconds < AT_ONCE, (name, results[name])
+    finally:
+        silent.close()
+        machine.upstream.launch()
+    fresh = (f"heard{number}.{libc}.wild.net.example" for number in itertools.count())
+    wait_until(lambda: next(iter(lookup("any", next(fresh)).values())).code == 0, 15, machine.node.logs, interval=0.1)
 
 
 def test_a_dead_etcd(lookup, machine):
