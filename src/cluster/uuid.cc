@@ -26,4 +26,14 @@ std::string randomUuid() {
   return text;
 }
 
+bool isUuid(std::string_view text) {
+  if (text.size() != 36) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    if (i == 8 || i == 13 || i == 18 || i == 23 ? c != '-' : !hex) return false;
+  }
+  return true;
+}
+
 }  // namespace idetcd::cluster

@@ -30,6 +30,14 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
   addBelow(apex_.nameServer());
 }
 
+void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
+  const auto fixture = fixtures_.find(keyOf(apex_.nameServer()));
+  if (fixture == fixtures_.end() || !fixture->second.name_server) return;
+  fixture->second.addresses = nameServerAddresses(addresses);
+  const Entry* shown = table_.findForWrite(apex_.nameServer().wire());
+  if (shown == nullptr || shown->mod_revision_ == 0) publish(apex_.nameServer(), fixture->second.addresses, 0);
+}
+
 RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
   Entry* old = table_.findForWrite(owner.wire());
   const bool from_etcd = old != nullptr && old->mod_revision_ > 0;
@@ -45,6 +53,11 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses
   ++size_;
   addBelow(owner);
   return Change::kAdded;
+}
+
+bool RecordStore::holds(const dns::Name& owner) {
+  const Entry* entry = table_.findForWrite(owner.wire());
+  return entry != nullptr && entry->mod_revision_ > 0;
 }
 
 bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {

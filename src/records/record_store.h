@@ -65,8 +65,12 @@ class RecordStore {
   };
   Removed endSnapshot(int64_t revision, size_t max_names);
 
+  // This node's addresses have changed: those of the zone's name server follow.
+  void setAddresses(const std::vector<IpAddress>& addresses);
+
   void setFreshness(Freshness freshness) { freshness_.store(freshness, std::memory_order_release); }
   size_t size() const { return size_; }  // names from etcd; writer only
+  bool holds(const dns::Name& owner);    // from etcd; writer only
 
   // --- readers ---
   const RecordTable& table() const { return table_; }

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/hash.h"
 #include "records/entry.h"
@@ -59,6 +60,19 @@ class RecordTable {
     }
     return nullptr;
   }
+  // Calls visit(const Entry&) until it returns false, for every entry: what changes meanwhile is seen as it was or as
+  // it is, once, twice or not at all. The section holds memory back for as long as this takes.
+  template <typename Visit>
+  void scan(Visit visit) const {
+    const Directory& dir = *directory();
+    for (size_t b = 0; b <= dir.mask; ++b) {
+      for (const auto& slot : dir.buckets[b].slots) {
+        const uint64_t word = slot.load(std::memory_order_seq_cst);  // see EpochDomain::Reader::enter()
+        if (word > kTombstone && !visit(std::as_const(*pointerOf(word)))) return;
+      }
+    }
+  }
+  EpochDomain& epochs() const { return epochs_; }  // where a reader signs on; any thread
 
   // --- writer ---
   EntryArena& arena() { return arena_; }

@@ -1,0 +1,65 @@
+// `on-claim COMMAND [ARG…]`: runs a program when this node gets its name and when it ceases to own it.
+//
+// One at a time, in the order of the events, on a thread of its own: nobody ever waits for it. A program that does not
+// end in time is killed, with what it started (its process group). If events come faster than programs end, the oldest
+// claim is left out together with its loss. Its exit status, if not 0, is logged. It has the server's environment with
+// IDETCD_… added, its standard output and error, and no other open file.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace idetcd::cluster {
+
+class ClaimHook {
+ public:
+  struct Options {
+    std::vector<std::string> command;  // looked for in PATH. REQUIRES: not empty
+    std::chrono::milliseconds time_limit{30'000};
+  };
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  ClaimHook(Options options, Logger log);
+  ~ClaimHook();  // finish(0)
+  ClaimHook(const ClaimHook&) = delete;
+  ClaimHook& operator=(const ClaimHook&) = delete;
+
+  // Returns at once. Any thread. After finish() began nothing is run any more.
+  void run(Variables variables);
+  // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind.
+  void finish(std::chrono::nanoseconds budget);
+
+ private:
+  static constexpr size_t kMaxWaiting = 16;
+
+  void loop();
+  void runOne(const Variables& variables);
+  pid_t spawn(const Variables& variables);
+  bool waitForEnd(pid_t pid, int pidfd);
+  void reap(pid_t pid);
+  // When the program that was started at `started` has to be gone.
+  BootClock::time_point limitOf(BootClock::time_point started);
+
+  const Options options_;
+  const Logger log_;
+  int wake_fd_ = -1;  // readable once finish() has set the end
+
+  std::mutex mutex_;  // guards the three below
+  std::condition_variable changed_;
+  std::deque<Variables> waiting_;
+  std::optional<BootClock::time_point> end_;  // finish() was called
+  std::thread thread_;
+};
+
+}  // namespace idetcd::cluster

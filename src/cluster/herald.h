@@ -1,0 +1,62 @@
+// Tells the machine what this node's name is: first the identity file, which a shell can source, then the program of
+// `on-claim`. The completion thread speaks; files and programs are worked off on other threads, in the same order.
+//
+//   IDETCD_NAME='worker1.tf.local.'          the file exists and is empty while no name is owned
+//   IDETCD_ID='1'
+//   IDETCD_TOKEN='4711'
+//   IDETCD_UUID='6c3e…'
+//   IDETCD_IPV4='192.0.2.2'                  empty: none
+//   IDETCD_IPV6=''
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "cluster/claim_hook.h"
+#include "cluster/ownership.h"
+#include "cluster/state_directory.h"
+#include "cluster/worker_thread.h"
+#include "records/record_store.h"
+
+namespace idetcd::cluster {
+
+// A node under its name.
+struct NamedNode {
+  std::string name;
+  int64_t id = 0;
+  int64_t token = 0;
+  std::string uuid;
+  records::HostAddresses addresses;
+};
+
+class Herald {
+ public:
+  // Either may be missing. `worker` outlives the herald.
+  Herald(std::shared_ptr<StateDirectory> state, std::optional<ClaimHook::Options> hook, WorkerThread& worker,
+         Logger log);
+
+  void claimed(const NamedNode& node);
+  void moved(const NamedNode& node);  // the same name, other addresses
+  void lost(const NamedNode& node);
+
+  // Nothing is told any more; the program has until then. REQUIRES: `worker` has finished. Any thread.
+  void finish(std::chrono::nanoseconds budget);
+
+ private:
+  void write(std::string contents);
+  void remember(RememberedNode node);
+  void callHook(const char* event, const NamedNode& node);
+
+  const std::shared_ptr<StateDirectory> state_;
+  const std::unique_ptr<ClaimHook> hook_;
+  WorkerThread& worker_;
+  const Logger log_;
+};
+
+// The identity file of a node.
+std::string renderIdentity(const NamedNode& node);
+
+}  // namespace idetcd::cluster
