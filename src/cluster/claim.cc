@@ -36,10 +36,16 @@ Claim::Claim(Context& context, Options options, OwnKey& own_key)
     : context_(context),
       options_(std::move(options)),
       own_key_(own_key),
-      value_(encodeRecord(options_.record)),
       slots_(slotRange(options_.pattern)),
-      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
-      ticket_(queuePrefix(options_.pattern.text()) + options_.record.id) {}
+      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))) {
+  setRecord(options_.record);
+}
+
+void Claim::setRecord(NodeRecord record) {
+  record_ = std::move(record);
+  value_ = encodeRecord(record_);
+  ticket_ = queuePrefix(options_.pattern.text()) + record_.id;
+}
 
 etcd::Task<Claim::Outcome> Claim::run(int64_t preferred_id) {
   Backoff backoff(context_.jitter, 100ms, 3s);
@@ -66,7 +72,7 @@ etcd::Task<Claim::Outcome> Claim::run(int64_t preferred_id) {
 Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id) {
   const EtcdResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
-  EtcdResult<Line> line = co_await enqueue();
+  EtcdResult<Line> line = co_await enqueue(preferred_id);
   Backoff patience(context_.jitter, 50ms, 1s);
   while (line && !context_.lifetime.stopping()) {
     SlotChoice choice = chooseSlot(options_.pattern, options_.limit, *line, preferred_id);
@@ -74,7 +80,7 @@ Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id) {
       case SlotChoice::Kind::kFull:
         co_return Outcome::kFull;
       case SlotChoice::Kind::kUnqueued:
-        line = co_await enqueue();
+        line = co_await enqueue(preferred_id);
         break;
       case SlotChoice::Kind::kWait: {
         const std::chrono::nanoseconds delay = patience.next();
@@ -84,7 +90,8 @@ Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id) {
         line = co_await look();
         break;
       }
-      case SlotChoice::Kind::kTake: {
+      case SlotChoice::Kind::kTake:
+      case SlotChoice::Kind::kTakeBack: {
         EtcdResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
         if (taken->claimed) co_return Outcome::kClaimed;
@@ -107,15 +114,32 @@ Claim::Answer<bool> Claim::grant() {
 }
 
 // Puts our ticket and reads the line that it stands in, at the same revision.
-Claim::Answer<Line> Claim::enqueue() {
+Claim::Answer<Line> Claim::enqueue(int64_t preferred_id) {
+  const std::string preferred = preferredKey(preferred_id);
   TxnRequest request;
   request.success.emplace_back(etcd::PutOp{ticket_, value_, lease_->id});
   for (etcd::Op& read : lineReads()) request.success.push_back(std::move(read));
+  if (!preferred.empty()) request.success.emplace_back(RangeOp{etcd::KeyRange::single(preferred), {}});
   context_.counters.claim_requests.add();
   EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
+  Line own;
+  if (!preferred.empty()) readOwn(answer->results, 3, own);
   EtcdResult<Line> line = co_await readLine(std::move(answer->results), 1, answer->revision);
+  if (line) line->own = own.own;
   co_return line;
+}
+
+std::string Claim::preferredKey(int64_t preferred_id) const {
+  return preferred_id > 0 && preferred_id <= options_.limit ? options_.pattern.render(preferred_id) : std::string();
+}
+
+void Claim::readOwn(const std::vector<etcd::OpResult>& results, size_t index, Line& line) const {
+  const RangeResult* found = results.size() > index ? std::get_if<RangeResult>(&results[index]) : nullptr;
+  if (found == nullptr || found->kvs.empty()) return;
+  const etcd::KeyValue& kv = found->kvs.front();
+  const Result<NodeRecord> record = decodeRecord(kv.value);
+  if (record && record->id == record_.id) line.own = Line::OwnKey{kv.mod_revision, kv.create_revision};
 }
 
 Claim::Answer<Line> Claim::look() {
@@ -142,12 +166,16 @@ Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
 Claim::Answer<Claim::Attempt> Claim::take(SlotChoice choice, Line line) {
   // Before the request: the watch may bring the key before the answer comes.
   own_key_.follow(choice.name);
+  const std::string value = value_;
+  const bool back = choice.kind == SlotChoice::Kind::kTakeBack;
   TxnRequest request;
-  request.compares.push_back(
-      {.key = choice.name, .target = Compare::Target::kCreateRevision, .number = 0, .value = {}});
+  request.compares.push_back({.key = choice.name,
+                              .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
+                              .number = back ? line.own->mod_revision : 0,
+                              .value = {}});
   request.compares.push_back(
       {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision, .value = {}});
-  request.success.emplace_back(etcd::PutOp{choice.name, value_, lease_->id});
+  request.success.emplace_back(etcd::PutOp{choice.name, value, lease_->id});
   request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(ticket_)});
   request.failure = lineReads();
   context_.counters.claim_requests.add();
@@ -158,7 +186,8 @@ Claim::Answer<Claim::Attempt> Claim::take(SlotChoice choice, Line line) {
   }
   if (!answer) co_return tl::unexpected(answer.error());
   if (answer->succeeded) {
-    slot_ = {choice.id, std::move(choice.name), answer->revision};
+    const int64_t token = back ? line.own->create_revision : answer->revision;
+    slot_ = {choice.id, std::move(choice.name), token, answer->revision, value};
     co_return Attempt{.claimed = true, .line = {}};
   }
   EtcdResult<Line> next = co_await readLine(std::move(answer->results), 0, answer->revision);
@@ -177,8 +206,8 @@ Claim::Answer<Claim::Attempt> Claim::readBack(SlotChoice choice, EtcdError uncle
     if (answer) {
       for (const etcd::KeyValue& kv : answer->kvs) {
         const Result<NodeRecord> record = decodeRecord(kv.value);
-        if (!record || record->id != options_.record.id || kv.lease != lease_->id) continue;
-        slot_ = {choice.id, std::move(choice.name), kv.create_revision};
+        if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
+        slot_ = {choice.id, std::move(choice.name), kv.create_revision, kv.mod_revision, kv.value};
         co_return Attempt{.claimed = true, .line = {}};
       }
       co_return tl::unexpected(std::move(unclear));
@@ -227,6 +256,21 @@ Claim::Answer<Line> Claim::readLine(std::vector<etcd::OpResult> results, size_t 
       co_await etcd::rangePaginated(context_.client, std::move(rest), options, kLinePage, std::move(collect));
   if (!read) co_return tl::unexpected(read.error());
   co_return line;
+}
+
+Claim::Answer<bool> Claim::refresh() {
+  const std::string value = value_;
+  const std::string key = slot_.name;
+  const int64_t token = slot_.token;
+  TxnRequest request;
+  request.compares.push_back({.key = key, .target = Compare::Target::kCreateRevision, .number = token, .value = {}});
+  request.compares.push_back({.key = key, .target = Compare::Target::kLease, .number = lease_->id, .value = {}});
+  request.success.emplace_back(etcd::PutOp{key, value, lease_->id});
+  EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
+  if (!answer) co_return tl::unexpected(answer.error());
+  // Meanwhile the name may have been lost, and another one claimed.
+  if (answer->succeeded && slot_.name == key && slot_.token == token) slot_.value = value;
+  co_return answer->succeeded;
 }
 
 etcd::Task<void> Claim::release() {

@@ -1,18 +1,23 @@
 // Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about three requests each.
 //
 //   1. LeaseGrant
-//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys and the queue
+//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys and the queue, and the
+//           key of the name that this node had before, if any
 //           -> our ticket's rank by age names our slot: the rank-th free one (slot_choice.h)
 //   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
 //   ticket;
 //           else read both again
+//
+// A node that crashed and is back finds its UUID in the key of its last name: it puts the key anew under the new lease,
+// on condition that it is unchanged since it was read. That detaches it from the old lease, so it neither waits for
+// that one to end nor loses the key when it does. The key keeps its create_revision, so the node keeps its token.
 //
 // Invariants:
 //   - At most one lease of ours holds anything in etcd. A lease is left behind only by a confirmed revoke: whatever
 //   request
 //     was still under way can then no longer be applied, so an unclear failure never ends in two slots.
 //   - A claim whose answer was lost is read back: the slot's value carries our UUID.
-//   - Nothing is ever put over somebody else's key.
+//   - Nothing is ever put over somebody else's key: one that does not carry our UUID.
 // Completion thread only.
 #pragma once
 
@@ -48,7 +53,9 @@ class Claim {
   struct Slot {
     int64_t id = 0;
     std::string name;
-    int64_t token = 0;  // create_revision of the key: the fencing token
+    int64_t token = 0;     // create_revision of the key: the fencing token
+    int64_t revision = 0;  // of the store when we put it
+    std::string value;     // what we put
   };
 
   // What is passed by reference outlives the claim.
@@ -64,6 +71,15 @@ class Claim {
   // A keepalive was confirmed.
   void renewed(const etcd::Lease& lease) { lease_ = lease; }
 
+  // What the slot is to say from now on: in the next claim, and in the one that is held after refresh(). The UUID may
+  // change only while nothing is held.
+  void setRecord(NodeRecord record);
+  const NodeRecord& record() const { return record_; }
+  // REQUIRES: kClaimed. The slot says something else than the record.
+  bool outdated() const { return slot_.value != value_; }
+  // Writes the record into the slot, on condition that the slot is still ours. False: it is not.
+  etcd::Task<etcd::EtcdResult<bool>> refresh();
+
   // Revokes the lease, with all that hangs on it. Returns when etcd has confirmed it; while stopping, after few
   // attempts.
   etcd::Task<void> release();
@@ -78,7 +94,7 @@ class Claim {
 
   Answer<Outcome> attempt(int64_t preferred_id);
   Answer<bool> grant();
-  Answer<Line> enqueue();
+  Answer<Line> enqueue(int64_t preferred_id);
   Answer<Line> look();
   Answer<bool> keepLeaseWhileWaiting();
   Answer<Attempt> take(SlotChoice choice, Line line);
@@ -87,13 +103,17 @@ class Claim {
   std::vector<etcd::Op> lineReads() const;
   std::chrono::nanoseconds delayAfter(const etcd::EtcdError& error, Backoff& backoff);
 
+  std::string preferredKey(int64_t preferred_id) const;
+  void readOwn(const std::vector<etcd::OpResult>& results, size_t index, Line& line) const;
+
   Context& context_;
   const Options options_;
   OwnKey& own_key_;
-  const std::string value_;
+  NodeRecord record_;
+  std::string value_;
   const etcd::KeyRange slots_;
   const etcd::KeyRange queue_;
-  const std::string ticket_;
+  std::string ticket_;
   std::optional<etcd::Lease> lease_;
   Slot slot_;
 };

@@ -29,16 +29,23 @@ struct Counters {
   Counter leases_lost;         // etcd no longer knows the lease
   Counter keys_lost;           // the key was deleted
   Counter conflicts;           // the key was overwritten by somebody else
+  Counter address_updates;     // the key was given other addresses, for this node's had changed
 
   // The mirror.
   Counter events;             // watch events
   Counter rejected;           // keys and values that are no record; each version of a key counts once
+  Counter keys_too_long;      // of these: keys that no name could have
+  Counter values_too_large;   // and values that are larger than any record
+  Counter names_refused;      // names beyond the most that are kept
   Counter watch_breaks;       // streams that ended
   Counter snapshots;          // full loads; the first one and every resync
   Counter restarts_of_store;  // the store's revision went back: another store, or a restored one
   Counter repairs;            // periodic comparisons
   Counter repaired;           // names that a comparison found different
   Counter mass_deletions;     // most names vanished at once
+  Counter saves;              // files of names written
+  Counter save_failures;      // or not
+  Counter saved_refused;      // files of names that were no good at start
 };
 
 }  // namespace idetcd::cluster

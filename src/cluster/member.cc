@@ -2,34 +2,53 @@
 
 #include <algorithm>
 #include <cassert>
+#include <ctime>
 #include <future>
 #include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cluster/address_monitor.h"
 #include "cluster/context.h"
+#include "cluster/herald.h"
 #include "cluster/mirror.h"
 #include "cluster/own_key.h"
+#include "cluster/saved_names.h"
 #include "cluster/uuid.h"
+#include "cluster/worker_thread.h"
 #include "etcd/client.h"
 
 namespace idetcd::cluster {
 
-struct Member::Impl {
+struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store, Options member_options,
        Logger logger, std::function<void(std::string)> on_fatal);
 
   Claim::Options claimOptions() const;
   Mirror::Options mirrorOptions();
+
   // What may be said about the own name now. Any thread.
   std::optional<Ownership> ownership() const;
   void reportOwnership();
+  void tellClaim();
+  void tellLoss();
   etcd::Task<void> watchDeadline();
+
+  void preferOldName();
+  void restoreNames();
+  etcd::Task<void> saveRegularly();
+  void saveNow();
+
+  void watchAddresses();
+  void setAddresses(const Result<NodeAddresses>& found);
+
+  void close(std::chrono::milliseconds budget, bool save, bool abandon_save);
 
   etcd::CompletionThread& thread;
   records::RecordStore& store;
   const Options options;
+  const Logger log;
 
   Counters counters;
   Jitter jitter;
@@ -40,10 +59,27 @@ struct Member::Impl {
   OwnKey own_key;
   Mirror mirror;
   NameKeeper keeper;
-  std::optional<Ownership> reported;  // completion thread only
 
+  std::unique_ptr<WorkerThread> worker;  // if there is a state directory or a hook
+  std::unique_ptr<Herald> herald;        // likewise
+  std::unique_ptr<AddressMonitor> monitor;
+
+  // Completion thread only.
+  std::optional<Ownership> reported;
+  NamedNode told;              // the name under which the claim was told
+  uint64_t saved_changes = 0;  // Mirror::changes() when the names were last saved
+  bool saving = false;
+  bool unsaved = false;         // read when quiet
+  std::string address_trouble;  // as logged
+
+  mutable std::mutex mutex;
+  std::string uuid;                  // guarded by mutex
+  records::HostAddresses addresses;  // guarded by mutex
+
+  std::atomic<bool> save_abandoned{false};  // relaxed: it only hurries an end that is waited for
   std::atomic<bool> started{false};
   std::once_flag stop_once;
+  std::once_flag close_once;
   std::promise<void> quiet;     // nothing is published and no callback is called any more
   std::promise<void> released;  // the keeper holds nothing any more
   const std::shared_future<void> is_quiet = quiet.get_future().share();
@@ -52,8 +88,10 @@ struct Member::Impl {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 Member::Options withUuid(Member::Options options) {
-  if (options.uuid.empty()) options.uuid = randomUuid();
+  if (options.uuid.empty()) options.uuid = options.state ? options.state->node().uuid : randomUuid();
   return options;
 }
 
@@ -65,6 +103,14 @@ etcd::Client::Options clientOptions(const Member::Options& options) {
   return client;
 }
 
+std::string textOf(const records::HostAddresses& addresses) {
+  std::string text;
+  for (const auto& ip : {addresses.ipv4, addresses.ipv6}) {
+    if (ip) text += (text.empty() ? "" : " ") + ip->toString();
+  }
+  return text.empty() ? "none" : text;
+}
+
 }  // namespace
 
 Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store,
@@ -72,12 +118,21 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
     : thread(completion_thread),
       store(record_store),
       options(withUuid(std::move(member_options))),
+      log(logger),
       client(thread, clientOptions(options), logger),
       lifetime(thread),
       trouble(logger),
       context{thread, client, lifetime, trouble, counters, jitter, logger},
       mirror(context, mirrorOptions(), store, own_key),
-      keeper(context, claimOptions(), own_key, std::move(on_fatal), [this] { reportOwnership(); }) {}
+      keeper(context, claimOptions(), own_key, std::move(on_fatal), [this] { reportOwnership(); }),
+      uuid(options.uuid),
+      addresses(options.addresses) {
+  if (!options.state && options.on_claim.empty()) return;
+  std::optional<ClaimHook::Options> hook;
+  if (!options.on_claim.empty()) hook = ClaimHook::Options{.command = options.on_claim};
+  worker = std::make_unique<WorkerThread>();
+  herald = std::make_unique<Herald>(options.state, std::move(hook), *worker, log);
+}
 
 Claim::Options Member::Impl::claimOptions() const {
   NodeRecord record;
@@ -92,6 +147,7 @@ Mirror::Options Member::Impl::mirrorOptions() {
   Mirror::Options mirror_options;
   mirror_options.stale_after = options.lease;
   mirror_options.repair_interval = options.repair_interval;
+  mirror_options.max_names = options.max_names;
   mirror_options.on_freshness = [this] { reportOwnership(); };
   return mirror_options;
 }
@@ -110,11 +166,27 @@ void Member::Impl::reportOwnership() {
                      reported->name == now->name;
   if (reported && !lasts) {
     reported.reset();
-    if (options.on_ownership) options.on_ownership(std::nullopt);
+    tellLoss();
   }
   const bool begins = now && !reported;
   reported = now;
-  if (begins && options.on_ownership) options.on_ownership(now);
+  if (begins) tellClaim();
+}
+
+void Member::Impl::tellClaim() {
+  const NodeRecord& record = keeper.record();
+  told = {reported->name, reported->id, reported->token, record.id, {record.ipv4, record.ipv6}};
+  {
+    const std::lock_guard lock(mutex);
+    uuid = record.id;
+  }
+  if (herald) herald->claimed(told);
+  if (options.on_ownership) options.on_ownership(reported);
+}
+
+void Member::Impl::tellLoss() {
+  if (herald) herald->lost(told);
+  if (options.on_ownership) options.on_ownership(std::nullopt);
 }
 
 // A timer sleeps while the machine is suspended, the deadline does not: so no sleep is long.
@@ -127,6 +199,119 @@ etcd::Task<void> Member::Impl::watchDeadline() {
     const bool go_on = co_await lifetime.pause(delay);
     if (!go_on) co_return;
   }
+}
+
+// --- what is kept over a restart ---
+
+void Member::Impl::preferOldName() {
+  if (!options.state) return;
+  const RememberedNode& node = options.state->node();
+  if (node.id < 1 || node.id > options.limit || options.pattern.render(node.id) != node.name) return;
+  keeper.prefer(node.id);
+}
+
+// REQUIRES: no task runs yet, so that this thread is the store's writer.
+void Member::Impl::restoreNames() {
+  if (!options.state) return;
+  const auto put = [this](const SavedName& saved) {
+    if (store.size() < options.max_names) store.put(saved.name, saved.addresses, saved.mod_revision);
+  };
+  const auto loaded = loadNames(options.state->namesFile(), options.pattern.text(), put);
+  if (!loaded) {
+    counters.saved_refused.add();
+    log.warning("{}", loaded.error().message);
+    return;
+  }
+  if (!*loaded || (*loaded)->count == 0) return;
+  mirror.restored();
+  store.setFreshness(records::Freshness::kStale);
+  const auto age_seconds = std::max<int64_t>(0, std::time(nullptr) - (*loaded)->written_at_seconds);
+  log.info("{} names as they were known {} s ago, until etcd answers", (*loaded)->count, age_seconds);
+}
+
+etcd::Task<void> Member::Impl::saveRegularly() {
+  constexpr std::chrono::nanoseconds kLook =
+      1s;  // for changes; so a node that has just learnt the names saves them soon
+  const std::chrono::nanoseconds look = std::min<std::chrono::nanoseconds>(kLook, options.save_interval);
+  std::chrono::nanoseconds delay = look;
+  while (true) {
+    const bool go_on = co_await lifetime.pause(delay);
+    if (!go_on) co_return;
+    const bool due = store.freshness() == records::Freshness::kFresh && mirror.changes() != saved_changes && !saving;
+    delay = due ? std::chrono::nanoseconds(options.save_interval) : look;
+    if (due) saveNow();
+  }
+}
+
+// On the worker, which reads the table as the loops do. REQUIRES: a state directory.
+void Member::Impl::saveNow() {
+  saving = true;
+  saved_changes = mirror.changes();
+  worker->post([self = weak_from_this(), this] {
+    const auto abandoned = [this] { return save_abandoned.load(std::memory_order_relaxed); };
+    const auto saved = saveNames(options.state->namesFile(), options.pattern.text(), store, abandoned);
+    saved ? counters.saves.add() : counters.save_failures.add();
+    if (!saved && !abandoned()) log.warning("the names are not saved: {}", saved.error().message);
+    // The worker has finished before this object goes: close().
+    if (const auto alive = self.lock()) {
+      thread.post([alive, failed = !saved] {
+        alive->saving = false;
+        if (failed) alive->saved_changes = ~uint64_t{0};
+      });
+    }
+  });
+}
+
+// --- addresses ---
+
+void Member::Impl::watchAddresses() {
+  if (!options.find_addresses) return;
+  const auto look = [this, self = weak_from_this()] {
+    const Result<NodeAddresses> found = options.find_addresses();
+    if (const auto alive = self.lock()) thread.post([alive, found] { alive->setAddresses(found); });
+  };
+  monitor = std::make_unique<AddressMonitor>(AddressMonitor::Options{}, look, log);
+}
+
+void Member::Impl::setAddresses(const Result<NodeAddresses>& found) {
+  if (lifetime.stopping()) return;
+  // A machine that is off the network for a moment keeps what it has published: loopback would send everybody to
+  // himself.
+  const std::string why = found ? found->warning : found.error().message;
+  if (!why.empty()) {
+    if (std::exchange(address_trouble, why) != why) log.warning("the addresses stay {}: {}", textOf(addresses), why);
+    return;
+  }
+  address_trouble.clear();
+  if (found->addresses == addresses) return;
+  log.info("this node's addresses are {} now, after {}", textOf(found->addresses), textOf(addresses));
+  {
+    const std::lock_guard lock(mutex);
+    addresses = found->addresses;
+  }
+  std::vector<IpAddress> list;
+  for (const auto& ip : {addresses.ipv4, addresses.ipv6}) {
+    if (ip) list.push_back(*ip);
+  }
+  store.setAddresses(list);
+  keeper.setAddresses(addresses);
+  told.addresses = addresses;
+  if (herald && reported) herald->moved(told);
+}
+
+// --- end ---
+
+// REQUIRES: quiet.
+void Member::Impl::close(std::chrono::milliseconds budget, bool save, bool abandon_save) {
+  if (!worker) return;
+  if (save) saveNow();
+  save_abandoned.store(abandon_save, std::memory_order_relaxed);
+  if (options.state) {
+    worker->post([this] { (void)options.state->writeIdentity(""); });  // whatever way the end came
+  }
+  worker->finish();
+  herald->finish(budget);
+  if (options.state) options.state->release();
 }
 
 Member::Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
@@ -155,6 +340,14 @@ etcd::Task<void> runDeadline(std::shared_ptr<Impl> impl) {
   co_await impl->watchDeadline();
 }
 template <typename Impl>
+etcd::Task<void> runSaves(std::shared_ptr<Impl> impl) {
+  co_await impl->saveRegularly();
+}
+template <typename Impl>
+etcd::Task<void> runRecord(std::shared_ptr<Impl> impl) {
+  co_await impl->keeper.keepRecord();
+}
+template <typename Impl>
 etcd::Task<void> runKeeper(std::shared_ptr<Impl> impl) {
   if (!impl->options.observe) co_await impl->keeper.run();
   impl->released.set_value();
@@ -166,21 +359,30 @@ void Member::start() {
   const bool first = !impl_->started.exchange(true);
   assert(first);
   if (!first) return;
+  impl_->preferOldName();
+  impl_->restoreNames();
   impl_->thread.spawn(runMirror(impl_));
   impl_->thread.spawn(runRepairs(impl_));
   impl_->thread.spawn(runFreshness(impl_));
-  if (impl_->options.on_ownership) impl_->thread.spawn(runDeadline(impl_));
+  if (impl_->options.on_ownership || impl_->herald) impl_->thread.spawn(runDeadline(impl_));
+  if (impl_->options.state) impl_->thread.spawn(runSaves(impl_));
+  if (!impl_->options.observe) impl_->thread.spawn(runRecord(impl_));
   // Last: if the thread is being stopped, this one is refused and nothing will be released.
   if (!impl_->thread.spawn(runKeeper(impl_))) impl_->released.set_value();
+  impl_->watchAddresses();
 }
 
 void Member::stop(std::chrono::milliseconds budget) {
   assert(!impl_->thread.onCompletionThread());
   if (!impl_->started) return;
+  const BootClock::time_point end = BootClock::now() + budget;
   std::call_once(impl_->stop_once, [this] {
+    impl_->monitor.reset();
     const bool accepted = impl_->thread.post([impl = impl_] {
       impl->lifetime.stop();
       impl->keeper.stop();
+      impl->unsaved = impl->options.state && impl->store.freshness() == records::Freshness::kFresh && !impl->saving &&
+                      impl->mirror.changes() != impl->saved_changes;
       impl->quiet.set_value();
     });
     // Refused: the thread is at its end, and every task with it, or it will be when thread.stop() returns.
@@ -188,6 +390,14 @@ void Member::stop(std::chrono::milliseconds budget) {
   });
   impl_->is_quiet.wait();
   impl_->is_released.wait_for(budget);
+  std::call_once(impl_->close_once, [this, budget, end] {
+    constexpr std::chrono::milliseconds kForTheHook{500};  // even if etcd has taken all the time
+    constexpr size_t kQuicklySaved = 100'000;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - BootClock::now());
+    const bool in_haste = budget.count() == 0;
+    const bool may_save = !in_haste && impl_->store.size() <= kQuicklySaved;
+    impl_->close(in_haste ? budget : std::max(left, kForTheHook), may_save && impl_->unsaved, !may_save);
+  });
 }
 
 std::optional<Ownership> Member::ownership() const { return impl_->ownership(); }
@@ -199,7 +409,14 @@ bool Member::ready() const {
 
 const Counters& Member::counters() const { return impl_->counters; }
 
-etcd::Client::Statistics Member::etcdStatistics() const { return impl_->client.statistics(); }
-const std::string& Member::uuid() const { return impl_->options.uuid; }
+std::string Member::uuid() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->uuid;
+}
+
+records::HostAddresses Member::addresses() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->addresses;
+}
 
 }  // namespace idetcd::cluster

@@ -16,6 +16,8 @@
 #include "cluster/counters.h"
 #include "cluster/name_keeper.h"
 #include "cluster/name_pattern.h"
+#include "cluster/node_address.h"
+#include "cluster/state_directory.h"
 #include "etcd/client.h"
 #include "etcd/completion_thread.h"
 #include "records/record_store.h"
@@ -34,7 +36,15 @@ class Member {
     bool observe = false;              // serve names, claim none
     records::HostAddresses addresses;  // of this node
     uint16_t dns_port = 53;
-    std::string uuid;  // of this node; empty: a random one
+    std::string uuid;  // of this node; empty: as in `state`, or a random one
+    // Keeps UUID, last name and all names over a restart, and tells the own name to shells; may be null.
+    std::shared_ptr<StateDirectory> state;
+    std::chrono::milliseconds save_interval{30'000};  // between two writings of the names; they are large
+    std::vector<std::string> on_claim;                // a program and its arguments (claim_hook.h); may be empty
+    // Where this node's addresses come from when those of the machine have changed; called on a thread of its own.
+    // Empty: they stay as they are.
+    std::function<Result<NodeAddresses>()> find_addresses;
+    size_t max_names = 10'000'000;  // more are not served, whoever writes them
     std::chrono::milliseconds repair_interval{60'000};
     // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
     // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
@@ -53,9 +63,9 @@ class Member {
 
   void start();
 
-  // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that for at most
-  // `budget`. When it returns, the store is not touched any more and `on_fatal` is not called any more.
-  // Not within on_fatal.
+  // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that, and for the
+  // program of `on_claim`, for about `budget`. When it returns, the store is not touched any more, nothing is called
+  // back any more, and the state directory is free for another. Not within a callback.
   void stop(std::chrono::milliseconds budget);
 
   // The name, while it is ours beyond doubt.
@@ -64,7 +74,9 @@ class Member {
   bool ready() const;
   const Counters& counters() const;
   etcd::Client::Statistics etcdStatistics() const;
-  const std::string& uuid() const;
+  // Of this node, as published. They can change: see find_addresses, and a UUID that somebody else uses is given up.
+  std::string uuid() const;
+  records::HostAddresses addresses() const;
 
  private:
   struct Impl;

@@ -36,7 +36,7 @@ Mirror::Mirror(Context& context, Options options, records::RecordStore& store, O
     : context_(context),
       options_(std::move(options)),
       store_(store),
-      replica_(store, own_key, context.counters, context.log) {}
+      replica_(store, own_key, context.counters, context.log, {.max_names = options_.max_names}) {}
 
 Task<void> Mirror::run() {
   while (!context_.lifetime.stopping()) {
@@ -68,34 +68,39 @@ Task<bool> Mirror::load() {
 
 Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   const BootClock::time_point started = BootClock::now();
-  const EtcdResult<int64_t> revision = co_await currentRevision();
-  if (!revision) co_return tl::unexpected(revision.error());
-  const bool restarted = *revision < highest_;
-  if (restarted) {
-    context_.log.warning("etcd's revision went back from {} to {}: it is another store, or a restored one", highest_,
-                         *revision);
+  const EtcdResult<Present> now = co_await present();
+  if (!now) co_return tl::unexpected(now.error());
+  const int64_t revision = now->revision;
+  const bool restarted = isOtherStore(*now);
+  if (restarted && now->cluster_id != cluster_id_) {
+    context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
+  } else if (restarted) {
+    context_.log.warning("etcd's revision went back from {} to {}: the store was lost or restored", highest_, revision);
   }
   const uint64_t generation = ++generation_;
-  replica_.beginSnapshot(restarted);
-  const EtcdResult<int64_t> read = co_await readPages(*revision, generation);
+  using History = Replica::History;
+  replica_.beginSnapshot(restarted ? History::kRestarted : restored_ ? History::kUnknown : History::kSame);
+  const EtcdResult<int64_t> read = co_await readPages({revision, now->cluster_id}, generation);
   if (!read) co_return tl::unexpected(read.error());
-  const Replica::Difference difference = replica_.endSnapshot(*revision);
+  const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
   if (restarted) context_.counters.restarts_of_store.add();
-  logLoaded(difference, *revision, started);
-  resume_ = synced_ = highest_ = *revision;
-  co_return *revision;
+  restored_ = false;
+  logLoaded(difference, revision, started);
+  resume_ = synced_ = highest_ = revision;
+  cluster_id_ = now->cluster_id;
+  co_return revision;
 }
 
 // Into the replica, page by page, until `generation` ends.
-Task<EtcdResult<int64_t>> Mirror::readPages(int64_t revision, uint64_t generation) {
+Task<EtcdResult<int64_t>> Mirror::readPages(Present at, uint64_t generation) {
   auto take = [this, generation](std::vector<KeyValue>&& page) {
     if (ended(generation)) return false;
     replica_.addToSnapshot(page);
     return true;
   };
   etcd::KeyRange range = watchedRange();
-  etcd::RangeOptions options{.revision = revision};
+  etcd::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
   const EtcdResult<int64_t> read =
       co_await etcd::rangePaginated(context_.client, std::move(range), options, options_.page_size, std::move(take));
   if (ended(generation)) co_return stopped();
@@ -104,13 +109,17 @@ Task<EtcdResult<int64_t>> Mirror::readPages(int64_t revision, uint64_t generatio
 }
 
 // Of the store, by a linearizable read: not a lagging member's.
-Task<EtcdResult<int64_t>> Mirror::currentRevision() {
+Task<EtcdResult<Mirror::Present>> Mirror::present() {
   etcd::KeyRange range = watchedRange();
   etcd::RangeOptions options{.limit = 1, .keys_only = true};
   const EtcdResult<etcd::RangeResult> answer = co_await context_.client.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
   if (!answer) co_return tl::unexpected(answer.error());
-  co_return answer->revision;
+  co_return Present{answer->revision, answer->cluster_id};
+}
+
+bool Mirror::isOtherStore(const Present& present) const {
+  return present.revision < highest_ || (cluster_id_ != 0 && present.cluster_id != cluster_id_);
 }
 
 void Mirror::logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started) {
@@ -138,9 +147,9 @@ Task<void> Mirror::follow() {
       etcd::KeyRange range = watchedRange();
       EtcdResult<WatchStream> stream = co_await context_.client.watch(std::move(range), resume_ + 1);
       const BootClock::time_point opened = BootClock::now();
-      if (stream && stream->createdRevision() < resume_) {
-        // The store went back, or this member lags behind: prepareWatch() finds out.
-        error = {ErrorCode::kOther, "a watch from the future of the store"};
+      if (stream && (stream->createdRevision() < resume_ || stream->clusterId() != cluster_id_)) {
+        // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
+        error = {ErrorCode::kOther, "a watch from the future of the store, or of another one"};
       } else if (stream) {
         error = co_await consume(*stream);
         if (BootClock::now() - opened > 10s) backoff.reset();
@@ -166,10 +175,10 @@ Task<void> Mirror::follow() {
 
 // After a break: is it still the same history, and how far is the present?
 Task<EtcdResult<Mirror::Next>> Mirror::prepareWatch() {
-  const EtcdResult<int64_t> revision = co_await currentRevision();
-  if (!revision) co_return tl::unexpected(revision.error());
-  if (*revision < highest_) co_return Next::kSnapshot;
-  catch_up_to_ = highest_ = *revision;
+  const EtcdResult<Present> now = co_await present();
+  if (!now) co_return tl::unexpected(now.error());
+  if (isOtherStore(*now)) co_return Next::kSnapshot;
+  catch_up_to_ = highest_ = now->revision;
   if (resume_ == catch_up_to_) {
     caught_up_ = true;
     heardCurrent();
@@ -220,8 +229,8 @@ Task<void> Mirror::repair() {
   const BootClock::time_point started = BootClock::now();
   const int64_t revision = synced_;
   const uint64_t generation = ++generation_;
-  replica_.beginSnapshot(false);
-  const EtcdResult<int64_t> read = co_await readPages(revision, generation);
+  replica_.beginSnapshot(Replica::History::kSame);
+  const EtcdResult<int64_t> read = co_await readPages({revision, cluster_id_}, generation);
   // A full load may have taken over, and the revision may be compacted by now: the next comparison will do.
   if (ended(generation) || !read) co_return;
   const Replica::Difference difference = replica_.endSnapshot(revision);

@@ -30,6 +30,7 @@ class Mirror {
     std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};      // the lease time
     std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};  // mean; longer if a comparison takes long
     int64_t page_size = 10'000;
+    size_t max_names = 10'000'000;
     std::function<void()> on_freshness = {};  // the store's freshness has changed; may be empty
   };
 
@@ -40,17 +41,28 @@ class Mirror {
   etcd::Task<void> repairRegularly();  // Debian's etcd 3.4.23 can lose watch events without a word
   etcd::Task<void> watchFreshness();   // kStale when etcd has been silent for too long
 
+  // The store holds what a file said (saved_names.h). REQUIRES: before run().
+  void restored() { restored_ = true; }
+  // Rises with every change of the store that etcd has brought.
+  uint64_t changes() const { return replica_.changes(); }
+
  private:
   enum class Next { kWatchAgain, kSnapshot };
+  // Of the store at present.
+  struct Present {
+    int64_t revision = 0;
+    uint64_t cluster_id = 0;
+  };
 
   etcd::Task<bool> load();
   etcd::Task<etcd::EtcdResult<int64_t>> readSnapshot();
-  etcd::Task<etcd::EtcdResult<int64_t>> readPages(int64_t revision, uint64_t generation);
+  etcd::Task<etcd::EtcdResult<int64_t>> readPages(Present at, uint64_t generation);
   etcd::Task<void> follow();
   etcd::Task<etcd::EtcdResult<Next>> prepareWatch();
   etcd::Task<etcd::EtcdError> consume(etcd::WatchStream& stream);
   etcd::Task<void> repair();
-  etcd::Task<etcd::EtcdResult<int64_t>> currentRevision();
+  etcd::Task<etcd::EtcdResult<Present>> present();
+  bool isOtherStore(const Present& present) const;
 
   bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
   void heardCurrent();
@@ -67,9 +79,11 @@ class Mirror {
   // progress, which some etcd 3.4 and 3.5 do ahead of events in flight, so no watch is resumed there (see WatchBatch).
   int64_t resume_ = 0;
   int64_t synced_ = 0;
+  uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
   bool loaded_ = false;
+  bool restored_ = false;   // and nothing from etcd yet
   bool caught_up_ = false;  // the watch shows the present
   int64_t catch_up_to_ = 0;
   BootClock::time_point current_at_;  // when the table was last known to be the present

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cluster/uuid.h"
+
 namespace idetcd::cluster {
 namespace {
 
@@ -33,7 +35,8 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, OwnKey& own_key
       on_fatal_(std::move(on_fatal)),
       on_change_(std::move(on_change)),
       claim_(context, std::move(options), own_key),
-      wake_(context.thread) {
+      wake_(context.thread),
+      moved_(context.thread) {
   own_key_.onChange([this] {
     publish();  // a name that is lost is lost now, whatever run() waits for
     wake_.set();
@@ -44,8 +47,7 @@ Task<void> NameKeeper::run() {
   Backoff backoff(context_.jitter, 250ms, 30s);  // between losing a name and claiming again
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point started = BootClock::now();
-    const int64_t preferred_id = claim_.slot().id;
-    const Claim::Outcome outcome = co_await claim_.run(preferred_id);
+    const Claim::Outcome outcome = co_await claim_.run(preferred_id_);
     if (outcome == Claim::Outcome::kStopped || (outcome == Claim::Outcome::kFull && context_.lifetime.stopping()))
       break;
     if (outcome == Claim::Outcome::kFull) {
@@ -61,6 +63,7 @@ Task<void> NameKeeper::run() {
     recordLoss(loss);
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
+    if (loss == Loss::kDouble) becomeSomebodyElse();
     if (held_long) backoff.reset();
     const std::chrono::nanoseconds delay = backoff.next();
     co_await context_.lifetime.pause(delay);
@@ -75,6 +78,7 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
     const OwnKey::State state = own_key_.state(held());
     if (state == OwnKey::State::kGone) co_return Loss::kKeyGone;
     if (state == OwnKey::State::kForeign) co_return Loss::kConflict;
+    if (state == OwnKey::State::kDouble) co_return Loss::kDouble;
 
     const BootClock::time_point now = BootClock::now();
     if (now < next_keepalive_) {
@@ -124,8 +128,10 @@ void NameKeeper::announce(BootClock::time_point started) {
   full_logged_ = false;
   overdue_logged_ = false;
   holding_ = true;
+  preferred_id_ = claim_.slot().id;
   scheduleKeepAlive();
   publish();
+  moved_.set();  // the record may have changed while it was being claimed
 }
 
 void NameKeeper::recordLoss(Loss loss) {
@@ -145,6 +151,51 @@ void NameKeeper::recordLoss(Loss loss) {
       context_.counters.conflicts.add();
       context_.log.warning("lost {}: its key was overwritten by somebody else", name);
       return;
+    case Loss::kDouble:
+      context_.counters.conflicts.add();
+      context_.log.error("lost {}: another node uses this node's UUID; was its state directory copied?", name);
+      return;
+  }
+}
+
+// Two nodes with one UUID would take the same name from each other for ever.
+void NameKeeper::becomeSomebodyElse() {
+  NodeRecord record = claim_.record();
+  record.id = randomUuid();
+  claim_.setRecord(std::move(record));
+  preferred_id_ = 0;
+}
+
+// --- the record ---
+
+void NameKeeper::setAddresses(const records::HostAddresses& addresses) {
+  NodeRecord record = claim_.record();
+  record.ipv4 = addresses.ipv4;
+  record.ipv6 = addresses.ipv6;
+  claim_.setRecord(std::move(record));
+  moved_.set();
+}
+
+Task<void> NameKeeper::keepRecord() {
+  constexpr std::string_view kUpdating = "updating this node's addresses";
+  Backoff backoff(context_.jitter, 200ms, 5s);
+  while (!context_.lifetime.stopping()) {
+    moved_.reset();
+    if (!holding_ || !claim_.outdated()) {
+      backoff.reset();
+      co_await moved_.wait(1h);
+      continue;
+    }
+    const EtcdResult<bool> updated = co_await claim_.refresh();
+    if (updated) context_.trouble.succeeded(kUpdating);
+    if (updated && *updated) {
+      context_.counters.address_updates.add();
+      continue;
+    }
+    // Not ours any more: the watch will say so too. An unclear failure is simply repeated, under the same condition.
+    if (!updated) context_.trouble.failed(kUpdating, updated.error());
+    const std::chrono::nanoseconds delay = backoff.next();
+    co_await context_.lifetime.pause(delay);
   }
 }
 
@@ -163,6 +214,7 @@ bool NameKeeper::refused() {
 void NameKeeper::stop() {
   disown();
   wake_.set();
+  moved_.set();
 }
 
 std::optional<Ownership> NameKeeper::ownership() const {
@@ -188,7 +240,9 @@ void NameKeeper::disown() {
   publish();
 }
 
-OwnKey::Held NameKeeper::held() const { return {claim_.slot().token, claim_.lease().id, options_.record.id}; }
+OwnKey::Held NameKeeper::held() const {
+  return {claim_.slot().token, claim_.slot().revision, claim_.lease().id, claim_.record().id};
+}
 
 BootClock::time_point NameKeeper::deadline() const {
   return claim_.lease().sent_at + claim_.lease().ttl - marginOf(claim_.lease().ttl);

@@ -17,17 +17,12 @@
 #include "cluster/claim.h"
 #include "cluster/context.h"
 #include "cluster/own_key.h"
+#include "cluster/ownership.h"
 #include "etcd/completion_thread.h"
 #include "etcd/task.h"
+#include "records/record_store.h"
 
 namespace idetcd::cluster {
-
-struct Ownership {
-  std::string name;
-  int64_t id = 0;
-  int64_t token = 0;  // fencing token: rises with every owner of the name
-  BootClock::time_point deadline;
-};
 
 class NameKeeper {
  public:
@@ -37,22 +32,33 @@ class NameKeeper {
   NameKeeper(Context& context, Claim::Options options, OwnKey& own_key, std::function<void(std::string)> on_fatal,
              std::function<void()> on_change);
 
+  // --- before run() ---
+  // The slot to take if it is free, or back if it carries our UUID.
+  void prefer(int64_t id) { preferred_id_ = id; }
+
   // Until the Member stops; then lease, ticket and slot are given back.
   etcd::Task<void> run();
   // The Member stops: ends run(). Ownership ends at once.
   void stop();
 
+  // Keeps the slot's value up to date. Until the Member stops.
+  etcd::Task<void> keepRecord();
+  // This node's addresses have changed.
+  void setAddresses(const records::HostAddresses& addresses);
+  const NodeRecord& record() const { return claim_.record(); }
+
   // None after the deadline. Any thread.
   std::optional<Ownership> ownership() const;
 
  private:
-  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict };
+  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kDouble };
 
   etcd::Task<Loss> hold();
   etcd::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
   void scheduleKeepAlive();
   void announce(BootClock::time_point started);
   void recordLoss(Loss loss);
+  void becomeSomebodyElse();
   bool refused();
   void publish();
   void disown();
@@ -65,7 +71,9 @@ class NameKeeper {
   const std::function<void(std::string)> on_fatal_;
   const std::function<void()> on_change_;
   Claim claim_;
-  etcd::Event wake_;  // the own key was seen, or stop()
+  etcd::Event wake_;   // the own key was seen, or stop()
+  etcd::Event moved_;  // keepRecord() may have something to do
+  int64_t preferred_id_ = 0;
 
   bool holding_ = false;  // between a claim and its loss
   bool ever_held_ = false;

@@ -12,11 +12,11 @@ void OwnKey::follow(std::string key) {
 
 OwnKey::State OwnKey::state(const Held& held) const {
   if (!newest_) return State::kUnseen;
-  if (newest_->revision < held.token && !restarted_) return State::kUnseen;
+  if (newest_->revision < held.revision && !restarted_) return State::kUnseen;
   if (!newest_->present) return State::kGone;
-  const bool ours =
-      newest_->create_revision == held.token && newest_->lease == held.lease && newest_->uuid == held.uuid;
-  return ours ? State::kOurs : State::kForeign;
+  if (newest_->uuid != held.uuid) return State::kForeign;
+  if (newest_->lease == held.lease) return newest_->create_revision == held.token ? State::kOurs : State::kForeign;
+  return newest_->lease != 0 ? State::kDouble : State::kForeign;
 }
 
 void OwnKey::put(const etcd::KeyValue& kv) {

@@ -17,7 +17,8 @@ class OwnKey {
  public:
   // What the claim was answered.
   struct Held {
-    int64_t token = 0;  // create_revision
+    int64_t token = 0;     // create_revision
+    int64_t revision = 0;  // of the store when the claim was applied; a sighting from before says nothing
     int64_t lease = 0;
     std::string uuid;
   };
@@ -26,6 +27,7 @@ class OwnKey {
     kOurs,     // there, created by the claim, under its lease, with our UUID
     kGone,     // deleted
     kForeign,  // somebody else's
+    kDouble,   // carries our UUID under a living lease that is not ours: somebody else takes himself for us
   };
 
   // --- keeper ---

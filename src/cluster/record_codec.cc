@@ -128,7 +128,7 @@ Result<NodeRecord> decodeRecord(std::string_view value) {
 
 Result<dns::Name> decodeKey(std::string_view key) {
   if (key.empty() || key.back() != '.') return fail("not a fully qualified name: no trailing dot");
-  if (key.size() > dns::kMaxNameLength) return fail("longer than a domain name may be");
+  if (key.size() > kMaxKeyBytes) return fail("longer than a domain name may be");
   if (std::any_of(key.begin(), key.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
     return fail("upper case: names are looked up in lower case, so this key can never be found");
   }

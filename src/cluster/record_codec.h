@@ -18,6 +18,7 @@
 
 namespace idetcd::cluster {
 
+inline constexpr size_t kMaxKeyBytes = dns::kMaxNameLength;
 inline constexpr size_t kMaxValueBytes = 4096;
 
 struct NodeRecord {

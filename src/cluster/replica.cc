@@ -1,5 +1,7 @@
 #include "cluster/replica.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,13 +45,13 @@ void Replica::apply(const std::vector<etcd::WatchEvent>& events) {
   noteMassDeletion(removed, before);
 }
 
-void Replica::beginSnapshot(bool revisions_restarted) {
+void Replica::beginSnapshot(History history) {
   in_snapshot_ = true;
   difference_ = {};
   withdrawn_.clear();
-  if (revisions_restarted) rejected_.clear();
-  own_key_.beginSnapshot(revisions_restarted);
-  store_.beginSnapshot(revisions_restarted);
+  if (history == History::kRestarted) rejected_.clear();
+  own_key_.beginSnapshot(history == History::kRestarted);  // no file has told it anything
+  store_.beginSnapshot(history != History::kSame);
 }
 
 void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
@@ -69,6 +71,7 @@ Replica::Difference Replica::endSnapshot(int64_t revision) {
   own_key_.endSnapshot(revision);
   noteMassDeletion(removed.count, before);
   difference_.removed = removed.count;
+  changes_ += removed.count;
   for (const std::string& name : removed.names) {
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(name);
   }
@@ -94,22 +97,37 @@ Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
     return Outcome::kRejected;
   }
   rejected_.erase(kv.key);
+  if (!hasRoomFor(*name)) return Outcome::kRejected;
   withdrawn_.erase(kv.key);
   const auto change = store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision);
-  return change == records::RecordStore::Change::kUnchanged ? Outcome::kUnchanged : Outcome::kChanged;
+  if (change == records::RecordStore::Change::kUnchanged) return Outcome::kUnchanged;
+  ++changes_;
+  return Outcome::kChanged;
+}
+
+// A name that is there already always has.
+bool Replica::hasRoomFor(const dns::Name& name) {
+  if (store_.size() < options_.max_names || store_.holds(name)) return true;
+  counters_.names_refused.add();
+  if (!std::exchange(full_logged_, true))
+    log_.error("etcd holds more than {} names: those beyond are not served", options_.max_names);
+  return false;
 }
 
 bool Replica::remove(std::string_view key, int64_t mod_revision) {
   const Result<dns::Name> name = decodeKey(key);
   if (!name) return false;
   if (in_snapshot_) withdrawn_.insert_or_assign(std::string(key), mod_revision);
-  return store_.remove(*name, mod_revision);
+  if (!store_.remove(*name, mod_revision)) return false;
+  ++changes_;
+  return true;
 }
 
 void Replica::reject(const etcd::KeyValue& kv, std::string_view why) {
   const auto known = rejected_.find(kv.key);
   if (known != rejected_.end() && known->second == kv.mod_revision) return;
   counters_.rejected.add();
+  countLimits(kv);
   if (known == rejected_.end() && rejected_.size() >= kMaxRememberedRejections) {
     if (!rejections_full_)
       log_.warning("more than {} keys are no records: no more of them are named", rejected_.size());
@@ -118,6 +136,22 @@ void Replica::reject(const etcd::KeyValue& kv, std::string_view why) {
   }
   rejected_.insert_or_assign(kv.key, kv.mod_revision);
   log_.warning("etcd key \"{}\" (revision {}) is no record: {}", printable(kv.key), kv.mod_revision, printable(why));
+}
+
+// Beside the line that each rejected key gets, while there are few.
+void Replica::countLimits(const etcd::KeyValue& kv) {
+  if (kv.key.size() > kMaxKeyBytes) {
+    counters_.keys_too_long.add();
+    if (!std::exchange(long_key_logged_, true))
+      log_.warning("etcd holds a key of {} bytes; names have at most {}: such keys are skipped", kv.key.size(),
+                   kMaxKeyBytes);
+  }
+  if (kv.value.size() > kMaxValueBytes) {
+    counters_.values_too_large.add();
+    if (!std::exchange(large_value_logged_, true))
+      log_.warning("etcd holds a value of {} bytes; records have at most {}: such values are skipped", kv.value.size(),
+                   kMaxValueBytes);
+  }
 }
 
 void Replica::noteMassDeletion(size_t removed, size_t before) {

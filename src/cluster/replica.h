@@ -22,15 +22,26 @@ namespace idetcd::cluster {
 
 class Replica {
  public:
-  Replica(records::RecordStore& store, OwnKey& own_key, Counters& counters, Logger log)
-      : store_(store), own_key_(own_key), counters_(counters), log_(std::move(log)) {}
+  struct Options {
+    size_t max_names = 10'000'000;  // some 3 GB; what comes beyond is refused, whatever strangers write
+  };
+
+  Replica(records::RecordStore& store, OwnKey& own_key, Counters& counters, Logger log, Options options)
+      : store_(store), own_key_(own_key), counters_(counters), log_(std::move(log)), options_(options) {}
+
+  // How the revisions of a snapshot compare with those of what is in the table.
+  enum class History {
+    kSame,
+    kRestarted,  // not at all: the store is another one, or was restored
+    kUnknown,    // the table holds what a file said, and nothing else
+  };
 
   // What one watch response says, in its order. May come in the middle of a snapshot.
   void apply(const std::vector<etcd::WatchEvent>& events);
 
   // A snapshot at one revision: every key of the watched range goes through addToSnapshot() between begin and end.
   // Whoever begins another one abandons the first, and nothing is withdrawn before endSnapshot().
-  void beginSnapshot(bool revisions_restarted);
+  void beginSnapshot(History history);
   void addToSnapshot(const std::vector<etcd::KeyValue>& page);
   struct Difference {
     size_t added_or_changed = 0;
@@ -43,6 +54,8 @@ class Replica {
   void abandonSnapshot();
 
   size_t size() const { return store_.size(); }
+  // Counts what was added, changed and removed, by the watch or by snapshots.
+  uint64_t changes() const { return changes_; }
 
  private:
   // Bounds on what strangers can make us remember and write.
@@ -52,6 +65,8 @@ class Replica {
   enum class Outcome { kChanged, kUnchanged, kRejected };
   Outcome put(const etcd::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
+  bool hasRoomFor(const dns::Name& name);
+  void countLimits(const etcd::KeyValue& kv);
   void reject(const etcd::KeyValue& kv, std::string_view why);
   void noteMassDeletion(size_t removed, size_t before);
 
@@ -59,6 +74,11 @@ class Replica {
   OwnKey& own_key_;
   Counters& counters_;
   const Logger log_;
+  const Options options_;
+  uint64_t changes_ = 0;
+  bool full_logged_ = false;
+  bool long_key_logged_ = false;
+  bool large_value_logged_ = false;
 
   bool in_snapshot_ = false;
   Difference difference_;

@@ -6,6 +6,7 @@ SlotChoice chooseSlot(const NamePattern& pattern, int64_t limit, const Line& lin
   using Kind = SlotChoice::Kind;
   if (preferred_id > 0 && preferred_id <= limit && line.rank) {
     std::string name = pattern.render(preferred_id);
+    if (line.own) return {Kind::kTakeBack, preferred_id, std::move(name)};
     if (!line.keys.contains(name)) return {Kind::kTake, preferred_id, std::move(name)};
   }
   size_t free_slots = 0;

@@ -17,11 +17,18 @@ struct Line {
   std::optional<size_t> rank;            // of our ticket, by age: 0 is the oldest. None: it is not in the queue (yet)
   bool far_back = false;                 // no rank, because so many tickets are older that not all were read
   int64_t ticket_revision = 0;           // create_revision of our ticket
+  // The key of the preferred slot, if it carries our UUID: this node had it before it crashed.
+  struct OwnKey {
+    int64_t mod_revision = 0;
+    int64_t create_revision = 0;
+  };
+  std::optional<OwnKey> own = {};
 };
 
 struct SlotChoice {
   enum class Kind {
     kTake,
+    kTakeBack,  // our own key, which an earlier life of this node has left
     kWait,      // there are free slots, but older tickets for all of them; some of those may still die
     kFull,      // every slot is taken
     kUnqueued,  // our ticket is gone

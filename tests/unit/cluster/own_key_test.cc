@@ -8,7 +8,7 @@ namespace idetcd::cluster {
 namespace {
 
 constexpr const char* kKey = "worker1.tf.local.";
-const OwnKey::Held kHeld{.token = 10, .lease = 7, .uuid = "me"};
+const OwnKey::Held kHeld{.token = 10, .revision = 10, .lease = 7, .uuid = "me"};
 
 etcd::KeyValue kv(int64_t create_revision, int64_t mod_revision, int64_t lease = 7, const std::string& uuid = "me") {
   return {kKey, encodeRecord({{}, {}, "53", uuid}), create_revision, mod_revision, 1, lease};

@@ -28,7 +28,7 @@ class ReplicaTest : public testing::Test {
  protected:
   std::string at(const std::string& name) { return view_.at(name); }
   void load(const std::vector<KeyValue>& kvs, int64_t revision) {
-    replica_.beginSnapshot(false);
+    replica_.beginSnapshot(Replica::History::kSame);
     replica_.addToSnapshot(kvs);
     replica_.endSnapshot(revision);
   }
@@ -38,7 +38,7 @@ class ReplicaTest : public testing::Test {
   RecordsView view_{epochs_, store_};
   OwnKey own_;
   Counters counters_;
-  Replica replica_{store_, own_, counters_, {}};
+  Replica replica_{store_, own_, counters_, {}, {.max_names = 100}};
 };
 
 TEST_F(ReplicaTest, PutsChangesAndDeletes) {
@@ -97,7 +97,7 @@ TEST_F(ReplicaTest, AValueThatTurnsInvalidWithdrawsTheRecord) {
 
 TEST_F(ReplicaTest, ASnapshotIsADifference) {
   load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3), kv("c.x.", v4("192.0.2.3"), 4)}, 5);
-  replica_.beginSnapshot(false);
+  replica_.beginSnapshot(Replica::History::kSame);
   replica_.addToSnapshot({kv("a.x.", v4("192.0.2.1"), 2)});
   EXPECT_EQ(at("c.x."), "192.0.2.3");  // nothing goes before the end
   replica_.addToSnapshot({kv("b.x.", v4("192.0.2.9"), 7), kv("d.x.", v4("192.0.2.4"), 8)});
@@ -113,18 +113,18 @@ TEST_F(ReplicaTest, ASnapshotIsADifference) {
 
 TEST_F(ReplicaTest, AnAbandonedSnapshotWithdrawsNothing) {
   load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3)}, 5);
-  replica_.beginSnapshot(false);
+  replica_.beginSnapshot(Replica::History::kSame);
   replica_.addToSnapshot({kv("a.x.", v4("192.0.2.1"), 2)});
   replica_.abandonSnapshot();
   EXPECT_EQ(at("b.x."), "192.0.2.2");
-  replica_.beginSnapshot(false);
+  replica_.beginSnapshot(Replica::History::kSame);
   replica_.addToSnapshot({kv("b.x.", v4("192.0.2.2"), 3)});
   EXPECT_EQ(replica_.endSnapshot(6).names, (std::vector<std::string>{"a.x."}));
 }
 
 TEST_F(ReplicaTest, TheWatchGoesOnDuringASnapshot) {
   load({kv("a.x.", v4("192.0.2.1"), 2), kv("b.x.", v4("192.0.2.2"), 3), kv("c.x.", v4("192.0.2.3"), 4)}, 5);
-  replica_.beginSnapshot(false);  // at revision 5
+  replica_.beginSnapshot(Replica::History::kSame);  // at revision 5
   replica_.apply({deleteEvent("a.x.", 6), putEvent("b.x.", v4("192.0.2.9"), 7), putEvent("d.x.", v4("192.0.2.4"), 8),
                   putEvent("c.x.", "garbage", 9)});
   replica_.addToSnapshot(
@@ -138,7 +138,7 @@ TEST_F(ReplicaTest, TheWatchGoesOnDuringASnapshot) {
 
 TEST_F(ReplicaTest, AStoreThatWentBackReplacesEverything) {
   load({kv("a.x.", v4("192.0.2.1"), 100), kv("b.x.", v4("192.0.2.2"), 101)}, 200);
-  replica_.beginSnapshot(true);
+  replica_.beginSnapshot(Replica::History::kRestarted);
   replica_.addToSnapshot({kv("a.x.", v4("192.0.2.9"), 3)});
   replica_.endSnapshot(5);
   EXPECT_EQ(at("a.x."), "192.0.2.9");

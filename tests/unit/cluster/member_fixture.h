@@ -1,0 +1,112 @@
+// Whole members against a real etcd, for tests.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cluster/member.h"
+#include "cluster/record_codec.h"
+#include "support/etcd_server.h"
+#include "unit/cluster/eventually.h"
+#include "unit/cluster/records_view.h"
+
+namespace idetcd::cluster {
+
+using namespace std::chrono_literals;
+using test_support::EtcdServer;
+
+inline constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
+inline constexpr const char* kQueue = "/idetcd/queue/";
+
+inline Member::Options options(const std::string& endpoint, int64_t limit = 10) {
+  Member::Options made;
+  made.endpoints = {endpoint};
+  made.limit = limit;
+  made.pattern = NamePattern::parse(kPattern, limit).value();
+  made.addresses.ipv4 = IpAddress::parse("192.0.2.2");
+  made.addresses.ipv6 = IpAddress::parse("fd00::2");
+  return made;
+}
+
+// A member with the store it writes.
+struct Node {
+  Node(etcd::CompletionThread& thread, Member::Options member_options)
+      : member(thread, store, std::move(member_options), {},
+               [this](std::string why) { fatal.set_value(std::move(why)); }) {
+    member.start();
+  }
+
+  std::string name() const {
+    const std::optional<Ownership> owned = member.ownership();
+    return owned ? owned->name : "";
+  }
+  bool owns(const std::string& name_wanted) const {
+    return eventually([&] { return name() == name_wanted; });
+  }
+  bool ownsSomething() const {
+    return eventually([&] { return !name().empty(); });
+  }
+  bool sees(const std::string& at, const std::string& what) {
+    return eventually([&] { return view.at(at) == what; });
+  }
+
+  std::promise<std::string> fatal;
+  records::EpochDomain epochs;
+  records::RecordStore store{epochs, {}};
+  RecordsView view{epochs, store};
+  Member member;
+};
+
+class MemberTest : public testing::Test {
+ protected:
+  ~MemberTest() override {
+    for (const auto& node : nodes_) node->member.stop(0ms);
+    thread_.stop();  // before the stores go
+  }
+
+  Node& start(Member::Options member_options) {
+    nodes_.push_back(std::make_unique<Node>(thread_, std::move(member_options)));
+    return *nodes_.back();
+  }
+  Node& start() { return start(options(server_.endpoint())); }
+
+  std::vector<std::string> lines(const std::vector<std::string>& command) {
+    std::istringstream output(server_.ctl(command));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(output, line);) {
+      if (!line.empty()) found.push_back(line);
+    }
+    return found;
+  }
+  // Every key below `prefix` with its value.
+  std::map<std::string, std::string> keys(const std::string& prefix) {
+    const std::vector<std::string> output = lines({"get", "--prefix", prefix});
+    std::map<std::string, std::string> found;
+    for (size_t i = 0; i + 1 < output.size(); i += 2) found[output[i]] = output[i + 1];
+    return found;
+  }
+  size_t leases() { return lines({"lease", "list"}).size() - 1; }  // a heading
+  std::string lease(const std::string& ttl) {
+    const std::string granted = server_.ctl({"lease", "grant", ttl});  // "lease 694d… granted with TTL(20s)"
+    return granted.substr(6, granted.find(' ', 6) - 6);
+  }
+  // The slots by the UUID of who holds them.
+  std::map<std::string, std::vector<std::string>> slotsByUuid() {
+    std::map<std::string, std::vector<std::string>> found;
+    for (const auto& [key, value] : keys("worker")) found[decodeRecord(value).value().id].push_back(key);
+    return found;
+  }
+
+  EtcdServer server_;
+  etcd::CompletionThread thread_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace idetcd::cluster
