@@ -1,5 +1,7 @@
 #include "dns/query.h"
 
+#include <algorithm>
+
 namespace idetcd::dns {
 
 namespace {
@@ -7,13 +9,11 @@ namespace {
 // Offset behind the uncompressed name at `pos`, or 0. In a question every compression pointer is invalid: what lies
 // before it is the header, and a pointer must point backwards (RFC 1035 §4.1.4).
 size_t questionNameEnd(const uint8_t* message, size_t size, size_t pos) {
-  const size_t start = pos;
-  while (pos < size) {
-    const uint8_t length = message[pos];
-    if (length == 0) return pos + 1 - start <= kMaxNameLength ? pos + 1 : 0;
-    if (length > kMaxLabelLength) return 0;
-    pos += length + 1u;
-    if (pos - start > kMaxNameLength) return 0;
+  const size_t limit = std::min(size, pos + kMaxNameLength);  // the root label must lie before it
+  while (pos < limit) {
+    const size_t length = message[pos];
+    if (length - 1 >= kMaxLabelLength) return length == 0 ? pos + 1 : 0;  // (a wrapped 0 is caught, too)
+    pos += length + 1;
   }
   return 0;
 }
@@ -64,48 +64,34 @@ Options checkOptions(const uint8_t* rdata, size_t size) {
   return options;
 }
 
-class Reader {
+ParseOutcome refuse(Query& query, Rcode rcode) {
+  query.error = rcode;
+  return ParseOutcome::kError;
+}
+
+// (Forced: it has a second, rare caller, for which g++ would make a call of it.)
+[[gnu::always_inline]] inline bool readQuestion(Query& query, HashSeed seed) {
+  const uint8_t* message = query.message;
+  const size_t end = questionNameEnd(message, query.size, kHeaderSize);
+  if (end == 0 || query.size - end < 4) return false;
+  const size_t name_size = end - kHeaderSize;
+  foldCase(message + kHeaderSize, name_size, query.qname);
+  query.qname_size = static_cast<uint16_t>(name_size);
+  query.hash = hashBytes(query.qname, name_size, seed);
+  query.qtype = load16(message + end);
+  query.qclass = load16(message + end + 2);
+  query.question_end = static_cast<uint16_t>(end + 4);
+  return true;
+}
+
+// What is behind the question: most queries have nothing there, or OPT.
+class RecordReader {
  public:
-  Reader(Query& query, HashSeed seed) : query_(query), message_(query.message), size_(query.size), seed_(seed) {}
+  explicit RecordReader(Query& query)
+      : query_(query), message_(query.message), size_(query.size), pos_(query.question_end) {}
 
-  ParseOutcome parse() {
-    const uint16_t questions = load16(message_ + 4);
-    pos_ = kHeaderSize;
-    if (query_.opcode() != Opcode::kQuery) {
-      // Question and OPT are answered where they can be read (RFC 6891 §6.1.1); the sections of another opcode need not
-      // mean what a query's do.
-      if (questions == 0 || (questions == 1 && readQuestion())) readRecords();
-      return error(Rcode::kNotImp);
-    }
-    if (questions > 1) return error(Rcode::kFormErr);  // RFC 9619
-    if (questions == 1 && !readQuestion()) return error(Rcode::kFormErr);
-    if (!readRecords()) return error(Rcode::kFormErr);
-    if (query_.error != Rcode::kNoError) return ParseOutcome::kError;
-    // Without a question only a COOKIE asks for anything (RFC 7873 §5.4).
-    if (questions == 0) return error(cookie_ ? Rcode::kNoError : Rcode::kFormErr);
-    return checkQuestion();
-  }
-
- private:
-  ParseOutcome error(Rcode rcode) {
-    query_.error = rcode;
-    return ParseOutcome::kError;
-  }
-
-  bool readQuestion() {
-    const size_t end = questionNameEnd(message_, size_, pos_);
-    if (end == 0 || size_ - end < 4) return false;
-    query_.qname_size = static_cast<uint16_t>(end - pos_);
-    foldCase(message_ + pos_, query_.qname_size, query_.qname);
-    query_.hash = hashBytes(query_.qname, query_.qname_size, seed_);
-    query_.qtype = load16(message_ + end);
-    query_.qclass = load16(message_ + end + 2);
-    pos_ = end + 4;
-    query_.question_end = static_cast<uint16_t>(pos_);
-    return true;
-  }
-
-  bool readRecords() {
+  // False: FORMERR. What else is wrong goes to query.error.
+  bool read() {
     const size_t before_additional = size_t{load16(message_ + 6)} + load16(message_ + 8);
     const size_t total = before_additional + load16(message_ + 10);
     for (size_t i = 0; i < total; ++i) {
@@ -113,7 +99,9 @@ class Reader {
     }
     return true;
   }
+  bool hasCookie() const { return cookie_; }
 
+ private:
   bool readRecord(bool additional, bool last) {
     const size_t owner = pos_;
     const size_t fixed = recordNameEnd(message_, size_, pos_);
@@ -138,6 +126,7 @@ class Reader {
       query_.error = Rcode::kBadVers;
       return true;
     }
+    if (rdata_size == 0) return true;
     const Options options = checkOptions(message_ + rdata, rdata_size);
     cookie_ = options.cookie;
     query_.wants_nsid = options.nsid;
@@ -152,35 +141,60 @@ class Reader {
     return true;
   }
 
-  ParseOutcome checkQuestion() {
-    if (query_.qtype == 0) return error(Rcode::kFormErr);
-    switch (static_cast<RrType>(query_.qtype)) {
-      case RrType::kOpt:
-      case RrType::kTsig:
-        return error(Rcode::kFormErr);
-      case RrType::kTkey:
-      case RrType::kMailA:
-      case RrType::kMailB:
-        return error(Rcode::kNotImp);
-      case RrType::kAxfr:
-      case RrType::kIxfr:
-        return error(Rcode::kRefused);
-      default:
-        return ParseOutcome::kQuery;
-    }
-  }
-
   Query& query_;
   const uint8_t* message_;
   size_t size_;
-  HashSeed seed_;
-  size_t pos_ = 0;
+  size_t pos_;
   bool cookie_ = false;
 };
 
+// Question and OPT are answered where they can be read (RFC 6891 §6.1.1); the sections of another opcode need not mean
+// what a query's do.
+[[gnu::noinline]] ParseOutcome parseOtherOpcode(Query& query, HashSeed seed, uint16_t questions) {
+  if (questions == 0 || (questions == 1 && readQuestion(query, seed))) RecordReader(query).read();
+  return refuse(query, Rcode::kNotImp);
+}
+
+[[gnu::noinline]] ParseOutcome parseWithoutQuestion(Query& query) {
+  RecordReader reader(query);
+  if (!reader.read()) return refuse(query, Rcode::kFormErr);
+  if (query.error != Rcode::kNoError) return ParseOutcome::kError;
+  // Only a COOKIE asks for anything (RFC 7873 §5.4).
+  return refuse(query, reader.hasCookie() ? Rcode::kNoError : Rcode::kFormErr);
+}
+
+[[gnu::noinline]] ParseOutcome checkMetaType(Query& query) {
+  switch (static_cast<RrType>(query.qtype)) {
+    case RrType::kOpt:
+    case RrType::kTsig:
+      return refuse(query, Rcode::kFormErr);
+    case RrType::kTkey:
+    case RrType::kMailA:
+    case RrType::kMailB:
+      return refuse(query, Rcode::kNotImp);
+    case RrType::kAxfr:
+    case RrType::kIxfr:
+      return refuse(query, Rcode::kRefused);
+    default:
+      return query.qtype == 0 ? refuse(query, Rcode::kFormErr) : ParseOutcome::kQuery;
+  }
+}
+
+ParseOutcome checkType(Query& query) {
+  const bool ordinary = query.qtype - 1u < code(RrType::kOpt) - 1u;
+  return ordinary ? ParseOutcome::kQuery : checkMetaType(query);
+}
+
+// REQUIRES: the question was read.
+[[gnu::noinline]] ParseOutcome parseRecords(Query& query) {
+  if (!RecordReader(query).read()) return refuse(query, Rcode::kFormErr);
+  return query.error != Rcode::kNoError ? ParseOutcome::kError : checkType(query);
+}
+
 }  // namespace
 
-ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& query) {
+// (flatten: the hash, too, is inlined. Nothing but the rare cases above is called.)
+[[gnu::flatten]] ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& query) {
   if (size < kHeaderSize) return ParseOutcome::kDrop;
   query.message = message;
   query.size = static_cast<uint16_t>(size);
@@ -194,7 +208,15 @@ ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& que
   query.tsig_offset = 0;
   query.hash = 0;
   if ((query.flags & kFlagQr) != 0) return ParseOutcome::kDrop;
-  return Reader(query, seed).parse();
+
+  const uint64_t counts = load64(message + 4);
+  const auto questions = static_cast<uint16_t>(counts >> 48);
+  if (query.opcode() != Opcode::kQuery) return parseOtherOpcode(query, seed, questions);
+  if (questions > 1) return refuse(query, Rcode::kFormErr);  // RFC 9619
+  if (questions == 0) return parseWithoutQuestion(query);
+  if (!readQuestion(query, seed)) return refuse(query, Rcode::kFormErr);
+  const bool has_records = counts << 16 != 0;
+  return has_records ? parseRecords(query) : checkType(query);
 }
 
 }  // namespace idetcd::dns

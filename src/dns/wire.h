@@ -95,6 +95,11 @@ inline uint32_t load32(const uint8_t* p) {
   std::memcpy(&v, p, sizeof(v));
   return std::endian::native == std::endian::little ? __builtin_bswap32(v) : v;
 }
+inline uint64_t load64(const uint8_t* p) {
+  uint64_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return std::endian::native == std::endian::little ? __builtin_bswap64(v) : v;
+}
 inline void store16(uint8_t* p, uint16_t v) {
   if constexpr (std::endian::native == std::endian::little) v = __builtin_bswap16(v);
   std::memcpy(p, &v, sizeof(v));

@@ -38,7 +38,7 @@ class UdpClient {
   bool isOpen() const { return clients_ != nullptr; }
   void close();
   // Octets behind the datagram that onDatagram() shows are readable, uninitialised: kReadSlack of them.
-  static constexpr size_t kReadSlack = 8;
+  static constexpr size_t kReadSlack = 16;
 
  private:
   friend class UdpClients;
