@@ -21,11 +21,13 @@ inline bool equalOctets(const uint8_t* a, const uint8_t* b, size_t size) {
     std::memcpy(&word, p, sizeof(word));
     return word;
   };
-  if (size < 8) return std::memcmp(a, b, size) == 0;
-  for (size_t i = 0; i + 8 < size; i += 8) {
-    if (load(a + i) != load(b + i)) return false;
+  const auto differ = [&](size_t i) { return (load(a + i) ^ load(b + i)) | (load(a + i + 8) ^ load(b + i + 8)); };
+  if (size - 16 <= 16) return (differ(0) | differ(size - 16)) == 0;  // 16 to 32: most names
+  if (size < 16) return std::memcmp(a, b, size) == 0;
+  for (size_t i = 0; i + 16 < size; i += 16) {
+    if (differ(i) != 0) return false;
   }
-  return load(a + size - 8) == load(b + size - 8);  // the last eight, overlapping
+  return differ(size - 16) == 0;  // the last sixteen, overlapping
 }
 
 class Entry {
@@ -56,12 +58,18 @@ class Entry {
   }
   // An RRset with count 0 if there is none of this type.
   Rrset find(uint16_t type) const {
-    Rrset found;
-    visitRrsets([&](const Rrset& rrset) {
-      if (rrset.type == type) found = rrset;
-      return rrset.type == type;
-    });
-    return found;
+    const auto load = [](const uint8_t* p) {
+      uint16_t value;
+      std::memcpy(&value, p, sizeof(value));
+      return value;
+    };
+    const uint8_t* p = body() + name_size_;
+    for (size_t i = 0; i < rrset_count_; ++i) {
+      const uint16_t size = load(p + 4);
+      if (load(p) == type) return {type, load(p + 2), {p + 6, size}};
+      p += 6 + size;
+    }
+    return {};
   }
 
   int64_t modRevision() const { return mod_revision_; }

@@ -57,6 +57,19 @@ RecordTable::Position RecordTable::locate(const Directory& dir, uint64_t hash, s
   return free_place;
 }
 
+// The whole of a look-up: for what find() has not decided.
+const Entry* RecordTable::findInProbe(const Directory& dir, uint64_t hash, std::span<const uint8_t> name) {
+  for (size_t probe = 0; probe < kMaxProbe; ++probe) {
+    const Bucket& bucket = dir.bucket(hash, probe);
+    for (const auto& slot : bucket.slots) {
+      const uint64_t word = slot.load(std::memory_order_seq_cst);
+      if (word >> kPointerBits == tagOf(hash) && pointerOf(word)->isNamed(name)) return pointerOf(word);
+    }
+    if (hasEmptySlot(bucket)) return nullptr;
+  }
+  return nullptr;
+}
+
 void RecordTable::put(Entry* entry) {
   const uint64_t hash = hashOf(entry->name());
   Position position = locate(*directory(), hash, entry->name());
@@ -76,8 +89,7 @@ bool RecordTable::erase(std::span<const uint8_t> name) {
   if (!position.found) return false;
   Entry* old = pointerOf(position.slot->load(std::memory_order_relaxed));
   // Where the bucket has an empty slot no probe has gone past it, and this slot can become empty as well.
-  bool has_empty = false;
-  for (const auto& slot : position.bucket->slots) has_empty |= slot.load(std::memory_order_relaxed) == kEmpty;
+  const bool has_empty = hasEmptySlot(*position.bucket);
   position.slot->store(has_empty ? kEmpty : kTombstone, std::memory_order_seq_cst);
   if (!has_empty) ++tombstones_;
   --live_;

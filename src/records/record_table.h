@@ -6,6 +6,8 @@
 //
 //   word: tag:16 | pointer:48      0: empty      1: a tombstone (was taken, and a probe may have gone past it)
 //
+// A tag is odd: neither of the two looks like one.
+//
 // An entry never moves while it is published: a replacement takes its slot with one store, growth publishes a new
 // bucket array. Readers hold neither beyond their ReadSection (epoch.h).
 #pragma once
@@ -33,32 +35,28 @@ class RecordTable {
   // --- readers, inside a ReadSection. `hash` is hashBytes(name, seed()) ---
   HashSeed seed() const { return seed_; }
   // The three passes over a batch: prefetchBucket for all, prefetchEntry for all, find for all.
-  void prefetchBucket(uint64_t hash) const { __builtin_prefetch(&homeBucket(*directory(), hash)); }
+  void prefetchBucket(uint64_t hash) const { __builtin_prefetch(&directory()->bucket(hash, 0)); }
   void prefetchEntry(uint64_t hash) const {
-    const Bucket& bucket = homeBucket(*directory(), hash);
-    for (const auto& slot : bucket.slots) {
-      const uint64_t word = slot.load(std::memory_order_relaxed);  // only a hint: find() looks again
-      if (word >> kPointerBits == tagOf(hash)) {
-        __builtin_prefetch(pointerOf(word));
-        __builtin_prefetch(reinterpret_cast<const char*>(pointerOf(word)) + 64);
-        return;
-      }
-    }
-  }
-  const Entry* find(uint64_t hash, std::span<const uint8_t> name) const {
     const Directory& dir = *directory();
-    for (size_t probe = 0; probe < kMaxProbe; ++probe) {
-      bool has_empty = false;
-      for (const auto& slot : dir.bucket(hash, probe).slots) {
-        const uint64_t word = slot.load(std::memory_order_seq_cst);  // see EpochDomain::Reader::enter()
-        has_empty |= word == kEmpty;
-        if (word >> kPointerBits != tagOf(hash) || word <= kTombstone) continue;
-        const Entry* entry = pointerOf(word);
-        if (entry->isNamed(name)) return entry;
-      }
-      if (has_empty) return nullptr;
+    if (dir.mask < kCachedBuckets) return;
+    const uint64_t word = firstTagged(dir.bucket(hash, 0), tagOf(hash));  // only a hint: find() looks again
+    if (word == kEmpty) return;
+    __builtin_prefetch(pointerOf(word));
+    __builtin_prefetch(reinterpret_cast<const char*>(pointerOf(word)) + 64);
+  }
+  // Inlined is what almost always decides: the first slot of the home bucket with this tag, or that there is none and
+  // an empty one.
+  [[gnu::always_inline]] const Entry* find(uint64_t hash, std::span<const uint8_t> name) const {
+    const Directory& dir = *directory();
+    const Bucket& home = dir.bucket(hash, 0);
+    const uint64_t word = firstTagged(home, tagOf(hash));
+    if (word != kEmpty) {
+      if (pointerOf(word)->isNamed(name)) [[likely]]
+        return pointerOf(word);
+    } else if (hasEmptySlot(home)) {
+      return nullptr;
     }
-    return nullptr;
+    return findInProbe(dir, hash, name);
   }
   // Calls visit(const Entry&) until it returns false, for every entry: what changes meanwhile is seen as it was or as
   // it is, once, twice or not at all. The section holds memory back for as long as this takes.
@@ -98,6 +96,7 @@ class RecordTable {
   static constexpr size_t kSlots = 8;
   static constexpr size_t kMaxProbe = 16;
   static constexpr size_t kFirstBuckets = 16;
+  static constexpr size_t kCachedBuckets = 1024;  // with fewer, some 6,000 names, all of the table is in the cache
   static constexpr unsigned kPointerBits = 48;
   static constexpr uint64_t kEmpty = 0;
   static constexpr uint64_t kTombstone = 1;
@@ -117,18 +116,33 @@ class RecordTable {
     bool found = false;
   };
 
-  static uint64_t tagOf(uint64_t hash) { return hash >> kPointerBits; }
+  static uint64_t tagOf(uint64_t hash) { return hash >> kPointerBits | 1; }
   static Entry* pointerOf(uint64_t word) {
     return reinterpret_cast<Entry*>(word & ((uint64_t{1} << kPointerBits) - 1));
   }
   static uint64_t wordOf(uint64_t hash, Entry* entry);
-  static const Bucket& homeBucket(const Directory& dir, uint64_t hash) { return dir.bucket(hash, 0); }
+  // The word of the first slot with this tag; kEmpty if there is none.
+  static uint64_t firstTagged(const Bucket& bucket, uint64_t tag) {
+#pragma GCC unroll 8
+    for (const auto& slot : bucket.slots) {
+      const uint64_t word = slot.load(std::memory_order_seq_cst);  // see EpochDomain::Reader::enter()
+      if (word >> kPointerBits == tag) return word;
+    }
+    return kEmpty;
+  }
+  // No probe has gone past a bucket that has one: a slot only becomes empty again beside another (see erase()).
+  static bool hasEmptySlot(const Bucket& bucket) {
+    bool has_empty = false;
+    for (const auto& slot : bucket.slots) has_empty |= slot.load(std::memory_order_seq_cst) == kEmpty;
+    return has_empty;
+  }
 
   static Directory* makeDirectory(size_t buckets);
   static void freeDirectory(void* owner, void* directory);
   static void freeEntry(void* owner, void* entry);
 
   const Directory* directory() const { return directory_.load(std::memory_order_seq_cst); }
+  static const Entry* findInProbe(const Directory& dir, uint64_t hash, std::span<const uint8_t> name);
   uint64_t hashOf(std::span<const uint8_t> name) const { return hashBytes(name.data(), name.size(), seed_); }
   static Position locate(const Directory& dir, uint64_t hash, std::span<const uint8_t> name);
   void retire(EpochDomain::Free free, void* object);
