@@ -21,8 +21,8 @@ bool isApexType(uint16_t qtype) {
 
 }  // namespace
 
-Outcome ClusterZone::answer(const Query& query, size_t limit, uint16_t flags) const {
-  const Entry* entry = store_.table().find(query.hash, query.name());
+// All but the plain positive answer.
+Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags) const {
   return entry != nullptr ? answerHit(query, *entry, limit, flags) : answerMiss(query, limit, flags);
 }
 

@@ -31,9 +31,20 @@ class ClusterZone {
   const records::RecordTable& table() const { return store_.table(); }
 
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's.
-  Outcome answer(const dns::Query& query, size_t limit, uint16_t flags) const;
+  [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags) const {
+    const records::Entry* entry = store_.table().find(query.hash, query.name());
+    if (entry != nullptr && !isStale()) [[likely]] {
+      const records::Entry::Rrset rrset = entry->find(query.qtype);
+      const size_t size =
+          rrset.count > 0 ? dns::writePlainAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
+      if (size > 0) [[likely]]
+        return Outcome::answer(size);
+    }
+    return answerOther(query, entry, limit, flags);
+  }
 
  private:
+  Outcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags) const;
   Outcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags) const;
   Outcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
   Outcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;

@@ -21,38 +21,33 @@ Outcome refuse(const Query& query, size_t limit, uint16_t flags) {
 
 }  // namespace
 
-Resolver::Resolver(std::vector<Zone> zones, HashSeed seed) : zones_(std::move(zones)), seed_(seed) {
-  std::stable_sort(zones_.begin(), zones_.end(),
+Resolver::Resolver(std::vector<Zone> zones, HashSeed seed) : seed_(seed) {
+  std::stable_sort(zones.begin(), zones.end(),
                    [](const Zone& a, const Zone& b) { return a.name.size() > b.name.size(); });
-}
-
-const ServerBlock* Resolver::route(const Query& query) const {
-  for (const Zone& zone : zones_) {
-    if (zone.name.isRoot() || dns::isNameWithin(query.name(), zone.name)) return zone.block.get();
+  for (Zone& zone : zones) {
+    const ServerBlock& block = *zone.block;
+    const bool direct = block.cluster && !block.log && !block.any && !block.acl;
+    routes_.push_back({.name = zone.name, .block = std::move(zone.block), .direct = direct});
   }
-  return nullptr;
 }
 
-void Resolver::begin(Job& job, uint8_t* message, size_t size) const {
-  job.block = nullptr;
-  job.outcome = dns::parseQuery(message, size, seed_, job.query);
-  if (job.outcome != ParseOutcome::kQuery) return;
-  job.block = route(job.query);
-  if (job.block == nullptr) return;
-  if (job.block->cluster) job.block->cluster->table().prefetchBucket(job.query.hash);
-  if (job.block->hosts) job.block->hosts->prefetchBucket(job.query.hash);
-  if (job.block->recursion) job.block->recursion->prefetchSlot(job.query);
+Outcome Resolver::answerOther(Job& job, const Request& request) {
+  const ServerBlock* block = job.block;
+  if (block == nullptr) return answerUnrouted(job, request);
+  if (job.query.wants_nsid && block->identity) job.query.nsid = block->identity->text();
+  return block->log ? answerLogged(job, request) : answerQuery(job, request);
 }
 
-Outcome Resolver::answer(Job& job, const Request& request) const {
+// What is no query, or not for us.
+Outcome Resolver::answerUnrouted(const Job& job, const Request& request) {
   if (job.outcome == ParseOutcome::kDrop) return Outcome::drop();
   if (job.outcome == ParseOutcome::kError) {
     return Outcome::answer(dns::writeErrorResponse(job.query, request.response_limit));
   }
-  if (job.block == nullptr) return refuse(job.query, request.response_limit, 0);
-  if (job.query.wants_nsid && job.block->identity) job.query.nsid = job.block->identity->text();
-  if (!job.block->log) [[likely]]
-    return answerQuery(job, request);
+  return refuse(job.query, request.response_limit, 0);
+}
+
+Outcome Resolver::answerLogged(const Job& job, const Request& request) {
   const auto start = BootClock::now();
   const Outcome outcome = answerQuery(job, request);
   if (outcome.kind == Outcome::Kind::kAnswer) {
@@ -68,23 +63,32 @@ Outcome Resolver::answerQuery(const Job& job, const Request& request) {
   const ServerBlock& block = *job.block;
   const size_t limit = request.response_limit;
   const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
-  if (query.qclass != dns::code(dns::RrClass::kIn)) {
-    const bool chaos = query.qclass == dns::code(dns::RrClass::kCh) && block.identity;
-    return chaos ? block.identity->answerChaos(query, limit, flags) : refuse(query, limit, flags);
-  }
+  if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
+    return answerOtherClass(block, query, limit, flags);
   if (block.any) {
     if (const Outcome outcome = answerAny(query, limit, flags); !outcome.isNext()) return outcome;
   }
   if (block.acl) {
     if (const Outcome outcome = block.acl->answer(query, request, flags); !outcome.isNext()) return outcome;
   }
-  if (block.cluster) {
+  if (block.cluster) [[likely]] {
     const Outcome outcome = block.cluster->answer(query, limit, flags);
     if (!outcome.isNext()) {
-      reportFailure(block, query);
+      if (block.errors) reportFailure(block, query);
       return outcome;
     }
   }
+  return answerBehindCluster(block, query, request, flags);
+}
+
+Outcome Resolver::answerOtherClass(const ServerBlock& block, const Query& query, size_t limit, uint16_t flags) {
+  const bool chaos = query.qclass == dns::code(dns::RrClass::kCh) && block.identity;
+  return chaos ? block.identity->answerChaos(query, limit, flags) : refuse(query, limit, flags);
+}
+
+Outcome Resolver::answerBehindCluster(const ServerBlock& block, const Query& query, const Request& request,
+                                      uint16_t flags) {
+  const size_t limit = request.response_limit;
   if (block.identity) {
     if (const Outcome outcome = block.identity->answerReverse(query, limit, flags); !outcome.isNext()) return outcome;
   }
@@ -107,10 +111,10 @@ Outcome Resolver::answerFromWorld(const ServerBlock& block, const Query& query, 
   return block.recursion->answer(query, request);
 }
 
-// REQUIRES: the response stands in the query's buffer.
+// REQUIRES: the response stands in the query's buffer; `errors` is configured.
 void Resolver::reportFailure(const ServerBlock& block, const Query& query) {
   const auto rcode = static_cast<Rcode>(dns::load16(query.message + 2) & dns::kRcodeMask);
-  if (rcode == Rcode::kServFail && block.errors) block.errors->write(query, rcode, "etcd has not been read yet");
+  if (rcode == Rcode::kServFail) block.errors->write(query, rcode, "etcd has not been read yet");
 }
 
 }  // namespace idetcd::resolve

@@ -46,6 +46,7 @@ struct Job {
   dns::Query query;
   dns::ParseOutcome outcome = dns::ParseOutcome::kDrop;
   const ServerBlock* block = nullptr;  // null: no zone of this listener holds the name
+  bool direct = false;                 // straight to the cluster's names: nothing comes before them
 };
 
 class Resolver {
@@ -59,7 +60,21 @@ class Resolver {
   Resolver(std::vector<Zone> zones, HashSeed seed);
 
   // Pass 1: parses, routes, and begins to fetch what pass 2 reads. REQUIRES of `message`: as parseQuery().
-  void begin(Job& job, uint8_t* message, size_t size) const;
+  void begin(Job& job, uint8_t* message, size_t size) const {
+    job.block = nullptr;
+    job.direct = false;
+    job.outcome = dns::parseQuery(message, size, seed_, job.query);
+    if (job.outcome != dns::ParseOutcome::kQuery) return;
+    const Route* found = route(job.query);
+    if (found == nullptr) return;
+    const ServerBlock& block = *found->block;
+    job.block = &block;
+    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && !job.query.wants_nsid;
+    job.direct = ordinary && found->direct;
+    if (block.cluster) block.cluster->table().prefetchBucket(job.query.hash);
+    if (block.hosts) block.hosts->prefetchBucket(job.query.hash);
+    if (block.recursion) block.recursion->prefetchSlot(job.query);
+  }
   // Pass 2: begins to fetch what pass 3 reads.
   void prefetch(const Job& job) const {
     if (job.block == nullptr) return;
@@ -73,15 +88,42 @@ class Resolver {
     return std::min<size_t>(job.query.udp_payload, job.block != nullptr ? job.block->bufsize : dns::kDefaultUdpPayload);
   }
   // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
-  Outcome answer(Job& job, const Request& request) const;
+  Outcome answer(Job& job, const Request& request) const {
+    return job.direct ? answerDirectly(job, request) : answerOther(job, request);
+  }
 
  private:
-  const ServerBlock* route(const dns::Query& query) const;
+  struct Route {
+    dns::Name name;
+    std::shared_ptr<const ServerBlock> block;
+    bool direct;
+  };
+
+  const Route* route(const dns::Query& query) const {
+    for (const Route& route : routes_) {
+      if (route.name.isRoot() || dns::isNameWithin(query.name(), route.name)) return &route;
+    }
+    return nullptr;
+  }
+  [[gnu::always_inline]] static Outcome answerDirectly(const Job& job, const Request& request) {
+    const ServerBlock& block = *job.block;
+    const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
+    const Outcome outcome = block.cluster->answer(job.query, request.response_limit, flags);
+    if (outcome.isNext()) return answerBehindCluster(block, job.query, request, flags);
+    if (block.errors) reportFailure(block, job.query);
+    return outcome;
+  }
+  static Outcome answerOther(Job& job, const Request& request);
+  static Outcome answerUnrouted(const Job& job, const Request& request);
+  static Outcome answerLogged(const Job& job, const Request& request);
   static Outcome answerQuery(const Job& job, const Request& request);
+  static Outcome answerOtherClass(const ServerBlock& block, const dns::Query& query, size_t limit, uint16_t flags);
+  static Outcome answerBehindCluster(const ServerBlock& block, const dns::Query& query, const Request& request,
+                                     uint16_t flags);
   static Outcome answerFromWorld(const ServerBlock& block, const dns::Query& query, const Request& request);
   static void reportFailure(const ServerBlock& block, const dns::Query& query);
 
-  std::vector<Zone> zones_;  // longest name first
+  std::vector<Route> routes_;  // longest name first
   HashSeed seed_;
 };
 

@@ -15,10 +15,12 @@ class UdpSink : public resolve::ReplySink {
   net::UdpPeer peer_;
 };
 
+// The client of one datagram of the batch after the other.
 class UdpClient : public resolve::ClientKeeper {
  public:
-  UdpClient(const std::shared_ptr<net::UdpSocket>& socket, const net::UdpBatch& batch, size_t i)
-      : socket_(socket), batch_(batch), i_(i) {}
+  UdpClient(const std::shared_ptr<net::UdpSocket>& socket, const net::UdpBatch& batch)
+      : socket_(socket), batch_(batch) {}
+  void moveTo(size_t i) { i_ = i; }
   std::unique_ptr<resolve::ReplySink> keepClient() override {
     return std::make_unique<UdpSink>(socket_, batch_.peer(i_));
   }
@@ -26,7 +28,7 @@ class UdpClient : public resolve::ClientKeeper {
  private:
   const std::shared_ptr<net::UdpSocket>& socket_;
   const net::UdpBatch& batch_;
-  size_t i_;
+  size_t i_ = 0;
 };
 
 }  // namespace
@@ -48,35 +50,44 @@ void UdpService::onReadable() {
 size_t UdpService::serveBatch() {
   const size_t count = batch_.receive(*socket_);
   if (count == 0) return 0;
+  const resolve::Resolver& resolver = *resolver_;
   const records::ReadSection section(context_.reader);
-  for (size_t i = 0; i < count; ++i) resolver_->begin(jobs_[i], batch_.buffer(i), batch_.size(i));
-  for (size_t i = 0; i < count; ++i) resolver_->prefetch(jobs_[i]);
-  const auto now = BootClock::now();
-  for (size_t i = 0; i < count; ++i) answer(i, now);
+  for (size_t i = 0; i < count; ++i) resolver.begin(jobs_[i], batch_.buffer(i), batch_.size(i));
+  for (size_t i = 0; i < count; ++i) resolver.prefetch(jobs_[i]);
+  answerBatch(count);
   const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_received.add(count);
   context_.counters.udp_send_failed.add(failed);
   return count;
 }
 
-void UdpService::answer(size_t i, BootClock::time_point now) {
-  resolve::Job& job = jobs_[i];
-  // Nobody can be reached at port 0; what was cut off by the buffer is no query that anyone sends.
-  const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
-  UdpClient client(socket_, batch_, i);
-  const resolve::Request request{.source = batch_.source(i),
-                                 .local = &local_,
-                                 .transport = resolve::Transport::kUdp,
-                                 .response_limit = resolve::Resolver::udpResponseLimit(job),
-                                 .now = now,
-                                 .client = &client};
-  const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);
-  if (outcome.kind == resolve::Outcome::Kind::kAnswer) {
-    batch_.reply(i, outcome.size);
-    context_.counters.udp_sent.add(1);
-  } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
-    context_.counters.udp_dropped.add(1);
+void UdpService::answerBatch(size_t count) {
+  UdpClient client(socket_, batch_);
+  resolve::Request request{.source = nullptr,
+                           .local = &local_,
+                           .transport = resolve::Transport::kUdp,
+                           .response_limit = 0,
+                           .now = BootClock::now(),
+                           .client = &client};
+  size_t dropped = 0;
+  size_t answered = 0;
+  for (size_t i = 0; i < count; ++i) {
+    resolve::Job& job = jobs_[i];
+    client.moveTo(i);
+    request.source = batch_.source(i);
+    request.response_limit = resolve::Resolver::udpResponseLimit(job);
+    // Nobody can be reached at port 0; what was cut off by the buffer is no query that anyone sends.
+    const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
+    const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);
+    if (outcome.kind == resolve::Outcome::Kind::kAnswer) [[likely]] {
+      batch_.reply(i, outcome.size);
+      ++answered;
+    } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
+      ++dropped;
+    }
   }
+  context_.counters.udp_sent.add(answered);
+  context_.counters.udp_dropped.add(dropped);
 }
 
 }  // namespace idetcd::server
