@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -53,6 +54,28 @@ Result<std::vector<SocketAddress>> bindAddresses(const BindPlan& plan) {
 std::string hostName() {
   char name[256];
   return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
+}
+
+std::vector<IpAddress> listOf(const records::HostAddresses& addresses) {
+  std::vector<IpAddress> list;
+  for (const auto& address : {addresses.ipv4, addresses.ipv6}) {
+    if (address) list.push_back(*address);
+  }
+  return list;
+}
+
+// `state`, else what systemd has made for the service (the first of systemd.exec(5)'s list).
+std::string stateDirectory(const ClusterPlan& plan) {
+  if (!plan.state_directory.empty()) return plan.state_directory;
+  const char* of_service = std::getenv("STATE_DIRECTORY");
+  if (of_service == nullptr) return {};
+  const std::string_view list(of_service);
+  return std::string(list.substr(0, list.find(':')));
+}
+
+// What tells the files of one `idetcd` from those of the others: its pattern, and a number if that is there twice.
+std::string stateKey(const ClusterPlan& plan) {
+  return plan.twin == 0 ? plan.pattern.text() : fmt::format("{} {}", plan.pattern.text(), plan.twin + 1);
 }
 
 std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAddress>& addresses) {
@@ -165,7 +188,7 @@ std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPl
     const auto ownership = member.ownership();
     return ownership ? std::optional(ownership->name) : std::nullopt;
   };
-  options.own_addresses = [addresses = cluster->addresses] { return addresses; };
+  options.own_addresses = [&member] { return listOf(member.addresses()); };
   options.ttl_seconds = plan.cluster->ttl_seconds;
   return std::make_shared<const resolve::Identity>(std::move(options));
 }
@@ -257,8 +280,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   Cluster* running = findCluster(plan);
   if (running != nullptr && std::ranges::find(configuration.kept, running) == configuration.kept.end()) {
     if (!running->plan.isSameMember(plan)) {
-      log.warning("{}: endpoints, tls, credentials, limit, lease, ttl and addresses change with a restart only",
-                  plan.pattern.text());
+      log.warning("{}: of its options only fallthrough changes without a restart", plan.pattern.text());
     }
     configuration.kept.push_back(running);
     return running;
@@ -271,12 +293,9 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
 
   records::RecordStore::Options store_options{
       .zone = plan.pattern.zone(), .ttl_seconds = plan.ttl_seconds, .addresses = {}, .hash_seed = hash_seed_};
-  for (const auto& address : {node->addresses.ipv4, node->addresses.ipv6}) {
-    if (address) store_options.addresses.push_back(*address);
-  }
+  store_options.addresses = listOf(node->addresses);
   auto cluster = std::make_unique<Cluster>();
   cluster->plan = plan;
-  cluster->addresses = store_options.addresses;
   cluster->store = std::make_unique<records::RecordStore>(epochs_, std::move(store_options));
 
   if (!etcd_thread_) etcd_thread_ = std::make_unique<etcd::CompletionThread>();
@@ -289,6 +308,18 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   options.lease = plan.lease;
   options.observe = plan.observe;
   options.addresses = node->addresses;
+  options.on_claim = plan.on_claim;
+  if (const std::string directory = stateDirectory(plan); !directory.empty()) {
+    auto state =
+        cluster::StateDirectory::open({.directory = directory, .pattern = stateKey(plan), .only = plan.only}, log);
+    if (!state) return fail(fmt::format("plugin/idetcd: {}", state.error().message));
+    options.state = std::move(*state);
+  }
+  if (plan.address.addresses.empty()) {
+    options.find_addresses = [address = plan.address] {
+      return cluster::selectNodeAddresses(address, cluster::readNetworkView());
+    };
+  }
   options.dns_port = dns_port;
   cluster->member = std::make_unique<cluster::Member>(
       *etcd_thread_, *cluster->store, std::move(options), log,

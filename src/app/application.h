@@ -49,7 +49,6 @@ class Application {
 
   struct Cluster {
     ClusterPlan plan;
-    std::vector<IpAddress> addresses;  // of this node
     std::unique_ptr<records::RecordStore> store;
     std::unique_ptr<cluster::Member> member;
   };

@@ -246,6 +246,19 @@ const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
   return kDirectives;
 }
 
+// What several `idetcd` keep in one state directory must not collide.
+void tellClustersApart(Plan& plan) {
+  std::vector<ClusterPlan*> clusters;
+  for (BlockPlan& block : plan.blocks) {
+    if (!block.cluster) continue;
+    block.cluster->twin = static_cast<size_t>(std::count_if(clusters.begin(), clusters.end(), [&](const auto* other) {
+      return other->pattern.text() == block.cluster->pattern.text();
+    }));
+    clusters.push_back(&*block.cluster);
+  }
+  for (ClusterPlan* cluster : clusters) cluster->only = clusters.size() == 1;
+}
+
 Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) {
   const auto& known = directives();
   const auto it = std::find_if(known.begin(), known.end(), [&](const auto& d) { return d.first == directive.name; });
@@ -280,6 +293,7 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
     }
     plan.blocks.push_back(std::move(block_plan));
   }
+  tellClustersApart(plan);
   return plan;
 }
 

@@ -35,6 +35,10 @@ struct ClusterPlan {
   cluster::AddressOptions address;
   std::vector<dns::Name> fallthrough;
   bool observe = false;
+  std::string state_directory;        // empty: systemd's, if it has made one
+  std::vector<std::string> on_claim;  // a program and its arguments; may be empty
+  bool only = true;                   // there is no other `idetcd` in the Corefile
+  size_t twin = 0;                    // so many have the same pattern, and stand before this one
 
   // Whether a member that runs with the one serves the other too, but for `fallthrough`.
   bool isSameMember(const ClusterPlan& other) const;

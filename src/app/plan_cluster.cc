@@ -45,7 +45,7 @@ class ClusterParser {
  private:
   Result<void> readOption() {
     using Reader = Result<void> (ClusterParser::*)();
-    static constexpr std::array<std::pair<std::string_view, Reader>, 11> kOptions{{
+    static constexpr std::array<std::pair<std::string_view, Reader>, 13> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
         {"tls", &ClusterParser::readTls},
         {"credentials", &ClusterParser::readCredentials},
@@ -57,6 +57,8 @@ class ClusterParser {
         {"interface", &ClusterParser::readInterface},
         {"fallthrough", &ClusterParser::readFallthrough},
         {"observe", &ClusterParser::readObserve},
+        {"state", &ClusterParser::readState},
+        {"on-claim", &ClusterParser::readOnClaim},
     }};
     const auto option =
         std::find_if(kOptions.begin(), kOptions.end(), [this](const auto& o) { return o.first == cursor_.value(); });
@@ -163,6 +165,22 @@ class ClusterParser {
     return {};
   }
 
+  Result<void> readState() {
+    const auto directory = cursor_.oneArg();
+    if (!directory) return tl::unexpected(directory.error());
+    if (directory->empty()) return cursor_.error("state needs a directory");
+    plan_.state_directory = *directory;
+    return {};
+  }
+
+  Result<void> readOnClaim() {
+    const auto command = cursor_.args(1);
+    if (!command) return tl::unexpected(command.error());
+    if (command->front().empty()) return cursor_.error("on-claim needs a program");
+    plan_.on_claim = *command;
+    return {};
+  }
+
   Result<ClusterPlan> check() {
     if (pattern_.empty()) return cursor_.error("idetcd needs a pattern, like worker{{.ID}}.tf.local.");
     auto pattern = cluster::NamePattern::parse(pattern_, plan_.limit);
@@ -193,7 +211,8 @@ class ClusterParser {
 bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
   return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
          lease == other.lease && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
-         address.interface_name == other.address.interface_name && observe == other.observe;
+         address.interface_name == other.address.interface_name && observe == other.observe &&
+         state_directory == other.state_directory && on_claim == other.on_claim;
 }
 
 etcd::Client::Options ClusterPlan::etcdOptions() const {

@@ -55,5 +55,35 @@ TEST(PlanCluster, CredentialsAreUserAndPassword) {
   EXPECT_TRUE(refused("credentials \"\" secret", "name is empty"));
 }
 
+TEST(PlanCluster, StateIsOneDirectory) {
+  EXPECT_EQ(accepted("").state_directory, "");
+  EXPECT_EQ(accepted("state /var/lib/idetcd").state_directory, "/var/lib/idetcd");
+  EXPECT_TRUE(refused("state", "Wrong argument count"));
+  EXPECT_TRUE(refused("state a b", "Wrong argument count"));
+  EXPECT_TRUE(refused("state \"\"", "needs a directory"));
+}
+
+TEST(PlanCluster, OnClaimIsAProgramAndItsArguments) {
+  EXPECT_TRUE(accepted("").on_claim.empty());
+  EXPECT_EQ(accepted("on-claim /bin/sh -c \"echo $IDETCD_NAME\"").on_claim,
+            (std::vector<std::string>{"/bin/sh", "-c", "echo $IDETCD_NAME"}));
+  EXPECT_TRUE(refused("on-claim", "Wrong argument count"));
+  EXPECT_TRUE(refused("on-claim \"\"", "needs a program"));
+}
+
+TEST(PlanCluster, SeveralAreToldApart) {
+  EXPECT_TRUE(accepted("").only);
+  const auto block = [](int port, const std::string& pattern) {
+    return ".:" + std::to_string(port) + " {\n  idetcd {\n    pattern " + pattern + "\n  }\n}\n";
+  };
+  const auto plan = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "b{{.ID}}.") + block(3, "a{{.ID}}."), 53);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const std::vector<size_t> twins{0, 0, 1};
+  for (size_t i = 0; i < twins.size(); ++i) {
+    EXPECT_FALSE(plan->blocks[i].cluster->only);
+    EXPECT_EQ(plan->blocks[i].cluster->twin, twins[i]);
+  }
+}
+
 }  // namespace
 }  // namespace idetcd::app
