@@ -73,11 +73,6 @@ std::string stateDirectory(const ClusterPlan& plan) {
   return std::string(list.substr(0, list.find(':')));
 }
 
-// What tells the files of one `idetcd` from those of the others: its pattern, and a number if that is there twice.
-std::string stateKey(const ClusterPlan& plan) {
-  return plan.twin == 0 ? plan.pattern.text() : fmt::format("{} {}", plan.pattern.text(), plan.twin + 1);
-}
-
 std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAddress>& addresses) {
   std::string line = key.text;
   for (const SocketAddress& address : addresses) {
@@ -88,7 +83,11 @@ std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAdd
 
 }  // namespace
 
-Application::Application(Logger log) : log_(std::move(log)), hash_seed_(randomHashSeed()), server_(loop_, epochs_) {}
+Application::Application(Logger log) : log_(std::move(log)), hash_seed_(randomHashSeed()), server_(loop_, epochs_) {
+  for (const int signal : kHandledSignals) {
+    signals_.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
+  }
+}
 
 Application::~Application() {
   if (releaser_.joinable()) releaser_.join();
@@ -127,15 +126,11 @@ Result<void> Application::addBlock(Configuration& configuration, const BlockPlan
   configuration.blocks.push_back(std::move(*block));
   for (const config::ServerKey& key : plan.keys) {
     configuration.banner.push_back(bannerLine(key, *addresses));
-    for (SocketAddress address : *addresses) {
+    std::vector<SocketAddress> listen = addresses->empty() ? server::anyAddresses(key.port) : *addresses;
+    for (SocketAddress& address : listen) {
       address.port = key.port;
       addEndpoint(configuration, {.address = address, .workers = plan.workers, .make_resolver = {}}, key.zone, index);
     }
-    if (!addresses->empty()) continue;
-    addEndpoint(
-        configuration,
-        {.address = {.ip = {}, .port = key.port}, .any_address = true, .workers = plan.workers, .make_resolver = {}},
-        key.zone, index);
   }
   return {};
 }
@@ -143,9 +138,8 @@ Result<void> Application::addBlock(Configuration& configuration, const BlockPlan
 void Application::addEndpoint(Configuration& configuration, const server::Listen& listen, const dns::Name& zone,
                               size_t block) {
   std::vector<Endpoint>& endpoints = configuration.endpoints;
-  auto endpoint = std::find_if(endpoints.begin(), endpoints.end(), [&listen](const Endpoint& e) {
-    return e.listen.any_address == listen.any_address && e.listen.address == listen.address;
-  });
+  auto endpoint = std::find_if(endpoints.begin(), endpoints.end(),
+                               [&listen](const Endpoint& e) { return e.listen.address == listen.address; });
   if (endpoint == endpoints.end()) endpoint = endpoints.insert(endpoint, {.listen = listen, .zones = {}});
   endpoint->listen.workers = std::max(endpoint->listen.workers, listen.workers);
   endpoint->zones.emplace_back(zone, block);
@@ -266,27 +260,34 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
                                               block.errors);
 }
 
-// The cluster of this pattern, if there is one and it is not spoken for: its name, records and watch go on.
-Application::Cluster* Application::findCluster(const ClusterPlan& plan) const {
-  const auto it = std::find_if(clusters_.begin(), clusters_.end(), [&plan](const auto& cluster) {
-    return cluster->plan.pattern.text() == plan.pattern.text();
-  });
-  return it != clusters_.end() ? it->get() : nullptr;
+// The cluster of this pattern, if there is one already: of the running configuration its name, records and watch go on;
+// of the new one two blocks share it, so that the process has one name of a pattern.
+Application::Cluster* Application::findCluster(const Configuration& configuration, const ClusterPlan& plan) const {
+  for (const auto* clusters : {&configuration.clusters, &clusters_}) {
+    const auto it = std::find_if(clusters->begin(), clusters->end(), [&plan](const auto& cluster) {
+      return cluster->plan.pattern.text() == plan.pattern.text();
+    });
+    if (it != clusters->end()) return it->get();
+  }
+  return nullptr;
 }
 
 Result<Application::Cluster*> Application::addCluster(Configuration& configuration, const ClusterPlan& plan,
                                                       uint16_t dns_port) {
   const Logger log = log_.named("plugin/idetcd");
-  Cluster* running = findCluster(plan);
-  if (running != nullptr && std::ranges::find(configuration.kept, running) == configuration.kept.end()) {
-    if (!running->plan.isSameMember(plan)) {
-      log.warning("{}: of its options only fallthrough changes without a restart", plan.pattern.text());
+  if (Cluster* cluster = findCluster(configuration, plan); cluster != nullptr) {
+    const bool running = std::ranges::any_of(clusters_, [cluster](const auto& c) { return c.get() == cluster; });
+    if (!cluster->plan.isSameMember(plan)) {
+      if (!running)
+        return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", plan.pattern.text()));
+      log.warning("{}: only `fallthrough` changes without a restart", plan.pattern.text());
     }
-    configuration.kept.push_back(running);
-    return running;
+    if (running) configuration.kept.push_back(cluster);
+    return cluster;
   }
-  if (const auto usable = etcd::Client::checkTlsFiles(plan.etcdOptions()); !usable)
+  if (const auto usable = etcd::Client::checkTlsFiles(plan.etcdOptions()); !usable) {
     return fail(fmt::format("plugin/idetcd: {}", usable.error().message));
+  }
   const auto node = cluster::selectNodeAddresses(plan.address, cluster::readNetworkView());
   if (!node) return fail(fmt::format("plugin/idetcd: {}", node.error().message));
   if (!node->warning.empty()) log.warning("{}", node->warning);
@@ -311,7 +312,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   options.on_claim = plan.on_claim;
   if (const std::string directory = stateDirectory(plan); !directory.empty()) {
     auto state =
-        cluster::StateDirectory::open({.directory = directory, .pattern = stateKey(plan), .only = plan.only}, log);
+        cluster::StateDirectory::open({.directory = directory, .pattern = plan.pattern.text(), .only = plan.only}, log);
     if (!state) return fail(fmt::format("plugin/idetcd: {}", state.error().message));
     options.state = std::move(*state);
   }
@@ -354,10 +355,6 @@ Result<void> Application::listen(Configuration& configuration) {
 }
 
 int Application::run() {
-  std::vector<std::unique_ptr<net::SignalWatcher>> signals;
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1}) {
-    signals.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
-  }
   net::Timer error_report(loop_, [this] {
     for (const Block& block : configuration_.blocks) {
       if (block.errors) block.errors->flush(false);
@@ -387,14 +384,14 @@ void Application::onSignal(int signal) {
     case SIGINT:
       if (shutting_down_) {
         log_.info("SIGINT: Force quit");
-        log_.flush();
+        log_.flush(kFlushBudget);
         _exit(2);
       }
       log_.info("SIGINT: Shutting down");
       return shutDown(0);
     case SIGQUIT:
       log_.info("SIGQUIT: Quitting process immediately");
-      log_.flush();
+      log_.flush(kFlushBudget);
       _exit(0);
     default:
       log_.info("{}: Reloading", signal == SIGHUP ? "SIGHUP" : "SIGUSR1");
@@ -453,7 +450,7 @@ void Application::shutDown(int status) {
 
 void Application::fatal(const std::string& line) {
   if (shutting_down_) return;
-  log_.flush();
+  log_.flush(kFlushBudget);
   std::fprintf(stderr, "%s\n", line.c_str());
   shutDown(1);
 }

@@ -1,6 +1,8 @@
 // The running server: it owns every component, wires them by constructor, and takes them down in order. Main thread.
 #pragma once
 
+#include <array>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,6 +25,9 @@ namespace idetcd::app {
 
 class Application {
  public:
+  // Handled from the constructor on, but acted upon in run().
+  static constexpr std::array kHandledSignals{SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1};
+
   explicit Application(Logger log);
   ~Application();
   Application(const Application&) = delete;
@@ -45,7 +50,9 @@ class Application {
   const std::vector<std::string>& banner() const { return configuration_.banner; }
 
  private:
-  static constexpr std::chrono::milliseconds kReleaseBudget{3000};
+  // Together with what the completion thread takes to stop, under the five seconds that a drain may take.
+  static constexpr std::chrono::milliseconds kReleaseBudget{2000};
+  static constexpr std::chrono::milliseconds kFlushBudget{200};
 
   struct Cluster {
     ClusterPlan plan;
@@ -86,7 +93,7 @@ class Application {
                           size_t block);
   Result<Block> buildBlock(Configuration& configuration, const BlockPlan& plan);
   Result<Cluster*> addCluster(Configuration& configuration, const ClusterPlan& plan, uint16_t dns_port);
-  Cluster* findCluster(const ClusterPlan& plan) const;
+  Cluster* findCluster(const Configuration& configuration, const ClusterPlan& plan) const;
   static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, const Cluster* cluster);
   Result<void> listen(Configuration& configuration);
   Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(const Configuration& configuration, Block& block,
@@ -108,6 +115,7 @@ class Application {
   std::vector<std::unique_ptr<Cluster>> clusters_;  // in use
   std::unique_ptr<etcd::CompletionThread> etcd_thread_;
   net::EventLoop loop_;
+  std::vector<std::unique_ptr<net::SignalWatcher>> signals_;
   server::Server server_;
   Configuration configuration_;  // its clusters are in clusters_
   std::function<Result<Plan>()> read_plan_;

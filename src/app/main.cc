@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -80,8 +82,12 @@ void prepareProcess() {
   }
 }
 
+// One line, whatever the text quotes.
 int failWith(const Error& error) {
-  std::fprintf(stderr, "%s\n", error.message.c_str());
+  std::string line = error.message;
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  std::fprintf(stderr, "%s\n", line.c_str());
   return 1;
 }
 
@@ -94,10 +100,24 @@ int validate(const Plan& plan, const std::string& name) {
   return 0;
 }
 
-int serve(const Plan& plan, const Options& options) {
+// Signals wait from here until somebody handles them: one that comes during start-up is not lost and does not kill.
+class SignalGate {
+ public:
+  SignalGate() {
+    sigemptyset(&signals_);
+    for (const int signal : Application::kHandledSignals) sigaddset(&signals_, signal);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  void open() const { pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); }
+
+ private:
+  sigset_t signals_;
+};
+
+int serve(const Plan& plan, const Options& options, const SignalGate& signals, const Logger& log) {
   prepareProcess();
-  const Logger log = Logger::toStdout();
   Application application(log);
+  signals.open();
   if (auto opened = application.open(plan); !opened) return failWith(opened.error());
   if (options.conf != "stdin") {
     application.setReload([&options]() -> Result<Plan> {
@@ -118,6 +138,7 @@ int serve(const Plan& plan, const Options& options) {
 }
 
 int run(std::span<const char* const> arguments) {
+  const SignalGate signals;
   const auto command = parseCommandLine(arguments);
   if (const auto* exit = std::get_if<Exit>(&command)) {
     std::fputs(exit->out.c_str(), stdout);
@@ -139,7 +160,11 @@ int run(std::span<const char* const> arguments) {
   const auto plan = makePlan(source->name, source->text, options.port);
   if (!plan) return failWith(plan.error());
   if (options.action == Options::Action::kValidate) return validate(*plan, source->name);
-  return serve(*plan, options);
+  const Logger log = Logger::toStdout();
+  const int status = serve(*plan, options, signals, log);
+  // Nobody reads our output any more: the log's writer would wait for ever.
+  if (!log.flush(std::chrono::seconds(1))) _exit(status);
+  return status;
 }
 
 }  // namespace

@@ -246,17 +246,18 @@ const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
   return kDirectives;
 }
 
-// What several `idetcd` keep in one state directory must not collide.
+// What the clusters keep in one state directory is told apart by their patterns, if there are several. Blocks with one
+// pattern share one cluster.
 void tellClustersApart(Plan& plan) {
   std::vector<ClusterPlan*> clusters;
   for (BlockPlan& block : plan.blocks) {
-    if (!block.cluster) continue;
-    block.cluster->twin = static_cast<size_t>(std::count_if(clusters.begin(), clusters.end(), [&](const auto* other) {
-      return other->pattern.text() == block.cluster->pattern.text();
-    }));
-    clusters.push_back(&*block.cluster);
+    if (block.cluster) clusters.push_back(&*block.cluster);
   }
-  for (ClusterPlan* cluster : clusters) cluster->only = clusters.size() == 1;
+  for (ClusterPlan* cluster : clusters) {
+    cluster->only = std::all_of(clusters.begin(), clusters.end(), [cluster](const ClusterPlan* other) {
+      return other->pattern.text() == cluster->pattern.text();
+    });
+  }
 }
 
 Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) {

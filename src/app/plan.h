@@ -37,8 +37,7 @@ struct ClusterPlan {
   bool observe = false;
   std::string state_directory;        // empty: systemd's, if it has made one
   std::vector<std::string> on_claim;  // a program and its arguments; may be empty
-  bool only = true;                   // there is no other `idetcd` in the Corefile
-  size_t twin = 0;                    // so many have the same pattern, and stand before this one
+  bool only = true;                   // there is no `idetcd` with another pattern in the Corefile
 
   // Whether a member that runs with the one serves the other too, but for `fallthrough`.
   bool isSameMember(const ClusterPlan& other) const;

@@ -1,30 +1,64 @@
 #include "base/log.h"
 
+#include <atomic>
+#include <thread>
+
 #include <spdlog/async.h>
 #include <spdlog/async_logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "base/clock.h"
+
 namespace idetcd {
+
+namespace {
+
+// Counts what has been written: the queue is empty already while its last line waits for a full pipe.
+class CountingSink : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    out_.log(message);
+    written_.fetch_add(1, std::memory_order_release);
+  }
+  void flush() override { out_.flush(); }
+  void set_pattern(const std::string& pattern) override { out_.set_pattern(pattern); }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    out_.set_formatter(std::move(formatter));
+  }
+
+  uint64_t written() const { return written_.load(std::memory_order_acquire); }
+
+ private:
+  spdlog::sinks::stdout_sink_mt out_;
+  std::atomic<uint64_t> written_{0};
+};
+
+}  // namespace
 
 class LogSink {
  public:
   LogSink()
-      : pool_(std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1)),
-        logger_(std::make_shared<spdlog::async_logger>("idetcd", std::make_shared<spdlog::sinks::stdout_sink_mt>(),
-                                                       pool_, spdlog::async_overflow_policy::overrun_oldest)) {
+      : out_(std::make_shared<CountingSink>()),
+        pool_(std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1)),
+        logger_(std::make_shared<spdlog::async_logger>("idetcd", out_, pool_,
+                                                       spdlog::async_overflow_policy::overrun_oldest)) {
     logger_->set_pattern("%v");
     logger_->flush_on(spdlog::level::trace);
   }
 
   void write(std::string_view line) {
+    queued_.fetch_add(1, std::memory_order_relaxed);
     logger_->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
   }
 
-  // The pool's destructor drains the queue and joins the writer; flush() therefore only has to be called where the
-  // process goes on or where _exit(2) follows.
-  void flush() {
-    logger_->flush();
-    while (pool_->queue_size() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // The pool's destructor drains the queue and joins the writer, however long that takes.
+  bool flush(std::chrono::milliseconds budget) {
+    const auto deadline = BootClock::now() + budget;
+    while (out_->written() + dropped() < queued_.load(std::memory_order_relaxed)) {
+      if (BootClock::now() >= deadline) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
   }
 
   uint64_t dropped() const { return pool_->overrun_counter(); }
@@ -32,8 +66,10 @@ class LogSink {
  private:
   static constexpr size_t kQueueLines = 8192;
 
+  std::shared_ptr<CountingSink> out_;
   std::shared_ptr<spdlog::details::thread_pool> pool_;
   std::shared_ptr<spdlog::async_logger> logger_;
+  std::atomic<uint64_t> queued_{0};
 };
 
 Logger Logger::toStdout() {
@@ -65,9 +101,7 @@ void Logger::plain(std::string_view line) const {
   if (sink_) sink_->write(line);
 }
 
-void Logger::flush() const {
-  if (sink_) sink_->flush();
-}
+bool Logger::flush(std::chrono::milliseconds budget) const { return !sink_ || sink_->flush(budget); }
 
 uint64_t Logger::droppedLines() const { return sink_ ? sink_->dropped() : 0; }
 

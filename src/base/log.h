@@ -5,6 +5,7 @@
 // for.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -45,8 +46,9 @@ class Logger {
 
   // A line as it is, without level and prefix (the start-up banner).
   void plain(std::string_view line) const;
-  // Waits until everything written so far is out. Only for orderly exits.
-  void flush() const;
+  // Waits until everything written so far is out, for at most `budget`: nobody may be reading at the other end. False:
+  // it is not, and destroying the last handle would wait for the reader. For the end of a process.
+  bool flush(std::chrono::milliseconds budget) const;
   uint64_t droppedLines() const;
 
  private:

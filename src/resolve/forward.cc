@@ -45,8 +45,12 @@ size_t descriptorShare(size_t wanted) {
   return std::min<size_t>(wanted, limit.rlim_cur / 4 * 3);
 }
 
-ForwardResult failure(Rcode rcode, EdeCode ede, std::string reason) {
-  return {.response = nullptr, .rcode = rcode, .ede = ede, .reason = std::move(reason)};
+ForwardResult overload(Rcode rcode, std::string reason) {
+  return {.response = nullptr,
+          .rcode = rcode,
+          .ede = EdeCode::kNoReachableAuthority,
+          .reason = std::move(reason),
+          .overloaded = true};
 }
 
 }  // namespace
@@ -157,14 +161,13 @@ void Forwarder::Impl::resolve(const dns::Query& query, Transport transport, Call
 std::optional<ForwardResult> Forwarder::Impl::refuse(bool is_new) const {
   const Options& options = context.options;
   if (options.max_concurrent > 0 && waiting >= options.max_concurrent) {
-    return failure(Rcode::kRefused, EdeCode::kNoReachableAuthority,
-                   fmt::format("concurrent queries exceeded maximum {}", options.max_concurrent));
+    return overload(Rcode::kRefused, fmt::format("concurrent queries exceeded maximum {}", options.max_concurrent));
   }
   if (waiting >= options.max_waiting) {
-    return failure(Rcode::kServFail, EdeCode::kNoReachableAuthority, "too many queries wait for upstreams");
+    return overload(Rcode::kServFail, "too many queries wait for upstreams");
   }
   if (is_new && flights.size() >= max_in_flight) {
-    return failure(Rcode::kServFail, EdeCode::kNoReachableAuthority, "too many questions are in flight");
+    return overload(Rcode::kServFail, "too many questions are in flight");
   }
   return std::nullopt;
 }

@@ -33,6 +33,8 @@ struct ForwardResult {
   dns::Rcode rcode = dns::Rcode::kNoError;  // SERVFAIL or REFUSED; with a response, its rcode
   std::optional<dns::EdeCode> ede;
   std::string reason;
+  // Nobody was asked, for want of room: nothing to remember.
+  bool overloaded = false;
   // `next` names this rcode: the handler behind this one is to be asked.
   bool next = false;
 };

@@ -120,12 +120,14 @@ void Recursion::onResult(const Pending& pending, size_t forwarder, const Forward
 }
 
 void Recursion::remember(const dns::Query& query, const ForwardResult& result) {
-  if (!isCached(query)) return;
+  // What an upstream says to who wants no recursion is not for those who want it.
+  if (!isCached(query) || (query.flags & dns::kFlagRd) == 0) return;
   if (result.response) {
     if (result.response == last_remembered_) return;
     last_remembered_ = result.response;
     cache_->insert(query, *result.response, BootClock::now());
-  } else if (result.rcode == dns::Rcode::kServFail) {  // RFC 9520 §3.1: that nobody answered is remembered too
+  } else if (result.rcode == dns::Rcode::kServFail &&
+             !result.overloaded) {  // RFC 9520 §3.1: that nobody answered is remembered too
     StoredResponse failure;
     failure.kind = ResponseKind::kFailure;
     failure.sections.rcode = result.rcode;

@@ -8,6 +8,11 @@ namespace idetcd::server {
 
 namespace {
 
+// Whether the two compete for a port: a wildcard and one of its addresses.
+bool overlap(const SocketAddress& a, const SocketAddress& b) {
+  return a.port == b.port && a.ip.family() == b.ip.family() && a != b && (a.ip.isUnspecified() || b.ip.isUnspecified());
+}
+
 bool hostHasIpv6() { return net::UdpSocket::bind({.ip = IpAddress::v6({}), .port = 0}, false).has_value(); }
 
 // SO_REUSEPORT lets another process of this user share the address as well. Who has it for himself can bind without.
@@ -19,6 +24,12 @@ Result<void> checkUnused(const SocketAddress& address) {
 }
 
 }  // namespace
+
+std::vector<SocketAddress> anyAddresses(uint16_t port) {
+  std::vector<SocketAddress> addresses{{.ip = IpAddress::v4({}), .port = port}};
+  if (hostHasIpv6()) addresses.push_back({.ip = IpAddress::v6({}), .port = port});
+  return addresses;
+}
 
 Server::Server(net::EventLoop& loop, records::EpochDomain& epochs) : epochs_(epochs) {
   workers_.push_back(std::make_unique<Worker>(loop, epochs));
@@ -54,24 +65,19 @@ Result<void> Server::open(const std::vector<Listen>& listens) {
 
 // Every address with its resolvers. New workers are made here, and their threads started if the others run.
 Result<std::vector<Server::Address>> Server::resolveListens(const std::vector<Listen>& listens) {
-  const bool ipv6 = hostHasIpv6();
   std::vector<Address> wanted;
   for (const Listen& listen : listens) {
     auto resolvers = makeResolvers(listen);
     if (!resolvers) return tl::unexpected(resolvers.error());
-    std::vector<SocketAddress> addresses{listen.address};
-    if (listen.any_address) {
-      // Two sockets rather than one for both families: IPv4 stays free of mapped addresses.
-      addresses = {{.ip = IpAddress::v4({}), .port = listen.address.port}};
-      if (ipv6) addresses.push_back({.ip = IpAddress::v6({}), .port = listen.address.port});
+    const auto open = open_.find(listen.address);
+    if (open != open_.end() && open->second != listen.workers) {
+      return fail(
+          fmt::format("the number of workers on {} cannot be changed without a restart", listen.address.toString()));
     }
-    for (const SocketAddress& address : addresses) {
-      const auto open = open_.find(address);
-      if (open != open_.end() && open->second != listen.workers) {
-        return fail(fmt::format("the number of workers on {} cannot be changed without a restart", address.toString()));
-      }
-      wanted.push_back({.address = address, .resolvers = *resolvers});
-    }
+    const bool shared = listen.workers > 1 ||
+                        std::any_of(listens.begin(), listens.end(),
+                                    [&listen](const Listen& other) { return overlap(listen.address, other.address); });
+    wanted.push_back({.address = listen.address, .resolvers = std::move(*resolvers), .shared = shared});
   }
   return wanted;
 }
@@ -91,9 +97,14 @@ Result<Server::Resolvers> Server::makeResolvers(const Listen& listen) {
   return resolvers;
 }
 
+// Whether an address of this port is open already, so that finding it taken would say nothing.
+bool Server::isOurs(const SocketAddress& address) const {
+  return std::any_of(open_.begin(), open_.end(), [&address](const auto& open) { return overlap(open.first, address); });
+}
+
 Result<void> Server::openAddress(const Address& wanted) {
-  const bool shared = wanted.resolvers.size() > 1;
-  if (shared) {
+  const bool shared = wanted.shared;
+  if (shared && !isOurs(wanted.address)) {
     if (auto unused = checkUnused(wanted.address); !unused) return unused;
   }
   Result<void> opened;

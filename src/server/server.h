@@ -19,13 +19,16 @@ namespace idetcd::server {
 using ResolverFactory =
     std::function<Result<std::shared_ptr<const resolve::Resolver>>(size_t worker, net::EventLoop& loop)>;
 
-// What is served on one port of one address, or of all (`any_address`, then `address.ip` is not looked at).
+// What is served on one port of one address. An unspecified address means all of its family.
 struct Listen {
   SocketAddress address;
-  bool any_address = false;
   size_t workers = 1;  // loops that share the address by SO_REUSEPORT; the kernel spreads clients over them
   ResolverFactory make_resolver;
 };
+
+// The addresses that stand for "everywhere": of both families, or of IPv4 alone on a host without IPv6. Two sockets
+// rather than one for both, so that IPv4 stays free of mapped addresses.
+std::vector<SocketAddress> anyAddresses(uint16_t port);
 
 class Server {
  public:
@@ -48,6 +51,7 @@ class Server {
   struct Address {
     SocketAddress address;
     Resolvers resolvers;
+    bool shared = false;  // with other workers, or with the rest of a wildcard
   };
 
   Result<std::vector<Address>> resolveListens(const std::vector<Listen>& listens);
@@ -55,6 +59,7 @@ class Server {
   Result<void> openAddress(const Address& wanted);
   void closeAddress(const SocketAddress& address);
   bool isOpen(const SocketAddress& address) const { return open_.contains(address); }
+  bool isOurs(const SocketAddress& address) const;
 
   records::EpochDomain& epochs_;
   std::vector<std::unique_ptr<Worker>> workers_;

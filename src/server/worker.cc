@@ -18,7 +18,9 @@ Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
                             std::shared_ptr<const resolve::Resolver> resolver) {
   auto socket = net::UdpSocket::bind(address, reuse_port);
   if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
-  auto tcp = TcpService::listen(context_, address, reuse_port, resolver, {});
+  SocketAddress tcp_address = address;
+  tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
+  auto tcp = TcpService::listen(context_, tcp_address, reuse_port, resolver, {});
   if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
   auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(resolver));
   listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});

@@ -63,7 +63,7 @@ TEST(Log, ADefaultLoggerIsSilent) {
               logger.info("nobody hears");
               logger.named("x").error("this");
               logger.plain("either");
-              logger.flush();
+              logger.flush(std::chrono::seconds(30));
             }),
             "");
   EXPECT_EQ(Logger().droppedLines(), 0u);
@@ -73,7 +73,7 @@ TEST(Log, FlushWaitsForEverythingWrittenBefore) {
   const Logger logger = Logger::toStdout();
   const std::string text = captured([&] {
     for (int i = 0; i < 1000; ++i) logger.info("line {}", i);
-    logger.flush();
+    logger.flush(std::chrono::seconds(30));
   });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000);
   EXPECT_NE(text.find("line 999\n"), std::string::npos);
@@ -113,13 +113,14 @@ TEST(Log, AFullPipeStallsNobody) {
     const Logger logger = Logger::toStdout();
     for (int i = 0; i < 30'000; ++i) logger.info("{:0>80}", i);
     EXPECT_GT(logger.droppedLines(), 0u);
+    EXPECT_FALSE(logger.flush(std::chrono::milliseconds(50))) << "nobody reads";
     // Let the writer thread end: what is queued goes out once somebody reads.
     std::thread reader([&] {
       char buffer[1 << 16];
       while (read(pipe_ends[0], buffer, sizeof(buffer)) > 0) {
       }
     });
-    logger.flush();
+    logger.flush(std::chrono::seconds(30));
     fflush(stdout);
     dup2(saved, STDOUT_FILENO);  // the last writing end: the reader sees the end of the file
     reader.join();

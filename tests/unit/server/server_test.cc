@@ -20,12 +20,17 @@ uint16_t freePort() { return net::test::udpClient().localAddress().port; }
 // Runs the loop of a server's first worker.
 class ServerTest : public ::testing::Test {
  protected:
+  Result<void> open(size_t workers, const std::vector<SocketAddress>& addresses) {
+    std::vector<Listen> listens;
+    for (const SocketAddress& address : addresses) {
+      listens.push_back({.address = address, .workers = workers, .make_resolver = [this](size_t, net::EventLoop&) {
+                           return names_.resolver;
+                         }});
+    }
+    return server_.open(listens);
+  }
   Result<void> open(size_t workers, bool any_address = false) {
-    Listen listen{.address = net::test::address("127.0.0.1", port_),
-                  .any_address = any_address,
-                  .workers = workers,
-                  .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }};
-    return server_.open({listen});
+    return open(workers, any_address ? anyAddresses(port_) : std::vector{net::test::address("127.0.0.1", port_)});
   }
   void start() {
     server_.start();
@@ -43,6 +48,20 @@ class ServerTest : public ::testing::Test {
   const uint16_t port_ = freePort();
   std::thread thread_;
 };
+
+TEST_F(ServerTest, AWildcardAndOneOfItsAddressesShareAPort) {
+  std::vector<SocketAddress> addresses = anyAddresses(port_);
+  addresses.push_back(net::test::address("127.0.0.1", port_));
+  const auto opened = open(1, addresses);
+  EXPECT_TRUE(opened.has_value()) << opened.error().message;
+  Server other(loop_, names_.epochs);
+  EXPECT_FALSE(other
+                   .open({{.address = net::test::address("127.0.0.1", port_),
+                           .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }}})
+                   .has_value())
+      << "but not with somebody else";
+  other.close();
+}
 
 TEST_F(ServerTest, EveryClientOfTwoWorkersIsAnswered) {
   constexpr int kClients = 64;
