@@ -408,6 +408,7 @@ bool Member::ready() const {
 }
 
 const Counters& Member::counters() const { return impl_->counters; }
+etcd::Client::Statistics Member::etcdStatistics() const { return impl_->client.statistics(); }
 
 std::string Member::uuid() const {
   const std::lock_guard lock(impl_->mutex);
