@@ -51,7 +51,7 @@ Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags
   if (loading) return answerNotReady(query, limit, flags);
   if (fallsThrough(query)) return Outcome::next();
   if (isStale()) response.setEde(EdeCode::kStaleNxdomainAnswer);
-  addSoa(query, response);
+  addSoa(query, response, true);
   return Outcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }
 
@@ -63,8 +63,9 @@ Outcome ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t f
 
 // `response` has no record yet.
 Outcome ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
-  if (isInZone(query) && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
-  addSoa(query, response);
+  const bool in_zone = isInZone(query);
+  if (in_zone && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
+  addSoa(query, response, in_zone);
   return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
@@ -77,7 +78,7 @@ Outcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, u
     response.addAnswer(store_.apex().ns(), 1);
     addGlue(response, target);
   } else {
-    addSoa(query, response);
+    addSoa(query, response, true);
   }
   return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
@@ -96,8 +97,8 @@ void ClusterZone::addGlue(ResponseBuilder& response, size_t target) const {
 }
 
 // Of the zone; or, for a name outside that etcd happens to hold, of the name itself, which is then its own apex.
-void ClusterZone::addSoa(const Query& query, ResponseBuilder& response) const {
-  const size_t below = isInZone(query) ? query.qname_size - store_.zone().size() : 0;
+void ClusterZone::addSoa(const Query& query, ResponseBuilder& response, bool in_zone) const {
+  const size_t below = in_zone ? query.qname_size - store_.zone().size() : 0;
   const auto soa = store_.apex().soa(dns::kHeaderSize + below, store_.serial());
   response.addAuthority(soa.span(), 1);
 }

@@ -51,7 +51,7 @@ class ClusterZone {
   Outcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   Outcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   void addGlue(dns::ResponseBuilder& response, size_t target) const;
-  void addSoa(const dns::Query& query, dns::ResponseBuilder& response) const;
+  void addSoa(const dns::Query& query, dns::ResponseBuilder& response, bool in_zone) const;
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;
   bool isStale() const { return store_.freshness() == records::Freshness::kStale; }
