@@ -34,7 +34,7 @@ struct Mirror {
   Mirror() : store(epochs, {.zone = dns::Name::parse(kZone).value(), .addresses = {}, .hash_seed = 1}) {}
 
   void load(uint32_t names) {
-    replica.beginSnapshot(false);
+    replica.beginSnapshot(cluster::Replica::History::kSame);
     for (uint32_t i = 1; i <= names; ++i) replica.addToSnapshot({keyValue(i, i, 1)});
     replica.endSnapshot(1);
   }
@@ -43,7 +43,7 @@ struct Mirror {
   records::RecordStore store;
   cluster::OwnKey own_key;
   cluster::Counters counters;
-  cluster::Replica replica{store, own_key, counters, {}};
+  cluster::Replica replica{store, own_key, counters, {}, {}};
 };
 
 void DecodeKeyAndValue(benchmark::State& state) {
@@ -100,7 +100,7 @@ void LoadSnapshot(benchmark::State& state) {
   for (uint32_t i = 1; i <= names; ++i) page.push_back(keyValue(i, i, 1));
   for (auto _ : state) {
     Mirror mirror;
-    mirror.replica.beginSnapshot(false);
+    mirror.replica.beginSnapshot(cluster::Replica::History::kSame);
     mirror.replica.addToSnapshot(page);
     benchmark::DoNotOptimize(mirror.replica.endSnapshot(1));
   }

@@ -23,7 +23,8 @@ def main():
     arguments = parse_arguments()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # unwinds, so that all is cleaned up
     build = os.path.abspath(arguments.build)
-    build_programs(build)
+    if not arguments.no_build:
+        build_programs(build)
     chosen = [case for case in cases.CASES if not arguments.only or arguments.only in case.name]
     if arguments.quick and not arguments.only:
         chosen = [case for case in chosen if case.in_quick]
@@ -39,7 +40,10 @@ def main():
         for case in chosen:
             print(f"[{time.monotonic() - started:4.0f} s] {case.name}", file=sys.stderr)
             results.append(case.run(lab, settings))
+        missing = sorted(lab.missing)
     write(os.path.join(build, "bench"), results, settings, arguments.quick)
+    if missing:
+        print(f"not installed, so not measured: {', '.join(missing)}")
     print(f"took {time.monotonic() - started:.0f} s")
     return 1 if any(row.get("wrong") for result in results for row in result["rows"]) else 0
 
@@ -53,6 +57,7 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, metavar="N", help="pairs of runs for each server (5, with --quick 3)")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), metavar="DIR",
                         help="the build folder; results go to DIR/bench (build/release)")
+    parser.add_argument("--no-build", action="store_true", help="measure what is built, as it is")
     return parser.parse_args()
 
 

@@ -18,7 +18,8 @@ def describe_machine():
 def as_text(results, machine, settings, quick):
     lines = [f"{machine}; server on core 0, load on core 1",
              f"medians of {settings.rounds} runs of {settings.seconds:g} s{' (quick)' if quick else ''}; ratio: to the run of "
-             "the first line's server just before; in brackets the lowest and the highest", ""]
+             "the first line's server just before; in brackets the lowest and the highest",
+             "by CPU: the same ratio, of processor time a query, which other work on the machine disturbs less", ""]
     for result in results:
         lines += [heading(result)]
         lines += rates(result["rows"]) if any("rate" in row for row in result["rows"]) else values(result["rows"])
@@ -34,13 +35,13 @@ def heading(result):
 
 
 def rates(rows):
-    table = [["", "answers/s", "ratio", "", "CPU µs", "p50 µs", "p99 µs", "p999 µs", "RSS MB", ""]]
+    table = [["", "answers/s", "ratio", "", "CPU µs", "by CPU", "p50 µs", "p99 µs", "p999 µs", "RSS MB", ""]]
     for row in rows:
         low, high = row.get("ratio_spread", (None, None))
         table.append([
             row["server"], number(row, "rate", ",.0f"), number(row, "ratio", ".3f"),
             f"[{low:.3f} {high:.3f}]" if low is not None else "",
-            number(row, "cpu_us", ".2f"), number(row, "p50_us", ",.0f"), number(row, "p99_us", ",.0f"),
+            number(row, "cpu_us", ".2f"), number(row, "cpu_ratio", ".3f"), number(row, "p50_us", ",.0f"), number(row, "p99_us", ",.0f"),
             number(row, "p999_us", ",.0f"), f"{row['memory'] / 1e6:,.1f}" if row.get("memory") else MISSING, remarks(row)])
     return aligned(table)
 
