@@ -72,6 +72,7 @@ struct Result {
   uint64_t retries = 0;    // slots that somebody else had taken first
   int64_t collisions = 0;  // names that two nodes hold
   int64_t holes = 0;       // of 1..N
+  uint64_t lost = 0;       // leases that ended under their owner
 };
 
 class Run {

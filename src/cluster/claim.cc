@@ -28,6 +28,10 @@ etcd::KeyRange slotRange(const NamePattern& pattern) {
   return etcd::KeyRange::prefix(pattern.literalPrefix());
 }
 
+tl::unexpected<EtcdError> unfitting() {
+  return tl::unexpected(EtcdError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
+}
+
 tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
 
 }  // namespace
@@ -113,20 +117,41 @@ Claim::Answer<bool> Claim::grant() {
   co_return true;
 }
 
-// Puts our ticket and reads the line that it stands in, at the same revision.
+// Puts our ticket and reads where it stands, at the same revision.
 Claim::Answer<Line> Claim::enqueue(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
   TxnRequest request;
   request.success.emplace_back(etcd::PutOp{ticket_, value_, lease_->id});
-  for (etcd::Op& read : lineReads()) request.success.push_back(std::move(read));
+  request.success.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
+  request.success.emplace_back(RangeOp{queue_, {.count_only = true}});
+  request.success.emplace_back(RangeOp{etcd::KeyRange::single(ticket_), {.keys_only = true}});
   if (!preferred.empty()) request.success.emplace_back(RangeOp{etcd::KeyRange::single(preferred), {}});
   context_.counters.claim_requests.add();
   EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
-  Line own;
-  if (!preferred.empty()) readOwn(answer->results, 3, own);
-  EtcdResult<Line> line = co_await readLine(std::move(answer->results), 1, answer->revision);
-  if (line) line->own = own.own;
+  EtcdResult<Line> line = co_await readEnqueued(std::move(answer->results), answer->revision);
+  co_return line;
+}
+
+Claim::Answer<Line> Claim::readEnqueued(std::vector<etcd::OpResult> results, int64_t revision) {
+  for (size_t i = 1; i < results.size(); ++i) {
+    if (!std::holds_alternative<RangeResult>(results[i])) co_return unfitting();
+  }
+  if (results.size() < 4) co_return unfitting();
+  const int64_t tickets = std::get<RangeResult>(results[2]).count;
+  const std::vector<etcd::KeyValue>& own_ticket = std::get<RangeResult>(results[3]).kvs;
+  // A ticket that was there before (its answer was lost) is not the youngest: its rank has to be counted.
+  if (own_ticket.empty() || own_ticket.front().create_revision != revision || tickets < 1) {
+    EtcdResult<Line> line = co_await look();
+    if (line && results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
+    co_return line;
+  }
+  RangeResult taken = std::get<RangeResult>(std::move(results[1]));
+  EtcdResult<Line> line = co_await readSlots(std::move(taken), revision);
+  if (!line) co_return tl::unexpected(line.error());
+  line->rank = static_cast<size_t>(tickets - 1);
+  line->ticket_revision = revision;
+  if (results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
   co_return line;
 }
 
@@ -134,12 +159,12 @@ std::string Claim::preferredKey(int64_t preferred_id) const {
   return preferred_id > 0 && preferred_id <= options_.limit ? options_.pattern.render(preferred_id) : std::string();
 }
 
-void Claim::readOwn(const std::vector<etcd::OpResult>& results, size_t index, Line& line) const {
-  const RangeResult* found = results.size() > index ? std::get_if<RangeResult>(&results[index]) : nullptr;
-  if (found == nullptr || found->kvs.empty()) return;
-  const etcd::KeyValue& kv = found->kvs.front();
+std::optional<Line::OwnKey> Claim::readOwn(const RangeResult& found) const {
+  if (found.kvs.empty()) return std::nullopt;
+  const etcd::KeyValue& kv = found.kvs.front();
   const Result<NodeRecord> record = decodeRecord(kv.value);
-  if (record && record->id == record_.id) line.own = Line::OwnKey{kv.mod_revision, kv.create_revision};
+  if (!record || record->id != record_.id) return std::nullopt;
+  return Line::OwnKey{kv.mod_revision, kv.create_revision};
 }
 
 Claim::Answer<Line> Claim::look() {
@@ -226,27 +251,34 @@ std::vector<etcd::Op> Claim::lineReads() const {
   return reads;
 }
 
-// The answers to lineReads(), from results[first] on. Keys beyond the first page are read at the same revision. Tickets
-// beyond it are younger than thousands of others: if ours is among them, it waits.
+// The answers to lineReads(), from results[first] on. Tickets beyond the first page are younger than thousands of
+// others: if ours is among them, it waits.
 Claim::Answer<Line> Claim::readLine(std::vector<etcd::OpResult> results, size_t first, int64_t revision) {
   if (results.size() < first + 2 || !std::holds_alternative<RangeResult>(results[first]) ||
       !std::holds_alternative<RangeResult>(results[first + 1])) {
-    co_return tl::unexpected(EtcdError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
+    co_return unfitting();
   }
-  const RangeResult& keys = std::get<RangeResult>(results[first]);
+  RangeResult taken = std::get<RangeResult>(std::move(results[first]));
   const RangeResult& queue = std::get<RangeResult>(results[first + 1]);
-
-  Line line;
-  for (const etcd::KeyValue& kv : keys.kvs) line.keys.insert(kv.key);
+  EtcdResult<Line> line = co_await readSlots(std::move(taken), revision);
+  if (!line) co_return tl::unexpected(line.error());
   for (size_t i = 0; i < queue.kvs.size(); ++i) {
     if (queue.kvs[i].key != ticket_) continue;
-    line.rank = i;
-    line.ticket_revision = queue.kvs[i].create_revision;
+    line->rank = i;
+    line->ticket_revision = queue.kvs[i].create_revision;
   }
-  line.far_back = !line.rank && queue.more;
-  if (!keys.more || keys.kvs.empty()) co_return line;
+  line->far_back = !line->rank && queue.more;
+  co_return line;
+}
 
-  etcd::KeyRange rest{keys.kvs.back().key + '\0', slots_.end};
+// The keys of all slots: those of the first page, and the others at the same revision.
+Claim::Answer<Line> Claim::readSlots(RangeResult first_page, int64_t revision) {
+  Line line;
+  const std::string last = first_page.kvs.empty() ? std::string() : first_page.kvs.back().key;
+  for (etcd::KeyValue& kv : first_page.kvs) line.keys.insert(std::move(kv.key));
+  if (!first_page.more || last.empty()) co_return line;
+
+  etcd::KeyRange rest{last + '\0', slots_.end};
   etcd::RangeOptions options{.revision = revision, .keys_only = true};
   auto collect = [&line](std::vector<etcd::KeyValue>&& page) {
     for (etcd::KeyValue& kv : page) line.keys.insert(std::move(kv.key));

@@ -2,7 +2,8 @@
 //
 //   1. LeaseGrant
 //   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys and the queue, and the
-//           key of the name that this node had before, if any
+//           key of the name that this node had before, if any. Of the queue only the number of tickets is read, which
+//           is the rank of the youngest: N nodes at once would read N²/2 tickets otherwise
 //           -> our ticket's rank by age names our slot: the rank-th free one (slot_choice.h)
 //   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
 //   ticket;
@@ -103,8 +104,10 @@ class Claim {
   std::vector<etcd::Op> lineReads() const;
   std::chrono::nanoseconds delayAfter(const etcd::EtcdError& error, Backoff& backoff);
 
+  Answer<Line> readEnqueued(std::vector<etcd::OpResult> results, int64_t revision);
+  Answer<Line> readSlots(etcd::RangeResult first_page, int64_t revision);
   std::string preferredKey(int64_t preferred_id) const;
-  void readOwn(const std::vector<etcd::OpResult>& results, size_t index, Line& line) const;
+  std::optional<Line::OwnKey> readOwn(const etcd::RangeResult& found) const;
 
   Context& context_;
   const Options options_;

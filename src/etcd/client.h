@@ -96,6 +96,7 @@ struct RangeOptions {
   int64_t revision = 0;  // 0: the newest
   int64_t limit = 0;     // 0: no limit
   bool keys_only = false;
+  bool count_only = false;  // no keys at all, only RangeResult::count
   bool sort_by_create_revision = false;
   bool serializable = false;
   // If not 0, only this cluster may answer: an endpoint may have come to lead to another one, whose revisions and keys
@@ -110,6 +111,7 @@ struct RangeResult {
   uint64_t cluster_id = 0;
   std::vector<KeyValue> kvs;
   bool more = false;  // `limit` cut the answer short
+  int64_t count = 0;  // of all keys in the range, whatever `limit`
 };
 
 struct PutOp {

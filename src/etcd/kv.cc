@@ -27,6 +27,7 @@ void fill(pb::RangeRequest& request, KeyRange range, const RangeOptions& options
   request.set_revision(options.revision);
   request.set_limit(options.limit);
   request.set_keys_only(options.keys_only);
+  request.set_count_only(options.count_only);
   request.set_serializable(options.serializable);
   if (options.sort_by_create_revision) {
     request.set_sort_order(pb::RangeRequest::ASCEND);
@@ -116,6 +117,7 @@ RangeResult fromProto(pb::RangeResponse& response) {
   result.revision = response.header().revision();
   result.cluster_id = response.header().cluster_id();
   result.more = response.more();
+  result.count = response.count();
   result.kvs.reserve(static_cast<size_t>(response.kvs_size()));
   for (auto& kv : *response.mutable_kvs()) result.kvs.push_back(fromProto(kv));
   return result;
