@@ -17,7 +17,7 @@ namespace {
 // Where the allocations of a thread are counted; null: not at all.
 thread_local std::atomic<size_t>* counter = nullptr;
 
-void count() {
+[[maybe_unused]] void count() {
   if (counter != nullptr) counter->fetch_add(1, std::memory_order_relaxed);
 }
 }  // namespace
