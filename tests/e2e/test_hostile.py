@@ -11,31 +11,15 @@ import dns.message
 import dns.rcode
 import pytest
 
-from corefiles import corefile
-from dns_client import RawTcp, RawUdp, answers, header, opt, question, record, wait_resolves, wire_name
+from dns_client import RawTcp, RawUdp, answers, header, opt, question, record, wire_name
+from hostile_node import NAME, node, still_answers  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.hostile
 
 FORMERR, SERVFAIL, NOTIMP, REFUSED, NOTAUTH = 1, 2, 4, 5, 9
 BADKEY = 17
-NAME = "worker1.tf.local."
 QUESTION = question(NAME)
 QR, AA, TC, RD = 0x8000, 0x0400, 0x0200, 0x0100
-
-
-@pytest.fixture(scope="module")
-def node(shared_etcd, shared_nodes):
-    node = shared_nodes.start(corefile(shared_etcd.endpoint, options=["address 192.0.2.7"]))
-    node.wait_owns(shared_etcd)
-    wait_resolves([node], NAME, "192.0.2.7")
-    return node
-
-
-@pytest.fixture(autouse=True)
-def still_answers(node):
-    yield
-    assert answers(node, NAME) == ["192.0.2.7"]
-    assert answers(node, NAME, tcp=True) == ["192.0.2.7"]
 
 
 def response_code(data, query_id):

@@ -7,29 +7,13 @@ import time
 
 import pytest
 
-from corefiles import corefile
-from dns_client import RawTcp, answers, header, question, resolves, wait_resolves
+from dns_client import RawTcp, answers, header, question, resolves
 from harness.processes import TIME_FACTOR, wait_until
+from hostile_node import NAME, node, still_answers  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.hostile
 
-NAME = "worker1.tf.local."
 QUESTION = question(NAME)
-
-
-@pytest.fixture(scope="module")
-def node(shared_etcd, shared_nodes):
-    node = shared_nodes.start(corefile(shared_etcd.endpoint, options=["address 192.0.2.7"]))
-    node.wait_owns(shared_etcd)
-    wait_resolves([node], NAME, "192.0.2.7")
-    return node
-
-
-@pytest.fixture(autouse=True)
-def still_answers(node):
-    yield
-    assert answers(node, NAME) == ["192.0.2.7"]
-    assert answers(node, NAME, tcp=True) == ["192.0.2.7"]
 
 
 def message(query_id):
