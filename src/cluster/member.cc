@@ -159,9 +159,10 @@ std::optional<Ownership> Member::Impl::ownership() const {
 }
 
 // Tells what changed since the last report. An ownership that ended unseen, since this process stood still, is told to
-// have ended even if it was renewed meanwhile.
+// have ended even if it was renewed meanwhile. Once the member is being stopped it owns nothing, and its store may be
+// gone.
 void Member::Impl::reportOwnership() {
-  const std::optional<Ownership> now = ownership();
+  const std::optional<Ownership> now = lifetime.stopping() ? std::nullopt : ownership();
   const bool lasts = now && reported && reported->deadline > BootClock::now() && reported->token == now->token &&
                      reported->name == now->name;
   if (reported && !lasts) {
