@@ -22,13 +22,26 @@ void enlargeBuffers(int fd) {
   if (!setOption(fd, SOL_SOCKET, SO_SNDBUFFORCE, kSocketBuffer)) setOption(fd, SOL_SOCKET, SO_SNDBUF, kSocketBuffer);
 }
 
+bool isLoopback(const in_addr& address) { return address.s_addr == htonl(INADDR_LOOPBACK); }
+
+bool cameFromLoopback(const msghdr& header) {
+  const auto* source = static_cast<const sockaddr_in*>(header.msg_name);
+  return source->sin_family == AF_INET && isLoopback(source->sin_addr);
+}
+
 // The answer leaves from the address that was asked, by whatever route leads back: the interface is cleared, but for
-// link-local IPv6, where it is part of the address.
+// link-local IPv6, where it is part of the address. What 127.0.0.1 asks of 127.0.0.1, most of what a node's own
+// resolver is asked, leaves from there anyway, and cheaper if the kernel is not told.
 void keepSourceOnly(msghdr& header) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
       in_pktinfo info;
       std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+      if (isLoopback(info.ipi_addr) && cameFromLoopback(header)) {
+        header.msg_control = nullptr;
+        header.msg_controllen = 0;
+        return;
+      }
       info.ipi_ifindex = 0;
       info.ipi_spec_dst = info.ipi_addr;
       std::memcpy(CMSG_DATA(c), &info, sizeof(info));

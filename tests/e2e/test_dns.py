@@ -274,6 +274,20 @@ def test_a_wildcard_socket_answers_from_the_address_that_was_asked(node):
         assert answers(node, "worker1.tf.local.", host=host, tcp=True) == ["192.0.2.7"]
 
 
+@pytest.mark.parametrize("source, host", [
+    ("127.0.0.1", "127.0.0.1"), ("127.0.0.5", "127.0.0.1"), ("127.0.0.1", "127.0.0.2"), ("127.0.0.5", "127.0.0.5"),
+    ("::1", "::1"),
+])
+def test_whoever_asks_a_wildcard_socket_hears_from_the_address_he_asked(node, source, host):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        sock.bind((source, 0))
+        sock.connect((host, node.port))  # so that it takes no answer from elsewhere
+        query = make_query("worker1.tf.local.")
+        sock.send(query.to_wire())
+        assert query.is_response(dns.message.from_wire(sock.recv(4096)))
+
+
 def test_many_clients_at_once(node):
     sockets = []
     try:
