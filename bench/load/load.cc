@@ -31,10 +31,12 @@ namespace {
 constexpr char kUsage[] =
     "usage: load --port N [--address 127.0.0.1] [--seconds 2] [--warmup 0.2] [--sockets 8] [--window 64]\n"
     "            [--names 1000] [--select uniform|zipf|sequential] [--aaaa PERCENT] [--nxdomain PERCENT] [--edns]\n"
-    "            [--queries N] [--pid PID] [--echo] [--seed N] [--json]\n"
-    "Names are worker1.tf.local. to workerN.tf.local. --window 1 --sockets 1 measures the latency of one query at a\n"
-    "time. --queries ends after so many answers. --pid: the server, for its processor time. --echo: the answers are\n"
-    "the queries. Exit status 3 if an answer was wrong.\n";
+    "            [--zone tf.local.] [--misses PERCENT] [--queries N] [--pid PID] [--echo] [--seed N] [--json]\n"
+    "Names are worker1.<zone> to workerN.<zone>; --misses: so many are random ones below any.<zone>, whose address is\n"
+    "that of number 0. --window 1 --sockets 1 measures the latency of one query at a time. --queries ends after so "
+    "many\n"
+    "answers. --pid: the server, for its processor time. --echo: the answers are the queries. Exit status 3\n"
+    "if an answer was wrong.\n";
 
 constexpr size_t kBatch = 64;
 constexpr uint64_t kSecond = 1'000'000'000;
@@ -282,6 +284,7 @@ Options parse(int argc, char** argv) {
   Options options;
   const auto address = IpAddress::parse(arguments.text("--address", "127.0.0.1"));
   const auto selection = parseSelection(arguments.text("--select", "uniform"));
+  const auto zone = dns::Name::parse(arguments.text("--zone", kZone));
   options.port = arguments.number<uint16_t>("--port", 0);
   options.seconds = arguments.number("--seconds", options.seconds);
   options.warmup = arguments.number("--warmup", options.warmup);
@@ -292,6 +295,7 @@ Options parse(int argc, char** argv) {
   options.source.names = arguments.number("--names", options.source.names);
   options.source.aaaa_percent = arguments.number("--aaaa", options.source.aaaa_percent);
   options.source.nxdomain_percent = arguments.number("--nxdomain", options.source.nxdomain_percent);
+  options.source.miss_percent = arguments.number("--misses", options.source.miss_percent);
   options.source.seed = arguments.number("--seed", options.source.seed);
   options.source.edns = arguments.flag("--edns");
   options.echo = arguments.flag("--echo");
@@ -299,13 +303,14 @@ Options parse(int argc, char** argv) {
   arguments.finish();
   const bool sane = address && address->isV4() && selection && options.port > 0 && options.sockets > 0 &&
                     options.window > 0 && options.window <= 4096 && options.source.names > 0 &&
-                    options.source.names <= kMaxNames;
+                    options.source.names <= kMaxNames && zone && zone->size() <= QuerySource::kMaxZoneSize;
   if (!sane) {
     std::fputs(kUsage, stderr);
     std::exit(2);
   }
   std::memcpy(&options.address, address->data(), sizeof(options.address));
   options.source.selection = *selection;
+  options.source.zone = *zone;
   return options;
 }
 

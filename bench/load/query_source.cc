@@ -1,9 +1,9 @@
 #include "load/query_source.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
-
-#include "common/names.h"
 
 namespace idetcd::bench {
 
@@ -31,11 +31,26 @@ uint32_t QuerySource::pickNumber() {
   return 1 + sequence_++ % options_.names;
 }
 
+size_t QuerySource::writeZone(uint8_t* to) const {
+  std::copy_n(options_.zone.data(), options_.zone.size(), to);
+  return options_.zone.size();
+}
+
+size_t QuerySource::writeNumberedName(uint32_t number, uint8_t* to) const {
+  char label[16] = "worker";
+  const char* end = std::to_chars(label + 6, label + sizeof(label), number).ptr;
+  to[0] = static_cast<uint8_t>(end - label);
+  std::memcpy(to + 1, label, to[0]);
+  return 1u + to[0] + writeZone(to + 1 + to[0]);
+}
+
+// Only the label: the zone follows.
 size_t QuerySource::writeRandomName(uint8_t* to) {
-  char label[17] = "x";
   uint64_t bits = random_.next();
-  for (int i = 1; i < 17; ++i, bits >>= 4) label[i] = "0123456789abcdef"[bits & 15];
-  return writeName(label, sizeof(label), to);
+  *to++ = 17;
+  *to++ = 'x';
+  for (int i = 0; i < 16; ++i, bits >>= 4) *to++ = static_cast<uint8_t>("0123456789abcdef"[bits & 15]);
+  return 18;
 }
 
 size_t QuerySource::next(uint8_t* to, Expectation& expectation) {
@@ -47,11 +62,19 @@ size_t QuerySource::next(uint8_t* to, Expectation& expectation) {
   to[2] = 1;  // RD, as stub resolvers set it
   to[5] = 1;  // QDCOUNT
   size_t size = dns::kHeaderSize;
-  if (expectation.exists) {
+  const bool miss = options_.miss_percent > 0 && random_.below(100) < options_.miss_percent;
+  if (expectation.exists && !miss) {
     expectation.number = pickNumber();
     size += writeNumberedName(expectation.number, to + size);
   } else {
+    static constexpr uint8_t kAny[] = {3, 'a', 'n', 'y'};
+    expectation.number = 0;
     size += writeRandomName(to + size);
+    if (miss) {
+      std::memcpy(to + size, kAny, sizeof(kAny));
+      size += sizeof(kAny);
+    }
+    size += writeZone(to + size);
   }
   dns::store16(to + size, dns::code(expectation.type));
   dns::store16(to + size + 2, dns::code(dns::RrClass::kIn));

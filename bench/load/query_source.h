@@ -5,7 +5,9 @@
 #include <optional>
 #include <string_view>
 
+#include "common/names.h"
 #include "common/random.h"
+#include "dns/name.h"
 #include "dns/wire.h"
 
 namespace idetcd::bench {
@@ -28,16 +30,20 @@ struct Expectation {
 class QuerySource {
  public:
   static constexpr size_t kMaxQuerySize = 96;
+  static constexpr size_t kMaxZoneSize = 32;
 
   struct Options {
     uint32_t names = 1000;
     Selection selection = Selection::kUniform;
     uint32_t aaaa_percent = 0;
     uint32_t nxdomain_percent = 0;  // random names of the zone that nobody has
+    uint32_t miss_percent = 0;      // random names below any.<zone>, all of which exist, with the number 0
+    dns::Name zone = dns::Name::parse(kZone).value();
     bool edns = false;
     uint64_t seed = 1;
   };
 
+  // REQUIRES: the zone's name has at most kMaxZoneSize octets.
   explicit QuerySource(const Options& options);
 
   // Writes a query whose ID is 0; returns its size, at most kMaxQuerySize.
@@ -45,7 +51,9 @@ class QuerySource {
 
  private:
   uint32_t pickNumber();
+  size_t writeNumberedName(uint32_t number, uint8_t* to) const;
   size_t writeRandomName(uint8_t* to);
+  size_t writeZone(uint8_t* to) const;
 
   const Options options_;
   const double log_names_;  // ln(names + 1)

@@ -65,6 +65,18 @@ class Lab:
             self.dataset_key = (names, ipv6)
         return self.current
 
+    def world(self, names):
+        """Names of the rest of the world, in front of which the resolvers stand."""
+        from resolvers import World
+        key = ("world", names)
+        if self.dataset_key != key:
+            if self.current:
+                self.current.close()
+            self.current = None
+            self.current = World(self, names)
+            self.dataset_key = key
+        return self.current
+
     def program(self, name):
         return os.path.join(self.build, "bench", name)
 

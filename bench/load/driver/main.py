@@ -16,7 +16,10 @@ from project import ROOT  # first: it makes the test harness importable
 
 import cases
 import report
+import resolver_cases
 from lab import Lab
+
+CASES = cases.list_cases() + resolver_cases.list_cases()
 
 
 def main():
@@ -25,7 +28,7 @@ def main():
     build = os.path.abspath(arguments.build)
     if not arguments.no_build:
         build_programs(build)
-    chosen = [case for case in cases.CASES if not arguments.only or arguments.only in case.name]
+    chosen = [case for case in CASES if not arguments.only or arguments.only in case.name]
     if arguments.quick and not arguments.only:
         chosen = [case for case in chosen if case.in_quick]
     if not chosen:
@@ -62,7 +65,7 @@ def parse_arguments():
 
 
 def names_of_cases():
-    return "".join(f"  {case.name}{'' if case.in_quick else '   (not with --quick)'}\n" for case in cases.CASES)
+    return "".join(f"  {case.name}{'' if case.in_quick else '   (not with --quick)'}\n" for case in CASES)
 
 
 def build_programs(build):
@@ -70,7 +73,7 @@ def build_programs(build):
     if not os.path.exists(os.path.join(build, "build.ninja")):
         run_quietly(["cmake", "--preset", "release", "-S", ROOT, "-B", build])
     run_quietly(["cmake", "--build", build, "--target", "idetcd", "load", "echo", "etcd_fill", "put_latency",
-                 "hit_instructions", "table_bench"])
+                 "hit_instructions", "table_bench", "stalled_upstream"])
 
 
 def run_quietly(argv):

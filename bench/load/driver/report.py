@@ -30,7 +30,8 @@ def as_text(results, machine, settings, quick):
 def heading(result):
     if result["target"] is None:
         return result["name"]
-    worse = "at most" if result["kind"] in ("Latency", "PutLatency", "Memory", "TimeToReady", "Instructions") else "at least"
+    less_is_better = ("Latency", "PutLatency", "Memory", "TimeToReady", "Instructions", "StalledUpstream")
+    worse = "at most" if result["kind"] in less_is_better else "at least"
     return f"{result['name']}   (wanted of idetcd: {worse} {result['target']:g})"
 
 
@@ -79,7 +80,7 @@ COLOURS = {"idetcd": "#1a7f5a", "echo": "#9aa3ab"}
 def as_svg(results, machine):
     """Rates as shares of the echo's: one group of bars a case."""
     groups = [(result["name"], [(row["server"], row["ratio"]) for row in result["rows"] if "ratio" in row])
-              for result in results if result["kind"] == "Rate"]
+              for result in results if result["kind"] in ("Rate", "CachedRate")]
     body, y = [text(10, 22, "Answers a second, as a share of a bare UDP echo's", size=15, weight="bold"),
                text(10, 40, machine, fill="#666", size=11)], 62
     top = y
