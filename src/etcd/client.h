@@ -293,10 +293,10 @@ class Client {
 };
 
 // Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the
-// revision. The range is walked by key, a page being at most `page_size` keys (0: 10,000) and 64 MiB, so memory is
-// bounded by one page. Prefer large pages: etcd counts all the rest of the range for every page. kCompacted: the
-// revision was compacted away between two pages; start again. kOtherCluster: the pages are not of one cluster (or not
-// of the one asked for). Sorting is not possible.
+// revision. The range is walked by key, a page being at most `page_size` keys (0: a tenth of the range, from 10,000 to
+// 100,000) and 64 MiB, so memory is bounded by one page. etcd counts all the rest of the range for every page.
+// kCompacted: the revision was compacted away between two pages; start again. kOtherCluster: the pages are not of one
+// cluster (or not of the one asked for). Sorting is not possible.
 Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +11,11 @@
 namespace idetcd::etcd {
 namespace {
 
-constexpr int64_t kDefaultPageSize = 10'000;
+// etcd counts all that is left of a range for each page of it: so pages are a tenth of the range, within what memory
+// bears.
+constexpr int64_t kPagesOfRange = 10;
+constexpr int64_t kSmallPage = 10'000;
+constexpr int64_t kLargePage = 100'000;
 
 template <class... Handlers>
 struct Overloaded : Handlers... {
@@ -212,7 +217,8 @@ Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
 Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page) {
   options.sort_by_create_revision = false;
-  options.limit = page_size > 0 ? page_size : kDefaultPageSize;
+  bool may_grow = page_size <= 0;
+  options.limit = may_grow ? kSmallPage : page_size;
   while (true) {
     auto read = client.range(range, options);
     auto result = co_await read;
@@ -221,8 +227,11 @@ Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOp
       if (result.error().code != ErrorCode::kTooLarge || options.limit == 1)
         co_return tl::unexpected<EtcdError>(std::move(result.error()));
       options.limit = std::max<int64_t>(1, options.limit / 8);
+      may_grow = false;
       continue;
     }
+    if (std::exchange(may_grow, false))
+      options.limit = std::clamp(result->count / kPagesOfRange, kSmallPage, kLargePage);
     if (options.revision == 0) options.revision = result->revision;
     options.cluster_id = result->cluster_id;
     const bool more = result->more && !result->kvs.empty();

@@ -1,4 +1,5 @@
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -311,6 +312,29 @@ TEST_F(PagesTest, ReadsEveryKeyOnceWhateverThePageSize) {
     ASSERT_EQ(keys.size(), 25u);
     for (size_t i = 1; i < keys.size(); ++i) EXPECT_LT(keys[i - 1], keys[i]);
   }
+}
+
+// etcd counts what is left of the range for every page: a fixed page would make a long range cost its square.
+TEST_F(PagesTest, ALongRangeComesInLargerPages) {
+  constexpr size_t kKeys = 120'000;
+  constexpr size_t kBatch = 120;
+  for (size_t first = 0; first < kKeys; first += kBatch) {
+    TxnRequest puts;
+    for (size_t i = first; i < first + kBatch; ++i) puts.success.push_back(PutOp{"k" + std::to_string(i), "v", 0});
+    ASSERT_TRUE(succeeded(etcd_.txn(std::move(puts))));
+  }
+  std::vector<size_t> pages;
+  std::unordered_set<std::string> keys;
+  const auto revision = readPages(0, [&](std::vector<KeyValue>&& page) {
+    pages.push_back(page.size());
+    for (auto& kv : page) keys.insert(std::move(kv.key));
+    return true;
+  });
+  ASSERT_TRUE(succeeded(revision));
+  EXPECT_EQ(keys.size(), kKeys);
+  EXPECT_EQ(pages.front(), 10'000u);
+  EXPECT_EQ(pages.at(1), 12'000u);
+  EXPECT_LE(pages.size(), 11u);
 }
 
 TEST_F(PagesTest, AnEmptyRangeIsOneEmptyPage) {
