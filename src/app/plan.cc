@@ -154,10 +154,9 @@ Result<void> readLoadbalance(const config::Directive& directive, bool& loadbalan
 
 // --- any, loop, minimal, whoami ---
 
-Result<void> readFlag(const config::Directive& directive, bool& flag) {
+Result<void> readBare(const config::Directive& directive, bool& flag) {
   DirectiveCursor cursor(directive);
-  if (cursor.nextArg()) return cursor.argError();
-  flag = true;
+  if (auto read = readFlag(cursor, flag); !read) return read;
   return cursor.finish();
 }
 
@@ -232,16 +231,16 @@ const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
       {"workers", [](D d, P plan) { return readWorkers(d, plan.workers); }},
       {"errors", [](D d, P plan) { return readErrors(d, plan); }},
       {"log", [](D d, P plan) { return readLog(d, plan.log); }},
-      {"any", [](D d, P plan) { return readFlag(d, plan.any); }},
+      {"any", [](D d, P plan) { return readBare(d, plan.any); }},
       {"loadbalance", [](D d, P plan) { return readLoadbalance(d, plan.loadbalance); }},
       {"acl", [](D d, P plan) { return append(parseAcl(d, plan.keys), plan.acl); }},
       {"cache", [](D d, P plan) { return readOnce(d, plan.cache, parseCache); }},
-      {"minimal", [](D d, P plan) { return readFlag(d, plan.minimal); }},
+      {"minimal", [](D d, P plan) { return readBare(d, plan.minimal); }},
       {"hosts", readHosts},
       {"idetcd", [](D d, P plan) { return readOnce(d, plan.cluster, parseCluster); }},
-      {"loop", [](D d, P plan) { return readFlag(d, plan.loop); }},
+      {"loop", [](D d, P plan) { return readBare(d, plan.loop); }},
       {"forward", [](D d, P plan) { return append(parseForward(d), plan.forward); }},
-      {"whoami", [](D d, P plan) { return readFlag(d, plan.whoami); }},
+      {"whoami", [](D d, P plan) { return readBare(d, plan.whoami); }},
   };
   return kDirectives;
 }

@@ -29,28 +29,23 @@ class CacheParser {
     auto zones = parseZones(cursor_, arguments);
     if (!zones) return tl::unexpected(zones.error());
     if (!zones->empty()) plan_.zones = std::move(*zones);
-    while (cursor_.nextBlock()) {
-      if (auto read = readOption(); !read) return tl::unexpected(read.error());
-    }
-    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
+    static constexpr OptionTable<CacheParser, 7> kOptions{{
+        {"success", &CacheParser::readSuccess},
+        {"denial", &CacheParser::readDenial},
+        {"prefetch", &CacheParser::readPrefetch},
+        {"serve_stale", &CacheParser::readServeStale},
+        {"servfail", &CacheParser::readServfail},
+        {"disable", &CacheParser::readDisable},
+        {"keepttl", &CacheParser::readKeepTtl},
+    }};
+    if (auto read = readBlock(cursor_, *this, kOptions); !read) return tl::unexpected(read.error());
     return std::move(plan_);
   }
 
  private:
-  Result<void> readOption() {
-    const std::string option = cursor_.value();
-    if (option == "success") return readPool(plan_.options.success);
-    if (option == "denial") return readPool(plan_.options.denial);
-    if (option == "prefetch") return readPrefetch();
-    if (option == "serve_stale") return readServeStale();
-    if (option == "servfail") return readServfail();
-    if (option == "disable") return readDisable();
-    if (option == "keepttl") {
-      plan_.options.keep_ttl = true;
-      return cursor_.nextArg() ? cursor_.argError() : Result<void>();
-    }
-    return cursor_.error(fmt::format("unknown property '{}'", option));
-  }
+  Result<void> readSuccess() { return readPool(plan_.options.success); }
+  Result<void> readDenial() { return readPool(plan_.options.denial); }
+  Result<void> readKeepTtl() { return readFlag(cursor_, plan_.options.keep_ttl); }
 
   Result<void> setTtl(resolve::Cache::Pool& pool, int64_t ttl) {
     if (ttl <= 0 || ttl > std::numeric_limits<int32_t>::max()) {

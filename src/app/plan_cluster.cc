@@ -35,17 +35,7 @@ class ClusterParser {
 
   Result<ClusterPlan> parse() {
     if (cursor_.nextArg()) return cursor_.argError();
-    while (cursor_.nextBlock()) {
-      if (auto read = readOption(); !read) return tl::unexpected(read.error());
-    }
-    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
-    return check();
-  }
-
- private:
-  Result<void> readOption() {
-    using Reader = Result<void> (ClusterParser::*)();
-    static constexpr std::array<std::pair<std::string_view, Reader>, 13> kOptions{{
+    static constexpr OptionTable<ClusterParser, 13> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
         {"tls", &ClusterParser::readTls},
         {"credentials", &ClusterParser::readCredentials},
@@ -60,12 +50,11 @@ class ClusterParser {
         {"state", &ClusterParser::readState},
         {"on-claim", &ClusterParser::readOnClaim},
     }};
-    const auto option =
-        std::find_if(kOptions.begin(), kOptions.end(), [this](const auto& o) { return o.first == cursor_.value(); });
-    if (option == kOptions.end()) return cursor_.error(fmt::format("unknown property '{}'", cursor_.value()));
-    return (this->*option->second)();
+    if (auto read = readBlock(cursor_, *this, kOptions); !read) return tl::unexpected(read.error());
+    return check();
   }
 
+ private:
   Result<void> readEndpoint() {
     const auto endpoints = cursor_.args(1);
     if (!endpoints) return tl::unexpected(endpoints.error());
@@ -159,11 +148,7 @@ class ClusterParser {
     return {};
   }
 
-  Result<void> readObserve() {
-    if (cursor_.nextArg()) return cursor_.argError();
-    plan_.observe = true;
-    return {};
-  }
+  Result<void> readObserve() { return readFlag(cursor_, plan_.observe); }
 
   Result<void> readState() {
     const auto directory = cursor_.oneArg();

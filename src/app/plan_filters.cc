@@ -33,25 +33,25 @@ class HostsParser {
     auto zones = parseZones(cursor_, arguments);
     if (!zones) return tl::unexpected(zones.error());
     if (!zones->empty()) options_.zones = std::move(*zones);
-    while (cursor_.nextBlock()) {
-      if (auto read = readOption(); !read) return tl::unexpected(read.error());
+    static constexpr OptionTable<HostsParser, 4> kOptions{{
+        {"ttl", &HostsParser::readTtl},
+        {"reload", &HostsParser::readReload},
+        {"fallthrough", &HostsParser::readFallthrough},
+        {"no_reverse", &HostsParser::readNoReverse},
+    }};
+    if (auto read = readBlock(cursor_, *this, kOptions, &HostsParser::readInline); !read) {
+      return tl::unexpected(read.error());
     }
-    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
     return std::move(options_);
   }
 
  private:
-  Result<void> readOption() {
-    const std::string option = cursor_.value();
-    if (option == "ttl") return readTtl();
-    if (option == "reload") return readReload();
-    if (option == "fallthrough") return readFallthrough();
-    if (option == "no_reverse") {
-      options_.no_reverse = true;
-      return cursor_.nextArg() ? cursor_.argError() : Result<void>();
-    }
-    if (!resolve::parseHostsAddress(option)) return cursor_.error(fmt::format("unknown property '{}'", option));
-    std::string line = option;
+  Result<void> readNoReverse() { return readFlag(cursor_, options_.no_reverse); }
+
+  // `ADDRESS NAME…`
+  Result<void> readInline() {
+    std::string line = cursor_.value();
+    if (!resolve::parseHostsAddress(line)) return cursor_.error(fmt::format("unknown property '{}'", line));
     for (const std::string& name : cursor_.remainingArgs()) line += " " + name;
     options_.inline_lines.push_back(std::move(line));
     return {};

@@ -1,6 +1,4 @@
 // The directive `forward`.
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
 
@@ -33,17 +31,7 @@ class ForwardParser {
       if (!target) return cursor_.error(target.error().message);
       options_.to.push_back(std::move(*target));
     }
-    while (cursor_.nextBlock()) {
-      if (auto read = readOption(); !read) return tl::unexpected(read.error());
-    }
-    if (auto finished = cursor_.finish(); !finished) return tl::unexpected(finished.error());
-    return std::move(options_);
-  }
-
- private:
-  Result<void> readOption() {
-    using Reader = Result<void> (ForwardParser::*)();
-    static constexpr std::array<std::pair<std::string_view, Reader>, 12> kOptions{{
+    static constexpr OptionTable<ForwardParser, 12> kOptions{{
         {"except", &ForwardParser::readExcept},
         {"force_tcp", &ForwardParser::readForceTcp},
         {"prefer_udp", &ForwardParser::readPreferUdp},
@@ -57,20 +45,14 @@ class ForwardParser {
         {"next", &ForwardParser::readNext},
         {"failfast_all_unhealthy_upstreams", &ForwardParser::readFailfast},
     }};
-    const auto option =
-        std::find_if(kOptions.begin(), kOptions.end(), [this](const auto& o) { return o.first == cursor_.value(); });
-    if (option == kOptions.end()) return cursor_.error(fmt::format("unknown property '{}'", cursor_.value()));
-    return (this->*option->second)();
+    if (auto read = readBlock(cursor_, *this, kOptions); !read) return tl::unexpected(read.error());
+    return std::move(options_);
   }
 
-  Result<void> readFlag(bool& flag) {
-    if (cursor_.nextArg()) return cursor_.argError();
-    flag = true;
-    return {};
-  }
-  Result<void> readForceTcp() { return readFlag(options_.force_tcp); }
-  Result<void> readPreferUdp() { return readFlag(options_.prefer_udp); }
-  Result<void> readFailfast() { return readFlag(options_.failfast_all_unhealthy_upstreams); }
+ private:
+  Result<void> readForceTcp() { return readFlag(cursor_, options_.force_tcp); }
+  Result<void> readPreferUdp() { return readFlag(cursor_, options_.prefer_udp); }
+  Result<void> readFailfast() { return readFlag(cursor_, options_.failfast_all_unhealthy_upstreams); }
 
   Result<void> readExcept() {
     const auto names = cursor_.args(1);
