@@ -159,8 +159,9 @@ Result<Application::Block> Application::buildBlock(Configuration& configuration,
     const auto added = addCluster(configuration, *plan.cluster, plan.keys.front().port);
     if (!added) return tl::unexpected(added.error());
     cluster = *added;
-    block.cluster = std::make_shared<const resolve::ClusterZone>(
-        *cluster->store, resolve::ClusterZone::Options{.fallthrough = plan.cluster->fallthrough});
+    resolve::ClusterZone::Options options{.fallthrough = plan.cluster->fallthrough};
+    if (plan.hosts || !plan.forward.empty()) options.sources = endpointNames(*plan.cluster);
+    block.cluster = std::make_shared<const resolve::ClusterZone>(*cluster->store, std::move(options));
   }
   if (plan.nsid || cluster != nullptr) block.identity = makeIdentity(plan, cluster);
   if (!plan.acl.empty()) block.acl = std::make_shared<const resolve::Acl>(plan.acl);
@@ -168,6 +169,20 @@ Result<Application::Block> Application::buildBlock(Configuration& configuration,
     block.hosts = std::make_shared<const resolve::HostsSource>(*plan.hosts, hash_seed_, log_.named("plugin/hosts"));
   }
   return block;
+}
+
+// As which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver. A short name
+// is completed by a search list, of which only the cluster's own zone can be in the way.
+std::vector<dns::Name> Application::endpointNames(const ClusterPlan& plan) {
+  std::vector<dns::Name> names;
+  for (const std::string& endpoint : plan.endpoints) {
+    const std::string host = etcd::Client::endpointHost(endpoint);
+    if (IpAddress::parse(host) || host == "localhost") continue;
+    if (const auto name = dns::Name::parse(host)) names.push_back(*name);
+    if (host.find('.') != std::string::npos) continue;
+    if (const auto name = dns::Name::parse(host + "." + plan.pattern.zone().toString())) names.push_back(*name);
+  }
+  return names;
 }
 
 // The node's own name, unless the Corefile says something else; without a cluster `nsid` alone means the host name.
@@ -216,6 +231,10 @@ Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(con
     instance->loop = block.loop;
     for (const auto& forward : block.plan.forward) {
       instance->forwarded.insert(instance->forwarded.end(), forward.from.begin(), forward.from.end());
+    }
+    if (block.plan.cluster) {  // who is told to reach etcd by a name is told to have it resolved
+      const auto names = endpointNames(*block.plan.cluster);
+      instance->forwarded.insert(instance->forwarded.end(), names.begin(), names.end());
     }
   }
   return instance;

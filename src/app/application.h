@@ -92,6 +92,7 @@ class Application {
   static void addEndpoint(Configuration& configuration, const server::Listen& listen, const dns::Name& zone,
                           size_t block);
   Result<Block> buildBlock(Configuration& configuration, const BlockPlan& plan);
+  static std::vector<dns::Name> endpointNames(const ClusterPlan& plan);
   Result<Cluster*> addCluster(Configuration& configuration, const ClusterPlan& plan, uint16_t dns_port);
   Cluster* findCluster(const Configuration& configuration, const ClusterPlan& plan) const;
   static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, const Cluster* cluster);

@@ -16,6 +16,12 @@ Result<void> Client::validateEndpoint(std::string_view endpoint) {
   return {};
 }
 
+std::string Client::endpointHost(std::string_view endpoint) {
+  const std::string name = EndpointAddress::parse(endpoint).value().name;
+  const std::string host = name.substr(0, name.rfind(':'));
+  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
+}
+
 Result<void> Client::validateOptions(const Options& options) {
   if (options.endpoints.empty()) return fail("there is no endpoint");
   const EndpointAddress* first = nullptr;

@@ -250,6 +250,8 @@ class Client {
 
   // An error names the endpoint that cannot be used, for configuration errors. Any thread.
   static Result<void> validateEndpoint(std::string_view endpoint);
+  // The host alone: a name as it was written, or an address. REQUIRES: validateEndpoint().
+  static std::string endpointHost(std::string_view endpoint);
   // That the options fit together, for configuration errors. Reads no file. Any thread.
   static Result<void> validateOptions(const Options& options);
   // That the files of an https client can be used now. A client whose files cannot be used calls every endpoint away

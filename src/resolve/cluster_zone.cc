@@ -23,6 +23,8 @@ bool isApexType(uint16_t qtype) {
 
 // All but the plain positive answer.
 Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags) const {
+  const bool held = entry != nullptr && entry->modRevision() != 0;
+  if (!held && isSource(query)) return Outcome::next();
   return entry != nullptr ? answerHit(query, *entry, limit, flags) : answerMiss(query, limit, flags);
 }
 
@@ -105,6 +107,13 @@ void ClusterZone::addSoa(const Query& query, ResponseBuilder& response, bool in_
 
 bool ClusterZone::isInZone(const Query& query) const {
   return !store_.zone().isRoot() && dns::isNameWithin(query.name(), store_.zone());
+}
+
+// The apex keeps its SOA and NS.
+bool ClusterZone::isSource(const Query& query) const {
+  const auto same = [&query](const dns::Name& name) { return std::ranges::equal(query.name(), name.wire()); };
+  return std::any_of(options_.sources.begin(), options_.sources.end(), same) &&
+         !(query.qname_size == store_.zone().size() && isApexType(query.qtype));
 }
 
 bool ClusterZone::fallsThrough(const Query& query) const {

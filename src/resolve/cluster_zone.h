@@ -5,7 +5,7 @@
 //   zone, no such name        NXDOMAIN with SOA, or the next handler where `fallthrough` says so
 //   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
 //   etcd away for long        the last known answer with EDE 3 (a denial: EDE 19)
-//   any other name            the next handler
+//   any other name            the next handler, and the hosts that the zone is read from, too
 //
 // Any loop thread, inside a ReadSection of the store's EpochDomain; no allocation.
 #pragma once
@@ -23,7 +23,10 @@ namespace idetcd::resolve {
 class ClusterZone {
  public:
   struct Options {
-    std::vector<dns::Name> fallthrough;  // zones in which a name that does not exist goes on to the next handler
+    std::vector<dns::Name> fallthrough{};  // zones in which a name that does not exist goes on to the next handler
+    // Names in the zone that lead to its own source: they go on even before the first snapshot, which would else wait
+    // for them, and they for it.
+    std::vector<dns::Name> sources{};
   };
 
   ClusterZone(const records::RecordStore& store, Options options) : store_(store), options_(std::move(options)) {}
@@ -54,6 +57,7 @@ class ClusterZone {
   void addSoa(const dns::Query& query, dns::ResponseBuilder& response, bool in_zone) const;
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;
+  bool isSource(const dns::Query& query) const;
   bool isStale() const { return store_.freshness() == records::Freshness::kStale; }
 
   const records::RecordStore& store_;

@@ -30,6 +30,13 @@ TEST(Endpoint, AcceptsWhatCanBeConnectedTo) {
   }
 }
 
+TEST(Endpoint, HasAHost) {
+  EXPECT_EQ(Client::endpointHost("http://etcd.internal:2379"), "etcd.internal");
+  EXPECT_EQ(Client::endpointHost("etcd.internal.:2379"), "etcd.internal.");
+  EXPECT_EQ(Client::endpointHost("https://192.0.2.1:2379/"), "192.0.2.1");
+  EXPECT_EQ(Client::endpointHost("[2001:db8::1]:2379"), "2001:db8::1");
+}
+
 TEST(Endpoint, RefusesTheRestAndSaysWhy) {
   const struct {
     const char* endpoint;

@@ -225,6 +225,27 @@ TEST_F(ClusterZoneTest, FallsThroughWhereAsked) {
   EXPECT_GT(ask(held, some), 0u) << "a name that exists is ours, whatever the type";
 }
 
+TEST_F(ClusterZoneTest, WhatTheZoneIsReadFromGoesOn) {
+  const ClusterZone zone(store_, {.sources = {name("etcd.tf.local."), name("tf.local.")}});
+  put("below.etcd.tf.local.", "192.0.2.1");
+  for (const Freshness freshness : {Freshness::kLoading, Freshness::kFresh, Freshness::kStale}) {
+    store_.setFreshness(freshness);
+    for (const char* text : {"etcd.tf.local.", "ETCD.tf.local.", "tf.local."}) {
+      Message message(text, kA);
+      EXPECT_EQ(ask(message, zone), 0u) << text;
+    }
+    Message beside("etcd2.tf.local.", kA);
+    EXPECT_GT(ask(beside, zone), 0u);
+    Message soa("tf.local.", kSoa);
+    ASSERT_GT(ask(soa, zone), 0u);
+    EXPECT_EQ(soa.answers(), 1) << "the apex stays ours";
+  }
+  put("etcd.tf.local.", "192.0.2.2");
+  Message held("etcd.tf.local.", kA);
+  ASSERT_GT(ask(held, zone), 0u);
+  EXPECT_EQ(held.answers(), 1) << "what etcd says itself counts more";
+}
+
 TEST_F(ClusterZoneTest, NsRecordsOfTheLongestZonesFitToo) {
   const std::string label(63, 'x');
   const std::string zone_text = label + "." + label + "." + label + "." + std::string(61, 'y') + ".";
