@@ -434,18 +434,22 @@ void classify(const Selector& selector, StoredResponse& response) {
   if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
 }
 
-// The whole records at the beginning of the answer that take at most `room` octets.
+// The whole RRsets at the beginning of the answer that take at most `room` octets. The links of a CNAME chain, one type
+// in a row, count as one.
 std::pair<std::span<const uint8_t>, uint16_t> answersThatFit(const ResponseView& response, size_t room) {
   size_t size = 0;
-  uint16_t count = 0;
-  while (count < response.answers) {
-    const size_t rdlength = response.ttl_offsets[count] + size_t{4};
-    const size_t end = rdlength + 2 + dns::load16(&response.body[rdlength]);
+  uint16_t whole = 0;
+  for (uint16_t i = 0; i < response.answers; ++i) {
+    const uint8_t* ttl = &response.body[response.ttl_offsets[i]];
+    const size_t end = response.ttl_offsets[i] + size_t{6} + dns::load16(ttl + 4);
     if (end > room) break;
+    const bool last_of_type =
+        i + 1 == response.answers || !std::equal(ttl - 4, ttl - 2, &response.body[response.ttl_offsets[i + 1]] - 4);
+    if (!last_of_type) continue;
     size = end;
-    ++count;
+    whole = static_cast<uint16_t>(i + 1);
   }
-  return {response.body.first(size), count};
+  return {response.body.first(size), whole};
 }
 
 // A run of A or AAAA records of one size, each with a pointer for an owner, begins at another one of them.

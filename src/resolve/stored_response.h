@@ -77,9 +77,9 @@ struct WriteOptions {
 };
 
 // Writes the response over the query, with the client's ID, question, opcode, RD and CD, and RA. What does not fit is
-// left out: first the additional section, then of a positive answer the authority section, then, with TC, the records
-// at the answer's end: who cannot ask again over TCP (musl before 1.2.4) lives on the rest, everybody else ignores it
-// (RFC 2181 §9). Returns its size. REQUIRES: the question is the one that the response was read for.
+// left out: first the additional section, then of a positive answer the authority section, then, with TC, the RRsets at
+// the answer's end, never a part of one (RFC 2181 §9). Returns its size. REQUIRES: the question is the one that the
+// response was read for.
 size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,
                            const WriteOptions& options);
 
