@@ -171,8 +171,8 @@ Result<Application::Block> Application::buildBlock(Configuration& configuration,
   return block;
 }
 
-// As which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver. A short name
-// is completed by a search list, of which only the cluster's own zone can be in the way.
+// As which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver. A short
+// name is completed by a search list, of which only the cluster's own zone can be in the way.
 std::vector<dns::Name> Application::endpointNames(const ClusterPlan& plan) {
   std::vector<dns::Name> names;
   for (const std::string& endpoint : plan.endpoints) {
@@ -432,6 +432,9 @@ void Application::reload() {
   std::vector<std::unique_ptr<Cluster>> previous = std::move(clusters_);
   clusters_ = std::move(configuration->clusters);
   for (const auto& cluster : clusters_) cluster->member->start();
+  for (const Block& block : configuration_.blocks) {
+    if (block.loop) block.loop->stop();  // it may live on a little, but says nothing of the servers that we have now
+  }
   configuration_ = std::move(*configuration);
   for (auto& cluster : previous) {
     const bool kept = std::ranges::find(configuration_.kept, cluster.get()) != configuration_.kept.end();

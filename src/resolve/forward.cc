@@ -125,6 +125,8 @@ void Forwarder::resolve(const dns::Query& query, Transport transport, Callback d
 
 const Forwarder::Counters& Forwarder::counters() const { return impl_->context.counters; }
 
+size_t Forwarder::waiting() const { return impl_->waiting; }
+
 std::vector<UpstreamAddress> Forwarder::upstreams() const {
   std::vector<UpstreamAddress> addresses;
   for (const auto& server : *impl_->set.servers()) addresses.push_back(server->address());

@@ -113,6 +113,7 @@ class Forwarder {
   void resolve(const dns::Query& query, Transport transport, Callback done);
 
   const Counters& counters() const;
+  size_t waiting() const;  // callbacks that have not been called yet
   // Of the servers in use now, in the order of `to`.
   std::vector<UpstreamAddress> upstreams() const;
   // Named in `to`, but this process itself: never asked.

@@ -143,6 +143,8 @@ std::string LoopProbe::describe(const SocketAddress& local, const dns::Name& zon
 
 void LoopProbe::start() { impl_->start(); }
 
+void LoopProbe::stop() { impl_->finish(); }
+
 void LoopProbe::see(const dns::Query& query, const Request& request) const {
   if (query.qtype != dns::code(dns::RrType::kHinfo) || !isProbing()) return;
   impl_->see(query, request);

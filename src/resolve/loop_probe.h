@@ -43,6 +43,7 @@ class LoopProbe {
   LoopProbe& operator=(const LoopProbe&) = delete;
 
   void start();
+  void stop();  // for good
 
   // Any loop's thread, for every query of the server block before it is forwarded. The query goes on to the next
   // handler whatever it is.

@@ -102,6 +102,11 @@ void Recursion::ask(const dns::Query& query, const std::function<void(bool answe
                                   [done](const ForwardResult& result) { done(result.response != nullptr); });
 }
 
+bool Recursion::isBusy() const {
+  return std::any_of(forwarders_.begin(), forwarders_.end(),
+                     [](const auto& forwarder) { return forwarder->waiting() > 0; });
+}
+
 void Recursion::onResult(const Pending& pending, size_t forwarder, const ForwardResult& result) {
   const dns::Query& query = pending->query();
   if (result.next) {

@@ -42,6 +42,9 @@ class Recursion {
   // Has a question of our own resolved, past the cache. `done(answered)` at most once, possibly before this returns.
   void ask(const dns::Query& query, const std::function<void(bool answered)>& done);
 
+  // Whether somebody waits for an upstream.
+  bool isBusy() const;
+
   const Cache* cache() const { return cache_.get(); }
 
  private:

@@ -31,6 +31,11 @@ Resolver::Resolver(std::vector<Zone> zones, HashSeed seed) : seed_(seed) {
   }
 }
 
+bool Resolver::isBusy() const {
+  return std::any_of(routes_.begin(), routes_.end(),
+                     [](const Route& route) { return route.block->recursion && route.block->recursion->isBusy(); });
+}
+
 Outcome Resolver::answerOther(Job& job, const Request& request) {
   const ServerBlock* block = job.block;
   if (block == nullptr) return answerUnrouted(job, request);

@@ -92,6 +92,9 @@ class Resolver {
     return job.direct ? answerDirectly(job, request) : answerOther(job, request);
   }
 
+  // Whether an answer is still to come, which would be lost with the blocks. The blocks' loop thread.
+  bool isBusy() const;
+
  private:
   struct Route {
     dns::Name name;

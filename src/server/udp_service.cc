@@ -6,12 +6,14 @@ namespace {
 
 class UdpSink : public resolve::ReplySink {
  public:
-  UdpSink(std::shared_ptr<const net::UdpSocket> socket, const net::UdpPeer& peer)
-      : socket_(std::move(socket)), peer_(peer) {}
-  void send(std::span<const uint8_t> message) override { socket_->sendTo(peer_, message); }
+  UdpSink(const std::shared_ptr<const net::UdpSocket>& socket, const net::UdpPeer& peer)
+      : socket_(socket), peer_(peer) {}
+  void send(std::span<const uint8_t> message) override {
+    if (const auto socket = socket_.lock()) socket->sendTo(peer_, message);
+  }
 
  private:
-  std::shared_ptr<const net::UdpSocket> socket_;
+  std::weak_ptr<const net::UdpSocket> socket_;  // an address that is closed is free at once
   net::UdpPeer peer_;
 };
 

@@ -20,6 +20,7 @@ class UdpService {
 
   // From the next query on. Not within an answer.
   void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
+  const std::shared_ptr<const resolve::Resolver>& resolver() const { return resolver_; }
 
  private:
   static constexpr int kMaxBatches = 8;
@@ -29,7 +30,7 @@ class UdpService {
   void answerBatch(size_t count);
 
   WorkerContext& context_;
-  std::shared_ptr<net::UdpSocket> socket_;  // shared with the clients that wait for a later answer
+  std::shared_ptr<net::UdpSocket> socket_;  // the clients that wait for a later answer know it too
   SocketAddress local_;
   std::shared_ptr<const resolve::Resolver> resolver_;
   net::UdpBatch batch_;

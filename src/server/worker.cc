@@ -1,5 +1,7 @@
 #include "server/worker.h"
 
+#include <algorithm>
+#include <chrono>
 #include <future>
 #include <utility>
 
@@ -7,10 +9,19 @@
 
 namespace idetcd::server {
 
-Worker::Worker(net::EventLoop& loop, records::EpochDomain& epochs) : context_(loop, epochs) {}
+namespace {
+
+constexpr std::chrono::milliseconds kReleaseInterval{100};
+
+}  // namespace
+
+Worker::Worker(net::EventLoop& loop, records::EpochDomain& epochs)
+    : context_(loop, epochs), release_timer_(loop, [this] { release(); }) {}
 
 Worker::Worker(records::EpochDomain& epochs)
-    : own_loop_(std::make_unique<net::EventLoop>()), context_(*own_loop_, epochs) {}
+    : own_loop_(std::make_unique<net::EventLoop>()),
+      context_(*own_loop_, epochs),
+      release_timer_(*own_loop_, [this] { release(); }) {}
 
 Worker::~Worker() { listening_.clear(); }
 
@@ -30,9 +41,18 @@ Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
 void Worker::setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver) {
   for (const Listening& listening : listening_) {
     if (listening.address != address) continue;
+    if (listening.udp->resolver()->isBusy()) {
+      replaced_.push_back(listening.udp->resolver());
+      release_timer_.start(kReleaseInterval, kReleaseInterval);
+    }
     listening.udp->setResolver(resolver);
     listening.tcp->setResolver(resolver);
   }
+}
+
+void Worker::release() {
+  std::erase_if(replaced_, [](const auto& resolver) { return !resolver->isBusy(); });
+  if (replaced_.empty()) release_timer_.stop();
 }
 
 void Worker::closeAddress(const SocketAddress& address) {
@@ -54,7 +74,10 @@ void Worker::start() {
 }
 
 void Worker::close() {
-  runOnLoop([this] { listening_.clear(); });  // handles may be touched by their loop's thread only
+  runOnLoop([this] {
+    listening_.clear();
+    replaced_.clear();
+  });  // handles may be touched by their loop's thread only
   if (!thread_.joinable()) return;
   own_loop_->stop();
   thread_.join();

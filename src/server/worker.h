@@ -32,7 +32,8 @@ class Worker {
   // --- on the loop's thread ---
   // Binds one address for UDP and TCP. The error names the socket.
   Result<void> listen(const SocketAddress& address, bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
-  // Has what listens on `address` ask another resolver from the next query on. REQUIRES: something does.
+  // Has what listens on `address` ask another resolver from the next query on. The one before lives on until it has
+  // answered what it has taken. REQUIRES: something listens there.
   void setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver);
   // Closes the sockets and connections of one address.
   void closeAddress(const SocketAddress& address);
@@ -53,7 +54,11 @@ class Worker {
 
   std::unique_ptr<net::EventLoop> own_loop_;
   WorkerContext context_;
+  void release();
+
   std::vector<Listening> listening_;
+  std::vector<std::shared_ptr<const resolve::Resolver>> replaced_;  // but still busy
+  net::Timer release_timer_;
   std::thread thread_;
 };
 

@@ -3,8 +3,10 @@
 import concurrent.futures
 import os
 import resource
+import signal
 import socket
 import struct
+import threading
 import time
 
 import dns.edns
@@ -273,6 +275,72 @@ def test_max_concurrent(upstreams, nodes):
                 return "timeout"
         results = list(pool.map(one, range(6)))
     assert sorted(results) == ["REFUSED"] * 4 + ["SERVFAIL"] * 2
+
+
+# --- reload ---
+
+class Held:
+    """A handler whose answers wait until they are let go."""
+
+    def __init__(self):
+        self.arrived, self.free = threading.Event(), threading.Event()
+
+    def __call__(self, query, tcp):
+        self.arrived.set()
+        self.free.wait(10 * TIME_FACTOR)
+        return answer(query, "A 192.0.2.1")
+
+
+def reload(node, text):
+    with open(node.corefile_path, "w", encoding="utf-8") as file:
+        file.write(text)
+    done = node.out().count("Reloading complete")
+    node.signal(signal.SIGHUP)
+    wait_until(lambda: node.out().count("Reloading complete") > done, 5, node.logs)
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_reload_loses_no_question(upstreams, nodes, tcp, workers):
+    held = Held()
+    first, second = upstreams(held), upstreams(a(2))
+    directives = [f"workers {workers}", "cache"]
+    node = nodes.start(forward(first.address, directives=directives))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(answers, node, "a.example.org.", tcp=tcp)
+        assert held.arrived.wait(5 * TIME_FACTOR)
+        for _ in range(3):
+            reload(node, forward(second.address, directives=directives))
+        assert answers(node, "b.example.org.", tcp=tcp) == ["192.0.2.2"], "new questions go to the new server"
+        assert not waiting.done()
+        held.free.set()
+        assert waiting.result() == ["192.0.2.1"]
+    assert answers(node, "a.example.org.") == ["192.0.2.2"], "the old cache has gone"
+
+
+def test_an_address_that_a_reload_closes_is_free(upstreams, nodes, free_port):
+    """Whatever is still to be answered there: the next reload may want it again."""
+    held = Held()
+    upstream, elsewhere = upstreams(held), free_port()
+    node = nodes.start(forward(upstream.address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.sendto(make_query("a.example.org.").to_wire(), ("127.0.0.1", node.port))
+        assert held.arrived.wait(5 * TIME_FACTOR)
+        reload(node, f".:{elsewhere} {{\n    whoami\n}}\n")
+        reload(node, ". {\n    whoami\n}\n")
+        assert rcode(ask(node, "b.example.org.")) == "NOERROR"
+        held.free.set()
+
+
+def test_the_end_does_not_wait_for_what_a_reload_left(upstreams, nodes):
+    upstream, second = upstreams(), upstreams(a(2))
+    node = nodes.start(forward(upstream.address, options=["max_fails 0"]))
+    upstream.handler = lambda query, tcp: None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.sendto(make_query("a.example.org.").to_wire(), ("127.0.0.1", node.port))
+        wait_until(lambda: "a.example.org." in upstream.names(), 5, "the question to be asked")
+        reload(node, forward(second.address))
+        assert node.terminate() == 0
 
 
 # --- files, ourselves ---
