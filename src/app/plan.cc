@@ -1,9 +1,9 @@
 #include "app/plan.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <limits>
+#include <net/if.h>
 
 #include <fmt/format.h>
 
@@ -35,16 +35,32 @@ namespace {
 
 // --- bind ---
 
+// What the kernel takes for a name of an interface, whether there is one or not; but a mistyped address is none.
+bool mayBeInterface(std::string_view text) {
+  const auto is_foul = [](char c) { return c <= ' ' || c == '/' || c == ':' || c == 0x7f; };
+  const auto is_numeric = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
+  return !text.empty() && text.size() < IFNAMSIZ && std::none_of(text.begin(), text.end(), is_foul) &&
+         !std::all_of(text.begin(), text.end(), is_numeric);
+}
+
+Result<void> readListenAddresses(DirectiveCursor& cursor, Strings& addresses) {
+  const auto arguments = cursor.args(1);
+  if (!arguments) return tl::unexpected(arguments.error());
+  for (const std::string& argument : *arguments) {
+    if (!IpAddress::parse(argument) && !mayBeInterface(argument)) {
+      return cursor.error(fmt::format("not an IP address or the name of an interface: '{}'", argument));
+    }
+    addresses.push_back(argument);
+  }
+  return {};
+}
+
 Result<void> readBind(const config::Directive& directive, BindPlan& plan) {
   DirectiveCursor cursor(directive);
-  const auto listen = cursor.args(1);
-  if (!listen) return tl::unexpected(listen.error());
-  plan.listen.insert(plan.listen.end(), listen->begin(), listen->end());
+  if (auto read = readListenAddresses(cursor, plan.listen); !read) return read;
   while (cursor.nextBlock()) {
     if (cursor.value() != "except") return cursor.error(fmt::format("unknown property '{}'", cursor.value()));
-    const auto except = cursor.args(1);
-    if (!except) return tl::unexpected(except.error());
-    plan.except.insert(plan.except.end(), except->begin(), except->end());
+    if (auto read = readListenAddresses(cursor, plan.except); !read) return read;
   }
   return cursor.finish();
 }
@@ -124,8 +140,13 @@ Result<void> readLog(const config::Directive& directive, std::vector<resolve::Qu
 Result<void> readErrors(const config::Directive& directive, BlockPlan& plan) {
   DirectiveCursor cursor(directive);
   plan.errors = true;
-  if (cursor.nextArg()) return cursor.argError();
+  const auto file = cursor.args(0, 1);
+  if (!file) return tl::unexpected(file.error());
+  if (!file->empty() && file->front() != "stdout") {
+    return cursor.error(fmt::format("a log file other than stdout is not supported: '{}'", file->front()));
+  }
   while (cursor.nextBlock()) {
+    if (cursor.value() == "stacktrace") return cursor.error("stacktrace is not supported");
     if (cursor.value() != "consolidate") return cursor.error(fmt::format("unknown property '{}'", cursor.value()));
     const auto arguments = cursor.args(2, 2);
     if (!arguments) return tl::unexpected(arguments.error());
@@ -143,11 +164,11 @@ Result<void> readErrors(const config::Directive& directive, BlockPlan& plan) {
 
 Result<void> readLoadbalance(const config::Directive& directive, bool& loadbalance) {
   DirectiveCursor cursor(directive);
-  const auto policy = cursor.args(0, 1);
-  if (!policy) return tl::unexpected(policy.error());
-  if (!policy->empty() && policy->front() != "round_robin") {
-    return cursor.error(fmt::format("loadbalance policy '{}' is not supported", policy->front()));
+  const Strings policy = cursor.remainingArgs();
+  if (!policy.empty() && policy.front() != "round_robin") {
+    return cursor.error(fmt::format("loadbalance policy '{}' is not supported", policy.front()));
   }
+  if (policy.size() > 1) return cursor.argError();
   loadbalance = true;
   return cursor.finish();
 }
@@ -245,6 +266,18 @@ const std::vector<std::pair<std::string, DirectiveReader>>& directives() {
   return kDirectives;
 }
 
+// Directives of CoreDNS 1.14 that this server does not have.
+const std::vector<std::string>& foreignDirectives() {
+  static const std::vector<std::string> kForeign{
+      "acme",      "auto",   "autopath",   "azure",        "cancel",     "chaos",  "clouddns", "debug",       "dns64",
+      "dnssec",    "dnstap", "erratic",    "etcd",         "file",       "geoip",  "grpc",     "grpc_server", "header",
+      "health",    "https",  "https3",     "k8s_external", "kubernetes", "local",  "metadata", "multisocket", "nomad",
+      "on",        "pprof",  "prometheus", "quic",         "ready",      "reload", "rewrite",  "root",        "route53",
+      "secondary", "sign",   "template",   "timeouts",     "tls",        "trace",  "transfer", "tsig",        "view",
+  };
+  return kForeign;
+}
+
 // What the clusters keep in one state directory is told apart by their patterns, if there are several. Blocks with one
 // pattern share one cluster.
 void tellClustersApart(Plan& plan) {
@@ -277,8 +310,10 @@ const std::vector<std::string>& directiveNames() {
 }
 
 Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port) {
-  const config::ParseOptions options{
-      .known_directives = directiveNames(), .default_port = default_port, .listen_directive = "bind"};
+  const config::ParseOptions options{.known_directives = directiveNames(),
+                                     .foreign_directives = foreignDirectives(),
+                                     .default_port = default_port,
+                                     .listen_directive = "bind"};
   const config::SystemEnvironment environment;
   const auto corefile = config::parseCorefile(name, text, options, environment);
   if (!corefile) return tl::unexpected(corefile.error());

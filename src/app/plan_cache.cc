@@ -114,7 +114,7 @@ class CacheParser {
       const auto duration = config::parseDuration((*arguments)[0]);
       if (!duration) return cursor_.error(duration.error().message);
       if (duration->count() < 0) return cursor_.error("invalid negative duration for serve_stale");
-      plan_.options.serve_stale = std::chrono::duration_cast<std::chrono::seconds>(*duration);
+      plan_.options.serve_stale = std::chrono::ceil<std::chrono::seconds>(*duration);  // 0 alone means never
     }
     if (arguments->size() > 1) {
       const std::string& mode = (*arguments)[1];
@@ -137,13 +137,15 @@ class CacheParser {
     return {};
   }
 
-  // `disable success|denial [ZONES…]`; CoreDNS's zones are not supported here.
+  // `disable success|denial`
   Result<void> readDisable() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    if (*argument != "success" && *argument != "denial")
-      return cursor_.error(fmt::format("cache type must be success or denial: '{}'", *argument));
-    (*argument == "success" ? plan_.options.success : plan_.options.denial).enabled = false;
+    const auto arguments = cursor_.args(1);
+    if (!arguments) return tl::unexpected(arguments.error());
+    const std::string& type = arguments->front();
+    if (type != "success" && type != "denial")
+      return cursor_.error(fmt::format("cache type must be success or denial: '{}'", type));
+    if (arguments->size() > 1) return cursor_.error("zones behind `disable` are not supported");
+    (type == "success" ? plan_.options.success : plan_.options.denial).enabled = false;
     return {};
   }
 

@@ -1,6 +1,5 @@
 // The directives `hosts` and `acl`.
-#include <algorithm>
-#include <limits>
+#include <chrono>
 
 #include <fmt/format.h>
 
@@ -74,7 +73,7 @@ class HostsParser {
     if (!interval || interval->count() < 0) {
       return cursor_.error(fmt::format("invalid duration for reload '{}'", *argument));
     }
-    options_.reload = std::chrono::duration_cast<std::chrono::milliseconds>(*interval);
+    options_.reload = std::chrono::ceil<std::chrono::milliseconds>(*interval);  // 0 alone means never
     return {};
   }
 

@@ -67,7 +67,7 @@ class ForwardParser {
     const auto duration = config::parseDuration(text);
     if (!duration) return cursor_.error(duration.error().message);
     if (duration->count() < 0) return cursor_.error(fmt::format("a duration can't be negative: {}", text));
-    return std::chrono::duration_cast<std::chrono::milliseconds>(*duration);
+    return std::chrono::ceil<std::chrono::milliseconds>(*duration);
   }
 
   Result<void> readExpire() {

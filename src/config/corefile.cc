@@ -156,7 +156,10 @@ class Parser {
     Directive directive{expandVariables(name.text, environment_), *name.file, name.line, {}};
     const std::vector<std::string>& known = options_.known_directives;
     if (name.opens() || (!known.empty() && std::find(known.begin(), known.end(), directive.name) == known.end())) {
-      return errorAt(name, fmt::format("Unknown directive '{}'", directive.name));
+      const std::vector<std::string>& foreign = options_.foreign_directives;
+      const bool is_foreign = std::find(foreign.begin(), foreign.end(), directive.name) != foreign.end();
+      return errorAt(name, fmt::format("Unknown directive '{}'{}", directive.name,
+                                       is_foreign ? ": CoreDNS has it, it is not supported here" : ""));
     }
     int depth = 0;
     int open_line = 0;
