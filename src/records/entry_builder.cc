@@ -5,11 +5,11 @@
 #include <cassert>
 #include <limits>
 
+#include "dns/record.h"
+
 namespace idetcd::records {
 
 namespace {
-
-constexpr size_t kRecordHead = 12;
 
 // type, count and size, as entry.h draws them
 using RrsetHead = std::array<uint16_t, 3>;
@@ -26,18 +26,13 @@ EntryBuilder& EntryBuilder::add(dns::RrType type, uint32_t ttl_seconds, std::spa
     ++rrset_count_;
   }
   ++head[1];
-  head[2] = static_cast<uint16_t>(head[2] + kRecordHead + rdata.size());
+  head[2] = static_cast<uint16_t>(head[2] + dns::kRecordHeadSize + rdata.size());
   std::memcpy(rrsets_.data() + last_rrset_, head.data(), sizeof(head));
 
   const size_t start = rrsets_.size();
-  rrsets_.resize(start + kRecordHead + rdata.size());
-  uint8_t* p = rrsets_.data() + start;
-  dns::store16(p, 0xc00c);
-  dns::store16(p + 2, dns::code(type));
-  dns::store16(p + 4, dns::code(dns::RrClass::kIn));
-  dns::store32(p + 6, ttl_seconds);
-  dns::store16(p + 10, static_cast<uint16_t>(rdata.size()));
-  std::copy(rdata.begin(), rdata.end(), p + kRecordHead);
+  rrsets_.resize(start + dns::kRecordHeadSize + rdata.size());
+  uint8_t* const record = rrsets_.data() + start;
+  dns::putOctets(dns::putRecordHead(record, dns::kQuestionPointer, type, ttl_seconds, rdata.size()), rdata);
   return *this;
 }
 

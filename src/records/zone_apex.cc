@@ -1,9 +1,14 @@
 #include "records/zone_apex.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace idetcd::records {
+
+using dns::kQuestionPointer;
+using dns::put16;
+using dns::put32;
+using dns::putOctets;
+using dns::putRecordHead;
 
 namespace {
 
@@ -11,30 +16,11 @@ namespace {
 constexpr std::string_view kNameServer = "\2ns\3dns";
 constexpr std::string_view kMailbox = "\12hostmaster";
 static_assert(kNameServer.size() == 7 && kMailbox.size() == 11);
-constexpr uint16_t kQuestionPointer = 0xc00c;
 
 // Refresh, retry and expire speak to secondaries, which this zone has none of: every server reads the same etcd.
 constexpr uint32_t kRefreshSeconds = 7200;
 constexpr uint32_t kRetrySeconds = 1800;
 constexpr uint32_t kExpireSeconds = 86400;
-
-uint8_t* put(uint8_t* p, std::string_view octets) { return std::copy(octets.begin(), octets.end(), p); }
-uint8_t* put16(uint8_t* p, uint16_t value) {
-  dns::store16(p, value);
-  return p + 2;
-}
-uint8_t* put32(uint8_t* p, uint32_t value) {
-  dns::store32(p, value);
-  return p + 4;
-}
-
-uint8_t* putRecordHead(uint8_t* p, dns::RrType type, uint32_t ttl_seconds, size_t rdata_size) {
-  p = put16(p, kQuestionPointer);
-  p = put16(p, dns::code(type));
-  p = put16(p, dns::code(dns::RrClass::kIn));
-  p = put32(p, ttl_seconds);
-  return put16(p, static_cast<uint16_t>(rdata_size));
-}
 
 }  // namespace
 
@@ -44,17 +30,18 @@ ZoneApex::ZoneApex(const dns::Name& zone, uint32_t ttl_seconds) : name_server_(z
   const std::string_view mailbox = room ? kMailbox : std::string_view();
   if (room) {
     std::array<uint8_t, dns::kMaxNameLength> wire;
-    uint8_t* end = put(wire.data(), kNameServer);
-    end = std::copy(zone.wire().begin(), zone.wire().end(), end);
+    uint8_t* end = putOctets(wire.data(), kNameServer);
+    end = putOctets(end, zone.wire());
     name_server_ = dns::Name::fromWire({wire.data(), end});
   }
 
   uint8_t* const soa = soa_.wire.data();
-  uint8_t* p = putRecordHead(soa, dns::RrType::kSoa, ttl_seconds, name_server.size() + 2 + mailbox.size() + 2 + 20);
-  p = put(p, name_server);
+  uint8_t* p = putRecordHead(soa, kQuestionPointer, dns::RrType::kSoa, ttl_seconds,
+                             name_server.size() + 2 + mailbox.size() + 2 + 20);
+  p = putOctets(p, name_server);
   mname_pointer_ = static_cast<uint8_t>(p - soa);
   p = put16(p, kQuestionPointer);
-  p = put(p, mailbox);
+  p = putOctets(p, mailbox);
   rname_pointer_ = static_cast<uint8_t>(p - soa);
   p = put16(p, kQuestionPointer);
   p = put32(p, 0);  // the serial
@@ -64,8 +51,8 @@ ZoneApex::ZoneApex(const dns::Name& zone, uint32_t ttl_seconds) : name_server_(z
   p = put32(p, ttl_seconds);  // of negative answers (RFC 2308 §4)
   soa_.size = static_cast<uint8_t>(p - soa);
 
-  p = putRecordHead(ns_.data(), dns::RrType::kNs, ttl_seconds, name_server.size() + 2);
-  p = put(p, name_server);
+  p = putRecordHead(ns_.data(), kQuestionPointer, dns::RrType::kNs, ttl_seconds, name_server.size() + 2);
+  p = putOctets(p, name_server);
   p = put16(p, kQuestionPointer);
   ns_size_ = static_cast<uint8_t>(p - ns_.data());
 }

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "dns/name.h"
-#include "dns/wire.h"
+#include "dns/record.h"
 
 namespace idetcd::records {
 
@@ -25,7 +25,7 @@ class ZoneApex {
   // The SOA record of the zone whose name begins at `offset` of the message. REQUIRES: offset < 0x4000.
   Soa soa(size_t offset, uint32_t serial) const {
     Soa soa = soa_;
-    const auto pointer = static_cast<uint16_t>(0xc000 | offset);
+    const uint16_t pointer = dns::pointerTo(offset);
     dns::store16(soa.wire.data(), pointer);
     dns::store16(soa.wire.data() + mname_pointer_, pointer);
     dns::store16(soa.wire.data() + rname_pointer_, pointer);
@@ -35,7 +35,7 @@ class ZoneApex {
 
   // The NS record, for a question for the apex itself; its target begins at kNsTarget.
   std::span<const uint8_t> ns() const { return {ns_.data(), ns_size_}; }
-  static constexpr size_t kNsTarget = 12;
+  static constexpr size_t kNsTarget = dns::kRecordHeadSize;
 
   // The zone's name server, ns.dns.<zone>; the zone itself if that would be too long.
   const dns::Name& nameServer() const { return name_server_; }

@@ -93,7 +93,7 @@ void ClusterZone::addGlue(ResponseBuilder& response, size_t target) const {
   server->visitRrsets([&](const Entry::Rrset& rrset) {
     if (rrset.count != 1) return false;
     const size_t owner = response.position();
-    if (response.addAdditional(rrset.wire, 1)) dns::store16(response.at(owner), static_cast<uint16_t>(0xc000 | target));
+    if (response.addAdditional(rrset.wire, 1)) dns::store16(response.at(owner), dns::pointerTo(target));
     return false;
   });
 }

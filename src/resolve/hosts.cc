@@ -1,11 +1,11 @@
 #include "resolve/hosts.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
 #include "dns/response.h"
+#include "resolve/nobody_soa.h"
 
 namespace idetcd::resolve {
 
@@ -30,34 +30,6 @@ std::string join(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) text += line + '\n';
   return text;
 }
-
-// The SOA of a zone that is the question's name alone (RFC 2308 §3: a denial with AA has one).
-//   C0 0C | 00 06 00 01 | ttl | rdlength | C0 0C | nobody.invalid. | serial refresh retry expire minimum
-class Soa {
- public:
-  explicit Soa(uint32_t ttl_seconds) {
-    constexpr std::array<uint8_t, 16> kResponsible{6,   'n', 'o', 'b', 'o', 'd', 'y', 7,
-                                                   'i', 'n', 'v', 'a', 'l', 'i', 'd', 0};
-    constexpr uint16_t kOwner = 0xc00c;
-    uint8_t* p = octets_.data();
-    dns::store16(p, kOwner);
-    dns::store16(p + 2, dns::code(RrType::kSoa));
-    dns::store16(p + 4, dns::code(dns::RrClass::kIn));
-    dns::store32(p + 6, ttl_seconds);
-    dns::store16(p + 10, static_cast<uint16_t>(kSize - 12));
-    dns::store16(p + 12, kOwner);
-    p = std::copy(kResponsible.begin(), kResponsible.end(), p + 14);
-    for (const uint32_t number : {1u, 3600u, 1200u, 604800u, ttl_seconds}) {
-      dns::store32(p, number);
-      p += 4;
-    }
-  }
-  std::span<const uint8_t> span() const { return octets_; }
-
- private:
-  static constexpr size_t kSize = 12 + 2 + 16 + 20;
-  std::array<uint8_t, kSize> octets_{};
-};
 
 bool isAddress(uint16_t type) { return type == dns::code(RrType::kA) || type == dns::code(RrType::kAaaa); }
 
@@ -185,7 +157,8 @@ Outcome Hosts::answerHit(const Query& query, const Entry& entry, size_t limit, u
     }
     return true;
   });
-  if (!found) response.addAuthority(Soa(options.ttl_seconds).span(), 1);
+  // A zone that is this one name.
+  if (!found) response.addAuthority(NobodySoa(dns::kHeaderSize, options.ttl_seconds).span(), 1);
   return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "dns/record.h"
 #include "dns/reverse_name.h"
 #include "records/entry_builder.h"
 
@@ -20,7 +21,6 @@ namespace {
 constexpr std::string_view kBlank = " \t\v\f\r";
 // Of one name: leaves room for the question, OPT and what else is in a message of 65,535 octets.
 constexpr size_t kMaxRecordOctets = 60000;
-constexpr size_t kRecordHead = 12;
 
 // Takes what is in front of the next of `separators` off `text`.
 std::string_view takeUntil(std::string_view& text, std::string_view separators) {
@@ -164,7 +164,7 @@ Result<std::shared_ptr<const HostsTable>> HostsTable::build(std::span<const std:
       const size_t rrset = i;
       while (i < items.size() && items[i].type == items[rrset].type && collector.isOwnerEqual(items[i], first)) ++i;
       for (const auto& rdata : collector.distinctRdata(rrset, i)) {
-        octets += kRecordHead + rdata.size();
+        octets += dns::kRecordHeadSize + rdata.size();
         if (octets > kMaxRecordOctets) {
           ++hosts->dropped_count_;
           continue;

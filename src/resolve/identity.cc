@@ -3,23 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "dns/record.h"
 #include "dns/response.h"
 #include "dns/reverse_name.h"
 
 namespace idetcd::resolve {
 
 namespace {
-
-constexpr size_t kRecordHead = 12;
-
-// The head of a record whose owner is the question's name.
-void writeHead(uint8_t* record, dns::RrType type, uint16_t klass, uint32_t ttl_seconds, size_t rdata_size) {
-  dns::store16(record, 0xc00c);
-  dns::store16(record + 2, dns::code(type));
-  dns::store16(record + 4, klass);
-  dns::store32(record + 6, ttl_seconds);
-  dns::store16(record + 10, static_cast<uint16_t>(rdata_size));
-}
 
 bool isServerIdName(const dns::Query& query) {
   static const dns::Name kIdServer = dns::Name::parse("id.server.").value();
@@ -52,11 +42,11 @@ Outcome Identity::answerChaos(const dns::Query& query, size_t limit, uint16_t fl
   if (said == nullptr || said->size() > kMaxText) return Outcome::answer(response.finish(dns::Rcode::kRefused, flags));
   const bool asked = query.qtype == dns::code(dns::RrType::kTxt) || query.qtype == dns::code(dns::RrType::kAny);
   if (asked) {
-    std::array<uint8_t, kRecordHead + 1 + kMaxText> record;
-    writeHead(record.data(), dns::RrType::kTxt, dns::code(dns::RrClass::kCh), 0, said->size() + 1);
-    record[kRecordHead] = static_cast<uint8_t>(said->size());
-    std::copy(said->begin(), said->end(), record.begin() + kRecordHead + 1);
-    response.addAnswer({record.data(), kRecordHead + 1 + said->size()}, 1);
+    std::array<uint8_t, dns::kRecordHeadSize + 1 + kMaxText> record;
+    uint8_t* p = dns::putRecordHead(record.data(), dns::kQuestionPointer, dns::RrType::kTxt, 0, said->size() + 1,
+                                    dns::RrClass::kCh);
+    *p++ = static_cast<uint8_t>(said->size());
+    response.addAnswer({record.data(), dns::putOctets(p, *said)}, 1);
   }
   return Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
 }
@@ -72,11 +62,11 @@ Outcome Identity::answerReverse(const dns::Query& query, size_t limit, uint16_t 
   const auto text = options_.own_name();
   const auto name = text ? dns::Name::parse(*text) : Result<dns::Name>(fail("none"));
   if (!name) return Outcome::next();
-  std::array<uint8_t, kRecordHead + dns::kMaxNameLength> record;
-  writeHead(record.data(), dns::RrType::kPtr, dns::code(dns::RrClass::kIn), options_.ttl_seconds, name->size());
-  std::copy(name->wire().begin(), name->wire().end(), record.begin() + kRecordHead);
+  std::array<uint8_t, dns::kRecordHeadSize + dns::kMaxNameLength> record;
+  uint8_t* const rdata =
+      dns::putRecordHead(record.data(), dns::kQuestionPointer, dns::RrType::kPtr, options_.ttl_seconds, name->size());
   dns::ResponseBuilder response(query, limit);
-  response.addAnswer({record.data(), kRecordHead + name->size()}, 1);
+  response.addAnswer({record.data(), dns::putOctets(rdata, name->wire())}, 1);
   return Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
 }
 

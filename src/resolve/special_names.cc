@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dns/record.h"
 #include "dns/response.h"
+#include "resolve/nobody_soa.h"
 
 namespace idetcd::resolve {
 
@@ -91,52 +93,32 @@ const SpecialZone* find(std::span<const uint8_t> qname) {
   return zone != kZones.end() ? &*zone : nullptr;
 }
 
+constexpr uint32_t kTtlSeconds = 10800;  // RFC 6303 §3
+
 // Records with their owner as a pointer into the question. There is room for all that is made here.
 class Records {
  public:
-  void add(uint16_t owner, RrType type, std::span<const uint8_t> rdata) {
-    constexpr uint32_t kTtl = 10800;  // RFC 6303 §3
-    put16(static_cast<uint16_t>(0xc000 | owner));
-    put16(dns::code(type));
-    put16(dns::code(dns::RrClass::kIn));
-    put32(kTtl);
-    put16(static_cast<uint16_t>(rdata.size()));
-    end_ = std::copy(rdata.begin(), rdata.end(), end_);
+  void add(size_t owner, RrType type, std::span<const uint8_t> rdata) {
+    end_ = dns::putRecordHead(end_, dns::pointerTo(owner), type, kTtlSeconds, rdata.size());
+    end_ = dns::putOctets(end_, rdata);
+    ++count_;
+  }
+  void addSoa(size_t apex) {
+    end_ = dns::putOctets(end_, NobodySoa(apex, kTtlSeconds).span());
     ++count_;
   }
   std::span<const uint8_t> octets() const { return {octets_.data(), end_}; }
   uint16_t count() const { return count_; }
 
  private:
-  void put16(uint16_t value) {
-    dns::store16(end_, value);
-    end_ += 2;
-  }
-  void put32(uint32_t value) {
-    dns::store32(end_, value);
-    end_ += 4;
-  }
   std::array<uint8_t, 128> octets_{};
   uint8_t* end_ = octets_.data();
   uint16_t count_ = 0;
 };
 
-// `@ SOA @ nobody.invalid. 1 3600 1200 604800 10800` (RFC 6303 §3), @ being at `apex` of the message.
-void addSoa(uint16_t apex, Records& records) {
-  constexpr std::string_view kMailbox("\x06nobody\x07invalid\0", 16);
-  std::array<uint8_t, 2 + kMailbox.size() + 20> rdata;
-  dns::store16(rdata.data(), static_cast<uint16_t>(0xc000 | apex));
-  uint8_t* at = std::copy(kMailbox.begin(), kMailbox.end(), rdata.data() + 2);
-  for (const uint32_t number : {1u, 3600u, 1200u, 604800u, 10800u}) {
-    dns::store32(at, number);
-    at += 4;
-  }
-  records.add(apex, RrType::kSoa, rdata);
-}
-
-void addNs(uint16_t apex, Records& records) {
+void addNs(size_t apex, Records& records) {
   std::array<uint8_t, 2> rdata;
-  dns::store16(rdata.data(), static_cast<uint16_t>(0xc000 | apex));
+  dns::store16(rdata.data(), dns::pointerTo(apex));
   records.add(apex, RrType::kNs, rdata);
 }
 
@@ -157,12 +139,12 @@ bool exists(const dns::Query& query, const SpecialZone& zone) {
   return zone.kind == Kind::kLoopback && dns::isNameWithin(zone.pointer.wire(), Name::fromWire(query.name()));
 }
 
-void addAnswer(const dns::Query& query, const SpecialZone& zone, uint16_t apex, Records& records) {
+void addAnswer(const dns::Query& query, const SpecialZone& zone, size_t apex, Records& records) {
   const auto asks = [&query](RrType type) {
     return query.qtype == dns::code(type) || query.qtype == dns::code(RrType::kAny);
   };
   if (query.qname_size == zone.name.size()) {
-    if (asks(RrType::kSoa)) addSoa(apex, records);
+    if (asks(RrType::kSoa)) records.addSoa(apex);
     if (asks(RrType::kNs)) addNs(apex, records);
   }
   if (zone.kind == Kind::kLocalhost) {
@@ -187,16 +169,14 @@ Outcome answerSpecialName(const dns::Query& query, size_t limit, std::span<const
   });
   if (configured && !always) return Outcome::next();
 
-  const auto apex = static_cast<uint16_t>(dns::kHeaderSize + query.qname_size - zone->name.size());
+  const size_t apex = dns::kHeaderSize + query.qname_size - zone->name.size();
   Records answer;
   addAnswer(query, *zone, apex, answer);
   dns::ResponseBuilder response(query, limit);
   if (answer.count() > 0) {
     response.addAnswer(answer.octets(), answer.count());
   } else {
-    Records soa;
-    addSoa(apex, soa);
-    response.addAuthority(soa.octets(), soa.count());
+    response.addAuthority(NobodySoa(apex, kTtlSeconds).span(), 1);
   }
   const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
   return Outcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dns/name_reader.h"
+#include "dns/record.h"
 #include "dns/response.h"
 
 namespace idetcd::resolve {
@@ -230,7 +231,7 @@ class Encoder {
       if (const auto offset = find(std::string_view(folded).substr(pos))) {
         put(name.first(pos));
         rememberLabels(folded, pos, response_.body.size() - pos);
-        put16(static_cast<uint16_t>(0xc000 | *offset));
+        put16(dns::pointerTo(*offset));
         return;
       }
       pos += name[pos] + 1u;
