@@ -1,7 +1,8 @@
-"""Other people's DNS servers as a test's upstream or yardstick: NSD and unbound, on loopback, in the foreground."""
+"""Other people's DNS servers as a test's upstream or yardstick: NSD, Knot and unbound, on loopback, in the foreground."""
 
 import os
 import signal
+import subprocess
 
 from .processes import Process
 
@@ -26,6 +27,21 @@ remote-control:
     control-enable: no
 """
 
+_KNOT = """server:
+    rundir: "{directory}"
+    listen: {host}@{port}
+    udp-workers: 1
+    tcp-workers: 1
+    background-workers: 1
+    socket-affinity: off
+log:
+  - target: stderr
+    any: warning
+database:
+    storage: "{directory}"
+zone:
+"""
+
 _UNBOUND = """server:
     interface: {host}
     port: {port}
@@ -37,6 +53,7 @@ _UNBOUND = """server:
     do-ip6: no
     do-not-query-localhost: no
     module-config: "iterator"
+    extended-statistics: yes
     access-control: 127.0.0.0/8 allow
     # What releases since 1.18 default to, and what idetcd's bufsize is.
     max-udp-size: 1232
@@ -46,8 +63,10 @@ _UNBOUND = """server:
     outgoing-range: 1024
     num-queries-per-thread: 1024
     incoming-num-tcp: 100
-remote-control:
-    control-enable: no
+{tls}remote-control:
+    control-enable: yes
+    control-interface: "{directory}/{name}.socket"
+    control-use-cert: no
 forward-zone:
     name: "."
     forward-addr: {upstream_host}@{upstream_port}
@@ -83,14 +102,38 @@ class Nsd(Process):
         return self.spawn(["nsd", "-d", "-c", self.config], **spawn_options)
 
 
-class UnboundForwarder(Process):
-    """unbound as people run it on a node: a cache before one upstream; no validation."""
+class Knot(Process):
+    """As Nsd."""
 
-    def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound"):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="knot"):
         super().__init__(name, directory)
         self.host, self.port = host, port
+        config = _KNOT.format(host=host, port=port, directory=directory)
+        for number, (zone, text) in enumerate(zones.items()):
+            path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
+            config += f'  - domain: {zone}\n    file: "{path}"\n    zonefile-sync: -1\n    journal-content: none\n'
+        self.config = write(os.path.join(directory, f"{name}.conf"), config)
+
+    def launch(self, **spawn_options):
+        return self.spawn(["knotd", "-c", self.config], **spawn_options)
+
+
+class UnboundForwarder(Process):
+    """unbound as people run it on a node: a cache before one upstream; no validation. `tls`: a certificate's file and its
+    key's, with which it serves DNS over TLS on its port, and nothing else."""
+
+    def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound", tls=None):
+        super().__init__(name, directory)
+        self.host, self.port = host, port
+        service = f'    tls-port: {port}\n    tls-service-pem: "{tls[0]}"\n    tls-service-key: "{tls[1]}"\n' if tls else ""
         self.config = write(os.path.join(directory, f"{name}.conf"), _UNBOUND.format(
-            host=host, port=port, directory=directory, upstream_host=upstream_host, upstream_port=upstream_port))
+            host=host, port=port, directory=directory, name=name, upstream_host=upstream_host, upstream_port=upstream_port,
+            tls=service))
+
+    def statistics(self):
+        """What it counts, by name."""
+        output = subprocess.run(["unbound-control", "-c", self.config, "stats_noreset"], check=True, capture_output=True, text=True)
+        return {key: float(value) for key, _, value in (line.partition("=") for line in output.stdout.splitlines())}
 
     def launch(self, **spawn_options):
         return self.spawn(["unbound", "-d", "-c", self.config], **spawn_options)
