@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent():
+def die_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -53,7 +53,7 @@ class Process:
         with open(self.out_path, "ab") as out, open(self.err_path, "ab") as err:
             self._popen = subprocess.Popen(
                 [*prefix, *argv], stdin=stdin, stdout=out, stderr=err, env={**os.environ, **(env or {})}, cwd=cwd,
-                user=user, process_group=0, preexec_fn=_die_with_parent)
+                user=user, process_group=0, preexec_fn=die_with_parent)
         if stdin is not subprocess.DEVNULL:
             stdin.close()
         return self

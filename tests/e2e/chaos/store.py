@@ -1,0 +1,172 @@
+"""etcd over its JSON gateway, by whichever member answers. One Store a thread."""
+
+import base64
+import http.client
+import json
+import socket
+import threading
+import time
+
+from .ownership import Moments
+
+
+def now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Unavailable(Exception):
+    """This request failed; if it was a write, it may still be applied."""
+
+
+class Refused(Exception):
+    """etcd answered, and said no."""
+
+
+class Store:
+    def __init__(self, ports, timeout=1.0):
+        self._ports = list(ports)
+        self._timeout = timeout
+        self._current = 0
+        self._connection = None
+
+    def call(self, path, **request):
+        """One attempt; the next goes to another member if this one fails."""
+        try:
+            response = self._send(path, request)
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._next_member()
+            raise Unavailable(str(error)) from None
+        if response.status == 200:
+            return json.loads(body)
+        if response.status >= 500:
+            self._next_member()
+            raise Unavailable(body.decode(errors="replace"))
+        raise Refused(body.decode(errors="replace"))
+
+    def insist(self, path, patience=30.0, **request):
+        """Until it succeeds: for what may be repeated."""
+        deadline = now() + patience
+        while True:
+            try:
+                return self.call(path, **request)
+            except Unavailable as error:
+                if now() > deadline:
+                    raise AssertionError(f"etcd {path}: {error}") from None
+                time.sleep(0.05)
+
+    def put(self, key, value, lease=0):
+        """The revision."""
+        reply = self.call("kv/put", key=_b64(key), value=_b64(value), lease=str(lease))
+        return int(reply["header"]["revision"])
+
+    def delete(self, key):
+        self.call("kv/deleterange", key=_b64(key))
+
+    def grant(self, seconds):
+        return int(self.call("lease/grant", TTL=str(seconds))["ID"])
+
+    def compact(self, revision):
+        self.call("kv/compaction", revision=str(revision))
+
+    def pairs(self):
+        """Every key: (value, mod_revision)."""
+        reply = self.insist("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
+        return {_text(kv["key"]): (_text(kv.get("value", "")), int(kv["mod_revision"])) for kv in reply.get("kvs", ())}
+
+    def get(self, key):
+        """(value, mod_revision), or (None, 0)."""
+        kvs = self.insist("kv/range", key=_b64(key)).get("kvs")
+        return (_text(kvs[0]["value"]), int(kvs[0]["mod_revision"])) if kvs else (None, 0)
+
+    def replace(self, key, value, mod_revision):
+        """On condition that the key's revision is still that one (0: it is not there). The revision, or None."""
+        reply = self.call("kv/txn",
+                          compare=[{"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}],
+                          success=[{"requestPut": {"key": _b64(key), "value": _b64(value)}}])
+        return int(reply["header"]["revision"]) if reply.get("succeeded") else None
+
+    def history(self, last_revision):
+        """Every change from the first revision to `last_revision`, which must be one of a change, in order: (key,
+        value or None, create_revision, mod_revision). REQUIRES: nothing was compacted."""
+        response = self._send("watch", {"create_request": {"key": _b64(b"\0"), "range_end": _b64(b"\0"), "start_revision": "1"}})
+        changes = []
+        while not changes or changes[-1][3] < last_revision:
+            line = response.readline()
+            assert line, "etcd ended the watch of its history"
+            result = json.loads(line)["result"]
+            assert not result.get("canceled"), result
+            for event in result.get("events", ()):
+                kv = event["kv"]
+                deleted = event.get("type") == "DELETE"
+                changes.append((_text(kv["key"]), None if deleted else _text(kv.get("value", "")),
+                                int(kv.get("create_revision", 0)), int(kv["mod_revision"])))
+        self.close()
+        return [change for change in changes if change[3] <= last_revision]
+
+    def close(self):
+        if self._connection:
+            self._connection.close()
+        self._connection = None
+
+    def _send(self, path, request):
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection("127.0.0.1", self._ports[self._current], timeout=self._timeout)
+            self._connection.connect()
+            self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection.request("POST", f"/v3/{path}", json.dumps(request))
+        return self._connection.getresponse()
+
+    def _next_member(self):
+        self.close()
+        self._current = (self._current + 1) % len(self._ports)
+
+
+def _b64(data):
+    return base64.b64encode(data.encode() if isinstance(data, str) else data).decode()
+
+
+def _text(data):
+    return base64.b64decode(data).decode(errors="surrogateescape")
+
+
+class Helper(threading.Thread):
+    """Calls work() every `interval` seconds until stop(). An error is kept, and raised by stop()."""
+
+    def __init__(self, interval, work):
+        super().__init__(daemon=True)
+        self._interval = interval
+        self._work = work
+        self._end = threading.Event()
+        self._error = None
+
+    def run(self):
+        try:
+            while not self._end.wait(self._interval):
+                try:
+                    self._work()
+                except Unavailable:
+                    pass  # such are the times
+        except BaseException as error:  # pylint: disable=broad-except
+            self._error = error
+
+    def stop(self):
+        self._end.set()
+        if self.is_alive():
+            self.join(30)
+        if self._error:
+            raise self._error
+
+
+class Clock(Helper):
+    """Writes all the time, so that the moments of all revisions are known."""
+
+    def __init__(self, ports, interval=0.05):
+        super().__init__(interval, self._write)
+        self.moments = Moments()
+        self._store = Store(ports)
+
+    def _write(self):
+        sent = now()
+        revision = self._store.put("/chaos/clock", "")
+        self.moments.add(revision, sent, now())

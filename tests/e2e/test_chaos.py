@@ -1,0 +1,364 @@
+"""A cluster under random faults; and that the judges of it can say no."""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from chaos import mirror, ownership, prober, runs
+from chaos.ownership import Change, Interval, Moments, Sightings, Tenure, Told
+from chaos.proxy import Links
+from harness import ports
+from harness.node import ROOT
+from harness.processes import Process, TIME_FACTOR, die_with_parent, wait_until
+
+CHAOS = [sys.executable, "-B", os.path.join(ROOT, "tools", "chaos")]
+
+
+# --- the runs; a second try would hide what only happens sometimes ---
+
+def assert_held(verdict, seed, directory):
+    for line in verdict.facts:
+        print(line)
+    if verdict.problems:
+        with open(os.path.join(directory, "events"), encoding="utf-8") as file:
+            print(file.read())
+    assert not verdict.problems, f"tools/chaos --seed {seed}:\n" + "\n".join(verdict.problems)
+
+
+@pytest.mark.serial
+@pytest.mark.flaky(reruns=0)
+def test_a_name_belongs_to_one_node_at_a_time(directory):
+    seed = random.SystemRandom().randrange(2 ** 32)
+    verdict = runs.run_ownership(directory, 60, seed)
+    assert_held(verdict, seed, directory)
+    # It was a storm, and it was watched.
+    assert len(verdict.intervals) > 30 and sum(interval.answers for interval in verdict.intervals) > 3000
+    with open(os.path.join(directory, "intervals"), encoding="utf-8") as file:
+        assert sum(" token " in line for line in file) == len(verdict.intervals)
+
+
+@pytest.mark.serial
+@pytest.mark.flaky(reruns=0)
+def test_every_nodes_table_is_that_of_etcd(directory):
+    seed = random.SystemRandom().randrange(2 ** 32)
+    assert_held(runs.run_mirror(directory, 30, seed), seed, directory)
+
+
+# --- tools/chaos ---
+
+def children_of(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def command_lines():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            yield file.read().replace("\0", " ")
+
+
+def test_the_tool_keeps_what_it_is_asked_to_keep(directory):
+    place = os.path.join(directory, "kept")
+    result = subprocess.run([*CHAOS, "--minutes", "0.05", "--seed", "7", "--nodes", "3", "--keep", place], check=False,
+                            capture_output=True, text=True, timeout=120 * TIME_FACTOR)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "seed 7\n" in result.stdout and result.stdout.count("  held, in ") == 2
+    with open(os.path.join(place, "ownership", "intervals"), encoding="utf-8") as file:
+        assert {line.split()[0] for line in file} == {f"worker{number}.tf.local." for number in (1, 2, 3)}
+    again = subprocess.run([*CHAOS, "--keep", place], check=False, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 1 and "File exists" in again.stderr
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_the_tool_leaves_nothing_behind(directory, number, code):
+    temporary = os.path.join(directory, "tmp")
+    os.mkdir(temporary)
+    tool = Process("chaos", directory)
+    tool.spawn([*CHAOS, "--nodes", "3", "--only", "ownership"], env={"TMPDIR": temporary})
+    try:
+        wait_until(lambda: not tool.running() or "3 nodes, 3 names" in tool.out(), 60, tool.logs)
+        assert tool.running(), tool.logs()
+        children = children_of(tool)
+        assert 4 <= len(children) <= 7, "three nodes, three members, the proxy, but for whom a fault has killed"
+        tool.signal(number)
+        assert tool.exit_code(30) == code, tool.logs()
+    finally:
+        tool.kill()
+    assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    assert not [command for command in command_lines() if temporary in command]
+    assert os.listdir(temporary) == []
+
+
+@pytest.mark.parametrize("arguments", [["--minutes", "0"], ["--nodes", "1"], ["--only", "x"], ["--lease", "0"], ["x"]])
+def test_the_tool_refuses(arguments):
+    result = subprocess.run([*CHAOS, *arguments], check=False, capture_output=True, text=True, timeout=30)
+    assert result.returncode == 2 and "usage: tools/chaos" in result.stderr
+
+
+# --- the judges of ownership ---
+
+W1 = "worker1."
+
+
+def moments(*writes):
+    found = Moments()
+    for write in writes:
+        found.add(*write)
+    return found.settle()
+
+
+# Revision n was made between n - 0.1 and n.
+EXACT = moments(*((number, number - 0.1, number) for number in range(1, 100)))
+
+
+def sightings(owner, *spans, name=W1):
+    seen = Sightings(owner, name)
+    for sent, received in spans:
+        seen.add(sent, received)
+    return seen
+
+
+def test_moments_of_revisions():
+    found = moments((10, 1.0, 1.5), (20, 2.0, 9.0), (30, 3.0, 3.5))
+    assert (found.earliest(9), found.latest(9)) == (float("-inf"), 1.5)
+    assert (found.earliest(10), found.latest(10)) == (1.0, 1.5)
+    assert (found.earliest(15), found.latest(15)) == (1.0, 3.5), "20 was made before 30, which was confirmed first"
+    assert (found.earliest(29), found.latest(29)) == (2.0, 3.5)
+    assert (found.earliest(31), found.latest(31)) == (3.0, float("inf"))
+
+
+def test_tenures():
+    spans = ownership.tenures([
+        Change(W1, 40), Change(W1, 10, "a", 10), Change(W1, 20, "a", 10), Change(W1, 30, "b", 10), Change(W1, 50, "b", 50),
+        Change("worker2.", 11, "c", 11)])
+    assert spans == {W1: [Tenure(W1, "a", 10, 10, 30), Tenure(W1, "b", 10, 30, 40), Tenure(W1, "b", 50, 50, None)],
+                     "worker2.": [Tenure("worker2.", "c", 11, 11, None)]}
+
+
+HISTORY = {W1: [Tenure(W1, "a", 10, 10, 20), Tenure(W1, "b", 30, 30, 40), Tenure(W1, "a", 50, 50, None)]}
+
+
+@pytest.mark.parametrize("owner, span", [
+    ("a", (8.0, 9.8)),     # before etcd can have given it
+    ("a", (20.01, 20.5)),  # the key was gone
+    ("a", (20.01, 49.8)),  # the same, and not yet a's again
+    ("b", (20.0, 29.8)),
+    ("c", (15.0, 16.0)),   # never had it
+])
+def test_a_false_claim_is_found(owner, span):
+    intervals, problems = ownership.attribute([sightings(owner, span)], HISTORY, EXACT)
+    assert intervals == [] and len(problems) == 1 and f"{owner} said that worker1. is its own" in problems[0]
+
+
+def test_what_may_have_been_true_is_no_false_claim():
+    seen = [sightings("a", (8.0, 9.9), (12.0, 12.1), (20.0, 29.0), (49.0, 60.0), (70.0, 71.0)), sightings("b", (29.0, 31.0), (40.0, 50.0))]
+    intervals, problems = ownership.attribute(seen, HISTORY, EXACT)
+    assert problems == []
+    assert [(i.tenure.token, i.first_received, i.last_sent, i.answers) for i in intervals] == [
+        (10, 9.9, 20.0, 3), (50, 60.0, 70.0, 2), (30, 31.0, 40.0, 2)]
+
+
+def interval(owner, token, first_received, last_sent, begin=None):
+    return Interval(Tenure(W1, owner, token, begin or token, None), first_received, last_sent, 2)
+
+
+def test_an_overlap_is_found():
+    assert ownership.overlaps([interval("a", 10, 1.0, 5.0), interval("b", 20, 5.0, 9.0)]) == []
+    problems = ownership.overlaps([interval("b", 20, 4.99, 9.0), interval("a", 10, 1.0, 5.0)])
+    assert len(problems) == 1 and "token 10 a" in problems[0] and "token 20 b" in problems[0]
+    # Not only between neighbours, and also under one token that was taken back.
+    assert len(ownership.overlaps([interval("a", 10, 1, 50), interval("b", 20, 30, 35), interval("c", 30, 40, 61)])) == 2
+    assert len(ownership.overlaps([interval("a", 10, 1, 5), interval("b", 10, 4, 6, begin=12)])) == 1
+
+
+def test_what_on_claim_was_told():
+    def told(*lines):
+        return ownership.told_badly([Told("a", *line) for line in lines], HISTORY)
+    assert told(("claim", W1, 10), ("loss", W1, 10), ("claim", W1, 10), ("loss", W1, 10), ("claim", W1, 50)) == []
+    assert len(told(("claim", W1, 10), ("claim", W1, 50))) == 1, "no loss between"
+    assert len(told(("claim", W1, 30))) == 1, "b's token"
+    assert len(told(("claim", "worker2.", 10))) == 1, "another slot's"
+    assert len(told(("claim", W1, 50), ("loss", W1, 50), ("claim", W1, 10))) == 1, "a token that falls"
+    assert len(told(("loss", W1, 10))) == 1, "never claimed"
+    assert len(told(("claim", W1, 10), ("loss", W1, 50))) == 1, "not what was claimed"
+
+
+def test_tokens_that_fall():
+    assert ownership.falling_tokens(HISTORY) == []
+    assert len(ownership.falling_tokens({W1: [Tenure(W1, "a", 10, 10, 20), Tenure(W1, "b", 9, 30, None)]})) == 1
+
+
+def test_dense_names():
+    def render(number):
+        return f"worker{number}."
+    assert ownership.not_dense(["worker2.", "worker1."], 2, render) == []
+    assert ownership.not_dense(["worker3.", "worker1."], 2, render) == ["nobody has worker2.", "somebody has worker3."]
+    assert ownership.not_dense(["worker1.", "worker1."], 2, render) == ["nobody has worker2.", "2 nodes have worker1."]
+
+
+# --- the judges of mirrors ---
+
+@pytest.mark.parametrize("value, record", [
+    ('{"ipv4":"192.0.2.1"}', ("192.0.2.1", None)),
+    ('{"IPv4":"192.0.2.1","ipv6":"2001:DB8::0"}', ("192.0.2.1", "2001:db8::")),
+    ('{"ipv4":"192.0.2.1","ipv4":"192.0.2.2","x":[{"ipv6":1}]}', ("192.0.2.2", None)),
+    ("{}", (None, None)), ('{"ipv4":""}', (None, None)),
+])
+def test_values_that_are_records(value, record):
+    assert mirror.record_of("a.tf.local.", value) == dict(zip(("A", "AAAA"), record))
+
+
+@pytest.mark.parametrize("value", runs.Writer.INVALID, ids=lambda value: repr(value[:40]))
+def test_values_that_are_none(value):
+    assert mirror.record_of("a.tf.local.", value) is None
+
+
+def test_what_a_table_means():
+    pairs = {"a.tf.local.": '{"ipv4":"192.0.2.1"}', "x.y.tf.local.": "{}", "bad.tf.local.": "x", "b.test.": '{"ipv6":"::1"}'}
+    names = ["a.tf.local.", "x.y.tf.local.", "y.tf.local.", "bad.tf.local.", "tf.local.", "b.test.", "c.test."]
+    wanted = mirror.expected(pairs, names, "tf.local.")
+    assert [(wanted[name, "A"], wanted[name, "AAAA"]) for name in names] == [
+        ("192.0.2.1", "NODATA"), ("NODATA", "NODATA"), ("NODATA", "NODATA"), ("NXDOMAIN", "NXDOMAIN"), ("NODATA", "NODATA"),
+        ("NODATA", "::1"), ("REFUSED", "REFUSED")]
+    assert mirror.differences("n", wanted, dict(wanted)) == []
+    assert len(mirror.differences("n", wanted, {**wanted, ("a.tf.local.", "A"): "192.0.2.2"})) == 1
+    assert len(mirror.differences("n", wanted, {key: answer for key, answer in wanted.items() if key[0] != "c.test."})) == 2
+
+
+def response(rdtype, rdata, rcode=0):
+    return (struct.pack("!6H", 7, 0x8000 | rcode, 1, 1 if rdata else 0, 0, 0) + prober.wire_name(runs.COUNTER) + struct.pack("!2H", rdtype, 1) +
+            (b"\xc0\x0c" + struct.pack("!2HIH", rdtype, 1, 5, len(rdata)) + rdata if rdata else b""))
+
+
+def test_an_onlooker_notices():
+    def counted(*numbers):
+        looker = runs.Onlooker()
+        for number in numbers:
+            looker.observe("n", 0, 1.0, 1.1, response(prober.A, socket.inet_aton(runs.counter_address(number))))
+        return looker.problems
+    assert counted(1, 1, 300, 70000) == []
+    assert counted(5, 300, 299) == ["n went back from number 300 to 299"]
+    looker = runs.Onlooker()
+    looker.observe("n", 1, 1.0, 1.1, response(prober.A, b"", rcode=2))
+    looker.observe("n", 1, 1.0, 1.1, response(prober.A, socket.inet_aton(runs.STEADY_ADDRESS)))
+    assert looker.problems == []
+    looker.observe("n", 1, 1.0, 1.1, response(prober.A, b"", rcode=2))
+    looker.observe("n", 1, 1.0, 1.1, response(prober.A, b"", rcode=3))
+    looker.observe("n", 2, 1.0, 1.1, response(prober.A, socket.inet_aton("192.0.2.1")))
+    assert [problem.split(" for ")[0] for problem in looker.problems] == ["n said SERVFAIL", "n said NXDOMAIN", "n said 192.0.2.1"]
+
+
+def test_the_name_in_an_answer():
+    text = b"\x10worker1.tf.local"
+    assert prober.own_name(response(prober.TXT, text)) == "worker1.tf.local."
+    assert prober.own_name(response(prober.TXT, b"", rcode=5)) is None
+    opt = b"\0" + struct.pack("!HHIH", prober.OPT, 1232, 0, 26) + struct.pack("!2H", 10, 2) + b"xx" + struct.pack("!2H", prober.NSID, 16) + text[1:]
+    refused = response(prober.A, b"", rcode=5)
+    assert prober.own_name(refused[:10] + b"\0\1" + refused[12:] + opt) == "worker1.tf.local."
+
+
+# --- the links ---
+
+@pytest.fixture
+def link(directory, free_port):
+    """(Links, port): behind the link is a server that echoes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            while True:
+                try:
+                    sock, _ = server.accept()
+                except OSError:
+                    return
+                threading.Thread(target=echo, args=(sock,), daemon=True).start()
+
+        def echo(sock):
+            with sock, contextlib.suppress(ConnectionResetError):
+                while data := sock.recv(100):
+                    sock.sendall(data)
+        threading.Thread(target=serve, daemon=True).start()
+        port = free_port()
+        links = Links({port: server.getsockname()[1]}, os.path.join(directory, "proxy.err"), die_with_parent)
+        yield links, port
+        links.close()
+        server.shutdown(socket.SHUT_RDWR)
+    with open(os.path.join(directory, "proxy.err"), encoding="utf-8") as file:
+        assert file.read() == ""
+
+
+def connect(port):
+    return socket.create_connection(("127.0.0.1", port), timeout=5 * TIME_FACTOR)
+
+
+def assert_silent(sock):
+    sock.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        sock.recv(100)
+    sock.settimeout(5 * TIME_FACTOR)
+
+
+@pytest.mark.parametrize("hold", [["up"], ["down"], ["up", "down"]])
+def test_a_black_hole_keeps_what_it_is_sent(link, hold):
+    links, port = link
+    with connect(port) as before:
+        before.sendall(b"1")
+        assert before.recv(100) == b"1"
+        links.set([port], hold=hold)
+        with connect(port) as during:
+            before.sendall(b"2")
+            during.sendall(b"3")
+            assert_silent(before)
+            assert_silent(during)
+            links.set([port])
+            assert (before.recv(100), during.recv(100)) == (b"2", b"3")
+
+
+def test_a_cut_link_resets_and_refuses(link):
+    links, port = link
+    with connect(port) as before:
+        before.sendall(b"1")
+        assert before.recv(100) == b"1"
+        links.set([port], cut=True)
+        with pytest.raises(ConnectionResetError):
+            before.recv(100)
+        with pytest.raises(ConnectionError), connect(port) as during:
+            during.sendall(b"2")
+            during.recv(100)
+        links.set([port])
+        with connect(port) as after:
+            after.sendall(b"3")
+            assert after.recv(100) == b"3"
+
+
+def test_a_slow_link_keeps_the_order(link):
+    links, port = link
+    links.set([port], delay=0.1)
+    with connect(port) as sock:
+        begin = time.monotonic()
+        sock.sendall(b"1")
+        time.sleep(0.05)  # so that the two are received apart
+        links.set([port])
+        sock.sendall(b"2")
+        assert sock.recv(1, socket.MSG_WAITALL) + sock.recv(1) == b"12"
+        assert time.monotonic() - begin >= 0.1
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(1) == b""
+
+
+def test_links_to_nothing_end(directory, free_port):
+    port, nothing = free_port(), free_port()
+    links = Links({port: nothing}, os.path.join(directory, "proxy.err"), die_with_parent)
+    try:
+        with pytest.raises(ConnectionResetError), connect(port) as sock:
+            sock.recv(1)
+    finally:
+        links.close()
+    assert ports.is_free(port)
