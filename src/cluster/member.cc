@@ -225,7 +225,7 @@ void Member::Impl::restoreNames() {
   }
   if (!*loaded || (*loaded)->count == 0) return;
   mirror.restored();
-  store.setFreshness(records::Freshness::kStale);
+  store.setFreshness(records::Freshness::kRestored);
   const auto age_seconds = std::max<int64_t>(0, std::time(nullptr) - (*loaded)->written_at_seconds);
   log.info("{} names as they were known {} s ago, until etcd answers", (*loaded)->count, age_seconds);
 }
@@ -404,7 +404,7 @@ void Member::stop(std::chrono::milliseconds budget) {
 std::optional<Ownership> Member::ownership() const { return impl_->ownership(); }
 
 bool Member::ready() const {
-  if (impl_->store.freshness() == records::Freshness::kLoading) return false;
+  if (records::isIncomplete(impl_->store.freshness())) return false;
   return impl_->options.observe || ownership().has_value();
 }
 

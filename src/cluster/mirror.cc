@@ -248,7 +248,7 @@ Task<void> Mirror::repair() {
 void Mirror::heardCurrent() {
   current_at_ = BootClock::now();
   if (store_.freshness() == Freshness::kFresh) return;
-  if (store_.freshness() == Freshness::kStale) context_.log.info("names are current again");
+  if (isOld(store_.freshness())) context_.log.info("names are current again");
   setFreshness(Freshness::kFresh);
 }
 

@@ -32,8 +32,16 @@ struct HostAddresses {
 enum class Freshness : uint8_t {
   kLoading,  // no snapshot yet: what is not in the table is unknown, not non-existent
   kFresh,
-  kStale,  // etcd has been away for longer than a lease: answers carry EDE 3 (RFC 8914 §4.4)
+  kStale,     // etcd has been away for longer than a lease: answers carry EDE 3 (RFC 8914 §4.4)
+  kRestored,  // the table holds what a file said and etcd has not been heard: old like kStale, unknown like kLoading
 };
+
+// What the table holds may be out of date.
+constexpr bool isOld(Freshness freshness) { return freshness >= Freshness::kStale; }
+// What the table does not hold may exist all the same.
+constexpr bool isIncomplete(Freshness freshness) {
+  return freshness == Freshness::kLoading || freshness == Freshness::kRestored;
+}
 
 class RecordStore {
  public:

@@ -10,7 +10,6 @@ using dns::Rcode;
 using dns::ResponseBuilder;
 using dns::RrType;
 using records::Entry;
-using records::Freshness;
 
 namespace {
 
@@ -30,7 +29,7 @@ Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t 
 
 Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
-  if (isStale()) response.setEde(EdeCode::kStaleAnswer);
+  if (isOld()) response.setEde(EdeCode::kStaleAnswer);
   // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
   const bool any = query.qtype == dns::code(RrType::kAny);
   const bool found = entry.visitRrsets([&](const Entry::Rrset& rrset) {
@@ -40,19 +39,19 @@ Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t li
   });
   if (found) return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   // A non-terminal may turn out to hold records once the snapshot is complete.
-  if (entry.modRevision() == 0 && store_.freshness() == Freshness::kLoading) return answerNotReady(query, limit, flags);
+  if (entry.modRevision() == 0 && isIncomplete()) return answerNotReady(query, limit, flags);
   return answerNoData(query, response, flags);
 }
 
 Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
   if (!isInZone(query)) return Outcome::next();
   ResponseBuilder response(query, limit);
-  const bool loading = store_.freshness() == Freshness::kLoading;
+  const bool incomplete = isIncomplete();
   const bool apex = query.qname_size == store_.zone().size();
-  if (apex && (!loading || isApexType(query.qtype))) return answerApex(query, response, flags);
-  if (loading) return answerNotReady(query, limit, flags);
+  if (apex && (!incomplete || isApexType(query.qtype))) return answerApex(query, response, flags);
+  if (incomplete) return answerNotReady(query, limit, flags);
   if (fallsThrough(query)) return Outcome::next();
-  if (isStale()) response.setEde(EdeCode::kStaleNxdomainAnswer);
+  if (isOld()) response.setEde(EdeCode::kStaleNxdomainAnswer);
   addSoa(query, response, true);
   return Outcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }

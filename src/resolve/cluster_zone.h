@@ -5,6 +5,7 @@
 //   zone, no such name        NXDOMAIN with SOA, or the next handler where `fallthrough` says so
 //   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
 //   etcd away for long        the last known answer with EDE 3 (a denial: EDE 19)
+//   etcd away since the start what a file has kept, with EDE 3; SERVFAIL, EDE 14 for what it does not hold
 //   any other name            the next handler, and the hosts that the zone is read from, too
 //
 // Any loop thread, inside a ReadSection of the store's EpochDomain; no allocation.
@@ -36,7 +37,7 @@ class ClusterZone {
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's.
   [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags) const {
     const records::Entry* entry = store_.table().find(query.hash, query.name());
-    if (entry != nullptr && !isStale()) [[likely]] {
+    if (entry != nullptr && !isOld()) [[likely]] {
       const records::Entry::Rrset rrset = entry->find(query.qtype);
       const size_t size =
           rrset.count > 0 ? dns::writePlainAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
@@ -58,7 +59,8 @@ class ClusterZone {
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;
   bool isSource(const dns::Query& query) const;
-  bool isStale() const { return store_.freshness() == records::Freshness::kStale; }
+  bool isOld() const { return records::isOld(store_.freshness()); }
+  bool isIncomplete() const { return records::isIncomplete(store_.freshness()); }
 
   const records::RecordStore& store_;
   const Options options_;

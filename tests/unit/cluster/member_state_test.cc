@@ -283,7 +283,7 @@ TEST_F(MemberStateTest, ANodeThatStartsWithoutEtcdAnswersWhatItLastKnew) {
   server_.stop();
 
   Node& after = start(withState());
-  EXPECT_EQ(after.store.freshness(), Freshness::kStale);
+  EXPECT_EQ(after.store.freshness(), Freshness::kRestored);
   EXPECT_EQ(after.view.at("gone.x."), "192.0.2.70");
   EXPECT_EQ(after.view.at("changed.x."), "192.0.2.71");
   EXPECT_EQ(after.name(), "");

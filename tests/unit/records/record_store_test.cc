@@ -259,7 +259,7 @@ TEST_F(RecordStoreTest, NamesOutsideTheZoneMakeNoNonTerminals) {
 }
 
 TEST_F(RecordStoreTest, FreshnessIsWhatWasSet) {
-  for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kLoading}) {
+  for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kRestored, Freshness::kLoading}) {
     store_.setFreshness(freshness);
     EXPECT_EQ(store_.freshness(), freshness);
   }

@@ -214,6 +214,40 @@ TEST_F(ClusterZoneTest, StaleAnswersSaySo) {
   EXPECT_EQ(ede(denied), 19);
 }
 
+TEST_F(ClusterZoneTest, WhatAFileHasKeptIsStaleAndTheRestUnknown) {
+  put("worker1.tf.local.", "192.0.2.1");
+  put("x.deep.tf.local.", "192.0.2.2");
+  put("db.example.org.", "192.0.2.3");
+  store_.setFreshness(Freshness::kRestored);
+  for (const char* text : {"worker1.tf.local.", "db.example.org."}) {
+    Message known(text, kA, 1232);
+    ASSERT_GT(ask(known), 0u);
+    EXPECT_EQ(known.answers(), 1) << text;
+    EXPECT_EQ(ede(known), 3) << text;
+  }
+  Message no_data("worker1.tf.local.", kAaaa, 1232);
+  ASSERT_GT(ask(no_data), 0u);
+  EXPECT_EQ(no_data.rcode(), 0);
+  EXPECT_EQ(no_data.authorities(), 1);
+  EXPECT_EQ(ede(no_data), 3);
+  // What lies at a non-terminal or at the apex the file does not say.
+  for (const char* text : {"worker2.tf.local.", "deep.tf.local.", "tf.local."}) {
+    Message message(text, kA, 1232);
+    ASSERT_GT(ask(message), 0u);
+    EXPECT_EQ(message.rcode(), 2) << text;
+    EXPECT_EQ(ede(message), 14) << text;
+    EXPECT_FALSE(message.flag(dns::kFlagAa)) << text;
+  }
+  Message soa("tf.local.", kSoa);
+  ASSERT_GT(ask(soa), 0u);
+  EXPECT_EQ(soa.answers(), 1);
+  const ClusterZone falls_through(store_, {.fallthrough = {name(".")}});
+  Message unknown("worker2.tf.local.", kA);
+  EXPECT_GT(ask(unknown, falls_through), 0u) << "another server would deny it";
+  Message foreign("a.example.org.", kA);
+  EXPECT_EQ(ask(foreign), 0u) << "no zone of ours";
+}
+
 TEST_F(ClusterZoneTest, FallsThroughWhereAsked) {
   put("worker1.tf.local.", "192.0.2.1");
   const ClusterZone some(store_, {.fallthrough = {name("x.tf.local.")}});
