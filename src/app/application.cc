@@ -403,15 +403,13 @@ void Application::onSignal(int signal) {
     case SIGINT:
       if (shutting_down_) {
         log_.info("SIGINT: Force quit");
-        log_.flush(kFlushBudget);
-        _exit(2);
+        quit(2);
       }
       log_.info("SIGINT: Shutting down");
       return shutDown(0);
     case SIGQUIT:
       log_.info("SIGQUIT: Quitting process immediately");
-      log_.flush(kFlushBudget);
-      _exit(0);
+      quit(0);
     default:
       log_.info("{}: Reloading", signal == SIGHUP ? "SIGHUP" : "SIGUSR1");
       return reload();
@@ -447,12 +445,27 @@ void Application::reload() {
 
 // Gives up the name of a cluster that is no longer configured.
 void Application::retire(std::unique_ptr<Cluster> cluster) {
-  retirements_.emplace_back([cluster = std::move(cluster)] { cluster->member->stop(kReleaseBudget); });
+  std::shared_ptr<Cluster> retired = std::move(cluster);
+  std::weak_ptr<Cluster> seen = retired;
+  retirements_.push_back({std::move(seen), std::thread([retired = std::move(retired)]() mutable {
+                            retired->member->stop(kReleaseBudget);
+                            retired.reset();
+                          })});
 }
 
 void Application::joinRetired() {
-  for (std::thread& retirement : retirements_) retirement.join();
+  for (Retirement& retirement : retirements_) retirement.thread.join();
   retirements_.clear();
+}
+
+// Nothing is given back and nobody is waited for; but what this process has started ends with it.
+void Application::quit(int status) {
+  for (const auto& cluster : clusters_) cluster->member->abandon();
+  for (const Retirement& retirement : retirements_) {
+    if (const auto cluster = retirement.cluster.lock()) cluster->member->abandon();
+  }
+  log_.flush(kFlushBudget);
+  _exit(status);
 }
 
 // The names are given up first, on a thread of its own: queries are answered for as long as that takes.

@@ -107,6 +107,7 @@ class Application {
   void reload();
   void retire(std::unique_ptr<Cluster> cluster);
   void joinRetired();
+  [[noreturn]] void quit(int status);
   void shutDown(int status);
   void fatal(const std::string& line);
 
@@ -120,7 +121,12 @@ class Application {
   server::Server server_;
   Configuration configuration_;  // its clusters are in clusters_
   std::function<Result<Plan>()> read_plan_;
-  std::vector<std::thread> retirements_;  // give up the names that a reload has dropped
+  // Gives up the name of a cluster that a reload has dropped, and is its owner until that is done.
+  struct Retirement {
+    std::weak_ptr<Cluster> cluster;
+    std::thread thread;
+  };
+  std::vector<Retirement> retirements_;
   bool shutting_down_ = false;
   std::thread releaser_;  // stops the members while the loop goes on
   int status_ = 0;

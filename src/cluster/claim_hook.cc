@@ -79,6 +79,12 @@ void ClaimHook::finish(std::chrono::nanoseconds budget) {
   if (thread_.joinable()) thread_.join();
 }
 
+void ClaimHook::abandon() {
+  const std::lock_guard lock(running_mutex_);
+  abandoned_ = true;
+  if (running_ > 0) kill(-running_, SIGKILL);
+}
+
 void ClaimHook::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -94,7 +100,7 @@ void ClaimHook::loop() {
 }
 
 void ClaimHook::runOne(const Variables& variables) {
-  const pid_t pid = spawn(variables);
+  const pid_t pid = start(variables);
   if (pid < 0) return;
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (!waitForEnd(pid, pidfd)) {
@@ -102,7 +108,20 @@ void ClaimHook::runOne(const Variables& variables) {
     kill(-pid, SIGKILL);
   }
   if (pidfd >= 0) close(pidfd);
+  {
+    const std::lock_guard lock(running_mutex_);
+    running_ = 0;  // once reaped the number may be anybody's
+  }
   reap(pid);
+}
+
+// Negative: nothing runs.
+pid_t ClaimHook::start(const Variables& variables) {
+  const std::lock_guard lock(running_mutex_);
+  if (abandoned_) return -1;
+  const pid_t pid = spawn(variables);
+  running_ = std::max<pid_t>(pid, 0);
+  return pid;
 }
 
 pid_t ClaimHook::spawn(const Variables& variables) {

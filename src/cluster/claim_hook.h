@@ -39,12 +39,16 @@ class ClaimHook {
   void run(Variables variables);
   // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind.
   void finish(std::chrono::nanoseconds budget);
+  // The process is about to end without finish(): kills what runs, and nothing is run any more. Waits for nothing but a
+  // start that is under way. Any thread.
+  void abandon();
 
  private:
   static constexpr size_t kMaxWaiting = 16;
 
   void loop();
   void runOne(const Variables& variables);
+  pid_t start(const Variables& variables);
   pid_t spawn(const Variables& variables);
   bool waitForEnd(pid_t pid, int pidfd);
   void reap(pid_t pid);
@@ -59,6 +63,11 @@ class ClaimHook {
   std::condition_variable changed_;
   std::deque<Variables> waiting_;
   std::optional<BootClock::time_point> end_;  // finish() was called
+
+  std::mutex running_mutex_;  // guards the two below; held while a program starts
+  pid_t running_ = 0;         // whose process group abandon() is to kill; 0: nothing runs
+  bool abandoned_ = false;
+
   std::thread thread_;
 };
 

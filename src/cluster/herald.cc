@@ -62,6 +62,11 @@ void Herald::finish(std::chrono::nanoseconds budget) {
   if (hook_) hook_->finish(budget);
 }
 
+void Herald::abandon() {
+  if (hook_) hook_->abandon();
+  if (state_) state_->clearIdentity();
+}
+
 void Herald::write(std::string contents) {
   if (!state_) return;
   worker_.post([this, contents = std::move(contents)] {

@@ -44,6 +44,8 @@ class Herald {
 
   // Nothing is told any more; the program has until then. REQUIRES: `worker` has finished. Any thread.
   void finish(std::chrono::nanoseconds budget);
+  // The process is about to end without finish(): no program is left running, and the file says nothing. Any thread.
+  void abandon();
 
  private:
   void write(std::string contents);

@@ -401,6 +401,10 @@ void Member::stop(std::chrono::milliseconds budget) {
   });
 }
 
+void Member::abandon() {
+  if (impl_->herald) impl_->herald->abandon();
+}
+
 std::optional<Ownership> Member::ownership() const { return impl_->ownership(); }
 
 bool Member::ready() const {

@@ -68,6 +68,10 @@ class Member {
   // back any more, and the state directory is free for another. Not within a callback.
   void stop(std::chrono::milliseconds budget);
 
+  // The process is about to end at once, without stop(): the name stays in etcd until its lease ends, but no program of
+  // `on_claim` is left running, and the state directory names nobody. Waits for nothing.
+  void abandon();
+
   // The name, while it is ours beyond doubt.
   std::optional<Ownership> ownership() const;
   // The names are loaded, and this node has its own (unless it only observes).

@@ -98,7 +98,7 @@ Result<void> StateDirectory::lock() {
     close(fd);
     return fail(fmt::format("state directory {} {}", options_.directory, why));
   }
-  lock_fd_ = fd;
+  lock_fd_.store(fd, std::memory_order_relaxed);
   const std::string pid = fmt::format("{}\n", getpid());
   // Only for the message above.
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
@@ -106,7 +106,7 @@ Result<void> StateDirectory::lock() {
 }
 
 void StateDirectory::release() {
-  if (lock_fd_ >= 0) close(std::exchange(lock_fd_, -1));
+  if (const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed); fd >= 0) close(fd);
 }
 
 Result<RememberedNode> StateDirectory::read() const {
@@ -147,6 +147,11 @@ Result<void> StateDirectory::writeIdentity(std::string_view contents) {
   // A name that is not ours any more must not stand there, come what may.
   if (truncate(path.c_str(), 0) == 0 || unlink(path.c_str()) == 0 || errno == ENOENT) return {};
   return written;
+}
+
+void StateDirectory::clearIdentity() const {
+  if (lock_fd_.load(std::memory_order_relaxed) < 0) return;
+  if (truncate(identityFile().c_str(), 0) != 0) log_.debug("{}: {}", identityFile(), std::strerror(errno));
 }
 
 void StateDirectory::linkIdentity() {

@@ -13,6 +13,7 @@
 // start: it is logged, and the node is a new one. Blocking; one thread at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +53,9 @@ class StateDirectory {
 
   // What the .env says from now on; empty: the node owns no name. Emptying works on a full disk too.
   Result<void> writeIdentity(std::string_view contents);
+  // Empties it in place, for a process that is about to end at once. Nothing after release(). Any thread, beside any
+  // other call.
+  void clearIdentity() const;
 
   std::string namesFile() const { return stem_ + ".names"; }
   std::string identityFile() const { return stem_ + ".env"; }
@@ -67,8 +71,8 @@ class StateDirectory {
 
   const Options options_;
   const Logger log_;
-  const std::string stem_;  // with the directory
-  int lock_fd_ = -1;
+  const std::string stem_;        // with the directory
+  std::atomic<int> lock_fd_{-1};  // relaxed: clearIdentity() only asks whether the file is still ours
   RememberedNode node_;
 };
 

@@ -109,6 +109,23 @@ TEST_F(ClaimHookTest, FinishWithoutABudgetKillsWhatRunsAndForgetsWhatWaits) {
   hook.run(event("claim"));  // nothing any more
 }
 
+TEST_F(ClaimHookTest, AbandonKillsWhatRunsWithItsChildrenAndWaitsForNothing) {
+  ClaimHook hook(shell("trap '' TERM; sleep 600 & echo $! >> " + out_ + "; wait"), {});
+  hook.run(event("claim"));
+  hook.run(event("loss"));
+  ASSERT_TRUE(eventually([&] { return !contentsOf(out_).empty(); }));
+  hook.abandon();
+  const std::string pid = contentsOf(out_).substr(0, contentsOf(out_).find('\n'));
+  EXPECT_TRUE(eventually([&] {
+    const std::string status = contentsOf("/proc/" + pid + "/stat");
+    return status.empty() || status.find(") Z") != std::string::npos;
+  }));
+  hook.run(event("claim"));
+  hook.finish(60s);
+  EXPECT_EQ(contentsOf(out_), pid + "\n") << "nothing is run any more";
+  hook.abandon();  // nothing is left to kill
+}
+
 TEST_F(ClaimHookTest, TooManyEventsLeaveOutTheOldestPairs) {
   const std::string go = directory_ / "go";
   ClaimHook hook(shell("while ! test -e " + go + "; do sleep 0.01; done; echo $IDETCD_EVENT >> " + out_), {});

@@ -122,6 +122,18 @@ TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
   EXPECT_EQ(contentsOf((*state)->identityFile()), "");
 }
 
+TEST_F(StateDirectoryTest, TheIdentityIsClearedInHasteOnlyByWhoHoldsTheDirectory) {
+  const auto first = StateDirectory::open(options(), {}).value();
+  ASSERT_TRUE(first->writeIdentity("x"));
+  first->clearIdentity();
+  EXPECT_EQ(contentsOf(first->identityFile()), "");
+  first->release();
+  const auto second = StateDirectory::open(options(), {}).value();
+  ASSERT_TRUE(second->writeIdentity("y"));
+  first->clearIdentity();
+  EXPECT_EQ(contentsOf(second->identityFile()), "y");
+}
+
 TEST_F(StateDirectoryTest, WithSeveralPatternsThereIsNoSingleIdentity) {
   ASSERT_TRUE(open());
   EXPECT_TRUE(std::filesystem::exists(directory_ / "state/identity"));
