@@ -10,6 +10,7 @@ import dns.query
 import dns.rcode
 import dns.rdataclass
 import dns.rdatatype
+import dns.reversename
 
 from harness.processes import TIME_FACTOR, wait_until
 
@@ -61,6 +62,24 @@ def wait_gone(nodes, name, timeout=5):
     for node in nodes:
         wait_until(lambda n=node: answers(n, name) == "NXDOMAIN", timeout,
                    lambda n=node: f"{name} to be gone at {n.name}; now {answers(n, name)}\n{n.logs()}")
+
+
+def said_name(node, at="id.server."):
+    """What the node calls itself, with the trailing dot; None: nothing."""
+    response = ask(node, at, "TXT", rdclass="CH")
+    if response.rcode() == dns.rcode.REFUSED:
+        return None
+    return b"".join(response.answer[0][0].strings).decode() + "."
+
+
+def wait_says(node, name, timeout=10):
+    wait_until(lambda: said_name(node) == name, timeout,
+               lambda: f"{node.name} to call itself {name}; now {said_name(node)}\n{node.logs()}")
+
+
+def pointer(node, address):
+    """What the reverse name of an address says, as answers()."""
+    return answers(node, dns.reversename.from_address(address).to_text(), "PTR")
 
 
 def extended_errors(response):

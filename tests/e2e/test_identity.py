@@ -7,8 +7,9 @@ import dns.reversename
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, exchange, rcode
+from dns_client import answers, ask, exchange, pointer, rcode, said_name, wait_gone, wait_resolves, wait_says
 from harness.processes import wait_until
+from harness.state import contents
 
 TRANSPORTS = pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
 
@@ -76,6 +77,120 @@ def test_a_reload_keeps_the_name(etcd, nodes, number):
     wait_until(lambda: rcode(ask(node, "example.org.", "A")) == "NOERROR", 5, "whoami after the reload")
     assert etcd.names() == before
     wait_until(lambda: isinstance(answers(node, "worker1.tf.local.", "A"), list), 3, "the own name to resolve")
+
+
+def test_a_reload_with_another_pattern_gives_the_name_back(etcd, nodes, directory):
+    options = ["address 192.0.2.7", f"state {directory}/state",
+               f'on-claim sh -c "echo $IDETCD_EVENT $IDETCD_NAME >> {directory}/events"']
+    node = nodes.start(corefile(etcd.endpoint, lease=20, options=options))
+    other = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.8"]))
+    wait_says(node, "worker1.tf.local.")
+    wait_says(other, "worker2.tf.local.")
+    wait_resolves([other], "worker1.tf.local.", "192.0.2.7")
+    uuid = etcd.names()["worker1.tf.local."]["id"]
+    rewrite(node, corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", lease=20, options=options))
+    node.signal(signal.SIGHUP)
+    wait_says(node, "ps1.tf.local.")
+    wait_gone([node, other], "worker1.tf.local.")
+    wait_until(lambda: set(etcd.pairs()) == {b"ps1.tf.local.", b"worker2.tf.local."}, 5, lambda: etcd.pairs())
+    wait_until(lambda: len(etcd.leases()) == 2, 5, "the old lease to be given back")
+    assert pointer(node, "192.0.2.7") == ["ps1.tf.local."]
+    # And back again: the same node as before under the old pattern.
+    rewrite(node, corefile(etcd.endpoint, lease=20, options=options))
+    node.signal(signal.SIGUSR1)
+    wait_says(node, "worker1.tf.local.")
+    wait_until(lambda: set(etcd.names()) == {"worker1.tf.local.", "worker2.tf.local."}, 5, etcd.names)
+    assert etcd.names()["worker1.tf.local."]["id"] == uuid
+    assert node.terminate() == 0
+    events = contents(f"{directory}/events").splitlines()
+    for name, claims in (("worker1", 2), ("ps1", 1)):  # each in order; the one may be given back while the other is taken
+        assert [line.split()[0] for line in events if name in line] == ["claim", "loss"] * claims, events
+    assert len(events) == 6
+
+
+def test_a_reload_keeps_the_name_whatever_else_changes(etcd, nodes):
+    """What needs a restart waits for one, and the log says so."""
+    node = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]))
+    wait_says(node, "worker1.tf.local.")
+    before = etcd.pairs()
+    for number, options in enumerate((["address 192.0.2.8"], ["address 192.0.2.7", "observe"], ["address 192.0.2.7", "ttl 9s"]), 1):
+        rewrite(node, corefile(etcd.endpoint, lease=20, options=options))
+        node.signal(signal.SIGHUP)
+        wait_until(lambda n=number: node.logs().count("Reloading complete") == n, 5, node.logs)
+        assert node.logs().count("only `fallthrough` changes without a restart") == number
+        assert said_name(node) == "worker1.tf.local." and answers(node, "worker1.tf.local.") == ["192.0.2.7"]
+    rewrite(node, corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7", "fallthrough"], directives=["whoami"]))
+    node.signal(signal.SIGHUP)
+    wait_until(lambda: rcode(ask(node, "nobody.tf.local.")) == "NOERROR", 5, "whoami to answer for what does not exist")
+    assert node.logs().count("only `fallthrough`") == 3
+    assert etcd.pairs() == before and len(etcd.leases()) == 1
+
+
+def said_at_once(node):
+    """What it says of itself in every way, and where that name leads to. None: while it was asked it began to say
+    something else."""
+    query = dns.message.make_query("example.org.", "A", use_edns=0, options=[dns.edns.GenericOption(dns.edns.NSID, b"")])
+    nsid = lambda: next((option.data.decode() + "." for option in exchange(node, query).options if option.otype == dns.edns.NSID), None)
+    before = nsid()
+    said = [said_name(node, name) for name in ("id.server.", "hostname.bind.")]
+    said += [None if found == "REFUSED" else found[0] for found in (pointer(node, "192.0.2.7"), pointer(node, "2001:db8::7"))]
+    leads = (answers(node, before), answers(node, before, "AAAA")) if before else None
+    return None if nsid() != before else (before, said, leads)
+
+
+def test_every_way_of_asking_agrees_at_every_moment(etcd, nodes, directory):
+    """The name is taken away by force, deleted, given back late: whenever it says a name at all, all ways say that one,
+    and it leads to this node."""
+    node = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7 2001:db8::7", f"state {directory}/state"]))
+    seen, identity = [], f"{directory}/state/identity"
+
+    def until(wanted, after=0, timeout=15):
+        """It says `wanted`, and etcd has it under a token higher than `after`, which is returned."""
+        token = lambda: etcd.pairs().get((wanted or "").encode(), {}).get("create_revision", 0)
+
+        def condition():
+            told = said_at_once(node)
+            if told is None:
+                return False
+            name, said, leads = told
+            assert said == [name] * 4, told
+            assert name is None or leads == (["192.0.2.7"], ["2001:db8::7"]), told
+            if not seen or seen[-1] != name:
+                seen.append(name)
+            return name == wanted and (wanted is None or token() > after)
+        wait_until(condition, timeout, lambda: f"{wanted} after {seen}\n{node.logs()}", interval=0)
+        wait_until(lambda: contents(identity).partition("\n")[0] == (f"IDETCD_NAME='{wanted}'" if wanted else ""), 5,
+                   lambda: f"the file to say so too: {contents(identity)}")
+        return token() if wanted else 0
+
+    until("worker1.tf.local.")
+    etcd.put("worker1.tf.local.", '{"ipv4":"198.51.100.1"}')
+    last = until("worker2.tf.local.")
+    etcd.delete("worker2.tf.local.")
+    last = until("worker2.tf.local.", after=last)
+    etcd.ctl("lease", "revoke", f"{etcd.pairs()[b'worker2.tf.local.']['lease']:x}")
+    until("worker2.tf.local.", after=last)
+    etcd.pause()
+    until(None)
+    etcd.resume()
+    until("worker2.tf.local.", timeout=30)
+    assert set(seen) == {None, "worker1.tf.local.", "worker2.tf.local."}
+
+
+def test_an_observer_of_a_full_cluster_serves(etcd, nodes):
+    text = corefile(etcd.endpoint, limit=2, options=["address 192.0.2.7"])
+    nodes.start_cluster(text, 2, etcd)
+    before = etcd.pairs()
+    refused = nodes.make(text).launch()
+    observer = nodes.start(corefile(etcd.endpoint, limit=2, options=["address 192.0.2.8", "observe"]))
+    assert refused.exit_code(10) == 1
+    wait_resolves([observer], "worker2.tf.local.", "192.0.2.7")
+    assert rcode(ask(observer, "worker3.tf.local.")) == "NXDOMAIN"
+    assert said_name(observer) is None and pointer(observer, "192.0.2.7") == "REFUSED"
+    assert etcd.pairs() == before and len(etcd.leases()) == 2
+    revision = etcd.call("kv/range", key="AA==")["header"]["revision"]
+    assert observer.terminate() == 0
+    assert etcd.call("kv/range", key="AA==")["header"]["revision"] == revision, "it never wrote anything"
 
 
 def test_a_bad_corefile_changes_nothing(etcd, nodes):

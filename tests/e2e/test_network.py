@@ -10,10 +10,11 @@ import pytest
 
 from conftest import Nodes
 from corefiles import corefile
-from dns_client import answers, ask, rcode, resolves, wait_resolves
+from dns_client import answers, ask, pointer, rcode, resolves, said_name, wait_resolves, wait_says
 from harness.etcd import EtcdMember
 from harness.node import ROOT
 from harness.processes import TIME_FACTOR, wait_until
+from harness.state import State, contents
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -121,6 +122,97 @@ def test_the_address_option(directory):
 
 def test_a_machine_with_nothing_but_loopback(directory):
     assert claimed(directory) == {"ipv4": "127.0.0.1", "ipv6": "::1"}
+
+
+def in_network_with_etcd(directory, body, *setup):
+    """body(etcd, nodes) in a network of its own."""
+    def run():
+        etcd, nodes = EtcdMember(directory), Nodes(directory)
+        try:
+            body(etcd.start(), nodes)
+        finally:
+            problems = nodes.close()
+            etcd.close()
+        assert not problems, problems
+
+    in_own_network(run, *setup)
+
+
+def ip(*commands):
+    for command in commands:
+        subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+
+
+ROUTES = ("route add default via 10.9.8.1", "-6 route add default via 2001:db8:9::1 dev wan")
+# The kernel forgets these with the link.
+LINK_BACK = ("link set wan up", "addr replace 2001:db8:9::7/64 dev wan nodad", *ROUTES)
+
+
+def test_the_record_follows_the_machines_addresses(directory):
+    """Under the same token and lease, with the name, the reverse name and the identity file."""
+    worker1, state = "worker1.tf.local.", State(f"{directory}/state")
+
+    def body(etcd, nodes):
+        node = nodes.start(corefile(etcd.endpoint, lease=20, options=[state.option]))
+        fixed = nodes.start(corefile(etcd.endpoint, "fixed{{.ID}}.tf.local.", lease=20, options=["address 10.9.8.7"]))
+        wait_says(node, worker1)
+        wait_says(fixed, "fixed1.tf.local.")
+        before = etcd.pairs()
+
+        def follows(ipv4, ipv6, *commands):
+            ip(*commands)
+            wait_until(lambda: (answers(node, worker1), answers(node, worker1, "AAAA")) == (ipv4, ipv6), 10,
+                       lambda: f"{ipv4} {ipv6}: {etcd.names()}\n{node.logs()}")
+            now, value = etcd.pairs()[worker1.encode()], etcd.names()[worker1]
+            assert (value.get("ipv4"), value.get("ipv6")) == ((ipv4 or [None])[0], (ipv6 or [None])[0])
+            assert (now["create_revision"], now["lease"]) == tuple(before[worker1.encode()][key] for key in ("create_revision", "lease"))
+            for address in (*ipv4, *ipv6):
+                assert pointer(node, address) == [worker1]
+            assert (answers(node, "ns.dns.tf.local."), answers(node, "ns.dns.tf.local.", "AAAA")) == (ipv4, ipv6)
+            wait_until(lambda: contents(state.file("env")).endswith(
+                f"IDETCD_IPV4='{''.join(ipv4)}'\nIDETCD_IPV6='{''.join(ipv6)}'\n"), 5, lambda: contents(state.file("env")))
+            assert said_name(node) == worker1
+
+        follows(["10.9.8.7"], ["2001:db8:9::7"])
+        follows(["10.9.8.99"], ["2001:db8:9::7"], "route replace default via 10.9.8.1 src 10.9.8.99")
+        assert pointer(node, "10.9.8.7") == "REFUSED", "not its own any more"
+        follows(["10.9.8.99"], [], "-6 addr del 2001:db8:9::7/64 dev wan")
+        follows(["10.9.8.99"], ["2001:db8:9::8"], "addr add 2001:db8:9::8/64 dev wan nodad")
+        # Off the network: what is published stays, for loopback would send everybody to himself.
+        ip("link set wan down")
+        wait_until(lambda: "the addresses stay 10.9.8.99 2001:db8:9::8" in node.logs(), 10, node.logs)
+        assert answers(node, worker1) == ["10.9.8.99"] and said_name(node) == worker1
+        follows(["10.9.8.7"], ["2001:db8:9::7"], *LINK_BACK)
+        assert etcd.pairs()[b"fixed1.tf.local."] == before[b"fixed1.tf.local."], "what the Corefile says does not move"
+
+    in_network_with_etcd(directory, body, *WAN, *ROUTES)
+
+
+def test_new_addresses_never_go_over_somebody_elses_value(directory):
+    """The name is overwritten and the address changes while the node cannot see either."""
+    worker1, worker2, theirs = "worker1.tf.local.", "worker2.tf.local.", b'{"ipv4":"198.51.100.1","port":"53"}'
+
+    def body(etcd, nodes):
+        node = nodes.start(corefile(etcd.endpoint, lease=20))
+        wait_says(node, worker1)
+        for _ in range(3):
+            node.pause()
+            etcd.put(worker1, theirs)
+            overwritten = etcd.pairs()[worker1.encode()]
+            ip("route replace default via 10.9.8.1 src 10.9.8.99")
+            node.resume()
+            wait_says(node, worker2)
+            wait_resolves([node], worker2, "10.9.8.99")
+            assert etcd.pairs()[worker1.encode()] == overwritten
+            # Once more from the beginning.
+            assert node.terminate() == 0
+            etcd.delete(worker1)
+            ip("route replace default via 10.9.8.1 src 10.9.8.7")
+            node.start()
+            wait_says(node, worker1)
+            wait_resolves([node], worker1, "10.9.8.7")
+
+    in_network_with_etcd(directory, body, *WAN, *ROUTES)
 
 
 def test_an_interface_that_is_not_there(nodes):

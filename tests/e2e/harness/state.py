@@ -1,0 +1,61 @@
+"""What a node keeps in its state directory, as files."""
+
+import glob
+import os
+import struct
+
+
+def contents(path):
+    """Empty if there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+class State:
+    """The directory of one node with one pattern."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    @property
+    def option(self):
+        return f"state {self.path}"
+
+    def file(self, ending):
+        """Of one pattern: the only file with that ending."""
+        found = glob.glob(os.path.join(self.path, f"*.{ending}"))
+        assert len(found) == 1, found
+        return found[0]
+
+    def has(self, ending):
+        return bool(glob.glob(os.path.join(self.path, f"*.{ending}")))
+
+    def names(self):
+        """Of the saved names: name -> addresses, as texts. Raises if the file is not whole."""
+        with open(self.file("names"), "rb") as file:
+            return parse_names(file.read())
+
+    def saved(self, *names):
+        return self.has("names") and set(names) <= set(self.names())
+
+
+def parse_names(octets):
+    assert octets[:8] == b"idetcdN1"
+    (size,) = struct.unpack_from("=Q", octets, 8)
+    at = 16 + size + 8
+    found = {}
+    while octets[at]:
+        length, families = octets[at], octets[at + 1]
+        at += 10
+        labels, end = [], at + length
+        while octets[at]:
+            labels.append(octets[at + 1:at + 1 + octets[at]].decode())
+            at += 1 + octets[at]
+        at = end + 4 * (families & 1) + 8 * (families & 2)
+        found[".".join(labels) + "."] = octets[end:at]
+    (count,) = struct.unpack_from("=Q", octets, at + 1)
+    assert count == len(found) and len(octets) == at + 17
+    return found

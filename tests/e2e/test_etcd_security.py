@@ -1,0 +1,353 @@
+"""`tls` and `credentials`: what reaches etcd, what does not, and what a node does meanwhile."""
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from corefiles import corefile
+from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, rcode, said_name, wait_resolves,
+                        wait_says)
+from harness import ports
+from harness.processes import TIME_FACTOR, wait_until
+from harness.secure_etcd import Authority, GuardedEtcd, SecureEtcd, install
+
+WORKER1, WORKER2 = "worker1.tf.local.", "worker2.tf.local."
+
+
+def text(endpoint, *options, lease=20):
+    return corefile(endpoint, lease=lease, options=["address 192.0.2.7", *options])
+
+
+def assert_not_ready(node):
+    response = ask(node, WORKER1, use_edns=0)
+    assert rcode(response) == "SERVFAIL" and extended_errors(response) == [EDE_NOT_READY], response
+    assert said_name(node) is None
+
+
+def wait_logged(node, what, timeout=10):
+    wait_until(lambda: what in node.logs(tail=1000), timeout, lambda: f"{what!r} in\n{node.logs()}")
+
+
+# --- TLS ---
+
+class Files:
+    """The files that the Corefile names; what they hold is replaced as an operator would."""
+
+    def __init__(self, directory):
+        self.ca, self.certificate, self.key = (os.path.join(directory, f"client.{name}") for name in ("ca", "pem", "key"))
+
+    def trust(self, authority):
+        install(authority.certificate, self.ca)
+
+    def show(self, authority):
+        certificate, key = authority.issue()
+        install(certificate, self.certificate)
+        install(key, self.key)
+
+    @property
+    def server_only(self):
+        return f"tls {self.ca}"
+
+    @property
+    def both(self):
+        return f"tls {self.certificate} {self.key} {self.ca}"
+
+
+@pytest.fixture
+def authority(directory):
+    return Authority(directory)
+
+
+@pytest.fixture
+def stranger(directory):
+    return Authority(directory, "stranger")
+
+
+@pytest.fixture
+def files(directory, authority):
+    made = Files(directory)
+    made.trust(authority)
+    return made
+
+
+@pytest.fixture
+def secure(directory, authority):
+    """A function: an etcd, with or without demands on its clients; started."""
+    members = []
+
+    def start(clients=False):
+        members.append(SecureEtcd(directory, authority, clients))
+        return members[-1].start()
+
+    yield start
+    for member in members:
+        member.close()
+
+
+def test_a_server_of_our_authority(secure, files, nodes):
+    etcd = secure()
+    cluster = nodes.start_cluster(text(etcd.endpoint, files.server_only), 2, etcd)
+    wait_resolves(cluster, WORKER2, "192.0.2.7")
+    # Without a scheme it is no less than TLS.
+    third = nodes.start(text(etcd.endpoint.replace("https://", ""), files.server_only))
+    third.wait_owns(etcd)
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    wait_resolves([*cluster, third], "db.tf.local.", "198.51.100.1")
+    for node in (*cluster, third):
+        assert node.terminate() == 0
+    assert etcd.names() == {} and etcd.leases() == []
+
+
+def test_a_client_certificate(secure, files, nodes, authority, stranger):
+    etcd = secure(clients=True)
+    files.show(authority)
+    node = nodes.start(text(etcd.endpoint, files.both))
+    wait_says(node, WORKER1)
+    without = nodes.start(text(etcd.endpoint, files.server_only))
+    wait_logged(without, "is away")
+    assert_not_ready(without)
+    files.show(stranger)  # whom the server does not know
+    wrong = nodes.start(text(etcd.endpoint, files.both))
+    wait_logged(wrong, "is away")
+    assert_not_ready(wrong)
+    assert said_name(node) == WORKER1 and set(etcd.names()) == {WORKER1}
+    files.show(authority)
+    wait_says(wrong, WORKER2, timeout=20)
+    assert_not_ready(without)
+
+
+def test_a_server_of_another_authority_is_refused(secure, files, nodes, stranger, authority):
+    etcd = secure()
+    files.trust(stranger)
+    node = nodes.start(text(etcd.endpoint, files.server_only))
+    wait_logged(node, "certificate verify failed")
+    assert_not_ready(node)
+    assert etcd.pairs() == {}
+    files.trust(authority)
+    wait_says(node, WORKER1, timeout=20)
+
+
+def test_the_server_changes_its_authority(secure, files, nodes, stranger):
+    """The operator replaces the file; nobody restarts the node."""
+    etcd = secure()
+    node = nodes.start(text(etcd.endpoint, files.server_only))
+    wait_says(node, WORKER1)
+    before = etcd.pairs()[WORKER1.encode()]
+    etcd.stop()
+    etcd.certify(stranger)
+    etcd.start()
+    wait_logged(node, "certificate verify failed")
+    assert answers(node, WORKER1) == ["192.0.2.7"], "as last known"
+    files.trust(stranger)
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    wait_resolves([node], "db.tf.local.", "198.51.100.1", timeout=20)
+    wait_says(node, WORKER1)
+    assert etcd.pairs()[WORKER1.encode()] == before, "the slot is kept"
+
+
+def test_the_client_certificate_is_replaced(secure, files, nodes, authority, stranger):
+    etcd = secure(clients=True)
+    files.show(authority)
+    node = nodes.start(text(etcd.endpoint, files.both))
+    wait_says(node, WORKER1)
+    before = etcd.pairs()[WORKER1.encode()]
+    files.show(stranger)
+    files.trust(stranger)
+    etcd.stop()
+    etcd.certify(stranger)
+    etcd.start()
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    wait_resolves([node], "db.tf.local.", "198.51.100.1", timeout=20)
+    wait_says(node, WORKER1)
+    assert etcd.pairs()[WORKER1.encode()] == before
+    assert node.terminate() == 0 and etcd.pairs().keys() == {b"db.tf.local."}
+
+
+def test_a_bad_file_in_the_place_of_a_good_one_changes_nothing(secure, files, nodes):
+    etcd = secure()
+    node = nodes.start(text(etcd.endpoint, files.server_only))
+    wait_says(node, WORKER1)
+    with open(files.ca, "w", encoding="ascii") as file:
+        file.write("-----BEGIN CERTIFICATE-----\nrubbish\n")
+    etcd.stop()  # so that it has to connect anew
+    etcd.start()
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    wait_resolves([node], "db.tf.local.", "198.51.100.1", timeout=20)
+    wait_says(node, WORKER1)
+    wait_logged(node, "TLS certificates that cannot be used")
+    assert files.ca in node.logs()
+
+
+@pytest.mark.parametrize("what", ["missing", "rubbish", "key of another"])
+def test_a_bad_file_at_the_start(secure, files, nodes, authority, what):
+    etcd = secure()
+    files.show(authority)
+    if what == "missing":
+        os.remove(files.key)
+    elif what == "rubbish":
+        with open(files.certificate, "w", encoding="ascii") as file:
+            file.write("rubbish")
+    else:
+        install(authority.issue()[1], files.key)
+    node = nodes.make(text(etcd.endpoint, files.both)).launch()
+    assert node.exit_code(10) == 1
+    assert "plugin/idetcd: " in node.err() and "client." in node.err() and node.err().count("\n") == 1, node.err()
+    assert etcd.pairs() == {}
+
+
+class Eavesdropper:
+    """A TCP port where nobody speaks TLS: what do clients say first?"""
+
+    def __init__(self):
+        self.port = ports.free_port()
+        self.heard = []
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.settimeout(0.05)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        while not self._end.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                connection.settimeout(5)
+                try:
+                    self.heard.append(connection.recv(65536))
+                    # As a server that knows HTTP/2 in plain text only.
+                    connection.sendall(b"\0\0\0\x04\0\0\0\0\0")
+                    self.heard.append(connection.recv(65536))
+                except OSError:
+                    pass
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+        self._listener.close()
+        ports.release(self.port)
+
+
+@pytest.mark.parametrize("endpoint", ["https://127.0.0.1:{}", "127.0.0.1:{}"])
+def test_never_plain_text(files, nodes, endpoint):
+    """Not even to a server that would like it, and not with a password at hand."""
+    with Eavesdropper() as listener:
+        node = nodes.start(text(endpoint.format(listener.port), files.server_only, "credentials idetcd secret"))
+        wait_until(lambda: len([octets for octets in listener.heard if octets]) >= 3, 20, lambda: f"{listener.heard}\n{node.logs()}")
+        assert_not_ready(node)
+        for octets in listener.heard:
+            assert not octets or octets[0] in (0x15, 0x16) and octets[1] == 3, octets  # a TLS handshake, or its alert
+            assert b"PRI *" not in octets and b"secret" not in octets and b"worker" not in octets
+    assert "secret" not in node.logs()
+
+
+# --- users ---
+
+USER = "idetcd", "the node's password"
+CREDENTIALS = f'credentials {USER[0]} "{USER[1]}"'
+NAMES, QUEUE = ("0", ""), ("/idetcd/", "/idetcd0")
+
+
+@pytest.fixture
+def guarded(directory):
+    member = GuardedEtcd(directory)
+    member.start().guard()
+    yield member
+    member.close()
+
+
+def test_a_user_with_what_a_node_needs(guarded, nodes):
+    """The names, and the queue beside them; nothing else."""
+    guarded.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
+    cluster = [nodes.start(text(guarded.endpoint, CREDENTIALS, lease=3)) for _ in range(2)]
+    assert sorted(node.wait_owns(guarded) for node in cluster) == [WORKER1, WORKER2]
+    guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    wait_resolves(cluster, "db.tf.local.", "198.51.100.1")
+    before = {name: pair for name, pair in guarded.pairs().items() if b"worker" in name}
+    time.sleep(4 * TIME_FACTOR)  # past the lease: it is kept
+    assert {name: pair for name, pair in guarded.pairs().items() if b"worker" in name} == before
+    for node in cluster:
+        assert "etcd fails" not in node.logs() and "etcd refuses" not in node.logs()
+        assert USER[1] not in node.logs()
+        assert node.terminate() == 0
+    assert guarded.pairs().keys() == {b"db.tf.local."} and guarded.leases() == []
+
+
+def test_a_wrong_password(guarded, nodes):
+    """One line, no hammering, and no restart when the password is set right."""
+    guarded.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
+    node = nodes.start(text(guarded.endpoint, f"credentials {USER[0]} wrong-password"))
+    unknown = nodes.start(text(guarded.endpoint, "credentials nobody wrong-password"))
+    without = nodes.start(text(guarded.endpoint))
+    for one, line in ((node, "etcd refuses user 'idetcd'"), (unknown, "etcd refuses user 'nobody'"), (without, "etcd fails")):
+        wait_logged(one, line)
+    time.sleep(2 * TIME_FACTOR)
+    for one in (node, unknown):
+        assert_not_ready(one)
+        assert one.logs(tail=1000).count("etcd refuses user") == 1, one.logs()
+        assert "wrong-password" not in one.logs()
+    assert_not_ready(without)
+    guarded.ctl("user", "passwd", USER[0], "--interactive=false", input_bytes=b"wrong-password\n")
+    wait_says(node, WORKER1, timeout=45)
+    assert "etcd accepts user 'idetcd'" in node.logs()
+
+
+def test_a_user_who_may_only_read_serves_and_claims_nothing(guarded, nodes):
+    guarded.add_user(*USER, ("read", *NAMES), ("read", *QUEUE))
+    guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    node = nodes.start(text(guarded.endpoint, CREDENTIALS))
+    observer = nodes.start(text(guarded.endpoint, CREDENTIALS, "observe"))
+    wait_resolves([node, observer], "db.tf.local.", "198.51.100.1")
+    wait_logged(node, "etcd fails while claiming a name: ")
+    assert "permission denied" in node.logs()
+    assert answers(node, WORKER1) == "NXDOMAIN", "that nobody has it is known"
+    assert said_name(node) is None and guarded.names() == {}
+    assert "etcd fails" not in observer.logs()
+    guarded.grant(USER[0], "readwrite", *NAMES)
+    guarded.grant(USER[0], "readwrite", *QUEUE)
+    wait_says(node, WORKER1, timeout=45)
+    assert node.logs().count("etcd fails while claiming") == 1
+    assert guarded.leases() and len(guarded.leases()) == 1, "no lease of the attempts is left"
+
+
+def test_a_user_who_may_nothing(guarded, nodes):
+    guarded.add_user(*USER)
+    node = nodes.start(text(guarded.endpoint, CREDENTIALS))
+    wait_logged(node, "etcd fails while reading the names: ")
+    assert_not_ready(node)
+    guarded.grant(USER[0], "readwrite", *NAMES)
+    guarded.grant(USER[0], "readwrite", *QUEUE)
+    wait_says(node, WORKER1, timeout=45)
+
+
+def test_a_permission_that_is_taken_away(guarded, nodes):
+    """What is known is served on, and said to be old; when the permission is back, all is well again."""
+    guarded.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
+    guarded.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    node = nodes.start(text(guarded.endpoint, CREDENTIALS, lease=2))
+    wait_says(node, WORKER1)
+    guarded.revoke(USER[0], *NAMES)
+    guarded.stop()  # a watch that was allowed once is asked for again
+    guarded.start()
+    wait_until(lambda: extended_errors(ask(node, "db.tf.local.", use_edns=0)) == [EDE_STALE_ANSWER], 20, node.logs, interval=0.05)
+    assert answers(node, "db.tf.local.") == ["198.51.100.1"]
+    wait_logged(node, "permission denied")
+    assert said_name(node) is None, "nothing shows that the key is still there"
+    guarded.grant(USER[0], "readwrite", *NAMES)
+    wait_until(lambda: extended_errors(ask(node, "db.tf.local.", use_edns=0)) == [], 30, node.logs, interval=0.05)
+    wait_says(node, WORKER1, timeout=45)
+    assert set(guarded.names()) == {WORKER1}
+
+
+def test_credentials_for_an_etcd_that_asks_for_none(etcd, nodes):
+    node = nodes.start(text(etcd.endpoint, CREDENTIALS))
+    wait_says(node, WORKER1)
+    wait_logged(node, "etcd has authentication switched off: going on without")

@@ -1,0 +1,360 @@
+"""What `state DIRECTORY` keeps over a restart: who the node is, what it was called, and the names it knew."""
+
+import contextlib
+import os
+import shutil
+import struct
+import time
+
+import pytest
+
+from corefiles import corefile
+from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, pointer, rcode, said_name, wait_gone,
+                        wait_resolves, wait_says)
+from harness.processes import TIME_FACTOR, wait_until
+from harness.state import State, contents
+
+WORKER1, WORKER2, WORKER3 = (f"worker{number}.tf.local." for number in (1, 2, 3))
+
+
+@pytest.fixture
+def state(directory):
+    return State(f"{directory}/state")
+
+
+def with_state(etcd, state, lease=20, options=(), **more):
+    return corefile(etcd.endpoint, lease=lease, options=[state.option, "address 192.0.2.7", *options], **more)
+
+
+def assert_stale(node, name, *addresses, rdtype="A"):
+    for tcp in (False, True):
+        response = ask(node, name, rdtype, tcp=tcp, use_edns=0)
+        assert rcode(response) == "NOERROR", response
+        assert [rdata.to_text() for rrset in response.answer for rdata in rrset] == list(addresses)
+        assert extended_errors(response) == [EDE_STALE_ANSWER], response
+
+
+def assert_unknown(node, name, rdtype="A"):
+    for tcp in (False, True):
+        response = ask(node, name, rdtype, tcp=tcp, use_edns=0)
+        assert rcode(response) == "SERVFAIL", response
+        assert extended_errors(response) == [EDE_NOT_READY], response
+
+
+# --- name and UUID ---
+
+def test_a_crashed_node_has_its_name_back_before_its_lease_ends(etcd, nodes, state):
+    first = nodes.start(with_state(etcd, State(state.path + "1")))
+    wait_says(first, WORKER1)
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER2)
+    before = etcd.pairs()[WORKER2.encode()]
+    for _ in range(3):
+        node.kill()
+        assert etcd.pairs()[WORKER2.encode()]["value"] == before["value"], "nobody gave it back"
+        node.start()
+        wait_says(node, WORKER2)
+        after = etcd.pairs()[WORKER2.encode()]
+        assert after["value"] == before["value"], "the UUID included"
+        assert after["create_revision"] == before["create_revision"], "the same claim: nobody else had it meanwhile"
+        assert after["lease"] != before["lease"]
+        assert before["lease"] in etcd.leases(), "it did not wait for the old lease"
+        etcd.ctl("lease", "revoke", f"{before['lease']:x}")  # ends with nothing attached
+        before = after
+    assert etcd.pairs()[WORKER2.encode()] == before
+    assert said_name(node) == WORKER2
+    assert set(etcd.pairs()) == {WORKER1.encode(), WORKER2.encode()}, "no ticket is left"
+
+
+def test_without_a_state_directory_a_crashed_node_is_a_new_one(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]))
+    wait_says(node, WORKER1)
+    node.kill()
+    node.start()
+    wait_says(node, WORKER2)
+
+
+def test_after_a_long_absence_the_old_name_if_it_is_free(etcd, nodes, directory):
+    states = [State(f"{directory}/state{number}") for number in (1, 2, 3)]
+    cluster = [nodes.start(with_state(etcd, one)) for one in states[:1]]
+    wait_says(cluster[0], WORKER1)
+    cluster.append(nodes.start(with_state(etcd, states[1])))
+    wait_says(cluster[1], WORKER2)
+    uuids = {name: value["id"] for name, value in etcd.names().items()}
+    for node in cluster:
+        assert node.terminate() == 0
+    assert etcd.names() == {}
+
+    cluster[1].start()
+    wait_says(cluster[1], WORKER2)
+    assert etcd.names()[WORKER2]["id"] == uuids[WORKER2]
+    newcomer = nodes.start(with_state(etcd, states[2]))
+    wait_says(newcomer, WORKER1)
+    cluster[0].start()
+    wait_says(cluster[0], WORKER3)
+    assert etcd.names()[WORKER3]["id"] == uuids[WORKER1], "the same node under another name"
+    assert cluster[0].terminate() == 0
+    assert newcomer.terminate() == 0
+    cluster[0].start()
+    wait_says(cluster[0], WORKER3)
+
+
+def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory):
+    first = nodes.start(with_state(etcd, state, lease=3))
+    wait_says(first, WORKER1)
+    copied = State(f"{directory}/copy")
+    wait_until(lambda: WORKER1 in contents(state.file("json")), 5, "the name to be remembered")
+    shutil.copytree(state.path, copied.path, symlinks=True)
+    second = nodes.start(with_state(etcd, copied, lease=3))
+    # For a moment the copy takes itself for the first, and its key: the one that loses it is somebody else from then on.
+    wait_until(lambda: {said_name(first), said_name(second)} == {WORKER1, WORKER2}, 15,
+               lambda: f"a name each: {etcd.names()}\n{first.logs()}\n{second.logs()}")
+    held = etcd.names()
+    assert {held[name]["port"] for name in (WORKER1, WORKER2)} == {str(first.port), str(second.port)}
+    assert held[WORKER1]["id"] != held[WORKER2]["id"]
+    assert "was its state directory copied?" in first.logs() + second.logs()
+    time.sleep(3 * TIME_FACTOR)  # a lease: nobody may take anything from the other any more
+    assert etcd.names() == held
+    for node in (first, second):
+        node.kill()
+    for node in (first, second):
+        node.start()
+    wait_until(lambda: {said_name(first), said_name(second)} == {WORKER1, WORKER2}, 10, "the same two after a restart")
+    assert etcd.names() == held, "and each has its own again"
+
+
+# --- the directory ---
+
+def test_systemds_state_directory_is_the_default(etcd, nodes, state, directory):
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7"])
+    node = nodes.make(text).start(env={"STATE_DIRECTORY": f"{state.path}:{directory}/second"})
+    wait_says(node, WORKER1)
+    wait_until(lambda: "IDETCD_NAME='worker1.tf.local.'" in contents(f"{state.path}/identity"), 5, "the identity")
+    assert not os.path.exists(f"{directory}/second")
+    named = State(f"{directory}/named")
+    other = nodes.make(with_state(etcd, named)).start(env={"STATE_DIRECTORY": f"{directory}/unused"})
+    wait_says(other, WORKER2)
+    assert named.has("json") and not os.path.exists(f"{directory}/unused")
+
+
+def test_one_process_at_a_time(etcd, nodes, state):
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    identity = state.file("env")
+    wait_until(lambda: contents(identity), 5, "the identity")
+    before = contents(identity)
+    second = nodes.make(with_state(etcd, state)).launch()
+    assert second.exit_code(10) == 1
+    assert f"state directory {state.path} is in use by another idetcd (process {node.pid})" in second.err()
+    assert second.err().count("\n") == 1
+    assert contents(identity) == before and said_name(node) == WORKER1
+    # Another pattern has files of its own.
+    third = nodes.start(corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", options=[state.option, "address 192.0.2.7"]))
+    wait_says(third, "ps1.tf.local.")
+    assert len([name for name in os.listdir(state.path) if name.endswith(".lock")]) == 2
+
+
+@pytest.mark.parametrize("make", ["a file", "below a file", "read-only"])
+def test_a_directory_that_cannot_be_used_is_told_at_the_start(etcd, nodes, state, directory, make):
+    prefix = ()
+    path = state.path
+    if make == "read-only":
+        os.mkdir(path)
+        prefix = in_mount("mount -t tmpfs -o ro none", path)
+    else:
+        with open(path, "w", encoding="ascii"):
+            pass
+        path += "/below" if make == "below a file" else ""
+    node = nodes.make(with_state(etcd, State(path))).launch(prefix=prefix)
+    assert node.exit_code(10) == 1
+    assert f"state directory {path}" in node.err() and node.err().count("\n") == 1, node.err()
+    assert etcd.pairs() == {}
+
+
+def in_mount(command, path):
+    """Runs a program where `command` has mounted something at `path`, for it alone."""
+    return ["unshare", "--mount", "sh", "-c", f'{command} "{path}" && exec "$@"', "sh"]
+
+
+def test_a_full_disk_costs_nothing_but_the_files(etcd, nodes, state):
+    """Room for the lock and the UUID, and for nothing later."""
+    os.mkdir(state.path)
+    node = nodes.make(with_state(etcd, state, options=['on-claim sh -c "exit 0"']))
+    node.start(prefix=in_mount(f"mount -t tmpfs -o size={2 * os.sysconf('SC_PAGE_SIZE')} none", state.path))
+    wait_says(node, WORKER1)
+    wait_resolves([node], WORKER1, "192.0.2.7")
+    wait_until(lambda: "No space left on device" in node.logs(), 5, "the log to say so")
+    seen = f"/proc/{node.pid}/root{state.path}"
+    assert contents(f"{seen}/identity") == "", "half a file, or an old one, would be worse than none"
+    assert not [name for name in os.listdir(seen) if name.endswith(".new")]
+    assert node.terminate() == 0
+    assert etcd.pairs() == {}
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"\0" * 4096, b'{"pattern":"worker{{.ID}}.tf.local.","uuid":"../../x"}'])
+def test_a_corrupt_state_makes_a_new_node(etcd, nodes, state, garbage):
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    uuid = etcd.names()[WORKER1]["id"]
+    assert node.terminate() == 0
+    with open(state.file("json"), "wb") as file:
+        file.write(garbage)
+    node.start()
+    wait_says(node, WORKER1)
+    assert etcd.names()[WORKER1]["id"] not in ("", uuid)
+    assert "this node starts as a new one" in node.logs()
+    assert node.terminate() == 0
+    assert "uuid" in contents(state.file("json"))
+
+
+# --- the names as last known ---
+
+EXTRA = {"db.tf.local.": '{"ipv4":"198.51.100.1"}', "gone.tf.local.": '{"ipv4":"198.51.100.2","ipv6":"2001:db8::2"}',
+         "deep.below.tf.local.": '{"ipv4":"198.51.100.3"}', "far.example.org.": '{"ipv4":"198.51.100.4"}'}
+
+
+def known_and_crashed(etcd, nodes, state, **more):
+    """A node that has saved its names, and is dead; etcd is down."""
+    for name, value in EXTRA.items():
+        etcd.put(name, value)
+    node = nodes.start(with_state(etcd, state, **more))
+    wait_says(node, WORKER1)
+    # The first time the names are saved soon; the own one may have come too late for that.
+    wait_until(lambda: state.saved(*EXTRA), 10, lambda: f"the names to be saved\n{node.logs()}")
+    node.kill()
+    etcd.stop()
+    return node
+
+
+def test_etcd_is_down_at_the_start(etcd, nodes, state):
+    node = known_and_crashed(etcd, nodes, state)
+    node.start()
+    assert_stale(node, "db.tf.local.", "198.51.100.1")
+    assert_stale(node, "gone.tf.local.", "2001:db8::2", rdtype="AAAA")
+    assert_stale(node, "db.tf.local.", rdtype="AAAA")  # NODATA: what is known of a name is known of all its types
+    assert_stale(node, "far.example.org.", "198.51.100.4")
+    for name in ("new.tf.local.", "worker9.tf.local.", "a.b.c.tf.local.", "below.tf.local.", "tf.local."):
+        assert_unknown(node, name)  # never NXDOMAIN: etcd has not been asked
+    assert_unknown(node, "new.tf.local.", "AAAA")
+    assert rcode(ask(node, "tf.local.", "SOA")) == "NOERROR"
+    assert rcode(ask(node, "other.example.org.")) == "REFUSED"
+    assert said_name(node) is None and pointer(node, "192.0.2.7") == "REFUSED"
+    assert contents(state.file("env")) == "", "it has no name yet, whatever it was called before"
+    assert "names as they were known" in node.logs()
+
+    etcd.start()
+    etcd.put("new.tf.local.", '{"ipv4":"198.51.100.9"}')
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.8"}')
+    etcd.delete("gone.tf.local.")
+    wait_says(node, WORKER1)
+    wait_resolves([node], "new.tf.local.", "198.51.100.9")
+    wait_resolves([node], "db.tf.local.", "198.51.100.8")
+    wait_gone([node], "gone.tf.local.")
+    wait_gone([node], "worker9.tf.local.")
+    assert extended_errors(ask(node, "db.tf.local.", use_edns=0)) == []
+    assert rcode(ask(node, "below.tf.local.")) == "NOERROR"
+    # Away again, it is stale as any other node is: then a denial is from etcd.
+    assert node.terminate() == 0
+
+
+def test_a_second_start_without_etcd_knows_no_less(etcd, nodes, state):
+    node = known_and_crashed(etcd, nodes, state)
+    for how in (node.kill, node.terminate):
+        node.start()
+        assert_stale(node, "db.tf.local.", "198.51.100.1")
+        how()
+    assert set(EXTRA) <= set(state.names())
+
+
+def test_an_observer_answers_what_it_last_knew_too(etcd, nodes, state):
+    etcd.put("db.tf.local.", EXTRA["db.tf.local."])
+    node = nodes.start(with_state(etcd, state, options=["observe"]))
+    wait_resolves([node], "db.tf.local.", "198.51.100.1")
+    assert node.terminate() == 0, "which saves what is not saved yet"
+    assert state.saved("db.tf.local.")
+    etcd.stop()
+    node.start()
+    assert_stale(node, "db.tf.local.", "198.51.100.1")
+    assert_unknown(node, WORKER1)
+
+
+def cut_off(octets):
+    return octets[:-1]
+
+
+def half(octets):
+    return octets[:len(octets) // 2]
+
+
+def empty(_):
+    return b""
+
+
+def one_bit(octets):
+    at = octets.index(bytes([198, 51, 100, 1]))
+    return octets[:at] + bytes([octets[at] ^ 1]) + octets[at + 1:]
+
+
+def longer(octets):
+    return octets + b"\0"
+
+
+def endless(octets):
+    return octets[:8] + struct.pack("=Q", 1 << 62) + octets[16:]
+
+
+@pytest.mark.parametrize("damage", [cut_off, half, empty, one_bit, longer, endless])
+def test_a_damaged_file_is_refused_and_costs_nothing_else(etcd, nodes, state, damage):
+    node = known_and_crashed(etcd, nodes, state)
+    names = state.file("names")
+    with open(names, "rb") as file:
+        octets = file.read()
+    with open(names, "wb") as file:
+        file.write(damage(octets))
+    node.start()
+    for name in (*EXTRA, WORKER1, "new.tf.local."):
+        if name.endswith("tf.local."):
+            assert_unknown(node, name)
+    assert len([line for line in node.logs().splitlines() if names in line]) == 1, node.logs()
+    etcd.start()
+    wait_says(node, WORKER1)
+    wait_resolves([node], "db.tf.local.", "198.51.100.1")
+    wait_until(lambda: file_is_whole(state), 10, "a good file in its place")
+
+
+def file_is_whole(state):
+    with contextlib.suppress(AssertionError, IndexError, struct.error):
+        return state.saved(*EXTRA)
+    return False
+
+
+def test_names_of_another_pattern_are_refused(etcd, nodes, state):
+    node = known_and_crashed(etcd, nodes, state)
+    other = nodes.make(corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", options=[state.option, "address 192.0.2.7"])).start()
+    assert_unknown(other, "db.tf.local.")  # the file is there, under a name of its own
+    assert other.terminate() == 0
+    locks = [name for name in os.listdir(state.path) if name.startswith("ps") and name.endswith(".lock")]
+    shutil.copy(state.file("names"), os.path.join(state.path, locks[0].replace(".lock", ".names")))
+    other.start()
+    assert_unknown(other, "db.tf.local.")
+    assert "another pattern" in other.logs()
+    assert not node.running()
+
+
+def test_names_are_saved_whole_and_seldom(etcd, nodes, state):
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    wait_until(lambda: state.has("names"), 10, "the first save")
+    path, versions = state.file("names"), set()
+    deadline = time.monotonic() + 4
+    count = 0
+    while time.monotonic() < deadline:  # changes without an end, far more often than it may write
+        count += 1
+        etcd.put(f"n{count}.tf.local.", '{"ipv4":"198.51.100.1"}')
+        versions.add((os.stat(path).st_ino, os.stat(path).st_mtime_ns))
+        state.names()  # raises on a file that is not whole
+    assert len(versions) <= 2, f"{count} changes"
+    wait_resolves([node], f"n{count}.tf.local.", "198.51.100.1")
+    assert node.terminate() == 0
+    assert state.saved(f"n{count}.tf.local.", "n1.tf.local."), "and once more at the end"
+    assert not [name for name in os.listdir(state.path) if name.endswith(".new")]
