@@ -45,10 +45,11 @@ Herald::Herald(std::shared_ptr<StateDirectory> state, std::optional<ClaimHook::O
       worker_(worker),
       log_(std::move(log)) {}
 
+// Remembered first: whoever has been told of a name finds this node under it after a crash.
 void Herald::claimed(const NamedNode& node) {
+  remember({node.uuid, node.name, node.id});
   write(renderIdentity(node));
   callHook("claim", node);
-  remember({node.uuid, node.name, node.id});
 }
 
 void Herald::moved(const NamedNode& node) { write(renderIdentity(node)); }
