@@ -239,6 +239,7 @@ def test_a_machine_that_is_migrated(etcd, nodes, directory):
 def test_a_name_that_a_go_node_took_meanwhile_is_not_taken_back(etcd, nodes, directory):
     node = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7", f"state {directory}/state"]))
     assert node.wait_owns(etcd) == worker(1)
+    wait_until(lambda: worker(1) in contents(f"{directory}/state/identity"), 5, "the name to be remembered")
     node.kill()
     with GoPlugin(etcd, ipv4="192.0.2.21", port=str(node.port + 1)) as go:
         assert go.probe() == worker(2), "the lease has not ended"

@@ -215,31 +215,34 @@ def test_no_pattern_can_put_a_command_into_it(etcd, nodes, state, pattern):
 
 
 def test_it_is_replaced_whole_and_emptied_on_loss(etcd, nodes, state):
-    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", state.option]))
+    """There is one name, and it is taken from the node and freed again."""
+    node = nodes.start(corefile(etcd.endpoint, limit=1, lease=2, options=["address 192.0.2.7", state.option]))
     wait_says(node, WORKER1)
     identity = state.file("env")
-    wait_until(lambda: contents(identity), 5, "the identity")
-    whole = re.compile(r"IDETCD_NAME='(worker\d\.tf\.local\.)'\nIDETCD_ID='\d'\nIDETCD_TOKEN='(\d+)'\n"
-                       rf"IDETCD_UUID='{UUID}'\nIDETCD_IPV4='192\.0\.2\.7'\nIDETCD_IPV6=''\n")
-    seen = []
+    whole = re.compile(rf"IDETCD_NAME='worker1\.tf\.local\.'\nIDETCD_ID='1'\nIDETCD_TOKEN='(\d+)'\nIDETCD_UUID='{UUID}'\n"
+                       r"IDETCD_IPV4='192\.0\.2\.7'\nIDETCD_IPV6=''\n")
+    seen, inodes = [], set()
 
     def look():
         text = contents(identity)
+        inodes.add(os.stat(identity).st_ino)
         if not seen or seen[-1] != text:
             seen.append(text)
         return text
 
-    taken = 0
-    for number in (1, 2, 3):
-        etcd.put(f"worker{number}.tf.local.", '{"ipv4":"198.51.100.1"}')
-        wait_until(lambda n=number: f"'worker{n + 1}.tf.local.'" in look(), 15, lambda: f"{seen}\n{node.logs()}", interval=0)
-        taken += 1
-    assert [bool(text) for text in seen] == [True, False] * taken + [True], seen
+    wait_until(lambda: contents(identity), 10, "the identity")
+    look()
+    for _ in range(2):
+        etcd.put(WORKER1, '{"ipv4":"198.51.100.1"}')
+        wait_until(lambda: not look(), 10, lambda: f"{seen}\n{node.logs()}", interval=0)
+        etcd.delete(WORKER1)
+        wait_until(look, 20, lambda: f"{seen}\n{node.logs()}", interval=0)
+    assert [bool(text) for text in seen] == [True, False, True, False, True], seen
     matches = [whole.fullmatch(text) for text in seen if text]
-    assert all(matches), seen
-    assert [match[1] for match in matches] == [f"worker{number}.tf.local." for number in (1, 2, 3, 4)]
-    tokens = [int(match[2]) for match in matches]
-    assert tokens == sorted(set(tokens))
+    assert all(matches), "never half of it"
+    tokens = [int(match[1]) for match in matches]
+    assert tokens == sorted(set(tokens)), "and they only rise"
+    assert len(inodes) > 1, "another file takes its place"
     assert node.terminate() == 0
     assert contents(identity) == ""
 

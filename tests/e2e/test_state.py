@@ -26,6 +26,11 @@ def with_state(etcd, state, lease=20, options=(), **more):
     return corefile(etcd.endpoint, lease=lease, options=[state.option, "address 192.0.2.7", *options], **more)
 
 
+def wait_remembered(state, name):
+    """From then on a crash costs the node nothing."""
+    wait_until(lambda: f'"{name}"' in contents(state.file("json")), 5, lambda: f"{name} in {contents(state.file('json'))}")
+
+
 def assert_stale(node, name, *addresses, rdtype="A"):
     for tcp in (False, True):
         response = ask(node, name, rdtype, tcp=tcp, use_edns=0)
@@ -48,6 +53,7 @@ def test_a_crashed_node_has_its_name_back_before_its_lease_ends(etcd, nodes, sta
     wait_says(first, WORKER1)
     node = nodes.start(with_state(etcd, state))
     wait_says(node, WORKER2)
+    wait_remembered(state, WORKER2)
     before = etcd.pairs()[WORKER2.encode()]
     for _ in range(3):
         node.kill()
@@ -103,7 +109,7 @@ def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory)
     first = nodes.start(with_state(etcd, state, lease=3))
     wait_says(first, WORKER1)
     copied = State(f"{directory}/copy")
-    wait_until(lambda: WORKER1 in contents(state.file("json")), 5, "the name to be remembered")
+    wait_remembered(state, WORKER1)
     shutil.copytree(state.path, copied.path, symlinks=True)
     second = nodes.start(with_state(etcd, copied, lease=3))
     # For a moment the copy takes itself for the first, and its key: the one that loses it is somebody else from then on.
@@ -115,7 +121,8 @@ def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory)
     assert "was its state directory copied?" in first.logs() + second.logs()
     time.sleep(3 * TIME_FACTOR)  # a lease: nobody may take anything from the other any more
     assert etcd.names() == held
-    for node in (first, second):
+    for node, one in ((first, state), (second, copied)):
+        wait_remembered(one, said_name(node))
         node.kill()
     for node in (first, second):
         node.start()
@@ -221,6 +228,7 @@ def known_and_crashed(etcd, nodes, state, **more):
     wait_says(node, WORKER1)
     # The first time the names are saved soon; the own one may have come too late for that.
     wait_until(lambda: state.saved(*EXTRA), 10, lambda: f"the names to be saved\n{node.logs()}")
+    wait_remembered(state, WORKER1)
     node.kill()
     etcd.stop()
     return node
