@@ -1,7 +1,9 @@
 // One interface over three tables from a name to its A record: ours, liburcu's cds_lfht (QSBR flavour, its fastest),
 // and a std::unordered_map under a mutex. Each hashes names with the same seeded hash, keeps the name to compare it,
-// and a look-up reads the record's data.
+// and a look-up reads the record's data. The two others are told how many names will come, since that is where they are
+// at their best: cds_lfht grows in a thread of its own, and is slow until that has caught up. Ours grows by itself.
 //
+//   Table(expected)             0: unknown
 //   WriterThread                made first on a thread that writes; pause() and resume() around a sleep
 //   put(name, address)          insert or replace; the writer's thread
 //   erase(name)
@@ -10,7 +12,9 @@
 //   lookUpBatch(names, count)   the sum of as many; ours in three passes
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
@@ -52,7 +56,7 @@ class IdetcdTable {
  public:
   using WriterThread = AnyThread;
 
-  IdetcdTable() : table_(epochs_, kSeed) {}
+  explicit IdetcdTable(size_t /*expected*/) : table_(epochs_, kSeed) {}
 
   void put(const Key& key, Address address) {
     records::EntryBuilder builder(key.span(), 1);
@@ -111,9 +115,12 @@ class UrcuTable {
     static void resume() { urcu_qsbr_thread_online(); }
   };
 
-  UrcuTable() {
+  explicit UrcuTable(size_t expected) {
     UrcuThread::ensure();
-    table_ = cds_lfht_new_flavor(1024, 1024, 0, CDS_LFHT_AUTO_RESIZE, &urcu_qsbr_flavor, nullptr);
+    const size_t buckets = std::bit_ceil(std::max<size_t>(expected, 1024));
+    // Without a count of its entries it takes any long chain for a full table, and grows without end.
+    const int growth = expected == 0 ? CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING : 0;
+    table_ = cds_lfht_new_flavor(buckets, 1024, 0, growth, &urcu_qsbr_flavor, nullptr);
   }
   ~UrcuTable() {
     cds_lfht_iter iterator;
@@ -204,6 +211,8 @@ class UrcuTable {
 class MutexMap {
  public:
   using WriterThread = AnyThread;
+
+  explicit MutexMap(size_t expected) { map_.reserve(expected); }
 
   void put(const Key& key, Address address) {
     const std::lock_guard lock(mutex_);

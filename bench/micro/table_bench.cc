@@ -58,7 +58,7 @@ Table& tableOf(uint32_t names) {
   static uint32_t size = 0;
   if (size != names) {
     table.reset();
-    table = std::make_unique<Table>();
+    table = std::make_unique<Table>(names);
     fill(*table, names);
     size = names;
   }
@@ -156,7 +156,7 @@ void Insert(benchmark::State& state) {
   const std::vector<uint32_t> numbers = shuffled(names);
   for (auto _ : state) {
     state.PauseTiming();
-    auto table = std::make_unique<Table>();
+    auto table = std::make_unique<Table>(0);
     state.ResumeTiming();
     for (const uint32_t number : numbers) table->put(keyOf(number), addressV4(number));
     state.PauseTiming();
