@@ -155,14 +155,14 @@ class Encoder {
   }
 
   // False if the RDATA is not what its type wants, or all of it would be too large.
-  bool append(const Record& record) {
+  bool append(const Record& record, uint32_t ttl) {
     std::vector<uint8_t>& out = response_.body;
     putName(record.owner.span(), true);
     put16(record.type);
     put16(record.klass);
     response_.ttl_offsets.push_back(static_cast<uint16_t>(out.size()));
-    put16(static_cast<uint16_t>(record.ttl >> 16));
-    put16(static_cast<uint16_t>(record.ttl));
+    put16(static_cast<uint16_t>(ttl >> 16));
+    put16(static_cast<uint16_t>(ttl));
     const size_t length = out.size();
     put16(0);
     if (!putRdata(record)) return false;
@@ -369,19 +369,22 @@ class Selector {
   bool take(Section section, uint16_t& count) {
     for (const Record& record : records_) {
       if (record.section != section || !isWanted(record)) continue;
-      if (!encoder_.append(record)) return false;
+      const bool denies = section == Section::kAuthority && record.type == code(RrType::kSoa);
+      const uint32_t ttl = denies ? negativeTtlOf(record) : record.ttl;
+      if (!encoder_.append(record, ttl)) return false;
       ++count;
-      least_ttl_ = std::min(least_ttl_, record.ttl);
+      least_ttl_ = std::min(least_ttl_, ttl);
       if (section == Section::kAnswer && isAsked(record.type)) has_answer_ = true;
-      if (section == Section::kAuthority && record.type == code(RrType::kSoa)) noteSoa(record);
+      if (denies) negative_ttl_ = ttl;
       noteTarget(record);
     }
     return true;
   }
 
-  void noteSoa(const Record& soa) {
-    const uint32_t minimum = dns::load32(&message_[soa.rdata + soa.rdata_size - 4]);
-    negative_ttl_ = std::min(soa.ttl, minimum);
+  // Of the SOA itself too, so that who asks us counts on from where we are.
+  uint32_t negativeTtlOf(const Record& soa) const {
+    if (soa.rdata_size < sizeof(uint32_t)) return 0;  // malformed, as append() will find
+    return std::min(soa.ttl, dns::load32(&message_[soa.rdata + soa.rdata_size - sizeof(uint32_t)]));
   }
 
   // The host that an NS, MX or SRV record names, whose addresses belong into the additional section.

@@ -128,6 +128,7 @@ TEST_F(StoredResponseTest, DenialsLiveAsLongAsTheirSoaSays) {
             UpstreamVerdict::kAccepted);
   EXPECT_EQ(response_->kind, ResponseKind::kNxDomain);
   EXPECT_EQ(response_->ttl_seconds, 120u);
+  EXPECT_EQ(write({.age_seconds = 20}).at(0).ttl, 100u) << "the SOA's own TTL says no more";
   ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1).soa("example.org.", 60, 120)), UpstreamVerdict::kAccepted);
   EXPECT_EQ(response_->kind, ResponseKind::kNoData);
   EXPECT_EQ(response_->ttl_seconds, 60u);
