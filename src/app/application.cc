@@ -275,8 +275,8 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
     options.verify_stale = block.plan.cache->verify_stale;
     cache = std::make_unique<resolve::Cache>(block.plan.cache->options);
   }
-  return std::make_unique<resolve::Recursion>(std::move(options), std::move(cache), std::move(forwarders), block.log,
-                                              block.errors);
+  return std::make_unique<resolve::Recursion>(loop, std::move(options), std::move(cache), std::move(forwarders),
+                                              block.log, block.errors);
 }
 
 // The cluster of this pattern, if there is one already: of the running configuration its name, records and watch go on;

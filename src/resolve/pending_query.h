@@ -30,6 +30,7 @@ class PendingQuery {
 
   // Sends what stands in the buffer. At most once.
   void send(size_t size);
+  bool isAnswered() const { return sink_ == nullptr; }
 
  private:
   std::vector<uint8_t> buffer_;

@@ -16,9 +16,24 @@ bool isFailure(const ForwardResult& result) {
 
 }  // namespace
 
-Recursion::Recursion(Options options, std::unique_ptr<Cache> cache, std::vector<std::unique_ptr<Forwarder>> forwarders,
-                     std::shared_ptr<const QueryLog> log, std::shared_ptr<ErrorLog> errors)
+// A client that hears what is old if the upstream takes too long. Lives as long as its question is on its way.
+struct Recursion::Patience {
+  Patience(Recursion& waiting_recursion, Pending waiting)
+      : recursion(waiting_recursion), pending(std::move(waiting)), deadline(this, [](void* self) {
+          auto& patience = *static_cast<Patience*>(self);
+          patience.recursion.answerStale(*patience.pending);
+        }) {}
+
+  Recursion& recursion;
+  Pending pending;
+  net::Deadline deadline;
+};
+
+Recursion::Recursion(net::EventLoop& loop, Options options, std::unique_ptr<Cache> cache,
+                     std::vector<std::unique_ptr<Forwarder>> forwarders, std::shared_ptr<const QueryLog> log,
+                     std::shared_ptr<ErrorLog> errors)
     : options_(std::move(options)),
+      patience_(loop, kPatience),
       cache_(std::move(cache)),
       forwarders_(std::move(forwarders)),
       log_(std::move(log)),
@@ -31,7 +46,13 @@ Outcome Recursion::answer(const dns::Query& query, const Request& request) {
   }
   const size_t forwarder = findForwarder(query, 0);
   if (forwarder == forwarders_.size()) return Outcome::next();
-  forward(std::make_shared<PendingQuery>(query, request), forwarder);
+  auto pending = std::make_shared<PendingQuery>(query, request);
+  std::shared_ptr<Patience> patience;
+  if (options_.verify_stale) {
+    patience = std::make_shared<Patience>(*this, pending);
+    patience_.arm(patience->deadline);
+  }
+  forward(pending, forwarder, patience);
   return Outcome::pending();
 }
 
@@ -78,10 +99,11 @@ size_t Recursion::findForwarder(const dns::Query& query, size_t first) const {
   return first;
 }
 
-void Recursion::forward(const Pending& pending, size_t forwarder) {
-  forwarders_[forwarder]->resolve(
-      pending->query(), pending->request().transport,
-      [this, pending, forwarder](const ForwardResult& result) { onResult(pending, forwarder, result); });
+void Recursion::forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience) {
+  forwarders_[forwarder]->resolve(pending->query(), pending->request().transport,
+                                  [this, pending, forwarder, patience](const ForwardResult& result) {
+                                    onResult(pending, forwarder, patience, result);
+                                  });
 }
 
 // Asks anew for what the cache still answers. Nobody waits; the forwarder merges it with what is in flight.
@@ -107,21 +129,34 @@ bool Recursion::isBusy() const {
                      [](const auto& forwarder) { return forwarder->waiting() > 0; });
 }
 
-void Recursion::onResult(const Pending& pending, size_t forwarder, const ForwardResult& result) {
+void Recursion::onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience,
+                         const ForwardResult& result) {
   const dns::Query& query = pending->query();
+  if (pending->isAnswered()) {
+    if (!isFailure(result)) remember(query, result);
+    return;
+  }
   if (result.next) {
     const size_t next = findForwarder(query, forwarder + 1);
-    if (next < forwarders_.size()) return forward(pending, next);
+    if (next < forwarders_.size()) return forward(pending, next, patience);
   }
-  pending->makeRoom();
-  const size_t limit = pending->responseLimit();
   if (isFailure(result)) {
     if (errors_ && !result.reason.empty()) errors_->write(query, result.rcode, result.reason);
-    const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
-    if (stale.state == Cache::State::kStale) return finish(*pending, writeStale(stale, query, limit));
+    if (answerStale(*pending)) return;
   }
   remember(query, result);
-  finish(*pending, writeResult(query, limit, result));
+  pending->makeRoom();
+  finish(*pending, writeResult(query, pending->responseLimit(), result));
+}
+
+// False if there is nothing stale to answer with.
+bool Recursion::answerStale(PendingQuery& pending) {
+  const dns::Query& query = pending.query();
+  const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
+  if (stale.state != Cache::State::kStale) return false;
+  pending.makeRoom();
+  finish(pending, writeStale(stale, query, pending.responseLimit()));
+  return true;
 }
 
 void Recursion::remember(const dns::Query& query, const ForwardResult& result) {

@@ -2,11 +2,14 @@
 // thread only.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "dns/query.h"
+#include "net/deadline.h"
+#include "net/event_loop.h"
 #include "resolve/cache.h"
 #include "resolve/error_log.h"
 #include "resolve/forward.h"
@@ -18,17 +21,21 @@ namespace idetcd::resolve {
 
 class Recursion {
  public:
+  static constexpr std::chrono::milliseconds kPatience{1800};  // RFC 8767 §5: the client response timer
+
   struct Options {
     std::vector<dns::Name> cache_zones{dns::Name{}};  // whose names are cached
-    bool verify_stale = false;                        // ask the upstream before a stale answer is served
+    // Ask the upstream before a stale answer is served, and serve it if there is no other after kPatience.
+    bool verify_stale = false;
     bool minimal = false;
     bool loadbalance = false;
   };
 
   // `cache`, `log` and `errors` may be null. `forwarders` are asked in order: the first that serves a name, then, if
   // that one passes its answer's rcode on (`next`), the first behind it that does.
-  Recursion(Options options, std::unique_ptr<Cache> cache, std::vector<std::unique_ptr<Forwarder>> forwarders,
-            std::shared_ptr<const QueryLog> log, std::shared_ptr<ErrorLog> errors);
+  Recursion(net::EventLoop& loop, Options options, std::unique_ptr<Cache> cache,
+            std::vector<std::unique_ptr<Forwarder>> forwarders, std::shared_ptr<const QueryLog> log,
+            std::shared_ptr<ErrorLog> errors);
 
   void prefetchSlot(const dns::Query& query) const {
     if (cache_) cache_->prefetchSlot(query);
@@ -49,20 +56,24 @@ class Recursion {
 
  private:
   using Pending = std::shared_ptr<PendingQuery>;
+  struct Patience;
 
   bool isCached(const dns::Query& query) const;
   Outcome answerFromCache(const dns::Query& query, const Request& request);
   WriteOptions writeOptions(uint32_t age_seconds);
   size_t writeStale(const Cache::Found& found, const dns::Query& query, size_t limit);
   size_t findForwarder(const dns::Query& query, size_t first) const;
-  void forward(const Pending& pending, size_t forwarder);
+  void forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience);
   void refresh(const dns::Query& query);
-  void onResult(const Pending& pending, size_t forwarder, const ForwardResult& result);
+  void onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience,
+                const ForwardResult& result);
+  bool answerStale(PendingQuery& pending);
   void remember(const dns::Query& query, const ForwardResult& result);
   size_t writeResult(const dns::Query& query, size_t limit, const ForwardResult& result);
   void finish(PendingQuery& pending, size_t size);
 
   const Options options_;
+  net::DeadlineQueue patience_;
   std::unique_ptr<Cache> cache_;
   std::vector<std::unique_ptr<Forwarder>> forwarders_;
   std::shared_ptr<const QueryLog> log_;
