@@ -419,6 +419,12 @@ void Application::onSignal(int signal) {
 // Everything is built beside what runs; only when nothing can fail any more does it take its place.
 void Application::reload() {
   if (shutting_down_) return;
+  // Until a name is given up its member has its ticket and its files, which the new configuration may want.
+  if (!retirements_.empty()) {
+    log_.info("The reload waits until the names that the last one has dropped are given up");
+    reload_waits_ = true;
+    return;
+  }
   auto plan = read_plan_ ? read_plan_() : Result<Plan>(fail("there is no file to read again"));
   auto configuration = plan ? configure(*plan) : Result<Configuration>(tl::unexpected(plan.error()));
   const Result<void> done =
@@ -447,10 +453,20 @@ void Application::reload() {
 void Application::retire(std::unique_ptr<Cluster> cluster) {
   std::shared_ptr<Cluster> retired = std::move(cluster);
   std::weak_ptr<Cluster> seen = retired;
-  retirements_.push_back({std::move(seen), std::thread([retired = std::move(retired)]() mutable {
+  retirements_.push_back({std::move(seen), std::thread([this, retired = std::move(retired)]() mutable {
                             retired->member->stop(kReleaseBudget);
                             retired.reset();
+                            loop_.post([this] { onRetired(); });
                           })});
+}
+
+void Application::onRetired() {
+  std::erase_if(retirements_, [](Retirement& retirement) {
+    if (!retirement.cluster.expired()) return false;
+    retirement.thread.join();
+    return true;
+  });
+  if (retirements_.empty() && std::exchange(reload_waits_, false)) reload();
 }
 
 void Application::joinRetired() {

@@ -106,6 +106,7 @@ class Application {
   void onSignal(int signal);
   void reload();
   void retire(std::unique_ptr<Cluster> cluster);
+  void onRetired();
   void joinRetired();
   [[noreturn]] void quit(int status);
   void shutDown(int status);
@@ -127,6 +128,7 @@ class Application {
     std::thread thread;
   };
   std::vector<Retirement> retirements_;
+  bool reload_waits_ = false;  // for all of these
   bool shutting_down_ = false;
   std::thread releaser_;  // stops the members while the loop goes on
   int status_ = 0;

@@ -108,6 +108,25 @@ def test_a_reload_with_another_pattern_gives_the_name_back(etcd, nodes, director
     assert len(events) == 6
 
 
+def test_a_reload_right_after_another_waits_for_the_name_to_be_given_back(etcd, nodes, directory):
+    """etcd stalls, so that it takes its time; whatever comes meanwhile, the last file counts."""
+    options = ["address 192.0.2.7", f"state {directory}/state"]
+    node = nodes.start(corefile(etcd.endpoint, lease=20, options=options))
+    wait_says(node, "worker1.tf.local.")
+    etcd.pause()
+    for pattern in ("ps{{.ID}}.tf.local.", "db{{.ID}}.tf.local.", "worker{{.ID}}.tf.local."):
+        rewrite(node, corefile(etcd.endpoint, pattern, lease=20, options=options))
+        before = node.logs().count("SIGHUP: Reloading")
+        node.signal(signal.SIGHUP)
+        wait_until(lambda: node.logs().count("SIGHUP: Reloading") > before, 5, node.logs)
+        assert rcode(ask(node, "example.org.")) == "REFUSED", "it answers meanwhile"
+    wait_until(lambda: node.logs().count("Reloading complete") == 2, 15, node.logs)
+    etcd.resume()
+    wait_says(node, "worker1.tf.local.", timeout=20)
+    wait_until(lambda: set(etcd.pairs()) == {b"worker1.tf.local."}, 30, lambda: etcd.pairs())
+    assert "Restart failed" not in node.logs()
+
+
 def test_a_reload_keeps_the_name_whatever_else_changes(etcd, nodes):
     """What needs a restart waits for one, and the log says so."""
     node = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]))
