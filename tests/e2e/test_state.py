@@ -323,6 +323,7 @@ def test_a_damaged_file_is_refused_and_costs_nothing_else(etcd, nodes, state, da
     for name in (*EXTRA, WORKER1, "new.tf.local."):
         if name.endswith("tf.local."):
             assert_unknown(node, name)
+    wait_until(lambda: names in node.logs(), 5, node.logs)
     assert len([line for line in node.logs().splitlines() if names in line]) == 1, node.logs()
     etcd.start()
     wait_says(node, WORKER1)
