@@ -178,6 +178,34 @@ def test_a_directory_that_cannot_be_used_is_told_at_the_start(etcd, nodes, state
     assert etcd.pairs() == {}
 
 
+def test_a_directory_of_somebody_else(etcd, nodes, state):
+    if os.getuid() != 0:
+        pytest.skip("only root can be somebody else")
+    node = nodes.make("")
+    node.corefile_path = None  # which that user could not read either
+    node.arguments = ["-conf", "stdin"]
+    node.launch(user=65534, stdin_text=with_state(etcd, state))
+    assert node.exit_code(10) == 1
+    assert f"state directory {state.path}: Permission denied" in node.err() and node.err().count("\n") == 1, node.err()
+    assert etcd.pairs() == {}
+
+
+def test_a_directory_that_is_removed_costs_nothing_but_the_files(etcd, nodes, state):
+    node = nodes.start(with_state(etcd, state))
+    wait_says(node, WORKER1)
+    wait_until(lambda: contents(f"{state.path}/identity"), 5, "the identity")
+    shutil.rmtree(state.path)
+    etcd.put(WORKER1, '{"ipv4":"198.51.100.1"}')
+    wait_says(node, WORKER2)
+    wait_resolves([node], WORKER1, "198.51.100.1")
+    wait_until(lambda: "No such file or directory" in node.logs(), 5, node.logs)
+    assert node.terminate() == 0
+    assert set(etcd.pairs()) == {WORKER1.encode()}, "the name is given back all the same"
+    assert not os.path.exists(state.path)
+    node.start()  # and begins again as a new node
+    wait_says(node, WORKER2)
+
+
 def in_mount(command, path):
     """Runs a program where `command` has mounted something at `path`, for it alone."""
     return ["unshare", "--mount", "sh", "-c", f'{command} "{path}" && exec "$@"', "sh"]
