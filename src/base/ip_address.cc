@@ -56,6 +56,12 @@ bool IpAddress::isUnspecified() const { return bytes_ == std::array<uint8_t, 16>
 
 bool IpAddress::isMulticast() const { return isV4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }
 
+IpAddress IpAddress::unmapped() const {
+  constexpr std::array<uint8_t, 12> kPrefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (isV4() || !std::equal(kPrefix.begin(), kPrefix.end(), bytes_.begin())) return *this;
+  return v4({bytes_[12], bytes_[13], bytes_[14], bytes_[15]});
+}
+
 std::string IpAddress::toString() const {
   char buffer[INET6_ADDRSTRLEN];
   inet_ntop(isV4() ? AF_INET : AF_INET6, bytes_.data(), buffer, sizeof(buffer));

@@ -35,6 +35,7 @@ class IpAddress {
   bool isLinkLocal() const;  // 169.254/16, fe80::/10
   bool isUnspecified() const;
   bool isMulticast() const;
+  IpAddress unmapped() const;  // of an IPv4-mapped one (::ffff:192.0.2.1) the IPv4 address, else itself
 
   std::string toString() const;  // RFC 5952
   auto operator<=>(const IpAddress&) const = default;

@@ -88,10 +88,8 @@ Forwarder::~Forwarder() = default;
 
 Result<std::unique_ptr<Forwarder>> Forwarder::make(net::EventLoop& loop, Options options, Logger log) {
   if (options.to.empty()) return fail("no server to forward to");
-  auto addresses = UpstreamSet::read(options);
-  if (!addresses) return tl::unexpected(addresses.error());
-  const bool needs_tls = std::any_of(addresses->begin(), addresses->end(), [](const UpstreamAddress& address) {
-    return address.protocol == UpstreamProtocol::kTls;
+  const bool needs_tls = std::any_of(options.to.begin(), options.to.end(), [](const UpstreamTarget& target) {
+    return target.server && target.server->protocol == UpstreamProtocol::kTls;
   });
   std::shared_ptr<net::TlsContext> tls;
   if (needs_tls || !options.tls.certificate_file.empty() || !options.tls.ca_file.empty()) {
@@ -104,7 +102,7 @@ Result<std::unique_ptr<Forwarder>> Forwarder::make(net::EventLoop& loop, Options
   }
   auto impl = std::make_unique<Impl>(loop, std::move(options), std::move(log));
   impl->context.tls = std::move(tls);
-  impl->set.start(*addresses);
+  if (auto started = impl->set.start(); !started) return tl::unexpected(started.error());
   return std::unique_ptr<Forwarder>(new Forwarder(std::move(impl)));
 }
 

@@ -1,7 +1,6 @@
 #include "resolve/hosts_table.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 #include <unordered_set>
@@ -141,11 +140,7 @@ class Collector {
 
 std::optional<IpAddress> parseHostsAddress(std::string_view text) {
   const auto address = IpAddress::parse(text.substr(0, text.find('%')));
-  if (!address || address->isV4()) return address;
-  constexpr std::array<uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (!std::equal(kMapped.begin(), kMapped.end(), address->data())) return address;
-  const uint8_t* v4 = address->data() + kMapped.size();
-  return IpAddress::v4({v4[0], v4[1], v4[2], v4[3]});
+  return address ? std::optional(address->unmapped()) : std::nullopt;
 }
 
 Result<std::shared_ptr<const HostsTable>> HostsTable::build(std::span<const std::string_view> texts,

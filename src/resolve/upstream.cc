@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <net/if.h>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "resolve/watched_file.h"
 
 namespace idetcd::resolve {
 
@@ -29,7 +30,7 @@ std::optional<SocketAddress> parseScopedIp(std::string_view text, uint16_t port)
   const size_t percent = text.find('%');
   const auto ip = IpAddress::parse(text.substr(0, percent));
   if (!ip) return std::nullopt;
-  SocketAddress address{.ip = *ip, .port = port};
+  SocketAddress address{.ip = ip->unmapped(), .port = port};
   if (percent == std::string_view::npos) return address;
   address.scope_id = if_nametoindex(std::string(text.substr(percent + 1)).c_str());
   if (!ip->isV6() || !ip->isLinkLocal() || address.scope_id == 0) return std::nullopt;
@@ -85,15 +86,14 @@ Result<UpstreamTarget> parseUpstreamTarget(std::string_view text) {
   }
   if (rest.size() != text.size() || rest.empty()) return fail(fmt::format("not an IP address: '{}'", text));
   std::string file(text);
-  if (!readResolvConf(file)) return fail(fmt::format("not an IP address or file: \"{}\"", text));
+  if (!WatchedFile(file).readIfChanged()) return fail(fmt::format("not an IP address or file: \"{}\"", text));
   return UpstreamTarget{.server = std::nullopt, .file = std::move(file)};
 }
 
-Result<std::vector<UpstreamAddress>> readResolvConf(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return fail(fmt::format("cannot open {}", path));
+std::vector<UpstreamAddress> parseResolvConf(const std::string& text) {
   std::vector<UpstreamAddress> servers;
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string keyword;
     std::string address;
@@ -103,7 +103,6 @@ Result<std::vector<UpstreamAddress>> readResolvConf(const std::string& path) {
     const UpstreamAddress server{.address = *parsed, .protocol = UpstreamProtocol::kDns};
     if (std::find(servers.begin(), servers.end(), server) == servers.end()) servers.push_back(server);
   }
-  if (file.bad()) return fail(fmt::format("cannot read {}", path));
   return servers;
 }
 

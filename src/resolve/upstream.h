@@ -36,8 +36,8 @@ struct UpstreamTarget {
 Result<UpstreamTarget> parseUpstreamTarget(std::string_view text);
 
 // The `nameserver` lines of a resolv.conf(5), in order, without repetitions. Lines that cannot be read are skipped, as
-// the C library does; an error if the file cannot be opened.
-Result<std::vector<UpstreamAddress>> readResolvConf(const std::string& path);
+// the C library does.
+std::vector<UpstreamAddress> parseResolvConf(const std::string& text);
 
 // Of the mnemonics that DNS libraries print ("NXDOMAIN", "SERVFAIL", …), in any case.
 std::optional<dns::Rcode> parseRcode(std::string_view text);

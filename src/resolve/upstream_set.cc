@@ -1,7 +1,7 @@
 #include "resolve/upstream_set.h"
 
 #include <algorithm>
-#include <sys/stat.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,19 +9,32 @@ namespace idetcd::resolve {
 
 UpstreamSet::UpstreamSet(ForwardContext& context) : context_(context), timer_(context.loop, [this] { onTimer(); }) {}
 
-Result<std::vector<UpstreamAddress>> UpstreamSet::read(const Forwarder::Options& options) {
-  std::vector<UpstreamAddress> addresses;
-  const auto add = [&addresses](const UpstreamAddress& address) {
-    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
-  };
-  for (const UpstreamTarget& target : options.to) {
+Result<void> UpstreamSet::start() {
+  bool has_file = false;
+  for (const UpstreamTarget& target : context_.options.to) {
+    Source& source = sources_.emplace_back();
     if (target.server) {
-      add(*target.server);
+      source.servers = {*target.server};
       continue;
     }
-    const auto listed = readResolvConf(target.file);
-    if (!listed) return tl::unexpected(listed.error());
-    std::for_each(listed->begin(), listed->end(), add);
+    has_file = true;
+    const auto text = source.file.emplace(target.file).readIfChanged();
+    if (!text) return fail(fmt::format("cannot read {}: {}", target.file, text.error().message));
+    source.servers = parseResolvConf(text->value_or(""));
+  }
+  const auto addresses = collect();
+  if (!addresses) return tl::unexpected(addresses.error());
+  set(*addresses);
+  if (has_file) timer_.start(context_.options.file_interval, context_.options.file_interval);
+  return {};
+}
+
+Result<std::vector<UpstreamAddress>> UpstreamSet::collect() const {
+  std::vector<UpstreamAddress> addresses;
+  for (const Source& source : sources_) {
+    for (const UpstreamAddress& server : source.servers) {
+      if (std::find(addresses.begin(), addresses.end(), server) == addresses.end()) addresses.push_back(server);
+    }
   }
   if (addresses.size() > Forwarder::kMaxTargets) {
     return fail(fmt::format("more than {} TOs configured: {}", Forwarder::kMaxTargets, addresses.size()));
@@ -29,38 +42,23 @@ Result<std::vector<UpstreamAddress>> UpstreamSet::read(const Forwarder::Options&
   return addresses;
 }
 
-void UpstreamSet::start(const std::vector<UpstreamAddress>& addresses) {
-  bool has_file = false;
-  for (const UpstreamTarget& target : context_.options.to) {
-    has_file = has_file || !target.server;
-    files_.push_back(target.server ? std::nullopt : look(target.file));
-  }
-  set(addresses);
-  if (has_file) timer_.start(context_.options.file_interval, context_.options.file_interval);
+// Whether it lists other servers than before. A file that is away, or cannot be read, or is empty, is about to be
+// replaced or written: what it said last stays.
+bool UpstreamSet::readAgain(Source& source) {
+  if (!source.file || !source.file->mayHaveChanged()) return false;
+  const auto text = source.file->readIfChanged();
+  if (!text || !*text || (*text)->empty()) return false;
+  auto servers = parseResolvConf(**text);
+  if (servers == source.servers) return false;
+  source.servers = std::move(servers);
+  return true;
 }
 
-std::optional<UpstreamSet::FileState> UpstreamSet::look(const std::string& file) {
-  struct stat status;
-  if (::stat(file.c_str(), &status) != 0) return std::nullopt;
-  return FileState{.seconds = status.st_mtim.tv_sec,
-                   .nanoseconds = status.st_mtim.tv_nsec,
-                   .inode = status.st_ino,
-                   .size = status.st_size};
-}
-
-// A file that is away, or cannot be read, changes nothing: it is about to be replaced.
 void UpstreamSet::onTimer() {
   bool changed = false;
-  const auto& targets = context_.options.to;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].server) continue;
-    const auto state = look(targets[i].file);
-    if (!state || state == files_[i]) continue;
-    files_[i] = state;
-    changed = true;
-  }
+  for (Source& source : sources_) changed |= readAgain(source);
   if (!changed) return;
-  const auto addresses = read(context_.options);
+  const auto addresses = collect();
   if (!addresses) return context_.log.warning("the servers stay as they are: {}", addresses.error().message);
   set(*addresses);
 }

@@ -1,5 +1,6 @@
 // The servers of one `forward`, in the order of its TOs: those named there, and those of the files named there, which
-// are read again when they change. Servers that stay keep their health and their connections. Loop thread only.
+// are read again when they change. An empty file is about to be written and changes nothing. Servers that stay keep
+// their health and their connections. Loop thread only.
 #pragma once
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "resolve/upstream_server.h"
+#include "resolve/watched_file.h"
 
 namespace idetcd::resolve {
 
@@ -17,11 +19,8 @@ class UpstreamSet {
  public:
   explicit UpstreamSet(ForwardContext& context);
 
-  // What the options' targets are now, with files read. An error if one cannot be read, or there are too many.
-  static Result<std::vector<UpstreamAddress>> read(const Forwarder::Options& options);
-
-  // Takes over what read() has returned, and begins to watch the files.
-  void start(const std::vector<UpstreamAddress>& addresses);
+  // Reads the files, and begins to watch them. An error if one cannot be read, or there are too many servers.
+  Result<void> start();
 
   // Never null; may be empty. Immutable: who holds it is not disturbed by a change.
   const std::shared_ptr<const UpstreamServers>& servers() const { return servers_; }
@@ -29,15 +28,14 @@ class UpstreamSet {
   const std::vector<UpstreamAddress>& ourselves() const { return ourselves_; }
 
  private:
-  struct FileState {
-    int64_t seconds = 0;
-    int64_t nanoseconds = 0;
-    uint64_t inode = 0;
-    int64_t size = 0;
-    bool operator==(const FileState&) const = default;
+  // One target: a server, or a file and what it lists.
+  struct Source {
+    std::optional<WatchedFile> file;
+    std::vector<UpstreamAddress> servers;
   };
 
-  static std::optional<FileState> look(const std::string& file);
+  static bool readAgain(Source& source);
+  Result<std::vector<UpstreamAddress>> collect() const;
   void onTimer();
   void set(const std::vector<UpstreamAddress>& addresses);
   bool isOwn(const UpstreamAddress& server) const;
@@ -45,7 +43,7 @@ class UpstreamSet {
   ForwardContext& context_;
   std::shared_ptr<const UpstreamServers> servers_ = std::make_shared<UpstreamServers>();
   std::vector<UpstreamAddress> ourselves_;
-  std::vector<std::optional<FileState>> files_;  // of each target; nothing for those that are no file
+  std::vector<Source> sources_;
   net::Timer timer_;
 };
 

@@ -113,5 +113,12 @@ TEST(SocketAddress, PrintsBracketsAroundV6) {
   EXPECT_EQ((SocketAddress{*IpAddress::parse("2001:db8::1"), 53, 0}.toString()), "[2001:db8::1]:53");
 }
 
+TEST(IpAddress, UnmapsIpv4) {
+  EXPECT_EQ(IpAddress::parse("::ffff:192.0.2.1")->unmapped().toString(), "192.0.2.1");
+  for (const char* text : {"192.0.2.1", "::1", "::192.0.2.1", "64:ff9b::192.0.2.1", "2001:db8::ffff:192.0.2.1"}) {
+    EXPECT_EQ(IpAddress::parse(text)->unmapped(), *IpAddress::parse(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace idetcd

@@ -2,6 +2,8 @@
 
 #include <fstream>
 #include <set>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -130,7 +132,7 @@ TEST_F(ForwardTest, BadOptionsAreRefused) {
   for (int i = 1; i <= 16; ++i) options.to.push_back(parseUpstreamTarget("192.0.2." + std::to_string(i)).value());
   EXPECT_EQ(error(options), "more than 15 TOs configured: 16");
   options.to = {{.server = std::nullopt, .file = "/nonexistent"}};
-  EXPECT_EQ(error(options), "cannot open /nonexistent");
+  EXPECT_EQ(error(options), "cannot read /nonexistent: No such file or directory");
   options.to = {parseUpstreamTarget("tls://192.0.2.1").value()};
   options.tls.ca_file = "/nonexistent";
   EXPECT_NE(error(options).find("CA certificates of /nonexistent"), std::string::npos);
@@ -220,6 +222,15 @@ TEST_F(ForwardTest, WeDoNotAskOurselves) {
   make(options);
   EXPECT_EQ(lastOctet(resolve()), 2) << "we listen on every address";
   EXPECT_EQ(self.udpCount(), 0u);
+  const std::string port = ":" + std::to_string(self.port());
+  for (const char* ip : {"127.0.0.1", "127.3.2.1", "[::ffff:127.0.0.1]"}) {
+    make([&] {
+      options.to = {parseUpstreamTarget(ip + port).value(), other.target()};
+      return options;
+    }());
+    EXPECT_EQ(forwarder_->upstreams().size(), 1u) << ip;
+    EXPECT_EQ(forwarder_->ourselves().size(), 1u) << ip;
+  }
 }
 
 TEST_F(ForwardTest, NobodyIsLeftToAsk) {
@@ -275,6 +286,50 @@ TEST_F(ForwardFileTest, ServersOfAFileAreReadAgainWhenItChanges) {
   EXPECT_EQ(resolve().rcode, dns::Rcode::kServFail);
 }
 
+TEST_F(ForwardFileTest, HoweverTheFileIsChanged) {
+  auto& first = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.answer(1)); });
+  auto& second = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.answer(2)); });
+  const auto lineOf = [](const SocketAddress& address) { return "nameserver " + address.toString() + "\n"; };
+  const auto follows = [&](const SocketAddress& address) {
+    runUntil([&] { return forwarder_->upstreams().front().address == address; });
+  };
+  write(lineOf(first.address()));
+  Forwarder::Options options = optionsFor({parseUpstreamTarget(file_).value()});
+  options.file_interval = milliseconds(20);
+  make(options);
+  // In place, within the same tick of the clock, and of the same size if the ports are.
+  std::ofstream(file_) << lineOf(second.address());
+  follows(second.address());
+  // Truncated first, and written later.
+  std::ofstream(file_, std::ios::trunc).flush();
+  runFor(milliseconds(60));
+  EXPECT_EQ(lastOctet(resolve()), 2) << "an empty file changes nothing";
+  std::ofstream(file_) << lineOf(first.address());
+  follows(first.address());
+  // A symbolic link that comes to point elsewhere.
+  const std::string elsewhere = directory_ + "/elsewhere";
+  const std::string link = directory_ + "/link";
+  std::ofstream(elsewhere) << lineOf(second.address());
+  ASSERT_EQ(symlink(elsewhere.c_str(), link.c_str()), 0);
+  std::rename(link.c_str(), file_.c_str());
+  follows(second.address());
+  std::ofstream(elsewhere) << lineOf(first.address());
+  follows(first.address());
+  std::remove(elsewhere.c_str());
+}
+
+TEST_F(ForwardFileTest, AFifoInItsPlaceHoldsNobodyUp) {
+  auto& server = upstream(answerAll);
+  write("nameserver " + server.address().toString() + "\n");
+  Forwarder::Options options = optionsFor({parseUpstreamTarget(file_).value()});
+  options.file_interval = milliseconds(20);
+  make(options);
+  std::remove(file_.c_str());
+  ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
+  runFor(milliseconds(60));
+  EXPECT_TRUE(resolve().response);
+}
+
 TEST_F(ForwardFileTest, AChangeDoesNotDisturbWhatIsInFlight) {
   Reply reply;
   auto& first = upstream([&reply](const Asked&, const Reply& r) { reply = r; });
@@ -286,7 +341,7 @@ TEST_F(ForwardFileTest, AChangeDoesNotDisturbWhatIsInFlight) {
   make(options);
   const Answer answer = ask("www.example.org.");
   runUntil([&] { return first.udpCount() == 1; });
-  write("");
+  write("# nobody\n");
   runUntil([&] { return forwarder_->upstreams().empty(); });
   reply.send(first.asked().front().answer());
   EXPECT_EQ(lastOctet(wait(answer)), 1);

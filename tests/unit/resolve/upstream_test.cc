@@ -56,10 +56,8 @@ class ResolvConfTest : public testing::Test {
   }
   ~ResolvConfTest() override { std::remove(file_.c_str()); }
   std::vector<std::string> read(const std::string& text) const {
-    std::ofstream(file_) << text;
     std::vector<std::string> servers;
-    const auto read = readResolvConf(file_).value();
-    for (const auto& server : read) servers.push_back(server.toString());
+    for (const auto& server : parseResolvConf(text)) servers.push_back(server.toString());
     return servers;
   }
   std::string file_;
@@ -79,8 +77,8 @@ TEST_F(ResolvConfTest, WhatCannotBeReadIsSkipped) {
 }
 
 TEST(ResolvConfErrorTest, NoFile) {
-  EXPECT_FALSE(readResolvConf("/nonexistent"));
-  EXPECT_FALSE(readResolvConf("/tmp")) << "a directory";
+  EXPECT_FALSE(parseUpstreamTarget("/nonexistent"));
+  EXPECT_FALSE(parseUpstreamTarget("/tmp")) << "a directory";
 }
 
 TEST(RcodeTest, Mnemonics) {
