@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include <utility>
 
@@ -42,6 +43,16 @@ bool mayForceBuffers() {
   return may;
 }
 
+// Whether connect(2) draws ports from the kernel's cryptographic generator, as it does since Linux 6.1. Before, we draw
+// them ourselves, for a new socket each: only bind(2) takes a port, and what it took connect(2) does not give back.
+bool kernelDrawsSafely() {
+  utsname system{};
+  unsigned major = 0;
+  unsigned minor = 0;
+  if (::uname(&system) != 0 || std::sscanf(system.release, "%u.%u", &major, &minor) != 2) return false;
+  return major > 6 || (major == 6 && minor >= 1);
+}
+
 // ICMP errors that are no certain end (host unreachable, say) are reported too: there is another server to ask.
 void reportErrors(int fd, int family) {
   const int one = 1;
@@ -66,6 +77,7 @@ void UdpClient::close() {
 UdpClients::UdpClients(EventLoop& loop, SecureRandom& random)
     : random_(random),
       may_force_(mayForceBuffers()),
+      reuses_(kernelDrawsSafely()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       buffer_(std::make_unique<uint8_t[]>(kMaxDatagram + UdpClient::kReadSlack)) {
   if (epoll_ < 0) throw std::runtime_error(std::string("epoll_create1: ") + std::strerror(errno));
@@ -84,25 +96,15 @@ UdpClients::~UdpClients() {
 int UdpClients::send(const SocketAddress& to, std::span<const uint8_t> datagram, UdpClientHandler& handler,
                      UdpClient& client) {
   client.close();
-  const int fd = open(to);
-  if (fd < 0) return -fd;
-  if (free_slots_.empty()) {
-    slots_.emplace_back();
-    free_slots_.push_back(static_cast<uint32_t>(slots_.size() - 1));
-  }
-  const uint32_t index = free_slots_.back();
+  uint32_t index = 0;
+  if (const int error = takeSlot(familyOf(to.ip), index); error != 0) return error;
   Slot& slot = slots_[index];
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = uint64_t{slot.generation} << 32 | index;
-  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0 ||
-      ::send(fd, datagram.data(), datagram.size(), MSG_DONTWAIT) < 0) {
-    const int error = errno;
-    ::close(fd);
+  int error = connect(slot.fd, to);
+  if (error == 0 && ::send(slot.fd, datagram.data(), datagram.size(), MSG_DONTWAIT) < 0) error = errno;
+  if (error != 0) {
+    closeDescriptor(index);
     return error;
   }
-  free_slots_.pop_back();
-  slot.fd = fd;
   slot.handler = &handler;
   slot.peer = to;
   ++open_count_;
@@ -111,20 +113,52 @@ int UdpClients::send(const SocketAddress& to, std::span<const uint8_t> datagram,
   return 0;
 }
 
-// A connected socket, or -errno.
-int UdpClients::open(const SocketAddress& to) const {
-  const int family = familyOf(to.ip);
+// A slot with a socket that has no port yet; 0 or errno.
+int UdpClients::takeSlot(int family, uint32_t& index) {
+  if (Slots& idle = idleOf(family == AF_INET); !idle.empty()) {
+    index = idle.back();
+    idle.pop_back();
+    return 0;
+  }
+  const int fd = open(family);
+  if (fd < 0) return -fd;
+  if (free_slots_.empty()) {
+    slots_.emplace_back();
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size() - 1));
+  }
+  index = free_slots_.back();
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = index;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return error;
+  }
+  free_slots_.pop_back();
+  slots_[index].fd = fd;
+  slots_[index].is_v4 = family == AF_INET;
+  slots_[index].has_failed = false;
+  return 0;
+}
+
+// A socket, or -errno.
+int UdpClients::open(int family) const {
   const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -errno;
   reportErrors(fd, family);
   setsockopt(fd, SOL_SOCKET, may_force_ ? SO_RCVBUFFORCE : SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
+  return fd;
+}
+
+// 0 or errno.
+int UdpClients::connect(int fd, const SocketAddress& to) const {
+  if (!reuses_) {
+    if (const int error = bindRandomly(fd, familyOf(to.ip)); error != 0) return error;
+  }
   sockaddr_storage storage;
   const socklen_t length = to.toSockaddr(&storage);
-  int error = bindRandomly(fd, family);
-  if (error == 0 && ::connect(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0) error = errno;
-  if (error == 0) return fd;
-  ::close(fd);
-  return -error;
+  return ::connect(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0 ? 0 : errno;
 }
 
 // 0 or errno. Where random ports are taken again and again, the kernel looks for a free one, at random too.
@@ -144,37 +178,64 @@ int UdpClients::bindRandomly(int fd, int family) const {
 
 void UdpClients::close(uint32_t index) {
   Slot& slot = slots_[index];
-  ::close(slot.fd);  // leaves the epoll instance with it
-  slot.fd = -1;
   slot.handler = nullptr;
   ++slot.generation;
-  free_slots_.push_back(index);
   --open_count_;
+  Slots& idle = idleOf(slot.is_v4);
+  if (reuses_ && !slot.has_failed && idle.size() < kMaxIdle && releasePort(slot.fd)) {
+    idle.push_back(index);
+  } else {
+    closeDescriptor(index);
+  }
+}
+
+// Leaves a socket that nothing can reach and in which nothing waits to be read by its next user. False: it does not.
+bool UdpClients::releasePort(int fd) {
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  if (::connect(fd, &nobody, sizeof(nobody)) != 0) return false;
+  for (int i = 0; i < kMaxDatagrams; ++i) {
+    uint8_t octet;
+    if (::recv(fd, &octet, sizeof(octet), MSG_DONTWAIT) < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+  }
+  return false;
+}
+
+void UdpClients::closeDescriptor(uint32_t index) {
+  ::close(slots_[index].fd);  // leaves the epoll instance with it
+  slots_[index].fd = -1;
+  free_slots_.push_back(index);
 }
 
 void UdpClients::onReadable() {
   std::array<epoll_event, kMaxEvents> events;
   for (int round = 0; round < kMaxRounds; ++round) {
     const int count = epoll_wait(epoll_, events.data(), kMaxEvents, 0);
-    for (int i = 0; i < count; ++i) {
-      const uint64_t data = events[static_cast<size_t>(i)].data.u64;
-      receive(static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32));
-    }
+    for (int i = 0; i < count; ++i) receive(events[static_cast<size_t>(i)].data.u32);
     if (count < kMaxEvents) return;
   }
 }
 
-void UdpClients::receive(uint32_t index, uint32_t generation) {
+// Something has come to a socket that is kept for later: what, nobody wants to know.
+void UdpClients::discardIdle(uint32_t index) {
+  if (std::erase(idleOf(slots_[index].is_v4), index) > 0) closeDescriptor(index);
+}
+
+// The event may be a former user's of the slot: then there is nothing to read, or something that is the present one's.
+void UdpClients::receive(uint32_t index) {
+  if (slots_[index].handler == nullptr) return discardIdle(index);
+  const uint32_t generation = slots_[index].generation;
   for (int i = 0; i < kMaxDatagrams && isOpen(index, generation); ++i) {
-    const Slot& slot = slots_[index];
+    Slot& slot = slots_[index];
     sockaddr_storage source{};
     socklen_t source_size = sizeof(source);
     const ssize_t size = recvfrom(slot.fd, buffer_.get(), kMaxDatagram, MSG_DONTWAIT,
                                   reinterpret_cast<sockaddr*>(&source), &source_size);
     if (size < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) slot.handler->onError(errno);
-      return;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      slot.has_failed = true;
+      return slot.handler->onError(errno);
     }
     // Between bind and connect anybody could have sent something.
     const auto from = SocketAddress::fromSockaddr(reinterpret_cast<const sockaddr*>(&source));

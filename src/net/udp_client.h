@@ -1,8 +1,10 @@
-// Datagrams sent from a fresh socket each, as DNS asks of its resolvers (RFC 5452): a random source port, connected, so
-// that the kernel lets in what comes from the asked address and port only. Loop thread only.
+// Datagrams sent from a fresh random port each, as DNS asks of its resolvers (RFC 5452), by a connected socket, so that
+// the kernel lets in what comes from the asked address and port only. Loop thread only.
 //
-// The sockets of one UdpClients stand behind an epoll instance of their own, which is one descriptor to the loop: to
-// open and to close one costs the loop nothing.
+// A socket that has done its duty is kept for the next datagram, but not its port: dissolving the connection gives the
+// port back, and the next connect(2) draws another one. In between the socket has no port at all, and nothing can reach
+// it. That is half as expensive as to make, set up, watch and close a new one. The sockets of one UdpClients stand
+// behind an epoll instance of their own, which is one descriptor to the loop.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +58,7 @@ class UdpClients {
   // Sends `datagram` from a new socket into `client`, which is closed first. Returns 0 or errno: then the client is
   // closed. `handler` must outlive the open client.
   int send(const SocketAddress& to, std::span<const uint8_t> datagram, UdpClientHandler& handler, UdpClient& client);
-  size_t openCount() const { return open_count_; }
+  size_t openCount() const { return open_count_; }  // without those that are kept for later
 
  private:
   friend class UdpClient;
@@ -64,30 +66,43 @@ class UdpClients {
   static constexpr int kMaxRounds = 8;      // a wake-up: as many answers as the listeners take queries
   static constexpr int kMaxDatagrams = 64;  // a socket and wake-up: whoever floods one must not starve the others
   static constexpr size_t kMaxDatagram = 65535;
+  static constexpr size_t kMaxIdle = 256;  // of each family
 
   struct Slot {
     int fd = -1;
-    uint32_t generation = 0;  // tells a socket from its successor in the slot
-    UdpClientHandler* handler = nullptr;
+    uint32_t generation = 0;  // tells a use of the slot from the next one
+    bool is_v4 = true;
+    bool has_failed = false;              // an ICMP error, of which something may be left in the socket
+    UdpClientHandler* handler = nullptr;  // null: idle, without a port
     SocketAddress peer;
   };
+  using Slots = std::vector<uint32_t>;
 
-  int open(const SocketAddress& to) const;
+  int takeSlot(int family, uint32_t& index);
+  int open(int family) const;
+  int connect(int fd, const SocketAddress& to) const;
   int bindRandomly(int fd, int family) const;
   void close(uint32_t slot);
+  static bool releasePort(int fd);
+  void closeDescriptor(uint32_t slot);
+  Slots& idleOf(bool is_v4) { return is_v4 ? idle_v4_ : idle_v6_; }
   void onReadable();
-  void receive(uint32_t slot, uint32_t generation);
+  void receive(uint32_t slot);
+  void discardIdle(uint32_t slot);
   bool isOpen(uint32_t slot, uint32_t generation) const {
-    return slots_[slot].generation == generation && slots_[slot].fd >= 0;
+    return slots_[slot].generation == generation && slots_[slot].handler != nullptr;
   }
 
   SecureRandom& random_;
   const bool may_force_;
+  const bool reuses_;
   uint16_t first_port_;
   uint16_t last_port_;
   int epoll_;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_slots_;
+  Slots free_slots_;  // without a descriptor
+  Slots idle_v4_;
+  Slots idle_v6_;
   size_t open_count_ = 0;
   std::unique_ptr<uint8_t[]> buffer_;
   std::unique_ptr<ReadWatcher> watcher_;

@@ -1,6 +1,8 @@
 #include "net/udp_client.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
 #include <set>
 #include <string>
 
@@ -85,6 +87,83 @@ TEST_F(UdpClientTest, EachHasAPortOfItsOwnThatIsSetAsideForClients) {
   EXPECT_EQ(ports.size(), 200u);
   EXPECT_FALSE(ascending);
   EXPECT_GE(*ports.begin(), 1024);
+}
+
+TEST_F(UdpClientTest, EachHasAFreshPortWhenTheyFollowEachOther) {
+  std::map<uint16_t, int> ports;
+  int least = 65535;
+  int most = 0;
+  for (int i = 0; i < 500; ++i) {
+    UdpClient client;
+    ASSERT_EQ(clients.send(serverAddress(), octets("x"), handler, client), 0);
+    ASSERT_EQ(batch.receive(server), 1u);
+    ++ports[batch.sourcePort(0)];
+    least = std::min<int>(least, batch.sourcePort(0));
+    most = std::max<int>(most, batch.sourcePort(0));
+  }
+  // Of 500 draws out of 28,000 some four are the same as another one.
+  EXPECT_GT(ports.size(), 480u);
+  EXPECT_GT(most - least, 10000);
+}
+
+TEST_F(UdpClientTest, WhatComesForAFormerUserIsNotItsSuccessors) {
+  UdpClient first;
+  ASSERT_EQ(clients.send(serverAddress(), octets("first"), handler, first), 0);
+  ASSERT_EQ(batch.receive(server), 1u);
+  const UdpPeer former = batch.peer(0);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(server.sendTo(former, octets("in time, and not read")));
+  first.close();
+  ASSERT_TRUE(server.sendTo(former, octets("while nobody uses it")));
+
+  Handler other;
+  UdpClient second;
+  ASSERT_EQ(clients.send(serverAddress(), octets("second"), other, second), 0);
+  ASSERT_EQ(batch.receive(server), 1u);
+  ASSERT_TRUE(server.sendTo(former, octets("too late")));
+  ASSERT_TRUE(server.sendTo(batch.peer(0), octets("answer")));
+  other.then = [this] { loop.stop(); };
+  run();
+  EXPECT_EQ(other.received, std::vector<std::string>{"answer"});
+  EXPECT_TRUE(handler.received.empty());
+}
+
+TEST_F(UdpClientTest, TheNextIsNotToldOfARefusal) {
+  SocketAddress nobody = serverAddress();
+  {
+    const auto closed = UdpSocket::bind({.ip = IpAddress::v4({127, 0, 0, 1})}, false).value();
+    nobody = closed.localAddress();
+  }
+  for (int i = 0; i < 3; ++i) {
+    {
+      UdpClient refused;
+      ASSERT_EQ(clients.send(nobody, octets("x"), handler, refused), 0);  // closed without having been read
+    }
+    UdpClient client;
+    Handler other;
+    ASSERT_EQ(clients.send(serverAddress(), octets("x"), other, client), 0);
+    ASSERT_EQ(batch.receive(server), 1u);
+    server.sendTo(batch.peer(0), octets("answer"));
+    other.then = [this] { loop.stop(); };
+    run();
+    EXPECT_EQ(other.error, 0);
+    EXPECT_EQ(other.received.size(), 1u);
+  }
+  EXPECT_EQ(handler.error, 0);
+}
+
+TEST_F(UdpClientTest, BothFamiliesInTurn) {
+  UdpSocket server6 = UdpSocket::bind({.ip = IpAddress::parse("::1").value()}, false).value();
+  for (int i = 0; i < 4; ++i) {
+    UdpSocket& asked = i % 2 == 0 ? server : server6;
+    UdpClient client;
+    handler.received.clear();
+    ASSERT_EQ(clients.send(asked.localAddress(), octets("x"), handler, client), 0);
+    ASSERT_EQ(batch.receive(asked), 1u);
+    asked.sendTo(batch.peer(0), octets("answer"));
+    handler.then = [this] { loop.stop(); };
+    run();
+    EXPECT_EQ(handler.received.size(), 1u);
+  }
 }
 
 TEST_F(UdpClientTest, RefusalIsReported) {
