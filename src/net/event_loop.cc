@@ -82,6 +82,18 @@ void Timer::start(std::chrono::milliseconds timeout, std::chrono::milliseconds r
 
 void Timer::stop() { uv_timer_stop(&impl_->handle); }
 
+struct BeforeWait::Impl : OwnedHandle<uv_prepare_t> {};
+
+BeforeWait::BeforeWait(EventLoop& loop, std::function<void()> callback) : impl_(new Impl) {
+  impl_->handle.data = static_cast<OwnedHandle<uv_prepare_t>*>(impl_);
+  impl_->callback = std::move(callback);
+  checkUv(uv_prepare_init(&loop.impl().loop, &impl_->handle), "uv_prepare_init");
+  checkUv(uv_prepare_start(&impl_->handle, [](uv_prepare_t* handle) { OwnedHandle<uv_prepare_t>::invoke(handle); }),
+          "uv_prepare_start");
+}
+
+BeforeWait::~BeforeWait() { impl_->close(); }
+
 struct SignalWatcher::Impl : OwnedHandle<uv_signal_t> {};
 
 SignalWatcher::SignalWatcher(EventLoop& loop, int signal, std::function<void()> on_signal) : impl_(new Impl) {

@@ -60,6 +60,20 @@ class Timer {
   Impl* impl_;
 };
 
+// Calls back each time before the loop waits for events: when all that the last ones and the timers gave rise to is
+// done.
+class BeforeWait {
+ public:
+  BeforeWait(EventLoop& loop, std::function<void()> callback);
+  ~BeforeWait();
+  BeforeWait(const BeforeWait&) = delete;
+  BeforeWait& operator=(const BeforeWait&) = delete;
+
+ private:
+  struct Impl;
+  Impl* impl_;
+};
+
 class SignalWatcher {
  public:
   SignalWatcher(EventLoop& loop, int signal, std::function<void()> on_signal);

@@ -109,6 +109,24 @@ bool UdpSocket::sendTo(const UdpPeer& peer, std::span<const uint8_t> message) co
   return sent >= 0;
 }
 
+size_t UdpSocket::sendAll(std::span<mmsghdr> messages) const {
+  size_t sent = 0;
+  size_t failed = 0;
+  while (sent < messages.size()) {
+    const int n = sendmmsg(fd_, &messages[sent], static_cast<unsigned>(messages.size() - sent), 0);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {  // never wait for a client: it will ask again
+      failed += messages.size() - sent;
+      break;
+    } else if (errno != EINTR) {  // this one destination: no route, no permission
+      ++failed;
+      ++sent;
+    }
+  }
+  return failed;
+}
+
 UdpBatch::UdpBatch() : buffers_(std::make_unique<Buffer[]>(kCapacity)) {
   for (size_t i = 0; i < kCapacity; ++i) {
     received_[i].msg_hdr.msg_name = &sources_[i];
@@ -151,20 +169,7 @@ UdpPeer UdpBatch::peer(size_t i) const {
 }
 
 size_t UdpBatch::flush(const UdpSocket& socket) {
-  size_t sent = 0;
-  size_t failed = 0;
-  while (sent < reply_count_) {
-    const int n = sendmmsg(socket.fd(), &replies_[sent], static_cast<unsigned>(reply_count_ - sent), 0);
-    if (n > 0) {
-      sent += static_cast<size_t>(n);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {  // never wait for a client: it will ask again
-      failed += reply_count_ - sent;
-      break;
-    } else if (errno != EINTR) {  // this one destination: no route, no permission
-      ++failed;
-      ++sent;
-    }
-  }
+  const size_t failed = socket.sendAll({replies_.data(), reply_count_});
   reply_count_ = 0;
   return failed;
 }

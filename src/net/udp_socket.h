@@ -40,6 +40,8 @@ class UdpSocket {
   SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
   // False if the kernel does not take it now.
   bool sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const;
+  // Returns how many could not be sent.
+  size_t sendAll(std::span<mmsghdr> messages) const;
 
  private:
   UdpSocket(int fd, bool wildcard) : fd_(fd), wildcard_(wildcard) {}

@@ -6,29 +6,28 @@ namespace {
 
 class UdpSink : public resolve::ReplySink {
  public:
-  UdpSink(const std::shared_ptr<const net::UdpSocket>& socket, const net::UdpPeer& peer)
-      : socket_(socket), peer_(peer) {}
+  UdpSink(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpPeer& peer) : replies_(replies), peer_(peer) {}
   void send(std::span<const uint8_t> message) override {
-    if (const auto socket = socket_.lock()) socket->sendTo(peer_, message);
+    if (const auto replies = replies_.lock()) replies->add(peer_, message);
   }
 
  private:
-  std::weak_ptr<const net::UdpSocket> socket_;  // an address that is closed is free at once
+  std::weak_ptr<net::UdpReplies> replies_;  // an address that is closed is free at once
   net::UdpPeer peer_;
 };
 
 // The client of one datagram of the batch after the other.
 class UdpClient : public resolve::ClientKeeper {
  public:
-  UdpClient(const std::shared_ptr<net::UdpSocket>& socket, const net::UdpBatch& batch)
-      : socket_(socket), batch_(batch) {}
+  UdpClient(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch)
+      : replies_(replies), batch_(batch) {}
   void moveTo(size_t i) { i_ = i; }
   std::unique_ptr<resolve::ReplySink> keepClient() override {
-    return std::make_unique<UdpSink>(socket_, batch_.peer(i_));
+    return std::make_unique<UdpSink>(replies_, batch_.peer(i_));
   }
 
  private:
-  const std::shared_ptr<net::UdpSocket>& socket_;
+  const std::shared_ptr<net::UdpReplies>& replies_;
   const net::UdpBatch& batch_;
   size_t i_ = 0;
 };
@@ -38,6 +37,7 @@ class UdpClient : public resolve::ClientKeeper {
 UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver)
     : context_(context),
       socket_(std::make_shared<net::UdpSocket>(std::move(socket))),
+      replies_(std::make_shared<net::UdpReplies>(context.loop, socket_)),
       local_(socket_->localAddress()),
       resolver_(std::move(resolver)),
       jobs_(net::UdpBatch::kCapacity),
@@ -64,7 +64,7 @@ size_t UdpService::serveBatch() {
 }
 
 void UdpService::answerBatch(size_t count) {
-  UdpClient client(socket_, batch_);
+  UdpClient client(replies_, batch_);
   resolve::Request request{.source = nullptr,
                            .local = &local_,
                            .transport = resolve::Transport::kUdp,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "net/udp_replies.h"
 #include "net/udp_socket.h"
 #include "resolve/resolver.h"
 #include "server/worker_context.h"
@@ -30,7 +31,8 @@ class UdpService {
   void answerBatch(size_t count);
 
   WorkerContext& context_;
-  std::shared_ptr<net::UdpSocket> socket_;  // the clients that wait for a later answer know it too
+  std::shared_ptr<net::UdpSocket> socket_;
+  std::shared_ptr<net::UdpReplies> replies_;  // the clients that wait for a later answer know it too
   SocketAddress local_;
   std::shared_ptr<const resolve::Resolver> resolver_;
   net::UdpBatch batch_;

@@ -1,0 +1,46 @@
+// Answers that come later than the batch of their queries, collected until the loop is about to wait and then sent with
+// one system call. Loop thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "net/event_loop.h"
+#include "net/udp_socket.h"
+
+namespace idetcd::net {
+
+class UdpReplies {
+ public:
+  UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket);
+  ~UdpReplies();  // sends what is left
+  UdpReplies(const UdpReplies&) = delete;
+  UdpReplies& operator=(const UdpReplies&) = delete;
+
+  // `message` is copied; at most kMaxMessage octets, what is longer is not sent. What the kernel does not take is lost.
+  void add(const UdpPeer& peer, std::span<const uint8_t> message);
+  void flush();
+
+  static constexpr size_t kMaxMessage = UdpBatch::kBufferSize;
+
+ private:
+  static constexpr size_t kCapacity = 64;
+  static constexpr size_t kRoom = 16 * kMaxMessage;  // octets, of all together
+
+  struct Batch {
+    std::array<UdpPeer, kCapacity> peers;
+    std::array<iovec, kCapacity> vectors{};
+    std::array<mmsghdr, kCapacity> messages{};
+    std::array<uint8_t, kRoom> octets;
+  };
+
+  const std::shared_ptr<const UdpSocket> socket_;
+  std::unique_ptr<Batch> batch_;  // made when it is first needed
+  size_t count_ = 0;
+  size_t used_ = 0;
+  BeforeWait before_wait_;
+};
+
+}  // namespace idetcd::net
