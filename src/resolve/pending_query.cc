@@ -1,7 +1,7 @@
 #include "resolve/pending_query.h"
 
-#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace idetcd::resolve {
 
@@ -13,15 +13,16 @@ PendingQuery::PendingQuery(const dns::Query& query, const Request& request)
       response_limit_(request.response_limit),
       received_at_(request.now),
       sink_(request.client->keepClient()) {
-  buffer_.assign(query.message, query.message + query.question_end);
+  std::memcpy(buffer_.data(), query.message, query.question_end);
   query_.message = buffer_.data();
   const size_t source_size = request.source->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   std::memcpy(&source_, request.source, source_size);
 }
 
-void PendingQuery::makeRoom() {
-  buffer_.resize(std::max<size_t>(response_limit_, query_.question_end));
-  query_.message = buffer_.data();
+void PendingQuery::makeRoom(std::vector<uint8_t>& room) {
+  if (room.size() < response_limit_) room.resize(response_limit_);
+  std::memcpy(room.data(), query_.message, query_.question_end);
+  query_.message = room.data();
 }
 
 Request PendingQuery::request() const {
@@ -34,7 +35,8 @@ Request PendingQuery::request() const {
 }
 
 void PendingQuery::send(size_t size) {
-  if (sink_) std::exchange(sink_, nullptr)->send({buffer_.data(), size});
+  if (sink_) std::exchange(sink_, nullptr)->send({query_.message, size});
+  query_.message = buffer_.data();
 }
 
 }  // namespace idetcd::resolve

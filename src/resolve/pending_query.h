@@ -1,6 +1,7 @@
 // A query whose answer comes later: a copy of all that its buffer held, and the way back to the client. One thread.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -19,21 +20,23 @@ class PendingQuery {
   PendingQuery(const PendingQuery&) = delete;
   PendingQuery& operator=(const PendingQuery&) = delete;
 
-  // As parsed. Its `message` is a buffer of this object that holds the header and the question.
+  // As parsed. Its `message` is a buffer of this object that holds the header and the question and nothing more.
   const dns::Query& query() const { return query_; }
-  // Makes room for a response of responseLimit() octets in that buffer, which was as small as the question until now.
-  void makeRoom();
+  // Moves that to `room`, borrowed until send(), which grows to responseLimit() octets if it is smaller: a response can
+  // be written there.
+  void makeRoom(std::vector<uint8_t>& room);
   size_t responseLimit() const { return response_limit_; }
   // As the handlers and logs want it; borrowed from this object.
   Request request() const;
   BootClock::time_point receivedAt() const { return received_at_; }
 
-  // Sends what stands in the buffer. At most once.
+  // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
   void send(size_t size);
   bool isAnswered() const { return sink_ == nullptr; }
 
  private:
-  std::vector<uint8_t> buffer_;
+  static constexpr size_t kQuestionTail = 4;
+  std::array<uint8_t, dns::kHeaderSize + dns::kMaxNameLength + kQuestionTail> buffer_;
   dns::Query query_;
   sockaddr_storage source_;
   SocketAddress local_;

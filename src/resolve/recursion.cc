@@ -145,7 +145,7 @@ void Recursion::onResult(const Pending& pending, size_t forwarder, const std::sh
     if (answerStale(*pending)) return;
   }
   remember(query, result);
-  pending->makeRoom();
+  pending->makeRoom(room_);
   finish(*pending, writeResult(query, pending->responseLimit(), result));
 }
 
@@ -154,7 +154,7 @@ bool Recursion::answerStale(PendingQuery& pending) {
   const dns::Query& query = pending.query();
   const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
   if (stale.state != Cache::State::kStale) return false;
-  pending.makeRoom();
+  pending.makeRoom(room_);
   finish(pending, writeStale(stale, query, pending.responseLimit()));
   return true;
 }

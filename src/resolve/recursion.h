@@ -79,6 +79,7 @@ class Recursion {
   std::shared_ptr<const QueryLog> log_;
   std::shared_ptr<ErrorLog> errors_;
   std::shared_ptr<const StoredResponse> last_remembered_;  // those who share an answer need not all cache it
+  std::vector<uint8_t> room_;                              // where late responses are written
   uint32_t rotation_ = 0;
 };
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "dns/name_reader.h"
@@ -26,6 +26,7 @@ constexpr uint16_t kNsec3 = 50;
 constexpr uint16_t kDname = 39;
 constexpr uint16_t kNaptr = 35;
 constexpr size_t kRecordHead = 10;  // type, class, TTL, RDLENGTH
+constexpr size_t kFewRecords = 8;   // as many as most responses have
 constexpr size_t kMaxChain = 16;    // CNAMEs
 
 // Where names lie in the RDATA of the types whose names may come compressed (RFC 1035 §3.3, RFC 3597 §4): `before`
@@ -88,6 +89,7 @@ class MessageReader {
 
   // Fills records(). False if the message is cut short or a record is not well-formed.
   bool readRecords() {
+    records_.reserve(std::min<size_t>(kFewRecords, dns::load16(&message_[6]) + dns::load16(&message_[8]) + 1u));
     for (const auto& [section, offset] :
          {std::pair{Section::kAnswer, 6}, {Section::kAuthority, 8}, {Section::kAdditional, 10}}) {
       const size_t count = dns::load16(&message_[static_cast<size_t>(offset)]);
@@ -151,7 +153,12 @@ class Encoder {
  public:
   Encoder(const dns::Query& query, std::span<const uint8_t> message, StoredResponse& response)
       : base_(query.question_end), message_(message), response_(response) {
-    remember(query.name(), dns::kHeaderSize);
+    response.body.reserve(message.size());  // what is compressed elsewhere may take more
+    response.ttl_offsets.reserve(kFewRecords);
+    suffixes_.reserve(kMaxRemembered);
+    folded_.reserve(kFirstFolded);
+    const size_t at = fold(query.name());
+    rememberLabels(at, query.qname_size - 1u, query.qname_size, size_t{dns::kHeaderSize});
   }
 
   // False if the RDATA is not what its type wants, or all of it would be too large.
@@ -175,10 +182,13 @@ class Encoder {
   static constexpr size_t kMaxRemembered = 64;
   static constexpr size_t kMaxPointer = 0x3fff;
 
+  // A name that can be pointed to: octets of folded_.
   struct Suffix {
-    std::string folded;
-    uint16_t offset;
+    uint32_t at;
+    uint16_t size;
+    uint16_t offset;  // in the message
   };
+  static constexpr size_t kFirstFolded = 1024;
 
   bool putRdata(const Record& record) {
     const auto rdata = message_.subspan(record.rdata, record.rdata_size);
@@ -223,42 +233,42 @@ class Encoder {
   }
 
   void putName(std::span<const uint8_t> name, bool compress) {
-    std::string folded(name.size(), '\0');
-    std::transform(name.begin(), name.end(), folded.begin(),
-                   [](uint8_t c) { return static_cast<char>(dns::toLower(c)); });
+    const size_t at = fold(name);
     size_t pos = 0;
+    std::optional<uint16_t> target;
     while (compress && name[pos] != 0) {
-      if (const auto offset = find(std::string_view(folded).substr(pos))) {
-        put(name.first(pos));
-        rememberLabels(folded, pos, response_.body.size() - pos);
-        put16(dns::pointerTo(*offset));
-        return;
-      }
+      target = find(at + pos, name.size() - pos);
+      if (target) break;
       pos += name[pos] + 1u;
     }
-    rememberLabels(folded, name.size() - 1, response_.body.size());
-    put(name);
+    const size_t end = target ? pos : name.size() - 1;
+    rememberLabels(at, end, name.size(), base_ + response_.body.size());
+    if (end == 0) folded_.resize(at);  // nobody points into it
+    put(name.first(target ? pos : name.size()));
+    if (target) put16(dns::pointerTo(*target));
   }
 
-  std::optional<uint16_t> find(std::string_view suffix) const {
-    const auto it =
-        std::find_if(suffixes_.begin(), suffixes_.end(), [suffix](const Suffix& s) { return s.folded == suffix; });
+  // Appends the name in lower case to folded_; returns where it begins.
+  size_t fold(std::span<const uint8_t> name) {
+    const size_t at = folded_.size();
+    folded_.resize(at + name.size());
+    std::transform(name.begin(), name.end(), folded_.begin() + static_cast<ptrdiff_t>(at), dns::toLower);
+    return at;
+  }
+
+  std::optional<uint16_t> find(size_t at, size_t size) const {
+    const auto it = std::find_if(suffixes_.begin(), suffixes_.end(), [this, at, size](const Suffix& suffix) {
+      return suffix.size == size && std::memcmp(&folded_[suffix.at], &folded_[at], size) == 0;
+    });
     return it != suffixes_.end() ? std::optional(it->offset) : std::nullopt;
   }
 
-  void remember(std::span<const uint8_t> folded, size_t offset) {
-    const std::string text(folded.begin(), folded.end());
-    for (size_t pos = 0; folded[pos] != 0; pos += folded[pos] + 1u) addSuffix(text.substr(pos), offset + pos);
-  }
-  // The labels of `folded` before `end`, which are written at `at` of the body.
-  void rememberLabels(const std::string& folded, size_t end, size_t at) {
-    for (size_t pos = 0; pos < end; pos += static_cast<uint8_t>(folded[pos]) + 1u) {
-      addSuffix(folded.substr(pos), base_ + at + pos);
-    }
-  }
-  void addSuffix(std::string text, size_t offset) {
-    if (offset <= kMaxPointer && suffixes_.size() < kMaxRemembered) {
-      suffixes_.push_back({std::move(text), static_cast<uint16_t>(offset)});
+  // The labels before `end` of a name of `size` octets at `at` of folded_, which is written at `offset` of the message.
+  void rememberLabels(size_t at, size_t end, size_t size, size_t offset) {
+    for (size_t pos = 0; pos < end; pos += folded_[at + pos] + 1u) {
+      if (offset + pos > kMaxPointer || suffixes_.size() == kMaxRemembered) return;
+      suffixes_.push_back(
+          {static_cast<uint32_t>(at + pos), static_cast<uint16_t>(size - pos), static_cast<uint16_t>(offset + pos)});
     }
   }
 
@@ -273,6 +283,7 @@ class Encoder {
   size_t base_;
   std::span<const uint8_t> message_;
   StoredResponse& response_;
+  std::vector<uint8_t> folded_;
   std::vector<Suffix> suffixes_;
 };
 
