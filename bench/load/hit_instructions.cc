@@ -19,7 +19,8 @@
 namespace idetcd::bench {
 namespace {
 
-constexpr char kUsage[] = "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--wildcard]\n";
+constexpr char kUsage[] =
+    "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--cached] [--wildcard]\n";
 constexpr size_t kBatch = net::UdpBatch::kCapacity;
 
 class Client {
@@ -78,11 +79,13 @@ int main(int argc, char** argv) {
   source.names = arguments.number<uint32_t>("--names", 1000);
   source.edns = arguments.flag("--edns");
   source.nxdomain_percent = arguments.flag("--nxdomain") ? 100 : 0;
+  const bool cached = arguments.flag("--cached");
+  if (cached) source.zone = dns::Name::parse("example.net.").value();
   const bool wildcard = arguments.flag("--wildcard");
   arguments.finish();
 
   net::EventLoop loop;
-  bench::ServedNames served(source.names, false);
+  bench::ServedNames served(source.names, false, cached ? std::optional(source.zone) : std::nullopt);
   const IpAddress loopback = IpAddress::v4({127, 0, 0, 1});
   auto socket = net::UdpSocket::bind({.ip = wildcard ? IpAddress::v4({}) : loopback, .port = 0}, false);
   if (!socket) return 1;
