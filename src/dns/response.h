@@ -155,18 +155,25 @@ class ResponseBuilder {
   std::optional<EdeCode> ede_;
 };
 
-// A positive answer with nothing but its records: what almost every response is, in a few wide stores. The same octets
-// as with a ResponseBuilder. Returns the size; 0 if it does not fit, or there is more to say. `flags`: as for finish().
-inline size_t writePlainAnswer(const Query& query, std::span<const uint8_t> records, uint16_t count, size_t limit,
-                               uint16_t flags) {
+// A response with nothing but its records, all of which are at hand: what almost every response is, in a few wide
+// stores. The same octets as with a ResponseBuilder. Returns the size; 0 if it does not fit, or there is more to say.
+// `counts`: as the header has them, all four, but without OPT; `flags`: as for finish(), and the rcode.
+inline size_t writePlainResponse(const Query& query, std::span<const uint8_t> records, uint64_t counts, size_t limit,
+                                 uint16_t flags) {
   const size_t end = size_t{query.question_end} + records.size() + (query.has_edns ? kOptSize : 0);
   if (end > limit || query.nsid != nullptr) return 0;
   uint8_t* message = query.message;
   store16(message + 2, kFlagQr | flags | (query.flags & (kOpcodeMask | kFlagRd | kFlagCd)));
-  store64(message + 4, uint64_t{1} << 48 | uint64_t{count} << 32 | (query.has_edns ? 1 : 0));
+  store64(message + 4, counts + (query.has_edns ? 1 : 0));
   copyRecords(records, message + query.question_end);
   if (query.has_edns) storeOpt(message + end - kOptSize, 0, query.dnssec_ok);
   return end;
+}
+
+// As above, with records of the answer section only.
+inline size_t writePlainAnswer(const Query& query, std::span<const uint8_t> records, uint16_t count, size_t limit,
+                               uint16_t flags) {
+  return writePlainResponse(query, records, uint64_t{1} << 48 | uint64_t{count} << 32, limit, flags);
 }
 
 // The response to a query that parseQuery() refused with `query.error`. Returns its size; 0 where none can be made.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "dns/response.h"
 #include "records/entry.h"
 
 namespace idetcd::resolve {
@@ -65,6 +66,14 @@ struct Cache::Entry {
   const uint16_t* ttlOffsets() const {
     const size_t offset = align(sizeof(Entry) + name_size + body_size);
     return reinterpret_cast<const uint16_t*>(reinterpret_cast<const uint8_t*>(this) + offset);
+  }
+
+  bool isPlain(Plain plain) const {
+    return !has_ede && rcode <= dns::kRcodeMask && !(plain.single_answer && answers > 1) &&
+           !(plain.answers_only && answers > 0 && answer_size != body_size);
+  }
+  uint64_t counts() const {  // as they stand in the header
+    return uint64_t{1} << 48 | uint64_t{answers} << 32 | uint64_t{authorities} << 16 | additionals;
   }
 
   ResponseView view() const {
@@ -175,6 +184,28 @@ Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now) {
   found.wants_prefetch = noteHit(entry, now);
   ++(found.state == State::kFresh ? statistics_.hits : statistics_.stale_hits);
   return found;
+}
+
+Cache::Written Cache::writeFresh(const dns::Query& query, size_t limit, BootClock::time_point now, Plain plain) {
+  const Slot* slot = findSlot(keyHash(query), query);
+  const int64_t now_ns = nanosecondsOf(now);
+  if (slot == nullptr || now_ns >= slot->entry->expires_ns || !slot->entry->isPlain(plain)) return {};
+  Entry& entry = *slot->entry;
+  // AD only for clients that know it (RFC 6840 §5.8).
+  const bool authentic = entry.authentic_data && (query.dnssec_ok || (query.flags & dns::kFlagAd) != 0);
+  const auto flags = static_cast<uint16_t>(dns::kFlagRa | (authentic ? dns::kFlagAd : 0) | entry.rcode);
+  const size_t size = dns::writePlainResponse(query, {entry.body(), entry.body_size}, entry.counts(), limit, flags);
+  if (size == 0) return {};
+  const auto age = static_cast<uint32_t>((now_ns - entry.inserted_ns) / kSecond);
+  if (age > 0 && !options_.keep_ttl) {
+    uint8_t* records = query.message + query.question_end;
+    for (const uint16_t offset : std::span(entry.ttlOffsets(), entry.ttl_count)) {
+      const uint32_t ttl = dns::load32(records + offset);
+      dns::store32(records + offset, ttl - std::min(ttl, age));
+    }
+  }
+  ++statistics_.hits;
+  return {.size = size, .wants_prefetch = noteHit(entry, now)};
 }
 
 // Returns whether the entry ends soon and is asked for often enough to be fetched anew.

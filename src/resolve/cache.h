@@ -43,6 +43,12 @@ class Cache {
     bool keep_ttl = false;  // do not count TTLs down
   };
 
+  // Of responses that must not be written as they are kept.
+  struct Plain {
+    bool answers_only = false;   // nothing beside an answer (`minimal`)
+    bool single_answer = false;  // else they are rotated (`loadbalance`)
+  };
+
   enum class State : uint8_t { kMiss, kFresh, kStale };
   // Valid until the cache is changed.
   struct Found {
@@ -70,6 +76,14 @@ class Cache {
   void prefetchSlot(const dns::Query& query) const;
   void prefetchEntry(const dns::Query& query) const;
   Found find(const dns::Query& query, BootClock::time_point now);
+
+  // What find() and writeStoredResponse() do for almost every hit, in one piece: a fresh answer, written over the query
+  // with its TTLs counted down. `size` 0: there is none, or there is more to it; nothing has been counted then.
+  struct Written {
+    size_t size = 0;
+    bool wants_prefetch = false;
+  };
+  Written writeFresh(const dns::Query& query, size_t limit, BootClock::time_point now, Plain plain);
 
   // Keeps `response` as the answer to `query`'s question, unless it must not be cached. A failure never replaces an
   // answer that can still be served stale.

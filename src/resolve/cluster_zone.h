@@ -44,6 +44,7 @@ class ClusterZone {
       if (size > 0) [[likely]]
         return Outcome::answer(size);
     }
+    if (entry == nullptr && !isInZone(query)) return Outcome::next();  // the rest of the world
     return answerOther(query, entry, limit, flags);
   }
 

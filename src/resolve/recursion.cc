@@ -34,6 +34,7 @@ Recursion::Recursion(net::EventLoop& loop, Options options, std::unique_ptr<Cach
                      std::shared_ptr<ErrorLog> errors)
     : options_(std::move(options)),
       patience_(loop, kPatience),
+      plain_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
       cache_(std::move(cache)),
       forwarders_(std::move(forwarders)),
       log_(std::move(log)),

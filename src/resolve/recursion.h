@@ -43,6 +43,15 @@ class Recursion {
   void prefetchEntry(const dns::Query& query) const {
     if (cache_) cache_->prefetchEntry(query);
   }
+  // The usual case of answer(), and fast: what the cache has at hand, else next. A name that must not be asked for
+  // elsewhere is not in the cache either, so this may come before anybody has looked what the name is.
+  Outcome answerAtHand(const dns::Query& query, const Request& request) {
+    if (!cache_) return Outcome::next();
+    const Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, plain_);
+    if (written.wants_prefetch) [[unlikely]]
+      refresh(query);
+    return written.size > 0 ? Outcome::answer(written.size) : Outcome::next();
+  }
   // In place from the cache, pending, or next: no forwarder serves the name.
   Outcome answer(const dns::Query& query, const Request& request);
 
@@ -74,6 +83,7 @@ class Recursion {
 
   const Options options_;
   net::DeadlineQueue patience_;
+  const Cache::Plain plain_;
   std::unique_ptr<Cache> cache_;
   std::vector<std::unique_ptr<Forwarder>> forwarders_;
   std::shared_ptr<const QueryLog> log_;

@@ -102,6 +102,7 @@ Outcome Resolver::answerBehindCluster(const ServerBlock& block, const Query& que
     if (const Outcome outcome = block.hosts->answer(query, limit, flags, rotation); !outcome.isNext()) return outcome;
   }
   if (block.recursion) {
+    if (const Outcome outcome = block.recursion->answerAtHand(query, request); !outcome.isNext()) return outcome;
     if (const Outcome outcome = answerFromWorld(block, query, request); !outcome.isNext()) return outcome;
   }
   if (block.whoami) return answerWhoami(query, request, flags);

@@ -64,6 +64,93 @@ TEST_F(CacheTest, CountsTtlsDownAndForgets) {
   EXPECT_EQ(find(cache, "a.example."), State::kMiss);
 }
 
+// Octet for octet what find() and writeStoredResponse() would give, or nothing.
+TEST_F(CacheTest, WritesFreshAnswersInOnePiece) {
+  Cache cache({});
+  const auto soa = [](UpstreamMessage message) {
+    std::vector<uint8_t> rdata{0, 0};
+    for (int i = 0; i < 5; ++i) rdata.insert(rdata.end(), {0, 0, 1, 44});
+    return message.record(UpstreamMessage::kAuthority, "example.", 6, 400, rdata);
+  };
+  insert(cache, ask("one.example."), UpstreamMessage("one.example.", 1).a("one.example.", 300, {192, 0, 2, 1}));
+  insert(cache, ask("signed.example."),
+         UpstreamMessage("signed.example.", 1, 0x81a0).a("signed.example.", 3, {192, 0, 2, 1}));
+  insert(
+      cache, ask("two.example."),
+      UpstreamMessage("two.example.", 1).a("two.example.", 200, {192, 0, 2, 1}).a("two.example.", 100, {192, 0, 2, 2}));
+  insert(
+      cache, ask("alias.example."),
+      UpstreamMessage("alias.example.", 1).cname("alias.example.", "to.example.").a("to.example.", 90, {192, 0, 2, 3}));
+  insert(cache, ask("none.example."), soa(UpstreamMessage("none.example.", 1, 0x8183)));
+  insert(cache, ask("empty.example."), soa(UpstreamMessage("empty.example.", 1)));
+  insert(cache, ask("mail.example.", 2),
+         UpstreamMessage("mail.example.", 2)
+             .record(UpstreamMessage::kAnswer, "mail.example.", 2, 300, UpstreamMessage::name("mx.example."))
+             .a("mx.example.", 300, {192, 0, 2, 4}, UpstreamMessage::kAdditional));
+  UpstreamMessage many("many.example.", 1);
+  for (uint8_t i = 0; i < 60; ++i) many.a("many.example.", 300, {192, 0, 2, i});
+  insert(cache, ask("many.example."), many);
+
+  struct Case {
+    const char* name;
+    uint16_t qtype;
+    Cache::Plain plain;
+    size_t limit;
+    bool fast;
+  };
+  const Case cases[] = {
+      {"one.example.", 1, {}, 1232, true},
+      {"one.example.", 1, {.answers_only = true, .single_answer = true}, 512, true},
+      {"signed.example.", 1, {}, 1232, true},
+      {"two.example.", 1, {.answers_only = true}, 1232, true},
+      {"two.example.", 1, {.single_answer = true}, 1232, false},
+      {"alias.example.", 1, {}, 1232, true},
+      {"none.example.", 1, {.answers_only = true, .single_answer = true}, 1232, true},
+      {"empty.example.", 1, {}, 1232, true},
+      {"mail.example.", 2, {}, 1232, true},
+      {"mail.example.", 2, {.answers_only = true}, 1232, false},
+      {"many.example.", 1, {}, 1232, true},
+      {"many.example.", 1, {}, 512, false},
+      {"nobody.example.", 1, {}, 1232, false},
+  };
+  for (const seconds age : {seconds(0), seconds(4), seconds(60)}) {
+    const auto now = now_ + age;
+    for (const Case& c : cases) {
+      for (const uint16_t more_flags : {0, int{dns::kFlagAd}}) {
+        for (const bool edns : {true, false}) {
+          const auto query_of = [&] {
+            dns::Query query = ask(c.name, c.qtype);
+            query.flags |= more_flags;
+            query.has_edns = edns;
+            return query;
+          };
+          const dns::Query fast = query_of();
+          const auto written = cache.writeFresh(fast, c.limit, now, c.plain);
+          const bool expired = age > seconds(5) && std::string_view(c.name) == "signed.example.";  // 5 s, at least
+          ASSERT_EQ(written.size > 0, c.fast && !expired) << c.name << " " << c.limit << " after " << age.count();
+          if (written.size == 0) continue;
+          const dns::Query slow = query_of();
+          const auto found = cache.find(slow, now);
+          const size_t size = writeStoredResponse(found.response, slow, c.limit, {.age_seconds = found.age_seconds});
+          EXPECT_EQ(std::vector<uint8_t>(fast.message, fast.message + written.size),
+                    std::vector<uint8_t>(slow.message, slow.message + size))
+              << c.name << " after " << age.count();
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CacheTest, PrefetchIsWantedByFreshAnswersToo) {
+  Cache cache({.prefetch = {.amount = 2}});
+  insertA(cache, "a.example.", 100);
+  now_ += seconds(95);
+  EXPECT_FALSE(cache.writeFresh(ask("a.example."), 1232, now_, {}).wants_prefetch);
+  EXPECT_TRUE(cache.writeFresh(ask("a.example."), 1232, now_, {}).wants_prefetch);
+  EXPECT_FALSE(cache.writeFresh(ask("a.example."), 1232, now_, {}).wants_prefetch) << "once";
+  EXPECT_EQ(cache.statistics().hits, 3u);
+}
+
 TEST_F(CacheTest, KeysAreNameTypeDoAndCd) {
   Cache cache({});
   insertA(cache, "a.example.");
