@@ -47,8 +47,9 @@ class DeadlineQueue {
   std::chrono::milliseconds time() const { return time_; }
 
  private:
-  // At a time: thousands may expire at once, and what they do takes time that sockets wait for.
-  static constexpr int kMaxExpiries = 16;
+  // At a time: thousands may expire at once, and what they do takes time that sockets wait for. Two questions to an
+  // upstream take about as long as an answer's way to a client and back: hardly anybody notices that.
+  static constexpr int kMaxExpiries = 2;
 
   bool isDue(BootClock::time_point now) const { return end_.next_ != &end_ && end_.next_->when_ <= now; }
   void onTimer();

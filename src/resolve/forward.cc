@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/block_pool.h"
 #include "resolve/forward_exchange.h"
 #include "resolve/upstream_set.h"
 
@@ -78,7 +79,8 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   const size_t max_in_flight;
   UpstreamSet set;
   // The key points into its exchange.
-  std::unordered_map<Question, std::unique_ptr<Flight>, QuestionHash> flights;
+  BlockPool flight_pool;
+  std::unordered_map<Question, std::shared_ptr<Flight>, QuestionHash> flights;
   size_t waiting = 0;
   uint32_t turn = 0;  // round_robin
 };
@@ -151,7 +153,7 @@ void Forwarder::Impl::resolve(const dns::Query& query, Transport transport, Call
     return;
   }
   const bool stream_first = transport == Transport::kTcp && !context.options.prefer_udp;
-  auto flight = std::make_unique<Flight>(*this, query, stream_first);
+  auto flight = std::allocate_shared<Flight>(PoolAllocator<Flight>(flight_pool), *this, query, stream_first);
   flight->waiters.push_back(std::move(done));
   ForwardExchange& exchange = flight->exchange;
   flights.emplace(Question{&exchange.query()}, std::move(flight));

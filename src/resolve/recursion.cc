@@ -47,7 +47,7 @@ Outcome Recursion::answer(const dns::Query& query, const Request& request) {
   }
   const size_t forwarder = findForwarder(query, 0);
   if (forwarder == forwarders_.size()) return Outcome::next();
-  auto pending = std::make_shared<PendingQuery>(query, request);
+  auto pending = std::allocate_shared<PendingQuery>(PoolAllocator<PendingQuery>(pending_), query, request);
   std::shared_ptr<Patience> patience;
   if (options_.verify_stale) {
     patience = std::make_shared<Patience>(*this, pending);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/block_pool.h"
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
@@ -85,7 +86,8 @@ class Recursion {
   net::DeadlineQueue patience_;
   const Cache::Plain plain_;
   std::unique_ptr<Cache> cache_;
-  std::vector<std::unique_ptr<Forwarder>> forwarders_;
+  BlockPool pending_;
+  std::vector<std::unique_ptr<Forwarder>> forwarders_;  // in whose callbacks the pending queries are
   std::shared_ptr<const QueryLog> log_;
   std::shared_ptr<ErrorLog> errors_;
   std::shared_ptr<const StoredResponse> last_remembered_;  // those who share an answer need not all cache it

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "dns/name_reader.h"
@@ -155,10 +156,8 @@ class Encoder {
       : base_(query.question_end), message_(message), response_(response) {
     response.body.reserve(message.size());  // what is compressed elsewhere may take more
     response.ttl_offsets.reserve(kFewRecords);
-    suffixes_.reserve(kMaxRemembered);
-    folded_.reserve(kFirstFolded);
-    const size_t at = fold(query.name());
-    rememberLabels(at, query.qname_size - 1u, query.qname_size, size_t{dns::kHeaderSize});
+    fold(query.name());
+    rememberLabels(query.qname_size - 1u, query.qname_size, size_t{dns::kHeaderSize});
   }
 
   // False if the RDATA is not what its type wants, or all of it would be too large.
@@ -184,11 +183,10 @@ class Encoder {
 
   // A name that can be pointed to: octets of folded_.
   struct Suffix {
-    uint32_t at;
+    uint16_t at;
     uint16_t size;
     uint16_t offset;  // in the message
   };
-  static constexpr size_t kFirstFolded = 1024;
 
   bool putRdata(const Record& record) {
     const auto rdata = message_.subspan(record.rdata, record.rdata_size);
@@ -233,43 +231,43 @@ class Encoder {
   }
 
   void putName(std::span<const uint8_t> name, bool compress) {
-    const size_t at = fold(name);
+    fold(name);
     size_t pos = 0;
     std::optional<uint16_t> target;
     while (compress && name[pos] != 0) {
-      target = find(at + pos, name.size() - pos);
+      target = find(pos, name.size() - pos);
       if (target) break;
       pos += name[pos] + 1u;
     }
-    const size_t end = target ? pos : name.size() - 1;
-    rememberLabels(at, end, name.size(), base_ + response_.body.size());
-    if (end == 0) folded_.resize(at);  // nobody points into it
+    rememberLabels(target ? pos : name.size() - 1, name.size(), base_ + response_.body.size());
     put(name.first(target ? pos : name.size()));
     if (target) put16(dns::pointerTo(*target));
   }
 
-  // Appends the name in lower case to folded_; returns where it begins.
-  size_t fold(std::span<const uint8_t> name) {
-    const size_t at = folded_.size();
-    folded_.resize(at + name.size());
-    std::transform(name.begin(), name.end(), folded_.begin() + static_cast<ptrdiff_t>(at), dns::toLower);
-    return at;
+  // Writes the name in lower case behind those that are remembered.
+  void fold(std::span<const uint8_t> name) {
+    std::transform(name.begin(), name.end(), folded_.begin() + static_cast<ptrdiff_t>(folded_size_), dns::toLower);
   }
 
-  std::optional<uint16_t> find(size_t at, size_t size) const {
-    const auto it = std::find_if(suffixes_.begin(), suffixes_.end(), [this, at, size](const Suffix& suffix) {
-      return suffix.size == size && std::memcmp(&folded_[suffix.at], &folded_[at], size) == 0;
-    });
-    return it != suffixes_.end() ? std::optional(it->offset) : std::nullopt;
-  }
-
-  // The labels before `end` of a name of `size` octets at `at` of folded_, which is written at `offset` of the message.
-  void rememberLabels(size_t at, size_t end, size_t size, size_t offset) {
-    for (size_t pos = 0; pos < end; pos += folded_[at + pos] + 1u) {
-      if (offset + pos > kMaxPointer || suffixes_.size() == kMaxRemembered) return;
-      suffixes_.push_back(
-          {static_cast<uint32_t>(at + pos), static_cast<uint16_t>(size - pos), static_cast<uint16_t>(offset + pos)});
+  // Who ends like the folded name does from `pos` on.
+  std::optional<uint16_t> find(size_t pos, size_t size) const {
+    const uint8_t* wanted = &folded_[folded_size_ + pos];
+    for (size_t i = 0; i < suffix_count_; ++i) {
+      const Suffix& suffix = suffixes_[i];
+      if (suffix.size == size && std::memcmp(&folded_[suffix.at], wanted, size) == 0) return suffix.offset;
     }
+    return std::nullopt;
+  }
+
+  // The labels before `end` of the folded name, which has `size` octets and is written at `offset` of the message.
+  void rememberLabels(size_t end, size_t size, size_t offset) {
+    if (end == 0 || folded_.size() - folded_size_ < size + dns::kMaxNameLength) return;  // room for one more
+    for (size_t pos = 0; pos < end; pos += folded_[folded_size_ + pos] + 1u) {
+      if (offset + pos > kMaxPointer || suffix_count_ == kMaxRemembered) break;
+      suffixes_[suffix_count_++] = {static_cast<uint16_t>(folded_size_ + pos), static_cast<uint16_t>(size - pos),
+                                    static_cast<uint16_t>(offset + pos)};
+    }
+    folded_size_ += size;
   }
 
   void put(std::span<const uint8_t> octets) {
@@ -283,8 +281,10 @@ class Encoder {
   size_t base_;
   std::span<const uint8_t> message_;
   StoredResponse& response_;
-  std::vector<uint8_t> folded_;
-  std::vector<Suffix> suffixes_;
+  std::array<uint8_t, 4096> folded_;
+  size_t folded_size_ = 0;
+  std::array<Suffix, kMaxRemembered> suffixes_;
+  size_t suffix_count_ = 0;
 };
 
 // Decides which records belong to the question, and encodes them.
@@ -319,14 +319,14 @@ class Selector {
   uint16_t size() const { return static_cast<uint16_t>(response_.body.size()); }
 
   bool followChain() {
-    chain_.emplace_back(query_.name().begin(), query_.name().end());
+    chain_[chain_size_++] = query_.name();
     if (query_.qtype == code(RrType::kCname) || query_.qtype == code(RrType::kAny)) return true;
-    while (const Record* cname = findCname(chain_.back())) {
-      ExpandedName target;
-      const size_t end = dns::expandName(message_, cname->rdata, target);
+    while (const Record* cname = findCname(chain().back())) {
+      const auto& target = aliases_.emplace_back(std::make_unique<ExpandedName>());
+      const size_t end = dns::expandName(message_, cname->rdata, *target);
       if (end == 0 || end != cname->rdata + cname->rdata_size) return false;
-      if (isOnChain(target.span()) || chain_.size() > kMaxChain) return false;
-      chain_.emplace_back(target.span().begin(), target.span().end());
+      if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
+      chain_[chain_size_++] = target->span();
     }
     return true;
   }
@@ -343,10 +343,11 @@ class Selector {
 
   bool isIn(const Record& record) const { return record.klass == query_.qclass; }
   bool isAsked(uint16_t type) const { return type == query_.qtype || query_.qtype == code(RrType::kAny); }
+  std::span<const NameSpan> chain() const { return {chain_.data(), chain_size_}; }
   bool isOnChain(NameSpan name) const {
-    return std::any_of(chain_.begin(), chain_.end(), [name](const auto& link) { return dns::sameName(link, name); });
+    return std::ranges::any_of(chain(), [name](NameSpan link) { return dns::sameName(link, name); });
   }
-  bool isAboveChainEnd(NameSpan owner) const { return isWithin(chain_.back(), owner); }
+  bool isAboveChainEnd(NameSpan owner) const { return isWithin(chain().back(), owner); }
 
   bool isWanted(const Record& record) const {
     if (!isIn(record)) return false;
@@ -369,7 +370,7 @@ class Selector {
   }
 
   bool isAboveAnyLink(NameSpan owner) const {
-    return std::any_of(chain_.begin(), chain_.end(), [owner](const auto& link) { return isWithin(link, owner); });
+    return std::ranges::any_of(chain(), [owner](NameSpan link) { return isWithin(link, owner); });
   }
 
   bool isTarget(NameSpan name) const {
@@ -416,7 +417,9 @@ class Selector {
   const std::vector<Record>& records_;
   StoredResponse& response_;
   Encoder encoder_;
-  std::vector<std::vector<uint8_t>> chain_;  // the qname, then what each CNAME leads to
+  std::array<NameSpan, kMaxChain + 1> chain_;  // the qname, then what each CNAME leads to
+  size_t chain_size_ = 0;
+  std::vector<std::unique_ptr<ExpandedName>> aliases_;
   std::vector<std::vector<uint8_t>> targets_;
   bool has_answer_ = false;
   uint32_t least_ttl_ = std::numeric_limits<int32_t>::max();

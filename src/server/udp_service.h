@@ -1,6 +1,7 @@
 // DNS over UDP on one socket of one loop (RFC 1035 §4.2.1, RFC 6891). Loop thread only.
 //
-// A wake-up takes at most kMaxBatches batches, so that TCP and timers get their turn; the loop comes back for the rest.
+// A wake-up takes at most kMaxBatches batches, so that TCP, timers and the answers of upstreams get their turn; the loop
+// comes back for the rest.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,7 @@ class UdpService {
   const std::shared_ptr<const resolve::Resolver>& resolver() const { return resolver_; }
 
  private:
-  static constexpr int kMaxBatches = 8;
+  static constexpr int kMaxBatches = 2;
 
   void onReadable();
   [[gnu::noinline]] size_t serveBatch();  // bench/load counts its instructions by its name

@@ -32,6 +32,43 @@ class StoredResponseTest : public testing::Test {
   std::optional<StoredResponse> response_;
 };
 
+// More names than are remembered, longer than there is room for: what can be compressed is, and all of it is right.
+TEST_F(StoredResponseTest, ManyLongNames) {
+  UpstreamMessage upstream("mail.example.", 15);
+  std::vector<std::string> targets;
+  for (int i = 0; i < 60; ++i) {
+    const std::string label = std::string(50, static_cast<char>('a' + i % 26)) + std::to_string(i);
+    targets.push_back(label + '.' + label + '.' + label + ".x" + std::to_string(i / 4) + ".example.");
+    std::vector<uint8_t> rdata{0, static_cast<uint8_t>(i)};
+    const auto name = UpstreamMessage::name(targets.back());
+    rdata.insert(rdata.end(), name.begin(), name.end());
+    upstream.record(UpstreamMessage::kAnswer, "mail.example.", 15, 300, rdata);
+  }
+  Message message("mail.example.", 15, 4096);
+  dns::Query query;
+  dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
+  StoredResponse response;
+  ASSERT_EQ(readUpstreamResponse(upstream.octets, 0xbeef, query, response), UpstreamVerdict::kAccepted);
+  EXPECT_LT(response.body.size(), upstream.octets.size() - 60 * 20);
+  std::vector<uint8_t> room(65535);
+  std::memcpy(room.data(), message.data(), message.size());
+  query.message = room.data();
+  const size_t size = writeStoredResponse(response.sections, query, room.size(), {});
+  const std::span<const uint8_t> octets(room.data(), size);
+  size_t pos = query.question_end;
+  for (const std::string& target : targets) {
+    dns::ExpandedName owner;
+    dns::ExpandedName exchange;
+    pos = dns::expandName(octets, pos, owner);
+    ASSERT_NE(pos, 0u);
+    EXPECT_EQ(dns::nameToString(owner.wire.data()), "mail.example.");
+    pos = dns::expandName(octets, pos + 12, exchange);
+    ASSERT_NE(pos, 0u);
+    EXPECT_EQ(dns::nameToString(exchange.wire.data()), target);
+  }
+  EXPECT_EQ(pos + dns::kOptSize, size);
+}
+
 TEST_F(StoredResponseTest, PositiveAnswerComesBackCompressed) {
   UpstreamMessage upstream("WWW.example.ORG.", 1);
   upstream.cname("www.example.org.", "web.example.org.", 300)
