@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dns/name_reader.h"
 #include "query_fixture.h"
 #include "upstream_message.h"
 
