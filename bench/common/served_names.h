@@ -14,9 +14,14 @@
 
 namespace idetcd::bench {
 
+struct World {
+  net::EventLoop& loop;
+  dns::Name zone;
+};
+
 class ServedNames {
  public:
-  ServedNames(uint32_t names, bool ipv6, const std::optional<dns::Name>& world = std::nullopt)
+  ServedNames(uint32_t names, bool ipv6, const std::optional<World>& world = std::nullopt)
       : store_(epochs_, {.zone = dns::Name::parse(kZone).value(), .addresses = {}, .hash_seed = randomHashSeed()}) {
     for (uint32_t i = 1; i <= names; ++i) {
       records::HostAddresses addresses{.ipv4 = IpAddress::v4(addressV4(i)), .ipv6 = {}};
@@ -35,10 +40,10 @@ class ServedNames {
   const std::shared_ptr<resolve::Resolver>& resolver() const { return resolver_; }
 
  private:
-  std::unique_ptr<resolve::Recursion> makeRecursion(uint32_t names, const dns::Name& world) const {
+  std::unique_ptr<resolve::Recursion> makeRecursion(uint32_t names, const World& world) const {
     auto cache = std::make_unique<resolve::Cache>(resolve::Cache::Options{.success = {.capacity = 2 * names}});
     for (uint32_t i = 1; i <= names; ++i) {
-      const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.toString()).value();
+      const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.zone.toString()).value();
       dns::Query query;
       query.qtype = dns::code(dns::RrType::kA);
       query.qclass = dns::code(dns::RrClass::kIn);
@@ -49,7 +54,7 @@ class ServedNames {
       setAddress(i, response);
       cache->insert(query, response, BootClock::now());
     }
-    return std::make_unique<resolve::Recursion>(resolve::Recursion::Options{}, std::move(cache),
+    return std::make_unique<resolve::Recursion>(world.loop, resolve::Recursion::Options{}, std::move(cache),
                                                 std::vector<std::unique_ptr<resolve::Forwarder>>{}, nullptr, nullptr);
   }
 

@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
   arguments.finish();
 
   net::EventLoop loop;
-  bench::ServedNames served(source.names, false, cached ? std::optional(source.zone) : std::nullopt);
+  bench::ServedNames served(source.names, false,
+                            cached ? std::optional(bench::World{loop, source.zone}) : std::nullopt);
   const IpAddress loopback = IpAddress::v4({127, 0, 0, 1});
   auto socket = net::UdpSocket::bind({.ip = wildcard ? IpAddress::v4({}) : loopback, .port = 0}, false);
   if (!socket) return 1;
