@@ -41,9 +41,9 @@ struct Corefile {
 };
 
 struct ParseOptions {
-  std::vector<std::string> known_directives;    // any other is an error; empty: all are known
-  std::vector<std::string> foreign_directives;  // errors too, that say whose these are
-  uint16_t default_port = 53;                   // of keys that name none
+  std::vector<std::string> known_directives;      // any other is an error; empty: all are known
+  std::vector<std::string> foreign_directives{};  // errors too, that say whose these are
+  uint16_t default_port = 53;                     // of keys that name none
   // The directive, if there is one, whose arguments name the addresses a block listens on: two blocks may serve the
   // same zone and port when each has it and they share no argument.
   std::string listen_directive;
