@@ -77,7 +77,9 @@ Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id) {
   const EtcdResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   EtcdResult<Line> line = co_await enqueue(preferred_id);
-  Backoff patience(context_.jitter, 50ms, 1s);
+  // Who waits is beyond the slots, and maybe one of many: what he waits for is that all slots are taken, which is soon,
+  // or that the lease of somebody ahead ends, which is not.
+  Backoff patience(context_.jitter, 100ms, std::max<std::chrono::nanoseconds>(1s, lease_->ttl / 4));
   while (line && !context_.lifetime.stopping()) {
     SlotChoice choice = chooseSlot(options_.pattern, options_.limit, *line, preferred_id);
     switch (choice.kind) {
@@ -247,12 +249,13 @@ Claim::Answer<Claim::Attempt> Claim::readBack(SlotChoice choice, EtcdError uncle
 std::vector<etcd::Op> Claim::lineReads() const {
   std::vector<etcd::Op> reads;
   reads.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
-  reads.emplace_back(RangeOp{queue_, {.limit = kLinePage, .keys_only = true, .sort_by_create_revision = true}});
+  // However long the queue: whoever is not among the oldest `limit` has no slot yet.
+  const int64_t tickets = std::min(kLinePage, options_.limit);
+  reads.emplace_back(RangeOp{queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
   return reads;
 }
 
-// The answers to lineReads(), from results[first] on. Tickets beyond the first page are younger than thousands of
-// others: if ours is among them, it waits.
+// The answers to lineReads(), from results[first] on. If ours is among the tickets that were not read, it waits.
 Claim::Answer<Line> Claim::readLine(std::vector<etcd::OpResult> results, size_t first, int64_t revision) {
   if (results.size() < first + 2 || !std::holds_alternative<RangeResult>(results[first]) ||
       !std::holds_alternative<RangeResult>(results[first + 1])) {

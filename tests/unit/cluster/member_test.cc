@@ -139,6 +139,23 @@ TEST_F(MemberTest, TheLastSlotGoesOnWhenTheOneAheadDies) {
   EXPECT_TRUE(node.owns("worker1.tf.local."));
 }
 
+TEST_F(MemberTest, WhoeverWaitsForASlotAsksSeldom) {
+  const std::string dead = lease("600");
+  server_.ctl({"put", std::string(kQueue) + kPattern + "/somebody", "", "--lease=" + dead});
+  Member::Options made = options(server_.endpoint(), 1);
+  made.lease = 20s;
+  std::vector<Node*> crowd;
+  for (int i = 0; i < 20; ++i) crowd.push_back(&start(made));
+  std::this_thread::sleep_for(5s);  // what must not happen has no event to wait for
+  for (const Node* node : crowd) {
+    // Lease, ticket, and looks after about 0.1, 0.3, 0.7, 1.5 and 3.1 s, each perhaps after half of that.
+    EXPECT_LE(node->member.counters().claim_requests.value(), 10u);
+  }
+  server_.ctl({"lease", "revoke", dead});
+  EXPECT_TRUE(eventually(
+      [&] { return std::any_of(crowd.begin(), crowd.end(), [](Node* node) { return !node->name().empty(); }); }));
+}
+
 TEST_F(MemberTest, AnObserverServesAndClaimsNothing) {
   server_.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77"})"});
   Member::Options made = options(server_.endpoint());
