@@ -29,6 +29,7 @@ struct Counters {
   Counter leases_lost;         // etcd no longer knows the lease
   Counter keys_lost;           // the key was deleted
   Counter conflicts;           // the key was overwritten by somebody else
+  Counter shared_addresses;    // other slots that came to have an address of ours
   Counter address_updates;     // the key was given other addresses, for this node's had changed
 
   // The mirror.

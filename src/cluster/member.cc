@@ -57,6 +57,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   EtcdTrouble trouble;
   Context context;
   OwnKey own_key;
+  SharedAddress shared_address;
   Mirror mirror;
   NameKeeper keeper;
 
@@ -123,6 +124,8 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
       lifetime(thread),
       trouble(logger),
       context{thread, client, lifetime, trouble, counters, jitter, logger},
+      shared_address(
+          options.pattern, options.limit, [this]() -> const NodeRecord& { return keeper.record(); }, counters, log),
       mirror(context, mirrorOptions(), store, own_key),
       keeper(context, claimOptions(), own_key, std::move(on_fatal), [this] { reportOwnership(); }),
       uuid(options.uuid),
@@ -148,6 +151,7 @@ Mirror::Options Member::Impl::mirrorOptions() {
   mirror_options.stale_after = options.lease;
   mirror_options.repair_interval = options.repair_interval;
   mirror_options.max_names = options.max_names;
+  if (!options.observe) mirror_options.shared_address = &shared_address;
   mirror_options.on_freshness = [this] { reportOwnership(); };
   return mirror_options;
 }

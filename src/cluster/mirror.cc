@@ -36,7 +36,8 @@ Mirror::Mirror(Context& context, Options options, records::RecordStore& store, O
     : context_(context),
       options_(std::move(options)),
       store_(store),
-      replica_(store, own_key, context.counters, context.log, {.max_names = options_.max_names}) {}
+      replica_(store, own_key, context.counters, context.log,
+               {.max_names = options_.max_names, .shared_address = options_.shared_address}) {}
 
 Task<void> Mirror::run() {
   while (!context_.lifetime.stopping()) {

@@ -31,6 +31,7 @@ class Mirror {
     std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};  // mean; longer if a comparison takes long
     int64_t page_size = 0;  // of a snapshot, in keys; 0: by the size of the range
     size_t max_names = 10'000'000;
+    SharedAddress* shared_address = nullptr;  // see Replica::Options
     std::function<void()> on_freshness = {};  // the store's freshness has changed; may be empty
   };
 

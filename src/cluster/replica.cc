@@ -97,6 +97,7 @@ Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
     return Outcome::kRejected;
   }
   rejected_.erase(kv.key);
+  if (options_.shared_address != nullptr) options_.shared_address->put(kv, *record);
   if (!hasRoomFor(*name)) return Outcome::kRejected;
   withdrawn_.erase(kv.key);
   const auto change = store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision);
@@ -117,6 +118,7 @@ bool Replica::hasRoomFor(const dns::Name& name) {
 bool Replica::remove(std::string_view key, int64_t mod_revision) {
   const Result<dns::Name> name = decodeKey(key);
   if (!name) return false;
+  if (options_.shared_address != nullptr) options_.shared_address->remove(key);
   if (in_snapshot_) withdrawn_.insert_or_assign(std::string(key), mod_revision);
   if (!store_.remove(*name, mod_revision)) return false;
   ++changes_;

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cluster/counters.h"
 #include "cluster/own_key.h"
+#include "cluster/shared_address.h"
 #include "etcd/client.h"
 #include "records/record_store.h"
 
@@ -23,7 +24,8 @@ namespace idetcd::cluster {
 class Replica {
  public:
   struct Options {
-    size_t max_names = 10'000'000;  // some 3 GB; what comes beyond is refused, whatever strangers write
+    size_t max_names = 10'000'000;            // some 3 GB; what comes beyond is refused, whatever strangers write
+    SharedAddress* shared_address = nullptr;  // may be null: an observer has no address to share
   };
 
   Replica(records::RecordStore& store, OwnKey& own_key, Counters& counters, Logger log, Options options)

@@ -145,6 +145,36 @@ TEST_F(ReplicaTest, AStoreThatWentBackReplacesEverything) {
   EXPECT_EQ(at("b.x."), "none");
 }
 
+TEST_F(ReplicaTest, ASlotWithAnAddressOfThisNodeIsCountedOnceForAsLongAsItLasts) {
+  NodeRecord own{.ipv4 = IpAddress::parse("192.0.2.1"), .ipv6 = IpAddress::parse("fd00::1"), .port = "53", .id = "us"};
+  SharedAddress shared(NamePattern::parse(R"(w{{printf "%02x" .ID}}.x.)", 300).value(), 300,
+                       [&]() -> const NodeRecord& { return own; }, counters_, {});
+  Replica replica(store_, own_, counters_, {}, {.shared_address = &shared});
+  int64_t revision = 1;
+  const auto put = [&](const std::string& key, NodeRecord record, int64_t lease) {
+    WatchEvent event = putEvent(key, encodeRecord(record), ++revision);
+    event.kv.lease = lease;
+    replica.apply({event});
+    return counters_.shared_addresses.value();
+  };
+  const NodeRecord other{.ipv4 = own.ipv4, .ipv6 = {}, .port = "53", .id = "them"};
+  const NodeRecord go{.ipv4 = {}, .ipv6 = own.ipv6, .port = "53", .id = {}};
+  const NodeRecord elsewhere{.ipv4 = IpAddress::parse("192.0.2.9"), .ipv6 = {}, .port = "53", .id = "them"};
+  EXPECT_EQ(put("w01.x.", own, 7), 0u);        // ourselves
+  EXPECT_EQ(put("w02.x.", elsewhere, 7), 0u);  // another address
+  EXPECT_EQ(put("w03.x.", other, 0), 0u);      // an alias, by hand
+  EXPECT_EQ(put("ps1.x.", other, 7), 0u);      // another pattern
+  EXPECT_EQ(put("w2.x.", other, 7), 0u);       // no name of this pattern
+  EXPECT_EQ(put("wfff.x.", other, 7), 0u);     // beyond the limit
+  EXPECT_EQ(put("w0a.x.", other, 7), 1u);
+  EXPECT_EQ(put("w0a.x.", other, 7), 1u);
+  EXPECT_EQ(at("w0a.x."), "192.0.2.1");
+  EXPECT_EQ(put("wff.x.", go, 7), 2u);
+  replica.apply({deleteEvent("w0a.x.", ++revision)});
+  EXPECT_EQ(put("w0a.x.", elsewhere, 7), 2u);
+  EXPECT_EQ(put("w0a.x.", other, 7), 3u);
+}
+
 TEST_F(ReplicaTest, MassDeletionsAreCounted) {
   std::vector<WatchEvent> puts;
   std::vector<WatchEvent> deletes;
