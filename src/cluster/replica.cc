@@ -127,20 +127,22 @@ bool Replica::remove(std::string_view key, int64_t mod_revision) {
 
 void Replica::reject(const etcd::KeyValue& kv, std::string_view why) {
   const auto known = rejected_.find(kv.key);
-  if (known != rejected_.end() && known->second == kv.mod_revision) return;
+  const bool known_before = known != rejected_.end();
+  if (known_before && known->second == kv.mod_revision) return;
   counters_.rejected.add();
   countLimits(kv);
-  if (known == rejected_.end() && rejected_.size() >= kMaxRememberedRejections) {
+  if (!known_before && rejected_.size() >= kMaxRememberedRejections) {
     if (!rejections_full_)
       log_.warning("more than {} keys are no records: no more of them are named", rejected_.size());
     rejections_full_ = true;
     return;
   }
   rejected_.insert_or_assign(kv.key, kv.mod_revision);
+  if (known_before) return;  // somebody may write rubbish every second
   log_.warning("etcd key \"{}\" (revision {}) is no record: {}", printable(kv.key), kv.mod_revision, printable(why));
 }
 
-// Beside the line that each rejected key gets, while there are few.
+// Beside the line that each rejected key gets, as long as they are few, until it is valid or gone.
 void Replica::countLimits(const etcd::KeyValue& kv) {
   if (kv.key.size() > kMaxKeyBytes) {
     counters_.keys_too_long.add();
