@@ -326,6 +326,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   options.pattern = plan.pattern;
   options.limit = plan.limit;
   options.lease = plan.lease;
+  options.repair_interval = plan.reconcile;
   options.observe = plan.observe;
   options.addresses = node->addresses;
   options.on_claim = plan.on_claim;

@@ -31,6 +31,7 @@ struct ClusterPlan {
   cluster::NamePattern pattern;
   int64_t limit = 10;
   std::chrono::seconds lease{20};
+  std::chrono::seconds reconcile{60};
   uint32_t ttl_seconds = 5;
   cluster::AddressOptions address;
   std::vector<dns::Name> fallthrough;

@@ -35,7 +35,7 @@ class ClusterParser {
 
   Result<ClusterPlan> parse() {
     if (cursor_.nextArg()) return cursor_.argError();
-    static constexpr OptionTable<ClusterParser, 13> kOptions{{
+    static constexpr OptionTable<ClusterParser, 14> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
         {"tls", &ClusterParser::readTls},
         {"credentials", &ClusterParser::readCredentials},
@@ -43,6 +43,7 @@ class ClusterParser {
         {"pattern", &ClusterParser::readPattern},
         {"ttl", &ClusterParser::readTtl},
         {"lease", &ClusterParser::readLease},
+        {"reconcile", &ClusterParser::readReconcile},
         {"address", &ClusterParser::readAddress},
         {"interface", &ClusterParser::readInterface},
         {"fallthrough", &ClusterParser::readFallthrough},
@@ -114,11 +115,15 @@ class ClusterParser {
     return {};
   }
 
-  Result<void> readLease() {
+  Result<void> readLease() { return readInterval(&plan_.lease); }
+
+  Result<void> readReconcile() { return readInterval(&plan_.reconcile); }
+
+  Result<void> readInterval(std::chrono::seconds* interval) {
     constexpr int64_t kLongest = 24 * 3600;
     const auto seconds = parseSeconds(cursor_, 1, kLongest);
     if (!seconds) return tl::unexpected(seconds.error());
-    plan_.lease = std::chrono::seconds(*seconds);
+    *interval = std::chrono::seconds(*seconds);
     return {};
   }
 
@@ -195,9 +200,9 @@ class ClusterParser {
 
 bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
   return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
-         lease == other.lease && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
-         address.interface_name == other.address.interface_name && observe == other.observe &&
-         state_directory == other.state_directory && on_claim == other.on_claim;
+         lease == other.lease && reconcile == other.reconcile && ttl_seconds == other.ttl_seconds &&
+         address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
+         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim;
 }
 
 etcd::Client::Options ClusterPlan::etcdOptions() const {
