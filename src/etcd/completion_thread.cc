@@ -9,6 +9,7 @@
 #include <grpc/support/log.h>
 
 #include "etcd/completion_thread_internal.h"
+#include "etcd/steady_waits_internal.h"
 
 namespace idetcd::etcd {
 namespace {
@@ -72,7 +73,10 @@ void Suspension::finish(Outcome outcome) {
 
 // --- CompletionThread::Impl ---
 
-CompletionThread::Impl::Impl() : thread_([this] { run(); }), thread_id_(thread_.get_id()) { silenceGrpc(); }
+CompletionThread::Impl::Impl() : thread_([this] { run(); }), thread_id_(thread_.get_id()) {
+  silenceGrpc();
+  useSteadyWaits();
+}
 
 CompletionThread::Impl::~Impl() { stop(); }
 
@@ -86,9 +90,9 @@ bool CompletionThread::Impl::post(std::function<void()> work) {
 void CompletionThread::Impl::postLocked(std::function<void()> work) {
   posted_.push_back(std::move(work));
   if (wake_set_) return;
-  // A deadline in the past: the tag is in the queue when Set() returns. An Alarm can be set again once its tag was
-  // taken.
-  wake_.Set(&queue_, gpr_now(GPR_CLOCK_MONOTONIC), &wake_tag_);
+  // A deadline long past: the tag is in the queue when Set() returns. "Now" would be rounded up to the next millisecond
+  // and left to gRPC's timer thread. An Alarm can be set again once its tag was taken.
+  wake_.Set(&queue_, gpr_time_0(GPR_CLOCK_MONOTONIC), &wake_tag_);
   wake_set_ = true;
 }
 
