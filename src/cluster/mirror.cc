@@ -72,8 +72,10 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   const EtcdResult<Present> now = co_await present();
   if (!now) co_return tl::unexpected(now.error());
   const int64_t revision = now->revision;
-  const bool restarted = isOtherStore(*now);
-  if (restarted && now->cluster_id != cluster_id_) {
+  const bool restarted = isOtherStore(*now) || other_history_;
+  if (other_history_) {
+    context_.log.warning("etcd tells another history than before, up to revision {}: the store was restored", revision);
+  } else if (restarted && now->cluster_id != cluster_id_) {
     context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
   } else if (restarted) {
     context_.log.warning("etcd's revision went back from {} to {}: the store was lost or restored", highest_, revision);
@@ -85,6 +87,8 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   if (!read) co_return tl::unexpected(read.error());
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
+  other_history_ = difference.other_history && !restarted;
+  if (other_history_) co_return tl::unexpected(EtcdError{ErrorCode::kOther, "its history is not the one before"});
   if (restarted) context_.counters.restarts_of_store.add();
   restored_ = false;
   logLoaded(difference, revision, started);
@@ -163,6 +167,7 @@ Task<void> Mirror::follow() {
     if (context_.lifetime.stopping()) co_return;
     caught_up_ = false;
     resumed = true;
+    if (other_history_) co_return;
     context_.counters.watch_breaks.add();
     if (error.code == ErrorCode::kCompacted) {
       context_.log.warning("etcd has compacted what came after revision {}", resume_);
@@ -198,6 +203,7 @@ Task<EtcdError> Mirror::consume(WatchStream& stream) {
     context_.trouble.succeeded(kWatching);
     replica_.apply(batch->events);
     learn(*batch);
+    if (other_history_) co_return EtcdError{ErrorCode::kOther, "the store was restored"};
   }
 }
 
@@ -238,6 +244,7 @@ Task<void> Mirror::repair() {
   last_repair_took_ = BootClock::now() - started;
   context_.counters.repairs.add();
   resume_ = std::max(resume_, revision);
+  other_history_ = other_history_ || difference.other_history;
   if (difference.total() == 0) co_return;
   context_.counters.repaired.add(difference.total());
   context_.log.warning("the watch had lost {} changes, found by comparison at revision {}: {}", difference.total(),

@@ -84,8 +84,9 @@ class Mirror {
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
   bool loaded_ = false;
-  bool restored_ = false;   // and nothing from etcd yet
-  bool caught_up_ = false;  // the watch shows the present
+  bool restored_ = false;       // and nothing from etcd yet
+  bool other_history_ = false;  // a comparison has shown that the store was restored: everything has to be read anew
+  bool caught_up_ = false;      // the watch shows the present
   int64_t catch_up_to_ = 0;
   BootClock::time_point current_at_;  // when the table was last known to be the present
   uint64_t generation_ = 0;           // of snapshots: a new one ends the one under way

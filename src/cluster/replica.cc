@@ -1,5 +1,7 @@
 #include "cluster/replica.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -48,6 +50,7 @@ void Replica::apply(const std::vector<etcd::WatchEvent>& events) {
 void Replica::beginSnapshot(History history) {
   in_snapshot_ = true;
   difference_ = {};
+  oldest_newer_ = std::numeric_limits<int64_t>::max();
   withdrawn_.clear();
   if (history == History::kRestarted) rejected_.clear();
   own_key_.beginSnapshot(history == History::kRestarted);  // no file has told it anything
@@ -59,10 +62,16 @@ void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
     if (const auto newer = withdrawn_.find(kv.key); newer != withdrawn_.end() && newer->second > kv.mod_revision)
       continue;
     own_key_.put(kv);
-    if (put(kv) != Outcome::kChanged) continue;
-    ++difference_.added_or_changed;
-    if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(kv.key);
+    compare(kv, put(kv));
   }
+}
+
+void Replica::compare(const etcd::KeyValue& kv, Outcome outcome) {
+  if (outcome == Outcome::kContradiction) difference_.other_history = true;
+  if (outcome == Outcome::kOlder) oldest_newer_ = std::min(oldest_newer_, store_.revisionOf(*decodeKey(kv.key)));
+  if (outcome != Outcome::kChanged) return;
+  ++difference_.added_or_changed;
+  if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(kv.key);
 }
 
 Replica::Difference Replica::endSnapshot(int64_t revision) {
@@ -71,6 +80,7 @@ Replica::Difference Replica::endSnapshot(int64_t revision) {
   own_key_.endSnapshot(revision);
   noteMassDeletion(removed.count, before);
   difference_.removed = removed.count;
+  difference_.other_history = difference_.other_history || oldest_newer_ <= revision;
   changes_ += removed.count;
   for (const std::string& name : removed.names) {
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(name);
@@ -100,8 +110,18 @@ Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
   if (options_.shared_address != nullptr) options_.shared_address->put(kv, *record);
   if (!hasRoomFor(*name)) return Outcome::kRejected;
   withdrawn_.erase(kv.key);
-  const auto change = store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision);
-  if (change == records::RecordStore::Change::kUnchanged) return Outcome::kUnchanged;
+  using Change = records::RecordStore::Change;
+  switch (store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision)) {
+    case Change::kUnchanged:
+      return Outcome::kUnchanged;
+    case Change::kOlder:
+      return Outcome::kOlder;
+    case Change::kContradiction:
+      return Outcome::kContradiction;
+    case Change::kAdded:
+    case Change::kReplaced:
+      break;
+  }
   ++changes_;
   return Outcome::kChanged;
 }

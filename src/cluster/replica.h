@@ -49,6 +49,10 @@ class Replica {
     size_t added_or_changed = 0;
     size_t removed = 0;
     std::vector<std::string> names;  // some of them
+    // What was in the table cannot have come before this snapshot: newer keys than it has, though no newer than itself,
+    // or the same with another content. The store was restored from a backup and has gone on since; a new snapshot, as
+    // kRestarted, has to replace everything.
+    bool other_history = false;
     size_t total() const { return added_or_changed + removed; }
   };
   Difference endSnapshot(int64_t revision);
@@ -64,9 +68,10 @@ class Replica {
   static constexpr size_t kMaxRememberedRejections = 10'000;
   static constexpr size_t kMaxNamesInLog = 10;
 
-  enum class Outcome { kChanged, kUnchanged, kRejected };
+  enum class Outcome { kChanged, kUnchanged, kOlder, kContradiction, kRejected };
   Outcome put(const etcd::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
+  void compare(const etcd::KeyValue& kv, Outcome outcome);
   bool hasRoomFor(const dns::Name& name);
   void countLimits(const etcd::KeyValue& kv);
   void reject(const etcd::KeyValue& kv, std::string_view why);
@@ -84,6 +89,9 @@ class Replica {
 
   bool in_snapshot_ = false;
   Difference difference_;
+  // The oldest revision in the table that was newer than what the snapshot shows. Above the snapshot's own revision all
+  // is well: the watch has been faster.
+  int64_t oldest_newer_ = 0;
   // What the watch withdrew while a snapshot of an older revision is read, which must not bring it back: key ->
   // revision.
   std::unordered_map<std::string, int64_t> withdrawn_;

@@ -19,6 +19,18 @@ HostAddresses nameServerAddresses(const std::vector<IpAddress>& addresses) {
   return result;
 }
 
+// Whether the record of this type holds the address, or is missing as it is. An RRset of ours is one record, and ends
+// with its data.
+bool says(const Entry& entry, dns::RrType type, const std::optional<IpAddress>& address) {
+  const Entry::Rrset rrset = entry.find(dns::code(type));
+  if (rrset.count == 0 || !address) return (rrset.count == 0) == !address;
+  return std::ranges::equal(rrset.wire.last(address->size()), std::span(address->data(), address->size()));
+}
+
+bool says(const Entry& entry, const HostAddresses& addresses) {
+  return says(entry, dns::RrType::kA, addresses.ipv4) && says(entry, dns::RrType::kAaaa, addresses.ipv6);
+}
+
 }  // namespace
 
 RecordStore::RecordStore(EpochDomain& epochs, Options options)
@@ -45,7 +57,10 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses
     const bool seen = old->snapshot_mark_ == snapshot_;
     old->snapshot_mark_ = snapshot_;
     const bool from_other_history = revisions_restarted_ && !seen;  // its revision says nothing
-    if (mod_revision <= old->mod_revision_ && !from_other_history) return Change::kUnchanged;
+    if (mod_revision <= old->mod_revision_ && !from_other_history) {
+      if (mod_revision < old->mod_revision_) return Change::kOlder;
+      return says(*old, addresses) ? Change::kUnchanged : Change::kContradiction;
+    }
   }
   publish(owner, addresses, mod_revision);
   setRevision(std::max(mod_revision, newest_revision_));  // a snapshot comes in the order of its keys
@@ -55,9 +70,11 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses
   return Change::kAdded;
 }
 
-bool RecordStore::holds(const dns::Name& owner) {
+bool RecordStore::holds(const dns::Name& owner) { return revisionOf(owner) > 0; }
+
+int64_t RecordStore::revisionOf(const dns::Name& owner) {
   const Entry* entry = table_.findForWrite(owner.wire());
-  return entry != nullptr && entry->mod_revision_ > 0;
+  return entry != nullptr ? entry->mod_revision_ : 0;
 }
 
 bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {

@@ -55,8 +55,13 @@ class RecordStore {
   RecordStore(EpochDomain& epochs, Options options);
 
   // --- writer ---
-  enum class Change { kAdded, kReplaced, kUnchanged };
-  // kUnchanged: `mod_revision` is not newer than what is stored.
+  enum class Change {
+    kAdded,
+    kReplaced,
+    kUnchanged,
+    kOlder,          // what is stored is newer, and stays
+    kContradiction,  // what is stored is of the same revision, and differs: it is of another history. It stays
+  };
   Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
   // False if there was nothing to remove, or what is stored is newer than `mod_revision`.
   bool remove(const dns::Name& owner, int64_t mod_revision);
@@ -79,6 +84,8 @@ class RecordStore {
   void setFreshness(Freshness freshness) { freshness_.store(freshness, std::memory_order_release); }
   size_t size() const { return size_; }  // names from etcd; writer only
   bool holds(const dns::Name& owner);    // from etcd; writer only
+  // mod_revision of what is stored; 0: nothing from etcd. Writer only.
+  int64_t revisionOf(const dns::Name& owner);
 
   // --- readers ---
   const RecordTable& table() const { return table_; }

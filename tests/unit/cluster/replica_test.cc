@@ -175,6 +175,22 @@ TEST_F(ReplicaTest, ASlotWithAnAddressOfThisNodeIsCountedOnceForAsLongAsItLasts)
   EXPECT_EQ(put("w0a.x.", other, 7), 3u);
 }
 
+TEST_F(ReplicaTest, ASnapshotTellsThatItIsOfAnotherHistory) {
+  const auto differs = [this](const std::vector<KeyValue>& kvs, int64_t revision) {
+    replica_.beginSnapshot(Replica::History::kSame);
+    replica_.addToSnapshot(kvs);
+    return replica_.endSnapshot(revision).other_history;
+  };
+  load({kv("a.x.", v4("192.0.2.1"), 5), kv("b.x.", v4("192.0.2.2"), 9)}, 10);
+  EXPECT_FALSE(differs({kv("a.x.", v4("192.0.2.1"), 5), kv("b.x.", v4("192.0.2.2"), 9)}, 12));
+  EXPECT_FALSE(differs({kv("a.x.", v4("192.0.2.1"), 5), kv("b.x.", v4("192.0.2.3"), 11)}, 12));
+  EXPECT_FALSE(differs({kv("a.x.", v4("192.0.2.1"), 5), kv("b.x.", v4("192.0.2.2"), 9)}, 10))
+      << "the watch was faster than the snapshot: b is of revision 11";
+  EXPECT_TRUE(differs({kv("a.x.", v4("192.0.2.1"), 5), kv("b.x.", v4("192.0.2.2"), 4)}, 12)) << "b is of revision 11";
+  EXPECT_TRUE(differs({kv("a.x.", v4("192.0.2.9"), 5), kv("b.x.", v4("192.0.2.3"), 11)}, 12));
+  EXPECT_EQ(at("a.x."), "192.0.2.1");  // until all is read as another history
+}
+
 TEST_F(ReplicaTest, MassDeletionsAreCounted) {
   std::vector<WatchEvent> puts;
   std::vector<WatchEvent> deletes;

@@ -91,8 +91,12 @@ TEST_F(RecordStoreTest, ANameWithoutAddressesExists) {
 
 TEST_F(RecordStoreTest, AnOlderRevisionNeverReplacesANewerOne) {
   store_.put(numbered(1), v4(9), 9);
-  EXPECT_EQ(store_.put(numbered(1), v4(8), 8), Change::kUnchanged);
-  EXPECT_EQ(store_.put(numbered(1), v4(8), 9), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(1), v4(8), 8), Change::kOlder);
+  EXPECT_EQ(store_.put(numbered(1), v4(8), 9), Change::kContradiction);
+  EXPECT_EQ(store_.put(numbered(1), {}, 9), Change::kContradiction);
+  EXPECT_EQ(store_.put(numbered(1), v4(9), 9), Change::kUnchanged);
+  EXPECT_EQ(store_.revisionOf(numbered(1)), 9);
+  EXPECT_EQ(store_.revisionOf(numbered(2)), 0);
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
   EXPECT_FALSE(store_.remove(numbered(1), 8));
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
@@ -141,7 +145,7 @@ TEST_F(RecordStoreTest, ASnapshotRemovesWhatItDidNotSee) {
 TEST_F(RecordStoreTest, ASnapshotKeepsWhatAnOlderPutDoesNotReplace) {
   store_.put(numbered(1), v4(9), 9);
   store_.beginSnapshot(false);
-  EXPECT_EQ(store_.put(numbered(1), v4(3), 3), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(1), v4(3), 3), Change::kOlder);
   EXPECT_EQ(store_.endSnapshot(9, 9).count, 0u);
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
 }
@@ -155,7 +159,7 @@ TEST_F(RecordStoreTest, ASnapshotOfOtherHistoryReplacesAll) {
   EXPECT_EQ(store_.put(numbered(1), v4(11), 7), Change::kReplaced);    // older
   EXPECT_EQ(store_.put(numbered(2), v4(12), 100), Change::kReplaced);  // the same revision, another content
   EXPECT_EQ(store_.put(numbered(3), v4(13), 200), Change::kReplaced);
-  EXPECT_EQ(store_.put(numbered(1), v4(99), 6), Change::kUnchanged);  // seen: from the new history already
+  EXPECT_EQ(store_.put(numbered(1), v4(99), 6), Change::kOlder);  // seen: from the new history already
   EXPECT_EQ(store_.put(numbered(1), v4(21), 8), Change::kReplaced);
   EXPECT_EQ(store_.endSnapshot(10, 9).names, std::vector<std::string>{"worker4.tf.local."});
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(21));
@@ -163,7 +167,7 @@ TEST_F(RecordStoreTest, ASnapshotOfOtherHistoryReplacesAll) {
   EXPECT_EQ(a("worker3.tf.local."), v4Octets(13));
   EXPECT_EQ(store_.serial(), 10u);
   // Then revisions count again.
-  EXPECT_EQ(store_.put(numbered(1), v4(1), 8), Change::kUnchanged);
+  EXPECT_EQ(store_.put(numbered(1), v4(1), 8), Change::kContradiction);
   EXPECT_EQ(store_.put(numbered(1), v4(1), 9), Change::kReplaced);
 }
 
