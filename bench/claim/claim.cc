@@ -30,8 +30,11 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: claim_bench [--nodes N] [--endpoint URL] [--members 1] [--connections 16] [--lease 20]\n"
+    "                   [--most-requests 0]\n"
     "Without --nodes: 100, then 1,000, then 5,000 of them. Without --endpoint it starts an etcd of so many members.\n"
-    "Ends with 1 if two nodes took one name, or a name below N was left out.\n";
+    "Ends with 1 if two nodes took one name, a name below N was left out, or the nodes needed more requests on "
+    "average\n"
+    "than --most-requests (0: any number).\n";
 constexpr char kPattern[] = "worker{{.ID}}.tf.local.";
 
 using Clock = std::chrono::steady_clock;
@@ -173,8 +176,9 @@ int main(int argc, char** argv) {
   const auto members = arguments.number<size_t>("--members", 1);
   const auto connections = arguments.number<int>("--connections", 16);
   const std::chrono::seconds lease(arguments.number<int64_t>("--lease", 20));
+  const auto most_requests = arguments.number<int64_t>("--most-requests", 0);
   arguments.finish();
-  if (only < 0 || members < 1 || connections < 1 || lease.count() < 1) {
+  if (only < 0 || most_requests < 0 || members < 1 || connections < 1 || lease.count() < 1) {
     std::fputs(bench::kUsage, stderr);
     return 2;
   }
@@ -195,6 +199,7 @@ int main(int argc, char** argv) {
                result.collisions, result.holes, result.lost);
     std::fflush(stdout);
     good = good && result.collisions == 0 && result.holes == 0;
+    good = good && (most_requests == 0 || result.requests_per_node <= static_cast<double>(most_requests));
   }
   return good ? 0 : 1;
 }
