@@ -118,7 +118,15 @@ def test_a_bad_value_costs_that_key_alone(etcd, cluster):
     for node in cluster:
         for name in [*GARBAGE, "big"]:
             assert answers(node, f"{name}.tf.local.") == "NXDOMAIN", name
+            assert node.out().count(f'etcd key "{name}.tf.local." ') == 1, "named once"
         assert answers(node, "worker1.tf.local.") == ["192.0.2.7"]
+        assert node.out().count("etcd holds a value of ") == 1, "the limit is told once"
+    for i in range(20):
+        etcd.put("text.tf.local.", f"hello {i}")
+    etcd.put("good.tf.local.", '{"ipv4":"198.51.100.2","port":"53"}')
+    wait_resolves(cluster, "good.tf.local.", "198.51.100.2")
+    for node in cluster:
+        assert node.out().count('etcd key "text.tf.local." ') == 1, "and however often it changes"
 
 
 @pytest.mark.hostile
@@ -155,6 +163,7 @@ def test_keys_that_are_no_host_names(etcd, cluster):
     wait_resolves(cluster, "good.tf.local.", "198.51.100.1")
     for node in cluster:
         assert answers(node, "nodot.tf.local.") == "NXDOMAIN"
+        assert node.out().count("etcd holds a key of ") == 1, "the limit is told once"
         assert answers(node, "worker2.tf.local.") == ["192.0.2.7"]
 
 
@@ -198,20 +207,14 @@ def test_two_names_for_one_address(etcd, cluster):
 
 
 def test_a_prefix_wiped_by_an_operator(etcd, cluster):
+    etcd.put_many({f"host{i}.tf.local.": '{"ipv4":"198.51.100.1"}' for i in range(20)})
+    wait_resolves(cluster, "host19.tf.local.", "198.51.100.1")
     etcd.ctl("del", "--prefix", "")
+    wait_gone(cluster, "host19.tf.local.")
+    for node in cluster:
+        assert "mass deletion: 23 of 23 names vanished from etcd at once" in node.out(), node.logs()
     # The names go, and the nodes come back: each claims one again.
     wait_until(lambda: len(etcd.names()) == 3, 15, lambda: f"three names again: {etcd.pairs()}", interval=0.05)
     assert set(etcd.names()) == {f"worker{i}.tf.local." for i in (1, 2, 3)}
     assert len({value["id"] for value in etcd.names().values()}) == 3
     wait_resolves(cluster, "worker3.tf.local.", "192.0.2.7")
-
-
-def test_a_name_overwritten_by_somebody_else(etcd, nodes):
-    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
-    assert node.wait_owns(etcd) == "worker1.tf.local."
-    etcd.ctl("put", "worker1.tf.local.", '{"ipv4":"198.51.100.66","port":"53"}')
-    # It follows etcd, fights no write war, and takes another slot.
-    wait_resolves([node], "worker1.tf.local.", "198.51.100.66")
-    assert node.wait_owns(etcd, timeout=15) == "worker2.tf.local."
-    assert etcd.pairs()[b"worker1.tf.local."]["value"] == b'{"ipv4":"198.51.100.66","port":"53"}'
-    wait_resolves([node], "worker2.tf.local.", "192.0.2.7")

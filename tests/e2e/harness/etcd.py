@@ -20,14 +20,16 @@ def _data_directory():
 
 
 class EtcdMember:
-    def __init__(self, directory, name="etcd"):
+    def __init__(self, directory, name="etcd", client_host="127.0.0.1", peer_host="127.0.0.1", prefix=()):
         self.name = name
+        self.host = client_host
         self.client_port = ports.free_port()
         self.peer_port = ports.free_port()
-        self.endpoint = f"http://127.0.0.1:{self.client_port}"
-        self.peer_url = f"http://127.0.0.1:{self.peer_port}"
+        self.endpoint = f"http://{client_host}:{self.client_port}"
+        self.peer_url = f"http://{peer_host}:{self.peer_port}"
         self.data = _data_directory()
         self.process = Process(name, directory)
+        self.prefix = prefix  # before the command line, see Namespace
         self.initial_cluster = f"{name}={self.peer_url}"
 
     def launch(self, extra=()):
@@ -38,7 +40,7 @@ class EtcdMember:
             "--initial-cluster", self.initial_cluster, "--initial-cluster-state", "new",
             # Half of the defaults: a lone member becomes its own leader that much sooner.
             "--heartbeat-interval", "50", "--election-timeout", "500", *extra,
-        ], env={"ETCD_UNSUPPORTED_ARCH": os.uname().machine.replace("aarch64", "arm64")})
+        ], prefix=self.prefix, env={"ETCD_UNSUPPORTED_ARCH": os.uname().machine.replace("aarch64", "arm64")})
         return self
 
     def healthy(self):
@@ -88,7 +90,7 @@ class EtcdMember:
     # --- the JSON gateway: etcd as a third party sees it ---
 
     def _http(self, method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=10 * TIME_FACTOR)
+        connection = http.client.HTTPConnection(self.host, self.client_port, timeout=10 * TIME_FACTOR)
         try:
             connection.request(method, path, body)
             response = connection.getresponse()
@@ -139,9 +141,11 @@ class EtcdMember:
     def delete(self, key):
         self.call("kv/deleterange", key=_b64(key))
 
+    def revision(self):
+        return int(self.call("kv/range", key=_b64(b"x"))["header"]["revision"])
+
     def compact(self):
-        revision = int(self.call("kv/range", key=_b64(b"x"))["header"]["revision"])
-        self.call("kv/compaction", revision=str(revision), physical=True)
+        self.call("kv/compaction", revision=str(self.revision()), physical=True)
 
     def ctl(self, *arguments, input_bytes=None):
         """etcdctl, as an operator would."""
@@ -152,11 +156,53 @@ class EtcdMember:
         return result.stdout.decode()
 
 
+class SecureEtcdMember(EtcdMember):
+    """One that wants TLS or passwords: `arguments` for etcd, `ctl_arguments` for etcdctl, by which all is done here.
+
+    A third party without credentials sees only whether it is well, on a port of its own."""
+
+    def __init__(self, directory, arguments=(), ctl_arguments=(), scheme="http"):
+        super().__init__(directory)
+        self.endpoint = f"{scheme}://127.0.0.1:{self.client_port}"
+        self.health_port = ports.free_port()
+        self.arguments, self.ctl_arguments = list(arguments), list(ctl_arguments)
+
+    def launch(self, extra=()):
+        return super().launch([*self.arguments, "--listen-metrics-urls", f"http://127.0.0.1:{self.health_port}", *extra])
+
+    def _http(self, method, path, body=None):
+        assert path == "/health"
+        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=10 * TIME_FACTOR)
+        try:
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def ctl(self, *arguments, input_bytes=None):
+        return super().ctl(*self.ctl_arguments, *arguments, input_bytes=input_bytes)
+
+    def call(self, path, **request):
+        assert path == "kv/range", path
+        return json.loads(self.ctl("get", "--prefix", "", "-w", "json"))
+
+    def put(self, key, value):
+        self.ctl("put", key, value)
+
+    def delete(self, key):
+        self.ctl("del", key)
+
+    def close(self):
+        super().close()
+        ports.release(self.health_port)
+
+
 class EtcdCluster:
     """Several members; start() returns when all are healthy."""
 
-    def __init__(self, directory, size=3):
-        self.members = [EtcdMember(directory, f"etcd{i}") for i in range(1, size + 1)]
+    def __init__(self, directory, size=3, members=None):
+        self.members = members or [EtcdMember(directory, f"etcd{i}") for i in range(1, size + 1)]
         initial_cluster = ",".join(member.initial_cluster for member in self.members)
         for member in self.members:
             member.initial_cluster = initial_cluster

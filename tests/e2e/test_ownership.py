@@ -1,0 +1,394 @@
+"""A name is a promise: whatever happens to etcd, to the key, to the way there or to this process, no two nodes say that
+they are the same, a name is given up as soon as it is lost, and it is got back without a fight."""
+
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import dns.message
+import pytest
+
+from corefiles import corefile
+from dns_client import answers, wait_gone, wait_resolves
+from harness.node import ROOT, binary
+from harness.processes import TIME_FACTOR, wait_until
+from harness.proxy import MessageLoss, TcpProxy
+from identity import Interrogator, identity_file, name_in, queries, told
+from test_etcd_faults import Questioner
+
+
+def wait_tells(node, name, address="192.0.2.7", timeout=10):
+    """Until the node says by every way that it is `name` (None: nobody)."""
+    wait_until(lambda: set(told(node, address).values()) == {name.rstrip(".") if name else None}, timeout,
+               lambda: f"{node.name} to be {name}: {told(node, address)}\n{node.logs()}")
+
+
+# --- this process stands still ---
+
+def test_paused_beyond_the_lease(etcd, nodes):
+    """Another has the name when the node wakes: not even the first answer, to a question from before, claims it."""
+    sleeper = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.1"]))
+    assert sleeper.wait_owns(etcd) == "worker1.tf.local."
+    wait_tells(sleeper, "worker1.tf.local.", "192.0.2.1")
+    sleeper.pause()
+    wait_until(lambda: not etcd.names(), 10, "the sleeper's lease to end", interval=0.05)
+    other = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.2"]))
+    assert other.wait_owns(etcd) == "worker1.tf.local."
+    wait_tells(other, "worker1.tf.local.", "192.0.2.2")
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("127.0.0.1", sleeper.port))
+        sock.settimeout(10 * TIME_FACTOR)
+        asked = [query for _ in range(10) for query in queries("192.0.2.1").values()]
+        for query in asked:
+            sock.send(query.to_wire())
+        with Interrogator(sleeper, "192.0.2.1") as interrogator, Interrogator(other, "192.0.2.2") as witness:
+            sleeper.resume()
+            waking = [name_in(dns.message.from_wire(sock.recv(65535))) for _ in asked]
+            assert set(waking) == {None}
+            assert sleeper.wait_owns(etcd, timeout=15) == "worker2.tf.local."
+            wait_tells(sleeper, "worker2.tf.local.", "192.0.2.1")
+        assert interrogator.claims() <= {None, "worker2.tf.local"}
+        assert witness.claims() == {"worker1.tf.local"}
+    assert other.owned_name(etcd) == "worker1.tf.local."
+
+
+def test_paused_beyond_the_lease_and_the_name_is_still_free(etcd, nodes, directory):
+    state = os.path.join(directory, "state")
+    sleeper = nodes.start(corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7", f"state {state}"]))
+    assert sleeper.wait_owns(etcd) == "worker1.tf.local."
+    wait_until(lambda: identity_file(state), 5, "the identity file")
+    before = etcd.pairs()[b"worker1.tf.local."]["create_revision"]
+    assert identity_file(state)["IDETCD_TOKEN"] == str(before)
+    sleeper.pause()
+    wait_until(lambda: not etcd.names(), 10, "the sleeper's lease to end", interval=0.05)
+    sleeper.resume()
+    assert sleeper.wait_owns(etcd, timeout=15) == "worker1.tf.local."
+    wait_resolves([sleeper], "worker1.tf.local.", "192.0.2.7")
+    after = etcd.pairs()[b"worker1.tf.local."]["create_revision"]
+    assert after > before, "a higher token"
+    wait_until(lambda: identity_file(state).get("IDETCD_TOKEN") == str(after), 5, "the new token in the identity file")
+
+
+# --- what an operator does to the key and to the lease ---
+
+def test_lease_revoked_by_an_operator(etcd, nodes):
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]), 2, etcd)
+    pair = etcd.pairs()[b"worker1.tf.local."]
+    etcd.ctl("lease", "revoke", f"{pair['lease']:x}")
+    wait_until(lambda: len(etcd.names()) == 2, 10, lambda: f"two names again: {etcd.pairs()}")
+    after = etcd.pairs()
+    assert after[b"worker1.tf.local."]["lease"] != pair["lease"]
+    assert after[b"worker1.tf.local."]["create_revision"] > pair["create_revision"]
+    assert set(after) == {b"worker1.tf.local.", b"worker2.tf.local."}
+    wait_resolves(cluster, "worker1.tf.local.", "192.0.2.7")
+
+
+@pytest.mark.parametrize("how", ["keepalive says TTL 0", "the key alone is gone"])
+def test_the_loss_is_not_told_by_the_watch(etcd, nodes, how):
+    """The event is lost on the way. A dead lease shows with the next keepalive; a key that is gone though the keepalive
+    is fine with the next comparison."""
+    loss = MessageLoss(b"worker1.tf.local.")
+    reconcile = "1h" if how == "keepalive says TTL 0" else "2s"
+    with TcpProxy(etcd.client_port, on_response=loss.filter) as proxy:
+        node = nodes.start(corefile(proxy.endpoint, lease=3, options=["address 192.0.2.7", f"reconcile {reconcile}"]))
+        node.wait_owns(etcd)
+        wait_tells(node, "worker1.tf.local.")
+        before = etcd.pairs()[b"worker1.tf.local."]
+        loss.messages = 1
+        if how == "keepalive says TTL 0":
+            etcd.ctl("lease", "revoke", f"{before['lease']:x}")
+        else:
+            etcd.delete("worker1.tf.local.")
+        wait_until(lambda: loss.lost == 1, 5, "the event to be lost")
+        node.wait_owns(etcd, timeout=15)
+        after = etcd.pairs()[b"worker1.tf.local."]
+        assert after["create_revision"] > before["create_revision"]
+        wait_tells(node, "worker1.tf.local.")
+        lost = "lost worker1.tf.local.: " + ("etcd no longer knows its lease" if how == "keepalive says TTL 0" else "its key was deleted")
+        assert node.out().count(lost) == 1, node.logs()
+        assert node.out().count("claimed again: worker1.tf.local.") == 1
+        assert len(etcd.leases()) == 1
+
+
+def test_key_deleted_by_an_operator(etcd, nodes):
+    """Not the owner at once, and one claim: with a pause before it, which grows when it happens again and again."""
+    node = nodes.start(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"]))
+    node.wait_owns(etcd)
+    wait_tells(node, "worker1.tf.local.")
+    pauses = []
+    with Interrogator(node, "192.0.2.7") as interrogator:
+        for _ in range(4):
+            before = etcd.pairs()[b"worker1.tf.local."]
+            etcd.delete("worker1.tf.local.")
+            deleted, revision = time.monotonic(), etcd.revision()
+            node.wait_owns(etcd, timeout=15)
+            pauses.append(time.monotonic() - deleted)
+            wait_tells(node, "worker1.tf.local.")
+            assert None in interrogator.claims(since=deleted), "not the owner meanwhile"
+            after = etcd.pairs()[b"worker1.tf.local."]
+            assert after["create_revision"] > before["create_revision"] and after["lease"] != before["lease"]
+            assert etcd.revision() - revision == 2, "a ticket and a slot"
+    assert interrogator.claims() == {"worker1.tf.local", None}
+    assert node.out().count("lost worker1.tf.local.: its key was deleted") == 4
+    assert len(etcd.leases()) == 1, "the leases of before are given back"
+    assert pauses[2] > 0.5 and pauses[3] > 1, pauses  # 1 s and 2 s, jittered by a half, after 0.25 s and 0.5 s
+
+
+def test_key_overwritten_by_somebody_else(etcd, nodes):
+    """It follows etcd, fights no write war, and takes another slot."""
+    node = nodes.start(corefile(etcd.endpoint, lease=3, options=["address 192.0.2.7"]))
+    assert node.wait_owns(etcd) == "worker1.tf.local."
+    wait_tells(node, "worker1.tf.local.")
+    with Interrogator(node, "192.0.2.7") as interrogator:
+        etcd.ctl("put", "worker1.tf.local.", '{"ipv4":"198.51.100.66","port":"53"}')
+        overwritten, revision = time.monotonic(), etcd.revision()
+        wait_resolves([node], "worker1.tf.local.", "198.51.100.66")
+        assert node.wait_owns(etcd, timeout=15) == "worker2.tf.local."
+        wait_resolves([node], "worker2.tf.local.", "192.0.2.7")
+        wait_tells(node, "worker2.tf.local.")
+        time.sleep(3)  # a lease: what must not happen has no event to wait for
+    pair = etcd.pairs()[b"worker1.tf.local."]
+    assert pair["value"] == b'{"ipv4":"198.51.100.66","port":"53"}' and pair["version"] == 2 and pair["lease"] == 0
+    assert etcd.revision() - revision == 2, "a ticket and a slot, nothing else"
+    told_since = interrogator.claims(since=overwritten + 2)
+    assert "worker1.tf.local" not in told_since, told_since
+    assert node.out().count("lost worker1.tf.local.: its key was overwritten by somebody else") == 1
+    assert len(etcd.leases()) == 1
+
+
+# --- the claim ---
+
+@pytest.mark.parametrize("how", ["applied and unheard", "lost on the way", "answered too late"])
+def test_claim_transaction_times_out(etcd, nodes, how):
+    """However it went: one slot, one lease, and never two of either with a slot, also beside others that claim."""
+    state = {"done": False}
+
+    def make_filter():
+        def on_request(octets):
+            # Its own slot is named by the transaction that takes it, and by none before.
+            if state["done"] or b"worker1.tf.local." not in octets:
+                return octets
+            state["done"] = True
+            if how == "lost on the way":
+                proxy.cut()
+                return b""
+            proxy.silence()
+            return octets
+        return on_request
+
+    with TcpProxy(etcd.client_port, on_request=make_filter) as proxy:
+        node = nodes.make(corefile(proxy.endpoint, lease=10, options=["address 192.0.2.7"])).launch()
+        wait_until(lambda: state["done"], 15, "the claim to be sent")
+        if how == "lost on the way":
+            assert etcd.names() == {}
+        else:
+            wait_until(lambda: etcd.names(), 5, "the claim to be applied")
+        assert set(told(node.wait_answers(), "192.0.2.7").values()) == {None}, "not before it is known"
+        text = corefile(etcd.endpoint, lease=10, options=["address 192.0.2.8"])
+        others = [nodes.make(text).launch() for _ in range(3)]
+        for other in others:
+            other.wait_owns(etcd)
+        if how == "answered too late":
+            time.sleep(7 * TIME_FACTOR)  # a call takes at most 5 s
+            proxy.listen()
+        else:
+            proxy.cut()
+            proxy.restore()
+
+        def at_rest():
+            held = [value["port"] for value in etcd.names().values()]
+            assert len(held) == len(set(held)), f"two slots: {etcd.pairs()}"
+            return told(node, "192.0.2.7")["NSID"] and len(held) == 4 and len(etcd.pairs()) == 4
+        wait_until(at_rest, 25, lambda: f"four names: {etcd.pairs()}\n{node.logs()}", interval=0.02)
+        assert told(node, "192.0.2.7")["NSID"] + "." == node.owned_name(etcd)
+        assert len(etcd.leases()) == 4
+        assert set(etcd.names()) == {f"worker{i}.tf.local." for i in range(1, 5)}
+
+
+def test_same_address_in_two_slots(etcd, nodes):
+    """Both are served, each node says that the address is its own name, and both say that there is a doubt."""
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7 2001:db8::7"])
+    cluster = nodes.start_cluster(text, 2, etcd)
+    elsewhere = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.8"]))
+    elsewhere.wait_owns(etcd)
+    etcd.put("alias.tf.local.", '{"ipv4":"192.0.2.7"}')
+    wait_resolves([*cluster, elsewhere], "alias.tf.local.", "192.0.2.7")
+    for node in [*cluster, elsewhere]:
+        for name in ("worker1.tf.local.", "worker2.tf.local."):
+            wait_resolves([node], name, "192.0.2.7")
+            assert answers(node, name, "AAAA") == ["2001:db8::7"]
+    for node in cluster:
+        own = node.owned_name(etcd)
+        other = "worker2.tf.local." if own == "worker1.tf.local." else "worker1.tf.local."
+        wait_tells(node, own)
+        for _ in range(20):
+            assert told(node, "192.0.2.7")["PTR"] + "." == own
+            assert told(node, "2001:db8::7")["PTR"] + "." == own
+        wait_until(lambda n=node, o=other: f"{o} has this node's address 192.0.2.7 too" in n.out(), 5, lambda n=node: n.logs())
+        assert node.out().count("has this node's address") == 1, node.logs()
+    assert "has this node's address" not in elsewhere.out()
+
+
+def test_slots_exhausted(etcd, nodes):
+    """The Go plugin's error and exit; who only observes serves."""
+    text = corefile(etcd.endpoint, limit=2, lease=20, options=["address 192.0.2.7"])
+    nodes.start_cluster(text, 2, etcd)
+    before = etcd.pairs()
+    refused = nodes.make(text).launch()
+    assert refused.exit_code(10) == 1
+    assert refused.err() == "plugin/idetcd: Could not have more than 2 nodes in your cluster.\n"
+    observer = nodes.start(corefile(etcd.endpoint, limit=2, options=["observe", "address 192.0.2.9"]))
+    wait_resolves([observer], "worker2.tf.local.", "192.0.2.7")
+    assert set(told(observer, "192.0.2.9").values()) == {None}
+    assert etcd.pairs() == before and len(etcd.leases()) == 2
+
+
+# --- end and return ---
+
+def test_crash_and_quick_restart(etcd, nodes, directory):
+    """With a state directory: the same name, under the same token, long before the lease of before ends, whoever else is
+    there and in whatever order they come."""
+    def text(number):
+        return corefile(etcd.endpoint, lease=60, options=[f"address 192.0.2.{number}", f"state {directory}/state{number}"])
+    cluster = []
+    for number in range(1, 5):
+        cluster.append(nodes.start(text(number)))
+        assert cluster[-1].wait_owns(etcd) == f"worker{number}.tf.local."
+    observer = nodes.start(corefile(etcd.endpoint, options=["observe"]))
+    before = etcd.pairs()
+    for number in range(1, 5):
+        wait_until(lambda n=number: identity_file(f"{directory}/state{n}"), 5, "the identity file")
+        wait_resolves([observer], f"worker{number}.tf.local.", f"192.0.2.{number}")
+    with Questioner(observer, "worker3.tf.local.", "192.0.2.3") as questioner:
+        for node in cluster:
+            node.kill()
+        newcomer = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.9"]))
+        assert newcomer.wait_owns(etcd) == "worker5.tf.local."
+        order = list(cluster)
+        random.Random(3).shuffle(order)
+        for node in order:
+            node.launch()
+        for number, node in enumerate(cluster, 1):
+            node.wait_answers()
+            wait_tells(node, f"worker{number}.tf.local.", f"192.0.2.{number}", timeout=20)
+    assert questioner.bad == [], "the name was there all the time"
+    after = etcd.pairs()
+    for key, pair in before.items():
+        assert after[key]["create_revision"] == pair["create_revision"], "the same token"
+        assert after[key]["lease"] != pair["lease"], "not bound to the end of the old lease"
+    assert set(after) - set(before) == {b"worker5.tf.local."}
+    wait_until(lambda: len(etcd.leases()) <= 9, 5, "no lease but the old ones and the new ones")
+
+
+def test_sigterm(etcd, nodes, directory):
+    """The name is gone elsewhere in under a second, and while the rest of the end takes its time."""
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=60, options=["address 192.0.2.7", f"on-claim sleep 1"]), 2, etcd)
+    going, staying = cluster
+    name = going.owned_name(etcd)
+    wait_resolves([staying], name, "192.0.2.7")
+    begin = time.monotonic()
+    going.signal(signal.SIGTERM)
+    wait_gone([staying], name, timeout=1)
+    assert time.monotonic() - begin < 1 * TIME_FACTOR
+    assert going.exit_code(8) == 0
+    assert going.owned_name(etcd) is None and len(etcd.leases()) == 1
+
+
+@pytest.mark.parametrize("signals, code", [((signal.SIGINT, signal.SIGINT), 2), ((signal.SIGQUIT,), 0)], ids=["INT twice", "QUIT"])
+def test_a_forced_end_leaves_no_program_behind(etcd, nodes, directory, signals, code):
+    pids = os.path.join(directory, "pids")
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", f'on-claim sh -c "echo $$ >>{pids}; sleep 600 & echo $! >>{pids}; wait"']))
+    node.wait_owns(etcd)
+
+    def started():
+        with open(pids, "a+", encoding="ascii") as file:
+            file.seek(0)
+            return [int(line) for line in file.read().split()]
+    wait_until(lambda: len(started()) == 2, 10, "the program and its child")
+    node.signal(signals[0])
+    if len(signals) > 1:
+        wait_until(lambda: "SIGINT: Shutting down" in node.out(), 5, "the first signal to be taken")
+        node.signal(signals[1])
+    assert node.exit_code(5) == code
+    for pid in started():
+        wait_until(lambda p=pid: not runs(p), 5, f"process {pid} to end")
+
+
+def runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+# --- the clock ---
+
+class WallClock:
+    """The wall clock of a node's process, which the test sets; its other clocks run on."""
+
+    def __init__(self, directory):
+        library = os.path.join(directory, "clock.so")
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, os.path.join(ROOT, "tests", "e2e", "harness", "clock.c"),
+                        "-ldl"], check=True)
+        path = os.path.join(directory, "clock")
+        self._file = open(path, "w+b", buffering=0)
+        self.env = {"LD_PRELOAD": library, "IDETCD_TEST_CLOCK": path}
+        self.set(0)
+
+    def set(self, seconds):
+        self._file.seek(0)
+        self._file.write(struct.pack("d", seconds))
+
+    def close(self):
+        self._file.close()
+
+
+@pytest.fixture
+def wall_clock(directory):
+    clock = WallClock(directory)
+    yield clock
+    clock.close()
+
+
+@pytest.mark.skipif("asan" in binary() or "tsan" in binary(), reason="a sanitizer wants to be the first library")
+def test_our_clock_steps_by_an_hour(etcd, nodes, directory, wall_clock):
+    """On and back: no lease, no deadline, no age of the data and no timer takes notice, not even of what was under way;
+    and when etcd goes and comes after that, all is as ever. That the node does see the other time shows in the file of
+    names, which bears the date."""
+    state = os.path.join(directory, "state")
+    text = corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7", f"state {state}"])
+    node = nodes.make(text).launch(env=wall_clock.env).wait_answers()
+    node.wait_owns(etcd)
+    wait_tells(node, "worker1.tf.local.")
+    before = etcd.pairs()[b"worker1.tf.local."]
+    with Questioner(node, "worker1.tf.local.", "192.0.2.7") as questioner, Interrogator(node, "192.0.2.7") as interrogator:
+        for step, seconds in enumerate((3600, -3600, 0, -3600)):
+            wall_clock.set(seconds)
+            time.sleep(2.5)  # more than a lease: what must not happen has no event to wait for
+            etcd.put("extra.tf.local.", '{"ipv4":"198.51.100.%d"}' % step)
+            wait_resolves([node], "extra.tf.local.", f"198.51.100.{step}")
+    assert questioner.bad == [] and questioner.stale == []
+    assert interrogator.claims() == {"worker1.tf.local"}
+    assert etcd.pairs()[b"worker1.tf.local."] == before
+    assert "[WARNING]" not in node.out() and "[ERROR]" not in node.out(), node.logs()
+
+    etcd.kill()
+    wait_tells(node, None)
+    wall_clock.set(-7200)
+    etcd.start()
+    node.wait_owns(etcd, timeout=15)
+    wait_tells(node, "worker1.tf.local.", timeout=15)
+    etcd.put("extra.tf.local.", '{"ipv4":"198.51.100.99"}')
+    wait_resolves([node], "extra.tf.local.", "198.51.100.99", timeout=15)
+    assert node.terminate() == 0  # and writes the names
+    etcd.stop()
+    again = nodes.start(text)
+    wait_until(lambda: "names as they were known" in again.out(), 5, lambda: again.logs())
+    age_seconds = int(again.out().split("names as they were known ")[1].split()[0])
+    assert 7200 <= age_seconds < 7200 + 120, again.logs()
