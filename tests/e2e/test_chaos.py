@@ -98,7 +98,7 @@ def test_the_tool_leaves_nothing_behind(directory, number, code):
     assert os.listdir(temporary) == []
 
 
-@pytest.mark.parametrize("arguments", [["--minutes", "0"], ["--nodes", "1"], ["--only", "x"], ["--lease", "0"], ["x"]])
+@pytest.mark.parametrize("arguments", [["--minutes", "0"], ["--nodes", "1"], ["--only", "x"], ["--lease", "1"], ["--members", "2"], ["x"]])
 def test_the_tool_refuses(arguments):
     result = subprocess.run([*CHAOS, *arguments], check=False, capture_output=True, text=True, timeout=30)
     assert result.returncode == 2 and "usage: tools/chaos" in result.stderr
@@ -338,9 +338,10 @@ def test_a_cut_link_resets_and_refuses(link):
             assert after.recv(100) == b"3"
 
 
-def test_a_slow_link_keeps_the_order(link):
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_a_slow_link_keeps_the_order(link, direction):
     links, port = link
-    links.set([port], delay=0.1)
+    links.set([port], **{direction: 0.1})
     with connect(port) as sock:
         begin = time.monotonic()
         sock.sendall(b"1")

@@ -21,29 +21,30 @@ _RUNS = {
 def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="tools/chaos", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="""A cluster under random faults, on this machine: three etcd members, and nodes that reach each of them over a
+        description="""A cluster under random faults, on this machine: etcd, and nodes that reach each of them over a
 link of its own. Nodes are stopped, killed and told to end; links are cut, black-holed in either direction and slowed
 down; etcd members are stopped and killed. Two runs, one after the other:
 
   ownership  Every node is asked every 20 ms which name it has. Fails if a node says "mine" of a name that another has,
              or that etcd has not given it at that moment; if the tokens of a name do not rise; if an on-claim program
              was told anything else; if at rest the nodes do not have the first names, each its own.
-  mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted. Fails
-             if a name that nobody touches is ever missing, if a counter goes back, or if at rest any node answers
-             anything but what `etcdctl get` shows.""",
+  mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted. Every
+             15 s all comes to rest. Fails if a name that nobody touches is ever missing, if a counter goes back, or if
+             at rest any node answers anything but what `etcdctl get` shows.""",
         epilog="Exit status: 0 if all held, 1 if not, 2 for wrong arguments, 130 after Ctrl-C. The server is IDETCD_BINARY, or\n"
                "build/release/idetcd. Every process that was started is ended, and nothing is left but what --keep asks for.")
     parser.add_argument("--minutes", type=float, default=1, metavar="N", help="faults for so long in each run (1)")
     parser.add_argument("--seed", type=int, metavar="S", help="what decides the faults and the writes (random, and printed)")
     parser.add_argument("--only", choices=sorted(_RUNS), help="one run")
     parser.add_argument("--nodes", type=int, metavar="N", help="how many, 2 to 200 (20 for ownership, 10 for mirror)")
-    parser.add_argument("--lease", type=int, default=3, metavar="SECONDS", help="etcd gives no less than 1 here (3)")
+    parser.add_argument("--members", type=int, default=3, choices=[1, 3], help="of etcd (3)")
+    parser.add_argument("--lease", type=int, default=3, metavar="SECONDS", help="etcd gives no less than 2 here (3)")
     parser.add_argument("--stop-leaders", action="store_true",
                         help="stop etcd's leader for long too; etcd before 3.4.30 and 3.5.11 revokes living leases then")
     parser.add_argument("--keep", metavar="DIRECTORY", help="a new directory for logs, events, and the intervals of ownership")
     parser.add_argument("--quiet", action="store_true", help="no line for each fault")
     options = parser.parse_args(arguments)
-    if options.minutes <= 0 or options.lease < 1 or not 2 <= (options.nodes or 2) <= 200:
+    if options.minutes <= 0 or options.lease < 2 or not 2 <= (options.nodes or 2) <= 200:
         parser.error("a number is out of range")
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(2 ** 32)
@@ -80,7 +81,7 @@ def run_all(options, directory):
         place = os.path.join(directory, name)
         os.mkdir(place)
         begin = time.monotonic()
-        verdict = run(place, options.minutes * 60, options.seed, lease=options.lease,
+        verdict = run(place, options.minutes * 60, options.seed, members=options.members, lease=options.lease,
                       stop_leaders=options.stop_leaders, out=None if options.quiet else sys.stdout,
                       **({"nodes": options.nodes} if options.nodes else {}))
         print(f"\n{name}: {claim}")

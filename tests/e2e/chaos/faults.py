@@ -34,6 +34,7 @@ class Storm:
         self._busy = set()
         self._ends = []  # heap of (when, number, function)
         self._number = itertools.count()
+        self._calm = False
         self._kinds = [
             (6, "stop", self._stop_node),
             (5, "kill", self._kill_node),
@@ -42,11 +43,13 @@ class Storm:
             (3, "cut", self._cut_link),
             (2, "delay", self._delay_link),
             (0.4, "hold all", self._hold_all_links),
+            (3, "late", self._late_link),
             (1.5, "stop etcd", self._stop_member),
             (0.7, "kill etcd", self._kill_member),
         ]
 
     def run(self, seconds):
+        self._calm = False
         end = now() + seconds
         due = now()
         while now() < end:
@@ -60,6 +63,7 @@ class Storm:
     def heal(self):
         """Every fault ends now. What has to start again is started by idle()."""
         self.say("all faults end")
+        self._calm = True
         ends, self._ends = sorted(self._ends, key=lambda end: end[:2]), []
         for _, _, function in ends:
             function()
@@ -185,7 +189,7 @@ class Storm:
         machine, seconds = self._free("links", self.rig.machines, self.MAX_SICK_LINKS), self._duration()
         if not machine:
             return False
-        count = self.random.choice([1, 2, 3, 3, 3])
+        count = min(self.random.choice([1, 2, 3, 3, 3]), len(machine.links))
         chosen = sorted(self.random.sample(range(len(machine.links)), count))
         ports = [machine.links[index] for index in chosen]
         self._take(("links", machine))
@@ -208,8 +212,34 @@ class Storm:
         return self._sick_link("is cut off from", cut=True)
 
     def _delay_link(self):
-        delay = self.random.uniform(0.02, 0.4)
-        return self._sick_link(f"has {delay * 1000:.0f} ms to", delay=delay)
+        delay, direction = self.random.uniform(0.02, 0.4), self.random.choice(["up", "down"])
+        return self._sick_link(f"needs {delay * 1000:.0f} ms {direction} for", **{direction: delay})
+
+    def _late_link(self):
+        """A node hears its keepalives' answers late, and then nothing: whoever counted his lease from an answer would
+        have the name for longer than etcd gives it."""
+        machine = self._free("links", self.rig.machines, self.MAX_SICK_LINKS)
+        if not machine:
+            return False
+        lease = self.rig.lease
+        delay = self.random.uniform(0.6, 0.95) * lease / 5  # which is what a keepalive may take
+        late, alone = self.random.uniform(0.5, 1) * lease, self.random.uniform(1, 2) * lease
+        self._take(("links", machine))
+        self.rig.links.set(machine.links, down=delay)
+        self.say(f"{machine.name} hears all {delay * 1000:.0f} ms late for {late:.2f} s, then is alone for {alone:.2f} s")
+
+        def leave():
+            if self._calm:
+                return end()
+            self.rig.links.set(machine.links, hold=["up", "down"])
+            return self._ends_later(end, alone)
+
+        def end():
+            self.rig.links.set(machine.links)
+            self._give(("links", machine))
+            self.say(f"{machine.name} is not alone any more")
+        self._ends_later(leave, late)
+        return True
 
     def _hold_all_links(self):
         """etcd is away for everybody, as if it were stopped, but that its clock goes on."""
@@ -235,7 +265,7 @@ class Storm:
         """Mostly one at a time, so that there is a majority; now and then two. Every other time the leader."""
         members = self.rig.etcd.members
         sick = [member for member in members if ("etcd", member) in self._busy]
-        if len(sick) == 2 or (sick and self.random.random() < 0.85):
+        if len(sick) == min(2, len(members)) or (sick and self.random.random() < 0.85):
             return None
         leader = self.rig.leader(members) if self.random.random() < 0.5 else None
         if leader and leader not in sick:
@@ -260,6 +290,9 @@ class Storm:
         return True
 
     def _led_by_another(self, member):
+        """Or nobody else can ever lead."""
+        if len(self.rig.etcd.members) == 1:
+            return True
         leader = self.rig.leader([other for other in self.rig.etcd.members if other is not member])
         return leader is not None
 

@@ -24,12 +24,13 @@ class Link:
         self.target = target
         self.cut = False
         self.held = {"up": False, "down": False}  # up: towards etcd
-        self.delay = 0.0
+        self.delay = {"up": 0.0, "down": 0.0}
         self.pipes = set()
 
-    def apply(self, cut=False, hold=(), delay=0.0):
+    def apply(self, cut=False, hold=(), up=0.0, down=0.0):
+        """`up` and `down`: seconds that everything takes in that direction."""
         self.cut = cut
-        self.delay = delay
+        self.delay = {"up": up, "down": down}
         self.held = {direction: direction in hold for direction in ("up", "down")}
         for pipe in list(self.pipes):
             if cut:
@@ -87,7 +88,7 @@ class Pipe(asyncio.Protocol):
     def _deliver_in_time(self, data):
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self.due = max(self.due, now + self.link.delay)
+        self.due = max(self.due, now + self.link.delay[self.direction])
         if self.due <= now:
             self._deliver(data)
         else:
@@ -156,7 +157,7 @@ class Links:
     """Ports -> targets, each an open link at first. Not thread-safe. `die_with_parent` is a preexec_fn."""
 
     def __init__(self, targets, log_path, die_with_parent):
-        self.states = {port: {} for port in targets}
+        self.ports = list(targets)
         with open(log_path, "ab") as log:
             self._process = subprocess.Popen([sys.executable, "-B", os.path.abspath(__file__)], stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, stderr=log, process_group=0,

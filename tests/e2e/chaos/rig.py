@@ -1,4 +1,4 @@
-"""Three etcd members, nodes, and a link of its own between each two of them."""
+"""One etcd member or three, nodes, and a link of its own between each two of them."""
 
 import os
 
@@ -113,7 +113,7 @@ class Machine:
 class Rig:
     """Context manager. REQUIRES: `prober` is not started yet; the rig ends it."""
 
-    def __init__(self, directory, nodes, lease, prober):
+    def __init__(self, directory, nodes, members, lease, prober):
         self.directory = directory
         self.lease = lease
         self.limit = nodes
@@ -123,7 +123,7 @@ class Rig:
             file.write(_HOOK)
         os.chmod(self.hook, 0o700)
         self.links = None
-        self.etcd = EtcdCluster(directory, 3)
+        self.etcd = EtcdCluster(directory, members)
         self.machines = []
         try:
             self.machines.extend(Machine(self, number) for number in range(1, nodes + 1))

@@ -1,6 +1,7 @@
 """etcd over its JSON gateway, by whichever member answers. One Store a thread."""
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
@@ -139,14 +140,17 @@ class Helper(threading.Thread):
         self._work = work
         self._end = threading.Event()
         self._error = None
+        self._working = threading.Lock()
+
+    def paused(self):
+        """A context in which work() is not under way. A failed write of before may still be."""
+        return self._working
 
     def run(self):
         try:
             while not self._end.wait(self._interval):
-                try:
+                with self._working, contextlib.suppress(Unavailable):  # such are the times
                     self._work()
-                except Unavailable:
-                    pass  # such are the times
         except BaseException as error:  # pylint: disable=broad-except
             self._error = error
 
