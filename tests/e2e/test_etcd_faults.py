@@ -1,6 +1,6 @@
 """etcd comes late, goes away, stalls, loses or forgets something, comes back: serving never waits for it, nothing is
 denied out of ignorance, and all is repaired without an empty moment. What becomes of the own name meanwhile is in
-test_ownership.py, etcd's own guards (TLS, passwords) in test_etcd_access.py."""
+test_ownership.py, etcd's own guards (TLS, passwords) in test_etcd_security.py."""
 
 import json
 import os

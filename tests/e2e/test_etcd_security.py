@@ -12,7 +12,9 @@ from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_
                         wait_says)
 from harness import ports
 from harness.processes import TIME_FACTOR, wait_until
+from harness.proxy import TcpProxy
 from harness.secure_etcd import Authority, GuardedEtcd, SecureEtcd, install
+from test_etcd_faults import Questioner
 
 WORKER1, WORKER2 = "worker1.tf.local.", "worker2.tf.local."
 
@@ -181,6 +183,35 @@ def test_a_bad_file_in_the_place_of_a_good_one_changes_nothing(secure, files, no
     assert files.ca in node.logs()
 
 
+def test_a_stranger_in_etcds_place(secure, files, nodes, authority, stranger):
+    """The names grow old and the own name is told no more, until our files are for the new authority; and never is a word
+    spoken in the clear, which a proxy has an eye on."""
+    etcd = secure(clients=True)
+    files.show(authority)
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+    with TcpProxy(etcd.client_port) as proxy:
+        node = nodes.start(text(proxy.endpoint.replace("http:", "https:"), files.both, lease=3))
+        wait_says(node, WORKER1)
+        with Questioner(node, "db.tf.local.", "198.51.100.1") as questioner:
+            etcd.stop()
+            etcd.certify(stranger)
+            etcd.start()
+            wait_until(lambda: questioner.stale, 15, node.logs)
+            wait_says(node, None)
+            connections = len(proxy.first_octets)
+            wait_until(lambda: len(proxy.first_octets) > connections + 1, 15, "further attempts")
+            files.trust(stranger)
+            files.show(stranger)
+            etcd.put("other.tf.local.", '{"ipv4":"198.51.100.2"}')
+            wait_resolves([node], "other.tf.local.", "198.51.100.2", timeout=20)
+        assert questioner.bad == []
+        assert extended_errors(ask(node, "db.tf.local.", use_edns=0)) == []
+        wait_says(node, WORKER1, timeout=20)
+        assert node.terminate() == 0
+        # A handshake record (RFC 8446 §5.1) is what every connection begins with.
+        assert {octets[:2] for octets in proxy.first_octets} == {b"\x16\x03"}
+
+
 @pytest.mark.parametrize("what", ["missing", "rubbish", "key of another"])
 def test_a_bad_file_at_the_start(secure, files, nodes, authority, what):
     etcd = secure()
@@ -279,6 +310,38 @@ def test_a_user_with_what_a_node_needs(guarded, nodes):
         assert USER[1] not in node.logs()
         assert node.terminate() == 0
     assert guarded.pairs().keys() == {b"db.tf.local."} and guarded.leases() == []
+
+
+def test_auth_token_expired(directory, nodes):
+    """A token that ended is renewed: the name is kept over several of them, and changes arrive. The same when etcd, which
+    forgets all tokens when it starts again, does so."""
+    etcd = GuardedEtcd(directory)
+    try:
+        etcd.start(["--auth-token-ttl", "1"]).guard()
+        etcd.add_user(*USER, ("readwrite", *NAMES), ("readwrite", *QUEUE))
+        node = nodes.start(text(etcd.endpoint, CREDENTIALS, "reconcile 2s", lease=9))
+        wait_says(node, WORKER1)
+        wait_resolves([node], WORKER1, "192.0.2.7")
+        before = etcd.pairs()[WORKER1.encode()]
+        with Questioner(node, WORKER1, "192.0.2.7") as questioner:
+            # etcd looks for expired tokens once a second, and the node asks it something about every two.
+            time.sleep(8)
+            etcd.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
+            wait_resolves([node], "db.tf.local.", "198.51.100.1")
+            etcd.kill()
+            etcd.start(["--auth-token-ttl", "1"])
+            etcd.put("db.tf.local.", '{"ipv4":"198.51.100.2"}')
+            wait_resolves([node], "db.tf.local.", "198.51.100.2", timeout=15)
+        assert questioner.bad == [] and questioner.stale == []
+        assert etcd.pairs()[WORKER1.encode()] == before
+        assert "[ERROR]" not in node.out(), node.logs()
+        newcomer = nodes.start(text(etcd.endpoint, CREDENTIALS, lease=9))
+        wait_says(newcomer, WORKER2)
+        for one in (newcomer, node):
+            assert one.terminate() == 0
+        assert etcd.names() == {}, "given back, with whatever token"
+    finally:
+        etcd.close()
 
 
 def test_a_wrong_password(guarded, nodes):

@@ -299,34 +299,6 @@ def test_sigterm(etcd, nodes, directory):
     assert going.owned_name(etcd) is None and len(etcd.leases()) == 1
 
 
-@pytest.mark.parametrize("signals, code", [((signal.SIGINT, signal.SIGINT), 2), ((signal.SIGQUIT,), 0)], ids=["INT twice", "QUIT"])
-def test_a_forced_end_leaves_no_program_behind(etcd, nodes, directory, signals, code):
-    pids = os.path.join(directory, "pids")
-    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", f'on-claim sh -c "echo $$ >>{pids}; sleep 600 & echo $! >>{pids}; wait"']))
-    node.wait_owns(etcd)
-
-    def started():
-        with open(pids, "a+", encoding="ascii") as file:
-            file.seek(0)
-            return [int(line) for line in file.read().split()]
-    wait_until(lambda: len(started()) == 2, 10, "the program and its child")
-    node.signal(signals[0])
-    if len(signals) > 1:
-        wait_until(lambda: "SIGINT: Shutting down" in node.out(), 5, "the first signal to be taken")
-        node.signal(signals[1])
-    assert node.exit_code(5) == code
-    for pid in started():
-        wait_until(lambda p=pid: not runs(p), 5, f"process {pid} to end")
-
-
-def runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
 # --- the clock ---
 
 class WallClock:

@@ -156,48 +156,6 @@ class EtcdMember:
         return result.stdout.decode()
 
 
-class SecureEtcdMember(EtcdMember):
-    """One that wants TLS or passwords: `arguments` for etcd, `ctl_arguments` for etcdctl, by which all is done here.
-
-    A third party without credentials sees only whether it is well, on a port of its own."""
-
-    def __init__(self, directory, arguments=(), ctl_arguments=(), scheme="http"):
-        super().__init__(directory)
-        self.endpoint = f"{scheme}://127.0.0.1:{self.client_port}"
-        self.health_port = ports.free_port()
-        self.arguments, self.ctl_arguments = list(arguments), list(ctl_arguments)
-
-    def launch(self, extra=()):
-        return super().launch([*self.arguments, "--listen-metrics-urls", f"http://127.0.0.1:{self.health_port}", *extra])
-
-    def _http(self, method, path, body=None):
-        assert path == "/health"
-        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=10 * TIME_FACTOR)
-        try:
-            connection.request(method, path, body)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
-
-    def ctl(self, *arguments, input_bytes=None):
-        return super().ctl(*self.ctl_arguments, *arguments, input_bytes=input_bytes)
-
-    def call(self, path, **request):
-        assert path == "kv/range", path
-        return json.loads(self.ctl("get", "--prefix", "", "-w", "json"))
-
-    def put(self, key, value):
-        self.ctl("put", key, value)
-
-    def delete(self, key):
-        self.ctl("del", key)
-
-    def close(self):
-        super().close()
-        ports.release(self.health_port)
-
-
 class EtcdCluster:
     """Several members; start() returns when all are healthy."""
 
