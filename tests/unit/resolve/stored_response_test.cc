@@ -1,5 +1,7 @@
 #include "resolve/stored_response.h"
 
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 #include "dns/name_reader.h"
@@ -141,6 +143,41 @@ TEST_F(StoredResponseTest, CnameLoopsAndLongChainsEnd) {
     chain.cname("c" + std::to_string(i) + ".example.org.", "c" + std::to_string(i + 1) + ".example.org.");
   }
   EXPECT_EQ(read(chain), UpstreamVerdict::kMalformed);
+}
+
+// Thousands of records of a few octets, each with a name of 255: as SRV, whose targets are never compressed, they would
+// be a megabyte; as MX they shrink again, but each name has 120 labels to be looked for.
+TEST_F(StoredResponseTest, CompressionBombsAreDefused) {
+  for (const uint16_t type : {uint16_t{33}, uint16_t{15}}) {
+    const size_t before = type == 33 ? 6 : 2;
+    Message query("www.example.org.", type);
+    dns::Query parsed;
+    ASSERT_EQ(dns::parseQuery(query.data(), query.size(), Message::kSeed, parsed), dns::ParseOutcome::kQuery);
+    UpstreamMessage upstream("www.example.org.", type);
+    std::string long_name;
+    for (int i = 0; i < 120; ++i) long_name += "x.";
+    std::vector<uint8_t> rdata(before);
+    const std::vector<uint8_t> target = UpstreamMessage::name(long_name);
+    rdata.insert(rdata.end(), target.begin(), target.end());
+    upstream.record(UpstreamMessage::kAnswer, "www.example.org.", type, 60, rdata);
+    const size_t at = upstream.octets.size() - target.size();
+    uint8_t counter = 0;
+    while (upstream.octets.size() < 65000) {
+      std::vector<uint8_t> bomb{0xc0, 12, 0, static_cast<uint8_t>(type),      0, 1, 0, 0,
+                                0,    60, 0, static_cast<uint8_t>(before + 4)};
+      bomb.resize(bomb.size() + before);
+      for (const size_t octet : {size_t{1}, size_t{counter++}, 0xc0 | at >> 8, at & 0xff}) {
+        bomb.push_back(static_cast<uint8_t>(octet));
+      }
+      upstream.count(UpstreamMessage::kAnswer).octets.insert(upstream.octets.end(), bomb.begin(), bomb.end());
+    }
+    response_.emplace();
+    const auto start = std::chrono::steady_clock::now();
+    const UpstreamVerdict verdict = readUpstreamResponse(upstream.octets, kId, parsed, *response_);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    EXPECT_EQ(verdict, type == 33 ? UpstreamVerdict::kMalformed : UpstreamVerdict::kAccepted);
+    EXPECT_LE(response_->body.size(), size_t{66000});
+  }
 }
 
 TEST_F(StoredResponseTest, WhatDoesNotBelongToTheQuestionIsNotKept) {
