@@ -50,16 +50,22 @@ void EventLoop::post(std::function<void()> work) {
   uv_async_send(&impl_->wakeup);
 }
 
-struct ReadWatcher::Impl : OwnedHandle<uv_poll_t> {};
+struct ReadWatcher::Impl : OwnedHandle<uv_poll_t> {
+  void start() { checkUv(uv_poll_start(&handle, UV_READABLE, &onEvent), "uv_poll_start"); }
+
+  // An error (POLLERR) counts as readable: the callback's read sees and clears it. libuv has given the descriptor up
+  // by then.
+  static void onEvent(uv_poll_t* handle, int status, int) {
+    if (status < 0) static_cast<Impl&>(of(handle)).start();
+    invoke(handle);
+  }
+};
 
 ReadWatcher::ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable) : impl_(new Impl) {
   impl_->handle.data = static_cast<OwnedHandle<uv_poll_t>*>(impl_);
   impl_->callback = std::move(on_readable);
   checkUv(uv_poll_init(&loop.impl().loop, &impl_->handle, fd), "uv_poll_init");
-  // An error (POLLERR) is reported as readable: the callback's read sees and clears it.
-  checkUv(uv_poll_start(&impl_->handle, UV_READABLE,
-                        [](uv_poll_t* handle, int, int) { OwnedHandle<uv_poll_t>::invoke(handle); }),
-          "uv_poll_start");
+  impl_->start();
 }
 
 ReadWatcher::~ReadWatcher() { impl_->close(); }

@@ -31,7 +31,8 @@ class EventLoop {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls back while `fd` is readable (level-triggered). The descriptor stays the caller's and must outlive the watcher.
+// Calls back while `fd` is readable or has an error to be read (level-triggered). The descriptor stays the caller's and
+// must outlive the watcher.
 class ReadWatcher {
  public:
   ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable);

@@ -1,8 +1,10 @@
 #include "net/event_loop.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -149,6 +151,31 @@ TEST(ReadWatcher, CallsBackWhileThereIsSomethingToRead) {
   for (const char* text : {"a", "b", "c"}) sender.sendTo(receiver.localAddress(), text);
   loop.run();
   EXPECT_EQ(received, (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST(ReadWatcher, GoesOnAfterAnErrorOfTheSocket) {
+  EventLoop loop;
+  test::Socket watched = test::udpClient();
+  std::optional<test::Socket> peer = test::udpClient();
+  const SocketAddress peer_address = peer->localAddress();
+  peer.reset();
+  ASSERT_TRUE(watched.connect(peer_address));
+  std::vector<int> errors;
+  const ReadWatcher watcher(loop, watched.fd(), [&] {
+    char octet;
+    errors.push_back(::recv(watched.fd(), &octet, 1, MSG_DONTWAIT) < 0 ? errno : 0);
+    loop.stop();
+  });
+  ASSERT_TRUE(watched.send("x"));  // nobody is there: an ICMP message comes back
+  loop.run();
+  ASSERT_EQ(errors, std::vector{ECONNREFUSED});
+  peer.emplace(SOCK_DGRAM, peer_address);
+  ASSERT_TRUE(peer->ok());
+  ASSERT_TRUE(peer->sendTo(watched.localAddress(), "x"));
+  Timer timer(loop, [&] { loop.stop(); });
+  timer.start(milliseconds(test::kPatienceMs));
+  loop.run();
+  EXPECT_EQ(errors, (std::vector{ECONNREFUSED, 0}));
 }
 
 TEST(ReadWatcher, MayBeDestroyedInItsOwnCallback) {
