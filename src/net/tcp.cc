@@ -202,6 +202,13 @@ TcpListener::~TcpListener() {
 
 SocketAddress TcpListener::localAddress() const { return nameOf(impl_->handle, &uv_tcp_getsockname); }
 
+void TcpListener::allowSharing() {
+  const int one = 1;
+  uv_os_fd_t fd;
+  if (uv_fileno(reinterpret_cast<const uv_handle_t*>(&impl_->handle), &fd) != 0) return;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+}
+
 struct TcpConnector::Impl {
   EventLoop& loop;
   std::shared_ptr<std::array<char, kReadBuffer>> read_buffer = std::make_shared<std::array<char, kReadBuffer>>();

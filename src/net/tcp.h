@@ -56,6 +56,8 @@ class TcpListener {
   TcpListener& operator=(const TcpListener&) = delete;
 
   SocketAddress localAddress() const;
+  // Lets listeners that are made with `reuse_port` from now on share the address, though this one was made without.
+  void allowSharing();
 
  private:
   struct Impl;

@@ -92,6 +92,8 @@ SocketAddress UdpSocket::localAddress() const {
   return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
 }
 
+void UdpSocket::allowSharing() { setOption(fd_, SOL_SOCKET, SO_REUSEPORT, 1); }
+
 bool UdpSocket::sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const {
   UdpPeer copy = peer;  // sendmsg(2) takes pointers to non-const
   iovec vector{const_cast<uint8_t*>(message.data()), message.size()};

@@ -38,6 +38,8 @@ class UdpSocket {
   int fd() const { return fd_; }
   bool isWildcard() const { return wildcard_; }
   SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
+  // Lets sockets that are bound with `reuse_port` from now on share the address, though this one was bound without.
+  void allowSharing();
   // False if the kernel does not take it now.
   bool sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const;
   // Returns how many could not be sent.

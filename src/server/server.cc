@@ -15,14 +15,6 @@ bool overlap(const SocketAddress& a, const SocketAddress& b) {
 
 bool hostHasIpv6() { return net::UdpSocket::bind({.ip = IpAddress::v6({}), .port = 0}, false).has_value(); }
 
-// SO_REUSEPORT lets another process of this user share the address as well. Who has it for himself can bind without.
-Result<void> checkUnused(const SocketAddress& address) {
-  if (const auto socket = net::UdpSocket::bind(address, false); !socket) {
-    return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<SocketAddress> anyAddresses(uint16_t port) {
@@ -97,19 +89,27 @@ Result<Server::Resolvers> Server::makeResolvers(const Listen& listen) {
   return resolvers;
 }
 
-// Whether an address of this port is open already, so that finding it taken would say nothing.
-bool Server::isOurs(const SocketAddress& address) const {
-  return std::any_of(open_.begin(), open_.end(), [&address](const auto& open) { return overlap(open.first, address); });
+// The addresses of this port that are open already let another one in. False if there is none, so that finding it taken
+// would mean a stranger.
+bool Server::shareOurs(const SocketAddress& address) {
+  bool any = false;
+  for (const auto& [open, workers] : open_) {
+    if (!overlap(open, address)) continue;
+    any = true;
+    for (size_t i = 0; i < workers; ++i) {
+      workers_[i]->runOnLoop([&, i, &ours = open] { workers_[i]->allowSharing(ours); });
+    }
+  }
+  return any;
 }
 
 Result<void> Server::openAddress(const Address& wanted) {
-  const bool shared = wanted.shared;
-  if (shared && !isOurs(wanted.address)) {
-    if (auto unused = checkUnused(wanted.address); !unused) return unused;
-  }
+  Sharing sharing = wanted.shared ? Sharing::kFound : Sharing::kNone;
+  if (shareOurs(wanted.address)) sharing = Sharing::kJoin;
   Result<void> opened;
   for (size_t i = 0; i < wanted.resolvers.size() && opened; ++i) {
-    workers_[i]->runOnLoop([&] { opened = workers_[i]->listen(wanted.address, shared, wanted.resolvers[i]); });
+    workers_[i]->runOnLoop([&] { opened = workers_[i]->listen(wanted.address, sharing, wanted.resolvers[i]); });
+    if (sharing == Sharing::kFound) sharing = Sharing::kJoin;
   }
   open_[wanted.address] = wanted.resolvers.size();
   if (!opened) closeAddress(wanted.address);

@@ -59,7 +59,7 @@ class Server {
   Result<void> openAddress(const Address& wanted);
   void closeAddress(const SocketAddress& address);
   bool isOpen(const SocketAddress& address) const { return open_.contains(address); }
-  bool isOurs(const SocketAddress& address) const;
+  bool shareOurs(const SocketAddress& address);
 
   records::EpochDomain& epochs_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -35,6 +35,7 @@ class TcpService {
   void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
 
   SocketAddress localAddress() const { return listener_->localAddress(); }
+  void allowSharing() { listener_->allowSharing(); }
 
  private:
   class Session;

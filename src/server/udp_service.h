@@ -24,6 +24,8 @@ class UdpService {
   void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
   const std::shared_ptr<const resolve::Resolver>& resolver() const { return resolver_; }
 
+  void allowSharing() { socket_->allowSharing(); }
+
  private:
   static constexpr int kMaxBatches = 2;
 

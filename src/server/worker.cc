@@ -25,17 +25,26 @@ Worker::Worker(records::EpochDomain& epochs)
 
 Worker::~Worker() { listening_.clear(); }
 
-Result<void> Worker::listen(const SocketAddress& address, bool reuse_port,
+Result<void> Worker::listen(const SocketAddress& address, Sharing sharing,
                             std::shared_ptr<const resolve::Resolver> resolver) {
-  auto socket = net::UdpSocket::bind(address, reuse_port);
+  auto socket = net::UdpSocket::bind(address, sharing == Sharing::kJoin);
   if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
+  if (sharing == Sharing::kFound) socket->allowSharing();
   SocketAddress tcp_address = address;
   tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
-  auto tcp = TcpService::listen(context_, tcp_address, reuse_port, resolver, {});
+  auto tcp = TcpService::listen(context_, tcp_address, sharing != Sharing::kNone, resolver, {});
   if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
   auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(resolver));
   listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});
   return {};
+}
+
+void Worker::allowSharing(const SocketAddress& address) {
+  for (const Listening& listening : listening_) {
+    if (listening.address != address) continue;
+    listening.udp->allowSharing();
+    listening.tcp->allowSharing();
+  }
 }
 
 void Worker::setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver) {

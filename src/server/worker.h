@@ -15,6 +15,11 @@
 
 namespace idetcd::server {
 
+// Whether sockets of several workers have one address. SO_REUSEPORT alone would let another process of this user share
+// it as well: so the first socket is bound without, which finds out whether the address is free, and opened to the
+// others then.
+enum class Sharing : uint8_t { kNone, kFound, kJoin };
+
 class Worker {
  public:
   // Runs on `loop`, which somebody else runs.
@@ -31,7 +36,9 @@ class Worker {
 
   // --- on the loop's thread ---
   // Binds one address for UDP and TCP. The error names the socket.
-  Result<void> listen(const SocketAddress& address, bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver);
+  Result<void> listen(const SocketAddress& address, Sharing sharing, std::shared_ptr<const resolve::Resolver> resolver);
+  // Lets other sockets of ours have `address`, or one that it overlaps, as well. REQUIRES: something listens there.
+  void allowSharing(const SocketAddress& address);
   // Has what listens on `address` ask another resolver from the next query on. The one before lives on until it has
   // answered what it has taken. REQUIRES: something listens there.
   void setResolver(const SocketAddress& address, const std::shared_ptr<const resolve::Resolver>& resolver);

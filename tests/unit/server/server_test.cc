@@ -1,5 +1,8 @@
 #include "server/server.h"
 
+#include <barrier>
+#include <future>
+#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -15,7 +18,16 @@ using test::Answer;
 using test::Names;
 using test::query;
 
-uint16_t freePort() { return net::test::udpClient().localAddress().port; }
+// Free for UDP and TCP. Below those that the kernel gives to clients, which could take it meanwhile.
+uint16_t freePort() {
+  std::random_device random;
+  for (;;) {
+    const auto port = static_cast<uint16_t>(std::uniform_int_distribution(32001, 32767)(random));
+    const net::test::Socket udp(SOCK_DGRAM, net::test::address("0.0.0.0", port));
+    const net::test::Socket tcp(SOCK_STREAM, net::test::address("0.0.0.0", port));
+    if (udp.ok() && tcp.ok()) return port;
+  }
+}
 
 // Runs the loop of a server's first worker.
 class ServerTest : public ::testing::Test {
@@ -63,6 +75,22 @@ TEST_F(ServerTest, AWildcardAndOneOfItsAddressesShareAPort) {
   other.close();
 }
 
+// A reload that adds or takes away a `bind`: for a moment both are open.
+TEST_F(ServerTest, AWildcardAndOneOfItsAddressesReplaceEachOther) {
+  for (const size_t workers : {1u, 2u}) {
+    const SocketAddress one = net::test::address("127.0.0.1", freePort());
+    ASSERT_TRUE(open(workers, {one}).has_value());
+    for (int i = 0; i < 2; ++i) {
+      const auto all = open(workers, anyAddresses(one.port));
+      ASSERT_TRUE(all.has_value()) << all.error().message;
+      EXPECT_FALSE(net::UdpSocket::bind(net::test::address("127.0.0.2", one.port), false).has_value());
+      const auto back = open(workers, {one});
+      ASSERT_TRUE(back.has_value()) << back.error().message;
+      EXPECT_TRUE(net::UdpSocket::bind(net::test::address("127.0.0.2", one.port), false).has_value()) << "it is free";
+    }
+  }
+}
+
 TEST_F(ServerTest, EveryClientOfTwoWorkersIsAnswered) {
   constexpr int kClients = 64;
   ASSERT_TRUE(open(2).has_value());
@@ -93,6 +121,34 @@ TEST_F(ServerTest, SeveralWorkersDoNotShareWithAStranger) {
   const auto opened = open(2);
   ASSERT_FALSE(opened.has_value());
   EXPECT_NE(opened.error().message.find(std::to_string(port_)), std::string::npos) << opened.error().message;
+}
+
+// Two of the same user that start at once: one has the port, the other is told so.
+TEST_F(ServerTest, OfTwoServersAtOnceOneHasThePort) {
+  constexpr int kRounds = 50;
+  int opened = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::barrier together(2);
+    const auto open = [&] {
+      net::EventLoop loop;
+      Server server(loop, names_.epochs);
+      together.arrive_and_wait();
+      const bool ok = server
+                          .open({{.address = net::test::address("127.0.0.1", port_),
+                                  .workers = 2,
+                                  .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }}})
+                          .has_value();
+      together.arrive_and_wait();
+      server.close();
+      return ok ? 1 : 0;
+    };
+    auto one = std::async(std::launch::async, open);
+    auto other = std::async(std::launch::async, open);
+    const int have_it = one.get() + other.get();
+    ASSERT_LE(have_it, 1) << "round " << round;
+    opened += have_it;
+  }
+  EXPECT_GT(opened, 0);
 }
 
 TEST_F(ServerTest, ATakenTcpPortIsNamed) {
