@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 #include "net/event_loop_internal.h"
 
@@ -57,7 +58,8 @@ struct TcpConnection::Impl {
   SocketAddress remote;
   SocketAddress local;
   std::shared_ptr<std::array<char, kReadBuffer>>
-      read_buffer;  // shared by a listener's or connector's connections: used within one call
+      read_buffer;        // shared by a listener's or connector's connections: used within one call
+  bool had_turn = false;  // a whole buffer was read: there may be more, but others come first
   size_t writes_pending = 0;
   uv_connect_t connect_request;
   bool connecting = false;
@@ -66,15 +68,18 @@ struct TcpConnection::Impl {
   uv_stream_t* stream() { return reinterpret_cast<uv_stream_t*>(&handle); }
   static Impl& of(const void* handle) { return *static_cast<Impl*>(static_cast<const uv_handle_t*>(handle)->data); }
 
+  // libuv reads up to 32 buffers from one stream before it turns to the next, but none where it is given no room.
   static void onAllocate(uv_handle_t* handle, size_t, uv_buf_t* buffer) {
-    auto& storage = *of(handle).read_buffer;
-    *buffer = uv_buf_init(storage.data(), static_cast<unsigned>(storage.size()));
+    Impl& self = of(handle);
+    const size_t room = std::exchange(self.had_turn, false) ? 0 : self.read_buffer->size();
+    *buffer = uv_buf_init(self.read_buffer->data(), static_cast<unsigned>(room));
   }
 
   static void onRead(uv_stream_t* stream, ssize_t count, const uv_buf_t* buffer) {
     Impl& self = of(stream);
-    if (self.handler == nullptr || count == 0) return;
+    if (self.handler == nullptr || count == 0 || count == UV_ENOBUFS) return;
     if (count > 0) {
+      self.had_turn = static_cast<size_t>(count) == self.read_buffer->size();
       self.handler->onData({reinterpret_cast<const uint8_t*>(buffer->base), static_cast<size_t>(count)});
     } else if (count == UV_EOF) {
       uv_read_stop(stream);

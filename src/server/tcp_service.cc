@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dns/wire.h"
+#include "server/udp_service.h"
 
 namespace idetcd::server {
 
@@ -11,6 +12,10 @@ namespace {
 constexpr size_t kPrefix = 2;  // the length in front of a message
 // Answers are collected up to this much before they are written, so that pipelined queries share a system call.
 constexpr size_t kWriteSize = size_t{64} << 10;
+// After so much work (some 50 us) those who ask over UDP have their turn.
+constexpr size_t kWorkBeforeUdp = 64;
+constexpr size_t kWorkOfQuery = 1;
+constexpr size_t kWorkOfAccept = 8;
 
 }  // namespace
 
@@ -122,6 +127,7 @@ class TcpService::Session : public net::TcpHandler,
       broken = size < dns::kHeaderSize || !answer(octets.subspan(used + kPrefix, size), output);
       used += kPrefix + size;
       if (output.size() >= kWriteSize) write(output);
+      service_.spend(kWorkOfQuery);
     }
     serving_ = false;
     if (!output.empty()) write(output);
@@ -179,7 +185,15 @@ Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, c
   return service;
 }
 
+void TcpService::spend(size_t work) {
+  work_since_udp_ += work;
+  if (work_since_udp_ < kWorkBeforeUdp) return;
+  work_since_udp_ = 0;
+  UdpService::serveWaiting(context_);
+}
+
 void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
+  spend(kWorkOfAccept);
   if (sessions_.size() >= limits_.max_connections) {
     context_.counters.tcp_evicted.add(1);
     close(*sessions_.front());

@@ -42,6 +42,7 @@ class TcpService {
   using Sessions = std::list<std::shared_ptr<Session>>;
 
   TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits);
+  void spend(size_t work);
   void accept(std::unique_ptr<net::TcpConnection> connection);
   void touch(Session& session);
   void close(Session& session);
@@ -53,6 +54,7 @@ class TcpService {
   std::unique_ptr<net::TcpListener> listener_;
   Sessions sessions_;  // longest idle first
   resolve::Job job_;
+  size_t work_since_udp_ = 0;
   std::vector<uint8_t> message_;  // the query being answered, then its response
 };
 

@@ -41,7 +41,19 @@ UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::share
       local_(socket_->localAddress()),
       resolver_(std::move(resolver)),
       jobs_(net::UdpBatch::kCapacity),
-      watcher_(context.loop, socket_->fd(), [this] { onReadable(); }) {}
+      watcher_(context.loop, socket_->fd(), [this] { onReadable(); }) {
+  context.udp_services.push_back(this);
+}
+
+UdpService::~UdpService() { std::erase(context_.udp_services, this); }
+
+// An answer over UDP may bring a late one over TCP with it, whose session then goes on with its own queries.
+void UdpService::serveWaiting(WorkerContext& context) {
+  for (UdpService* service : context.udp_services) {
+    if (service->serving_) return;
+  }
+  for (UdpService* service : context.udp_services) service->serveBatch();
+}
 
 void UdpService::onReadable() {
   for (int i = 0; i < kMaxBatches; ++i) {
@@ -52,6 +64,7 @@ void UdpService::onReadable() {
 size_t UdpService::serveBatch() {
   const size_t count = batch_.receive(*socket_);
   if (count == 0) return 0;
+  serving_ = true;
   const resolve::Resolver& resolver = *resolver_;
   const records::ReadSection section(context_.reader);
   for (size_t i = 0; i < count; ++i) resolver.begin(jobs_[i], batch_.buffer(i), batch_.size(i));
@@ -60,6 +73,7 @@ size_t UdpService::serveBatch() {
   const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_received.add(count);
   context_.counters.udp_send_failed.add(failed);
+  serving_ = false;
   return count;
 }
 

@@ -2,6 +2,7 @@
 //
 // A wake-up takes at most kMaxBatches batches, so that TCP, timers and the answers of upstreams get their turn; the loop
 // comes back for the rest.
+// TCP calls serveWaiting() while it is busy: a datagram need not wait until all connections have had theirs.
 #pragma once
 
 #include <memory>
@@ -17,6 +18,7 @@ namespace idetcd::server {
 class UdpService {
  public:
   UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver);
+  ~UdpService();
   UdpService(const UdpService&) = delete;
   UdpService& operator=(const UdpService&) = delete;
 
@@ -25,6 +27,9 @@ class UdpService {
   const std::shared_ptr<const resolve::Resolver>& resolver() const { return resolver_; }
 
   void allowSharing() { socket_->allowSharing(); }
+
+  // One batch of every socket on this loop. Not within a ReadSection.
+  static void serveWaiting(WorkerContext& context);
 
  private:
   static constexpr int kMaxBatches = 2;
@@ -39,6 +44,7 @@ class UdpService {
   SocketAddress local_;
   std::shared_ptr<const resolve::Resolver> resolver_;
   net::UdpBatch batch_;
+  bool serving_ = false;
   std::vector<resolve::Job> jobs_;
   net::ReadWatcher watcher_;
 };

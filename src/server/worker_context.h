@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "net/event_loop.h"
 #include "records/epoch.h"
@@ -30,10 +31,13 @@ struct Counters {
   Counter tcp_received;  // messages
 };
 
+class UdpService;
+
 struct WorkerContext {
   net::EventLoop& loop;
   records::EpochDomain::Reader reader;
   Counters counters;
+  std::vector<UdpService*> udp_services;  // each enters and leaves on its own
 
   WorkerContext(net::EventLoop& event_loop, records::EpochDomain& epochs) : loop(event_loop), reader(epochs) {}
 };

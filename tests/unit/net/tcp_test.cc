@@ -1,5 +1,7 @@
 #include "net/tcp.h"
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -137,6 +139,44 @@ TEST_F(TcpTest, APausedConnectionKeepsWhatComes) {
   EXPECT_EQ(peer_.received, "");
   peer_.connection->resumeReading();
   runUntil([this] { return peer_.received == "later"; });
+}
+
+// A connection that always has more to read has one buffer's worth a turn.
+TEST_F(TcpTest, OthersHaveTheirTurnWhileOneFloods) {
+  constexpr size_t kBuffer = size_t{64} << 10;
+  constexpr size_t kFlood = size_t{64} << 20;
+  class Flooded : public TcpHandler {
+   public:
+    void onData(std::span<const uint8_t> data) override {
+      received += data.size();
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // in which the client sends more
+    }
+    void onEnd() override { ended = true; }
+    void onDrained() override {}
+    void onError() override { ended = true; }
+    size_t received = 0;
+    bool ended = false;
+  };
+  test::Socket client = connect();
+  Flooded flooded;
+  peer_.connection->start(flooded);
+  std::thread writer([&] {
+    client.send(std::string(kFlood, 'x'));
+    ::shutdown(client.fd(), SHUT_WR);
+  });
+  size_t largest_turn = 0;
+  size_t before = 0;
+  std::function<void()> turn = [&] {
+    largest_turn = std::max(largest_turn, flooded.received - before);
+    before = flooded.received;
+    if (flooded.ended) return loop_.stop();
+    loop_.post(turn);
+  };
+  loop_.post(turn);
+  loop_.run();
+  writer.join();
+  EXPECT_EQ(flooded.received, kFlood);
+  EXPECT_LE(largest_turn, 2 * kBuffer);  // one before `turn` in a round of the loop, one behind it in the next
 }
 
 TEST_F(TcpTest, AResetIsAnError) {

@@ -169,6 +169,28 @@ TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
   }
 }
 
+// Those who ask over UDP do not wait until every connection has had its turn.
+TEST(TcpService, UdpIsServedAmongBusyConnections) {
+  constexpr size_t kConnections = 20;
+  constexpr uint16_t kPipelined = 1000;
+  test::RunningServer server;
+  std::string pipeline;
+  for (uint16_t i = 0; i < kPipelined; ++i) pipeline += framed(query(i, Names::nameOf(1)));
+  std::vector<Socket> busy;
+  for (size_t i = 0; i < kConnections; ++i) {
+    busy.push_back(tcpClient(server.tcpAddress()));
+    busy.back().send(framed(query(1, Names::nameOf(1))));
+    expectAnswer(busy.back(), 1, 1);  // it is accepted
+  }
+  Socket udp = net::test::udpClient();
+  server.onLoop([&] {  // all of it comes while the loop looks elsewhere, the datagram last
+    for (Socket& client : busy) client.send(pipeline);
+    udp.sendTo(server.udpAddress(), query(7, Names::nameOf(7)));
+  });
+  ASSERT_TRUE(busy[1].isReadable(net::test::kPatienceMs));
+  EXPECT_TRUE(udp.isReadable(0));
+}
+
 TEST(TcpService, ConnectionsMayGoWithTheService) {
   Socket client = [] {
     test::RunningServer server;
