@@ -1,6 +1,7 @@
 #include "server/tcp_service.h"
 
 #include <algorithm>
+#include <sys/resource.h>
 
 #include "dns/wire.h"
 #include "server/udp_service.h"
@@ -16,6 +17,15 @@ constexpr size_t kWriteSize = size_t{64} << 10;
 constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
+
+// Clients of one listener never take all descriptors: upstreams and etcd need some, and so do other listeners.
+TcpService::Limits withinDescriptors(TcpService::Limits limits) {
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY) {
+    limits.max_connections = std::min<size_t>(limits.max_connections, std::max<rlim_t>(descriptors.rlim_cur / 8, 1));
+  }
+  return limits;
+}
 
 }  // namespace
 
@@ -167,7 +177,7 @@ class TcpService::Session : public net::TcpHandler,
 
 TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits)
     : context_(context),
-      limits_(limits),
+      limits_(withinDescriptors(limits)),
       resolver_(std::move(resolver)),
       message_(dns::kMaxMessageSize + dns::kReadSlack) {}
 

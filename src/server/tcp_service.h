@@ -20,8 +20,8 @@ class TcpService {
  public:
   struct Limits {
     std::chrono::milliseconds idle{10'000};
-    size_t max_connections = 4096;
-    size_t max_pending = 128;  // queries of one connection whose answers come later
+    size_t max_connections = 4096;  // or an eighth of the descriptors that the process may have, if that is less
+    size_t max_pending = 128;       // queries of one connection whose answers come later
   };
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,

@@ -1,8 +1,8 @@
 // DNS over UDP on one socket of one loop (RFC 1035 §4.2.1, RFC 6891). Loop thread only.
 //
-// A wake-up takes at most kMaxBatches batches, so that TCP, timers and the answers of upstreams get their turn; the loop
-// comes back for the rest.
-// TCP calls serveWaiting() while it is busy: a datagram need not wait until all connections have had theirs.
+// A wake-up takes at most kMaxBatches batches, so that TCP, timers and the answers of upstreams get their turn; the
+// loop comes back for the rest. TCP calls serveWaiting() while it is busy: a datagram need not wait until all
+// connections have had theirs.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 #include "server/tcp_service.h"
 
 #include <chrono>
+#include <sys/resource.h>
 
 #include <gtest/gtest.h>
 
@@ -138,6 +139,24 @@ TEST(TcpService, MakesRoomByClosingTheLongestIdle) {
     expectAnswer(clients[i], 5, 5);
   }
   EXPECT_EQ(server.counters().tcp_evicted.value(), 1u);
+}
+
+TEST(TcpService, LeavesDescriptorsForOthers) {
+  constexpr rlim_t kDescriptors = 256;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = kDescriptors, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  test::RunningServer server;
+  std::vector<Socket> clients;
+  for (size_t i = 0; i < kDescriptors / 8 + 1; ++i) {
+    clients.push_back(tcpClient(server.tcpAddress()));
+    clients.back().send(framed(query(1, Names::nameOf(1))));
+    expectAnswer(clients.back(), 1, 1);
+  }
+  EXPECT_TRUE(clients.front().isClosedByPeer());
+  EXPECT_EQ(server.counters().tcp_evicted.value(), 1u);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
