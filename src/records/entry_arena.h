@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "records/entry.h"
@@ -15,6 +16,27 @@ namespace idetcd::records {
 // the cache, but not the TLB as well.
 void* mapPages(size_t size);
 void unmapPages(void* pages, size_t size);
+
+// For arrays that are looked into at random: what is large lies on such pages.
+template <typename T>
+class PageAllocator {
+ public:
+  using value_type = T;
+  PageAllocator() = default;
+  template <typename Other>
+  PageAllocator(const PageAllocator<Other>&) {}  // NOLINT: as allocators are converted
+
+  static T* allocate(size_t count) {
+    return static_cast<T*>(isLarge(count) ? mapPages(count * sizeof(T)) : ::operator new(count * sizeof(T)));
+  }
+  static void deallocate(T* array, size_t count) {
+    isLarge(count) ? unmapPages(array, count * sizeof(T)) : ::operator delete(array);
+  }
+  friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
+
+ private:
+  static bool isLarge(size_t count) { return count >= (size_t{2} << 20) / sizeof(T); }
+};
 
 class EntryArena {
  public:

@@ -351,7 +351,7 @@ void Cache::eraseSlot(const Entry* entry) {
 }
 
 void Cache::grow() {
-  std::vector<Slot> old(slots_.size() * 2);
+  Slots old(slots_.size() * 2);
   old.swap(slots_);
   live_ = 0;
   for (const Slot& slot : old) {

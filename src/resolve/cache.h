@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "dns/name.h"
 #include "dns/query.h"
+#include "records/entry_arena.h"
 #include "resolve/stored_response.h"
 
 namespace idetcd::resolve {
@@ -103,6 +104,7 @@ class Cache {
     uint64_t hash = 0;
     Entry* entry = nullptr;  // null: empty
   };
+  using Slots = std::vector<Slot, records::PageAllocator<Slot>>;
   // Intrusive, first in first out.
   struct Queue {
     Entry* head = nullptr;
@@ -138,7 +140,7 @@ class Cache {
   bool noteHit(Entry& entry, BootClock::time_point now);
 
   const Options options_;
-  std::vector<Slot> slots_;
+  Slots slots_;
   Fifo success_;
   Fifo denial_;
   size_t live_ = 0;   // entries in the slots
