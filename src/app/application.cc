@@ -83,7 +83,11 @@ std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAdd
 
 }  // namespace
 
-Application::Application(Logger log) : log_(std::move(log)), hash_seed_(randomHashSeed()), server_(loop_, epochs_) {
+Application::Application(Logger log)
+    : log_(std::move(log)),
+      hash_seed_(randomHashSeed()),
+      upstream_descriptors_(std::make_shared<net::DescriptorBudget>(net::DescriptorBudget::shareOfLimit())),
+      server_(loop_, epochs_) {
   for (const int signal : kHandledSignals) {
     signals_.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
   }
@@ -258,6 +262,7 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
                                     [port](const config::ServerKey& key) { return key.port == port; });
       if (ours) options.own.push_back(endpoint.listen.address);
     }
+    options.descriptors = upstream_descriptors_;
     auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
     // No probe is needed where there is nobody to ask but ourselves.

@@ -114,6 +114,8 @@ class Application {
 
   Logger log_;
   const HashSeed hash_seed_;
+  // All forwarders draw on it, those that a reload replaces too.
+  const std::shared_ptr<net::DescriptorBudget> upstream_descriptors_;
   records::EpochDomain epochs_;
   std::vector<std::unique_ptr<Cluster>> clusters_;  // in use
   std::unique_ptr<etcd::CompletionThread> etcd_thread_;

@@ -74,8 +74,9 @@ void UdpClient::close() {
   if (clients_ != nullptr) std::exchange(clients_, nullptr)->close(slot_);
 }
 
-UdpClients::UdpClients(EventLoop& loop, SecureRandom& random)
+UdpClients::UdpClients(EventLoop& loop, SecureRandom& random, std::shared_ptr<DescriptorBudget> budget)
     : random_(random),
+      budget_(std::move(budget)),
       may_force_(mayForceBuffers()),
       reuses_(kernelDrawsSafely()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -87,8 +88,8 @@ UdpClients::UdpClients(EventLoop& loop, SecureRandom& random)
 
 UdpClients::~UdpClients() {
   watcher_.reset();
-  for (const Slot& slot : slots_) {
-    if (slot.fd >= 0) ::close(slot.fd);
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].fd >= 0) closeDescriptor(i);
   }
   ::close(epoll_);
 }
@@ -133,6 +134,7 @@ int UdpClients::takeSlot(int family, uint32_t& index) {
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
     const int error = errno;
     ::close(fd);
+    if (budget_) budget_->give();
     return error;
   }
   free_slots_.pop_back();
@@ -144,8 +146,13 @@ int UdpClients::takeSlot(int family, uint32_t& index) {
 
 // A socket, or -errno.
 int UdpClients::open(int family) const {
+  if (budget_ && !budget_->take()) return -EMFILE;
   const int fd = ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -errno;
+  if (fd < 0) {
+    const int error = errno;
+    if (budget_) budget_->give();
+    return -error;
+  }
   reportErrors(fd, family);
   setsockopt(fd, SOL_SOCKET, may_force_ ? SO_RCVBUFFORCE : SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
   return fd;
@@ -203,6 +210,7 @@ bool UdpClients::releasePort(int fd) {
 
 void UdpClients::closeDescriptor(uint32_t index) {
   ::close(slots_[index].fd);  // leaves the epoll instance with it
+  if (budget_) budget_->give();
   slots_[index].fd = -1;
   free_slots_.push_back(index);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ip_address.h"
+#include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "net/secure_random.h"
 
@@ -50,13 +51,14 @@ class UdpClient {
 
 class UdpClients {
  public:
-  UdpClients(EventLoop& loop, SecureRandom& random);
+  // `budget` counts the sockets, and may be null: then they have no bound.
+  UdpClients(EventLoop& loop, SecureRandom& random, std::shared_ptr<DescriptorBudget> budget = nullptr);
   ~UdpClients();
   UdpClients(const UdpClients&) = delete;
   UdpClients& operator=(const UdpClients&) = delete;
 
-  // Sends `datagram` from a new socket into `client`, which is closed first. Returns 0 or errno: then the client is
-  // closed. `handler` must outlive the open client.
+  // Sends `datagram` from a new port into `client`, which is closed first. Returns 0 or errno: then the client is
+  // closed; EMFILE if the budget is used up. `handler` must outlive the open client.
   int send(const SocketAddress& to, std::span<const uint8_t> datagram, UdpClientHandler& handler, UdpClient& client);
   size_t openCount() const { return open_count_; }  // without those that are kept for later
 
@@ -94,6 +96,7 @@ class UdpClients {
   }
 
   SecureRandom& random_;
+  const std::shared_ptr<DescriptorBudget> budget_;
   const bool may_force_;
   const bool reuses_;
   uint16_t first_port_;

@@ -1,7 +1,6 @@
 #include "resolve/forward.h"
 
 #include <algorithm>
-#include <sys/resource.h>
 #include <unordered_map>
 #include <utility>
 
@@ -39,13 +38,6 @@ struct QuestionHash {
   }
 };
 
-// Whatever the clients do, descriptors are left for everything else.
-size_t descriptorShare(size_t wanted) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
-  return std::min<size_t>(wanted, limit.rlim_cur / 4 * 3);
-}
-
 ForwardResult overload(Rcode rcode, std::string reason) {
   return {.response = nullptr,
           .rcode = rcode,
@@ -65,9 +57,7 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   };
 
   Impl(net::EventLoop& loop, Options options, Logger log)
-      : context(loop, std::move(options), std::move(log)),
-        max_in_flight(descriptorShare(context.options.max_in_flight)),
-        set(context) {}
+      : context(loop, std::move(options), std::move(log)), set(context) {}
 
   void resolve(const dns::Query& query, Transport transport, Callback done);
   std::optional<ForwardResult> refuse(bool is_new) const;
@@ -76,10 +66,9 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) override;
 
   ForwardContext context;
-  const size_t max_in_flight;
   UpstreamSet set;
-  // The key points into its exchange.
   BlockPool flight_pool;
+  // The key points into its exchange.
   std::unordered_map<Question, std::shared_ptr<Flight>, QuestionHash> flights;
   size_t waiting = 0;
   uint32_t turn = 0;  // round_robin
@@ -168,7 +157,7 @@ std::optional<ForwardResult> Forwarder::Impl::refuse(bool is_new) const {
   if (waiting >= options.max_waiting) {
     return overload(Rcode::kServFail, "too many queries wait for upstreams");
   }
-  if (is_new && flights.size() >= max_in_flight) {
+  if (is_new && flights.size() >= options.max_in_flight) {
     return overload(Rcode::kServFail, "too many questions are in flight");
   }
   return std::nullopt;

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "dns/name.h"
 #include "dns/query.h"
+#include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "resolve/request.h"
 #include "resolve/stored_response.h"
@@ -78,8 +79,9 @@ class Forwarder {
 
     // Not from the Corefile.
     std::vector<SocketAddress> own;  // where this process listens (an unspecified IP: on every address): never asked
-    size_t max_in_flight = 12000;    // questions, each a descriptor
-    size_t max_waiting = 50000;      // client queries
+    size_t max_in_flight = 12000;    // questions
+    std::shared_ptr<net::DescriptorBudget> descriptors{};  // for datagrams to upstreams; null: no bound
+    size_t max_waiting = 50000;                            // client queries
     std::chrono::milliseconds attempt_time = kAttemptTime;
     std::chrono::milliseconds total_time = kTotalTime;
     std::chrono::milliseconds file_interval{1000};  // how often a file is looked at for changes

@@ -109,6 +109,7 @@ bool ForwardExchange::attemptDatagram() {
   if (error == 0) return true;
   if (isWantOfResources(error)) {
     failed_ = 0xffff;  // it would be the same with the others
+    overloaded_ = true;
     noteReason(EdeCode::kNetworkError, std::strerror(error));
   } else {
     giveServerUp(EdeCode::kNetworkError, std::strerror(error));
@@ -199,7 +200,11 @@ void ForwardExchange::onStreamFailed(const std::string& reason, bool used_before
 
 void ForwardExchange::fail() {
   if (reason_.empty()) noteReason(EdeCode::kNoReachableAuthority, "timed out");
-  finish({.response = nullptr, .rcode = Rcode::kServFail, .ede = ede_, .reason = std::move(reason_)});
+  finish({.response = nullptr,
+          .rcode = Rcode::kServFail,
+          .ede = ede_,
+          .reason = std::move(reason_),
+          .overloaded = overloaded_});
 }
 
 }  // namespace idetcd::resolve

@@ -84,6 +84,7 @@ class ForwardExchange : private net::UdpClientHandler, private StreamWaiter {
   StreamPool::Ticket ticket_;
 
   bool stream_first_;
+  bool overloaded_ = false;  // it was for want of our own resources that it failed
   net::Deadline attempt_time_;
   net::Deadline total_time_;
   dns::EdeCode ede_ = dns::EdeCode::kNoReachableAuthority;

@@ -19,7 +19,7 @@ ForwardContext::ForwardContext(net::EventLoop& event_loop, Forwarder::Options fo
     : loop(event_loop),
       options(std::move(forward_options)),
       log(std::move(logger)),
-      udp(event_loop, random),
+      udp(event_loop, random, options.descriptors),
       tcp(event_loop),
       attempts(event_loop, options.attempt_time),
       totals(event_loop, options.total_time) {}

@@ -166,6 +166,27 @@ TEST_F(UdpClientTest, BothFamiliesInTurn) {
   }
 }
 
+TEST_F(UdpClientTest, ABudgetHolds) {
+  const auto budget = std::make_shared<DescriptorBudget>(3);
+  {
+    UdpClients bounded(loop, random, budget);
+    UdpClients other(loop, random, budget);
+    UdpClient a, b, c, d;
+    ASSERT_EQ(bounded.send(serverAddress(), octets("a"), handler, a), 0);
+    ASSERT_EQ(bounded.send(serverAddress(), octets("b"), handler, b), 0);
+    ASSERT_EQ(other.send(serverAddress(), octets("c"), handler, c), 0);
+    EXPECT_EQ(budget->used(), 3u);
+    EXPECT_EQ(other.send(serverAddress(), octets("d"), handler, d), EMFILE);
+    EXPECT_FALSE(d.isOpen());
+    EXPECT_EQ(budget->used(), 3u);
+    b.close();
+    EXPECT_EQ(bounded.send(serverAddress(), octets("d"), handler, d), 0) << "the kept socket is one of the three";
+    EXPECT_EQ(budget->used(), 3u);
+  }
+  EXPECT_EQ(budget->used(), 0u);
+  EXPECT_GT(DescriptorBudget::shareOfLimit(), 3u);
+}
+
 TEST_F(UdpClientTest, RefusalIsReported) {
   SocketAddress nobody = serverAddress();
   {

@@ -173,6 +173,21 @@ TEST_F(ForwardTest, WhatIsInFlightIsBounded) {
   EXPECT_TRUE(resolve("c.example.org.").response) << "there is room again";
 }
 
+TEST_F(ForwardTest, DescriptorsAreBounded) {
+  auto& server = upstream(sayNothing);
+  Forwarder::Options options = optionsFor({server.target()});
+  options.descriptors = std::make_shared<net::DescriptorBudget>(1);
+  make(options);
+  const auto first = ask("a.example.org.");
+  const ForwardResult second = resolve("b.example.org.");
+  EXPECT_EQ(second.rcode, dns::Rcode::kServFail);
+  EXPECT_TRUE(second.ede);
+  EXPECT_TRUE(second.overloaded) << "nothing that the cache should remember";
+  wait(first);
+  server.handle(answerAll);
+  EXPECT_TRUE(resolve("b.example.org.").response);
+}
+
 TEST_F(ForwardTest, NextNamesRcodes) {
   auto& server = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.response(0x8183).octets); });
   Forwarder::Options options = optionsFor({server.target()});
