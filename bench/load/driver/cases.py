@@ -52,6 +52,7 @@ class Case:
     many = False
     ipv6 = False
     unit = ""
+    group = ""
 
     def __init__(self, name, target=None, in_quick=True):
         self.name = name
@@ -304,7 +305,8 @@ class Instructions(Case):
             return []
         rows = []
         for name, options in (("A, no EDNS", []), ("A, EDNS", ["--edns"]), ("NXDOMAIN", ["--nxdomain"]),
-                              ("A, no bind", ["--wildcard"])):
+                              ("A, no bind", ["--wildcard"]),
+                              ("A, from the cache", ["--cached"])):
             rows.append({"server": name, "value": self.count(lab, options), "unit": "instructions", "note": ""})
         return rows
 

@@ -28,7 +28,7 @@ def main():
     build = os.path.abspath(arguments.build)
     if not arguments.no_build:
         build_programs(build)
-    chosen = [case for case in CASES if not arguments.only or arguments.only in case.name]
+    chosen = [case for case in CASES if not arguments.only or arguments.only in case.name or arguments.only == case.group]
     if arguments.quick and not arguments.only:
         chosen = [case for case in chosen if case.in_quick]
     if not chosen:
@@ -56,7 +56,7 @@ def parse_arguments():
         prog="bench/load/run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="cases:\n" + names_of_cases())
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs: under two minutes")
-    parser.add_argument("--only", metavar="NAME", help="the cases whose name contains NAME")
+    parser.add_argument("--only", metavar="NAME", help="the cases whose name contains NAME; 'resolver': all that are marked so")
     parser.add_argument("--rounds", type=int, metavar="N", help="pairs of runs for each server (5, with --quick 3)")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), metavar="DIR",
                         help="the build folder; results go to DIR/bench (build/release)")
@@ -65,7 +65,8 @@ def parse_arguments():
 
 
 def names_of_cases():
-    return "".join(f"  {case.name}{'' if case.in_quick else '   (not with --quick)'}\n" for case in CASES)
+    return "".join(f"  {case.name}{f'   [{case.group}]' if case.group else ''}"
+                   f"{'' if case.in_quick else '   (not with --quick)'}\n" for case in CASES)
 
 
 def build_programs(build):
