@@ -9,6 +9,7 @@ from cases import FLOOD, Case, Rate, QUICK
 from resolvers import WORLD, Dnsdist, Dnsmasq, EchoOfWorld, IdetcdResolver, IdetcdStalled, UnboundResolver
 
 RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsmasq, Dnsdist]
+QUICK_RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsdist]
 WORLD_NAMES = 100_000
 HOT_NAMES = 1000
 SMALL_CACHE = WORLD_NAMES // 100
@@ -19,7 +20,7 @@ def list_cases():
         CachedRate("cached answers, 1,000 names", FLOOD, HOT_NAMES, target=0.92),
         CachedRate("cached answers, 100,000 names, Zipf", (*FLOOD, "--select", "zipf"), WORLD_NAMES, target=0.85,
                    in_quick=False),
-        CachedRate("30 % misses to a local upstream", (*FLOOD, "--misses", "30"), HOT_NAMES),
+        CachedRate("30 % misses to a local upstream", (*FLOOD, "--misses", "30"), HOT_NAMES, in_quick=False),
         HitRatio("hit ratio on a Zipf trace, cache of 1 % of the names", in_quick=False),
         StalledUpstream("cluster names beside 10,000 misses of a silent upstream", target=1.2, in_quick=False),
     ]
@@ -40,6 +41,10 @@ class CachedRate(WorldCase, Rate):
         self.names = names
         self.warmed = set()
 
+    def rows(self, lab, settings, dataset):
+        self.kinds = QUICK_RESOLVERS if is_quick(settings) else RESOLVERS
+        return super().rows(lab, settings, dataset)
+
     def measure(self, lab, settings, dataset, server, number):
         if server not in self.warmed and server.name != "echo":
             fill(lab, server, self.names)
@@ -57,9 +62,9 @@ class HitRatio(WorldCase):
         upstream = dataset.upstream()
         if not upstream:
             return []
-        warm, asked = (50_000, 100_000) if settings is QUICK else (200_000, 400_000)
+        warm, asked = (50_000, 100_000) if is_quick(settings) else (200_000, 400_000)
         rows = []
-        for kind in RESOLVERS if settings is not QUICK else RESOLVERS[:2]:
+        for kind in RESOLVERS[:2] if is_quick(settings) else RESOLVERS:
             server = self.small_server(lab, kind, dataset)
             if not server:
                 continue
@@ -113,9 +118,9 @@ class StalledUpstream(WorldCase):
         server = dataset.server(IdetcdStalled)
         before = server.memory()
         rows = []
-        for _ in range(1 if settings is QUICK else 3):
+        for _ in range(1 if is_quick(settings) else 3):
             output = lab.tool("stalled_upstream", "--port", server.port, "--names", resolvers.CLUSTER_NAMES, "--zone", WORLD,
-                              "--seconds", 5 if settings is QUICK else 10, "--json", check=False)
+                              "--seconds", 5 if is_quick(settings) else 10, "--json", check=False)
             result = json.loads(output)
             failed = result["asked"] - result["servfail_with_ede"]
             note = (f"p99 {result['p99_us']:.0f} µs, idle {result['idle_p99_us']:.0f} µs; p50 {result['p50_us']:.0f} and "
@@ -124,6 +129,10 @@ class StalledUpstream(WorldCase):
             rows.append({"server": server.name, "value": result["p99_us"] / result["idle_p99_us"], "unit": "× idle",
                          "note": note, "wrong": result["wrong"]})
         return sorted(rows, key=lambda row: row["value"])[len(rows) // 2:][:1]
+
+
+def is_quick(settings):
+    return settings.seconds == QUICK.seconds
 
 
 def fill(lab, server, names):
