@@ -18,7 +18,7 @@ from chaos.ownership import Change, Interval, Moments, Sightings, Tenure, Told
 from chaos.proxy import Links
 from harness import ports
 from harness.node import ROOT
-from harness.processes import Process, TIME_FACTOR, die_with_parent, wait_until
+from harness.processes import Process, TIME_FACTOR, prepare_child, wait_until
 
 CHAOS = [sys.executable, "-B", os.path.join(ROOT, "tools", "chaos")]
 
@@ -286,7 +286,7 @@ def link(directory, free_port):
                     sock.sendall(data)
         threading.Thread(target=serve, daemon=True).start()
         port = free_port()
-        links = Links({port: server.getsockname()[1]}, os.path.join(directory, "proxy.err"), die_with_parent)
+        links = Links({port: server.getsockname()[1]}, os.path.join(directory, "proxy.err"), prepare_child)
         yield links, port
         links.close()
         server.shutdown(socket.SHUT_RDWR)
@@ -356,7 +356,7 @@ def test_a_slow_link_keeps_the_order(link, direction):
 
 def test_links_to_nothing_end(directory, free_port):
     port, nothing = free_port(), free_port()
-    links = Links({port: nothing}, os.path.join(directory, "proxy.err"), die_with_parent)
+    links = Links({port: nothing}, os.path.join(directory, "proxy.err"), prepare_child)
     try:
         with pytest.raises(ConnectionResetError), connect(port) as sock:
             sock.recv(1)

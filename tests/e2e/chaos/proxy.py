@@ -154,14 +154,14 @@ async def serve():
 
 
 class Links:
-    """Ports -> targets, each an open link at first. Not thread-safe. `die_with_parent` is a preexec_fn."""
+    """Ports -> targets, each an open link at first. Not thread-safe. `prepare_child` is a preexec_fn."""
 
-    def __init__(self, targets, log_path, die_with_parent):
+    def __init__(self, targets, log_path, prepare_child):
         self.ports = list(targets)
         with open(log_path, "ab") as log:
             self._process = subprocess.Popen([sys.executable, "-B", os.path.abspath(__file__)], stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, stderr=log, process_group=0,
-                                             preexec_fn=die_with_parent)
+                                             preexec_fn=prepare_child)
         self._command(listen={str(port): target for port, target in targets.items()})
 
     def set(self, ports, **state):

@@ -6,7 +6,7 @@ from corefiles import corefile
 from harness import ports
 from harness.etcd import EtcdCluster
 from harness.node import Node
-from harness.processes import die_with_parent
+from harness.processes import prepare_child
 
 from .ownership import Told
 from .proxy import Links
@@ -129,7 +129,7 @@ class Rig:
             self.machines.extend(Machine(self, number) for number in range(1, nodes + 1))
             targets = {port: member.client_port for machine in self.machines
                        for port, member in zip(machine.links, self.etcd.members)}
-            self.links = Links(targets, os.path.join(directory, "proxy.err"), die_with_parent)
+            self.links = Links(targets, os.path.join(directory, "proxy.err"), prepare_child)
             for member in self.etcd.members:
                 self.launch_member(member)
             for member in self.etcd.members:

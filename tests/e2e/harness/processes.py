@@ -13,8 +13,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent():
+def prepare_child():
+    """In the child: it dies with its parent, and takes SIGINT as from a terminal. Who starts us in the background of a
+    shell has it ignored, and so would all that we start."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_until(condition, timeout, what, interval=0.01):
@@ -53,7 +56,7 @@ class Process:
         with open(self.out_path, "ab") as out, open(self.err_path, "ab") as err:
             self._popen = subprocess.Popen(
                 [*prefix, *argv], stdin=stdin, stdout=out, stderr=err, env={**os.environ, **(env or {})}, cwd=cwd,
-                user=user, process_group=0, preexec_fn=die_with_parent)
+                user=user, process_group=0, preexec_fn=prepare_child)
         if stdin is not subprocess.DEVNULL:
             stdin.close()
         return self
