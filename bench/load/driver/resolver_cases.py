@@ -6,7 +6,7 @@ import json
 
 import resolvers
 from cases import FLOOD, Case, Rate, QUICK
-from resolvers import WORLD, Dnsdist, Dnsmasq, EchoOfWorld, IdetcdResolver, IdetcdStalled, UnboundResolver
+from resolvers import WORLD, Dnsdist, DnsdistBatched, Dnsmasq, EchoOfWorld, IdetcdResolver, IdetcdStalled, UnboundResolver
 
 RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsmasq, Dnsdist]
 QUICK_RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsdist]
@@ -42,7 +42,7 @@ class CachedRate(WorldCase, Rate):
         self.warmed = set()
 
     def rows(self, lab, settings, dataset):
-        self.kinds = QUICK_RESOLVERS if is_quick(settings) else RESOLVERS
+        self.kinds = QUICK_RESOLVERS if is_quick(settings) else [*RESOLVERS, DnsdistBatched]
         return super().rows(lab, settings, dataset)
 
     def measure(self, lab, settings, dataset, server, number):
