@@ -56,14 +56,6 @@ std::string hostName() {
   return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
 }
 
-std::vector<IpAddress> listOf(const records::HostAddresses& addresses) {
-  std::vector<IpAddress> list;
-  for (const auto& address : {addresses.ipv4, addresses.ipv6}) {
-    if (address) list.push_back(*address);
-  }
-  return list;
-}
-
 // `state`, else what systemd has made for the service (the first of systemd.exec(5)'s list).
 std::string stateDirectory(const ClusterPlan& plan) {
   if (!plan.state_directory.empty()) return plan.state_directory;
@@ -201,7 +193,7 @@ std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPl
     const auto ownership = member.ownership();
     return ownership ? std::optional(ownership->name) : std::nullopt;
   };
-  options.own_addresses = [&member] { return listOf(member.addresses()); };
+  options.own_addresses = [&member] { return member.addresses().list(); };
   options.ttl_seconds = plan.cluster->ttl_seconds;
   return std::make_shared<const resolve::Identity>(std::move(options));
 }
@@ -318,7 +310,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
 
   records::RecordStore::Options store_options{
       .zone = plan.pattern.zone(), .ttl_seconds = plan.ttl_seconds, .addresses = {}, .hash_seed = hash_seed_};
-  store_options.addresses = listOf(node->addresses);
+  store_options.addresses = node->addresses.list();
   auto cluster = std::make_unique<Cluster>();
   cluster->plan = plan;
   cluster->store = std::make_unique<records::RecordStore>(epochs_, std::move(store_options));

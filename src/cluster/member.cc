@@ -106,9 +106,7 @@ etcd::Client::Options clientOptions(const Member::Options& options) {
 
 std::string textOf(const records::HostAddresses& addresses) {
   std::string text;
-  for (const auto& ip : {addresses.ipv4, addresses.ipv6}) {
-    if (ip) text += (text.empty() ? "" : " ") + ip->toString();
-  }
+  for (const IpAddress& ip : addresses.list()) text += (text.empty() ? "" : " ") + ip.toString();
   return text.empty() ? "none" : text;
 }
 
@@ -294,11 +292,7 @@ void Member::Impl::setAddresses(const Result<NodeAddresses>& found) {
     const std::lock_guard lock(mutex);
     addresses = found->addresses;
   }
-  std::vector<IpAddress> list;
-  for (const auto& ip : {addresses.ipv4, addresses.ipv6}) {
-    if (ip) list.push_back(*ip);
-  }
-  store.setAddresses(list);
+  store.setAddresses(addresses.list());
   keeper.setAddresses(addresses);
   told.addresses = addresses;
   if (herald && reported) herald->moved(told);

@@ -27,6 +27,15 @@ struct HostAddresses {
   std::optional<IpAddress> ipv4;
   std::optional<IpAddress> ipv6;
   bool operator==(const HostAddresses&) const = default;
+
+  // Those that there are, IPv4 first.
+  std::vector<IpAddress> list() const {
+    std::vector<IpAddress> found;
+    for (const auto& address : {ipv4, ipv6}) {
+      if (address) found.push_back(*address);
+    }
+    return found;
+  }
 };
 
 enum class Freshness : uint8_t {
