@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import threading
 import time
 
 import dns.edns
@@ -11,6 +10,7 @@ import dns.rdatatype
 import dns.reversename
 
 from dns_client import exchange, make_query
+from harness.background import Background
 
 
 def nsid_query(name="worker1.tf.local."):
@@ -55,16 +55,15 @@ def identity_file(state_directory):
     return dict(line.split("=", 1) for line in result.stdout.splitlines() if line.startswith("IDETCD_"))
 
 
-class Interrogator:
+class Interrogator(Background):
     """Asks a node who it is, over and over, by every way, from another thread.
 
     `told` are (way, name or None, when the question was sent, when the answer was there), by time.monotonic()."""
 
     def __init__(self, node, address):
+        super().__init__()
         self.node, self.address = node, address
         self.told = []
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
     def _run(self):
         questions = queries(self.address)
@@ -76,14 +75,6 @@ class Interrogator:
                 except Exception:  # pylint: disable=broad-except
                     continue  # a node that is paused says nothing
                 self.told.append((way, name, sent, time.monotonic()))
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
 
     def claims(self, since=0.0, until=float("inf")):
         """What it said to questions that were sent from `since` on and answered by `until`: the names, None for none."""

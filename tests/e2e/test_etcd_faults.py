@@ -5,7 +5,6 @@ test_ownership.py, etcd's own guards (TLS, passwords) in test_etcd_security.py."
 import json
 import os
 import shutil
-import threading
 import time
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from corefiles import corefile
 from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, rcode, resolves, wait_gone,
                         wait_resolves)
+from harness.background import Background
 from harness.etcd import EtcdCluster, EtcdMember
 from harness.namespace import Namespace
 from harness.processes import TIME_FACTOR, wait_until
@@ -20,15 +20,14 @@ from harness.proxy import MessageLoss, TcpProxy
 from identity import Interrogator, identity_file, told
 
 
-class Questioner:
+class Questioner(Background):
     """Asks one name over and over from another thread; `bad` collects what was not the expected answer, `stale` when an
     answer was marked as stale."""
 
     def __init__(self, node, name, address):
+        super().__init__()
         self.node, self.name, self.address = node, name, address
         self.asked, self.bad, self.stale = 0, [], []
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
     def _run(self):
         while not self._end.wait(0.005):
@@ -42,14 +41,6 @@ class Questioner:
             self.asked += 1
             if answer != [self.address]:
                 self.bad.append(answer)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
 
 
 def test_etcd_down_at_start(stopped_etcd, nodes):

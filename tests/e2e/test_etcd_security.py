@@ -2,7 +2,6 @@
 
 import os
 import socket
-import threading
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from corefiles import corefile
 from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, rcode, said_name, wait_resolves,
                         wait_says)
 from harness import ports
+from harness.background import Background
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
 from harness.secure_etcd import Authority, GuardedEtcd, SecureEtcd, install
@@ -229,16 +229,15 @@ def test_a_bad_file_at_the_start(secure, files, nodes, authority, what):
     assert etcd.pairs() == {}
 
 
-class Eavesdropper:
+class Eavesdropper(Background):
     """A TCP port where nobody speaks TLS: what do clients say first?"""
 
     def __init__(self):
+        super().__init__()
         self.port = ports.free_port()
         self.heard = []
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listener.settimeout(0.05)
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
     def _run(self):
         while not self._end.is_set():
@@ -256,13 +255,8 @@ class Eavesdropper:
                 except OSError:
                     pass
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._end.set()
-        self._thread.join()
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
         self._listener.close()
         ports.release(self.port)
 

@@ -89,10 +89,13 @@ class EtcdMember:
 
     # --- the JSON gateway: etcd as a third party sees it ---
 
-    def _http(self, method, path, body=None):
-        connection = http.client.HTTPConnection(self.host, self.client_port, timeout=10 * TIME_FACTOR)
+    def _connection(self):
+        return http.client.HTTPConnection(self.host, self.client_port, timeout=10 * TIME_FACTOR)
+
+    def _http(self, method, path, body=None, headers=None):
+        connection = self._connection()
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, headers or {})
             response = connection.getresponse()
             return response.status, response.read()
         finally:

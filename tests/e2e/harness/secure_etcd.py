@@ -67,16 +67,10 @@ class SecureEtcd(EtcdMember):
         wanted = ("--client-cert-auth", "--trusted-ca-file", self.trusted) if self.clients else ()
         return super().launch(["--cert-file", self.server[0], "--key-file", self.server[1], *wanted, *extra])
 
-    def _http(self, method, path, body=None):
+    def _connection(self):
         context = ssl.create_default_context(cafile=self.authority.certificate)
         context.load_cert_chain(*self._own)
-        connection = http.client.HTTPSConnection("127.0.0.1", self.client_port, timeout=10 * TIME_FACTOR, context=context)
-        try:
-            connection.request(method, path, body)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+        return http.client.HTTPSConnection("127.0.0.1", self.client_port, timeout=10 * TIME_FACTOR, context=context)
 
 
 class GuardedEtcd(EtcdMember):
@@ -119,18 +113,12 @@ class GuardedEtcd(EtcdMember):
         if self._token is None:
             return super().call(path, **request)
         for _ in range(2):
-            status, body = self._with_token(path, json.dumps(request)) if self._token else (401, b"")
+            status, body = self._with_token(path, request) if self._token else (401, b"")
             if status == 200:
                 return json.loads(body)
             # A token does not outlive the member that gave it.
             self._token = super().call("auth/authenticate", name=self.ROOT[0], password=self.ROOT[1])["token"]
         raise AssertionError(f"etcd {path}: {status} {body!r}")
 
-    def _with_token(self, path, body):
-        connection = http.client.HTTPConnection("127.0.0.1", self.client_port, timeout=10 * TIME_FACTOR)
-        try:
-            connection.request("POST", f"/v3/{path}", body, {"Authorization": self._token})
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+    def _with_token(self, path, request):
+        return self._http("POST", f"/v3/{path}", json.dumps(request), {"Authorization": self._token})
