@@ -8,7 +8,7 @@ import subprocess
 
 from harness import ports
 from lab import Dataset, LOAD_CORE
-from servers import Echo, Idetcd, Server, ask
+from servers import Echo, Idetcd, Server, ask, unbound_server
 
 WORLD = "example.net."
 CLUSTER_NAMES = 1000
@@ -137,36 +137,14 @@ class IdetcdStalled(IdetcdResolver):
 class UnboundResolver(Resolver):
     name = "unbound"
     executable = "unbound"
-    message_cache = rrset_cache = 1 << 30  # octets: it knows no other bound
+    message_cache = rrset_cache = 1 << 30  # octets
 
     def argv(self):
         return [self.path(), "-d", "-c", os.path.join(self.directory, "unbound.conf")]
 
     def prepare(self):
-        self.write("unbound.conf", f"""server:
-    interface: 127.0.0.1
-    port: {self.port}
-    num-threads: 1
-    so-reuseport: no
-    so-rcvbuf: 4m
-    so-sndbuf: 4m
-    msg-cache-slabs: 1
-    rrset-cache-slabs: 1
-    msg-cache-size: {self.message_cache}
-    rrset-cache-size: {self.rrset_cache}
-    num-queries-per-thread: 4096
-    outgoing-range: 8192
-    access-control: 127.0.0.0/8 allow
-    do-daemonize: no
-    username: ""
-    chroot: ""
-    directory: "{self.directory}"
-    pidfile: ""
-    use-syslog: no
-    verbosity: 0
-    do-not-query-localhost: no
-    module-config: "iterator"
-    minimal-responses: yes
+        server = unbound_server(self.port, self.directory, self.message_cache, self.rrset_cache)
+        self.write("unbound.conf", server + f"""\
     extended-statistics: yes
 forward-zone:
     name: "."

@@ -248,6 +248,35 @@ zone:
 """)
 
 
+def unbound_server(port, directory, message_cache=1 << 30, rrset_cache=1 << 30):
+    """The `server:` clause of every unbound that is measured; the caches in octets, since it knows no other bound."""
+    return f"""server:
+    interface: 127.0.0.1
+    port: {port}
+    num-threads: 1
+    so-reuseport: no
+    so-rcvbuf: 4m
+    so-sndbuf: 4m
+    msg-cache-slabs: 1
+    rrset-cache-slabs: 1
+    msg-cache-size: {message_cache}
+    rrset-cache-size: {rrset_cache}
+    num-queries-per-thread: 4096
+    outgoing-range: 8192
+    access-control: 127.0.0.0/8 allow
+    do-daemonize: no
+    username: ""
+    chroot: ""
+    directory: "{directory}"
+    pidfile: ""
+    use-syslog: no
+    verbosity: 0
+    do-not-query-localhost: no
+    module-config: "iterator"
+    minimal-responses: yes
+"""
+
+
 class Unbound(Server):
     """A cache: the names come from NSD once, and from memory then."""
     name = "unbound (cache)"
@@ -261,30 +290,7 @@ class Unbound(Server):
 
     def prepare(self):
         upstream = self.dataset.server(Nsd).port
-        self.write("unbound.conf", f"""server:
-    interface: 127.0.0.1
-    port: {self.port}
-    num-threads: 1
-    so-reuseport: no
-    so-rcvbuf: 4m
-    so-sndbuf: 4m
-    msg-cache-slabs: 1
-    rrset-cache-slabs: 1
-    msg-cache-size: 1g
-    rrset-cache-size: 1g
-    num-queries-per-thread: 4096
-    outgoing-range: 8192
-    access-control: 127.0.0.0/8 allow
-    do-daemonize: no
-    username: ""
-    chroot: ""
-    directory: "{self.directory}"
-    pidfile: ""
-    use-syslog: no
-    verbosity: 0
-    do-not-query-localhost: no
-    module-config: "iterator"
-    minimal-responses: yes
+        self.write("unbound.conf", unbound_server(self.port, self.directory) + f"""\
     local-zone: "{ZONE}" nodefault
     local-zone: "local." nodefault
 stub-zone:
