@@ -1,6 +1,10 @@
 // Where things lie in etcd.
 //
 //   /idetcd/queue/<pattern>/<uuid>   tickets of nodes that claim a name
+//   /idetcd/incarnation/<uuid>       which run of this node holds its lease (confirmation.h), bound to that lease
+//   <begin of a watched range>/idetcd/beat
+//                                    rewritten now and then, so that the watch of this range shows the present. No name
+//                                    has a '/'. Older nodes and the Go plugin take it for a key of others
 //   0…                               names: every key that can begin a host name, and none that begins with '/', so
 //   that
 //                                    the path-like keys of others in a shared etcd stay out
@@ -21,5 +25,13 @@ inline etcd::KeyRange watchedRange() { return {"0", std::string(1, '\0')}; }
 inline std::string queuePrefix(std::string_view pattern_text) {
   return "/idetcd/queue/" + std::string(pattern_text) + "/";
 }
+
+inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }
+
+inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
+
+// REQUIRES: the range is larger than one key, such as a prefix or watchedRange(), so that the beat lies inside it.
+inline std::string beatKey(const etcd::KeyRange& range) { return range.begin + std::string(kBeatSuffix); }
+inline bool isBeatKey(std::string_view key) { return key.ends_with(kBeatSuffix); }
 
 }  // namespace idetcd::cluster

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cluster/keyspace.h"
 #include "cluster/record_codec.h"
 
 namespace idetcd::cluster {
@@ -95,6 +96,7 @@ void Replica::abandonSnapshot() {
 }
 
 Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
+  if (isBeatKey(kv.key)) return Outcome::kUnchanged;
   const Result<dns::Name> name = decodeKey(kv.key);
   if (!name) {
     reject(kv, name.error().message);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/keyspace.h"
 #include "unit/cluster/records_view.h"
 
 namespace idetcd::cluster {
@@ -67,6 +68,17 @@ TEST_F(ReplicaTest, EachForeignValueIsJudgedAlone) {
   EXPECT_EQ(at("e.x."), "none");
   EXPECT_EQ(store_.size(), 1u);
   EXPECT_EQ(counters_.rejected.value(), 4u);
+}
+
+TEST_F(ReplicaTest, TheBeatIsNoNameAndNoRubbish) {
+  const std::string beat = beatKey(watchedRange());
+  EXPECT_EQ(beat, "0/idetcd/beat");
+  EXPECT_EQ(beatKey(etcd::KeyRange::prefix("worker")), "worker/idetcd/beat");
+  replica_.apply({putEvent(beat, "x", 2), putEvent("a.x.", v4("192.0.2.1"), 3)});
+  load({kv(beat, "y", 4), kv("a.x.", v4("192.0.2.1"), 3)}, 4);
+  replica_.apply({deleteEvent(beat, 5)});
+  EXPECT_EQ(store_.size(), 1u);
+  EXPECT_EQ(counters_.rejected.value(), 0u);
 }
 
 TEST_F(ReplicaTest, AnInvalidVersionCountsOnce) {
