@@ -1,6 +1,4 @@
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -14,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/system_ca.h"
 #include "etcd/tls_source_internal.h"
 
 namespace idetcd::etcd {
@@ -22,15 +21,6 @@ namespace {
 // A bundle of all public CAs has some 200 KiB.
 constexpr off_t kMaxFileBytes = 8 << 20;
 
-// Where distributions keep the bundle of CAs that they trust.
-constexpr std::array kSystemCaFiles{
-    "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora, RHEL
-    "/etc/pki/tls/certs/ca-bundle.crt",                   // older RHEL
-    "/etc/ssl/ca-bundle.pem",                             // SUSE
-    "/etc/ssl/cert.pem",                                  // Alpine
-};
-
 struct OpenSslDeleter {
   void operator()(BIO* bio) const { BIO_free(bio); }
   void operator()(X509* certificate) const { X509_free(certificate); }
@@ -38,15 +28,6 @@ struct OpenSslDeleter {
 };
 template <typename T>
 using Owned = std::unique_ptr<T, OpenSslDeleter>;
-
-std::string systemCaFile() {
-  // As OpenSSL and Go understand it.
-  if (const char* path = std::getenv("SSL_CERT_FILE"); path != nullptr && *path != '\0') return path;
-  for (const char* path : kSystemCaFiles) {
-    if (::access(path, R_OK) == 0) return path;
-  }
-  return kSystemCaFiles.front();
-}
 
 Result<std::string> readFile(const std::string& path) {
   const auto failed = [&path] { return fail(fmt::format("{}: {}", path, std::strerror(errno))); };

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "base/system_ca.h"
+
 namespace idetcd::net {
 
 namespace {
@@ -53,6 +55,7 @@ int onNewSession(SSL* ssl, SSL_SESSION* session) {
 
 Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
   ERR_clear_error();
+  if (options.ca_file.empty()) SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts nobody
   const bool trusted = options.ca_file.empty()
                            ? SSL_CTX_set_default_verify_paths(context) == 1
                            : SSL_CTX_load_verify_locations(context, options.ca_file.c_str(), nullptr) == 1;

@@ -1,0 +1,57 @@
+# The libraries that pkg-config knows. With IDETCD_STATIC they are linked as archives, so that the server is one file that
+# needs nothing of the machine but its libc: a cluster's image has no gRPC, and each distribution another soname of it.
+# libc stays dynamic: getaddrinfo reads nsswitch.conf by loading what that names.
+option(IDETCD_STATIC "Link libraries other than libc statically" ON)
+
+# Sets `out` to the paths of the archives for `names`, in their order; a name that libc provides or that has no archive
+# stays a name, for the linker to find.
+function(idetcd_archives out names)
+  set(found "")
+  foreach(name ${names})
+    set(item ${name})
+    if(NOT name MATCHES "^(c|dl|m|pthread|rt)$")
+      # The compiler also knows the directory of its own archives (libatomic.a), which is in no search path of CMake.
+      execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=lib${name}.a OUTPUT_VARIABLE path
+                      OUTPUT_STRIP_TRAILING_WHITESPACE)
+      if(IS_ABSOLUTE "${path}")
+        set(item ${path})
+      else()
+        message(STATUS "No archive lib${name}.a: the server will need lib${name}.so")
+      endif()
+    endif()
+    list(APPEND found ${item})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# idetcd_package(NAME MODULE...): the target idetcd::NAME links the pkg-config modules.
+function(idetcd_package name)
+  pkg_check_modules(${name} REQUIRED ${ARGN})
+  add_library(idetcd::${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(idetcd::${name} SYSTEM INTERFACE ${${name}_INCLUDE_DIRS})
+  target_compile_options(idetcd::${name} INTERFACE ${${name}_CFLAGS_OTHER})
+  if(IDETCD_STATIC)
+    idetcd_archives(libraries "${${name}_STATIC_LIBRARIES}")
+    target_link_directories(idetcd::${name} INTERFACE ${${name}_STATIC_LIBRARY_DIRS})
+  else()
+    set(libraries ${${name}_LINK_LIBRARIES})
+  endif()
+  target_link_libraries(idetcd::${name} INTERFACE ${libraries} Threads::Threads)
+endfunction()
+
+# libuv's archive has a name and a module of its own.
+set(uv libuv)
+if(IDETCD_STATIC)
+  set(uv libuv-static)
+endif()
+
+idetcd_package(grpc grpc++ protobuf)
+idetcd_package(tls libssl libcrypto)
+idetcd_package(uv ${uv})
+idetcd_package(xxhash libxxhash)
+idetcd_package(re2 re2)
+
+# fmt has no archive in Debian: fmt.cc makes it of the headers. FMT_SHARED only says that the functions are not inline.
+# spdlog's headers are enough for the one file that logs with it (src/base).
+add_library(idetcd_fmt STATIC cmake/fmt.cc)
+target_compile_definitions(idetcd_fmt PUBLIC FMT_SHARED)
