@@ -24,12 +24,65 @@ def test_install_packages_is_quick_when_all_is_there():
     assert not os.path.exists("/usr/sbin/policy-rc.d.before-idetcd")
 
 
+# What the packages do when they are installed, where nothing but the machine's directories of daemons is replaced.
+FAKE_PROGRAMS = {
+    "dpkg-query": "echo 'unknown ok not-installed'",
+    "apt-get": """[[ $* == *update* ]] && exit
+printf '%s\\n' "$@" >"$RECORD/installed"
+/usr/sbin/policy-rc.d etcd start; echo $? >"$RECORD/policy"
+mkdir -p /etc/systemd/system/{multi-user.target,unbound.service}.wants
+ln -s /lib/systemd/system/etcd.service /etc/systemd/system/multi-user.target.wants/
+ln -s /lib/systemd/system/etcd.service /etc/systemd/system/etcd2.service
+ln -s /lib/systemd/system/unbound-resolvconf.service /etc/systemd/system/unbound.service.wants/
+ln -s ../init.d/etcd /etc/rc2.d/S01etcd
+exit $APT_STATUS""",
+    "update-rc.d": "[[ $2 == disable ]] && mv /etc/rc2.d/S01$1 /etc/rc2.d/K01$1",
+    "systemctl": "exit 0",
+}
+PRIVATE = ["/etc/systemd/system", "/etc/rc2.d", "/usr/sbin"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="replaces directories in a mount namespace")
+@pytest.mark.parametrize("status", [0, 1], ids=["installed", "failed half-way"])
+def test_installed_daemons_are_neither_started_nor_enabled(directory, status):
+    programs, record = os.path.join(directory, "bin"), os.path.join(directory, "record")
+    os.mkdir(programs)
+    os.mkdir(record)
+    for name, body in FAKE_PROGRAMS.items():
+        with open(os.path.join(programs, name), "w", encoding="ascii") as file:
+            file.write(f"#!/bin/bash\n{body}\n")
+        os.chmod(file.name, 0o755)
+    script = f"""set -e
+        for place in {" ".join(PRIVATE)}; do mount -t tmpfs none $place; done
+        mkdir -p /etc/systemd/system/multi-user.target.wants
+        ln -s /lib/systemd/system/nsd.service /etc/systemd/system/multi-user.target.wants/nsd.service
+        ln -s ../init.d/nsd /etc/rc2.d/S01nsd
+        status=0
+        {os.path.join(ROOT, "tools", "install-packages")} quickstart || status=$?
+        find {" ".join(PRIVATE)} -type l -o -type f -o -name '*.wants' | sort
+        exit $status"""
+    result = subprocess.run(["unshare", "--mount", "bash", "-c", script], check=False, capture_output=True, text=True, timeout=30,
+                            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "RECORD": record,
+                                 "APT_STATUS": str(status)})
+    assert result.returncode == status, result.stderr
+    left = result.stdout.splitlines()[result.stdout.splitlines().index("/etc/rc2.d/K01etcd"):]
+    # What the user had enabled is as it was; no policy is left behind.
+    assert left == ["/etc/rc2.d/K01etcd", "/etc/rc2.d/S01nsd", "/etc/systemd/system/multi-user.target.wants",
+                    "/etc/systemd/system/multi-user.target.wants/nsd.service"], result.stdout
+    with open(os.path.join(record, "policy"), encoding="ascii") as file:
+        assert file.read() == "101\n", "a service was allowed to start"
+    with open(os.path.join(record, "installed"), encoding="ascii") as file:
+        installed = file.read().split()
+    assert "etcd-server" in installed and not {"nsd", "knot", "unbound", "python3-pytest"} & set(installed)
+
+
 @pytest.mark.serial
 def test_quickstart_once():
     result = subprocess.run([os.path.join(ROOT, "tools", "quickstart"), "--once"], check=False, capture_output=True, text=True,
                             timeout=600, cwd="/")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "every node resolves every name" in result.stdout
+    assert [line.split()[0] for line in result.stdout.splitlines() if "/3  " in line] == ["1/3", "2/3", "3/3"], result.stdout
     for i in range(1, 6):
         row = next(line for line in result.stdout.splitlines() if line.startswith(f"worker{i}.tf.local."))
         assert row.count("udp tcp") == 5, result.stdout
