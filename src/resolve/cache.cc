@@ -36,6 +36,7 @@ struct Cache::Entry {
   int64_t inserted_ns;
   int64_t expires_ns;
   int64_t last_hit_ns;
+  int64_t recheck_ns;  // before then the upstream is not asked again for a stale answer
   uint32_t hits;
   uint32_t size;  // octets of the block
   uint16_t qtype;
@@ -57,6 +58,7 @@ struct Cache::Entry {
   bool is_failure : 1;
   bool in_main : 1;
   bool prefetched : 1;
+  bool has_failed : 1;  // the upstream, when it was asked again
 
   uint8_t* name() { return reinterpret_cast<uint8_t*>(this + 1); }
   const uint8_t* name() const { return reinterpret_cast<const uint8_t*>(this + 1); }
@@ -182,6 +184,8 @@ Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now) {
   found.response = entry.view();
   found.age_seconds = options_.keep_ttl ? 0 : static_cast<uint32_t>((now_ns - entry.inserted_ns) / kSecond);
   found.wants_prefetch = noteHit(entry, now);
+  found.wants_refresh = now_ns >= entry.recheck_ns;
+  found.has_failed = entry.has_failed;
   ++(found.state == State::kFresh ? statistics_.hits : statistics_.stale_hits);
   return found;
 }
@@ -223,8 +227,21 @@ bool Cache::noteHit(Entry& entry, BootClock::time_point now) {
   return true;
 }
 
+void Cache::noteRefresh(const dns::Query& query, BootClock::time_point now) {
+  if (const Slot* slot = findSlot(keyHash(query), query)) {
+    slot->entry->recheck_ns = nanosecondsOf(now + kRefreshTime);
+  }
+}
+
+void Cache::noteFailure(const dns::Query& query, BootClock::time_point now) {
+  const Slot* slot = findSlot(keyHash(query), query);
+  if (slot == nullptr || slot->entry->is_failure) return;
+  slot->entry->has_failed = true;
+  slot->entry->recheck_ns = nanosecondsOf(now + options_.recheck);
+}
+
 void Cache::insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now) {
-  if (response.kind == ResponseKind::kUncacheable) return;
+  if (response.kind == ResponseKind::kUncacheable) return forgetStale(query, response, now);
   const bool failure = response.kind == ResponseKind::kFailure;
   const bool denial = response.kind != ResponseKind::kPositive;
   const Pool& kept_in = pool(response.kind);
@@ -260,6 +277,14 @@ void Cache::insert(const dns::Query& query, const StoredResponse& response, Boot
   fifo.bytes += entry->size;
   bytes_ += entry->size;
   insertSlot(hash, entry);
+}
+
+// What has ended is no longer true if the upstream says something else, even if that must not be kept.
+void Cache::forgetStale(const dns::Query& query, const StoredResponse& newer, BootClock::time_point now) {
+  const dns::Rcode rcode = newer.sections.rcode;
+  if (rcode != dns::Rcode::kNoError && rcode != dns::Rcode::kNxDomain) return;
+  const Slot* slot = findSlot(keyHash(query), query);
+  if (slot != nullptr && nanosecondsOf(now) >= slot->entry->expires_ns) remove(slot->entry);
 }
 
 Cache::Fifo& Cache::fifoOf(const Entry& entry) { return entry.is_denial ? denial_ : success_; }

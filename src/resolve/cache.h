@@ -40,8 +40,9 @@ class Cache {
     Pool denial{.capacity = 9984, .max_ttl_seconds = 1800};
     Prefetch prefetch{};
     std::chrono::seconds serve_stale{0};  // how long after their end answers may be served; 0: never
-    std::chrono::nanoseconds failure_ttl = std::chrono::seconds(5);
-    bool keep_ttl = false;  // do not count TTLs down
+    std::chrono::nanoseconds failure_ttl = std::chrono::seconds(5);  // 0: not kept
+    std::chrono::nanoseconds recheck = std::chrono::seconds(30);     // RFC 8767 §5: the failure recheck timer
+    bool keep_ttl = false;                                           // do not count TTLs down
   };
 
   // Of responses that must not be written as they are kept.
@@ -55,9 +56,15 @@ class Cache {
   struct Found {
     State state = State::kMiss;
     bool wants_prefetch = false;  // said once an entry, until it is replaced
+    // Of a stale one: whether the upstream is to be asked now, and whether it has failed when it was asked last.
+    bool wants_refresh = false;
+    bool has_failed = false;
     ResponseView response;
     uint32_t age_seconds = 0;
   };
+
+  // As long as a question may be on its way, about.
+  static constexpr std::chrono::seconds kRefreshTime{5};
 
   struct Statistics {
     uint64_t hits = 0;
@@ -89,6 +96,12 @@ class Cache {
   // Keeps `response` as the answer to `query`'s question, unless it must not be cached. A failure never replaces an
   // answer that can still be served stale.
   void insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now);
+
+  // The upstream is asked for what is kept of `query`'s question: for kRefreshTime nobody else need ask. Nothing if
+  // nothing is kept.
+  void noteRefresh(const dns::Query& query, BootClock::time_point now);
+  // It could not say: for `recheck` nobody need ask. Nothing if no answer is kept.
+  void noteFailure(const dns::Query& query, BootClock::time_point now);
 
   const Options& options() const { return options_; }
   const Pool& pool(ResponseKind kind) const {
@@ -123,6 +136,8 @@ class Cache {
   static bool matches(const Entry& entry, const dns::Query& query);
   size_t home(uint64_t hash) const { return hash & (slots_.size() - 1); }
   Slot* findSlot(uint64_t hash, const dns::Query& query);
+
+  void forgetStale(const dns::Query& query, const StoredResponse& newer, BootClock::time_point now);
 
   Fifo& fifoOf(const Entry& entry);
   void push(Queue& queue, Entry* entry);

@@ -206,6 +206,47 @@ TEST_F(CacheTest, StaleAnswersOutliveFailures) {
   EXPECT_EQ(find(cache, "a.example."), State::kFresh) << "the failure";
 }
 
+TEST_F(CacheTest, AFailedRefreshIsNotRepeatedForAWhile) {
+  Cache cache({.serve_stale = seconds(3600)});
+  insertA(cache, "a.example.", 60);
+  now_ += seconds(61);
+  const auto look = [&] { return cache.find(ask("a.example."), now_); };
+  EXPECT_TRUE(look().wants_refresh);
+  EXPECT_FALSE(look().has_failed);
+  cache.noteRefresh(ask("a.example."), now_);
+  EXPECT_FALSE(look().wants_refresh) << "it is on its way";
+  EXPECT_FALSE(look().has_failed);
+  now_ += Cache::kRefreshTime;
+  EXPECT_TRUE(look().wants_refresh) << "it got lost";
+  cache.noteFailure(ask("a.example."), now_);
+  now_ += seconds(29);
+  EXPECT_FALSE(look().wants_refresh);
+  EXPECT_TRUE(look().has_failed);
+  now_ += seconds(1);
+  EXPECT_TRUE(look().wants_refresh);
+  EXPECT_TRUE(look().has_failed) << "who verifies need not make all clients wait";
+  insertA(cache, "a.example.", 60);
+  now_ += seconds(61);
+  EXPECT_TRUE(look().wants_refresh);
+  EXPECT_FALSE(look().has_failed) << "it has worked since";
+}
+
+TEST_F(CacheTest, StaleAnswersEndWithWhatMustNotBeKept) {
+  Cache cache({.serve_stale = seconds(3600)});
+  const auto say = [&](const UpstreamMessage& message) {
+    insertA(cache, "a.example.", 60);
+    now_ += seconds(30);
+    insert(cache, ask("a.example."), message);
+    EXPECT_EQ(find(cache, "a.example."), State::kFresh);
+    now_ += seconds(31);
+    insert(cache, ask("a.example."), message);
+    return find(cache, "a.example.");
+  };
+  EXPECT_EQ(say(UpstreamMessage("a.example.", 1).a("a.example.", 0, {192, 0, 2, 2})), State::kMiss);
+  EXPECT_EQ(say(UpstreamMessage("a.example.", 1, 0x8183)), State::kMiss) << "a denial without SOA";
+  EXPECT_EQ(say(UpstreamMessage("a.example.", 1, 0x8182)), State::kStale);
+}
+
 TEST_F(CacheTest, PrefetchWantsWhatIsAskedForOftenAndEndsSoon) {
   Cache cache({.prefetch = {.amount = 3, .gap = seconds(60), .percentage = 10}});
   insertA(cache, "a.example.", 100);
