@@ -1,6 +1,8 @@
 #include "resolve/forward.h"
 
 #include <algorithm>
+#include <deque>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -8,7 +10,9 @@
 
 #include "base/block_pool.h"
 #include "resolve/forward_exchange.h"
+#include "resolve/late_answers.h"
 #include "resolve/upstream_set.h"
+#include "resolve/waiting_clients.h"
 
 namespace idetcd::resolve {
 
@@ -38,6 +42,8 @@ struct QuestionHash {
   }
 };
 
+constexpr size_t kUsualRest = 64;  // of a response, beside its records: header, question and OPT
+
 ForwardResult overload(Rcode rcode, std::string reason) {
   return {.response = nullptr,
           .rcode = rcode,
@@ -49,29 +55,50 @@ ForwardResult overload(Rcode rcode, std::string reason) {
 }  // namespace
 
 struct Forwarder::Impl : ForwardExchange::Owner {
-  struct Flight {
+  struct Flight : WaitingClients::Question {
     Flight(Impl& impl, const dns::Query& query, bool stream_first)
-        : exchange(impl.context, impl, query, impl.set.servers(), impl.nextOrder(), stream_first) {}
-    ForwardExchange exchange;
-    std::vector<Callback> waiters;
+        : exchange(std::in_place, impl.context, impl, query, impl.set.servers(), impl.nextOrder(), stream_first) {}
+    std::optional<ForwardExchange> exchange;  // until it has a result
+    ForwardResult result;
   };
+  using FlightPtr = std::shared_ptr<Flight>;
 
   Impl(net::EventLoop& loop, Options options, Logger log)
-      : context(loop, std::move(options), std::move(log)), set(context) {}
+      : context(loop, std::move(options), std::move(log)),
+        set(context),
+        clients(context.options.max_waiting / 4),
+        pace(loop, [this] { deliverWaiting(); }) {}
 
-  void resolve(const dns::Query& query, Transport transport, Callback done);
-  std::optional<ForwardResult> refuse(bool is_new) const;
+  Wait resolve(const dns::Query& query, const Asker& asker, Callback done);
+  std::optional<ForwardResult> refuse(const dns::Query& query, const Asker& asker);
+  bool hasRoomToWait(const Asker& asker);
+  bool hasRoomToAsk(const Asker& asker);
+  bool clear(const WaitingClients::Room& room);
   ForwardExchange::Order nextOrder();
   ForwardResult withNext(ForwardResult result) const;
   void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) override;
+  bool makeRoom(ForwardExchange& exchange) override;
+  void deliver(const FlightPtr& flight);
+  size_t deliverOne(Flight& flight);
+  void deliverWaiting();
+  void dismissEvicted();
+  size_t waiting() const { return clients.size() + clients.evicted(); }
+  FlightPtr findFlight(const dns::Query& query) const {
+    const auto known = flights.find(Question{&query});
+    return known != flights.end() ? known->second : nullptr;
+  }
 
   ForwardContext context;
   UpstreamSet set;
+  WaitingClients clients;
   BlockPool flight_pool;
   // The key points into its exchange.
-  std::unordered_map<Question, std::shared_ptr<Flight>, QuestionHash> flights;
-  size_t waiting = 0;
-  uint32_t turn = 0;  // round_robin
+  std::unordered_map<Question, FlightPtr, QuestionHash> flights;
+  std::deque<FlightPtr> answered;  // for which some still wait
+  LateAnswers pace;
+  bool dismissing = false;
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // for what is posted
+  uint32_t turn = 0;                                           // round_robin
 };
 
 Forwarder::Forwarder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -108,13 +135,13 @@ bool Forwarder::serves(const dns::Query& query) const {
          std::none_of(options.except.begin(), options.except.end(), within);
 }
 
-void Forwarder::resolve(const dns::Query& query, Transport transport, Callback done) {
-  impl_->resolve(query, transport, std::move(done));
+Forwarder::Wait Forwarder::resolve(const dns::Query& query, const Asker& asker, Callback done) {
+  return impl_->resolve(query, asker, std::move(done));
 }
 
 const Forwarder::Counters& Forwarder::counters() const { return impl_->context.counters; }
 
-size_t Forwarder::waiting() const { return impl_->waiting; }
+size_t Forwarder::waiting() const { return impl_->waiting(); }
 
 std::vector<UpstreamAddress> Forwarder::upstreams() const {
   std::vector<UpstreamAddress> addresses;
@@ -124,43 +151,92 @@ std::vector<UpstreamAddress> Forwarder::upstreams() const {
 
 std::vector<UpstreamAddress> Forwarder::ourselves() const { return impl_->set.ourselves(); }
 
-void Forwarder::Impl::resolve(const dns::Query& query, Transport transport, Callback done) {
+Forwarder::Wait Forwarder::Impl::resolve(const dns::Query& query, const Asker& asker, Callback done) {
+  using Verdict = WaitingClients::Verdict;
   ++context.counters.queries;
-  const auto known = flights.find(Question{&query});
-  if (auto refused = refuse(known == flights.end())) {
-    if (refused->rcode == Rcode::kRefused) {
-      ++context.counters.concurrent_rejects;
-    } else {
-      ++context.counters.failed;
-    }
-    return done(withNext(std::move(*refused)));
+  FlightPtr flight = findFlight(query);
+  const Verdict verdict = flight ? clients.judge(*flight, asker) : Verdict::kWait;
+  if (verdict == Verdict::kAbsorb) {
+    ++context.counters.absorbed;
+    return Wait::kForNothing;
   }
-  ++waiting;
-  if (known != flights.end()) {
+  auto refused = verdict == Verdict::kTooMany
+                     ? overload(Rcode::kServFail, "too many wait for the answer to one question")
+                     : refuse(query, asker);
+  if (refused) {
+    ++(refused->rcode == Rcode::kRefused ? context.counters.concurrent_rejects : context.counters.failed);
+    done(withNext(std::move(*refused)));
+    return Wait::kForAll;
+  }
+  const bool for_little = verdict == Verdict::kWaitForLittle;
+  const size_t limit = for_little ? littleResponse(asker) : asker.response_limit;
+  const Wait wait = for_little ? Wait::kForLittle : Wait::kForAll;
+  flight = findFlight(query);  // it may have been given up to make room
+  if (flight) {
     ++context.counters.merged;
-    known->second->waiters.push_back(std::move(done));
-    return;
+    clients.add(*flight, asker, limit, std::move(done));
+    return wait;
   }
-  const bool stream_first = transport == Transport::kTcp && !context.options.prefer_udp;
-  auto flight = std::allocate_shared<Flight>(PoolAllocator<Flight>(flight_pool), *this, query, stream_first);
-  flight->waiters.push_back(std::move(done));
-  ForwardExchange& exchange = flight->exchange;
+  const bool stream_first = asker.transport == Transport::kTcp && !context.options.prefer_udp;
+  flight = std::allocate_shared<Flight>(PoolAllocator<Flight>(flight_pool), *this, query, stream_first);
+  clients.add(*flight, asker, limit, std::move(done));
+  clients.begin(*flight);
+  ForwardExchange& exchange = *flight->exchange;
   flights.emplace(Question{&exchange.query()}, std::move(flight));
   exchange.start();
+  return wait;
 }
 
-std::optional<ForwardResult> Forwarder::Impl::refuse(bool is_new) const {
+// Why `asker` cannot wait for the answer; others may have been made to give way to it.
+std::optional<ForwardResult> Forwarder::Impl::refuse(const dns::Query& query, const Asker& asker) {
   const Options& options = context.options;
-  if (options.max_concurrent > 0 && waiting >= options.max_concurrent) {
+  if (options.max_concurrent > 0 && waiting() >= options.max_concurrent && !asker.urgent) {
     return overload(Rcode::kRefused, fmt::format("concurrent queries exceeded maximum {}", options.max_concurrent));
   }
-  if (waiting >= options.max_waiting) {
-    return overload(Rcode::kServFail, "too many queries wait for upstreams");
-  }
-  if (is_new && flights.size() >= options.max_in_flight) {
+  if (!hasRoomToWait(asker)) return overload(Rcode::kServFail, "too many queries wait for upstreams");
+  if (!findFlight(query) && !hasRoomToAsk(asker)) {
     return overload(Rcode::kServFail, "too many questions are in flight");
   }
   return std::nullopt;
+}
+
+bool Forwarder::Impl::hasRoomToWait(const Asker& asker) {
+  return clients.size() < context.options.max_waiting || clear(clients.makeRoomToWait(asker));
+}
+
+bool Forwarder::Impl::hasRoomToAsk(const Asker& asker) {
+  return flights.size() < context.options.max_in_flight || clear(clients.makeRoomToAsk(asker, nullptr));
+}
+
+// A socket was not to be had: of all that are open in this process one of ours may be let go.
+bool Forwarder::Impl::makeRoom(ForwardExchange& exchange) {
+  const FlightPtr flight = findFlight(exchange.query());
+  return flight && clear(clients.makeRoomToAsk(WaitingClients::askerOf(*flight), flight.get()));
+}
+
+// Those who gave way are told when the loop is back: this may be in the midst of another's query.
+bool Forwarder::Impl::clear(const WaitingClients::Room& room) {
+  if (room.abandoned != nullptr) {
+    clients.settle(*room.abandoned);
+    flights.erase(Question{&static_cast<Flight*>(room.abandoned)->exchange->query()});
+  }
+  if (!dismissing && clients.hasEvicted()) {
+    dismissing = true;
+    context.loop.post([this, guard = std::weak_ptr(alive)] {
+      if (guard.lock()) dismissEvicted();
+    });
+  }
+  return room.made;
+}
+
+void Forwarder::Impl::dismissEvicted() {
+  dismissing = false;
+  const ForwardResult result = withNext(overload(Rcode::kServFail, "gave way to a client with fewer questions"));
+  for (size_t left = clients.evicted(); left > 0 && clients.hasEvicted(); --left) {  // not what comes meanwhile
+    ++context.counters.evicted;
+    ++context.counters.failed;
+    clients.takeEvicted()(result);
+  }
 }
 
 ForwardExchange::Order Forwarder::Impl::nextOrder() {
@@ -183,11 +259,42 @@ ForwardResult Forwarder::Impl::withNext(ForwardResult result) const {
 void Forwarder::Impl::onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) {
   // Callbacks may ask again, the same question too.
   const auto node = flights.extract(Question{&exchange.query()});
-  const std::vector<Callback> waiters = std::move(node.mapped()->waiters);
-  waiting -= waiters.size();
-  if (!result.response) context.counters.failed += waiters.size();
-  const ForwardResult complete = withNext(result);
-  for (const Callback& done : waiters) done(complete);
+  const FlightPtr flight = node.mapped();
+  flight->result = withNext(result);
+  flight->exchange.reset();
+  clients.settle(*flight);
+  deliver(flight);
+}
+
+// Who asked first gets the answer now, and so do others as long as they are few.
+void Forwarder::Impl::deliver(const FlightPtr& flight) {
+  deliverOne(*flight);
+  if (flight->waiting() == 0) return;
+  pace.begin();
+  while (answered.empty() && flight->waiting() > 0 && pace.mayGo()) pace.spend(deliverOne(*flight));
+  if (flight->waiting() == 0) return;
+  answered.push_back(flight);
+  pace.wait();
+}
+
+void Forwarder::Impl::deliverWaiting() {
+  pace.begin();
+  while (!answered.empty() && pace.mayGo()) {
+    const FlightPtr flight = answered.front();
+    if (flight->waiting() > 0) pace.spend(deliverOne(*flight));
+    if (flight->waiting() == 0) answered.pop_front();
+  }
+  if (!answered.empty()) pace.wait();
+}
+
+// Returns about how many bytes leave. REQUIRES: `flight` stays meanwhile.
+size_t Forwarder::Impl::deliverOne(Flight& flight) {
+  const auto [done, limit] = clients.take(flight);
+  const ForwardResult& result = flight.result;
+  if (!result.response) ++context.counters.failed;
+  const size_t size = result.response ? kUsualRest + result.response->body.size() : kUsualRest;
+  done(result);
+  return std::min(limit, size);
 }
 
 }  // namespace idetcd::resolve

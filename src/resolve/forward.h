@@ -4,14 +4,18 @@
 // A question that is on its way already is not sent again: all who ask it share the answer. Each datagram leaves from a
 // socket of its own with a random port and a random ID, and only the server that was asked can answer it (RFC 5452). An
 // attempt takes kAttemptTime at most, all of them together kTotalTime; then the client is told SERVFAIL. What is in
-// flight is bounded in number, and so in memory and descriptors.
+// flight is bounded in number, and so in memory and descriptors; clients share it fairly (waiting_clients.h): who has
+// to give way is told SERVFAIL at once. The answer of a question for which many wait leaves over some time
+// (late_answers.h), to those first who have waited longest.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -20,6 +24,7 @@
 #include "dns/query.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
+#include "resolve/asker.h"
 #include "resolve/request.h"
 #include "resolve/stored_response.h"
 #include "resolve/upstream.h"
@@ -34,7 +39,7 @@ struct ForwardResult {
   dns::Rcode rcode = dns::Rcode::kNoError;  // SERVFAIL or REFUSED; with a response, its rcode
   std::optional<dns::EdeCode> ede;
   std::string reason;
-  // Nobody was asked, for want of room: nothing to remember.
+  // For want of room nobody was asked, or the question was given up before its time: nothing to remember.
   bool overloaded = false;
   // `next` names this rcode: the handler behind this one is to be asked.
   bool next = false;
@@ -93,6 +98,8 @@ class Forwarder {
     uint64_t attempts = 0;            // messages sent to upstreams, without health checks
     uint64_t discarded = 0;           // received, but no answer to what was asked
     uint64_t failed = 0;              // SERVFAIL of our own
+    uint64_t absorbed = 0;            // retransmissions of who waits already
+    uint64_t evicted = 0;             // queries that gave way to those of a client with less
     uint64_t concurrent_rejects = 0;  // coredns_forward_max_concurrent_rejects_total
     uint64_t healthcheck_broken = 0;  // coredns_forward_healthcheck_broken_total
     uint64_t healthcheck_failures = 0;
@@ -110,9 +117,20 @@ class Forwarder {
 
   // Whether `from` and `except` leave this name to us.
   bool serves(const dns::Query& query) const;
+  // What `done` will get.
+  enum class Wait : uint8_t {
+    kForAll,     // the answer; it may have been called already
+    kForLittle,  // an answer that must not be much larger than the query (of `asker.query_size`)
+    kForNothing  // `done` has been destroyed uncalled: this is a retransmission of a query that waits
+  };
   // `query` is borrowed for this call. Of it count the question, RD, CD, AD and DO; what else a client says is between
   // it and us.
-  void resolve(const dns::Query& query, Transport transport, Callback done);
+  Wait resolve(const dns::Query& query, const Asker& asker, Callback done);
+  void resolve(const dns::Query& query, Transport transport, Callback done) {  // for ourselves
+    resolve(query, Asker{.transport = transport}, std::move(done));
+  }
+  // The size of response for who waits for little.
+  static size_t littleResponse(const Asker& asker) { return std::min(asker.response_limit, 2 * asker.query_size); }
 
   const Counters& counters() const;
   size_t waiting() const;  // callbacks that have not been called yet

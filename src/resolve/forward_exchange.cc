@@ -105,7 +105,11 @@ bool ForwardExchange::attemptStream() {
 bool ForwardExchange::attemptDatagram() {
   id_ = context_.random.next16();
   message_.setId(id_);
-  const int error = context_.udp.send(server_->address().address, message_.octets(edns_), *this, client_);
+  const auto send = [this] {
+    return context_.udp.send(server_->address().address, message_.octets(edns_), *this, client_);
+  };
+  int error = send();
+  if (isWantOfResources(error) && owner_.makeRoom(*this)) error = send();
   if (error == 0) return true;
   if (isWantOfResources(error)) {
     failed_ = 0xffff;  // it would be the same with the others

@@ -28,6 +28,8 @@ class ForwardExchange : private net::UdpClientHandler, private StreamWaiter {
     virtual ~Owner() = default;
     // The last call; destroys the exchange.
     virtual void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) = 0;
+    // There is no socket or port left. Whether another exchange was ended to free one.
+    virtual bool makeRoom(ForwardExchange& exchange) = 0;
   };
 
   // `stream_first`: over TCP where a server is not known to want something else.
