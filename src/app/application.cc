@@ -266,6 +266,7 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
     forwarders.push_back(std::move(*forwarder));
   }
   resolve::Recursion::Options options{.minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance};
+  if (block.plan.cluster) options.own_names = endpointNames(*block.plan.cluster);
   std::unique_ptr<resolve::Cache> cache;
   if (block.plan.cache) {
     options.cache_zones = block.plan.cache->zones;

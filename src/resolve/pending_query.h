@@ -26,6 +26,8 @@ class PendingQuery {
   // be written there.
   void makeRoom(std::vector<uint8_t>& room);
   size_t responseLimit() const { return response_limit_; }
+  // REQUIRES: before makeRoom(). At least what the question and an OPT record take.
+  void limitResponse(size_t limit) { response_limit_ = limit; }
   // As the handlers and logs want it; borrowed from this object.
   Request request() const;
   BootClock::time_point receivedAt() const { return received_at_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "dns/response.h"
+#include "net/udp_client.h"
+#include "resolve/forward_message.h"
 
 namespace idetcd::resolve {
 
@@ -10,8 +12,10 @@ namespace {
 
 constexpr uint32_t kStaleTtlSeconds = 30;  // RFC 8767 §4
 
+// Whether nothing has been learnt about the name, not even that it does not exist.
 bool isFailure(const ForwardResult& result) {
-  return !result.response || result.response->kind == ResponseKind::kFailure;
+  return !result.response || result.response->kind == ResponseKind::kFailure ||
+         (result.rcode != dns::Rcode::kNoError && result.rcode != dns::Rcode::kNxDomain);
 }
 
 }  // namespace
@@ -21,12 +25,27 @@ struct Recursion::Patience {
   Patience(Recursion& waiting_recursion, Pending waiting)
       : recursion(waiting_recursion), pending(std::move(waiting)), deadline(this, [](void* self) {
           auto& patience = *static_cast<Patience*>(self);
-          patience.recursion.answerStale(*patience.pending);
+          patience.recursion.onPatienceOver(*patience.pending);
         }) {}
 
   Recursion& recursion;
   Pending pending;
   net::Deadline deadline;
+};
+
+// A question that nobody waits for, on behalf of the client that gave rise to it.
+struct Recursion::Refresh {
+  Refresh(const dns::Query& client_query, const Request& request)
+      : query(client_query), asker(Asker::of(client_query, request)) {
+    message.assign(query);
+    query.message = message.data();  // the other buffer is the client's
+    asker.transport = Transport::kUdp;
+    asker.background = true;
+  }
+
+  ForwardMessage message;
+  dns::Query query;
+  Asker asker;
 };
 
 Recursion::Recursion(net::EventLoop& loop, Options options, std::unique_ptr<Cache> cache,
@@ -68,14 +87,18 @@ Outcome Recursion::answerFromCache(const dns::Query& query, const Request& reque
   const Cache::Found found = cache_->find(query, request.now);
   if (found.state == Cache::State::kMiss) return Outcome::next();
   if (found.state == Cache::State::kStale) {
-    if (options_.verify_stale) return Outcome::next();  // served in onResult() if the upstream fails
+    // Where the upstream is to be believed first, the client waits for it (onResult()), unless it is known to fail:
+    // then one client in Cache::Options::recheck waits, and the others do not.
+    if (options_.verify_stale && !found.has_failed) return Outcome::next();
+    if (found.wants_refresh) cache_->noteRefresh(query, request.now);
+    if (found.wants_refresh && options_.verify_stale) return Outcome::next();
     const size_t size = writeStale(found, query, request.response_limit);
-    refresh(query);
+    if (found.wants_refresh) refresh(query, request);
     return Outcome::answer(size);
   }
   const size_t size =
       writeStoredResponse(found.response, query, request.response_limit, writeOptions(found.age_seconds));
-  if (found.wants_prefetch) refresh(query);
+  if (found.wants_prefetch) refresh(query, request);
   return Outcome::answer(size);
 }
 
@@ -101,27 +124,46 @@ size_t Recursion::findForwarder(const dns::Query& query, size_t first) const {
 }
 
 void Recursion::forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience) {
-  forwarders_[forwarder]->resolve(pending->query(), pending->request().transport,
-                                  [this, pending, forwarder, patience](const ForwardResult& result) {
-                                    onResult(pending, forwarder, patience, result);
-                                  });
+  const Request request = pending->request();
+  Asker asker = Asker::of(pending->query(), request);
+  asker.urgent = isUrgent(pending->query(), request);
+  const auto wait = forwarders_[forwarder]->resolve(pending->query(), asker,
+                                                    [this, pending, forwarder, patience](const ForwardResult& result) {
+                                                      onResult(pending, forwarder, patience, result);
+                                                    });
+  if (wait == Forwarder::Wait::kForLittle) pending->limitResponse(Forwarder::littleResponse(asker));
+}
+
+bool Recursion::isUrgent(const dns::Query& query, const Request& request) const {
+  const auto is_asked = [&query](const dns::Name& name) {
+    return name.size() == query.qname_size && dns::isNameWithin(query.name(), name);
+  };
+  if (std::none_of(options_.own_names.begin(), options_.own_names.end(), is_asked)) return false;
+  const auto source = IpAddress::fromSockaddr(request.source);
+  return source && net::isLocalAddress(source->unmapped());
 }
 
 // Asks anew for what the cache still answers. Nobody waits; the forwarder merges it with what is in flight.
-void Recursion::refresh(const dns::Query& query) {
+void Recursion::refresh(const dns::Query& query, const Request& request) {
   const size_t forwarder = findForwarder(query, 0);
-  if (forwarder == forwarders_.size()) return;
-  auto question = std::make_shared<dns::Query>(query);
-  question->message = nullptr;  // the buffer is the client's
-  forwarders_[forwarder]->resolve(query, Transport::kUdp, [this, question](const ForwardResult& result) {
-    if (!isFailure(result)) remember(*question, result);
-  });
+  if (forwarder == forwarders_.size() || (query.flags & dns::kFlagRd) == 0) return;
+  const auto refresh = std::make_shared<Refresh>(query, request);
+  refreshFrom(forwarder, refresh);
+}
+
+void Recursion::refreshFrom(size_t forwarder, const std::shared_ptr<Refresh>& refresh) {
+  forwarders_[forwarder]->resolve(
+      refresh->query, refresh->asker, [this, forwarder, refresh](const ForwardResult& result) {
+        const size_t next = result.next ? findForwarder(refresh->query, forwarder + 1) : forwarders_.size();
+        if (next < forwarders_.size()) return refreshFrom(next, refresh);
+        remember(refresh->query, result);
+      });
 }
 
 void Recursion::ask(const dns::Query& query, const std::function<void(bool answered)>& done) {
   const size_t forwarder = findForwarder(query, 0);
   if (forwarder == forwarders_.size()) return done(false);
-  forwarders_[forwarder]->resolve(query, Transport::kUdp,
+  forwarders_[forwarder]->resolve(query, Asker{.urgent = true},
                                   [done](const ForwardResult& result) { done(result.response != nullptr); });
 }
 
@@ -133,21 +175,25 @@ bool Recursion::isBusy() const {
 void Recursion::onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience,
                          const ForwardResult& result) {
   const dns::Query& query = pending->query();
-  if (pending->isAnswered()) {
-    if (!isFailure(result)) remember(query, result);
-    return;
-  }
+  if (pending->isAnswered()) return remember(query, result);
   if (result.next) {
     const size_t next = findForwarder(query, forwarder + 1);
     if (next < forwarders_.size()) return forward(pending, next, patience);
   }
   if (isFailure(result)) {
     if (errors_ && !result.reason.empty()) errors_->write(query, result.rcode, result.reason);
+    remember(query, result);
     if (answerStale(*pending)) return;
+  } else {
+    remember(query, result);
   }
-  remember(query, result);
   pending->makeRoom(room_);
   finish(*pending, writeResult(query, pending->responseLimit(), result));
+}
+
+// The upstream is as good as silent: those who come next do not wait for it.
+void Recursion::onPatienceOver(PendingQuery& pending) {
+  if (answerStale(pending)) cache_->noteFailure(pending.query(), BootClock::now());
 }
 
 // False if there is nothing stale to answer with.
@@ -166,12 +212,14 @@ void Recursion::remember(const dns::Query& query, const ForwardResult& result) {
   if (result.response) {
     if (result.response == last_remembered_) return;
     last_remembered_ = result.response;
+    if (isFailure(result)) cache_->noteFailure(query, BootClock::now());
     cache_->insert(query, *result.response, BootClock::now());
   } else if (result.rcode == dns::Rcode::kServFail &&
              !result.overloaded) {  // RFC 9520 §3.1: that nobody answered is remembered too
     StoredResponse failure;
     failure.kind = ResponseKind::kFailure;
     failure.sections.rcode = result.rcode;
+    cache_->noteFailure(query, BootClock::now());
     if (result.ede) failure.sections.ede = dns::code(*result.ede);
     cache_->insert(query, failure, BootClock::now());
   }

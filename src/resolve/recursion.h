@@ -30,6 +30,9 @@ class Recursion {
     bool verify_stale = false;
     bool minimal = false;
     bool loadbalance = false;
+    // What this process has resolved by this server, as any program does: the hosts of its etcd. Asked for from this
+    // machine they have room before all others.
+    std::vector<dns::Name> own_names{};
   };
 
   // `cache`, `log` and `errors` may be null. `forwarders` are asked in order: the first that serves a name, then, if
@@ -50,7 +53,7 @@ class Recursion {
     if (!cache_) return Outcome::next();
     const Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, plain_);
     if (written.wants_prefetch) [[unlikely]]
-      refresh(query);
+      refresh(query, request);
     return written.size > 0 ? Outcome::answer(written.size) : Outcome::next();
   }
   // In place from the cache, pending, or next: no forwarder serves the name.
@@ -67,16 +70,20 @@ class Recursion {
  private:
   using Pending = std::shared_ptr<PendingQuery>;
   struct Patience;
+  struct Refresh;
 
   bool isCached(const dns::Query& query) const;
   Outcome answerFromCache(const dns::Query& query, const Request& request);
   WriteOptions writeOptions(uint32_t age_seconds);
   size_t writeStale(const Cache::Found& found, const dns::Query& query, size_t limit);
   size_t findForwarder(const dns::Query& query, size_t first) const;
+  bool isUrgent(const dns::Query& query, const Request& request) const;
   void forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience);
-  void refresh(const dns::Query& query);
+  void refresh(const dns::Query& query, const Request& request);
+  void refreshFrom(size_t forwarder, const std::shared_ptr<Refresh>& refresh);
   void onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Patience>& patience,
                 const ForwardResult& result);
+  void onPatienceOver(PendingQuery& pending);
   bool answerStale(PendingQuery& pending);
   void remember(const dns::Query& query, const ForwardResult& result);
   size_t writeResult(const dns::Query& query, size_t limit, const ForwardResult& result);

@@ -1,5 +1,7 @@
 """The cache as clients and upstreams see it: what is asked again, what is not, and what answers from memory look like."""
 
+import time
+
 import dns.edns
 import dns.flags
 import dns.rcode
@@ -304,6 +306,30 @@ def test_serve_stale_verify(start, world):
     world.silent = True
     response = ask(node, "www.example.org.", use_edns=0)
     assert extended_errors(response) == [EDE_STALE_ANSWER], "before a client gives up"
+
+
+@pytest.mark.parametrize("mode", ["immediate", "verify"])
+@pytest.mark.parametrize("silent", [False, True], ids=["servfail", "silent"])
+def test_a_failing_upstream_is_left_alone(start, world, mode, silent):
+    """RFC 8767 section 5: what was asked for in vain is not asked for again by every client."""
+    world.ttl = 1
+    node = start(f"serve_stale 1h {mode}", *SHORT)
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    if silent:
+        world.silent = True
+    else:
+        world.deny(dns.rcode.SERVFAIL)
+    expire(node)
+    wait_until(lambda: world.count() >= 2, 5, "the upstream to be asked again")
+    before = world.count()
+    slowest = 0
+    for _ in range(200):
+        begin = time.monotonic()
+        response = ask(node, "www.example.org.", use_edns=0)
+        slowest = max(slowest, time.monotonic() - begin)
+        assert response.answer[0][0].to_text() == "192.0.2.1" and extended_errors(response) == [EDE_STALE_ANSWER]
+    assert slowest < 1.5, "nobody waits for it"
+    assert world.count() <= before + (2 if silent else 0), "the one question's own attempts"
 
 
 def test_too_old_is_too_old(start, world):
