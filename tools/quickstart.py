@@ -23,7 +23,7 @@ COREFILE = """. {{
     idetcd {{
         endpoint {endpoint}
         limit {limit}
-        pattern worker{{{{.ID}}}}.tf.local.
+        pattern worker{{{{.ID}}}}.tf.internal.
     }}
     errors
 }}
@@ -149,7 +149,7 @@ Try it (Ctrl-C here ends everything):
 
     dig +short @127.0.0.1 -p {nodes[0].port} {name}
     dig +short @127.0.0.1 -p {nodes[-1].port} {name} AAAA
-    dig @127.0.0.1 -p {nodes[0].port} nobody.tf.local
+    dig @127.0.0.1 -p {nodes[0].port} nobody.tf.internal
     {shlex.join(["kill", str(nodes[1].pid)])}    # the node on port {nodes[1].port}: its name is free at once
 """, flush=True)
 

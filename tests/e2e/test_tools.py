@@ -84,7 +84,7 @@ def test_quickstart_once():
     assert "every node resolves every name" in result.stdout
     assert [line.split()[0] for line in result.stdout.splitlines() if "/3  " in line] == ["1/3", "2/3", "3/3"], result.stdout
     for i in range(1, 6):
-        row = next(line for line in result.stdout.splitlines() if line.startswith(f"worker{i}.tf.local."))
+        row = next(line for line in result.stdout.splitlines() if line.startswith(f"worker{i}.tf.internal."))
         assert row.count("udp tcp") == 5, result.stdout
 
 
