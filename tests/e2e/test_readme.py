@@ -13,7 +13,7 @@ with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
 
 def recipe_file(path):
     """The content that the cloud-init recipe writes to `path`."""
-    return textwrap.dedent(re.search(rf"  - path: {path}\n    content: \|\n((?:      .*\n)+)", README).group(1))
+    return textwrap.dedent(re.search(rf"  - path: {path}\n    content: \|\n((?:      .*\n|\n)+)", README).group(1))
 
 
 def test_each_corefile_is_accepted(directory):

@@ -33,13 +33,14 @@ class Node(Process):
         self.port = ports.free_port() if port == 0 else port
         self.corefile_path = os.path.join(directory, f"{name}.Corefile")
         self.arguments = list(arguments)
+        self.binary = binary()
         with open(self.corefile_path, "w", encoding="utf-8") as file:
             file.write(corefile)
 
     def launch(self, env=None, **spawn_options):
         port = ["-dns.port", str(self.port)] if self.port else []
         conf = ["-conf", self.corefile_path] if self.corefile_path else []
-        self.spawn([binary(), *conf, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
+        self.spawn([self.binary, *conf, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
                    **spawn_options)
         return self
 
