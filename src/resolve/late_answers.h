@@ -2,7 +2,7 @@
 // back as a burst of answers, which would fill the network's and the clients' buffers, and keep the loop from others.
 // Loop thread only.
 //
-// kBytesPerMillisecond in the long run, kBurst at a time; a single answer counts kLeast at least.
+// kBytesPerMillisecond in the long run, kBurst in a turn of the loop; a single answer counts kLeast at least.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace idetcd::resolve {
 class LateAnswers {
  public:
   static constexpr std::ptrdiff_t kBytesPerMillisecond = 32 << 10;  // 262 Mbit/s
-  static constexpr std::ptrdiff_t kBurst = 2 * kBytesPerMillisecond;
+  static constexpr std::ptrdiff_t kBurst = kBytesPerMillisecond;
   static constexpr std::ptrdiff_t kLeast = 256;  // so that no more than 128 leave in a millisecond: some 0.2 ms of work
   static constexpr std::chrono::milliseconds kStep{1};
 

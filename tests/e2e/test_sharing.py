@@ -1,5 +1,6 @@
 """What one client's questions cost others: places, answers of a question that many wait for, and what leaves for the network."""
 
+import contextlib
 import select
 import signal
 import socket
@@ -10,6 +11,7 @@ import dns.rcode
 import pytest
 
 from dns_client import answers
+from harness.namespace import Namespace
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer
 
@@ -55,9 +57,11 @@ def send_paced(sock, packets, each=50):
 
 
 class LiveOnly:
-    """Answers names that begin with `live`; of others it says nothing. Reads faster than a library would."""
+    """Answers names that begin with `live`, and `held` when it is told to; of others it says nothing. Reads faster than a
+    library would."""
 
     def __init__(self):
+        self.held = []
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.sock.bind(("127.0.0.1", 0))
@@ -70,10 +74,20 @@ class LiveOnly:
             octets, peer = query
             if len(octets) < 12:
                 return
-            if octets[13:17].lower() == b"live":
-                end = octets.index(b"\0", 12) + 5
-                self.sock.sendto(octets[:2] + struct.pack("!5H", 0x8180, 1, 1, 0, 0) + octets[12:end]
-                                 + b"\xc0\x0c" + struct.pack("!2HIH4B", 1, 1, 60, 4, 192, 0, 2, 1), peer)
+            kind = octets[13:17].lower()
+            if kind not in (b"live", b"held"):
+                continue
+            end = octets.index(b"\0", 12) + 5
+            reply = (octets[:2] + struct.pack("!5H", 0x8180, 1, 1, 0, 0) + octets[12:end]
+                     + b"\xc0\x0c" + struct.pack("!2HIH4B", 1, 1, 60, 4, 192, 0, 2, 1), peer)
+            if kind == b"live":
+                self.sock.sendto(*reply)
+            else:
+                self.held.append(reply)
+
+    def let_go(self):
+        for reply in self.held:
+            self.sock.sendto(*reply)
 
     def close(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -104,6 +118,48 @@ def test_a_flood_of_dead_names_costs_others_nothing(nodes):
         assert all(code(response) == dns.rcode.SERVFAIL and EDE in response for response in told)
     finally:
         upstream.close()
+
+
+@pytest.fixture
+def namespace(directory):
+    space = Namespace(directory, [f"192.0.2.{i}/32" for i in range(1, 4)]
+                      + [f"2001:db8:{net}::{i}/128" for net in (1, 2, 3) for i in range(1, 9)])
+    yield space
+    space.close()
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("flooders, other, server", [
+    (["192.0.2.1"], "192.0.2.2", "192.0.2.3"),
+    ([f"2001:db8:1::{i}" for i in range(1, 9)], "2001:db8:2::1", "2001:db8:3::1"),
+], ids=["address", "slash64"])
+def test_a_client_is_more_than_a_socket(nodes, namespace, flooders, other, server):
+    """All sockets of an IPv4 address, all addresses of an IPv6 /64 have one share."""
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    with namespace.entered(), contextlib.ExitStack() as stack:
+        upstream = LiveOnly()
+        stack.callback(upstream.close)
+        node = nodes.start(f". {{\n forward . {upstream.address} {{\n max_fails 0\n }}\n}}\n")
+
+        def client_at(address):
+            sock = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            sock.bind((address, 0))
+            sock.connect((server, node.port))
+            sock.settimeout(PATIENCE)
+            return sock
+
+        sockets = [client_at(address) for address in flooders for _ in range(200 // len(flooders))]
+        for i, sock in enumerate(sockets):
+            send_paced(sock, [packet(f"dead{i}-{n}.example.org.", n) for n in range(70)])
+        assert any(code(response) == dns.rcode.SERVFAIL for sock in sockets for response in drain(sock)), "the room is full"
+        client = client_at(other)
+        count = 1000
+        send_paced(client, [packet(f"held{n}.example.org.", n) for n in range(count)])
+        wait_until(lambda: len(upstream.held) >= count, 5, lambda: f"{len(upstream.held)} questions to arrive")
+        upstream.let_go()
+        for _ in range(count):
+            assert code(client.recv(4096)) == dns.rcode.NOERROR
 
 
 class Late:
