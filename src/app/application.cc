@@ -150,7 +150,7 @@ Result<Application::Block> Application::buildBlock(Configuration& configuration,
     if (!errors) return tl::unexpected(errors.error());
     block.errors = std::move(*errors);
   }
-  const Cluster* cluster = nullptr;
+  Cluster* cluster = nullptr;
   if (plan.cluster) {
     const auto added = addCluster(configuration, *plan.cluster, plan.keys.front().port);
     if (!added) return tl::unexpected(added.error());
@@ -182,7 +182,7 @@ std::vector<dns::Name> Application::endpointNames(const ClusterPlan& plan) {
 }
 
 // The node's own name, unless the Corefile says something else; without a cluster `nsid` alone means the host name.
-std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPlan& plan, const Cluster* cluster) {
+std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPlan& plan, Cluster* cluster) {
   resolve::Identity::Options options{.nsid = plan.nsid.value_or("")};
   if (cluster == nullptr) {
     if (options.nsid.empty()) options.nsid = hostName();
@@ -195,7 +195,10 @@ std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPl
   };
   options.own_addresses = [&member] { return member.addresses().list(); };
   options.ttl_seconds = plan.cluster->ttl_seconds;
-  return std::make_shared<const resolve::Identity>(std::move(options));
+  auto identity = std::make_shared<const resolve::Identity>(std::move(options));
+  std::erase_if(cluster->identities, [](const auto& seen) { return seen.expired(); });
+  cluster->identities.push_back(identity);
+  return identity;
 }
 
 // The block's handlers on one loop.
@@ -265,7 +268,8 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
     }
     forwarders.push_back(std::move(*forwarder));
   }
-  resolve::Recursion::Options options{.minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance};
+  resolve::Recursion::Options options{
+      .minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance, .identity = block.identity};
   if (block.plan.cluster) options.own_names = endpointNames(*block.plan.cluster);
   std::unique_ptr<resolve::Cache> cache;
   if (block.plan.cache) {
@@ -448,8 +452,12 @@ void Application::reload() {
   log_.info("Reloading complete");
 }
 
-// Gives up the name of a cluster that is no longer configured.
+// Gives up the name of a cluster that is no longer configured. Blocks of an older configuration may still wait for an
+// upstream, and write their NSID then.
 void Application::retire(std::unique_ptr<Cluster> cluster) {
+  for (const auto& seen : cluster->identities) {
+    if (const auto identity = seen.lock()) identity->disown();
+  }
   std::shared_ptr<Cluster> retired = std::move(cluster);
   std::weak_ptr<Cluster> seen = retired;
   retirements_.push_back({std::move(seen), std::thread([this, retired = std::move(retired)]() mutable {

@@ -58,6 +58,7 @@ class Application {
     ClusterPlan plan;
     std::unique_ptr<records::RecordStore> store;
     std::unique_ptr<cluster::Member> member;
+    std::vector<std::weak_ptr<const resolve::Identity>> identities;  // those who ask the member for its name
   };
 
   // A server block as every loop sees it; what belongs to one loop is made for each.
@@ -95,7 +96,7 @@ class Application {
   static std::vector<dns::Name> endpointNames(const ClusterPlan& plan);
   Result<Cluster*> addCluster(Configuration& configuration, const ClusterPlan& plan, uint16_t dns_port);
   Cluster* findCluster(const Configuration& configuration, const ClusterPlan& plan) const;
-  static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, const Cluster* cluster);
+  static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, Cluster* cluster);
   Result<void> listen(Configuration& configuration);
   Result<std::shared_ptr<const resolve::ServerBlock>> instantiate(const Configuration& configuration, Block& block,
                                                                   net::EventLoop& loop);

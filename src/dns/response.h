@@ -2,9 +2,10 @@
 //
 // Records are appended section by section, in order. One that does not fit truncates the response: TC is set and
 // everything but the question and OPT is left out (RFC 2181 §9), except in the additional section, where it is left out
-// silently.
+// silently. NSID is written if nothing that must be there needs its room.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -41,19 +42,26 @@ inline void copyRecords(std::span<const uint8_t> records, uint8_t* to) {
 
 class ResponseBuilder {
  public:
-  // `limit`: octets that the whole response may take; the buffer has room for as many. REQUIRES: limit >= 512, and
-  // `query` was parsed with at most `limit` octets of header and question.
-  ResponseBuilder(const Query& query, size_t limit) : query_(query), pos_(query.question_end), limit_(limit) {
-    if (query.has_edns) limit_ -= kOptSize;
-    if (query.nsid != nullptr) limit_ -= kOptionHead + query.nsid->size();
+  // `limit`: bytes that the whole response may take; the buffer has room for as many. REQUIRES: limit >= 512, and
+  // `query` was parsed with at most `limit` bytes of header and question.
+  ResponseBuilder(const Query& query, size_t limit)
+      : query_(query), pos_(query.question_end), limit_(limit), reserved_(query.has_edns ? kOptSize : 0) {
+    if (!query.has_edns || query.nsid == nullptr) return;
+    nsid_size_ = kOptionHead + query.nsid->size();
+    if (fits(nsid_size_)) {
+      reserved_ += nsid_size_;
+    } else {
+      nsid_size_ = 0;
+    }
   }
 
   // Every answer of this response carries this Extended DNS Error (RFC 8914), if the client speaks EDNS. Call before
   // append.
   void setEde(EdeCode ede) {
     if (!query_.has_edns || ede_) return;
+    if (!makeRoom(kEdeSize)) return;
     ede_ = ede;
-    limit_ -= kEdeSize;
+    reserved_ += kEdeSize;
   }
 
   void addAnswer(std::span<const uint8_t> records, uint16_t count) { append(records, count, answers_); }
@@ -73,6 +81,10 @@ class ResponseBuilder {
     additionals_ = additionals;
     return true;
   }
+  // As setBody(), for records none of which can be left out: NSID gives way to them.
+  bool setWholeBody(std::span<const uint8_t> records, uint16_t answers, uint16_t authorities) {
+    return makeRoom(records.size()) && setBody(records, answers, authorities, 0);
+  }
   void truncate() { truncated_ = true; }
   // As truncate(), but these records of the answer section stay. REQUIRES: they fit, and nothing has been appended.
   void truncateTo(std::span<const uint8_t> records, uint16_t answers) {
@@ -80,14 +92,14 @@ class ResponseBuilder {
     append(records, answers, kept_answers_);
     kept_size_ = records.size();
   }
-  // Octets that are left for records.
-  size_t room() const { return limit_ >= pos_ ? limit_ - pos_ : 0; }
+  // Bytes that are left for records, if NSID is left out.
+  size_t room() const { return limit_ - pos_ - (reserved_ - nsid_size_); }
 
   // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.
   size_t position() const { return pos_; }
   uint8_t* at(size_t offset) { return query_.message + offset; }
 
-  // Writes header and OPT; returns the size of the response. `flags`: of kFlagAa, kFlagRa, kFlagAd.
+  // Writes header and OPT; returns the size of the response, at most the limit. `flags`: of kFlagAa, kFlagRa, kFlagAd.
   size_t finish(Rcode rcode, uint16_t flags) {
     uint8_t* message = query_.message;
     const bool has_question = query_.question_end > kHeaderSize;
@@ -102,7 +114,9 @@ class ResponseBuilder {
     store16(message + 2, flags);
     store64(message + 4, uint64_t{has_question} << 48 | uint64_t{answers_} << 32 | uint64_t{authorities_} << 16 |
                              (additionals_ + (query_.has_edns ? 1u : 0u)));
+    assert(fits(0));  // what is reserved is all that is still written
     if (query_.has_edns) writeOpt(rcode);
+    assert(pos_ <= limit_);
     return pos_;
   }
 
@@ -110,10 +124,24 @@ class ResponseBuilder {
   static constexpr size_t kOptionHead = 4;
   static constexpr size_t kEdeSize = kOptionHead + 2;
 
-  bool fits(size_t size) const { return limit_ >= pos_ && limit_ - pos_ >= size; }
+  bool fits(size_t size) const { return limit_ >= pos_ && limit_ - pos_ >= reserved_ && free() >= size; }
+  size_t free() const { return limit_ - pos_ - reserved_; }
+
+  // As fits(), but NSID gives way: a client that has to ask again over TCP for its sake gains nothing.
+  bool makeRoom(size_t size) {
+    if (fits(size)) [[likely]]
+      return true;
+    reserved_ -= nsid_size_;
+    if (fits(size)) {
+      nsid_size_ = 0;
+      return true;
+    }
+    reserved_ += nsid_size_;
+    return false;
+  }
 
   void append(std::span<const uint8_t> records, uint16_t count, uint16_t& counter) {
-    if (!fits(records.size())) {
+    if (!makeRoom(records.size())) {
       truncated_ = true;
       return;
     }
@@ -131,7 +159,7 @@ class ResponseBuilder {
       store16(info_code, code(*ede_));
       writeOption(opt, EdnsOption::kEde, info_code, sizeof(info_code));
     }
-    if (query_.nsid != nullptr) writeOption(opt, EdnsOption::kNsid, query_.nsid->data(), query_.nsid->size());
+    if (nsid_size_ > 0) writeOption(opt, EdnsOption::kNsid, query_.nsid->data(), query_.nsid->size());
   }
 
   void writeOption(uint8_t* opt, EdnsOption option, const void* data, size_t size) {
@@ -145,7 +173,9 @@ class ResponseBuilder {
 
   const Query& query_;
   size_t pos_;
-  size_t limit_;
+  const size_t limit_;
+  size_t reserved_;       // for OPT with its options
+  size_t nsid_size_ = 0;  // of that, for NSID
   uint16_t answers_ = 0;
   uint16_t authorities_ = 0;
   uint16_t additionals_ = 0;

@@ -22,17 +22,18 @@ bool isServerIdName(const dns::Query& query) {
 
 const std::string* Identity::text() const {
   if (!options_.nsid.empty()) return &options_.nsid;
-  if (!options_.own_name) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (!options_.own_name || disowned_) return nullptr;
   std::optional<std::string> name = options_.own_name();
   if (!name) return nullptr;
   if (name->ends_with('.')) name->pop_back();
-  return intern(std::move(*name));
+  const auto it = std::find(said_.begin(), said_.end(), *name);
+  return it != said_.end() ? &*it : &said_.emplace_back(std::move(*name));
 }
 
-const std::string* Identity::intern(std::string text) const {
+void Identity::disown() const {
   const std::lock_guard lock(mutex_);
-  const auto it = std::find(said_.begin(), said_.end(), text);
-  return it != said_.end() ? &*it : &said_.emplace_back(std::move(text));
+  disowned_ = true;
 }
 
 Outcome Identity::answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const {

@@ -4,8 +4,8 @@
 //   CH TXT id.server., hostname.bind. (RFC 4892)    the same
 //   PTR of the node's own addresses                 the node's name: forward and reverse agree
 //
-// A name is told only while it is owned beyond doubt. One for each server block, shared by its loops. Any thread; what
-// it hands out stays valid as long as it lives.
+// A name is told only while it is owned beyond doubt, at the moment at which the answer is written. One for each server
+// block, shared by its loops. Any thread; what it hands out stays valid as long as it lives.
 #pragma once
 
 #include <deque>
@@ -35,18 +35,19 @@ class Identity {
 
   // Without the trailing dot, as host names are written. Null: nothing to say.
   const std::string* text() const;
+  // From now on `own_name` is not asked: who knows it goes, while answers that come late are still to be written.
+  // REQUIRES: no new query is answered with this.
+  void disown() const;
   // id.server. and hostname.bind.; REFUSED for every other name and type of class CH.
   Outcome answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const;
   // PTR of an own address; else next.
   Outcome answerReverse(const dns::Query& query, size_t limit, uint16_t flags) const;
 
  private:
-  const std::string* intern(std::string text) const;
-
   const Options options_;
-  // Every text that was ever said: as many as this node had names. Guarded by mutex_.
-  mutable std::mutex mutex_;
-  mutable std::deque<std::string> said_;
+  mutable std::mutex mutex_;  // guards what follows, and the call of own_name in text()
+  mutable bool disowned_ = false;
+  mutable std::deque<std::string> said_;  // every text that was ever said: as many as this node had names
 };
 
 }  // namespace idetcd::resolve

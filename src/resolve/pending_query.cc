@@ -15,14 +15,16 @@ PendingQuery::PendingQuery(const dns::Query& query, const Request& request)
       sink_(request.client->keepClient()) {
   std::memcpy(buffer_.data(), query.message, query.question_end);
   query_.message = buffer_.data();
+  query_.nsid = nullptr;  // this node may have another name by then
   const size_t source_size = request.source->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   std::memcpy(&source_, request.source, source_size);
 }
 
-void PendingQuery::makeRoom(std::vector<uint8_t>& room) {
+void PendingQuery::makeRoom(std::vector<uint8_t>& room, const Identity* identity) {
   if (room.size() < response_limit_) room.resize(response_limit_);
   std::memcpy(room.data(), query_.message, query_.question_end);
   query_.message = room.data();
+  query_.nsid = query_.wants_nsid && identity != nullptr ? identity->text() : nullptr;
 }
 
 Request PendingQuery::request() const {

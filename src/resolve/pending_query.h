@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "dns/query.h"
+#include "resolve/identity.h"
 #include "resolve/request.h"
 
 namespace idetcd::resolve {
@@ -22,9 +23,9 @@ class PendingQuery {
 
   // As parsed. Its `message` is a buffer of this object that holds the header and the question and nothing more.
   const dns::Query& query() const { return query_; }
-  // Moves that to `room`, borrowed until send(), which grows to responseLimit() octets if it is smaller: a response can
-  // be written there.
-  void makeRoom(std::vector<uint8_t>& room);
+  // Moves that to `room`, borrowed until send(), which grows to responseLimit() bytes if it is smaller: a response can
+  // be written there. `identity`: who says which NSID it carries, as of now; may be null.
+  void makeRoom(std::vector<uint8_t>& room, const Identity* identity);
   size_t responseLimit() const { return response_limit_; }
   // REQUIRES: before makeRoom(). At least what the question and an OPT record take.
   void limitResponse(size_t limit) { response_limit_ = limit; }

@@ -187,7 +187,7 @@ void Recursion::onResult(const Pending& pending, size_t forwarder, const std::sh
   } else {
     remember(query, result);
   }
-  pending->makeRoom(room_);
+  pending->makeRoom(room_, options_.identity.get());
   finish(*pending, writeResult(query, pending->responseLimit(), result));
 }
 
@@ -201,7 +201,7 @@ bool Recursion::answerStale(PendingQuery& pending) {
   const dns::Query& query = pending.query();
   const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
   if (stale.state != Cache::State::kStale) return false;
-  pending.makeRoom(room_);
+  pending.makeRoom(room_, options_.identity.get());
   finish(pending, writeStale(stale, query, pending.responseLimit()));
   return true;
 }

@@ -14,6 +14,7 @@
 #include "resolve/cache.h"
 #include "resolve/error_log.h"
 #include "resolve/forward.h"
+#include "resolve/identity.h"
 #include "resolve/pending_query.h"
 #include "resolve/query_log.h"
 #include "resolve/request.h"
@@ -33,6 +34,7 @@ class Recursion {
     // What this process has resolved by this server, as any program does: the hosts of its etcd. Asked for from this
     // machine they have room before all others.
     std::vector<dns::Name> own_names{};
+    std::shared_ptr<const Identity> identity{};  // for the NSID of late answers; may be null
   };
 
   // `cache`, `log` and `errors` may be null. `forwarders` are asked in order: the first that serves a name, then, if

@@ -15,7 +15,7 @@ using namespace idetcd;
 using dns::test::MessageReader;
 using dns::test::ReadMessage;
 
-constexpr size_t kLimits[] = {512, 1232, 4096};
+constexpr size_t kLimits[] = {512, 513, 541, 600, 1232, 4096};
 
 // The message in a block with room for what is read behind it, or for a response of `limit` octets, and no more.
 struct Buffer {
@@ -79,6 +79,8 @@ void answerRecords(const std::string& message, dns::Query& query, size_t limit) 
   std::string records;
   const auto count = static_cast<uint16_t>(query.hash >> 8 & 0xf);
   for (uint16_t i = 0; i < count; ++i) records += record;
+  const std::string nsid(query.hash >> 20 & 0x1ff, 'n');
+  if ((query.hash & 0x20000) != 0) query.nsid = &nsid;
   dns::ResponseBuilder builder(query, limit);
   if ((query.hash & 0x10000) != 0) builder.setEde(dns::EdeCode::kStaleAnswer);
   builder.addAnswer(dns::test::octets(records), count);

@@ -205,6 +205,50 @@ TEST(ResponseBuilder, TheLongestNameFitsTheSmallestLimit) {
   EXPECT_EQ(read.answers.at(0).owner, name);
 }
 
+// Names and NSIDs of every length: what does not fit is left out, and the answer comes first.
+TEST(ResponseBuilder, NsidGivesWay) {
+  const std::string big = record(kPointer, 16, 1, 5, std::string(100, 't'));
+  for (size_t name_size = 3; name_size <= 255; name_size += 4) {
+    for (const size_t nsid_size : {1, 16, 100, 200, 219, 240, 255, 512, 4000}) {
+      for (const bool ede : {false, true}) {
+        const std::string nsid(nsid_size, 'n');
+        Exchange e(header(kId, 0, {.additionals = 1}) + question(wireNameOfSize(name_size), 1) + opt(512));
+        e.query.nsid = &nsid;
+        ResponseBuilder response(e.query, e.limit);
+        if (ede) response.setEde(EdeCode::kStaleAnswer);
+        response.addAnswer(octets(kAnswer), 1);
+        const bool added = response.addAdditional(octets(big), 1);
+        const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
+        EXPECT_FALSE(read.has(kFlagTc));
+        EXPECT_EQ(read.answers.size(), 1u);
+        ASSERT_NE(read.opt(), nullptr);
+        const size_t fixed = 12 + name_size + 4 + 11 + (ede ? 6 : 0) + kAnswer.size();
+        const bool fits = fixed + 4 + nsid_size <= 512;
+        EXPECT_EQ(added, fixed + (fits ? 4 + nsid_size : 0) + big.size() <= 512) << "after NSID";
+        EXPECT_EQ(read.opt()->rdata, (ede ? option(15, be16(3)) : "") + (fits ? option(3, nsid) : ""))
+            << name_size << ' ' << nsid_size;
+      }
+    }
+  }
+}
+
+TEST(ResponseBuilder, ATruncatedResponseKeepsNsidWhereThereIsRoom) {
+  const std::string nsid(100, 'n');
+  Exchange e(ednsQuery());
+  e.query.nsid = &nsid;
+  ResponseBuilder response(e.query, e.limit);
+  response.addAnswer(octets(record(kPointer, 16, 1, 5, std::string(600, 't'))), 1);
+  const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
+  EXPECT_TRUE(read.has(kFlagTc));
+  ASSERT_NE(read.opt(), nullptr);
+  EXPECT_EQ(read.opt()->rdata, option(3, nsid));
+}
+
+TEST(ResponseBuilderDeathTest, MoreThanTheLimitAborts) {
+  Exchange e(header(kId, 0, {.additionals = 1}) + question(wireNameOfSize(255), 1) + opt(512));
+  EXPECT_DEATH(ResponseBuilder(e.query, 280).finish(Rcode::kNoError, 0), "fits");  // 271 and OPT
+}
+
 TEST(ResponseBuilder, ALargeLimit) {
   Exchange e(query(), 65535);
   ResponseBuilder response(e.query, e.limit);
@@ -314,6 +358,21 @@ TEST(ErrorResponse, TsigOfTheLongestNames) {
   ASSERT_EQ(with.additionals.size(), 1u);
   EXPECT_EQ(with.additionals[0].owner, longest);
   EXPECT_EQ(with.additionals[0].rdata.size(), 255u + 16);
+}
+
+// Up to the last byte of the limit, and not one further.
+TEST(ErrorResponse, TsigAtTheLimit) {
+  const std::string name = wireNameOfSize(214);
+  const std::string message =
+      header(kId, 0, {.additionals = 1}) + question(name, 1) + record(name, 250, 255, 0, tsigRdata());
+  const size_t whole = 12 + name.size() + 4 + name.size() + 10 + kAlgorithm.size() + 16;
+  for (const size_t limit : {whole - 1, whole, whole + 1}) {
+    ASSERT_GE(limit, 480u);
+    Exchange e(message, limit);
+    const size_t size = writeErrorResponse(e.query, limit);
+    EXPECT_EQ(size, limit < whole ? 12 + name.size() + 4 : whole);
+    EXPECT_EQ(e.read(size).additionals.size(), limit < whole ? 0u : 1u) << limit;
+  }
 }
 
 }  // namespace
