@@ -7,22 +7,43 @@
 #include <span>
 
 #include "dns/name.h"
+#include "dns/query.h"
 
 namespace idetcd::dns {
 
+// How much work the names of one message may make: a label, a jump, or a comparison of two names is a step or a few.
+// What a sender packs into 64 KB else takes a hundred milliseconds. One thread.
+class NameWork {
+ public:
+  explicit NameWork(size_t steps) : left_(steps) {}
+  // False from the first time on that there are not as many left.
+  bool spend(size_t steps) {
+    left_ = steps <= left_ ? left_ - steps : 0;
+    return left_ > 0;
+  }
+  bool isSpent() const { return left_ == 0; }
+
+ private:
+  size_t left_;
+};
+
 // An expanded name, in the case in which it came.
 struct ExpandedName {
-  std::array<uint8_t, kMaxNameLength> wire;
+  std::array<uint8_t, kMaxNameLength + 1 + kReadSlack> wire;  // so that it can be folded sixteen bytes at a time
   uint8_t size = 0;
   std::span<const uint8_t> span() const { return {wire.data(), size}; }
 };
 
+inline constexpr size_t kMaxJumps = 127;  // of one name: as many as it can have labels
+
 // Expands the name at `pos`. Returns the offset behind it in the message, or 0 if it is none: cut short, longer than
-// 255 octets, an unknown label type, or a pointer that does not lead backwards to behind the header. Bounded work:
-// every pointer must lead to before the place where the name, or the last jump, began.
+// 255 bytes, an unknown label type, more than kMaxJumps pointers, or a pointer that does not lead backwards to behind
+// the header (every pointer must lead to before the place where the name, or the last jump, began); or if `work` is
+// spent.
+size_t expandName(std::span<const uint8_t> message, size_t pos, ExpandedName& name, NameWork& work);
 size_t expandName(std::span<const uint8_t> message, size_t pos, ExpandedName& name);
 
-// Octet equality but for ASCII case.
+// Byte equality but for ASCII case.
 bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b);
 
 }  // namespace idetcd::dns

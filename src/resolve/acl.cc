@@ -193,31 +193,28 @@ Acl::Acl(const std::vector<RuleSet>& rule_sets) {
   for (const RuleSet& rule_set : rule_sets) rule_sets_.push_back(compile(rule_set));
 }
 
-const Acl::TypeClass& Acl::classOf(const Compiled& compiled, uint16_t type) {
-  const auto found = std::lower_bound(compiled.types.begin(), compiled.types.end(), type,
+const Acl::TypeClass& Acl::classOf(const Compiled& compiled, std::optional<uint16_t> type) {
+  if (!type) return compiled.classes[compiled.other_types];
+  const auto found = std::lower_bound(compiled.types.begin(), compiled.types.end(), *type,
                                       [](const TypeEntry& entry, uint16_t wanted) { return entry.type < wanted; });
-  const bool named = found != compiled.types.end() && found->type == type;
+  const bool named = found != compiled.types.end() && found->type == *type;
   return compiled.classes[named ? found->type_class : compiled.other_types];
 }
 
-Action Acl::check(const IpAddress& source, const dns::Query& query) const {
-  const uint8_t* v4 = v4Octets(source);
+Action Acl::check(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
+                  std::optional<uint16_t> type) const {
+  if (!source) return Action::kBlock;
+  const uint8_t* v4 = v4Octets(*source);
   for (const Compiled& rule_set : rule_sets_) {
-    const bool in_zones = std::any_of(rule_set.zones.begin(), rule_set.zones.end(), [&query](const dns::Name& zone) {
-      return dns::isNameWithin(query.name(), zone);
-    });
+    const bool in_zones = std::any_of(rule_set.zones.begin(), rule_set.zones.end(),
+                                      [name](const dns::Name& zone) { return dns::isNameWithin(name, zone); });
     if (!in_zones) continue;
-    const TypeClass& type_class = classOf(rule_set, query.qtype);
+    const TypeClass& type_class = classOf(rule_set, type);
     const auto action = v4 != nullptr ? type_class.v4.find(dns::load32(v4))
-                                      : type_class.v6.find(Key128{load64(source.data()), load64(source.data() + 8)});
+                                      : type_class.v6.find(Key128{load64(source->data()), load64(source->data() + 8)});
     if (action) return *action;
   }
   return Action::kAllow;
-}
-
-Outcome Acl::answer(const dns::Query& query, const Request& request, uint16_t flags) const {
-  const auto source = IpAddress::fromSockaddr(request.source);
-  return answer(source ? check(*source, query) : Action::kBlock, query, request.response_limit, flags);
 }
 
 Outcome Acl::answer(Action action, const dns::Query& query, size_t limit, uint16_t flags) {

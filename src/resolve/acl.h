@@ -4,7 +4,7 @@
 //
 // The first rule, in the order of the file, whose networks hold the client's address and whose types hold the query's
 // decides. A rule set in whose zones the name is not, or of which no rule matches, leaves it to the next one; in the
-// end the query is allowed.
+// end the query is allowed. What cannot be read has no type: rules that name types do not match it.
 #pragma once
 
 #include <compare>
@@ -51,12 +51,12 @@ class Acl {
 
   explicit Acl(const std::vector<RuleSet>& rule_sets);
 
-  // An IPv4-mapped IPv6 address counts as the IPv4 address.
-  Action check(const IpAddress& source, const dns::Query& query) const;
+  // An IPv4-mapped IPv6 address counts as the IPv4 address, and no address at all is blocked. `name`: valid,
+  // uncompressed, lower case; `type`: nothing if it is not known.
+  Action check(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
+               std::optional<uint16_t> type) const;
 
-  // What the client of `query` is told if it is not allowed to ask; else the next handler. A client without an IP
-  // address is blocked.
-  Outcome answer(const dns::Query& query, const Request& request, uint16_t flags) const;
+  // What the client of `query` is told if it is not allowed to ask; else the next handler.
   static Outcome answer(Action action, const dns::Query& query, size_t limit, uint16_t flags);
 
  private:
@@ -95,7 +95,7 @@ class Acl {
   static RangeMap<Key> compileRanges(std::vector<Range<Key>> ranges, const std::vector<Rule>& rules);
   static TypeClass compileClass(const std::vector<Rule>& rules, const std::vector<uint32_t>& applicable);
   static Compiled compile(const RuleSet& rule_set);
-  static const TypeClass& classOf(const Compiled& compiled, uint16_t type);
+  static const TypeClass& classOf(const Compiled& compiled, std::optional<uint16_t> type);
 
   std::vector<Compiled> rule_sets_;
 };

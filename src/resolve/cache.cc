@@ -45,7 +45,9 @@ struct Cache::Entry {
   uint16_t answers;
   uint16_t authorities;
   uint16_t additionals;
+  uint16_t proofs;
   uint16_t answer_size;
+  uint16_t proof_end;
   uint16_t authority_end;
   uint16_t rcode;
   uint16_t ede;
@@ -72,7 +74,7 @@ struct Cache::Entry {
 
   bool isPlain(Plain plain) const {
     return !has_ede && rcode <= dns::kRcodeMask && !(plain.single_answer && answers > 1) &&
-           !(plain.answers_only && answers > 0 && answer_size != body_size);
+           !(plain.answers_only && answers > 0 && proof_end != body_size);
   }
   uint64_t counts() const {  // as they stand in the header
     return uint64_t{1} << 48 | uint64_t{answers} << 32 | uint64_t{authorities} << 16 | additionals;
@@ -85,7 +87,9 @@ struct Cache::Entry {
     view.answers = answers;
     view.authorities = authorities;
     view.additionals = additionals;
+    view.proofs = proofs;
     view.answer_size = answer_size;
+    view.proof_end = proof_end;
     view.authority_end = authority_end;
     if (has_ede) view.ede = ede;
     view.body = {body(), body_size};
@@ -105,7 +109,9 @@ struct Cache::Entry {
     entry->answers = view.answers;
     entry->authorities = view.authorities;
     entry->additionals = view.additionals;
+    entry->proofs = view.proofs;
     entry->answer_size = view.answer_size;
+    entry->proof_end = view.proof_end;
     entry->authority_end = view.authority_end;
     entry->rcode = dns::code(view.rcode);
     entry->ede = view.ede.value_or(0);

@@ -47,7 +47,7 @@ class Cache {
 
   // Of responses that must not be written as they are kept.
   struct Plain {
-    bool answers_only = false;   // nothing beside an answer (`minimal`)
+    bool answers_only = false;   // nothing beside an answer and its proofs (`minimal`)
     bool single_answer = false;  // else they are rotated (`loadbalance`)
   };
 

@@ -19,6 +19,21 @@ Outcome refuse(const Query& query, size_t limit, uint16_t flags) {
   return Outcome::answer(dns::ResponseBuilder(query, limit).finish(Rcode::kRefused, flags));
 }
 
+// By how much is withheld.
+int strictness(Acl::Action action) {
+  switch (action) {
+    case Acl::Action::kAllow:
+      return 0;
+    case Acl::Action::kFilter:
+      return 1;
+    case Acl::Action::kBlock:
+      return 2;
+    case Acl::Action::kDrop:
+      return 3;
+  }
+  return 3;
+}
+
 }  // namespace
 
 Resolver::Resolver(std::vector<Zone> zones, HashSeed seed) : seed_(seed) {
@@ -27,6 +42,7 @@ Resolver::Resolver(std::vector<Zone> zones, HashSeed seed) : seed_(seed) {
   for (Zone& zone : zones) {
     const ServerBlock& block = *zone.block;
     const bool direct = block.cluster && !block.log && !block.any && !block.acl;
+    has_acl_ |= block.acl != nullptr;
     routes_.push_back({.name = zone.name, .block = std::move(zone.block), .direct = direct});
   }
 }
@@ -36,23 +52,46 @@ bool Resolver::isBusy() const {
                      [](const Route& route) { return route.block->recursion && route.block->recursion->isBusy(); });
 }
 
-Outcome Resolver::answerOther(Job& job, const Request& request) {
-  const ServerBlock* block = job.block;
-  if (block == nullptr) return answerUnrouted(job, request);
-  if (job.query.wants_nsid && block->identity) job.query.nsid = block->identity->text();
-  return block->log ? answerLogged(job, request) : answerQuery(job, request);
+Outcome Resolver::answerOther(Job& job, const Request& request) const {
+  if (job.block == nullptr) return answerUnrouted(job, request);
+  return job.block->log ? answerLogged(job, request) : answerQuery(job, request);
 }
 
 // What is no query, or not for us.
-Outcome Resolver::answerUnrouted(const Job& job, const Request& request) {
+Outcome Resolver::answerUnrouted(const Job& job, const Request& request) const {
   if (job.outcome == ParseOutcome::kDrop) return Outcome::drop();
-  if (job.outcome == ParseOutcome::kError) {
-    return Outcome::answer(dns::writeErrorResponse(job.query, request.response_limit));
+  const size_t limit = request.response_limit;
+  if (has_acl_) {
+    const Acl::Action action = judgeUnrouted(job, request);
+    // Only who asks something can be told that there is none of it: to others (NOTIFY, UPDATE) it would mean success.
+    const bool asks = job.query.opcode() == dns::Opcode::kQuery;
+    if (action != Acl::Action::kFilter || asks) {
+      if (const Outcome outcome = Acl::answer(action, job.query, limit, 0); !outcome.isNext()) return outcome;
+    }
   }
-  return refuse(job.query, request.response_limit, 0);
+  if (job.outcome == ParseOutcome::kError) return Outcome::answer(dns::writeErrorResponse(job.query, limit));
+  return refuse(job.query, limit, 0);
 }
 
-Outcome Resolver::answerLogged(const Job& job, const Request& request) {
+Acl::Action Resolver::judgeUnrouted(const Job& job, const Request& request) const {
+  const auto source = IpAddress::fromSockaddr(request.source);
+  if (job.query.qname_size > 0) {  // it can be read, though it cannot be answered
+    if (const Route* found = route(job.query); found != nullptr) {
+      const auto& acl = found->block->acl;
+      return acl ? acl->check(source, job.query.name(), job.query.qtype) : Acl::Action::kAllow;
+    }
+  }
+  Acl::Action strictest = Acl::Action::kAllow;
+  const bool has_root = !routes_.empty() && routes_.back().name.isRoot();
+  for (const Route& route : routes_) {
+    if (!route.block->acl || (has_root && !route.name.isRoot())) continue;
+    const Acl::Action action = route.block->acl->check(source, route.name.wire(), std::nullopt);
+    if (strictness(action) > strictness(strictest)) strictest = action;
+  }
+  return strictest;
+}
+
+Outcome Resolver::answerLogged(Job& job, const Request& request) {
   const auto start = BootClock::now();
   const Outcome outcome = answerQuery(job, request);
   if (outcome.kind == Outcome::Kind::kAnswer) {
@@ -63,18 +102,20 @@ Outcome Resolver::answerLogged(const Job& job, const Request& request) {
 
 // The handlers, in the order in which CoreDNS runs them but for one thing: the cluster's names come before everything
 // that could hide them.
-Outcome Resolver::answerQuery(const Job& job, const Request& request) {
-  const Query& query = job.query;
+Outcome Resolver::answerQuery(Job& job, const Request& request) {
+  Query& query = job.query;
   const ServerBlock& block = *job.block;
   const size_t limit = request.response_limit;
   const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
+  if (block.acl) {  // a client that may not ask does not learn which node this is either
+    const auto action = block.acl->check(IpAddress::fromSockaddr(request.source), query.name(), query.qtype);
+    if (const Outcome outcome = Acl::answer(action, query, limit, flags); !outcome.isNext()) return outcome;
+  }
+  if (query.wants_nsid && block.identity) query.nsid = block.identity->text();
   if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
     return answerOtherClass(block, query, limit, flags);
   if (block.any) {
     if (const Outcome outcome = answerAny(query, limit, flags); !outcome.isNext()) return outcome;
-  }
-  if (block.acl) {
-    if (const Outcome outcome = block.acl->answer(query, request, flags); !outcome.isNext()) return outcome;
   }
   if (block.cluster) [[likely]] {
     const Outcome outcome = block.cluster->answer(query, limit, flags);

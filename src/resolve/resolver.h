@@ -1,5 +1,8 @@
 // From a query to its response: routes it to the server block of the longest zone and runs that block's handlers in
-// their fixed order. Immutable once built, shared by every loop; any loop thread, inside a ReadSection; no allocation
+// their fixed order. First of all comes `acl`, even for what cannot be read: a question that can is judged by the block
+// of its zone; what has none is judged by the block for the root, as a question for the root of no particular type, and
+// where no block is for the root, by all blocks of this listener, each asked for its own zone, the strictest one of
+// which decides. Immutable once built, shared by every loop; any loop thread, inside a ReadSection; no allocation
 // unless a `log` or an error asks for a line.
 #pragma once
 
@@ -116,10 +119,11 @@ class Resolver {
     if (block.errors) reportFailure(block, job.query);
     return outcome;
   }
-  static Outcome answerOther(Job& job, const Request& request);
-  static Outcome answerUnrouted(const Job& job, const Request& request);
-  static Outcome answerLogged(const Job& job, const Request& request);
-  static Outcome answerQuery(const Job& job, const Request& request);
+  Outcome answerOther(Job& job, const Request& request) const;
+  Outcome answerUnrouted(const Job& job, const Request& request) const;
+  Acl::Action judgeUnrouted(const Job& job, const Request& request) const;
+  static Outcome answerLogged(Job& job, const Request& request);
+  static Outcome answerQuery(Job& job, const Request& request);
   static Outcome answerOtherClass(const ServerBlock& block, const dns::Query& query, size_t limit, uint16_t flags);
   static Outcome answerBehindCluster(const ServerBlock& block, const dns::Query& query, const Request& request,
                                      uint16_t flags);
@@ -127,6 +131,7 @@ class Resolver {
   static void reportFailure(const ServerBlock& block, const dns::Query& query);
 
   std::vector<Route> routes_;  // longest name first
+  bool has_acl_ = false;       // some block
   HashSeed seed_;
 };
 

@@ -29,6 +29,8 @@ constexpr uint16_t kNaptr = 35;
 constexpr size_t kRecordHead = 10;  // type, class, TTL, RDLENGTH
 constexpr size_t kFewRecords = 8;   // as many as most responses have
 constexpr size_t kMaxChain = 16;    // CNAMEs
+// For the names of one message, some 2 ms. Those of 64 KB with 3,000 name servers take a fifth of it.
+constexpr size_t kMaxSteps = 1'000'000;
 
 // Where names lie in the RDATA of the types whose names may come compressed (RFC 1035 §3.3, RFC 3597 §4): `before`
 // octets, `names` names, `after` octets. We compress only those of RFC 1035.
@@ -72,25 +74,43 @@ struct Record {
   uint32_t ttl;
   size_t rdata;
   size_t rdata_size;
-  ExpandedName owner;
+  size_t owner;  // which of the names: records in a row that point to one place have one
 };
 
-bool isWithin(std::span<const uint8_t> name, std::span<const uint8_t> zone) {
-  for (size_t pos = 0; name.size() - pos >= zone.size(); pos += name[pos] + 1u) {
-    if (dns::sameName(name.subspan(pos), zone)) return true;
-    if (name[pos] == 0) break;
+struct Records {
+  std::vector<Record> list;
+  std::vector<ExpandedName> owners;
+  std::span<const uint8_t> ownerOf(const Record& record) const { return owners[record.owner].span(); }
+};
+
+bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b, dns::NameWork& work) {
+  if (a.size() != b.size()) {
+    work.spend(1);
+    return false;
   }
-  return false;
+  work.spend(1 + a.size() / 16);
+  return dns::sameName(a, b);
+}
+
+bool isWithin(std::span<const uint8_t> name, std::span<const uint8_t> zone, dns::NameWork& work) {
+  if (name.size() < zone.size()) return false;
+  const size_t below = name.size() - zone.size();
+  size_t pos = 0;
+  size_t labels = 1;
+  for (; pos < below; pos += name[pos] + 1u) ++labels;
+  work.spend(labels);
+  return pos == below && sameName(name.subspan(pos), zone, work);
 }
 
 // The section walk: everything of a message that we look at, with all sizes checked.
 class MessageReader {
  public:
-  MessageReader(std::span<const uint8_t> message, size_t pos) : message_(message), pos_(pos) {}
+  MessageReader(std::span<const uint8_t> message, size_t pos, dns::NameWork& work)
+      : message_(message), pos_(pos), work_(work) {}
 
   // Fills records(). False if the message is cut short or a record is not well-formed.
   bool readRecords() {
-    records_.reserve(std::min<size_t>(kFewRecords, dns::load16(&message_[6]) + dns::load16(&message_[8]) + 1u));
+    records_.list.reserve(std::min<size_t>(kFewRecords, dns::load16(&message_[6]) + dns::load16(&message_[8]) + 1u));
     for (const auto& [section, offset] :
          {std::pair{Section::kAnswer, 6}, {Section::kAuthority, 8}, {Section::kAdditional, 10}}) {
       const size_t count = dns::load16(&message_[static_cast<size_t>(offset)]);
@@ -101,15 +121,16 @@ class MessageReader {
     return true;
   }
 
-  const std::vector<Record>& records() const { return records_; }
+  const Records& records() const { return records_; }
   uint16_t extendedRcode() const { return extended_rcode_; }
   std::optional<uint16_t> ede() const { return ede_; }
 
  private:
   bool readRecord(Section section) {
-    Record& record = records_.emplace_back();
+    Record& record = records_.list.emplace_back();
     record.section = section;
-    const size_t head = dns::expandName(message_, pos_, record.owner);
+    const size_t head = readOwner();
+    record.owner = records_.owners.size() - 1;
     if (head == 0 || message_.size() - head < kRecordHead) return false;
     record.type = dns::load16(&message_[head]);
     record.klass = dns::load16(&message_[head + 2]);
@@ -121,11 +142,20 @@ class MessageReader {
     pos_ = record.rdata + record.rdata_size;
     if (record.type == code(RrType::kOpt)) {
       readOpt(record, record.ttl);
-      records_.pop_back();
+      records_.list.pop_back();
       return true;
     }
     return (record.type != code(RrType::kA) || record.rdata_size == 4) &&
            (record.type != code(RrType::kAaaa) || record.rdata_size == 16);
+  }
+
+  // Returns the offset behind it; 0: it is no name. The owner is the last of the names then.
+  size_t readOwner() {
+    const bool is_pointer = message_.size() - pos_ >= 2 && message_[pos_] >= 0xc0;
+    const size_t pointer = is_pointer ? dns::load16(&message_[pos_]) : 0;
+    if (is_pointer && pointer == last_pointer_) return work_.spend(1) ? pos_ + 2 : 0;
+    last_pointer_ = pointer;
+    return dns::expandName(message_, pos_, records_.owners.emplace_back(), work_);
   }
 
   void readOpt(const Record& opt, uint32_t ttl) {
@@ -144,7 +174,9 @@ class MessageReader {
 
   std::span<const uint8_t> message_;
   size_t pos_;
-  std::vector<Record> records_;
+  dns::NameWork& work_;
+  Records records_;
+  size_t last_pointer_ = 0;  // that the last owner was; 0: it was none
   uint16_t extended_rcode_ = 0;
   std::optional<uint16_t> ede_;
 };
@@ -152,18 +184,19 @@ class MessageReader {
 // Writes records behind the question, with names compressed against the question and each other.
 class Encoder {
  public:
-  Encoder(const dns::Query& query, std::span<const uint8_t> message, StoredResponse& response)
-      : base_(query.question_end), message_(message), response_(response) {
+  Encoder(const dns::Query& query, std::span<const uint8_t> message, const Records& records, StoredResponse& response,
+          dns::NameWork& work)
+      : base_(query.question_end), message_(message), records_(records), response_(response), work_(work) {
     response.body.reserve(message.size());  // what is compressed elsewhere may take more
     response.ttl_offsets.reserve(kFewRecords);
     fold(query.name());
     rememberLabels(query.qname_size - 1u, query.qname_size, size_t{dns::kHeaderSize});
   }
 
-  // False if the RDATA is not what its type wants, or all of it would be too large.
+  // False if the RDATA is not what its type wants, all of it would be too large, or it takes too much work.
   bool append(const Record& record, uint32_t ttl) {
     std::vector<uint8_t>& out = response_.body;
-    putName(record.owner.span(), true);
+    putName(records_.ownerOf(record), true);
     put16(record.type);
     put16(record.klass);
     response_.ttl_offsets.push_back(static_cast<uint16_t>(out.size()));
@@ -171,7 +204,7 @@ class Encoder {
     put16(static_cast<uint16_t>(ttl));
     const size_t length = out.size();
     put16(0);
-    if (!putRdata(record)) return false;
+    if (!putRdata(record) || work_.isSpent()) return false;
     if (base_ + out.size() > dns::kMaxMessageSize - dns::kOptSize) return false;
     dns::store16(&out[length], static_cast<uint16_t>(out.size() - length - 2));
     return true;
@@ -223,7 +256,7 @@ class Encoder {
 
   bool putExpanded(size_t& pos, size_t end, bool compress) {
     ExpandedName name;
-    const size_t behind = dns::expandName(message_, pos, name);
+    const size_t behind = dns::expandName(message_, pos, name, work_);
     if (behind == 0 || behind > end) return false;
     putName(name.span(), compress);
     pos = behind;
@@ -244,13 +277,15 @@ class Encoder {
     if (target) put16(dns::pointerTo(*target));
   }
 
-  // Writes the name in lower case behind those that are remembered.
+  // Writes the name in lower case behind those that are remembered. REQUIRES: kReadSlack bytes behind it are readable.
   void fold(std::span<const uint8_t> name) {
-    std::transform(name.begin(), name.end(), folded_.begin() + static_cast<ptrdiff_t>(folded_size_), dns::toLower);
+    work_.spend(1 + name.size() / 32);
+    dns::foldCase(name.data(), name.size(), &folded_[folded_size_]);
   }
 
   // Who ends like the folded name does from `pos` on.
   std::optional<uint16_t> find(size_t pos, size_t size) const {
+    if (!work_.spend(1 + suffix_count_ / 2)) return std::nullopt;  // two sizes compared are as good as a jump
     const uint8_t* wanted = &folded_[folded_size_ + pos];
     for (size_t i = 0; i < suffix_count_; ++i) {
       const Suffix& suffix = suffixes_[i];
@@ -261,7 +296,7 @@ class Encoder {
 
   // The labels before `end` of the folded name, which has `size` octets and is written at `offset` of the message.
   void rememberLabels(size_t end, size_t size, size_t offset) {
-    if (end == 0 || folded_.size() - folded_size_ < size + dns::kMaxNameLength) return;  // room for one more
+    if (end == 0 || kFoldedSize - folded_size_ < size + dns::kMaxNameLength) return;  // room for one more
     for (size_t pos = 0; pos < end; pos += folded_[folded_size_ + pos] + 1u) {
       if (offset + pos > kMaxPointer || suffix_count_ == kMaxRemembered) break;
       suffixes_[suffix_count_++] = {static_cast<uint16_t>(folded_size_ + pos), static_cast<uint16_t>(size - pos),
@@ -278,10 +313,14 @@ class Encoder {
     response_.body.push_back(static_cast<uint8_t>(value));
   }
 
+  static constexpr size_t kFoldedSize = 4096;
+
   size_t base_;
   std::span<const uint8_t> message_;
+  const Records& records_;
   StoredResponse& response_;
-  std::array<uint8_t, 4096> folded_;
+  dns::NameWork& work_;
+  std::array<uint8_t, kFoldedSize + dns::kReadSlack> folded_;
   size_t folded_size_ = 0;
   std::array<Suffix, kMaxRemembered> suffixes_;
   size_t suffix_count_ = 0;
@@ -290,19 +329,27 @@ class Encoder {
 // Decides which records belong to the question, and encodes them.
 class Selector {
  public:
-  Selector(std::span<const uint8_t> message, const dns::Query& query, const std::vector<Record>& records,
-           StoredResponse& response)
-      : message_(message), query_(query), records_(records), response_(response), encoder_(query, message, response) {}
+  Selector(std::span<const uint8_t> message, const dns::Query& query, const Records& records, StoredResponse& response,
+           dns::NameWork& work)
+      : message_(message),
+        query_(query),
+        records_(records),
+        response_(response),
+        work_(work),
+        encoder_(query, message, records, response, work) {}
 
-  // False: malformed, or a CNAME chain without end.
+  // False: malformed, a CNAME chain without end, or too much work.
   bool select() {
     if (!followChain()) return false;
     ResponseView& out = response_.sections;
-    if (!take(Section::kAnswer, out.answers)) return false;
+    if (!take(Section::kAnswer, Part::kAll, out.answers)) return false;
     out.answer_size = size();
-    if (!take(Section::kAuthority, out.authorities)) return false;
+    if (!take(Section::kAuthority, Part::kProofs, out.proofs)) return false;
+    out.proof_end = size();
+    out.authorities = out.proofs;
+    if (!take(Section::kAuthority, Part::kRest, out.authorities)) return false;
     out.authority_end = size();
-    if (!take(Section::kAdditional, out.additionals)) return false;
+    if (!take(Section::kAdditional, Part::kAll, out.additionals)) return false;
     out.body = response_.body;
     out.ttl_offsets = response_.ttl_offsets;
     return true;
@@ -315,6 +362,7 @@ class Selector {
 
  private:
   using NameSpan = std::span<const uint8_t>;
+  enum class Part : uint8_t { kAll, kProofs, kRest };
 
   uint16_t size() const { return static_cast<uint16_t>(response_.body.size()); }
 
@@ -323,7 +371,7 @@ class Selector {
     if (query_.qtype == code(RrType::kCname) || query_.qtype == code(RrType::kAny)) return true;
     while (const Record* cname = findCname(chain().back())) {
       const auto& target = aliases_.emplace_back(std::make_unique<ExpandedName>());
-      const size_t end = dns::expandName(message_, cname->rdata, *target);
+      const size_t end = dns::expandName(message_, cname->rdata, *target, work_);
       if (end == 0 || end != cname->rdata + cname->rdata_size) return false;
       if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
       chain_[chain_size_++] = target->span();
@@ -332,9 +380,10 @@ class Selector {
   }
 
   const Record* findCname(NameSpan owner) const {
-    for (const Record& record : records_) {
+    work_.spend(records_.list.size());
+    for (const Record& record : records_.list) {
       if (record.section == Section::kAnswer && record.type == code(RrType::kCname) && isIn(record) &&
-          dns::sameName(record.owner.span(), owner)) {
+          sameName(records_.ownerOf(record), owner, work_)) {
         return &record;
       }
     }
@@ -345,13 +394,13 @@ class Selector {
   bool isAsked(uint16_t type) const { return type == query_.qtype || query_.qtype == code(RrType::kAny); }
   std::span<const NameSpan> chain() const { return {chain_.data(), chain_size_}; }
   bool isOnChain(NameSpan name) const {
-    return std::ranges::any_of(chain(), [name](NameSpan link) { return dns::sameName(link, name); });
+    return std::ranges::any_of(chain(), [&](NameSpan link) { return sameName(link, name, work_); });
   }
-  bool isAboveChainEnd(NameSpan owner) const { return isWithin(chain().back(), owner); }
+  bool isAboveChainEnd(NameSpan owner) const { return isWithin(chain().back(), owner, work_); }
 
   bool isWanted(const Record& record) const {
     if (!isIn(record)) return false;
-    const NameSpan owner = record.owner.span();
+    const NameSpan owner = records_.ownerOf(record);
     const uint16_t type = record.type;
     switch (record.section) {
       case Section::kAnswer:
@@ -369,18 +418,27 @@ class Selector {
     return false;
   }
 
+  // Of the authority section: what an answer or a denial is not whole without.
+  bool isProof(const Record& record) const {
+    uint16_t type = record.type;
+    if (type == kRrsig && record.rdata_size >= sizeof(uint16_t)) type = dns::load16(&message_[record.rdata]);
+    const bool denial = !has_answer_ || response_.sections.rcode == dns::Rcode::kNxDomain;
+    return type == kNsec || type == kNsec3 || (denial && type == code(RrType::kSoa));
+  }
+
   bool isAboveAnyLink(NameSpan owner) const {
-    return std::ranges::any_of(chain(), [owner](NameSpan link) { return isWithin(link, owner); });
+    return std::ranges::any_of(chain(), [&](NameSpan link) { return isWithin(link, owner, work_); });
   }
 
   bool isTarget(NameSpan name) const {
     return std::any_of(targets_.begin(), targets_.end(),
-                       [name](const auto& target) { return dns::sameName(target, name); });
+                       [&](const auto& target) { return sameName(target, name, work_); });
   }
 
-  bool take(Section section, uint16_t& count) {
-    for (const Record& record : records_) {
-      if (record.section != section || !isWanted(record)) continue;
+  bool take(Section section, Part part, uint16_t& count) {
+    for (const Record& record : records_.list) {
+      if (record.section != section || (part != Part::kAll && isProof(record) != (part == Part::kProofs))) continue;
+      if (!isWanted(record)) continue;
       const bool denies = section == Section::kAuthority && record.type == code(RrType::kSoa);
       const uint32_t ttl = denies ? negativeTtlOf(record) : record.ttl;
       if (!encoder_.append(record, ttl)) return false;
@@ -390,7 +448,7 @@ class Selector {
       if (denies) negative_ttl_ = ttl;
       noteTarget(record);
     }
-    return true;
+    return !work_.isSpent();
   }
 
   // Of the SOA itself too, so that who asks us counts on from where we are.
@@ -405,7 +463,7 @@ class Selector {
         record.type == code(RrType::kNs) || record.type == code(RrType::kMx) || record.type == code(RrType::kSrv);
     if (!names_host || targets_.size() >= kMaxTargets) return;
     ExpandedName target;
-    if (dns::expandName(message_, record.rdata + layoutOf(record.type)->before, target) != 0) {
+    if (dns::expandName(message_, record.rdata + layoutOf(record.type)->before, target, work_) != 0) {
       targets_.emplace_back(target.span().begin(), target.span().end());
     }
   }
@@ -414,8 +472,9 @@ class Selector {
 
   std::span<const uint8_t> message_;
   const dns::Query& query_;
-  const std::vector<Record>& records_;
+  const Records& records_;
   StoredResponse& response_;
+  dns::NameWork& work_;
   Encoder encoder_;
   std::array<NameSpan, kMaxChain + 1> chain_;  // the qname, then what each CNAME leads to
   size_t chain_size_ = 0;
@@ -514,12 +573,13 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
   if (question_end == 0) return UpstreamVerdict::kMismatch;
   if ((flags & dns::kFlagTc) != 0) return UpstreamVerdict::kTruncated;
 
-  MessageReader reader(message, question_end);
+  dns::NameWork work(kMaxSteps);
+  MessageReader reader(message, question_end, work);
   if (!reader.readRecords()) return UpstreamVerdict::kMalformed;
   sections.rcode = static_cast<dns::Rcode>(reader.extendedRcode() | (flags & dns::kRcodeMask));
   sections.authentic_data = (flags & dns::kFlagAd) != 0;
   sections.ede = reader.ede();
-  Selector selector(message, query, reader.records(), response);
+  Selector selector(message, query, reader.records(), response, work);
   if (!selector.select()) return UpstreamVerdict::kMalformed;
   classify(selector, response);
   return UpstreamVerdict::kAccepted;
@@ -533,14 +593,13 @@ size_t writeStoredResponse(const ResponseView& response, const dns::Query& query
   } else if (response.ede) {
     builder.setEde(static_cast<dns::EdeCode>(*response.ede));
   }
-  const bool positive = response.answers > 0;
-  const bool whole = !(options.minimal && positive);
+  const bool whole = !(options.minimal && response.answers > 0);
   const size_t start = builder.position();
+  const auto first = [&response](size_t end) { return response.body.first(end); };
   const bool written =
       (whole && builder.setBody(response.body, response.answers, response.authorities, response.additionals)) ||
-      (whole &&
-       builder.setBody(response.body.first(response.authority_end), response.answers, response.authorities, 0)) ||
-      (positive && builder.setBody(response.body.first(response.answer_size), response.answers, 0, 0));
+      (whole && builder.setBody(first(response.authority_end), response.answers, response.authorities, 0)) ||
+      builder.setWholeBody(first(response.proof_end), response.answers, response.proofs);
   if (!written) {
     const auto [records, count] = answersThatFit(response, builder.room());
     builder.truncateTo(records, count);

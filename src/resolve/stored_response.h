@@ -5,6 +5,9 @@
 // section the addresses that the kept records point to. OPT is hop-by-hop and goes. Names are expanded and compressed
 // again by us: every pointer is ours, and one into the question is right for every client, whose questions differ in
 // case only. One thread.
+//
+// The authority section is put in an order: first what proves something (of a denial the SOA, RFC 2308 §3; NSEC and
+// NSEC3, which show that no closer name than a wildcard exists, RFC 4035 §3.1.3.3; their RRSIGs), then the rest.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,9 @@ struct ResponseView {
   uint16_t answers = 0;
   uint16_t authorities = 0;
   uint16_t additionals = 0;     // without OPT
+  uint16_t proofs = 0;          // of `authorities`, those that must not be left out alone: they stand in front
   uint16_t answer_size = 0;     // octets of `body` that are the answer section
+  uint16_t proof_end = 0;       // and these proofs
   uint16_t authority_end = 0;   // and the answer and authority sections
   std::optional<uint16_t> ede;  // the upstream's Extended DNS Error, passed on (RFC 8914 §3)
   std::span<const uint8_t> body;
@@ -61,8 +66,8 @@ enum class UpstreamVerdict : uint8_t {
 };
 
 // Reads `message`, the response to a query with `id` for the question of `query` (the same name but for case, type and
-// class). Work and memory are bounded by the size of the message. kAccepted: `response`, fresh from its constructor, is
-// filled.
+// class). Memory is bounded by the size of the message, work by a few milliseconds: what would take more is malformed.
+// kAccepted: `response`, fresh from its constructor, is filled.
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
                                      StoredResponse& response);
 
@@ -72,14 +77,14 @@ struct WriteOptions {
   uint32_t min_ttl_seconds = 0;           // what is counted down from, at least and at most: as the cache keeps it
   uint32_t max_ttl_seconds = std::numeric_limits<uint32_t>::max();
   std::optional<dns::EdeCode> ede{};  // ours; else the upstream's
-  bool minimal = false;               // of a positive answer leave out authority and additional
+  bool minimal = false;               // where there are answers, leave out what is neither answer nor proof
   uint32_t rotation = 0;  // `loadbalance`: each run of A or AAAA records begins at this one, modulo their number
 };
 
 // Writes the response over the query, with the client's ID, question, opcode, RD and CD, and RA. What does not fit is
-// left out: first the additional section, then of a positive answer the authority section, then, with TC, the RRsets at
-// the answer's end, never a part of one (RFC 2181 §9). Returns its size. REQUIRES: the question is the one that the
-// response was read for.
+// left out: first the additional section, then what proves nothing of the authority section, then, with TC, the proofs
+// (RFC 4035 §3.1.1) and the RRsets at the answer's end, never a part of one (RFC 2181 §9). Returns its size. REQUIRES:
+// the question is the one that the response was read for.
 size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,
                            const WriteOptions& options);
 

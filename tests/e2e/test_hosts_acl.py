@@ -3,8 +3,10 @@
 import contextlib
 import os
 import socket
+import struct
 import threading
 
+import dns.edns
 import dns.exception
 import dns.flags
 import dns.message
@@ -13,7 +15,8 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from dns_client import TIMEOUT, RawTcp, RawUdp, answers, ask, exchange, extended_errors, header, make_query, question, rcode
+from dns_client import (TIMEOUT, RawTcp, RawUdp, answers, ask, exchange, extended_errors, header, make_query, opt, question,
+                        rcode, record, wire_name)
 from harness.processes import TIME_FACTOR, wait_until
 from test_corefile import run, validate
 
@@ -241,6 +244,110 @@ def test_acl_drop_is_silence(nodes):
             message = tcp.receive_message()
             assert message is None or message[:2] == b"\0\2"
     assert answers(node, "a.") == []
+
+
+NSID = struct.pack("!2H", dns.edns.NSID, 0)
+# Everything that a client can send and a server would say something to.
+KINDS = {
+    "a": header(1) + question("a."),
+    "nsid": header(1, ar=1) + question("a.") + opt(options=NSID),
+    "chaos": header(1) + question("id.server.", 16, 3),
+    "chaos version": header(1, ar=1) + question("version.bind.", 16, 3) + opt(options=NSID),
+    "hesiod": header(1) + question("a.", 1, 4),
+    "class any": header(1) + question("a.", 1, 255),
+    "any": header(1) + question("a.", 255),
+    "axfr": header(1) + question("a.", 252),
+    "ixfr": header(1) + question("a.", 251),
+    "type 0": header(1) + question("a.", 0),
+    "type opt": header(1) + question("a.", 41),
+    "tkey": header(1) + question("a.", 249),
+    "notify": header(1, 4 << 11) + question("a.", 6),
+    "update": header(1, 5 << 11) + question("a.", 6),
+    "status": header(1, 2 << 11, qd=0),
+    "opcode 15": header(1, 15 << 11) + question("a."),
+    "badvers": header(1, ar=1) + question("a.") + opt(version=1, options=NSID),
+    "tsig": header(1, ar=1) + question("a.") + record(wire_name("key."), 250, 255, 0, wire_name("hmac-sha256.") + bytes(16)),
+    "two opts": header(1, ar=2) + question("a.") + opt() + opt(),
+    "no question": header(1, qd=0),
+    "two questions": header(1, qd=2) + question("a.") + question("b."),
+    "cut short": header(1) + b"\3ab",
+    "bad label": header(1) + b"\x80a\0\0\1\0\1",
+    "another zone": header(1) + question("example.org."),
+    "cookie only": header(1, qd=0, ar=1) + opt(options=struct.pack("!2H", 10, 8) + bytes(8)),
+}
+RULES = """
+    acl {
+        drop net 127.0.0.5
+        block net 127.0.0.6
+        filter net 127.0.0.7
+    }
+    any
+    nsid i-am-this-node
+"""
+
+
+def from_source(source, kind, port):
+    sock = socket.socket(socket.AF_INET, kind)
+    sock.bind((source, 0))
+    sock.settimeout(TIMEOUT)
+    sock.connect(("127.0.0.1", port))
+    return sock
+
+
+def ask_over(kind, source, node, packet):
+    """What comes back over UDP or TCP; over TCP b"" if the connection is closed without a word."""
+    with from_source(source, kind, node.port) as sock:
+        if kind == socket.SOCK_DGRAM:
+            sock.send(packet)
+            return sock.recv(4096)
+        sock.sendall(struct.pack("!H", len(packet)) + packet)
+        length = sock.recv(2, socket.MSG_WAITALL)
+        return sock.recv(struct.unpack("!H", length)[0], socket.MSG_WAITALL) if length else b""
+
+
+@pytest.fixture(scope="module", params=[".", "zone. a."], ids=["root", "zones"])
+def guarded(request, shared_nodes):
+    """A node whose rules name nets only: of the root, or of the only zones that there are."""
+    return shared_nodes.start(f"{request.param} {{{RULES}    whoami\n}}")
+
+
+def test_acl_dropped_nets_get_nothing_at_all(guarded):
+    with from_source("127.0.0.5", socket.SOCK_DGRAM, guarded.port) as dropped:
+        for packet in KINDS.values():
+            dropped.send(packet)
+        assert rcode(ask(guarded, "a.")) == "NOERROR", "who is not dropped; and all before it has been looked at"
+        dropped.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            dropped.recv(4096)
+    for kind, packet in KINDS.items():
+        assert ask_over(socket.SOCK_STREAM, "127.0.0.5", guarded, packet) == b"", kind
+
+
+@pytest.mark.parametrize("transport", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_acl_blocked_and_filtered_nets_learn_nothing(guarded, kind, transport):
+    allowed = ask_over(transport, "127.0.0.1", guarded, KINDS[kind])
+    for source, code, reason in (("127.0.0.6", 5, EDE_BLOCKED), ("127.0.0.7", 0, EDE_FILTERED)):
+        response = ask_over(transport, source, guarded, KINDS[kind])
+        assert len(response) >= 12 and response[:2] == KINDS[kind][:2]
+        opcode = response[2] >> 3 & 15
+        if code == 5 or opcode == 0:
+            assert response[3] & 15 == code, kind
+        else:
+            assert response[3] == allowed[3], "no success for what was not done"
+        assert response[6:10] == bytes(4), "no records"
+        assert b"i-am-this-node" not in response
+        if b"\0\0\x29\x04\xd0" in response and opcode == 0:
+            assert struct.pack("!3H", 15, 2, reason) in response
+
+
+def test_acl_of_a_zone_does_not_speak_for_another(nodes):
+    """The root's block has no rules: only names of the zone are dropped, and what cannot be read is not among them."""
+    node = nodes.start("zone. {\n acl {\n drop\n }\n whoami\n}\n. {\n whoami\n}\n")
+    assert rcode(ask(node, "a.")) == "NOERROR"
+    assert ask_over(socket.SOCK_DGRAM, "127.0.0.1", node, KINDS["cut short"])[3] & 15 == 1
+    assert ask_over(socket.SOCK_STREAM, "127.0.0.1", node, header(1) + question("x.zone.", 252)) == b""
+    assert ask_over(socket.SOCK_STREAM, "127.0.0.1", node, header(1) + question("x.", 252))[3] & 15 == 5
 
 
 def test_any_is_one_short_record(nodes, directory):

@@ -49,7 +49,8 @@ dns::Query parsed(Message& message) {
 
 Action check(const Acl& acl, std::string_view source, uint16_t type = kA, std::string_view qname = "www.example.org.") {
   Message message(qname, type);
-  return acl.check(address(source), parsed(message));
+  const dns::Query query = parsed(message);
+  return acl.check(address(source), query.name(), query.qtype);
 }
 
 TEST(AclCheck, AllowsWhatNoRuleSpeaksOf) {
@@ -176,7 +177,8 @@ TEST(AclCheck, AgreesWithReadingTheRulesOneByOne) {
       Message message("x.", type);
       const Action expected = naive(rules, source, type);
       decided += expected != Action::kAllow;
-      ASSERT_EQ(acl.check(source, parsed(message)), expected) << source.toString() << " type " << type;
+      const dns::Query query = parsed(message);
+      ASSERT_EQ(acl.check(source, query.name(), query.qtype), expected) << source.toString() << " type " << type;
     }
   }
   EXPECT_GT(decided, 1000u);
@@ -219,20 +221,18 @@ TEST(AclAnswer, TellsTheClient) {
   }
 }
 
-TEST(AclAnswer, ReadsTheClientsAddress) {
-  const Acl acl({ruleSet({"block net 127.0.0.0/8"})});
-  const auto kind = [&acl](const sockaddr_storage& source) {
-    Message message("www.example.org.", kA);
-    const Request request{.source = reinterpret_cast<const sockaddr*>(&source), .response_limit = 512};
-    return acl.answer(parsed(message), request, 0).kind;
+TEST(AclCheck, AClientWithoutAnAddressIsBlocked) {
+  const Acl acl({ruleSet({"drop net 127.0.0.0/8"})});
+  EXPECT_EQ(acl.check(std::nullopt, dns::Name().wire(), kA), Action::kBlock);
+}
+
+TEST(AclCheck, WhatHasNoTypeIsJudgedByRulesWithoutTypes) {
+  const Acl acl({ruleSet({"allow type A net 192.0.2.0/24", "drop net 192.0.2.0/24", "block type TXT"})});
+  const auto check_untyped = [&acl](std::string_view source) {
+    return acl.check(address(source), dns::Name().wire(), std::nullopt);
   };
-  sockaddr_storage storage;
-  SocketAddress{address("127.0.0.1"), 4711}.toSockaddr(&storage);
-  EXPECT_EQ(kind(storage), Outcome::Kind::kAnswer);
-  SocketAddress{address("128.0.0.1"), 4711}.toSockaddr(&storage);
-  EXPECT_EQ(kind(storage), Outcome::Kind::kNext);
-  storage.ss_family = AF_UNIX;
-  EXPECT_EQ(kind(storage), Outcome::Kind::kAnswer) << "no address: blocked";
+  EXPECT_EQ(check_untyped("192.0.2.1"), Action::kDrop);
+  EXPECT_EQ(check_untyped("192.0.3.1"), Action::kAllow);
 }
 
 TEST(AclParser, ReadsNetworks) {

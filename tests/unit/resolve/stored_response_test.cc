@@ -315,5 +315,195 @@ TEST_F(StoredResponseTest, AdOnlyForThoseWhoKnowIt) {
   EXPECT_TRUE(message_.flag(dns::kFlagAd));
 }
 
+// --- proofs ---
+
+constexpr uint16_t kNs = 2;
+constexpr uint16_t kSoa = 6;
+constexpr uint16_t kRrsig = 46;
+constexpr uint16_t kNsec = 47;
+
+std::vector<uint8_t> rrsig(uint16_t covered, size_t size) {
+  std::vector<uint8_t> rdata(size, 's');
+  dns::store16(rdata.data(), covered);
+  return rdata;
+}
+
+class ProofTest : public StoredResponseTest {
+ protected:
+  ProofTest() { query_.dnssec_ok = true; }
+
+  // A name that a wildcard made: the servers come before the proof, as some write it.
+  void readWildcard() {
+    UpstreamMessage upstream("www.example.org.", 1);
+    upstream.a("www.example.org.", 60, {192, 0, 2, 1})
+        .record(UpstreamMessage::kAnswer, "www.example.org.", kRrsig, 60, rrsig(1, 100))
+        .record(UpstreamMessage::kAuthority, "example.org.", kNs, 60, UpstreamMessage::name("ns.example.org."))
+        .record(UpstreamMessage::kAuthority, "example.org.", kRrsig, 60, rrsig(kNs, 100))
+        .record(UpstreamMessage::kAuthority, "a.example.org.", kNsec, 60, std::vector<uint8_t>(60, 'n'))
+        .record(UpstreamMessage::kAuthority, "a.example.org.", kRrsig, 60, rrsig(kNsec, 100))
+        .a("ns.example.org.", 60, {192, 0, 2, 53}, UpstreamMessage::kAdditional);
+    ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+    ASSERT_EQ(response_->sections.authorities, 4);
+    ASSERT_EQ(response_->sections.additionals, 1);
+  }
+  std::vector<uint16_t> types() const {
+    std::vector<uint16_t> types;
+    for (const auto& record : message_.records()) types.push_back(record.type);
+    return types;
+  }
+  using Types = std::vector<uint16_t>;
+};
+
+TEST_F(ProofTest, WhatProvesNothingGoesFirstThenTheAnswerIsTruncated) {
+  readWildcard();
+  const ResponseView& view = response_->sections;
+  const size_t fixed = query_.question_end + dns::kOptSize;
+  const struct {
+    size_t limit;
+    Types types;
+    bool truncated;
+  } cases[] = {
+      {fixed + view.body.size(), {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 1, 41}, false},
+      {fixed + view.body.size() - 1, {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 41}, false},
+      {fixed + view.authority_end - 1, {1, kRrsig, kNsec, kRrsig, 41}, false},
+      {fixed + view.proof_end, {1, kRrsig, kNsec, kRrsig, 41}, false},
+      {fixed + view.proof_end - 1, {1, kRrsig, 41}, true},
+  };
+  for (const auto& c : cases) {
+    ask("www.example.org.", 1);
+    query_.dnssec_ok = true;
+    write({}, c.limit);
+    EXPECT_EQ(types(), c.types) << c.limit;
+    EXPECT_EQ(message_.flag(dns::kFlagTc), c.truncated) << c.limit;
+  }
+}
+
+TEST_F(ProofTest, MinimalKeepsProofs) {
+  readWildcard();
+  write({.minimal = true});
+  EXPECT_EQ(types(), (Types{1, kRrsig, kNsec, kRrsig, 41}));
+  EXPECT_EQ(message_.authorities(), 2);
+  ask("www.example.org.", 1);
+  query_.dnssec_ok = true;
+  write({.minimal = true}, query_.question_end + dns::kOptSize + response_->sections.proof_end - 1);
+  EXPECT_TRUE(message_.flag(dns::kFlagTc));
+}
+
+TEST_F(ProofTest, AChainToNowhereKeepsItsSoa) {
+  for (const uint16_t rcode : {0, 3}) {
+    ask("www.example.org.", 1);
+    UpstreamMessage upstream("www.example.org.", 1, static_cast<uint16_t>(0x8180 | rcode));
+    upstream.cname("www.example.org.", "nowhere.example.org.")
+        .record(UpstreamMessage::kAuthority, "example.org.", kNs, 60, UpstreamMessage::name("ns.example.org."))
+        .soa("example.org.", 300, 300);
+    ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+    write({.minimal = true});
+    EXPECT_EQ(types(), (Types{5, kSoa, 41}));
+    EXPECT_FALSE(message_.flag(dns::kFlagTc));
+    ask("www.example.org.", 1);
+    write({}, query_.question_end + dns::kOptSize + response_->sections.proof_end);
+    EXPECT_EQ(types(), (Types{5, kSoa, 41})) << "the servers go first";
+    ask("www.example.org.", 1);
+    write({}, query_.question_end + dns::kOptSize + response_->sections.proof_end - 1);
+    EXPECT_EQ(types(), (Types{5, 41}));
+    EXPECT_TRUE(message_.flag(dns::kFlagTc));
+  }
+}
+
+// It must be asked anew when the alias ends, not when the denial of its target does (RFC 2308 §5).
+TEST_F(StoredResponseTest, ADenialDoesNotOutliveItsAlias) {
+  for (const uint16_t rcode : {0, 3}) {
+    UpstreamMessage upstream("www.example.org.", 1, static_cast<uint16_t>(0x8180 | rcode));
+    upstream.cname("www.example.org.", "nowhere.example.org.", 7).soa("example.org.", 900, 900);
+    ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+    EXPECT_EQ(response_->kind, rcode == 3 ? ResponseKind::kNxDomain : ResponseKind::kNoData);
+    EXPECT_EQ(response_->ttl_seconds, 7u);
+  }
+}
+
+// --- hostile names ---
+
+// Chains of pointers that end at the question's name, each record's owner at a deeper one; `tail` follows each owner.
+std::vector<uint8_t> pointerChains(std::string_view qname, size_t links, size_t records,
+                                   const std::vector<uint8_t>& tail) {
+  UpstreamMessage upstream(qname, 1);
+  const auto start = static_cast<uint16_t>(upstream.octets.size() + 11);
+  std::vector<uint8_t> chain(2 * links);
+  for (size_t i = 0; i < links; ++i) {
+    const size_t target = i == 0 ? dns::kHeaderSize : start + 2 * (i - 1);
+    dns::store16(&chain[2 * i], static_cast<uint16_t>(0xc000 | target));
+  }
+  upstream.record(UpstreamMessage::kAnswer, ".", 16, 60, chain);  // a TXT of the root: room for the chain
+  for (size_t i = 0; i < records; ++i) {
+    const auto pointer = static_cast<uint16_t>(0xc000 | (start + 2 * (links - 1 - i % 2)));
+    upstream.raw({static_cast<uint8_t>(pointer >> 8), static_cast<uint8_t>(pointer)});
+    upstream.octets.insert(upstream.octets.end(), tail.begin(), tail.end());
+    upstream.count(UpstreamMessage::kAnswer);
+  }
+  return upstream.octets;
+}
+
+const std::vector<uint8_t> kAddressTail{0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1};
+
+TEST_F(StoredResponseTest, ANameMayJumpAsOftenAsItMayHaveLabels) {
+  response_.emplace();
+  const auto most = pointerChains("www.example.org.", dns::kMaxJumps - 1, 1, kAddressTail);
+  ASSERT_EQ(readUpstreamResponse(most, kId, query_, *response_), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->sections.answers, 1);
+  response_.emplace();
+  const auto more = pointerChains("www.example.org.", dns::kMaxJumps, 1, kAddressTail);
+  EXPECT_EQ(readUpstreamResponse(more, kId, query_, *response_), UpstreamVerdict::kMalformed);
+}
+
+// The work of a message is bounded, not only that of a name: 64 KB of the longest chains before names of 127 labels.
+// (Without a bound it takes some 20 times as many steps as are allowed; that is seen by its being refused.)
+TEST_F(StoredResponseTest, TheWorkOfAMessageIsBounded) {
+  std::string longest;
+  for (int i = 0; i < 127; ++i) longest += "a.";
+  ask(longest, 14);
+  const size_t links = dns::kMaxJumps - 1;
+  std::vector<uint8_t> tail{0, 14, 0, 1, 0, 0, 0, 60, 0, 4, 0, 0, 0, 0};  // MINFO: two names
+  UpstreamMessage upstream(longest, 14);
+  const auto start = static_cast<uint16_t>(upstream.octets.size() + 11);
+  for (const size_t at : {10, 12}) dns::store16(&tail[at], static_cast<uint16_t>(0xc000 | (start + 2 * (links - 1))));
+  auto octets = pointerChains(longest, links, 3800, tail);
+  dns::store16(&octets[start - 11 - 4], 14);  // the question's type
+  response_.emplace();
+  ASSERT_LE(octets.size(), dns::kMaxMessageSize);
+  EXPECT_EQ(readUpstreamResponse(octets, kId, query_, *response_), UpstreamVerdict::kMalformed);
+}
+
+// What the world sends is far from that bound: 3,000 name servers in 64 KB.
+TEST_F(StoredResponseTest, LargeAnswersAreWithinTheBound) {
+  ask("example.org.", kNs);
+  UpstreamMessage upstream("example.org.", kNs);
+  for (int i = 0; i < 3000; ++i) {
+    upstream.raw({0xc0,
+                  0x0c,
+                  0,
+                  2,
+                  0,
+                  1,
+                  0,
+                  0,
+                  0,
+                  60,
+                  0,
+                  8,
+                  5,
+                  static_cast<uint8_t>('a' + i / 1000 % 10),
+                  static_cast<uint8_t>('0' + i / 100 % 10),
+                  static_cast<uint8_t>('0' + i / 10 % 10),
+                  static_cast<uint8_t>('0' + i % 10),
+                  'x',
+                  0xc0,
+                  0x0c});
+    upstream.count(UpstreamMessage::kAnswer);
+  }
+  ASSERT_LE(upstream.octets.size(), dns::kMaxMessageSize);
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  EXPECT_EQ(response_->sections.answers, 3000);
+}
+
 }  // namespace
 }  // namespace idetcd::resolve
