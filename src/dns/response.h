@@ -42,8 +42,8 @@ inline void copyRecords(std::span<const uint8_t> records, uint8_t* to) {
 
 class ResponseBuilder {
  public:
-  // `limit`: bytes that the whole response may take; the buffer has room for as many. REQUIRES: limit >= 512, and
-  // `query` was parsed with at most `limit` bytes of header and question.
+  // `limit`: bytes that the whole response may take; the buffer has room for as many. REQUIRES: header, question and
+  // OPT fit, as they do into any UDP payload (512).
   ResponseBuilder(const Query& query, size_t limit)
       : query_(query), pos_(query.question_end), limit_(limit), reserved_(query.has_edns ? kOptSize : 0) {
     if (!query.has_edns || query.nsid == nullptr) return;

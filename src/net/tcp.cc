@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr size_t kReadBuffer = size_t{64} << 10;
+// What a client does not read the kernel would else hold by the megabyte; and that it takes more by small steps tells a
+// slow reader from one that does not read.
+constexpr int kMaxUnsent = 128 << 10;
 
 SocketAddress nameOf(const uv_tcp_t& handle, decltype(&uv_tcp_getsockname) get) {
   sockaddr_storage storage;
@@ -36,6 +39,7 @@ int openListener(const SocketAddress& address, bool reuse_port) {
   const socklen_t length = address.toSockaddr(&storage);
   const bool ok = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0 &&  // not to wait for TIME_WAIT
                   (!reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) == 0) &&
+                  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent, sizeof(kMaxUnsent)) == 0 &&
                   (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) == 0) &&
                   ::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) == 0 && ::listen(fd, kBacklog) == 0;
   if (ok) return fd;
@@ -61,6 +65,7 @@ struct TcpConnection::Impl {
       read_buffer;        // shared by a listener's or connector's connections: used within one call
   bool had_turn = false;  // a whole buffer was read: there may be more, but others come first
   size_t writes_pending = 0;
+  uint64_t written = 0;  // bytes, queued ones too
   uv_connect_t connect_request;
   bool connecting = false;
   int error = 0;  // of libuv
@@ -133,6 +138,7 @@ void TcpConnection::pauseReading() { uv_read_stop(impl_->stream()); }
 void TcpConnection::resumeReading() { uv_read_start(impl_->stream(), &Impl::onAllocate, &Impl::onRead); }
 
 bool TcpConnection::write(std::vector<uint8_t>&& octets) {
+  impl_->written += octets.size();
   size_t sent = 0;
   if (impl_->writes_pending == 0) {
     const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(octets.data()), static_cast<unsigned>(octets.size()));
@@ -153,6 +159,8 @@ bool TcpConnection::write(std::vector<uint8_t>&& octets) {
 }
 
 bool TcpConnection::isDrained() const { return impl_->writes_pending == 0; }
+size_t TcpConnection::queued() const { return uv_stream_get_write_queue_size(impl_->stream()); }
+uint64_t TcpConnection::taken() const { return impl_->written - queued(); }
 std::string TcpConnection::failure() const { return impl_->error != 0 ? uv_strerror(impl_->error) : "closed"; }
 const SocketAddress& TcpConnection::remote() const { return impl_->remote; }
 const SocketAddress& TcpConnection::local() const { return impl_->local; }

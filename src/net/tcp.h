@@ -32,6 +32,9 @@ class TcpConnection : public Stream {
 
   bool write(std::vector<uint8_t>&& octets) override;
   bool isDrained() const;
+  // Bytes that were written but wait for the kernel to take them, and those that it has taken.
+  size_t queued() const;
+  uint64_t taken() const;
   std::string failure() const override;
 
   const SocketAddress& remote() const;

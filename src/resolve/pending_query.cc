@@ -36,6 +36,12 @@ Request PendingQuery::request() const {
           .client = nullptr};
 }
 
+bool PendingQuery::defer() {
+  if (!sink_ || !sink_->defer()) return false;
+  sink_.reset();
+  return true;
+}
+
 void PendingQuery::send(size_t size) {
   if (sink_) std::exchange(sink_, nullptr)->send({query_.message, size});
   query_.message = buffer_.data();

@@ -35,6 +35,8 @@ class PendingQuery {
 
   // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
   void send(size_t size);
+  // True: no answer is wanted now, and this counts as answered; ReplySink::defer().
+  bool defer();
   bool isAnswered() const { return sink_ == nullptr; }
 
  private:

@@ -187,6 +187,7 @@ void Recursion::onResult(const Pending& pending, size_t forwarder, const std::sh
   } else {
     remember(query, result);
   }
+  if (pending->defer()) return;
   pending->makeRoom(room_, options_.identity.get());
   finish(*pending, writeResult(query, pending->responseLimit(), result));
 }
@@ -201,6 +202,7 @@ bool Recursion::answerStale(PendingQuery& pending) {
   const dns::Query& query = pending.query();
   const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
   if (stale.state != Cache::State::kStale) return false;
+  if (pending.defer()) return true;
   pending.makeRoom(room_, options_.identity.get());
   finish(pending, writeStale(stale, query, pending.responseLimit()));
   return true;

@@ -22,6 +22,9 @@ class ReplySink {
   virtual ~ReplySink() = default;
   // Sends a whole message, if the client is still there. At most once.
   virtual void send(std::span<const uint8_t> message) = 0;
+  // Asked before an answer is written. True: the client has yet to read so much that there is no room for another one;
+  // its query will be answered anew when it has read, and this is used up.
+  virtual bool defer() { return false; }
 };
 
 class ClientKeeper {

@@ -24,7 +24,7 @@ std::vector<SocketAddress> anyAddresses(uint16_t port) {
 }
 
 Server::Server(net::EventLoop& loop, records::EpochDomain& epochs) : epochs_(epochs) {
-  workers_.push_back(std::make_unique<Worker>(loop, epochs));
+  workers_.push_back(std::make_unique<Worker>(loop, epochs, write_budget_));
 }
 
 Result<void> Server::open(const std::vector<Listen>& listens) {
@@ -78,7 +78,7 @@ Result<Server::Resolvers> Server::makeResolvers(const Listen& listen) {
   Resolvers resolvers;
   for (size_t i = 0; i < listen.workers; ++i) {
     if (i == workers_.size()) {
-      workers_.push_back(std::make_unique<Worker>(epochs_));
+      workers_.push_back(std::make_unique<Worker>(epochs_, write_budget_));
       if (started_) workers_.back()->start();
     }
     Result<std::shared_ptr<const resolve::Resolver>> resolver;

@@ -62,6 +62,7 @@ class Server {
   bool shareOurs(const SocketAddress& address);
 
   records::EpochDomain& epochs_;
+  const std::shared_ptr<WriteBudget> write_budget_ = std::make_shared<WriteBudget>();
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<SocketAddress, size_t> open_;  // with the number of workers
   bool started_ = false;

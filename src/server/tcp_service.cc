@@ -1,8 +1,11 @@
 #include "server/tcp_service.h"
 
 #include <algorithm>
+#include <deque>
 #include <sys/resource.h>
+#include <utility>
 
+#include "dns/response.h"
 #include "dns/wire.h"
 #include "server/udp_service.h"
 
@@ -17,6 +20,23 @@ constexpr size_t kWriteSize = size_t{64} << 10;
 constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
+constexpr std::chrono::milliseconds kTick{250};
+
+// The question of a query, and what else of it an answer depends on.
+std::vector<uint8_t> copyQuestion(const dns::Query& query) {
+  constexpr size_t kNsidOption = 4;
+  const size_t options = query.wants_nsid ? kNsidOption : 0;
+  std::vector<uint8_t> copy(query.question_end + (query.has_edns ? dns::kOptSize + options : 0));
+  std::copy_n(query.message, query.question_end, copy.begin());
+  dns::store64(&copy[4], uint64_t{1} << 48 | (query.has_edns ? 1 : 0));  // one question, OPT
+  if (query.has_edns) {
+    uint8_t* opt = &copy[query.question_end];
+    dns::storeOpt(opt, 0, query.dnssec_ok);
+    dns::store16(opt + 9, static_cast<uint16_t>(options));
+    if (options > 0) dns::store32(opt + dns::kOptSize, uint32_t{dns::code(dns::EdnsOption::kNsid)} << 16);
+  }
+  return copy;
+}
 
 // Clients of one listener never take all descriptors: upstreams and etcd need some, and so do other listeners.
 TcpService::Limits withinDescriptors(TcpService::Limits limits) {
@@ -34,7 +54,13 @@ class TcpService::Session : public net::TcpHandler,
                             public std::enable_shared_from_this<TcpService::Session> {
  public:
   Session(TcpService& service, std::unique_ptr<net::TcpConnection> connection)
-      : service_(service), connection_(std::move(connection)), idle_(service.context_.loop, [this] { onIdle(); }) {}
+      : service_(service),
+        connection_(std::move(connection)),
+        client_(WriteBudget::clientOf(connection_->remote().ip)),
+        idle_(service.context_.loop, [this] { onIdle(); }) {}
+  ~Session() override { budget().change(client_, counted_, 0); }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   void start() {
     idle_.start(service_.limits_.idle);
@@ -57,13 +83,36 @@ class TcpService::Session : public net::TcpHandler,
     closeIfDone();
   }
 
-  void onDrained() override { proceed(); }
+  void onDrained() override {
+    countQueued();
+    proceed();
+  }
 
   void onError() override { service_.close(*this); }
 
   std::unique_ptr<resolve::ReplySink> keepClient() override {
     ++pending_;
-    return std::make_unique<Sink>(weak_from_this());
+    const bool again = std::exchange(answering_again_, false);
+    if (again) waits_again_ = true;
+    return std::make_unique<Sink>(weak_from_this(), copyQuestion(service_.job_.query), again);
+  }
+
+  bool isWatched() const { return counted_ > 0 || !deferred_.empty() || out_of_budget_; }
+  // Closes the connection if the client does not read.
+  void onTick(BootClock::time_point now) {
+    countQueued();
+    const uint64_t taken = connection_->taken();
+    if (taken != taken_ || counted_ == 0) {
+      taken_ = taken;
+      taken_at_ = now;
+    }
+    const bool scarce = budget().room(client_) != WriteBudget::Room::kPlenty;
+    const auto patience = scarce ? std::min(kScarceStall, service_.limits_.idle) : service_.limits_.idle;
+    if (now - taken_at_ >= patience) {
+      service_.context_.counters.tcp_stalled.add(1);
+      return service_.close(*this);
+    }
+    if (counted_ == 0) proceed();
   }
 
   const net::TcpConnection& connection() const { return *connection_; }
@@ -73,22 +122,86 @@ class TcpService::Session : public net::TcpHandler,
  private:
   static constexpr size_t kBroken = SIZE_MAX;
 
+  using Question = std::vector<uint8_t>;
+
   // A later answer. The session may have gone by then; if there is no answer, it waits for one less.
   class Sink : public resolve::ReplySink {
    public:
-    explicit Sink(std::weak_ptr<Session> session) : session_(std::move(session)) {}
+    Sink(std::weak_ptr<Session> session, Question question, bool again)
+        : session_(std::move(session)), question_(std::move(question)), again_(again) {}
     ~Sink() override { finish({}); }
     void send(std::span<const uint8_t> message) override { finish(message); }
+    bool defer() override {
+      const auto session = session_.lock();
+      if (!session || session->hasRoom()) return false;
+      session_.reset();
+      session->onDeferred(std::move(question_), again_);
+      return true;
+    }
 
    private:
     void finish(std::span<const uint8_t> message) {
-      if (const auto session = std::exchange(session_, {}).lock()) session->onLateAnswer(message);
+      if (const auto session = std::exchange(session_, {}).lock()) session->onLateAnswer(message, again_);
     }
     std::weak_ptr<Session> session_;
+    Question question_;
+    bool again_;  // it has been deferred before
   };
 
-  void onLateAnswer(std::span<const uint8_t> message) {
+  WriteBudget& budget() const { return *service_.context_.write_budget; }
+
+  // For one more answer of any size.
+  bool hasRoom() const {
+    const auto room = budget().room(client_);
+    const size_t queued = connection_->queued();
+    if (room == WriteBudget::Room::kPlenty) return queued <= kMaxQueued;
+    return room == WriteBudget::Room::kScarce && queued == 0;
+  }
+
+  void countQueued() {
+    const size_t queued = connection_->queued();
+    budget().change(client_, counted_, queued);
+    if (counted_ == 0 && queued > 0) watch();
+    counted_ = queued;
+  }
+
+  // From now on the client is to read.
+  void watch() {
+    if (!isWatched()) {
+      taken_ = connection_->taken();
+      taken_at_ = BootClock::now();
+    }
+    service_.watchReaders();
+  }
+
+  void onDeferred(Question question, bool again) {
     --pending_;
+    if (again) waits_again_ = false;
+    service_.context_.counters.tcp_deferred.add(1);
+    watch();
+    deferred_.push_back(std::move(question));
+  }
+
+  // One after the other, so that there is room for each answer when it comes.
+  void answerDeferred() {
+    std::vector<uint8_t> output;
+    serving_ = true;
+    while (!deferred_.empty() && !waits_again_ && connection_->isDrained() && hasRoom()) {
+      const Question question = std::move(deferred_.front());
+      deferred_.pop_front();
+      answering_again_ = true;
+      answer(question, output);
+      answering_again_ = false;
+      if (output.size() >= kWriteSize) write(output);
+      service_.spend(kWorkOfQuery);
+    }
+    serving_ = false;
+    if (!output.empty()) write(output);
+  }
+
+  void onLateAnswer(std::span<const uint8_t> message, bool again) {
+    --pending_;
+    if (again) waits_again_ = false;
     if (!message.empty()) {
       std::vector<uint8_t> output;
       append(message, output);
@@ -98,16 +211,21 @@ class TcpService::Session : public net::TcpHandler,
   }
 
   void onIdle() {
-    if (pending_ > 0) return idle_.start(service_.limits_.idle);  // it is the upstream that is slow
+    // It is the upstream that is slow; or the client, which onTick() sees to.
+    if (pending_ > 0 || isWatched()) return idle_.start(service_.limits_.idle);
     service_.context_.counters.tcp_timed_out.add(1);
     service_.close(*this);
   }
 
-  bool isReady() const { return connection_->isDrained() && pending_ < service_.limits_.max_pending; }
+  bool isReady() {
+    out_of_budget_ = budget().room(client_) == WriteBudget::Room::kNone;
+    return connection_->isDrained() && pending_ < service_.limits_.max_pending && deferred_.empty() && !out_of_budget_;
+  }
 
   // Goes on where a full pipe or too many pending queries had stopped it.
   void proceed() {
     if (serving_) return;  // a handler that kept a client let it go at once
+    if (!deferred_.empty()) answerDeferred();
     if (!ended_ && isReady()) connection_->resumeReading();
     if (!input_.empty()) return serveInput();
     closeIfDone();
@@ -121,7 +239,7 @@ class TcpService::Session : public net::TcpHandler,
   }
 
   void closeIfDone() {
-    if (ended_ && connection_->isDrained() && pending_ == 0) service_.close(*this);
+    if (ended_ && connection_->isDrained() && pending_ == 0 && deferred_.empty()) service_.close(*this);
   }
 
   // Answers every whole query at the front of `octets`, unless the client falls behind. Returns how many octets it
@@ -142,7 +260,10 @@ class TcpService::Session : public net::TcpHandler,
     serving_ = false;
     if (!output.empty()) write(output);
     if (broken) return kBroken;
-    if (!isReady()) connection_->pauseReading();
+    if (!isReady()) {
+      connection_->pauseReading();
+      if (out_of_budget_) watch();
+    }
     if (used > 0) {
       idle_.start(service_.limits_.idle);
       service_.touch(*this);
@@ -164,13 +285,23 @@ class TcpService::Session : public net::TcpHandler,
     std::copy(message.begin(), message.end(), output.begin() + static_cast<ptrdiff_t>(start + kPrefix));
   }
 
-  void write(std::vector<uint8_t>& output) { connection_->write(std::exchange(output, {})); }
+  void write(std::vector<uint8_t>& output) {
+    if (!connection_->write(std::exchange(output, {}))) countQueued();
+  }
 
   TcpService& service_;
   std::unique_ptr<net::TcpConnection> connection_;
+  const WriteBudget::Client client_;
   net::Timer idle_;
-  std::vector<uint8_t> input_;  // the beginning of a query, or queries that wait for the client to read
-  size_t pending_ = 0;          // queries whose answers come later
+  std::vector<uint8_t> input_;     // the beginning of a query, or queries that wait for the client to read
+  size_t pending_ = 0;             // queries whose answers come later
+  std::deque<Question> deferred_;  // whose answers there was no room for
+  bool answering_again_ = false;   // one of them
+  bool waits_again_ = false;       // for the later answer to one of them
+  bool out_of_budget_ = false;
+  size_t counted_ = 0;  // bytes that the budget knows to be queued
+  uint64_t taken_ = 0;  // by the kernel, when it last took anything, and when that was
+  BootClock::time_point taken_at_{};
   bool ended_ = false;
   bool serving_ = false;
 };
@@ -179,6 +310,7 @@ TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Re
     : context_(context),
       limits_(withinDescriptors(limits)),
       resolver_(std::move(resolver)),
+      tick_(context.loop, [this] { onTick(); }),
       message_(dns::kMaxMessageSize + dns::kReadSlack) {}
 
 TcpService::~TcpService() = default;
@@ -212,6 +344,26 @@ void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
   sessions_.push_back(std::make_shared<Session>(*this, std::move(connection)));
   sessions_.back()->position = std::prev(sessions_.end());
   sessions_.back()->start();
+}
+
+void TcpService::watchReaders() {
+  if (std::exchange(ticking_, true)) return;
+  tick_.start(std::min(kTick, limits_.idle), std::min(kTick, limits_.idle));
+}
+
+// Closes the sessions of those who do not read, and goes on with those for whom there was no room.
+void TcpService::onTick() {
+  const auto now = BootClock::now();
+  std::vector<std::weak_ptr<Session>> watched;  // one that goes on may end another
+  for (const auto& session : sessions_) {
+    if (session->isWatched()) watched.push_back(session);
+  }
+  for (const auto& weak : watched) {
+    if (const auto session = weak.lock()) session->onTick(now);
+  }
+  if (!watched.empty()) return;
+  ticking_ = false;
+  tick_.stop();
 }
 
 void TcpService::touch(Session& session) { sessions_.splice(sessions_.end(), sessions_, session.position); }

@@ -1,8 +1,13 @@
 // DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
 //
 // Connections are kept open and pipelined. One that has not completed a query for `idle` is closed, and so is the
-// longest idle one when there would be more than `max_connections`. A client that does not read its answers is not read
-// from either.
+// longest idle one when there would be more than `max_connections`.
+//
+// A client that does not read its answers is not read from either. Answers that come late are put off while more than
+// kMaxQueued bytes wait for it, or while it, or the process, uses up its WriteBudget: of such a query the question is
+// kept, and answered anew when the client has read (by then from the cache; if there is none, the upstream is asked
+// again, for one question at a time). So no answer is lost for a client that reads. One that has not read anything for
+// `idle`, or for kScarceStall while the budget is scarce, is closed.
 #pragma once
 
 #include <chrono>
@@ -23,6 +28,9 @@ class TcpService {
     size_t max_connections = 4096;  // or an eighth of the descriptors that the process may have, if that is less
     size_t max_pending = 128;       // queries of one connection whose answers come later
   };
+  // Bytes of one connection that may be queued, with the largest message behind them: 96 KB + 64 KB.
+  static constexpr size_t kMaxQueued = size_t{96} << 10;
+  static constexpr std::chrono::milliseconds kScarceStall{2000};
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
                                                     bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver,
@@ -47,6 +55,8 @@ class TcpService {
   void touch(Session& session);
   void close(Session& session);
   resolve::Outcome answer(std::span<const uint8_t> query, Session& session);
+  void watchReaders();
+  void onTick();
 
   WorkerContext& context_;
   const Limits limits_;
@@ -54,6 +64,8 @@ class TcpService {
   std::unique_ptr<net::TcpListener> listener_;
   Sessions sessions_;  // longest idle first
   resolve::Job job_;
+  net::Timer tick_;  // runs while some client has something to read
+  bool ticking_ = false;
   size_t work_since_udp_ = 0;
   std::vector<uint8_t> message_;  // the query being answered, then its response
 };

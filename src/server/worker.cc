@@ -15,12 +15,12 @@ constexpr std::chrono::milliseconds kReleaseInterval{100};
 
 }  // namespace
 
-Worker::Worker(net::EventLoop& loop, records::EpochDomain& epochs)
-    : context_(loop, epochs), release_timer_(loop, [this] { release(); }) {}
+Worker::Worker(net::EventLoop& loop, records::EpochDomain& epochs, std::shared_ptr<WriteBudget> budget)
+    : context_(loop, epochs, std::move(budget)), release_timer_(loop, [this] { release(); }) {}
 
-Worker::Worker(records::EpochDomain& epochs)
+Worker::Worker(records::EpochDomain& epochs, std::shared_ptr<WriteBudget> budget)
     : own_loop_(std::make_unique<net::EventLoop>()),
-      context_(*own_loop_, epochs),
+      context_(*own_loop_, epochs, std::move(budget)),
       release_timer_(*own_loop_, [this] { release(); }) {}
 
 Worker::~Worker() { listening_.clear(); }

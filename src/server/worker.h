@@ -23,9 +23,9 @@ enum class Sharing : uint8_t { kNone, kFound, kJoin };
 class Worker {
  public:
   // Runs on `loop`, which somebody else runs.
-  Worker(net::EventLoop& loop, records::EpochDomain& epochs);
+  Worker(net::EventLoop& loop, records::EpochDomain& epochs, std::shared_ptr<WriteBudget> budget);
   // Has a loop of its own, which start() runs on a thread.
-  explicit Worker(records::EpochDomain& epochs);
+  Worker(records::EpochDomain& epochs, std::shared_ptr<WriteBudget> budget);
   ~Worker();  // REQUIRES: close() was called if start() was.
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

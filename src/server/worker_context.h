@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "net/event_loop.h"
 #include "records/epoch.h"
+#include "server/write_budget.h"
 
 namespace idetcd::server {
 
@@ -28,6 +30,8 @@ struct Counters {
   Counter tcp_accepted;
   Counter tcp_evicted;  // the longest idle one, to make room
   Counter tcp_timed_out;
+  Counter tcp_stalled;   // closed: the client did not read its answers
+  Counter tcp_deferred;  // answers that were put off until the client has read others
   Counter tcp_received;  // messages
 };
 
@@ -38,8 +42,11 @@ struct WorkerContext {
   records::EpochDomain::Reader reader;
   Counters counters;
   std::vector<UdpService*> udp_services;  // each enters and leaves on its own
+  const std::shared_ptr<WriteBudget> write_budget;
 
-  WorkerContext(net::EventLoop& event_loop, records::EpochDomain& epochs) : loop(event_loop), reader(epochs) {}
+  WorkerContext(net::EventLoop& event_loop, records::EpochDomain& epochs,
+                std::shared_ptr<WriteBudget> budget = std::make_shared<WriteBudget>())
+      : loop(event_loop), reader(epochs), write_budget(std::move(budget)) {}
 };
 
 }  // namespace idetcd::server

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -10,8 +12,9 @@ import pytest
 
 from conftest import Nodes
 from corefiles import corefile
-from dns_client import answers, ask, pointer, rcode, resolves, said_name, wait_resolves, wait_says
+from dns_client import TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_resolves, wait_says
 from harness.etcd import EtcdMember
+from harness.namespace import Namespace
 from harness.node import ROOT
 from harness.processes import TIME_FACTOR, wait_until
 from harness.state import State, contents
@@ -260,5 +263,93 @@ def test_quickstart_with_nothing_but_loopback(directory):
                                 capture_output=True, text=True, timeout=60 * TIME_FACTOR)
         assert result.returncode == 0, result.stdout + result.stderr
         assert "every node resolves every name" in result.stdout
+
+    in_own_network(body)
+
+
+# --- by which way an answer leaves ---
+
+class TwoWays:
+    """A server that a client reaches by one link, `there`, and that reaches the client by another, `back`."""
+
+    SERVER, CLIENT = "server", "client"
+
+    def __init__(self, directory):
+        self.spaces = {}
+        for name in (self.SERVER, self.CLIENT):
+            os.makedirs(os.path.join(directory, name))
+            self.spaces[name] = Namespace(os.path.join(directory, name))
+        server, client = self.spaces.values()
+        for number, link in enumerate(("there", "back"), 1):
+            server.run("ip", "link", "add", link, "type", "veth", "peer", "name", link, "netns", str(client.holder.pid))
+            for host, space in enumerate((server, client), 1):
+                space.run("ip", "address", "add", f"10.3.{number}.{host}/24", "dev", link)
+                space.run("ip", "address", "add", f"fd03:{number}::{host}/64", "dev", link, "nodad")
+                space.run("ip", "address", "add", f"fe80::{host}/64", "dev", link, "nodad")
+                space.run("ip", "link", "set", link, "up")
+        # The client's own addresses, which it asks from; the server knows the way to them by `back` alone.
+        client.run("ip", "address", "add", "10.4.0.2/32", "dev", "lo")
+        client.run("ip", "address", "add", "fd04::2/128", "dev", "lo", "nodad")
+        server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.2.2", "dev", "back")
+        server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:2::2", "dev", "back")
+        for space in (server, client):
+            for setting in ("all", "there", "back"):
+                space.run("sysctl", "-qw", f"net.ipv4.conf.{setting}.rp_filter=0")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for space in self.spaces.values():
+            space.close()
+
+
+@pytest.mark.parametrize("server, source, link", [
+    ("10.3.1.1", "10.4.0.2", None), ("fd03:1::1", "fd04::2", None), ("fe80::1", "fe80::2", "there")],
+    ids=["IPv4", "IPv6", "link-local"])
+def test_an_answer_leaves_by_the_way_that_leads_back(directory, server, source, link):
+    """From the address that was asked, but not by the interface by which the query came, unless that is part of the
+    address."""
+    with TwoWays(directory) as ways:
+        nodes = Nodes(directory)
+        problems = ["not run"]
+        try:
+            with ways.spaces[ways.SERVER].entered():
+                node = nodes.start(". {\n    whoami\n}\n")
+            with ways.spaces[ways.CLIENT].entered():
+                scope = socket.if_nametoindex(link) if link else 0
+                with socket.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                    address = (server, node.port, 0, scope) if ":" in server else (server, node.port)
+                    sock.bind((source, 0, 0, scope) if ":" in server else (source, 0))
+                    sock.settimeout(TIMEOUT)
+                    for _ in range(3):  # a neighbour may have to be found first
+                        sock.sendto(header(7) + question("a."), address)
+                        try:
+                            packet, sender = sock.recvfrom(4096)
+                            break
+                        except TimeoutError:
+                            packet = None
+                assert packet is not None, node.logs()
+                assert packet[:2] == b"\0\7" and sender[:2] == (server, node.port)
+        finally:
+            problems = nodes.close()
+        assert not problems, problems
+
+
+def test_port_0_is_not_answered(directory):
+    """It can only be forged: nothing can be sent there, and no handler is troubled with it."""
+    def body():
+        nodes = Nodes(directory)
+        try:
+            node = nodes.start(". {\n    log\n    whoami\n}\n")
+            packet = header(7) + question("forged.")
+            with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as raw:
+                raw.sendto(struct.pack("!4H", 0, node.port, 8 + len(packet), 0) + packet, ("127.0.0.1", 0))
+            assert rcode(ask(node, "after.")) == "NOERROR"
+            wait_until(lambda: "after." in node.out(), 5, "the line of the query behind it")
+            assert "forged." not in node.out()
+        finally:
+            problems = nodes.close()
+        assert not problems, problems
 
     in_own_network(body)

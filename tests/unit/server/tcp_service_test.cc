@@ -188,6 +188,35 @@ TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
   }
 }
 
+// Sends one burst after the other until no more is taken. Returns how many bytes that were.
+size_t sendUntilBlocked(Socket& client, const std::string& burst) {
+  size_t sent = 0;
+  for (;;) {
+    const ssize_t n = ::send(client.fd(), burst.data() + sent % burst.size(), burst.size() - sent % burst.size(),
+                             MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+      continue;
+    }
+    pollfd writable{.fd = client.fd(), .events = POLLOUT, .revents = 0};
+    if (n == 0 || ::poll(&writable, 1, 100) == 0) return sent;
+    if ((writable.revents & (POLLERR | POLLHUP)) != 0) return sent;
+  }
+}
+
+TEST(TcpService, ClosesAClientThatDoesNotReadItsAnswers) {
+  test::RunningServer server("127.0.0.1", {.idle = milliseconds(300)});
+  Socket stubborn = tcpClient(server.tcpAddress());
+  std::string burst;
+  for (uint16_t i = 0; i < 2000; ++i) burst += framed(query(i, Names::nameOf(1)));
+  sendUntilBlocked(stubborn, burst);
+  pollfd gone{.fd = stubborn.fd(), .events = 0, .revents = 0};
+  ASSERT_EQ(::poll(&gone, 1, net::test::kPatienceMs), 1);
+  EXPECT_NE(gone.revents & (POLLERR | POLLHUP), 0);
+  EXPECT_EQ(server.counters().tcp_stalled.value(), 1u);
+  EXPECT_EQ(server.counters().tcp_timed_out.value(), 0u);
+}
+
 // Those who ask over UDP do not wait until every connection has had its turn.
 TEST(TcpService, UdpIsServedAmongBusyConnections) {
   constexpr size_t kConnections = 20;
