@@ -54,15 +54,24 @@ ClaimHook::~ClaimHook() {
   close(wake_fd_);
 }
 
-void ClaimHook::run(Variables variables) {
+void ClaimHook::claimed(Variables variables, Ready ready) { add(true, std::move(variables), std::move(ready)); }
+
+void ClaimHook::lost(Variables variables, Ready ready) { add(false, std::move(variables), std::move(ready)); }
+
+void ClaimHook::add(bool is_claim, Variables variables, Ready ready) {
   {
     const std::lock_guard lock(mutex_);
     if (end_) return;
-    if (waiting_.size() >= kMaxWaiting) {
-      log_.warning("on-claim: {} does not keep up, the oldest claim and its loss are left out", options_.command[0]);
-      waiting_.erase(waiting_.begin(), waiting_.begin() + 2);
+    ++sequence_;
+    if (!is_claim && !waiting_.empty() && waiting_.back().is_claim) {
+      log_.warning("on-claim: {} does not keep up: a claim and its loss (events {} and {}) are left out",
+                   options_.command[0], sequence_ - 1, sequence_);
+      waiting_.pop_back();
+      return;
     }
-    waiting_.push_back(std::move(variables));
+    variables.emplace_back("IDETCD_EVENT", is_claim ? "claim" : "loss");
+    variables.emplace_back("IDETCD_SEQUENCE", std::to_string(sequence_));
+    waiting_.push_back({is_claim, std::move(variables), std::move(ready)});
   }
   changed_.notify_one();
 }
@@ -90,11 +99,12 @@ void ClaimHook::loop() {
   while (true) {
     changed_.wait(lock, [this] { return !waiting_.empty() || end_; });
     if (waiting_.empty()) return;
-    const Variables variables = std::move(waiting_.front());
+    const Event event = std::move(waiting_.front());
     waiting_.pop_front();
     if (end_ && BootClock::now() >= *end_) continue;
     lock.unlock();
-    runOne(variables);
+    if (event.ready.valid()) event.ready.wait_for(options_.patience);
+    runOne(event.variables);
     lock.lock();
   }
 }

@@ -45,18 +45,16 @@ Herald::Herald(std::shared_ptr<StateDirectory> state, std::optional<ClaimHook::O
       worker_(worker),
       log_(std::move(log)) {}
 
-// Remembered first: whoever has been told of a name finds this node under it after a crash.
 void Herald::claimed(const NamedNode& node) {
-  remember({node.uuid, node.name, node.id});
-  write(renderIdentity(node));
-  callHook("claim", node);
+  auto written = write(RememberedNode{node.uuid, node.name, node.id}, renderIdentity(node));
+  if (hook_) hook_->claimed(variablesOf(node), std::move(written));
 }
 
-void Herald::moved(const NamedNode& node) { write(renderIdentity(node)); }
+void Herald::moved(const NamedNode& node) { write(std::nullopt, renderIdentity(node)); }
 
 void Herald::lost(const NamedNode& node) {
-  write("");
-  callHook("loss", node);
+  auto written = write(std::nullopt, "");
+  if (hook_) hook_->lost(variablesOf(node), std::move(written));
 }
 
 void Herald::finish(std::chrono::nanoseconds budget) {
@@ -68,27 +66,35 @@ void Herald::abandon() {
   if (state_) state_->clearIdentity();
 }
 
-void Herald::write(std::string contents) {
-  if (!state_) return;
-  worker_.post([this, contents = std::move(contents)] {
-    if (auto written = state_->writeIdentity(contents); !written) log_.error("{}", written.error().message);
-  });
+ClaimHook::Ready Herald::write(std::optional<RememberedNode> node, std::string identity) {
+  if (!state_) return {};
+  bool is_first = false;
+  ClaimHook::Ready is_written;
+  {
+    const std::lock_guard lock(mutex_);
+    is_first = next_ == nullptr;
+    if (is_first) next_ = std::make_shared<Note>();
+    if (node) next_->node = std::move(node);
+    next_->identity = std::move(identity);
+    is_written = next_->is_written;
+  }
+  if (is_first) worker_.post([this] { writeNext(); });
+  return is_written;
 }
 
-void Herald::remember(RememberedNode node) {
-  if (!state_) return;
-  worker_.post([this, node = std::move(node)] {
-    if (node == state_->node()) return;
-    if (auto written = state_->remember(node); !written) log_.error("{}", written.error().message);
-  });
-}
-
-// Through the worker: the program finds the file as it should be.
-void Herald::callHook(const char* event, const NamedNode& node) {
-  if (!hook_) return;
-  ClaimHook::Variables variables = variablesOf(node);
-  variables.emplace_back("IDETCD_EVENT", event);
-  worker_.post([this, variables = std::move(variables)]() mutable { hook_->run(std::move(variables)); });
+// The node is remembered first: whoever has been told of a name finds this node under it after a crash.
+void Herald::writeNext() {
+  std::shared_ptr<Note> note;
+  {
+    const std::lock_guard lock(mutex_);
+    note = std::move(next_);
+  }
+  const auto report = [this](const Result<void>& written) {
+    if (!written) log_.error("{}", written.error().message);
+  };
+  if (note->node && *note->node != state_->node()) report(state_->remember(*note->node));
+  report(state_->writeIdentity(note->identity));
+  note->written.set_value();
 }
 
 }  // namespace idetcd::cluster

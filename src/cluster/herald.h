@@ -1,5 +1,6 @@
-// Tells the machine what this node's name is: first the identity file, which a shell can source, then the program of
-// `on-claim`. The completion thread speaks; files and programs are worked off on other threads, in the same order.
+// Tells the machine what this node's name is: by the identity file, which a shell can source, and by the program of
+// `on-claim`. The completion thread speaks; files are written and programs run on other threads. A program starts when
+// the file says what it is told; but it does not wait for a disk that is slow or stands still (ClaimHook::Options).
 //
 //   IDETCD_NAME='worker1.tf.local.'          the file exists and is empty while no name is owned
 //   IDETCD_ID='1'
@@ -10,7 +11,9 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -42,20 +45,29 @@ class Herald {
   void moved(const NamedNode& node);  // the same name, other addresses
   void lost(const NamedNode& node);
 
-  // Nothing is told any more; the program has until then. REQUIRES: `worker` has finished. Any thread.
+  // No program is started any more; what runs or waits has until then. Any thread.
   void finish(std::chrono::nanoseconds budget);
   // The process is about to end without finish(): no program is left running, and the file says nothing. Any thread.
   void abandon();
 
  private:
-  void write(std::string contents);
-  void remember(RememberedNode node);
-  void callHook(const char* event, const NamedNode& node);
+  // What the files are to say. Of what comes while the worker is busy the last is written.
+  struct Note {
+    std::optional<RememberedNode> node;  // none: as it was
+    std::string identity;
+    std::promise<void> written;
+    ClaimHook::Ready is_written = written.get_future().share();
+  };
+
+  ClaimHook::Ready write(std::optional<RememberedNode> node, std::string identity);
+  void writeNext();
 
   const std::shared_ptr<StateDirectory> state_;
   const std::unique_ptr<ClaimHook> hook_;
   WorkerThread& worker_;
   const Logger log_;
+  std::mutex mutex_;            // guards the next
+  std::shared_ptr<Note> next_;  // for the worker, if it has not begun yet
 };
 
 // The identity file of a node.

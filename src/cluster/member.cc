@@ -61,7 +61,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   Mirror mirror;
   NameKeeper keeper;
 
-  std::unique_ptr<WorkerThread> worker;  // if there is a state directory or a hook
+  std::unique_ptr<WorkerThread> worker;  // for small files; if there is a state directory or a hook
+  std::unique_ptr<WorkerThread> saver;   // for the names, which may take long; if there is a state directory
   std::unique_ptr<Herald> herald;        // likewise
   std::unique_ptr<AddressMonitor> monitor;
 
@@ -132,6 +133,7 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
   std::optional<ClaimHook::Options> hook;
   if (!options.on_claim.empty()) hook = ClaimHook::Options{.command = options.on_claim};
   worker = std::make_unique<WorkerThread>();
+  if (options.state) saver = std::make_unique<WorkerThread>();
   herald = std::make_unique<Herald>(options.state, std::move(hook), *worker, log);
 }
 
@@ -246,16 +248,16 @@ etcd::Task<void> Member::Impl::saveRegularly() {
   }
 }
 
-// On the worker, which reads the table as the loops do. REQUIRES: a state directory.
+// On the saver, which reads the table as the loops do. REQUIRES: a state directory.
 void Member::Impl::saveNow() {
   saving = true;
   saved_changes = mirror.changes();
-  worker->post([self = weak_from_this(), this] {
+  saver->post([self = weak_from_this(), this] {
     const auto abandoned = [this] { return save_abandoned.load(std::memory_order_relaxed); };
     const auto saved = saveNames(options.state->namesFile(), options.pattern.text(), store, abandoned);
     saved ? counters.saves.add() : counters.save_failures.add();
     if (!saved && !abandoned()) log.warning("the names are not saved: {}", saved.error().message);
-    // The worker has finished before this object goes: close().
+    // The saver has finished before this object goes: close().
     if (const auto alive = self.lock()) {
       thread.post([alive, failed = !saved] {
         alive->saving = false;
@@ -308,8 +310,9 @@ void Member::Impl::close(std::chrono::milliseconds budget, bool save, bool aband
   if (options.state) {
     worker->post([this] { (void)options.state->writeIdentity(""); });  // whatever way the end came
   }
+  herald->finish(budget);  // first: a program does not wait for a disk
   worker->finish();
-  herald->finish(budget);
+  if (saver) saver->finish();
   if (options.state) options.state->release();
 }
 

@@ -146,6 +146,57 @@ def test_a_program_that_hangs_holds_nothing_up_and_is_killed_at_the_end(etcd, no
     assert script.out().count("\n") <= 2, "of the events that waited at most one more was begun"
 
 
+def test_old_pairs_are_left_out_and_the_truth_comes_next(etcd, nodes, script, directory):
+    """While a program runs the name is lost and claimed again and again."""
+    hook = script("echo $IDETCD_EVENT $IDETCD_TOKEN $IDETCD_SEQUENCE >> $OUT", f"while ! test -e {directory}/go; do sleep 0.05; done")
+    node = started(etcd, nodes, hook)
+    wait_contains(script, "claim")
+    first = token = etcd.pairs()[WORKER1.encode()]["create_revision"]
+    for _ in range(6):
+        etcd.delete(WORKER1)
+        wait_until(lambda: (pair := etcd.pairs().get(WORKER1.encode())) and pair["create_revision"] != token, 10, "another claim")
+        token = etcd.pairs()[WORKER1.encode()]["create_revision"]
+        wait_says(node, WORKER1)
+    wait_until(lambda: node.logs().count("are left out") == 5, 10, node.logs)
+    open(f"{directory}/go", "w", encoding="utf-8").close()
+    wait_until(lambda: script.out().count("\n") == 3, 10, script.out)
+    assert script.out() == f"claim {first} 1\nloss {first} 2\nclaim {token} 13\n"
+    assert node.terminate() == 0
+    assert script.out().splitlines()[3:] == [f"loss {token} 14"]
+
+
+def test_a_disk_that_stands_still_holds_no_program_back(etcd, nodes, script, state):
+    """A FIFO in the place of a file that is written holds the writer up until somebody reads it."""
+    node = started(etcd, nodes, script("echo $IDETCD_EVENT $IDETCD_SEQUENCE >> $OUT"), state.option)
+    wait_contains(script, "claim")
+    fifo = state.file("env") + ".new"
+    os.mkfifo(fifo)
+    etcd.delete(WORKER1)
+    wait_contains(script, "claim 1\nloss 2\nclaim 3\n")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert node.terminate() == 0
+    os.close(reader)
+    assert script.out() == "claim 1\nloss 2\nclaim 3\nloss 4\n"
+
+
+def test_the_identity_does_not_wait_for_the_names(etcd, nodes, state):
+    os.makedirs(state.path)
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", state.option]))
+    fifo = state.file("env").removesuffix("env") + "names.new"
+    os.mkfifo(fifo)
+    wait_says(node, WORKER1)
+    # The names are saved some time after they are learnt.
+    wait_until(lambda: any("fifo" in contents(path) or "partner" in contents(path)
+                           for path in glob.glob(f"/proc/{node.pid}/task/*/wchan")), 10, "the names to be saved")
+    token = etcd.pairs()[WORKER1.encode()]["create_revision"]
+    etcd.delete(WORKER1)
+    wait_until(lambda: "IDETCD_TOKEN" in contents(state.file("env")) and f"'{token}'" not in contents(state.file("env")), 10,
+               lambda: f"the identity to change: {contents(state.file('env'))}")
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert node.terminate() == 0
+    os.close(reader)
+
+
 def test_it_has_no_terminal_and_no_socket_of_the_server(etcd, nodes, script):
     hook = script("readlink /proc/self/fd/0 >> $OUT", "ls -l /proc/$$/fd | grep -c socket >> $OUT", "cat >> $OUT", "echo said",
                   "echo end >> $OUT")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <future>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -29,33 +30,48 @@ class ClaimHookTest : public testing::Test {
   static ClaimHook::Options shell(const std::string& script, std::chrono::milliseconds limit = 30s) {
     return {.command = {"sh", "-c", script}, .time_limit = limit};
   }
-  static ClaimHook::Variables event(const std::string& what) { return {{"IDETCD_EVENT", what}}; }
+  static ClaimHook::Variables number(int n) { return {{"IDETCD_N", std::to_string(n)}}; }
+  // Claim and loss in turn, each pair with a number.
+  static void runPairs(ClaimHook& hook, int first, int last) {
+    for (int n = first; n <= last; ++n) {
+      hook.claimed(number(n));
+      hook.lost(number(n));
+    }
+  }
 
   TemporaryDirectory directory_;
   const std::string out_ = directory_ / "out";
 };
 
 TEST_F(ClaimHookTest, RunsInTheOrderOfTheEvents) {
-  ClaimHook hook(shell("sleep 0.0$IDETCD_N; echo $IDETCD_EVENT $IDETCD_N >> " + out_), {});
-  for (int n = 5; n > 0; --n) hook.run({{"IDETCD_EVENT", "claim"}, {"IDETCD_N", std::to_string(n)}});
+  ClaimHook hook(shell("echo $IDETCD_EVENT $IDETCD_N $IDETCD_SEQUENCE >> " + out_), {});
+  std::string expected;
+  for (int n = 1; n <= 3; ++n) {
+    hook.claimed(number(n));
+    expected += "claim " + std::to_string(n) + " " + std::to_string(2 * n - 1) + "\n";
+    EXPECT_TRUE(eventually([&] { return contentsOf(out_) == expected; }));
+    hook.lost(number(n));
+    expected += "loss " + std::to_string(n) + " " + std::to_string(2 * n) + "\n";
+    EXPECT_TRUE(eventually([&] { return contentsOf(out_) == expected; }));
+  }
   hook.finish(60s);
-  EXPECT_EQ(contentsOf(out_), "claim 5\nclaim 4\nclaim 3\nclaim 2\nclaim 1\n");
+  EXPECT_EQ(contentsOf(out_), expected);
 }
 
 TEST_F(ClaimHookTest, HasTheServersEnvironmentAndNoInheritedIdentity) {
   setenv("IDETCD_NAME", "somebody", 1);
   setenv("HOOK_TEST", "here", 1);
-  ClaimHook hook(shell("echo \"$HOOK_TEST [$IDETCD_NAME] $IDETCD_EVENT\" > " + out_), {});
-  hook.run({{"IDETCD_EVENT", "a 'b' \"c\" $d"}});
+  ClaimHook hook(shell("echo \"$HOOK_TEST [$IDETCD_NAME] $IDETCD_EVENT $IDETCD_N\" > " + out_), {});
+  hook.claimed({{"IDETCD_N", "a 'b' \"c\" $d"}});
   hook.finish(60s);
   unsetenv("IDETCD_NAME");
   unsetenv("HOOK_TEST");
-  EXPECT_EQ(contentsOf(out_), "here [] a 'b' \"c\" $d\n");
+  EXPECT_EQ(contentsOf(out_), "here [] claim a 'b' \"c\" $d\n");
 }
 
 TEST_F(ClaimHookTest, HasNoFileOpenButTheStandardOnes) {
   ClaimHook hook(shell("exec > " + out_ + "; for f in /proc/$$/fd/*; do echo ${f##*/}; done"), {});
-  hook.run(event("claim"));
+  hook.claimed(number(1));
   hook.finish(60s);
   const std::string fds = contentsOf(out_);
   EXPECT_EQ(fds.substr(0, 6), "0\n1\n2\n");
@@ -63,26 +79,28 @@ TEST_F(ClaimHookTest, HasNoFileOpenButTheStandardOnes) {
 }
 
 TEST_F(ClaimHookTest, FailureStopsNothing) {
-  ClaimHook hook(shell("echo x >> " + out_ + "; test $IDETCD_EVENT = good || kill -TERM $$"), {});
-  hook.run(event("bad"));
-  hook.run(event("good"));
+  ClaimHook hook(shell("echo x >> " + out_ + "; test $IDETCD_EVENT = loss || kill -TERM $$"), {});
+  hook.claimed(number(1));
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "x\n"; }));
+  hook.lost(number(1));
   hook.finish(60s);
   EXPECT_EQ(contentsOf(out_), "x\nx\n");
 }
 
 TEST_F(ClaimHookTest, AProgramThatIsNotThereIsNoHarm) {
   ClaimHook hook({.command = {directory_ / "no-such-program"}}, {});
-  hook.run(event("claim"));
-  hook.run(event("loss"));
+  hook.claimed(number(1));
+  hook.lost(number(1));
   hook.finish(60s);
 }
 
 TEST_F(ClaimHookTest, RunReturnsAtOnceAndADawdlerIsKilledWithItsChildren) {
   const auto begin = BootClock::now();
   ClaimHook hook(shell("sleep 600 & echo $! >> " + out_ + "; wait", 200ms), {});
-  hook.run(event("claim"));
+  hook.claimed(number(1));
   EXPECT_LT(BootClock::now() - begin, 100ms);
-  hook.run(event("loss"));
+  ASSERT_TRUE(eventually([&] { return !contentsOf(out_).empty(); }));
+  hook.lost(number(1));
   hook.finish(60s);
   EXPECT_LT(BootClock::now() - begin, 50s);
   std::istringstream pids(contentsOf(out_));
@@ -99,46 +117,91 @@ TEST_F(ClaimHookTest, RunReturnsAtOnceAndADawdlerIsKilledWithItsChildren) {
 
 TEST_F(ClaimHookTest, FinishWithoutABudgetKillsWhatRunsAndForgetsWhatWaits) {
   ClaimHook hook(shell("echo x >> " + out_ + "; exec sleep 600"), {});
-  hook.run(event("claim"));
-  hook.run(event("loss"));
+  hook.claimed(number(1));
   ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "x\n"; }));
+  hook.lost(number(1));
   const auto begin = BootClock::now();
   hook.finish(0s);
   EXPECT_LT(BootClock::now() - begin, 10s);
   EXPECT_EQ(contentsOf(out_), "x\n");
-  hook.run(event("claim"));  // nothing any more
+  hook.claimed(number(1));  // nothing any more
 }
 
 TEST_F(ClaimHookTest, AbandonKillsWhatRunsWithItsChildrenAndWaitsForNothing) {
   ClaimHook hook(shell("trap '' TERM; sleep 600 & echo $! >> " + out_ + "; wait"), {});
-  hook.run(event("claim"));
-  hook.run(event("loss"));
+  hook.claimed(number(1));
   ASSERT_TRUE(eventually([&] { return !contentsOf(out_).empty(); }));
+  hook.lost(number(1));
   hook.abandon();
   const std::string pid = contentsOf(out_).substr(0, contentsOf(out_).find('\n'));
   EXPECT_TRUE(eventually([&] {
     const std::string status = contentsOf("/proc/" + pid + "/stat");
     return status.empty() || status.find(") Z") != std::string::npos;
   }));
-  hook.run(event("claim"));
+  hook.claimed(number(1));
   hook.finish(60s);
   EXPECT_EQ(contentsOf(out_), pid + "\n") << "nothing is run any more";
   hook.abandon();  // nothing is left to kill
 }
 
-TEST_F(ClaimHookTest, TooManyEventsLeaveOutTheOldestPairs) {
-  const std::string go = directory_ / "go";
-  ClaimHook hook(shell("while ! test -e " + go + "; do sleep 0.01; done; echo $IDETCD_EVENT >> " + out_), {});
-  for (int n = 0; n < 41; ++n) hook.run(event((n % 2 == 0 ? "claim" : "loss") + std::to_string(n)));
-  overwrite(go, "");
+// Until the file `go` is there every program waits for it.
+class SlowHookTest : public ClaimHookTest {
+ protected:
+  void SetUp() override {
+    hook_.claimed(number(1));
+    EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim 1 1\n"; }));
+  }
+  std::string whenDone() {
+    overwrite(go_, "");
+    hook_.finish(60s);
+    return contentsOf(out_);
+  }
+
+  const std::string go_ = directory_ / "go";
+  ClaimHook hook_{shell("echo $IDETCD_EVENT $IDETCD_N $IDETCD_SEQUENCE >> " + out_ + "; while ! test -e " + go_ +
+                        "; do sleep 0.01; done"),
+                  {}};
+};
+
+TEST_F(SlowHookTest, WhatCannotBeToldInTimeIsLeftOutInPairs) {
+  hook_.lost(number(1));
+  runPairs(hook_, 2, 20);
+  hook_.claimed(number(21));
+  EXPECT_EQ(whenDone(), "claim 1 1\nloss 1 2\nclaim 21 41\n");
+}
+
+TEST_F(SlowHookTest, AfterTheLossThatCountsNothingOldIsTold) {
+  hook_.lost(number(1));
+  runPairs(hook_, 2, 20);
+  EXPECT_EQ(whenDone(), "claim 1 1\nloss 1 2\n");
+}
+
+TEST_F(SlowHookTest, AProgramThatRunsForALossIsNoReasonToMixPairs) {
+  hook_.lost(number(1));
+  hook_.claimed(number(2));
+  overwrite(go_, "");
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "claim 1 1\nloss 1 2\nclaim 2 3\n"; }));
+  hook_.lost(number(2));
+  EXPECT_EQ(whenDone(), "claim 1 1\nloss 1 2\nclaim 2 3\nloss 2 4\n");
+}
+
+TEST_F(ClaimHookTest, StartsWhenItMayOrAfterSomeTime) {
+  ClaimHook::Options options = shell("echo $IDETCD_EVENT >> " + out_);
+  options.patience = 60s;
+  ClaimHook hook(options, {});
+  std::promise<void> ready;
+  hook.claimed(number(1), ready.get_future().share());
+  EXPECT_EQ(contentsOf(out_), "");
+  ready.set_value();
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim\n"; }));
   hook.finish(60s);
-  std::istringstream lines(contentsOf(out_));
-  std::vector<std::string> events;
-  for (std::string line; lines >> line;) events.push_back(line);
-  ASSERT_GT(events.size(), 10u);
-  EXPECT_LT(events.size(), 20u);
-  EXPECT_EQ(events.back(), "claim40");
-  for (size_t i = 1; i < events.size(); ++i) EXPECT_NE(events[i].substr(0, 2), events[i - 1].substr(0, 2));
+
+  options.patience = 10ms;
+  ClaimHook impatient(options, {});
+  std::promise<void> never;
+  impatient.claimed(number(1), never.get_future().share());
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim\nclaim\n"; }));
+  impatient.finish(60s);
 }
 
 }  // namespace

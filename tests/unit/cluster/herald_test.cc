@@ -1,9 +1,12 @@
 #include "cluster/herald.h"
 
 #include <cstdlib>
+#include <future>
+#include <memory>
 
 #include <gtest/gtest.h>
 
+#include "unit/cluster/eventually.h"
 #include "unit/cluster/temporary_directory.h"
 
 namespace idetcd::cluster {
@@ -24,6 +27,68 @@ TEST(RenderIdentity, AShellTakesEveryValueAsItIs) {
     EXPECT_EQ(contentsOf(out), odd + "|7|42|" + odd + "|.");
     EXPECT_EQ(contentsOf(directory / "x"), "") << "a command was run";
   }
+}
+
+// The worker is busy for as long as the test wants, as with a disk that stands still.
+class BusyHeraldTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto state = StateDirectory::open({.directory = directory_ / "state", .pattern = "w{{.ID}}.tf."}, {});
+    ASSERT_TRUE(state) << state.error().message;
+    state_ = *state;
+    worker_.post([go = go_.get_future().share()] { go.wait(); });
+  }
+  void makeHerald(const std::string& script) {
+    herald_ = std::make_unique<Herald>(state_, ClaimHook::Options{.command = {"sh", "-c", script}}, worker_, Logger());
+  }
+  void TearDown() override {
+    if (!released_) release();
+    herald_->finish(std::chrono::seconds(60));
+  }
+  void release() {
+    released_ = true;
+    go_.set_value();
+    worker_.finish();
+  }
+  static NamedNode node(int64_t id) {
+    return {.name = "w" + std::to_string(id) + ".tf.", .id = id, .token = id, .uuid = "u", .addresses = {}};
+  }
+
+  const TemporaryDirectory directory_;
+  const std::string out_ = directory_ / "out";
+  std::promise<void> go_;
+  bool released_ = false;
+  std::shared_ptr<StateDirectory> state_;
+  WorkerThread worker_;
+  std::unique_ptr<Herald> herald_;
+};
+
+TEST_F(BusyHeraldTest, AProgramDoesNotWaitForADisk) {
+  makeHerald("echo $IDETCD_EVENT $IDETCD_NAME >> " + out_);
+  herald_->claimed(node(1));
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim w1.tf.\n"; }));
+  herald_->lost(node(1));
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim w1.tf.\nloss w1.tf.\n"; }));
+  EXPECT_EQ(contentsOf(state_->identityFile()), "");
+}
+
+TEST_F(BusyHeraldTest, TheLastIsWhatIsWritten) {
+  makeHerald(":");
+  for (int64_t id = 1; id < 20; ++id) {
+    herald_->claimed(node(id));
+    herald_->lost(node(id));
+  }
+  herald_->claimed(node(20));
+  release();
+  EXPECT_EQ(contentsOf(state_->identityFile()), renderIdentity(node(20)));
+  EXPECT_EQ(state_->node().name, "w20.tf.");
+}
+
+TEST_F(BusyHeraldTest, AProgramFindsTheFileAsItIsTold) {
+  makeHerald("cat " + state_->identityFile() + " > " + out_);
+  herald_->claimed(node(7));
+  release();
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == renderIdentity(node(7)); }));
 }
 
 }  // namespace
