@@ -416,9 +416,11 @@ def _wait_rest(rig, storm, store):
     marker = f"2001:db8::{revision >> 16:x}:{revision & 0xffff:x}"
     store.put(MARKER, json.dumps({"ipv6": marker}))
     marker = str(ipaddress.IPv6Address(marker))
+    def knows(machine):
+        storm.idle()  # a node that found no name free has ended, and starts again
+        return _ask(machine, MARKER, "AAAA") == marker
     for machine in rig.machines:
-        storm.idle()
-        wait_until(lambda machine=machine: _ask(machine, MARKER, "AAAA") == marker, CALM_WITHIN,
+        wait_until(lambda machine=machine: knows(machine), CALM_WITHIN,
                    lambda machine=machine: f"{machine.name} to know of the last write\n{machine.node.logs()}", interval=0.02)
 
 
@@ -435,14 +437,17 @@ def _compare(rig, storm, names):
     for _ in range(10):
         before = _etcdctl_get(rig)
         wanted = mirror.expected({key: value for key, (value, _) in before.items()}, names, ZONE)
-        problems = []
+        problems, all_answer = [], True
         for machine in rig.machines:
             with prober.Asker(machine.node.port) as asker:
                 got = {(name, rdtype): asker.ask(prober.question(name, getattr(prober, rdtype))) for name, rdtype in wanted}
+            all_answer = all_answer and None not in got.values()
             problems += mirror.differences(machine.owner, wanted, got)
-        if _etcdctl_get(rig) == before:
+        # A node that found no name free has ended: it starts again, and is asked again.
+        if _etcdctl_get(rig) == before and all_answer:
             return problems
         storm.idle()
+        time.sleep(0.5)
     raise AssertionError("the names of the nodes do not come to rest")
 
 
