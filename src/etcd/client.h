@@ -3,13 +3,13 @@
 // Every Task here runs on the CompletionThread and may be awaited there only. Failures are values; nothing throws.
 // No gRPC or protobuf type appears in this header.
 //
-// Endpoints: the client speaks to one endpoint at a time. A call that fails because the endpoint is away (unavailable,
-// no leader, time-out) makes the next call use the next endpoint. Calls that may be repeated safely (Range, LeaseGrant,
-// LeaseKeepAlive, LeaseRevoke, opening a watch) are tried once on every endpoint before they fail. A write is sent
-// once: it goes on to the next endpoint only while it is certain that it was not sent (no connection), and its failure
-// may be ambiguous: see EtcdError::ambiguous(). An endpoint that refuses connections costs a round trip; one that does
-// not answer costs `call_timeout`, per call until the client has moved on. With every endpoint away calls fail with
-// kUnavailable at once, and connections are attempted anew all the while.
+// Endpoints: the client speaks to one endpoint at a time, its home at first (Options::spread). A call that fails
+// because the endpoint is away (unavailable, no leader, time-out) makes the next call use the next endpoint. Calls that
+// may be repeated safely (Range, LeaseGrant, LeaseKeepAlive, LeaseRevoke, opening a watch) are tried once on every
+// endpoint before they fail. A write is sent once: it goes on to the next endpoint only while it is certain that it was
+// not sent (no connection), and its failure may be ambiguous: see EtcdError::ambiguous(). An endpoint that refuses
+// connections costs a round trip; one that does not answer costs `call_timeout`, per call until the client has moved
+// on. With every endpoint away calls fail with kUnavailable at once, and connections are attempted anew all the while.
 //
 // TLS: an https endpoint is spoken to over TLS (1.2 or newer) or not at all; its certificate must be for the host of
 // the endpoint, from a CA that we trust. The files are read again when they have changed: what they hold counts from
@@ -51,6 +51,7 @@ enum class ErrorCode {
   kDeadlineExceeded,  // no answer in time
   kLeaseNotFound,     // the lease does not exist (any more)
   kCompacted,         // the revision asked for is gone
+  kDisordered,        // a watch has told a change after a later one: see WatchStream::next()
   kNoSpace,           // NOSPACE alarm: reads work, writes do not
   kTooLarge,          // the answer is larger than 64 MiB: ask for less at a time
   kUnauthenticated,
@@ -170,14 +171,21 @@ struct WatchEvent {
   KeyValue kv;  // for kDelete only key and mod_revision are set
 };
 
-// What one (re-assembled, if fragmented) watch response says. A fragmented response of more than 16 MiB comes in
-// several batches, so that memory stays bounded.
+// One of the ranges of a watch, and the revision that it begins at.
+struct WatchRange {
+  KeyRange range;
+  int64_t start_revision = 0;
+};
+
+// What one (re-assembled, if fragmented) watch response says, about one of the ranges of its watch. A fragmented
+// response of more than 16 MiB comes in several batches, so that memory stays bounded.
 struct WatchBatch {
   int64_t revision = 0;  // of the store when it was sent
   uint64_t cluster_id = 0;
+  size_t range = 0;  // which of the watch's; 0 for the answer to a progress request, which speaks of the stream
   std::vector<WatchEvent> events;  // in revision order; empty for a progress notification
-  // Everything before this revision has been delivered: a new watch goes on from here. It is not always `revision` + 1:
-  // etcd before 3.4.25 and 3.5.8 answers progress requests ahead of events that it still has to send.
+  // Everything of this range before this revision has been delivered: a new watch goes on from here. It is not always
+  // `revision` + 1: etcd before 3.4.25 and 3.5.8 answers progress requests ahead of events that it still has to send.
   int64_t resume_revision = 0;
 };
 
@@ -197,23 +205,35 @@ struct Credentials {
 
 class Client;
 
-// One watch over one stream. Destroying it cancels the watch. Not for more than one next() at a time.
+// The watch of one or more ranges over one stream. Destroying it cancels the watch.
+//
+// etcd promises events in the order of their revisions. 3.4.23 breaks that promise to a reader that was slow (a process
+// that stood still while others wrote): it sends what it had to put aside in any order, after what is newer, so that a
+// later break would leave a gap that nothing shows, and a deletion may be followed by the put that it undid. The first
+// event that is older than the one before it ends the stream with kDisordered, and is not delivered. Not for more than
+// one next() at a time.
 class WatchStream {
  public:
   ~WatchStream();
   WatchStream(WatchStream&&) noexcept;
   WatchStream& operator=(WatchStream&&) noexcept;
 
-  // The next batch with events or a progress notification. Errors end the stream: kCompacted (take a new snapshot),
+  // The next batch with events or a progress notification. Errors end the stream: kCompacted and kDisordered (take a
+  // new snapshot),
   // anything else (open a new one at the last revision seen + 1). kDeadlineExceeded: nothing at all came for `timeout`,
   // not even progress, though a progress request was sent at its half: the endpoint is taken for dead. kCancelled:
-  // stop().
+  // stop(). REQUIRES of `timeout`: more than a few hundred milliseconds, for a busy machine is not a dead one.
   Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout);
 
   // Of the store when it created the watch. Less than the start revision - 1: the store went back (a restored backup,
   // another cluster), and etcd would be silent until it has caught up.
   int64_t createdRevision() const;
   uint64_t clusterId() const;  // of every batch
+
+  // The client speaks to this stream's endpoint still. If not, a new watch would be at another one.
+  bool isAtCurrentEndpoint() const;
+  // The endpoint answers, and is not to be relied on: it is left as if it did not answer.
+  void leave(const std::string& why);
 
  private:
   friend class Client;
@@ -230,6 +250,8 @@ class Client {
     std::vector<std::string> endpoints{"http://localhost:2379"};
     std::optional<TlsFiles> tls;  // none: the system's CAs, for https
     std::optional<Credentials> credentials;
+    // The endpoints are used in a random order, so that many clients with one list are spread over it.
+    bool spread = false;
     std::chrono::milliseconds call_timeout{5000};
     // A connection attempt that fails is repeated after this, and then in longer steps up to the maximum.
     std::chrono::milliseconds reconnect_min{200};
@@ -280,9 +302,16 @@ class Client {
   // The last good deed of a node: not cut short by stop(), and possible after stop() began; then it has 2 s in all.
   Task<EtcdResult<void>> leaseRevoke(int64_t id);
 
-  // Opens a watch on `range` from `start_revision` on, with fragments and progress notifications, refusing an endpoint
-  // without leader. Returns once the server said "created".
+  // Opens a watch, with fragments and progress notifications, refusing an endpoint without leader. Returns once the
+  // server said "created" of every range. REQUIRES: there is a range, and none overlaps another.
+  Task<EtcdResult<WatchStream>> watch(std::vector<WatchRange> ranges);
   Task<EtcdResult<WatchStream>> watch(KeyRange range, int64_t start_revision);
+
+  // One step of the way back to the first endpoint, after a failure has made the client leave it: asks it for a
+  // linearizable read, and makes it the current one when it has answered twice in a row. To be called every some tens
+  // of seconds, jittered, so that the clients of a member that is back return one after the other. True: moved; new
+  // calls and keepalives go there, and an open watch is to follow (WatchStream::isAtCurrentEndpoint()).
+  Task<bool> returnHome();
 
   // The endpoint that the next call goes to, for log lines. Any thread.
   std::string currentEndpoint() const;

@@ -78,12 +78,8 @@ struct Client::Impl {
         if (timeout.count() == 0) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
       }
       const size_t index = (first + attempt) % endpoints->size();
-      UnaryCall<Response> rpc(thread, traits.survives_stop);
-      rpc.context().set_deadline(monotonicDeadline(timeout));
-      prepareContext(rpc.context(), traits.needs_leader, token);
-      Stub stub(endpoints->channel(index));
-      rpc.setReader((stub.*method)(&rpc.context(), request, &thread.queue()));
-      EtcdResult<Response> result = co_await rpc;
+      auto one = callAt(index, method, request, traits, token, timeout);
+      EtcdResult<Response> result = co_await one;
 
       if (result) {
         endpoints->succeeded(index);
@@ -98,6 +94,19 @@ struct Client::Impl {
     }
   }
 
+  // One attempt at one endpoint. REQUIRES: `request` and `token` outlive the Task.
+  template <typename Stub, typename Request, typename Response>
+  Task<EtcdResult<Response>> callAt(size_t index, PrepareMethod<Stub, Request, Response> method, const Request& request,
+                                    CallTraits traits, const std::string& token, std::chrono::nanoseconds timeout) {
+    UnaryCall<Response> rpc(thread, traits.survives_stop);
+    rpc.context().set_deadline(monotonicDeadline(timeout));
+    prepareContext(rpc.context(), traits.needs_leader, token);
+    Stub stub(endpoints->channel(index));
+    rpc.setReader((stub.*method)(&rpc.context(), request, &thread.queue()));
+    EtcdResult<Response> result = co_await rpc;
+    co_return result;
+  }
+
   // Makes a token: empty if etcd has authentication switched off.
   Task<EtcdResult<std::string>> authenticate(bool survives_stop);
 
@@ -108,6 +117,7 @@ struct Client::Impl {
   const std::shared_ptr<Endpoints> endpoints;
   Authenticator authenticator;
   std::shared_ptr<KeepAliveStream> keep_alive;
+  int home_answers = 0;  // in a row, of an endpoint that is not the current one: see returnHome()
 };
 
 }  // namespace idetcd::etcd

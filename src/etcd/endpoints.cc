@@ -162,6 +162,7 @@ Endpoints::Endpoints(const Client::Options& options, std::shared_ptr<Counters> c
     endpoints_.push_back({.address = std::move(*address), .channel = nullptr, .resolve_at = {}});
   }
   if (endpoints_.empty()) std::abort();
+  if (options.spread) std::shuffle(endpoints_.begin(), endpoints_.end(), random_);
   for (Endpoint& endpoint : endpoints_) renewChannel(endpoint);
 }
 

@@ -1,5 +1,9 @@
 // The endpoints of a Client, a channel to each, and which of them is in use. For etcd/*.cc only.
 // Completion thread only, save where noted.
+//
+// The first one is home: where the client begins and where it returns to (Client::returnHome()). With Options::spread
+// the order is random, another one in each client: so homes are spread over the members, and the clients of a member
+// that dies are spread over those that are left.
 #pragma once
 
 #include <atomic>
@@ -39,6 +43,8 @@ class Endpoints {
   // Makes no connection yet. Any thread.
   Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log);
 
+  static constexpr size_t kHome = 0;
+
   size_t size() const { return endpoints_.size(); }
   // Relaxed: an index that guards nothing; the endpoints themselves never change.
   size_t current() const { return current_.load(std::memory_order_relaxed); }             // any thread
@@ -51,6 +57,8 @@ class Endpoints {
   // one.
   void succeeded(size_t index);
   void failed(size_t index, const EtcdError& error);
+  // For Client::returnHome(). Home becomes the current one.
+  void settleHome() { current_.store(kHome, std::memory_order_relaxed); }
 
  private:
   // For the log: what changes is told once.

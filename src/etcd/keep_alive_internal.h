@@ -24,6 +24,8 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
                                           std::optional<BootClock::time_point> deadline);
 
   bool usable() const { return !retired_ && !ended(); }
+  // No new requests: it ends when nobody waits for an answer any more.
+  void retire();
   size_t endpoint() const { return endpoint_; }
 
  private:
@@ -40,7 +42,6 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
   void onSend(const pb::LeaseKeepAliveRequest& request) override;
   void onMessage(pb::LeaseKeepAliveResponse& response) override;
   void onEnd(const EtcdError& error) override;
-  void retire();
 
   const size_t endpoint_;
   bool retired_ = false;

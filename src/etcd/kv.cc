@@ -183,6 +183,33 @@ Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options
   co_return fromProto(*response);
 }
 
+Task<bool> Client::returnHome() {
+  constexpr std::chrono::seconds kPatience{2};
+  constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
+  const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
+  if (endpoints->current() == Endpoints::kHome || impl_->thread.stopping()) {
+    impl_->home_answers = 0;
+    co_return false;
+  }
+  auto token = impl_->authenticator.token(false);
+  const EtcdResult<Token> ready = co_await token;
+  if (!ready || impl_->thread.stopping()) co_return false;
+  // Linearizable: a member that is cut off from the others, or applies nothing, does not answer.
+  pb::RangeRequest request;
+  fill(request, KeyRange::single("0"), {.keys_only = true});
+  auto call =
+      impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kPatience);
+  const EtcdResult<pb::RangeResponse> answer = co_await call;
+  // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
+  const bool answers = answer || (answer.error().code == ErrorCode::kPermissionDenied);
+  impl_->home_answers = answers ? impl_->home_answers + 1 : 0;
+  if (!answers || impl_->home_answers < kAnswersWanted || endpoints->current() == Endpoints::kHome) co_return false;
+  impl_->home_answers = 0;
+  endpoints->succeeded(Endpoints::kHome);
+  endpoints->settleHome();
+  co_return true;
+}
+
 Task<EtcdResult<int64_t>> Client::put(PutOp op) {
   pb::PutRequest request;
   fill(request, std::move(op));

@@ -31,6 +31,7 @@ Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStrea
 
   const auto outcome = co_await pause;
   exchange->waiter = nullptr;
+  if (stream->retired_) stream->retire();  // this may have been the last answer that it was kept for
   if (exchange->result) co_return std::move(*exchange->result);
   if (outcome == Suspension::Outcome::kStopped)
     co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
@@ -102,8 +103,11 @@ Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseco
     EtcdResult<Token> ready = co_await token;
     if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
     if (impl.thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
-    if (!impl.keep_alive || !impl.keep_alive->usable())
+    const bool usable = impl.keep_alive && impl.keep_alive->usable();
+    if (!usable || impl.keep_alive->endpoint() != impl.endpoints->current()) {
+      if (usable) impl.keep_alive->retire();
       impl.keep_alive = KeepAliveStream::open(impl.thread, *impl.endpoints, impl.endpoints->current(), ready->text);
+    }
     const size_t index = impl.keep_alive->endpoint();
     auto exchange = KeepAliveStream::exchange(impl.keep_alive, id, deadline);
     auto result = co_await exchange;

@@ -32,13 +32,14 @@ WatchEvent fromProto(mvccpb::Event& event) {
 class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
  public:
   static std::shared_ptr<WatchCall> open(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
-                                         size_t endpoint, const KeyRange& range, int64_t start_revision,
+                                         size_t endpoint, const std::vector<WatchRange>& ranges,
                                          const std::string& token);
 
   // Waits for the next thing to happen: a message, the end, a time-out.
   static Task<Suspension::Outcome> waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout);
 
-  bool created() const { return created_; }
+  bool created() const { return created_.size() == parts_.size(); }
+  size_t endpoint() const { return endpoint_; }
   int64_t createdRevision() const { return created_revision_; }
   uint64_t clusterId() const { return cluster_id_; }
   const std::optional<EtcdError>& error() const { return error_; }
@@ -70,38 +71,48 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
     WatchBatch batch;
     size_t bytes = 0;
   };
+  // One of the ranges.
+  struct Part {
+    int64_t start_revision = 0;
+    int64_t resume_revision = 0;
+    int64_t newest = 0;  // that has come
+    Pending partial;     // fragments so far
+  };
+  size_t partOf(int64_t watch_id) const;
+  static bool inOrder(const pb::WatchResponse& response, Part& part);
 
   const std::shared_ptr<Endpoints> endpoints_;
   const size_t endpoint_;
-  bool created_ = false;
+  std::vector<Part> parts_;
+  std::vector<int64_t> created_;  // etcd's IDs of the ranges: it answers in the order of the requests
   int64_t created_revision_ = 0;
   uint64_t cluster_id_ = 0;
-  int64_t resume_revision_ = 0;
   std::deque<Pending> inbox_;
   size_t inbox_bytes_ = 0;
-  Pending partial_;  // fragments so far
   std::optional<EtcdError> error_;
   Suspension* reader_ = nullptr;
 };
 
 std::shared_ptr<WatchCall> WatchCall::open(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
-                                           size_t endpoint, const KeyRange& range, int64_t start_revision,
+                                           size_t endpoint, const std::vector<WatchRange>& ranges,
                                            const std::string& token) {
   const std::shared_ptr<WatchCall> call(new WatchCall(thread, std::move(endpoints), endpoint));
-  call->resume_revision_ = start_revision;
   prepareContext(call->context(), true, token);
   pb::Watch::Stub stub(call->endpoints_->channel(endpoint));
   call->BidiStream::open([&stub](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     return stub.PrepareAsyncWatch(context, queue);
   });
-  pb::WatchRequest request;
-  auto& create = *request.mutable_create_request();
-  create.set_key(range.begin);
-  create.set_range_end(range.end);
-  create.set_start_revision(start_revision);
-  create.set_progress_notify(true);
-  create.set_fragment(true);
-  call->send(std::move(request));
+  for (const WatchRange& watched : ranges) {
+    call->parts_.push_back({watched.start_revision, watched.start_revision, 0, {}});
+    pb::WatchRequest request;
+    auto& create = *request.mutable_create_request();
+    create.set_key(watched.range.begin);
+    create.set_range_end(watched.range.end);
+    create.set_start_revision(watched.start_revision);
+    create.set_progress_notify(true);
+    create.set_fragment(true);
+    call->send(std::move(request));
+  }
   return call;
 }
 
@@ -125,10 +136,19 @@ void WatchCall::onMessage(pb::WatchResponse& response) {
 }
 
 void WatchCall::onCreated(const pb::WatchResponse& response) {
-  created_ = true;
-  created_revision_ = response.header().revision();
+  if (created()) return;  // not asked for
+  const int64_t revision = response.header().revision();
+  created_revision_ = created_.empty() ? revision : std::min(created_revision_, revision);
   cluster_id_ = response.header().cluster_id();
-  if (resume_revision_ == 0) resume_revision_ = created_revision_ + 1;
+  Part& part = parts_[created_.size()];
+  if (part.resume_revision == 0) part.resume_revision = revision + 1;
+  created_.push_back(response.watch_id());
+}
+
+// The answer to a progress request is of no range; it tells nothing of any.
+size_t WatchCall::partOf(int64_t watch_id) const {
+  const auto found = std::find(created_.begin(), created_.end(), watch_id);
+  return found == created_.end() ? 0 : static_cast<size_t>(found - created_.begin());
 }
 
 // A watch that is refused is "created" and cancelled in one message.
@@ -144,29 +164,47 @@ void WatchCall::onCancelled(const pb::WatchResponse& response) {
   cancel();
 }
 
+bool WatchCall::inOrder(const pb::WatchResponse& response, Part& part) {
+  for (const auto& event : response.events()) {
+    if (event.kv().mod_revision() < part.newest) return false;
+    part.newest = event.kv().mod_revision();
+  }
+  return true;
+}
+
 void WatchCall::onEvents(pb::WatchResponse& response) {
-  partial_.bytes += response.ByteSizeLong();
-  partial_.batch.revision = response.header().revision();
-  partial_.batch.cluster_id = response.header().cluster_id();
-  int64_t newest = 0;
+  const size_t index = partOf(response.watch_id());
+  Part& part = parts_[index];
+  if (!inOrder(response, part)) {
+    fail({ErrorCode::kDisordered, "etcd has sent a change after a later one", true});
+    return cancel();
+  }
+  // The answer to a progress request may come between two fragments, and is no end of them.
+  Pending requested_progress;
+  const bool is_requested = response.watch_id() == kNoWatchId;
+  Pending& pending = is_requested ? requested_progress : part.partial;
+  pending.bytes += response.ByteSizeLong();
+  pending.batch.revision = response.header().revision();
+  pending.batch.cluster_id = response.header().cluster_id();
+  pending.batch.range = index;
   for (auto& event : *response.mutable_events()) {
-    partial_.batch.events.push_back(fromProto(event));
-    newest = std::max(newest, partial_.batch.events.back().kv.mod_revision);
+    // A member that was behind when it created the watch may begin with what it has applied since.
+    if (event.kv().mod_revision() >= part.start_revision) pending.batch.events.push_back(fromProto(event));
   }
-  if (response.fragment()) {
+  if (response.events_size() > 0 && pending.batch.events.empty()) return;  // all of it was too old
+  // Only what is delivered moves the place to resume at: a part that is still gathering fragments is not.
+  if (response.fragment() && pending.bytes < kMaxInboxBytes) return;
+  if (!pending.batch.events.empty()) {
+    const int64_t newest = pending.batch.events.back().kv.mod_revision;
     // The rest of the newest revision may be in the next fragment: to resume there is safe, to resume behind it is not.
-    resume_revision_ = std::max(resume_revision_, newest);
-    if (partial_.bytes < kMaxInboxBytes) return;
-  } else if (!partial_.batch.events.empty()) {
-    for (const WatchEvent& event : partial_.batch.events) newest = std::max(newest, event.kv.mod_revision);
-    resume_revision_ = std::max(resume_revision_, newest + 1);
-  } else if (response.watch_id() != kNoWatchId) {
+    part.resume_revision = std::max(part.resume_revision, response.fragment() ? newest : newest + 1);
+  } else if (!is_requested) {
     // etcd's own notification comes in order, behind all events.
-    resume_revision_ = std::max(resume_revision_, response.header().revision() + 1);
+    part.resume_revision = std::max(part.resume_revision, response.header().revision() + 1);
   }
-  partial_.batch.resume_revision = resume_revision_;
-  inbox_bytes_ += partial_.bytes;
-  inbox_.push_back(std::exchange(partial_, {}));
+  pending.batch.resume_revision = part.resume_revision;
+  inbox_bytes_ += pending.bytes;
+  inbox_.push_back(std::exchange(pending, {}));
 }
 
 void WatchCall::onEnd(const EtcdError& error) {
@@ -233,6 +271,10 @@ WatchStream::~WatchStream() = default;
 
 int64_t WatchStream::createdRevision() const { return impl_->call->createdRevision(); }
 uint64_t WatchStream::clusterId() const { return impl_->call->clusterId(); }
+bool WatchStream::isAtCurrentEndpoint() const { return impl_->call->endpoint() == impl_->endpoints->current(); }
+void WatchStream::leave(const std::string& why) {
+  impl_->endpoints->failed(impl_->call->endpoint(), {ErrorCode::kUnavailable, why, true});
+}
 
 Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout) {
   const std::shared_ptr<WatchCall> call = impl_->call;
@@ -260,6 +302,14 @@ Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout)
 // --- Client ---
 
 Task<EtcdResult<WatchStream>> Client::watch(KeyRange range, int64_t start_revision) {
+  std::vector<WatchRange> ranges;
+  ranges.push_back({std::move(range), start_revision});
+  auto opening = watch(std::move(ranges));
+  EtcdResult<WatchStream> stream = co_await opening;
+  co_return stream;
+}
+
+Task<EtcdResult<WatchStream>> Client::watch(std::vector<WatchRange> ranges) {
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   const size_t first = endpoints->current();
   bool renewed = false;
@@ -269,9 +319,12 @@ Task<EtcdResult<WatchStream>> Client::watch(KeyRange range, int64_t start_revisi
     if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
     if (impl_->thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
     const size_t index = (first + attempt) % endpoints->size();
-    const auto call = WatchCall::open(impl_->thread, endpoints, index, range, start_revision, ready->text);
-    auto wait = WatchCall::waitForNews(call, impl_->options.call_timeout);
-    const auto outcome = co_await wait;
+    const auto call = WatchCall::open(impl_->thread, endpoints, index, ranges, ready->text);
+    auto outcome = Suspension::Outcome::kWoken;
+    while (outcome == Suspension::Outcome::kWoken && !call->created() && !call->error()) {
+      auto wait = WatchCall::waitForNews(call, impl_->options.call_timeout);
+      outcome = co_await wait;
+    }
     if (call->created()) {
       endpoints->succeeded(index);
       co_return WatchStream(std::make_unique<WatchStream::Impl>(call, endpoints));

@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <cstdlib>
+#include <map>
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
@@ -302,6 +303,53 @@ TEST(FailoverCluster, TheEndpointInUseMayDie) {
   const auto batch = etcd.next(*again);
   ASSERT_TRUE(succeeded(batch));
   EXPECT_EQ(batch->events.at(0).kv.value, "2");
+}
+
+TEST(FailoverCluster, ClientsAreSpreadAndReturnHomeWithWhatTheyHold) {
+  EtcdCluster cluster;
+  auto options = optionsFor(cluster.endpoints());
+  options.spread = true;
+  std::map<std::string, int> homes;
+  CompletionThread thread;
+  for (int i = 0; i < 60; ++i) ++homes[Client(thread, options, Logger()).currentEndpoint()];
+  EXPECT_EQ(homes.size(), 3u) << "by chance once in 10^10";
+
+  BlockingClient etcd(options);
+  const std::string home = etcd.client.currentEndpoint();
+  size_t index = 0;
+  while (cluster.endpoints()[index] != "http://" + home) ++index;
+  const auto lease = etcd.grant(60s);
+  ASSERT_TRUE(succeeded(lease));
+  ASSERT_TRUE(succeeded(etcd.keepAlive(lease->id)));
+  const auto returnHome = [&] { return await(etcd.thread, etcd.client.returnHome()); };
+  EXPECT_FALSE(returnHome()) << "it is there";
+
+  cluster.member(index).kill();
+  ASSERT_TRUE(succeeded(retryFor(etcd, 20s, [&] { return etcd.put("k", "1"); })));
+  EXPECT_NE(etcd.client.currentEndpoint(), home);
+  ASSERT_TRUE(succeeded(retryFor(etcd, 20s, [&] { return etcd.keepAlive(lease->id); })));
+  auto watch = etcd.watch(KeyRange::single("k"), 2);
+  ASSERT_TRUE(succeeded(watch));
+  EXPECT_TRUE(watch->isAtCurrentEndpoint());
+  EXPECT_FALSE(returnHome()) << "it is away";
+  EXPECT_NE(etcd.client.currentEndpoint(), home);
+
+  cluster.member(index).start();
+  const auto deadline = SteadyClock::now() + 30s;
+  int steps = 0;
+  while (!returnHome() && SteadyClock::now() < deadline) {
+    ++steps;
+    await(etcd.thread, etcd.thread.sleepFor(20ms));
+  }
+  EXPECT_GE(steps, 1) << "one answer is not enough";
+  EXPECT_EQ(etcd.client.currentEndpoint(), home);
+  EXPECT_FALSE(watch->isAtCurrentEndpoint());
+  EXPECT_EQ(etcd.next(*watch)->events.size(), 1u) << "the old stream goes on until its reader has a new one";
+  EXPECT_TRUE(succeeded(etcd.keepAlive(lease->id)));
+  auto moved = etcd.watch(KeyRange::single("k"), 2);
+  ASSERT_TRUE(succeeded(moved));
+  EXPECT_TRUE(moved->isAtCurrentEndpoint());
+  thread.stop();
 }
 
 TEST(FailoverCluster, AMemberWithoutALeaderIsLeftAlone) {
