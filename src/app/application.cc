@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cluster/node_address.h"
+#include "cluster/watched_ranges.h"
 #include "net/local_addresses.h"
 
 namespace idetcd::app {
@@ -329,6 +330,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   options.limit = plan.limit;
   options.lease = plan.lease;
   options.repair_interval = plan.reconcile;
+  options.watched = cluster::watchedRanges(plan.watch, plan.pattern);
   options.observe = plan.observe;
   options.addresses = node->addresses;
   options.on_claim = plan.on_claim;

@@ -32,6 +32,7 @@ struct ClusterPlan {
   int64_t limit = 10;
   std::chrono::seconds lease{20};
   std::chrono::seconds reconcile{60};
+  std::vector<std::string> watch;  // see cluster::watchedRanges()
   uint32_t ttl_seconds = 5;
   cluster::AddressOptions address;
   std::vector<dns::Name> fallthrough;

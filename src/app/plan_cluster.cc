@@ -8,6 +8,7 @@
 
 #include "app/plan_internal.h"
 #include "base/ip_address.h"
+#include "cluster/watched_ranges.h"
 #include "config/duration.h"
 #include "etcd/client.h"
 
@@ -35,7 +36,7 @@ class ClusterParser {
 
   Result<ClusterPlan> parse() {
     if (cursor_.nextArg()) return cursor_.argError();
-    static constexpr OptionTable<ClusterParser, 14> kOptions{{
+    static constexpr OptionTable<ClusterParser, 15> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
         {"tls", &ClusterParser::readTls},
         {"credentials", &ClusterParser::readCredentials},
@@ -44,6 +45,7 @@ class ClusterParser {
         {"ttl", &ClusterParser::readTtl},
         {"lease", &ClusterParser::readLease},
         {"reconcile", &ClusterParser::readReconcile},
+        {"watch", &ClusterParser::readWatch},
         {"address", &ClusterParser::readAddress},
         {"interface", &ClusterParser::readInterface},
         {"fallthrough", &ClusterParser::readFallthrough},
@@ -118,6 +120,19 @@ class ClusterParser {
   Result<void> readLease() { return readInterval(&plan_.lease); }
 
   Result<void> readReconcile() { return readInterval(&plan_.reconcile); }
+
+  Result<void> readWatch() {
+    const auto words = cursor_.args(1);
+    if (!words) return tl::unexpected(words.error());
+    for (const std::string& word : *words) {
+      if (word == "pattern") continue;
+      if (const auto range = cluster::parseWatchedRange(word); !range)
+        return cursor_.error(
+            fmt::format("watch takes `pattern`, the beginning of names, or FROM:TO: {}", range.error().message));
+    }
+    plan_.watch.insert(plan_.watch.end(), words->begin(), words->end());
+    return {};
+  }
 
   Result<void> readInterval(std::chrono::seconds* interval) {
     constexpr int64_t kLongest = 24 * 3600;
@@ -200,9 +215,10 @@ class ClusterParser {
 
 bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
   return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
-         lease == other.lease && reconcile == other.reconcile && ttl_seconds == other.ttl_seconds &&
-         address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
-         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim;
+         lease == other.lease && reconcile == other.reconcile && watch == other.watch &&
+         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
+         address.interface_name == other.address.interface_name && observe == other.observe &&
+         state_directory == other.state_directory && on_claim == other.on_claim;
 }
 
 etcd::Client::Options ClusterPlan::etcdOptions() const {

@@ -39,6 +39,7 @@ struct Counters {
   Counter values_too_large;   // and values that are larger than any record
   Counter names_refused;      // names beyond the most that are kept
   Counter watch_breaks;       // streams that ended
+  Counter watch_disorders;    // of these: since etcd told a change after a later one
   Counter snapshots;          // full loads; the first one and every resync
   Counter restarts_of_store;  // the store's revision went back: another store, or a restored one
   Counter repairs;            // periodic comparisons

@@ -102,6 +102,7 @@ etcd::Client::Options clientOptions(const Member::Options& options) {
   client.endpoints = options.endpoints;
   client.tls = options.tls;
   client.credentials = options.credentials;
+  client.spread = true;
   return client;
 }
 
@@ -151,6 +152,8 @@ Mirror::Options Member::Impl::mirrorOptions() {
   mirror_options.stale_after = options.lease;
   mirror_options.repair_interval = options.repair_interval;
   mirror_options.max_names = options.max_names;
+  mirror_options.limit = options.limit;
+  mirror_options.ranges = options.watched;
   if (!options.observe) mirror_options.shared_address = &shared_address;
   mirror_options.on_freshness = [this] { reportOwnership(); };
   return mirror_options;
@@ -337,6 +340,16 @@ template <typename Impl>
 etcd::Task<void> runFreshness(std::shared_ptr<Impl> impl) {
   co_await impl->mirror.watchFreshness();
 }
+// An endpoint that is back takes its share of the nodes again within two minutes, and not all at once.
+template <typename Impl>
+etcd::Task<void> runReturns(std::shared_ptr<Impl> impl) {
+  while (true) {
+    const std::chrono::nanoseconds delay = impl->jitter.around(20s, 0.5);
+    const bool go_on = co_await impl->lifetime.pause(delay);
+    if (!go_on) co_return;
+    co_await impl->client.returnHome();
+  }
+}
 template <typename Impl>
 etcd::Task<void> runDeadline(std::shared_ptr<Impl> impl) {
   co_await impl->watchDeadline();
@@ -366,6 +379,7 @@ void Member::start() {
   impl_->thread.spawn(runMirror(impl_));
   impl_->thread.spawn(runRepairs(impl_));
   impl_->thread.spawn(runFreshness(impl_));
+  if (impl_->options.endpoints.size() > 1) impl_->thread.spawn(runReturns(impl_));
   if (impl_->options.on_ownership || impl_->herald) impl_->thread.spawn(runDeadline(impl_));
   if (impl_->options.state) impl_->thread.spawn(runSaves(impl_));
   if (!impl_->options.observe) impl_->thread.spawn(runRecord(impl_));

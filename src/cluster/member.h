@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "cluster/counters.h"
+#include "cluster/keyspace.h"
 #include "cluster/name_keeper.h"
 #include "cluster/name_pattern.h"
 #include "cluster/node_address.h"
@@ -46,6 +47,7 @@ class Member {
     std::function<Result<NodeAddresses>()> find_addresses;
     size_t max_names = 10'000'000;  // more are not served, whoever writes them
     std::chrono::milliseconds repair_interval{60'000};
+    std::vector<etcd::KeyRange> watched{watchedRange()};  // see watchedRanges()
     // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
     // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
     // change, ownership() shows the new deadline. After a pause of the process none comes before anything else. Must

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cluster/keyspace.h"
+#include "cluster/name_pages.h"
 
 namespace idetcd::cluster {
 namespace {
@@ -23,6 +23,18 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kLoading = "reading the names";
 constexpr std::string_view kWatching = "watching the names";
+
+// A comparison soon after a watch was opened shows what may have been lost between this one and the one before.
+constexpr std::chrono::nanoseconds kFirstRepair = 2s;
+constexpr size_t kValuesPerRequest = 100;    // etcd takes 128 operations in a transaction
+constexpr size_t kMostDifferences = 10'000;  // beyond, all is read
+constexpr size_t kNewestChecked = 64;
+// A cluster of up to so many nodes compares at repair_interval.
+constexpr double kNodesPerInterval = 500;
+
+std::chrono::nanoseconds times(std::chrono::nanoseconds duration, double factor) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) * factor));
+}
 
 tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
 
@@ -83,16 +95,28 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   const uint64_t generation = ++generation_;
   using History = Replica::History;
   replica_.beginSnapshot(restarted ? History::kRestarted : restored_ ? History::kUnknown : History::kSame);
-  const EtcdResult<int64_t> read = co_await readPages({revision, now->cluster_id}, generation);
-  if (!read) co_return tl::unexpected(read.error());
+  // What is in the table already needs no reading, unless its revisions say nothing.
+  Present at{revision, now->cluster_id};
+  EtcdResult<bool> by_keys = false;
+  if (loaded_ && !restarted && !restored_) by_keys = co_await readDifferences(at, generation, 0ns);
+  if (!by_keys) {
+    if (!ended(generation)) replica_.abandonSnapshot();
+    co_return tl::unexpected(std::move(by_keys.error()));
+  }
+  if (!*by_keys) {
+    const EtcdResult<int64_t> read = co_await readPages(at, generation);
+    if (!read) co_return tl::unexpected(read.error());
+  }
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
   other_history_ = difference.other_history && !restarted;
   if (other_history_) co_return tl::unexpected(EtcdError{ErrorCode::kOther, "its history is not the one before"});
   if (restarted) context_.counters.restarts_of_store.add();
   restored_ = false;
+  must_reload_ = false;
   logLoaded(difference, revision, started);
-  resume_ = synced_ = highest_ = revision;
+  highest_ = revision;
+  resume_.assign(options_.ranges.size(), revision);
   cluster_id_ = now->cluster_id;
   co_return revision;
 }
@@ -104,10 +128,9 @@ Task<EtcdResult<int64_t>> Mirror::readPages(Present at, uint64_t generation) {
     replica_.addToSnapshot(page);
     return true;
   };
-  etcd::KeyRange range = watchedRange();
-  etcd::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
-  const EtcdResult<int64_t> read =
-      co_await etcd::rangePaginated(context_.client, std::move(range), options, options_.page_size, std::move(take));
+  const etcd::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
+  auto reading = readNamePages(context_.client, options_.ranges, options, options_.page_size, std::move(take));
+  const EtcdResult<int64_t> read = co_await reading;
   if (ended(generation)) co_return stopped();
   if (!read) replica_.abandonSnapshot();
   co_return read;
@@ -115,7 +138,7 @@ Task<EtcdResult<int64_t>> Mirror::readPages(Present at, uint64_t generation) {
 
 // Of the store, by a linearizable read: not a lagging member's.
 Task<EtcdResult<Mirror::Present>> Mirror::present() {
-  etcd::KeyRange range = watchedRange();
+  etcd::KeyRange range = etcd::KeyRange::single(options_.ranges.front().begin);
   etcd::RangeOptions options{.limit = 1, .keys_only = true};
   const EtcdResult<etcd::RangeResult> answer = co_await context_.client.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
@@ -149,13 +172,9 @@ Task<void> Mirror::follow() {
     if (next && *next == Next::kSnapshot) co_return;
     EtcdError error;
     if (next) {
-      etcd::KeyRange range = watchedRange();
-      EtcdResult<WatchStream> stream = co_await context_.client.watch(std::move(range), resume_ + 1);
+      EtcdResult<WatchStream> stream = co_await openWatch();
       const BootClock::time_point opened = BootClock::now();
-      if (stream && (stream->createdRevision() < resume_ || stream->clusterId() != cluster_id_)) {
-        // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
-        error = {ErrorCode::kOther, "a watch from the future of the store, or of another one"};
-      } else if (stream) {
+      if (stream) {
         error = co_await consume(*stream);
         if (BootClock::now() - opened > 10s) backoff.reset();
       } else {
@@ -167,10 +186,17 @@ Task<void> Mirror::follow() {
     if (context_.lifetime.stopping()) co_return;
     caught_up_ = false;
     resumed = true;
+    after_break_ = true;
     if (other_history_) co_return;
     context_.counters.watch_breaks.add();
+    if (must_reload_) co_return;
     if (error.code == ErrorCode::kCompacted) {
-      context_.log.warning("etcd has compacted what came after revision {}", resume_);
+      context_.log.warning("etcd has compacted what came after revision {}", resumeFloor());
+      co_return;
+    }
+    if (error.code == ErrorCode::kDisordered) {
+      context_.counters.watch_disorders.add();
+      context_.log.warning("the watch is not to be trusted: {}", error.message);
       co_return;
     }
     context_.trouble.failed(kWatching, error);
@@ -185,70 +211,207 @@ Task<EtcdResult<Mirror::Next>> Mirror::prepareWatch() {
   if (!now) co_return tl::unexpected(now.error());
   if (isOtherStore(*now)) co_return Next::kSnapshot;
   catch_up_to_ = highest_ = now->revision;
-  if (resume_ == catch_up_to_) {
+  if (resumeFloor() == catch_up_to_) {
     caught_up_ = true;
     heardCurrent();
   }
   co_return Next::kWatchAgain;
 }
 
+Task<EtcdResult<WatchStream>> Mirror::openWatch() {
+  std::vector<etcd::WatchRange> ranges;
+  for (size_t i = 0; i < resume_.size(); ++i) ranges.push_back({options_.ranges[i], resume_[i] + 1});
+  EtcdResult<WatchStream> stream = co_await context_.client.watch(std::move(ranges));
+  if (!stream) co_return tl::unexpected(std::move(stream.error()));
+  const int64_t newest = *std::max_element(resume_.begin(), resume_.end());
+  // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
+  if (stream->createdRevision() < newest || stream->clusterId() != cluster_id_)
+    co_return tl::unexpected(EtcdError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
+  suspect_ = false;
+  repairWithin(kFirstRepair);
+  co_return std::move(stream);
+}
+
+// The client may have gone back to its first endpoint (Client::returnHome()), so that the members share the nodes. The
+// watch follows; the old one ends only when the new one is there, and what it has not told the new one tells again.
+Task<void> Mirror::followClient(WatchStream& stream) {
+  constexpr std::chrono::nanoseconds kPause = 5s;
+  if (BootClock::now() < next_move_) co_return;
+  next_move_ = BootClock::now() + kPause;
+  EtcdResult<WatchStream> moved = co_await openWatch();
+  if (moved && !context_.lifetime.stopping()) stream = std::move(*moved);
+}
+
 Task<EtcdError> Mirror::consume(WatchStream& stream) {
-  // The stream asks for a sign of life at half of this, so the present is confirmed several times within stale_after.
-  const std::chrono::nanoseconds silence = std::max<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms);
-  const std::chrono::nanoseconds silence_when_behind = std::min<std::chrono::nanoseconds>(silence, 4s);
+  // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
+  // for a second is not, and the present is confirmed several times within stale_after.
+  const std::chrono::nanoseconds silence =
+      std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
   while (true) {
-    EtcdResult<WatchBatch> batch = co_await stream.next(caught_up_ ? silence : silence_when_behind);
+    EtcdResult<WatchBatch> batch = co_await stream.next(silence);
     if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
     if (!batch) co_return std::move(batch.error());
     context_.trouble.succeeded(kWatching);
     replica_.apply(batch->events);
     learn(*batch);
     if (other_history_) co_return EtcdError{ErrorCode::kOther, "the store was restored"};
+    if (suspect_) {
+      stream.leave("its watch has lost changes");
+      co_return EtcdError{ErrorCode::kOther, "the watch has lost changes"};
+    }
+    if (!stream.isAtCurrentEndpoint()) co_await followClient(stream);
+    if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
   }
+}
+
+int64_t Mirror::resumeFloor() const { return *std::min_element(resume_.begin(), resume_.end()); }
+
+// Everything up to `revision` is in the table.
+void Mirror::passed(int64_t revision) {
+  for (int64_t& resume : resume_) resume = std::max(resume, revision);
 }
 
 void Mirror::learn(const WatchBatch& batch) {
   const bool progress = batch.events.empty();
-  resume_ = std::max(resume_, batch.resume_revision - 1);
-  synced_ = std::max(synced_, progress ? batch.revision : resume_);
+  resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);
   highest_ = std::max(highest_, batch.revision);
   // etcd tells of progress only when the watch has been sent everything.
-  if (progress || resume_ >= catch_up_to_) caught_up_ = true;
+  if (progress || resumeFloor() >= catch_up_to_) caught_up_ = true;
   if (caught_up_) heardCurrent();
 }
 
 // --- comparison ---
 
+// All nodes of a cluster together read the square of their number: they take their time by it.
+double Mirror::stretch() const {
+  const double nodes = std::min(static_cast<double>(options_.limit), static_cast<double>(replica_.size()));
+  return std::max(1.0, nodes / kNodesPerInterval);
+}
+
+// The next comparison, unless an earlier one is due already.
+void Mirror::repairWithin(std::chrono::nanoseconds mean) {
+  // A short interval is somebody's wish (or a test's).
+  const std::chrono::nanoseconds wanted = times(std::min(mean, options_.repair_interval), stretch());
+  next_repair_ = std::min(next_repair_, BootClock::now() + context_.jitter.around(wanted, 0.5));
+}
+
 Task<void> Mirror::repairRegularly() {
+  constexpr std::chrono::nanoseconds kLook = 1s;  // a new watch makes the next comparison an early one
   while (true) {
+    const std::chrono::nanoseconds left = next_repair_ - BootClock::now();
+    if (left > 0ns || !caught_up_) {
+      const std::chrono::nanoseconds delay = left > 0ns ? std::min(left, kLook) : 100ms;
+      const bool go_on = co_await context_.lifetime.pause(delay);
+      if (!go_on) co_return;
+      continue;
+    }
+    const bool repaired = co_await repair();
+    if (context_.lifetime.stopping()) co_return;
+    if (!repaired) {
+      next_repair_ = BootClock::time_point::max();
+      repairWithin(kFirstRepair);
+      continue;
+    }
     // With a million names a comparison takes seconds of both ends: keep it under a twentieth of the time.
-    const std::chrono::nanoseconds interval = std::max(options_.repair_interval, 20 * last_repair_took_);
-    const std::chrono::nanoseconds delay = context_.jitter.around(interval, 0.25);
-    const bool go_on = co_await context_.lifetime.pause(delay);
-    if (!go_on) co_return;
-    if (caught_up_) co_await repair();
+    const std::chrono::nanoseconds interval =
+        std::max(times(options_.repair_interval, stretch()), 20 * last_repair_took_);
+    next_repair_ = BootClock::now() + context_.jitter.around(interval, 0.25);
   }
 }
 
-// Compares the table with etcd at the revision that the watch has shown: whatever differs, the watch has lost. The
-// watch goes on meanwhile; Replica keeps the two apart.
-Task<void> Mirror::repair() {
-  const BootClock::time_point started = BootClock::now();
-  const int64_t revision = synced_;
+// Compares the table with etcd as a quorum has it. The watch goes on meanwhile; Replica keeps the two apart. False:
+// nothing was compared.
+Task<bool> Mirror::repair() {
   const uint64_t generation = ++generation_;
   replica_.beginSnapshot(Replica::History::kSame);
-  const EtcdResult<int64_t> read = co_await readPages({revision, cluster_id_}, generation);
-  // A full load may have taken over, and the revision may be compacted by now: the next comparison will do.
-  if (ended(generation) || !read) co_return;
-  const Replica::Difference difference = replica_.endSnapshot(revision);
-  last_repair_took_ = BootClock::now() - started;
+  Present at{0, cluster_id_};
+  const EtcdResult<bool> read = co_await readDifferences(at, generation, options_.repair_patience);
+  // A full load may have taken over. If what was read is compacted by now, the next comparison will do.
+  if (ended(generation)) co_return false;
+  if (!read || !*read) {
+    replica_.abandonSnapshot();
+    if (read) suspect_ = must_reload_ = true;
+    co_return false;
+  }
+  const Replica::Difference difference = replica_.endSnapshot(at.revision);
   context_.counters.repairs.add();
-  resume_ = std::max(resume_, revision);
+  after_break_ = false;
+  passed(at.revision);
   other_history_ = other_history_ || difference.other_history;
-  if (difference.total() == 0) co_return;
+  if (difference.total() == 0) co_return true;
+  suspect_ = true;
   context_.counters.repaired.add(difference.total());
   context_.log.warning("the watch had lost {} changes, found by comparison at revision {}: {}", difference.total(),
-                       revision, fmt::join(difference.names, " "));
+                       at.revision, fmt::join(difference.names, " "));
+  co_return true;
+}
+
+// Into the snapshot that was begun: the keys at `at` (revision 0: the newest, by a linearizable read, which is filled
+// in), and after `patience` the values of those that the table does not have by then. False: they are too many, nothing
+// was read of them.
+Task<EtcdResult<bool>> Mirror::readDifferences(Present& at, uint64_t generation, std::chrono::nanoseconds patience) {
+  const BootClock::time_point started = BootClock::now();
+  EtcdResult<std::vector<KeyValue>> wanted = co_await readKeys(at, generation);
+  if (!wanted) co_return tl::unexpected(std::move(wanted.error()));
+  last_repair_took_ = BootClock::now() - started;
+  if (wanted->size() > kMostDifferences) co_return false;
+  if (patience > 0ns) co_await context_.lifetime.pause(patience);
+  if (ended(generation)) co_return stopped();
+  EtcdResult<bool> read = co_await readValues(std::move(*wanted), generation, 0);
+  co_return read;
+}
+
+// The keys whose values are wanted. After a break of the watch those with the newest values too: a store that was
+// restored and has gone on since may have the same keys at the same revisions, with other values.
+Task<EtcdResult<std::vector<KeyValue>>> Mirror::readKeys(Present& at, uint64_t generation) {
+  const auto newer = [](const KeyValue& a, const KeyValue& b) { return a.mod_revision > b.mod_revision; };
+  std::vector<KeyValue> wanted;
+  std::vector<KeyValue> newest;  // a heap, with the oldest of them on top
+  auto take = [&, this](std::vector<KeyValue>&& page) {
+    if (ended(generation)) return false;
+    for (const KeyValue& kv : page) {
+      if (!after_break_ || isPath(kv.key)) continue;
+      if (newest.size() == kNewestChecked && kv.mod_revision < newest.front().mod_revision) continue;
+      newest.push_back(kv);
+      std::push_heap(newest.begin(), newest.end(), newer);
+      if (newest.size() <= kNewestChecked) continue;
+      std::pop_heap(newest.begin(), newest.end(), newer);
+      newest.pop_back();
+    }
+    std::vector<KeyValue> differ = replica_.addKeysToSnapshot(std::move(page));
+    std::move(differ.begin(), differ.end(), std::back_inserter(wanted));
+    return wanted.size() <= kMostDifferences;
+  };
+  const etcd::RangeOptions options{.revision = at.revision, .keys_only = true, .cluster_id = at.cluster_id};
+  auto reading = readNamePages(context_.client, options_.ranges, options, options_.page_size, std::move(take));
+  const EtcdResult<int64_t> read = co_await reading;
+  if (ended(generation)) co_return stopped();
+  if (!read) co_return tl::unexpected(read.error());
+  at.revision = *read;
+  EtcdResult<bool> checked = co_await readValues(std::move(newest), generation, at.revision);
+  if (!checked) co_return tl::unexpected(std::move(checked.error()));
+  co_return std::move(wanted);
+}
+
+// At `revision`; 0: at the newest, of those only that are needed still. A key that is gone by then is the watch's to
+// tell, and the next comparison's.
+Task<EtcdResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation, int64_t revision) {
+  for (size_t next = 0; next < wanted.size();) {
+    etcd::TxnRequest request;
+    for (; next < wanted.size() && request.success.size() < kValuesPerRequest; ++next) {
+      if (revision == 0 && !replica_.needs(wanted[next])) continue;
+      request.success.emplace_back(
+          etcd::RangeOp{etcd::KeyRange::single(std::move(wanted[next].key)), {.revision = revision}});
+    }
+    if (request.success.empty()) break;
+    EtcdResult<etcd::TxnResult> answer = co_await context_.client.txn(std::move(request));
+    if (ended(generation)) co_return stopped();
+    if (!answer) co_return tl::unexpected(std::move(answer.error()));
+    for (etcd::OpResult& result : answer->results) {
+      if (const auto* found = std::get_if<etcd::RangeResult>(&result)) replica_.addToSnapshot(found->kvs);
+    }
+  }
+  co_return true;
 }
 
 // --- freshness ---

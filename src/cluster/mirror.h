@@ -1,5 +1,11 @@
 // Brings every name in etcd into the record store, and keeps it there: a snapshot at one revision R, a watch from R +
-// 1, resumed at the last event + 1 after any break, and a periodic comparison with etcd.
+// 1, resumed at the last event + 1 after any break, and a comparison with etcd, soon after each new watch and at long
+// intervals.
+//
+// The comparison measures against a quorum's revision, never against what the watch says of itself. It reads keys,
+// which carry their revisions, and then the values of those that differ. What still differs some seconds later the
+// watch has lost: it is repaired, counted and logged, and the watch is not trusted any more: another is opened, at
+// another member. What etcd 3.4.23 was seen to lose: see etcd::WatchStream.
 //
 // Invariants:
 //   - The table is changed only by what etcd has said. No failure, however long, empties it.
@@ -13,9 +19,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "base/clock.h"
 #include "cluster/context.h"
+#include "cluster/keyspace.h"
 #include "cluster/own_key.h"
 #include "cluster/replica.h"
 #include "etcd/client.h"
@@ -27,9 +35,14 @@ namespace idetcd::cluster {
 class Mirror {
  public:
   struct Options {
-    std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};      // the lease time
-    std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};  // mean; longer if a comparison takes long
-    int64_t page_size = 0;  // of a snapshot, in keys; 0: by the size of the range
+    std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};  // the lease time
+    // Mean, in a small cluster: all nodes together read the square of their number, so it is stretched by
+    // a 500th of that, and if a comparison takes long.
+    std::chrono::nanoseconds repair_interval{std::chrono::seconds(60)};
+    std::chrono::nanoseconds repair_patience{std::chrono::seconds(2)};  // for what is on its way from etcd
+    int64_t limit = 1;                                                  // how many nodes the cluster may have
+    int64_t page_size = 0;                               // of a snapshot, in keys; 0: by the size of the range
+    std::vector<etcd::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
     size_t max_names = 10'000'000;
     SharedAddress* shared_address = nullptr;  // see Replica::Options
     std::function<void()> on_freshness = {};  // the store's freshness has changed; may be empty
@@ -38,9 +51,9 @@ class Mirror {
   Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key);
 
   // The three loops; each until the Member stops.
-  etcd::Task<void> run();              // snapshot, watch, again
-  etcd::Task<void> repairRegularly();  // Debian's etcd 3.4.23 can lose watch events without a word
-  etcd::Task<void> watchFreshness();   // kStale when etcd has been silent for too long
+  etcd::Task<void> run();  // snapshot, watch, again
+  etcd::Task<void> repairRegularly();
+  etcd::Task<void> watchFreshness();  // kStale when etcd has been silent for too long
 
   // The store holds what a file said (saved_names.h). REQUIRES: before run().
   void restored() { restored_ = true; }
@@ -58,10 +71,21 @@ class Mirror {
   etcd::Task<bool> load();
   etcd::Task<etcd::EtcdResult<int64_t>> readSnapshot();
   etcd::Task<etcd::EtcdResult<int64_t>> readPages(Present at, uint64_t generation);
+  etcd::Task<etcd::EtcdResult<std::vector<etcd::KeyValue>>> readKeys(Present& at, uint64_t generation);
+  etcd::Task<etcd::EtcdResult<bool>> readValues(std::vector<etcd::KeyValue> wanted, uint64_t generation,
+                                                int64_t revision);
+  etcd::Task<etcd::EtcdResult<bool>> readDifferences(Present& at, uint64_t generation,
+                                                     std::chrono::nanoseconds patience);
   etcd::Task<void> follow();
   etcd::Task<etcd::EtcdResult<Next>> prepareWatch();
+  etcd::Task<etcd::EtcdResult<etcd::WatchStream>> openWatch();
+  etcd::Task<void> followClient(etcd::WatchStream& stream);
   etcd::Task<etcd::EtcdError> consume(etcd::WatchStream& stream);
-  etcd::Task<void> repair();
+  etcd::Task<bool> repair();
+  void repairWithin(std::chrono::nanoseconds mean);
+  double stretch() const;
+  int64_t resumeFloor() const;
+  void passed(int64_t revision);
   etcd::Task<etcd::EtcdResult<Present>> present();
   bool isOtherStore(const Present& present) const;
 
@@ -76,10 +100,10 @@ class Mirror {
   records::RecordStore& store_;
   Replica replica_;
 
-  // Revisions. All events up to resume_ are in the table for certain. synced_ may be higher: the watch has told of
-  // progress, which some etcd 3.4 and 3.5 do ahead of events in flight, so no watch is resumed there (see WatchBatch).
-  int64_t resume_ = 0;
-  int64_t synced_ = 0;
+  // Of each range: all events up to this revision are in the table, as far as the watch can be trusted. What it tells
+  // of progress may be ahead of events in flight (some etcd 3.4 and 3.5), so no watch is resumed there (see
+  // WatchBatch).
+  std::vector<int64_t> resume_;
   uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
@@ -91,6 +115,11 @@ class Mirror {
   BootClock::time_point current_at_;  // when the table was last known to be the present
   uint64_t generation_ = 0;           // of snapshots: a new one ends the one under way
   std::chrono::nanoseconds last_repair_took_{0};
+  BootClock::time_point next_repair_ = BootClock::time_point::max();
+  BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while
+  bool after_break_ = false;         // since the last comparison: the store may be another, and shows it in values only
+  bool suspect_ = false;             // a comparison has shown that the watch loses changes
+  bool must_reload_ = false;         // and so many that all is to be read
 };
 
 }  // namespace idetcd::cluster

@@ -34,6 +34,12 @@ void OwnKey::remove(std::string_view key, int64_t revision) {
   if (key == key_) see(Sighting::missing(revision));
 }
 
+bool OwnKey::confirm(std::string_view key, int64_t revision) {
+  if (key != key_) return true;
+  in_snapshot_ = true;
+  return newest_ && newest_->revision >= revision;
+}
+
 void OwnKey::beginSnapshot(bool revisions_restarted) {
   in_snapshot_ = false;
   if (!revisions_restarted) return;

@@ -40,6 +40,8 @@ class OwnKey {
   // --- mirror ---
   void put(const etcd::KeyValue& kv);
   void remove(std::string_view key, int64_t revision);
+  // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.
+  bool confirm(std::string_view key, int64_t revision);
   // Every key of a snapshot is put() between these; what was not put is not there at `revision`. `revisions_restarted`:
   // what was seen before says nothing about this store, however high its revision.
   void beginSnapshot(bool revisions_restarted);

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "cluster/keyspace.h"
+#include "cluster/name_pages.h"
 #include "cluster/record_codec.h"
 
 namespace idetcd::cluster {
@@ -59,12 +60,43 @@ void Replica::beginSnapshot(History history) {
 }
 
 void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
+  adding_to_snapshot_ = true;
   for (const etcd::KeyValue& kv : page) {
     if (const auto newer = withdrawn_.find(kv.key); newer != withdrawn_.end() && newer->second > kv.mod_revision)
       continue;
     own_key_.put(kv);
-    compare(kv, put(kv));
+    const Outcome outcome = put(kv);
+    if (outcome != Outcome::kForeign) compare(kv, outcome);
   }
+  adding_to_snapshot_ = false;
+}
+
+std::vector<etcd::KeyValue> Replica::addKeysToSnapshot(std::vector<etcd::KeyValue>&& page) {
+  std::vector<etcd::KeyValue> wanted;
+  adding_to_snapshot_ = true;
+  for (etcd::KeyValue& kv : page) {
+    if (isPath(kv.key)) continue;
+    const Result<dns::Name> name = decodeKey(kv.key);
+    if (!name) {
+      reject(kv, name.error().message);
+      continue;
+    }
+    const int64_t stored = store_.see(*name);
+    if (stored > kv.mod_revision) oldest_newer_ = std::min(oldest_newer_, stored);
+    const bool own_is_known = own_key_.confirm(kv.key, kv.mod_revision);
+    if (!own_is_known || needs(kv)) wanted.push_back(std::move(kv));
+  }
+  adding_to_snapshot_ = false;
+  return wanted;
+}
+
+bool Replica::needs(const etcd::KeyValue& kv) {
+  if (!own_key_.confirm(kv.key, kv.mod_revision)) return true;
+  if (const auto newer = withdrawn_.find(kv.key); newer != withdrawn_.end() && newer->second >= kv.mod_revision)
+    return false;
+  if (const auto bad = rejected_.find(kv.key); bad != rejected_.end() && bad->second >= kv.mod_revision) return false;
+  const Result<dns::Name> name = decodeKey(kv.key);
+  return name && store_.revisionOf(*name) < kv.mod_revision;
 }
 
 void Replica::compare(const etcd::KeyValue& kv, Outcome outcome) {
@@ -86,6 +118,9 @@ Replica::Difference Replica::endSnapshot(int64_t revision) {
   for (const std::string& name : removed.names) {
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(name);
   }
+  if (difference_.rejected == 1) log_.warning("etcd key {}: no record", difference_.why_rejected);
+  if (difference_.rejected > 1)
+    log_.warning("{} keys in etcd are no records, such as {}", difference_.rejected, difference_.why_rejected);
   abandonSnapshot();
   return std::move(difference_);
 }
@@ -96,7 +131,11 @@ void Replica::abandonSnapshot() {
 }
 
 Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
-  if (isBeatKey(kv.key)) return Outcome::kUnchanged;
+  if (isPath(kv.key)) {
+    if (!isBeatKey(kv.key) && !std::exchange(paths_logged_, true))
+      log_.info("etcd holds keys of others too, such as \"{}\": what has a '/' is no name", printable(kv.key));
+    return Outcome::kForeign;
+  }
   const Result<dns::Name> name = decodeKey(kv.key);
   if (!name) {
     reject(kv, name.error().message);
@@ -153,15 +192,30 @@ void Replica::reject(const etcd::KeyValue& kv, std::string_view why) {
   if (known_before && known->second == kv.mod_revision) return;
   counters_.rejected.add();
   countLimits(kv);
-  if (!known_before && rejected_.size() >= kMaxRememberedRejections) {
-    if (!rejections_full_)
-      log_.warning("more than {} keys are no records: no more of them are named", rejected_.size());
-    rejections_full_ = true;
-    return;
-  }
+  if (!known_before && rejected_.size() >= kMaxRememberedRejections) return;
   rejected_.insert_or_assign(kv.key, kv.mod_revision);
   if (known_before) return;  // somebody may write rubbish every second
-  log_.warning("etcd key \"{}\" (revision {}) is no record: {}", printable(kv.key), kv.mod_revision, printable(why));
+  if (!adding_to_snapshot_) return logRejection(kv, why);
+  if (difference_.rejected++ == 0)
+    difference_.why_rejected =
+        fmt::format("\"{}\" (revision {}): {}", printable(kv.key), kv.mod_revision, printable(why));
+}
+
+// Strangers may write many: a few are named, the others counted.
+void Replica::logRejection(const etcd::KeyValue& kv, std::string_view why) {
+  const BootClock::time_point now = BootClock::now();
+  if (rejections_logged_ == 0 || now - rejections_since_ > kRejectionInterval) {
+    rejections_since_ = now;
+    rejections_logged_ = 0;
+  }
+  if (rejections_logged_ >= kMaxRejectionsInLog) {
+    ++rejections_unlogged_;
+    return;
+  }
+  ++rejections_logged_;
+  const size_t unlogged = std::exchange(rejections_unlogged_, 0);
+  log_.warning("etcd key \"{}\" (revision {}) is no record: {}{}", printable(kv.key), kv.mod_revision, printable(why),
+               unlogged == 0 ? "" : fmt::format("; and {} others were none", unlogged));
 }
 
 // Beside the line that each rejected key gets, as long as they are few, until it is valid or gone.

@@ -5,6 +5,7 @@
 // that nobody vouches for any more is worse than none. The same holds when the value is found invalid by a snapshot.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cluster/counters.h"
 #include "cluster/own_key.h"
@@ -45,6 +47,11 @@ class Replica {
   // Whoever begins another one abandons the first, and nothing is withdrawn before endSnapshot().
   void beginSnapshot(History history);
   void addToSnapshot(const std::vector<etcd::KeyValue>& page);
+  // The same for keys that were read without their values. Returns those whose values are needed, since the table holds
+  // another revision of them or nothing; these are to be given to addToSnapshot() too.
+  std::vector<etcd::KeyValue> addKeysToSnapshot(std::vector<etcd::KeyValue>&& page);
+  // Whether the value of such a key is needed still: the watch goes on meanwhile.
+  bool needs(const etcd::KeyValue& kv);
   struct Difference {
     size_t added_or_changed = 0;
     size_t removed = 0;
@@ -53,6 +60,8 @@ class Replica {
     // or the same with another content. The store was restored from a backup and has gone on since; a new snapshot, as
     // kRestarted, has to replace everything.
     bool other_history = false;
+    size_t rejected = 0;       // keys that are no records
+    std::string why_rejected;  // what is wrong with the first of these
     size_t total() const { return added_or_changed + removed; }
   };
   Difference endSnapshot(int64_t revision);
@@ -67,14 +76,17 @@ class Replica {
   // Bounds on what strangers can make us remember and write.
   static constexpr size_t kMaxRememberedRejections = 10'000;
   static constexpr size_t kMaxNamesInLog = 10;
+  static constexpr int kMaxRejectionsInLog = 100;  // within kRejectionInterval
+  static constexpr std::chrono::seconds kRejectionInterval{60};
 
-  enum class Outcome { kChanged, kUnchanged, kOlder, kContradiction, kRejected };
+  enum class Outcome { kChanged, kUnchanged, kOlder, kContradiction, kRejected, kForeign };
   Outcome put(const etcd::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
   void compare(const etcd::KeyValue& kv, Outcome outcome);
   bool hasRoomFor(const dns::Name& name);
   void countLimits(const etcd::KeyValue& kv);
   void reject(const etcd::KeyValue& kv, std::string_view why);
+  void logRejection(const etcd::KeyValue& kv, std::string_view why);
   void noteMassDeletion(size_t removed, size_t before);
 
   records::RecordStore& store_;
@@ -88,6 +100,7 @@ class Replica {
   bool large_value_logged_ = false;
 
   bool in_snapshot_ = false;
+  bool adding_to_snapshot_ = false;  // what is no record is summed up in one line at its end
   Difference difference_;
   // The oldest revision in the table that was newer than what the snapshot shows. Above the snapshot's own revision all
   // is well: the watch has been faster.
@@ -96,7 +109,10 @@ class Replica {
   // revision.
   std::unordered_map<std::string, int64_t> withdrawn_;
   std::unordered_map<std::string, int64_t> rejected_;  // key -> the mod_revision that was logged
-  bool rejections_full_ = false;
+  BootClock::time_point rejections_since_{};
+  int rejections_logged_ = 0;
+  size_t rejections_unlogged_ = 0;
+  bool paths_logged_ = false;
 };
 
 }  // namespace idetcd::cluster

@@ -77,6 +77,13 @@ int64_t RecordStore::revisionOf(const dns::Name& owner) {
   return entry != nullptr ? entry->mod_revision_ : 0;
 }
 
+int64_t RecordStore::see(const dns::Name& owner) {
+  Entry* entry = table_.findForWrite(owner.wire());
+  if (entry == nullptr || entry->mod_revision_ == 0) return 0;
+  entry->snapshot_mark_ = snapshot_;
+  return entry->mod_revision_;
+}
+
 bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {
   const Entry* old = table_.findForWrite(owner.wire());
   if (old == nullptr || old->mod_revision_ == 0 || old->mod_revision_ > mod_revision) return false;

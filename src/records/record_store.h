@@ -87,6 +87,10 @@ class RecordStore {
   };
   Removed endSnapshot(int64_t revision, size_t max_names);
 
+  // The snapshot holds the name, whose data was not read: what is stored stays, and counts as seen. Its mod_revision; 0:
+  // nothing from etcd is stored.
+  int64_t see(const dns::Name& owner);
+
   // This node's addresses have changed: those of the zone's name server follow.
   void setAddresses(const std::vector<IpAddress>& addresses);
 

@@ -1,7 +1,9 @@
 """One idetcd process."""
 
+import collections
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -67,6 +69,24 @@ class Node(Process):
 
     def start(self, **spawn_options):
         return self.launch(**spawn_options).wait_answers()
+
+    def connected_ports(self):
+        """Port at the other end -> how many established TCP connections."""
+        inodes = set()
+        for descriptor in os.listdir(f"/proc/{self.pid}/fd"):
+            try:
+                match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(f"/proc/{self.pid}/fd/{descriptor}"))
+            except OSError:  # closed meanwhile
+                continue
+            if match:
+                inodes.add(match[1])
+        found = collections.Counter()
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/{self.pid}/net/{table}", encoding="ascii") as file:
+                for fields in map(str.split, file.readlines()[1:]):
+                    if fields[3] == "01" and fields[9] in inodes:
+                        found[int(fields[2].rsplit(":", 1)[1], 16)] += 1
+        return found
 
     def owned_name(self, etcd):
         """The name that this node holds in etcd, known by its port; None if it holds none."""

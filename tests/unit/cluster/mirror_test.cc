@@ -201,7 +201,7 @@ TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
   server.ctl({"put", "b.x.", v4("192.0.2.2")});
-  Fixture node(server.endpoint(), {.repair_interval = 300ms});
+  Fixture node(server.endpoint(), {.repair_interval = 300ms, .repair_patience = 50ms});
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
   node.onThread([&] {  // as if two events had been lost
@@ -219,7 +219,7 @@ TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
 
 TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
   EtcdServer server;
-  Fixture node(server.endpoint(), {.repair_interval = 1ms, .page_size = 2});
+  Fixture node(server.endpoint(), {.repair_interval = 1ms, .repair_patience = 10ms, .page_size = 2});
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   for (int round = 0; round < 5; ++round) {

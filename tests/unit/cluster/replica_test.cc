@@ -203,6 +203,75 @@ TEST_F(ReplicaTest, ASnapshotTellsThatItIsOfAnotherHistory) {
   EXPECT_EQ(at("a.x."), "192.0.2.1");  // until all is read as another history
 }
 
+KeyValue keyOnly(std::string key, int64_t revision) { return kv(std::move(key), "", revision); }
+std::vector<std::string> keysOf(const std::vector<KeyValue>& kvs) {
+  std::vector<std::string> keys;
+  for (const KeyValue& kv : kvs) keys.push_back(kv.key);
+  return keys;
+}
+
+TEST_F(ReplicaTest, OfKeysAloneTheValuesThatDifferAreWanted) {
+  load({kv("same.x.", v4("192.0.2.1"), 2), kv("older.x.", v4("192.0.2.2"), 3), kv("gone.x.", v4("192.0.2.3"), 4),
+        kv("bad.x.", "garbage", 5)},
+       6);
+  replica_.beginSnapshot(Replica::History::kSame);
+  const auto wanted =
+      replica_.addKeysToSnapshot({keyOnly("bad.x.", 5), keyOnly("new.x.", 8), keyOnly("older.x.", 7),
+                                  keyOnly("other/path", 9), keyOnly("same.x.", 2), keyOnly("NoName", 9)});
+  EXPECT_EQ(keysOf(wanted), (std::vector<std::string>{"new.x.", "older.x."}));
+  replica_.apply({putEvent("new.x.", v4("192.0.2.8"), 8)});
+  EXPECT_FALSE(replica_.needs(wanted[0])) << "it was on its way";
+  EXPECT_TRUE(replica_.needs(wanted[1]));
+  replica_.addToSnapshot({kv("older.x.", v4("192.0.2.9"), 7)});
+  const Replica::Difference difference = replica_.endSnapshot(10);
+  EXPECT_EQ(difference.names, (std::vector<std::string>{"older.x.", "gone.x."}));
+  EXPECT_FALSE(difference.other_history);
+  EXPECT_EQ(at("same.x."), "192.0.2.1");
+  EXPECT_EQ(at("older.x."), "192.0.2.9");
+  EXPECT_EQ(at("gone.x."), "none");
+  EXPECT_EQ(at("new.x."), "192.0.2.8");
+}
+
+TEST_F(ReplicaTest, KeysAloneDoNotBringBackWhatTheWatchWithdraws) {
+  load({kv("a.x.", v4("192.0.2.1"), 2)}, 3);
+  replica_.beginSnapshot(Replica::History::kSame);
+  const auto wanted = replica_.addKeysToSnapshot({keyOnly("b.x.", 4)});
+  ASSERT_EQ(wanted.size(), 1u);
+  replica_.apply({putEvent("b.x.", v4("192.0.2.2"), 4), deleteEvent("b.x.", 5)});
+  EXPECT_FALSE(replica_.needs(wanted[0]));
+  replica_.endSnapshot(4);
+  EXPECT_EQ(at("b.x."), "none");
+}
+
+TEST_F(ReplicaTest, KeysAloneTellOfAnotherHistoryToo) {
+  load({kv("a.x.", v4("192.0.2.1"), 9)}, 10);
+  replica_.beginSnapshot(Replica::History::kSame);
+  replica_.addKeysToSnapshot({keyOnly("a.x.", 5)});
+  EXPECT_TRUE(replica_.endSnapshot(12).other_history);
+}
+
+TEST_F(ReplicaTest, TheOwnKeysValueIsWantedUntilItWasSeen) {
+  own_.follow("a.x.");
+  load({}, 1);
+  store_.put(dns::Name::parse("a.x.").value(), {}, 2);
+  replica_.beginSnapshot(Replica::History::kSame);
+  EXPECT_EQ(keysOf(replica_.addKeysToSnapshot({keyOnly("a.x.", 2)})), (std::vector<std::string>{"a.x."}));
+  replica_.addToSnapshot({kv("a.x.", "{}", 2)});
+  replica_.endSnapshot(3);
+  replica_.beginSnapshot(Replica::History::kSame);
+  EXPECT_TRUE(replica_.addKeysToSnapshot({keyOnly("a.x.", 2)}).empty());
+  replica_.endSnapshot(4);
+  EXPECT_EQ(own_.state({.token = 2, .revision = 2, .lease = 0, .uuid = ""}), OwnKey::State::kOurs)
+      << "it is there still";
+}
+
+TEST_F(ReplicaTest, PathsOfOthersAreNoRejections) {
+  load({kv("other/a", "garbage", 2), kv("other/b", v4("192.0.2.1"), 3)}, 4);
+  replica_.apply({putEvent("other/c", "x", 5)});
+  EXPECT_EQ(counters_.rejected.value(), 0u);
+  EXPECT_EQ(store_.size(), 0u);
+}
+
 TEST_F(ReplicaTest, MassDeletionsAreCounted) {
   std::vector<WatchEvent> puts;
   std::vector<WatchEvent> deletes;
