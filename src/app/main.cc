@@ -82,11 +82,11 @@ void prepareProcess() {
   }
 }
 
-// One line, whatever the text quotes.
+// One line an error, whatever it quotes.
 int failWith(const Error& error) {
   std::string line = error.message;
   std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 && c != '\n'; }, ' ');
   std::fprintf(stderr, "%s\n", line.c_str());
   return 1;
 }
@@ -157,7 +157,8 @@ int run(std::span<const char* const> arguments) {
   }
   const auto source = readCorefile(options);
   if (!source) return failWith(source.error());
-  const auto plan = makePlan(source->name, source->text, options.port);
+  const auto files = options.action == Options::Action::kValidate ? NamedFiles::kRead : NamedFiles::kNotRead;
+  const auto plan = makePlan(source->name, source->text, options.port, files);
   if (!plan) return failWith(plan.error());
   if (options.action == Options::Action::kValidate) return validate(*plan, source->name);
   const Logger log = Logger::toStdout();

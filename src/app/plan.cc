@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "app/named_files.h"
 #include "app/plan_internal.h"
 #include "config/duration.h"
 #include "config/environment.h"
@@ -295,7 +296,18 @@ void tellClustersApart(Plan& plan) {
 Result<void> readDirective(const config::Directive& directive, BlockPlan& plan) {
   const auto& known = directives();
   const auto it = std::find_if(known.begin(), known.end(), [&](const auto& d) { return d.first == directive.name; });
-  return it->second(directive, plan);  // the parser let no other name pass
+  if (it != known.end()) {
+    auto read = it->second(directive, plan);
+    if (!read) return fail(withSyntax(read.error().message, syntaxOf(directive.name)));
+    return read;
+  }
+  const std::vector<std::string>& foreign = foreignDirectives();
+  std::string what = ": CoreDNS has it, it is not supported here";
+  if (std::find(foreign.begin(), foreign.end(), directive.name) == foreign.end()) {
+    const std::vector<std::string_view> names(directiveNames().begin(), directiveNames().end());
+    what = suggestion(directive.name, names);
+  }
+  return config::errorAt(directive.file, directive.line, fmt::format("Unknown directive '{}'{}", directive.name, what));
 }
 
 }  // namespace
@@ -309,25 +321,32 @@ const std::vector<std::string>& directiveNames() {
   return kNames;
 }
 
-Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port) {
-  const config::ParseOptions options{.known_directives = directiveNames(),
-                                     .foreign_directives = foreignDirectives(),
-                                     .default_port = default_port,
-                                     .listen_directive = "bind"};
+Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port, NamedFiles files) {
+  std::vector<Error> errors;
+  // Any directive is known to the parser, so that it reads on after one that is not.
+  const config::ParseOptions options{
+      .known_directives = {}, .default_port = default_port, .listen_directive = "bind", .errors = &errors};
   const config::SystemEnvironment environment;
   const auto corefile = config::parseCorefile(name, text, options, environment);
-  if (!corefile) return tl::unexpected(corefile.error());
-  if (corefile->blocks.empty()) return config::errorAt(name, 1, "no server block");
+  Problems problems;
+  for (const Error& error : errors) problems.add(error.message);
+  if (!corefile) problems.add(corefile.error().message);
+  if (!corefile) return tl::unexpected(problems.result().error());
+  if (corefile->blocks.empty() && problems.empty())
+    return config::errorAt(name, 1, "no server block; write: . { ... }");
   Plan plan;
   plan.warnings = corefile->warnings;
   for (const config::ServerBlock& block : corefile->blocks) {
     BlockPlan block_plan;
     block_plan.keys = block.keys;
     for (const config::Directive& directive : block.directives) {
-      if (auto read = readDirective(directive, block_plan); !read) return tl::unexpected(read.error());
+      if (auto read = readDirective(directive, block_plan); !read) problems.add(read.error().message);
+      if (files == NamedFiles::kNotRead) continue;
+      for (const Error& error : checkNamedFiles(directive)) problems.add(error.message);
     }
     plan.blocks.push_back(std::move(block_plan));
   }
+  if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   tellClustersApart(plan);
   return plan;
 }

@@ -88,7 +88,12 @@ struct Plan {
 // The directives that this server has, in the order in which their handlers run.
 const std::vector<std::string>& directiveNames();
 
-// `text` of the file `name`. The error is complete: "Corefile:3 - Error during parsing: …".
-Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port);
+// Whether the files that the Corefile names are read too, as `-validate` does.
+enum class NamedFiles : bool { kNotRead, kRead };
+
+// `text` of the file `name`. The error holds all that is wrong, one a line, each complete: "Corefile:3 - Error during
+// parsing: …", with what to write instead.
+Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port,
+                      NamedFiles files = NamedFiles::kNotRead);
 
 }  // namespace idetcd::app

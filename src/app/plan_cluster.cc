@@ -53,8 +53,12 @@ class ClusterParser {
         {"state", &ClusterParser::readState},
         {"on-claim", &ClusterParser::readOnClaim},
     }};
-    if (auto read = readBlock(cursor_, *this, kOptions); !read) return tl::unexpected(read.error());
-    return check();
+    Problems problems;
+    const auto read = readBlock(cursor_, *this, kOptions);
+    if (!read) problems.add(read.error().message);
+    if (auto checked = checkPattern(); !checked) problems.add(checked.error().message);
+    if (problems.empty()) return check();
+    return tl::unexpected(problems.result().error());
   }
 
  private:
@@ -104,6 +108,7 @@ class ClusterParser {
   }
 
   Result<void> readPattern() {
+    has_pattern_ = true;
     pattern_ = cursor_.remainingText();
     if (pattern_.empty()) return cursor_.argError();
     pattern_line_ = cursor_.line();
@@ -186,14 +191,23 @@ class ClusterParser {
     return {};
   }
 
-  Result<ClusterPlan> check() {
-    if (pattern_.empty()) return cursor_.error("idetcd needs a pattern, like worker{{.ID}}.tf.local.");
+  Result<void> checkPattern() {
+    if (pattern_.empty() && has_pattern_) return {};  // that was said already
+    if (pattern_.empty()) {
+      return cursor_.error(fmt::format("idetcd needs a pattern; write: {}", syntaxOf("idetcd", "pattern")));
+    }
     auto pattern = cluster::NamePattern::parse(pattern_, plan_.limit);
     if (!pattern) {
       return config::errorAt(directive_.file, pattern_line_,
-                             fmt::format("bad pattern '{}': {}", pattern_, pattern.error().message));
+                             fmt::format("bad pattern '{}': {}; write: {}", pattern_, pattern.error().message,
+                                         syntaxOf("idetcd", "pattern")));
     }
     plan_.pattern = std::move(*pattern);
+    return {};
+  }
+
+  // What only shows when every option is right.
+  Result<ClusterPlan> check() {
     if (const auto valid = etcd::Client::validateOptions(plan_.etcdOptions()); !valid)
       return cursor_.error(valid.error().message);
     // What can be wrong with the addresses that the file names can be told without looking at the machine.
@@ -208,6 +222,7 @@ class ClusterParser {
   DirectiveCursor cursor_;
   ClusterPlan plan_;
   std::string pattern_;
+  bool has_pattern_ = false;
   int pattern_line_ = 0;
 };
 

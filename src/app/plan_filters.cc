@@ -1,4 +1,5 @@
 // The directives `hosts` and `acl`.
+#include <array>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -50,7 +51,11 @@ class HostsParser {
   // `ADDRESS NAME…`
   Result<void> readInline() {
     std::string line = cursor_.value();
-    if (!resolve::parseHostsAddress(line)) return cursor_.error(fmt::format("unknown property '{}'", line));
+    if (!resolve::parseHostsAddress(line)) {
+      static constexpr std::array<std::string_view, 5> kKnown{"ttl", "reload", "no_reverse", "fallthrough",
+                                                              "ADDRESS NAME..."};
+      return cursor_.error(fmt::format("unknown property '{}'{}", line, suggestion(line, kKnown)));
+    }
     for (const std::string& name : cursor_.remainingArgs()) line += " " + name;
     options_.inline_lines.push_back(std::move(line));
     return {};
@@ -103,14 +108,19 @@ Result<resolve::Acl::RuleSet> parseAcl(const config::Directive& directive, const
   auto zones = parseZones(cursor, cursor.remainingArgs());
   if (!zones) return tl::unexpected(zones.error());
   rules.zones = zones->empty() ? zonesOf(keys) : std::move(*zones);
+  Problems problems;
   while (cursor.nextBlock()) {
     Strings words{cursor.value()};
     for (std::string& word : cursor.remainingArgs()) words.push_back(std::move(word));
     auto rule = resolve::parseAclRule(words);
-    if (!rule) return cursor.error(rule.error().message);
-    rules.rules.push_back(std::move(*rule));
+    if (rule) {
+      rules.rules.push_back(std::move(*rule));
+    } else {
+      problems.add(cursor.error(rule.error().message));
+    }
   }
-  if (auto finished = cursor.finish(); !finished) return tl::unexpected(finished.error());
+  if (auto finished = cursor.finish(); !finished) problems.add(finished.error().message);
+  if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   return rules;
 }
 

@@ -124,12 +124,24 @@ class Parser {
     ServerBlock block{.file = *place.file, .line = place.line, .keys = {}, .directives = {}};
     for (const Key& key : keys) {
       Result<std::vector<ServerKey>> parsed = parseServerKey(key.text, options_.default_port);
-      if (!parsed) return errorAt(key.token, parsed.error().message);
+      if (!parsed) {
+        if (auto noted = note(errorAt(key.token, parsed.error().message)); !noted) return noted;
+        continue;
+      }
       block.keys.insert(block.keys.end(), parsed->begin(), parsed->end());
     }
     if (auto parsed = parseDirectives(&block); !parsed) return parsed;
-    if (auto unique = checkUnique(block); !unique) return unique;
+    if (auto unique = checkUnique(block); !unique) {
+      if (auto noted = note(tl::unexpected(unique.error())); !noted) return noted;
+    }
     corefile_.blocks.push_back(std::move(block));
+    return {};
+  }
+
+  // An error after which the rest can be read.
+  Result<void> note(tl::unexpected<Error> error) const {
+    if (options_.errors == nullptr) return error;
+    options_.errors->push_back(std::move(error).value());
     return {};
   }
 

@@ -47,6 +47,8 @@ struct ParseOptions {
   // The directive, if there is one, whose arguments name the addresses a block listens on: two blocks may serve the
   // same zone and port when each has it and they share no argument.
   std::string listen_directive;
+  // Takes the errors after which the rest can still be read; null: the first error ends the reading.
+  std::vector<Error>* errors = nullptr;
 };
 
 // Bounds against runaway imports. A Corefile anywhere near them is a mistake.

@@ -7,7 +7,8 @@
 namespace idetcd::config {
 
 DirectiveCursor::DirectiveCursor(const Directive& directive)
-    : tokens_(directive.tokens),
+    : directive_(directive.name),
+      tokens_(directive.tokens),
       current_{.text = directive.name,
                .file = std::make_shared<const std::string>(directive.file),
                .line = directive.line,

@@ -34,6 +34,8 @@ class DirectiveCursor {
 
   explicit DirectiveCursor(const Directive& directive);
 
+  const std::string& directive() const { return directive_; }
+
   // The current token: the directive's name at first, then what nextArg() or nextBlock() went to.
   const std::string& value() const { return current_.text; }
   int line() const { return current_.line; }
@@ -66,6 +68,7 @@ class DirectiveCursor {
   bool argumentFollows() const;
   void latch(tl::unexpected<Error> error);
 
+  const std::string& directive_;
   const std::vector<Token>& tokens_;
   size_t next_ = 0;
   Token current_;

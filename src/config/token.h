@@ -32,7 +32,12 @@ struct Token {
 // `FILE:LINE - Error during parsing: TEXT`, the form of every error that a Corefile can cause. Complete: nothing has to
 // be added in front.
 inline tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
-  return fail(fmt::format("{}:{} - Error during parsing: {}", file, line, text));
+  std::string message = fmt::format("{}:{} - Error during parsing: {}", file, line, text);
+  // One line, whatever it quotes: several errors are told apart by their lines.
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return fail(std::move(message));
 }
 inline tl::unexpected<Error> errorAt(const Token& token, std::string_view text) {
   return errorAt(*token.file, token.line, text);

@@ -11,6 +11,7 @@ from corefiles import corefile
 from dns_client import answers, ask, assert_nxdomain, rcode, wait_resolves
 from harness.node import binary
 from harness.processes import TIME_FACTOR, wait_until
+from harness.secure_etcd import Authority
 
 NOWHERE = "http://127.0.0.1:1"  # nothing listens there, and nothing has to
 
@@ -159,6 +160,78 @@ def test_rubbish_is_refused_in_an_orderly_way(directory, text):
         file.write(text)
     result = subprocess.run([binary(), "-validate"], cwd=directory, capture_output=True, check=False, timeout=20 * TIME_FACTOR)
     assert result.returncode == 1 and result.stderr
+
+
+# --- all at once, with what to write instead ---
+
+MANY = """. {
+    idetcd {
+        endpont http://127.0.0.1:1
+        limit many
+        tls nowhere.pem nowhere.key
+        ttl soon
+        lease 5s 6s
+    }
+    hosts broken.hosts {
+        tll 5
+    }
+    forwrad . 192.0.2.1
+    forward . servers.conf {
+        tls broken.pem
+        policy best
+        max_fails
+    }
+    acl {
+        allow net nonsense
+        permit
+    }
+    kubernetes cluster.local
+    workers none
+}
+bad..zone {
+    whoami me
+}
+"""
+
+# line: what is said of it, and what to write instead
+MANY_ERRORS = [
+    (3, "unknown property 'endpont'", "did you mean 'endpoint'"), (4, "'many'", "limit N"), (5, "nowhere.pem", "file"),
+    (5, "nowhere.key", "file"), (6, "soon", "ttl DURATION"), (7, "Wrong argument count", "lease DURATION"),
+    (8, "idetcd needs a pattern", "pattern NAME{{.ID}}.ZONE."), (9, "broken.hosts:2: not an IP address: '192.0.2.300'", "ADDRESS NAME"),
+    (10, "unknown property 'tll'", "did you mean 'ttl'"), (12, "Unknown directive 'forwrad'", "did you mean 'forward'"),
+    (13, "servers.conf: there is no server in it", "nameserver IP"), (14, "broken.pem", "PEM files"),
+    (15, "unknown policy 'best'", "policy random|round_robin|sequential"), (16, "Wrong argument count", "max_fails N"),
+    (19, "nonsense", "acl "), (20, "permit", "acl "), (22, "Unknown directive 'kubernetes'", "not supported"),
+    (23, "workers must be a number", "workers N"), (25, "bad..zone", ""), (26, "Wrong argument count", "whoami"),
+]
+
+
+def test_every_error_is_reported_at_once_with_what_to_write(directory):
+    for name, content in (("broken.hosts", "192.0.2.1 one\n192.0.2.300 two # three\n"), ("servers.conf", "search lan\n"),
+                          ("broken.pem", "-----BEGIN NOTHING-----\n")):
+        with open(os.path.join(directory, name), "w", encoding="ascii") as file:
+            file.write(content)
+    code, _, err = validate(directory, MANY)
+    lines = err.splitlines()
+    assert code == 1 and all(re.match(r"Corefile:\d+ - Error during parsing: ", line) for line in lines), err
+    for number, what, instead in MANY_ERRORS:
+        assert [line for line in lines if line.startswith(f"Corefile:{number} ") and what in line and instead in line], \
+            f"{number}, {what}, {instead} in\n{err}"
+    assert len(lines) == len(MANY_ERRORS), err
+
+
+def test_files_are_read_when_validating(directory):
+    """A start does without them: a server waits for a certificate, and a hosts file may come later."""
+    authority = Authority(directory)
+    certificate, key = authority.issue()
+    _, other_key = authority.issue()
+    with open(os.path.join(directory, "names"), "w", encoding="ascii") as file:
+        file.write("# only a comment\n\n192.0.2.1\tone two\n::1 three\n")
+    text = block("endpoint https://127.0.0.1:1", PATTERN, "tls CERT KEY CA")[:-2] + "    hosts names\n}\n"
+    good = text.replace("CERT", certificate).replace("KEY", key).replace("CA", authority.certificate)
+    assert validate(directory, good)[0] == 0
+    code, _, err = validate(directory, good.replace(key, other_key))
+    assert code == 1 and re.match(r"Corefile:5 - .* is not the key of ", err), err
 
 
 # --- accepted ---

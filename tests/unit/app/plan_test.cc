@@ -47,6 +47,24 @@ std::vector<std::string> textsOf(const std::vector<dns::Name>& names) {
 }
 using Texts = std::vector<std::string>;
 
+TEST(Plan, SaysAllThatIsWrongAndWhatToWrite) {
+  const auto plan = planOf("foward . 192.0.2.1\ncache {\nsucess 5\nprefetch\n}\nbufsize 1");
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(
+      plan.error().message,
+      "Corefile:2 - Error during parsing: Unknown directive 'foward', did you mean 'forward'?\n"
+      "Corefile:4 - Error during parsing: unknown property 'sucess', did you mean 'success'?\n"
+      "Corefile:5 - Error during parsing: Wrong argument count or unexpected line ending after 'prefetch'; write: "
+      "prefetch AMOUNT [DURATION] [PERCENTAGE%]\n"
+      "Corefile:7 - Error during parsing: bufsize must be within 512 - 4096: 1; write: bufsize [SIZE], from 512 to "
+      "4096");
+}
+
+TEST(Plan, WhatIsLikeNothingIsToldTheChoice) {
+  EXPECT_TRUE(refused("minimal {\n}\nloop {\nxyz\n}", "write: minimal"));
+  EXPECT_TRUE(refused("hosts {\nqwerty\n}", "write: one of ttl, reload, no_reverse, fallthrough, ADDRESS NAME...", 3));
+}
+
 TEST(PlanForward, Defaults) {
   const auto options = forward("");
   EXPECT_EQ(textsOf(options.from), Texts{"."});
