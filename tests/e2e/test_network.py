@@ -287,11 +287,14 @@ class TwoWays:
                 space.run("ip", "address", "add", f"fd03:{number}::{host}/64", "dev", link, "nodad")
                 space.run("ip", "address", "add", f"fe80::{host}/64", "dev", link, "nodad")
                 space.run("ip", "link", "set", link, "up")
-        # The client's own addresses, which it asks from; the server knows the way to them by `back` alone.
+        # The client's own addresses, which it asks from; the server's way to them is `back`.
         client.run("ip", "address", "add", "10.4.0.2/32", "dev", "lo")
         client.run("ip", "address", "add", "fd04::2/128", "dev", "lo", "nodad")
         server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.2.2", "dev", "back")
         server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:2::2", "dev", "back")
+        # An answer that is bound to the interface of its query takes this one, behind which there is nobody.
+        server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.1.99", "dev", "there", "metric", "5000")
+        server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:1::99", "dev", "there", "metric", "5000")
         for space in (server, client):
             for setting in ("all", "there", "back"):
                 space.run("sysctl", "-qw", f"net.ipv4.conf.{setting}.rp_filter=0")
