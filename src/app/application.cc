@@ -182,6 +182,13 @@ std::vector<dns::Name> Application::endpointNames(const ClusterPlan& plan) {
   return names;
 }
 
+// What a block says that it is to have forwarded: its own zones, and the names by which it is to reach etcd.
+std::vector<dns::Name> Application::namedZones(const BlockPlan& plan) {
+  std::vector<dns::Name> names = plan.cluster ? endpointNames(*plan.cluster) : std::vector<dns::Name>{};
+  for (const config::ServerKey& key : plan.keys) names.push_back(key.zone);
+  return names;
+}
+
 // The node's own name, unless the Corefile says something else; without a cluster `nsid` alone means the host name.
 std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPlan& plan, Cluster* cluster) {
   resolve::Identity::Options options{.nsid = plan.nsid.value_or("")};
@@ -229,13 +236,6 @@ Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(con
     instance->recursion = std::move(*recursion);
     if (block.plan.loop && !block.loop) probeForLoops(block, loop, *instance->recursion);
     instance->loop = block.loop;
-    for (const auto& forward : block.plan.forward) {
-      instance->forwarded.insert(instance->forwarded.end(), forward.from.begin(), forward.from.end());
-    }
-    if (block.plan.cluster) {  // who is told to reach etcd by a name is told to have it resolved
-      const auto names = endpointNames(*block.plan.cluster);
-      instance->forwarded.insert(instance->forwarded.end(), names.begin(), names.end());
-    }
   }
   return instance;
 }
@@ -258,6 +258,7 @@ Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Con
                                     [port](const config::ServerKey& key) { return key.port == port; });
       if (ours) options.own.push_back(endpoint.listen.address);
     }
+    options.named = namedZones(block.plan);
     options.descriptors = upstream_descriptors_;
     auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));

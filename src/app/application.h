@@ -94,6 +94,7 @@ class Application {
                           size_t block);
   Result<Block> buildBlock(Configuration& configuration, const BlockPlan& plan);
   static std::vector<dns::Name> endpointNames(const ClusterPlan& plan);
+  static std::vector<dns::Name> namedZones(const BlockPlan& plan);
   Result<Cluster*> addCluster(Configuration& configuration, const ClusterPlan& plan, uint16_t dns_port);
   Cluster* findCluster(const Configuration& configuration, const ClusterPlan& plan) const;
   static std::shared_ptr<const resolve::Identity> makeIdentity(const BlockPlan& plan, Cluster* cluster);

@@ -31,7 +31,7 @@ class ForwardParser {
       if (!target) return cursor_.error(target.error().message);
       options_.to.push_back(std::move(*target));
     }
-    static constexpr OptionTable<ForwardParser, 12> kOptions{{
+    static constexpr OptionTable<ForwardParser, 13> kOptions{{
         {"except", &ForwardParser::readExcept},
         {"force_tcp", &ForwardParser::readForceTcp},
         {"prefer_udp", &ForwardParser::readPreferUdp},
@@ -44,6 +44,7 @@ class ForwardParser {
         {"max_concurrent", &ForwardParser::readMaxConcurrent},
         {"next", &ForwardParser::readNext},
         {"failfast_all_unhealthy_upstreams", &ForwardParser::readFailfast},
+        {"trust-ad", &ForwardParser::readTrustAd},
     }};
     if (auto read = readBlock(cursor_, *this, kOptions); !read) return tl::unexpected(read.error());
     return std::move(options_);
@@ -52,6 +53,7 @@ class ForwardParser {
  private:
   Result<void> readForceTcp() { return readFlag(cursor_, options_.force_tcp); }
   Result<void> readPreferUdp() { return readFlag(cursor_, options_.prefer_udp); }
+  Result<void> readTrustAd() { return readFlag(cursor_, options_.trust_ad); }
   Result<void> readFailfast() { return readFlag(cursor_, options_.failfast_all_unhealthy_upstreams); }
 
   Result<void> readExcept() {

@@ -48,6 +48,7 @@ constexpr Line kLines[] = {
     {"forward", "max_concurrent", "max_concurrent N"},
     {"forward", "next", "next RCODE..., like next NXDOMAIN"},
     {"forward", "failfast_all_unhealthy_upstreams", "failfast_all_unhealthy_upstreams"},
+    {"forward", "trust-ad", "trust-ad"},
     {"cache", "", "cache [TTL] [ZONES...] [{ ... }]"},
     {"cache", "success", "success CAPACITY [TTL] [MINTTL]"},
     {"cache", "denial", "denial CAPACITY [TTL] [MINTTL]"},

@@ -52,6 +52,16 @@ bool IpAddress::isLinkLocal() const {
   return bytes_[0] == 0xfe && (bytes_[1] & 0xc0) == 0x80;
 }
 
+bool IpAddress::isPrivate() const {
+  if (isLoopback() || isLinkLocal()) return true;
+  if (isV6()) {
+    const IpAddress v4 = unmapped();
+    return v4.isV4() ? v4.isPrivate() : (bytes_[0] & 0xfe) == 0xfc;
+  }
+  return bytes_[0] == 10 || (bytes_[0] == 172 && (bytes_[1] & 0xf0) == 16) || (bytes_[0] == 192 && bytes_[1] == 168) ||
+         (bytes_[0] == 100 && (bytes_[1] & 0xc0) == 64);
+}
+
 bool IpAddress::isUnspecified() const { return bytes_ == std::array<uint8_t, 16>{}; }
 
 bool IpAddress::isMulticast() const { return isV4() ? (bytes_[0] & 0xf0) == 0xe0 : bytes_[0] == 0xff; }

@@ -33,6 +33,9 @@ class IpAddress {
 
   bool isLoopback() const;
   bool isLinkLocal() const;  // 169.254/16, fe80::/10
+  // Of a network that is not the world's: loopback, link-local, 10/8, 172.16/12 and 192.168/16 (RFC 1918), 100.64/10
+  // (RFC 6598), fc00::/7 (RFC 4193). An IPv4-mapped address is what it maps.
+  bool isPrivate() const;
   bool isUnspecified() const;
   bool isMulticast() const;
   IpAddress unmapped() const;  // of an IPv4-mapped one (::ffff:192.0.2.1) the IPv4 address, else itself

@@ -57,11 +57,14 @@ class ResponseBuilder {
 
   // Every answer of this response carries this Extended DNS Error (RFC 8914), if the client speaks EDNS. Call before
   // append.
-  void setEde(EdeCode ede) {
+  // `text` (EXTRA-TEXT), for people to read, must outlive the builder.
+  void setEde(EdeCode ede, std::string_view text = {}) {
     if (!query_.has_edns || ede_) return;
+    if (!fits(kEdeSize + text.size())) text = {};
     if (!makeRoom(kEdeSize)) return;
     ede_ = ede;
-    reserved_ += kEdeSize;
+    ede_text_ = text;
+    reserved_ += kEdeSize + text.size();
   }
 
   void addAnswer(std::span<const uint8_t> records, uint16_t count) { append(records, count, answers_); }
@@ -157,16 +160,18 @@ class ResponseBuilder {
     if (ede_) {
       uint8_t info_code[2];
       store16(info_code, code(*ede_));
-      writeOption(opt, EdnsOption::kEde, info_code, sizeof(info_code));
+      writeOption(opt, EdnsOption::kEde, info_code, sizeof(info_code), ede_text_);
     }
     if (nsid_size_ > 0) writeOption(opt, EdnsOption::kNsid, query_.nsid->data(), query_.nsid->size());
   }
 
-  void writeOption(uint8_t* opt, EdnsOption option, const void* data, size_t size) {
+  void writeOption(uint8_t* opt, EdnsOption option, const void* data, size_t data_size, std::string_view text = {}) {
+    const size_t size = data_size + text.size();
     uint8_t* p = query_.message + pos_;
     store16(p, code(option));
     store16(p + 2, static_cast<uint16_t>(size));
-    std::memcpy(p + kOptionHead, data, size);
+    std::memcpy(p + kOptionHead, data, data_size);
+    if (!text.empty()) std::memcpy(p + kOptionHead + data_size, text.data(), text.size());
     pos_ += kOptionHead + size;
     store16(opt + 9, static_cast<uint16_t>(load16(opt + 9) + kOptionHead + size));
   }
@@ -183,6 +188,7 @@ class ResponseBuilder {
   size_t kept_size_ = 0;  // when truncated
   uint16_t kept_answers_ = 0;
   std::optional<EdeCode> ede_;
+  std::string_view ede_text_;
 };
 
 // A response with nothing but its records, all of which are at hand: what almost every response is, in a few wide

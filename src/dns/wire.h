@@ -61,6 +61,7 @@ enum class RrType : uint16_t {
   kAaaa = 28,
   kSrv = 33,
   kOpt = 41,
+  kDs = 43,
   kTkey = 249,
   kTsig = 250,
   kIxfr = 251,
@@ -79,8 +80,10 @@ enum class EdeCode : uint16_t {
   kBlocked = 15,
   kFiltered = 17,
   kStaleNxdomainAnswer = 19,
+  kNotAuthoritative = 20,
   kNoReachableAuthority = 22,
   kNetworkError = 23,
+  kSynthesized = 29,
 };
 
 enum class EdnsOption : uint16_t { kNsid = 3, kCookie = 10, kEde = 15 };

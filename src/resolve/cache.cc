@@ -13,10 +13,11 @@ namespace idetcd::resolve {
 namespace {
 
 constexpr size_t kFirstSlots = 1024;
-// Memory is bounded in octets too: a capacity of N entries holds at most N times this much.
+// Memory is bounded in bytes too: a capacity of N entries holds at most N times this much.
 constexpr size_t kMeanEntrySize = 1024;
 constexpr uint8_t kMaxFrequency = 3;
-constexpr size_t kFreshShare = 10;  // the small queue takes one part in so many
+constexpr size_t kFreshShare = 10;     // new entries take one part in so many
+constexpr size_t kLargestShare = 100;  // and a single one, of the bytes, no more than this; but always the mean size
 
 uint32_t clampTtl(uint32_t ttl, const Cache::Pool& pool) {
   return std::min(std::max(ttl, pool.min_ttl_seconds), pool.max_ttl_seconds);
@@ -25,6 +26,8 @@ uint32_t clampTtl(uint32_t ttl, const Cache::Pool& pool) {
 int64_t nanosecondsOf(BootClock::time_point time) { return time.time_since_epoch().count(); }
 
 constexpr int64_t kSecond = 1'000'000'000;
+
+bool isFailure(const StoredResponse& response) { return response.kind == ResponseKind::kFailure; }
 
 }  // namespace
 
@@ -35,6 +38,7 @@ struct Cache::Entry {
   uint64_t hash;
   int64_t inserted_ns;
   int64_t expires_ns;
+  int64_t usable_ns;  // until then it may be served, if stale
   int64_t last_hit_ns;
   int64_t recheck_ns;  // before then the upstream is not asked again for a stale answer
   uint32_t hits;
@@ -58,9 +62,9 @@ struct Cache::Entry {
   bool has_ede : 1;
   bool is_denial : 1;
   bool is_failure : 1;
-  bool in_main : 1;
   bool prefetched : 1;
   bool has_failed : 1;  // the upstream, when it was asked again
+  Place place : 2;
 
   uint8_t* name() { return reinterpret_cast<uint8_t*>(this + 1); }
   const uint8_t* name() const { return reinterpret_cast<const uint8_t*>(this + 1); }
@@ -97,10 +101,18 @@ struct Cache::Entry {
     return view;
   }
 
+  static size_t offsetsAt(const dns::Query& query, const ResponseView& view) {
+    return align(sizeof(Entry) + query.qname_size + view.body.size());
+  }
+  static size_t sizeFor(const dns::Query& query, const ResponseView& view) {
+    return offsetsAt(query, view) + view.ttl_offsets.size() * sizeof(uint16_t);
+  }
+
   static Entry* make(const dns::Query& query, const StoredResponse& response, const Pool& pool) {
     const ResponseView& view = response.sections;
-    const size_t offsets = align(sizeof(Entry) + query.qname_size + view.body.size());
-    const size_t size = offsets + view.ttl_offsets.size() * sizeof(uint16_t);
+    const size_t offsets = offsetsAt(query, view);
+    const size_t size = sizeFor(query, view);
+    const uint32_t signed_seconds = signatureSecondsLeft(response);
     auto* entry = ::new (::operator new(size)) Entry{};
     entry->size = static_cast<uint32_t>(size);
     entry->qtype = query.qtype;
@@ -124,7 +136,7 @@ struct Cache::Entry {
               reinterpret_cast<uint16_t*>(reinterpret_cast<uint8_t*>(entry) + offsets));
     for (const uint16_t offset : view.ttl_offsets) {  // as long as the entry lives, no less and no more than it may
       uint8_t* ttl = entry->body() + offset;
-      dns::store32(ttl, clampTtl(dns::load32(ttl), pool));
+      dns::store32(ttl, std::min(clampTtl(dns::load32(ttl), pool), signed_seconds));
     }
     return entry;
   }
@@ -179,8 +191,7 @@ Cache::Slot* Cache::findSlot(uint64_t hash, const dns::Query& query) {
 Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now) {
   const Slot* slot = findSlot(keyHash(query), query);
   const int64_t now_ns = nanosecondsOf(now);
-  const int64_t stale_ns = std::chrono::nanoseconds(options_.serve_stale).count();
-  if (slot == nullptr || now_ns >= slot->entry->expires_ns + (slot->entry->is_failure ? 0 : stale_ns)) {
+  if (slot == nullptr || now_ns >= slot->entry->usable_ns) {
     ++statistics_.misses;
     return {};
   }
@@ -247,85 +258,105 @@ void Cache::noteFailure(const dns::Query& query, BootClock::time_point now) {
 }
 
 void Cache::insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now) {
-  if (response.kind == ResponseKind::kUncacheable) return forgetStale(query, response, now);
-  const bool failure = response.kind == ResponseKind::kFailure;
-  const bool denial = response.kind != ResponseKind::kPositive;
-  const Pool& kept_in = pool(response.kind);
-  if (!kept_in.enabled || kept_in.capacity == 0 || (failure && options_.failure_ttl.count() == 0)) return;
-
+  const bool failure = isFailure(response);
   const uint64_t hash = keyHash(query);
   const int64_t now_ns = nanosecondsOf(now);
+  const size_t size = Entry::sizeFor(query, response.sections);
+  const bool keep = isWorthKeeping(response, size);
   bool was_main = false;
   uint8_t frequency = 0;
   if (const Slot* slot = findSlot(hash, query)) {
     Entry* old = slot->entry;
-    const int64_t stale_until = old->expires_ns + std::chrono::nanoseconds(options_.serve_stale).count();
-    if (failure && !old->is_failure && now_ns < stale_until) return;
-    was_main = old->in_main;  // a refreshed answer keeps its standing
+    if (failure && !old->is_failure && now_ns < old->usable_ns) return;
+    // What has ended is no longer true if the upstream says something else, even if that must not be kept.
+    if (!keep && (failure || now_ns < old->expires_ns)) return;
+    was_main = old->place == kMain;  // a refreshed answer keeps its standing
     frequency = old->frequency;
     remove(old);
   }
+  if (!keep) return;
+  Fifo& fifo = fifoOf(response.kind);
+  const bool proven = was_main || wasGhost(fifo, hash);
+  const Place place = proven ? kMain : size > kMeanEntrySize ? kLarge : kSmall;
+  makeRoom(fifo, size, place);
+
+  const Pool& kept_in = pool(response.kind);
   Entry* entry = Entry::make(query, response, kept_in);
+  const int64_t ttl_ns = failure ? options_.failure_ttl.count() : clampTtl(response.ttl_seconds, kept_in) * kSecond;
+  const int64_t signed_ns = int64_t{signatureSecondsLeft(response)} * kSecond;
+  const int64_t stale_ns = failure ? 0 : std::chrono::nanoseconds(options_.serve_stale).count();
   entry->hash = hash;
   entry->key_flags = keyFlags(query);
-  entry->is_denial = denial;
+  entry->is_denial = response.kind != ResponseKind::kPositive;
   entry->is_failure = failure;
   entry->inserted_ns = now_ns;
-  entry->expires_ns =
-      now_ns + (failure ? options_.failure_ttl.count() : clampTtl(response.ttl_seconds, kept_in) * kSecond);
+  entry->expires_ns = now_ns + std::min(ttl_ns, signed_ns);
+  entry->usable_ns = now_ns + std::min(ttl_ns + stale_ns, signed_ns);
   entry->last_hit_ns = now_ns;
   entry->frequency = frequency;
-  ++statistics_.insertions;
-  Fifo& fifo = fifoOf(*entry);
-  makeRoom(fifo, entry->size);
-  entry->in_main = was_main || wasGhost(fifo, hash);
-  push(entry->in_main ? fifo.main : fifo.fresh, entry);
-  fifo.bytes += entry->size;
+  entry->place = place;
+  push(fifo.queues[place], entry);
   bytes_ += entry->size;
   insertSlot(hash, entry);
+  ++statistics_.insertions;
 }
 
-// What has ended is no longer true if the upstream says something else, even if that must not be kept.
-void Cache::forgetStale(const dns::Query& query, const StoredResponse& newer, BootClock::time_point now) {
-  const dns::Rcode rcode = newer.sections.rcode;
-  if (rcode != dns::Rcode::kNoError && rcode != dns::Rcode::kNxDomain) return;
-  const Slot* slot = findSlot(keyHash(query), query);
-  if (slot != nullptr && nanosecondsOf(now) >= slot->entry->expires_ns) remove(slot->entry);
+bool Cache::isWorthKeeping(const StoredResponse& response, size_t entry_size) const {
+  const Pool& kept_in = pool(response.kind);
+  if (response.kind == ResponseKind::kUncacheable || !kept_in.enabled || kept_in.capacity == 0) return false;
+  if (isFailure(response) && (options_.failure_ttl.count() == 0 || response.sections.rcode == dns::Rcode::kFormErr)) {
+    return false;
+  }
+  if (signatureSecondsLeft(response) == 0) return false;
+  return entry_size <= std::max(kept_in.capacity * kMeanEntrySize / kLargestShare, kMeanEntrySize);
 }
 
 Cache::Fifo& Cache::fifoOf(const Entry& entry) { return entry.is_denial ? denial_ : success_; }
 
-void Cache::makeRoom(Fifo& fifo, size_t bytes) {
-  while (fifo.fresh.size + fifo.main.size > 0 &&
-         (fifo.fresh.size + fifo.main.size >= fifo.capacity || fifo.bytes + bytes > fifo.capacity * kMeanEntrySize)) {
-    evictOne(fifo);
+size_t Cache::Fifo::byteCapacity() const { return capacity * kMeanEntrySize; }
+
+bool Cache::Fifo::isLargeShareFull(size_t more_bytes) const {
+  return (queues[kLarge].bytes + more_bytes) * kFreshShare > byteCapacity();
+}
+
+// Whose oldest entry is to go. REQUIRES: there is one.
+Cache::Place Cache::Fifo::victim() const {
+  const Queue& small = queues[kSmall];
+  const Queue& large = queues[kLarge];
+  const bool share_is_used = (small.size + large.size) * kFreshShare >= capacity ||
+                             (small.bytes + large.bytes) * kFreshShare >= byteCapacity();
+  if (queues[kMain].size > 0 && (small.size + large.size == 0 || !share_is_used)) return kMain;
+  if (small.size == 0 || large.size == 0) return small.size == 0 ? kLarge : kSmall;
+  return large.head->inserted_ns < small.head->inserted_ns ? kLarge : kSmall;
+}
+
+void Cache::makeRoom(Fifo& fifo, size_t bytes, Place place) {
+  while (place == kLarge && fifo.queues[kLarge].size > 0 && fifo.isLargeShareFull(bytes)) evictHead(fifo, kLarge);
+  // Each step lets an entry go or uses up some entry's frequency, so it ends.
+  while (fifo.size() > 0 && (fifo.size() >= fifo.capacity || fifo.bytes() + bytes > fifo.byteCapacity())) {
+    evictHead(fifo, fifo.victim());
   }
 }
 
-// Lets one entry go: of the small queue the oldest that was not asked for again, of the main queue the oldest that was
-// not asked for lately. Each step ends or uses up some entry's frequency, so it ends.
-void Cache::evictOne(Fifo& fifo) {
-  for (;;) {
-    const bool from_fresh =
-        fifo.main.size == 0 || (fifo.fresh.size > 0 && fifo.fresh.size * kFreshShare >= fifo.capacity);
-    Entry* entry = (from_fresh ? fifo.fresh : fifo.main).head;
-    if (entry->frequency <= (from_fresh ? 1 : 0)) {
-      if (from_fresh) rememberGhost(fifo, entry->hash);
-      ++statistics_.evictions;
-      return remove(entry);
-    }
-    unlink(from_fresh ? fifo.fresh : fifo.main, entry);
-    entry->frequency = from_fresh ? 0 : static_cast<uint8_t>(entry->frequency - 1);
-    entry->in_main = true;
-    push(fifo.main, entry);
+// Lets the oldest entry of a queue go: of the new ones if it was not asked for again, of the main queue if it was not
+// asked for lately. Else it goes to the end of the main queue.
+void Cache::evictHead(Fifo& fifo, Place place) {
+  Queue& queue = fifo.queues[place];
+  Entry* entry = queue.head;
+  if (entry->frequency <= (place == kMain ? 0 : 1)) {
+    if (place != kMain) rememberGhost(fifo, entry->hash);
+    ++statistics_.evictions;
+    return remove(entry);
   }
+  unlink(queue, entry);
+  entry->frequency = place == kMain ? static_cast<uint8_t>(entry->frequency - 1) : 0;
+  entry->place = kMain;
+  push(fifo.queues[kMain], entry);
 }
 
 void Cache::remove(Entry* entry) {
-  Fifo& fifo = fifoOf(*entry);
-  unlink(entry->in_main ? fifo.main : fifo.fresh, entry);
+  unlink(fifoOf(*entry).queues[entry->place], entry);
   eraseSlot(entry);
-  fifo.bytes -= entry->size;
   bytes_ -= entry->size;
   Entry::destroy(entry);
 }
@@ -336,12 +367,14 @@ void Cache::push(Queue& queue, Entry* entry) {
   (queue.tail != nullptr ? queue.tail->next : queue.head) = entry;
   queue.tail = entry;
   ++queue.size;
+  queue.bytes += entry->size;
 }
 
 void Cache::unlink(Queue& queue, Entry* entry) {
   (entry->previous != nullptr ? entry->previous->next : queue.head) = entry->next;
   (entry->next != nullptr ? entry->next->previous : queue.tail) = entry->previous;
   --queue.size;
+  queue.bytes -= entry->size;
 }
 
 // As many ghosts as the main queue has room for entries, direct-mapped: a collision costs one ghost.

@@ -3,7 +3,9 @@
 // Keyed by name, type, class IN, DO and CD. Entries are single blocks of memory in wire form, found by open addressing
 // with a tag in the slot, as in the record table. Positive and negative answers have separate capacities, each kept by
 // S3-FIFO: new entries pass through a small queue, and only what is asked for again gets into the main one, so that a
-// scan of random names evicts nothing but itself.
+// scan of random names evicts nothing but itself. Capacities are kept in bytes too: new entries of more than the mean
+// size have a queue and a share of bytes of their own, so that neither do large answers; one of more than a hundredth
+// of all the bytes is not kept.
 #pragma once
 
 #include <array>
@@ -93,8 +95,10 @@ class Cache {
   };
   Written writeFresh(const dns::Query& query, size_t limit, BootClock::time_point now, Plain plain);
 
-  // Keeps `response` as the answer to `query`'s question, unless it must not be cached. A failure never replaces an
-  // answer that can still be served stale.
+  // Keeps `response` as the answer to `query`'s question, unless it must not be cached: then what has ended is
+  // forgotten all the same. No longer than the first of its signatures is valid, not as a stale answer either. A
+  // failure never replaces an answer that can still be served stale, and a FORMERR is about a message, not a name: it
+  // is not kept.
   void insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now);
 
   // The upstream is asked for what is kept of `query`'s question: for kRefreshTime nobody else need ask. Nothing if
@@ -123,13 +127,21 @@ class Cache {
     Entry* head = nullptr;
     Entry* tail = nullptr;
     size_t size = 0;
+    size_t bytes = 0;
   };
+  enum Place : uint8_t { kSmall, kLarge, kMain };
   struct Fifo {
     size_t capacity = 0;
-    Queue fresh;  // a tenth of the capacity
-    Queue main;
-    std::vector<uint64_t> ghosts;  // hashes of what left `fresh` unasked for
-    size_t bytes = 0;
+    // New entries take a tenth of the capacity together; those in kLarge, each above the mean size, a tenth of the
+    // bytes at most, even while there is room for more: else a few of them could push out thousands of others.
+    std::array<Queue, 3> queues;
+    std::vector<uint64_t> ghosts;  // hashes of what left the new entries unasked for
+
+    size_t size() const { return queues[kSmall].size + queues[kLarge].size + queues[kMain].size; }
+    size_t bytes() const { return queues[kSmall].bytes + queues[kLarge].bytes + queues[kMain].bytes; }
+    size_t byteCapacity() const;
+    bool isLargeShareFull(size_t more_bytes) const;
+    Place victim() const;
   };
 
   static uint64_t keyHash(const dns::Query& query);
@@ -137,13 +149,13 @@ class Cache {
   size_t home(uint64_t hash) const { return hash & (slots_.size() - 1); }
   Slot* findSlot(uint64_t hash, const dns::Query& query);
 
-  void forgetStale(const dns::Query& query, const StoredResponse& newer, BootClock::time_point now);
-
+  bool isWorthKeeping(const StoredResponse& response, size_t entry_size) const;
+  Fifo& fifoOf(ResponseKind kind) { return kind == ResponseKind::kPositive ? success_ : denial_; }
   Fifo& fifoOf(const Entry& entry);
   void push(Queue& queue, Entry* entry);
   void unlink(Queue& queue, Entry* entry);
-  void makeRoom(Fifo& fifo, size_t bytes);
-  void evictOne(Fifo& fifo);
+  void makeRoom(Fifo& fifo, size_t bytes, Place place);
+  void evictHead(Fifo& fifo, Place place);
   void remove(Entry* entry);
   void rememberGhost(Fifo& fifo, uint64_t hash);
   bool wasGhost(const Fifo& fifo, uint64_t hash) const;

@@ -11,6 +11,7 @@
 #include "base/block_pool.h"
 #include "resolve/forward_exchange.h"
 #include "resolve/late_answers.h"
+#include "resolve/special_names.h"
 #include "resolve/upstream_set.h"
 #include "resolve/waiting_clients.h"
 
@@ -118,6 +119,7 @@ Result<std::unique_ptr<Forwarder>> Forwarder::make(net::EventLoop& loop, Options
     if (!made) return tl::unexpected(made.error());
     tls = std::move(*made);
   }
+  options.named.insert(options.named.end(), options.from.begin(), options.from.end());
   auto impl = std::make_unique<Impl>(loop, std::move(options), std::move(log));
   impl->context.tls = std::move(tls);
   if (auto started = impl->set.start(); !started) return tl::unexpected(started.error());
@@ -131,8 +133,11 @@ bool Forwarder::serves(const dns::Query& query) const {
     return zone.size() == query.qname_size && dns::isNameWithin(query.name(), zone);
   };
   if (std::none_of(options.from.begin(), options.from.end(), within)) return false;
-  return std::any_of(options.from.begin(), options.from.end(), is_itself) ||
-         std::none_of(options.except.begin(), options.except.end(), within);
+  if (std::none_of(options.from.begin(), options.from.end(), is_itself) &&
+      std::any_of(options.except.begin(), options.except.end(), within)) {
+    return false;
+  }
+  return mayBeForwarded(query, options.named, impl_->set.isPrivate());
 }
 
 Forwarder::Wait Forwarder::resolve(const dns::Query& query, const Asker& asker, Callback done) {

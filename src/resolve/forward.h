@@ -81,6 +81,10 @@ class Forwarder {
     size_t max_concurrent = 0;  // client queries; beyond it REFUSED. 0: up to the maxima below, then SERVFAIL
     std::vector<dns::Rcode> next;
     bool failfast_all_unhealthy_upstreams = false;
+    bool trust_ad = false;  // AD of answers in plain text is passed on, as those from tls:// always are
+
+    // What the server block and its directives name beside `from`: no special names (special_names.h) within these.
+    std::vector<dns::Name> named;
 
     // Not from the Corefile.
     std::vector<SocketAddress> own;  // where this process listens (an unspecified IP: on every address): never asked
@@ -115,7 +119,7 @@ class Forwarder {
   Forwarder(const Forwarder&) = delete;
   Forwarder& operator=(const Forwarder&) = delete;
 
-  // Whether `from` and `except` leave this name to us.
+  // Whether `from` and `except` leave this name to us, and it may be asked of these servers (special_names.h).
   bool serves(const dns::Query& query) const;
   // What `done` will get.
   enum class Wait : uint8_t {

@@ -155,6 +155,8 @@ void ForwardExchange::onMessage(std::span<const uint8_t> message) {
   auto response = std::make_shared<StoredResponse>();
   switch (readUpstreamResponse(message, id_, query_, *response)) {
     case UpstreamVerdict::kAccepted:
+      // On an unprotected path anybody could have set it (RFC 4035 §4.9.3).
+      if (!trustsAd()) response->sections.authentic_data = false;
       return onAnswer(std::move(response));
     case UpstreamVerdict::kMismatch:
       ++context_.counters.discarded;

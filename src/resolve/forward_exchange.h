@@ -52,6 +52,7 @@ class ForwardExchange : private net::UdpClientHandler, private StreamWaiter {
   void again();
   void giveServerUp(dns::EdeCode ede, const std::string& reason);
   void noteReason(dns::EdeCode ede, const std::string& reason);
+  bool trustsAd() const { return context_.options.trust_ad || server_->address().protocol == UpstreamProtocol::kTls; }
   bool isUsable(uint8_t index) const { return (failed_ & (1u << index)) == 0; }
 
   void onMessage(std::span<const uint8_t> message);

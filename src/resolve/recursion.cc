@@ -55,6 +55,13 @@ Recursion::Recursion(net::EventLoop& loop, Options options, std::unique_ptr<Cach
       patience_(loop, kPatience),
       plain_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
       cache_(std::move(cache)),
+      aliases_(loop,
+               [this](const dns::Query& query, const Asker& asker,
+                      Forwarder::Callback done) -> std::optional<Forwarder::Wait> {
+                 const size_t forwarder = findForwarder(query, 0);
+                 if (forwarder == forwarders_.size()) return std::nullopt;
+                 return forwarders_[forwarder]->resolve(query, asker, std::move(done));
+               }),
       forwarders_(std::move(forwarders)),
       log_(std::move(log)),
       errors_(std::move(errors)) {}
@@ -127,11 +134,18 @@ void Recursion::forward(const Pending& pending, size_t forwarder, const std::sha
   const Request request = pending->request();
   Asker asker = Asker::of(pending->query(), request);
   asker.urgent = isUrgent(pending->query(), request);
-  const auto wait = forwarders_[forwarder]->resolve(pending->query(), asker,
-                                                    [this, pending, forwarder, patience](const ForwardResult& result) {
-                                                      onResult(pending, forwarder, patience, result);
-                                                    });
-  if (wait == Forwarder::Wait::kForLittle) pending->limitResponse(Forwarder::littleResponse(asker));
+  const auto done = [this, pending, forwarder, patience](const ForwardResult& result) {
+    onResult(pending, forwarder, patience, result);
+  };
+  const auto limit = [pending, asker] { pending->limitResponse(Forwarder::littleResponse(asker)); };
+  const auto wait = forwarders_[forwarder]->resolve(
+      pending->query(), asker, [this, pending, asker, done, limit](const ForwardResult& result) {
+        const auto left = pending->receivedAt() + Forwarder::kTotalTime - BootClock::now();
+        const bool in_time = left >= AliasFollower::kTime && !pending->isAnswered();
+        if (result.next || !AliasFollower::isUnfinished(result) || !in_time) return done(result);
+        aliases_.follow(pending->query(), asker, result, {.done = done, .limit = limit});
+      });
+  if (wait == Forwarder::Wait::kForLittle) limit();
 }
 
 bool Recursion::isUrgent(const dns::Query& query, const Request& request) const {
@@ -156,7 +170,9 @@ void Recursion::refreshFrom(size_t forwarder, const std::shared_ptr<Refresh>& re
       refresh->query, refresh->asker, [this, forwarder, refresh](const ForwardResult& result) {
         const size_t next = result.next ? findForwarder(refresh->query, forwarder + 1) : forwarders_.size();
         if (next < forwarders_.size()) return refreshFrom(next, refresh);
-        remember(refresh->query, result);
+        const auto done = [this, refresh](const ForwardResult& whole) { remember(refresh->query, whole); };
+        if (!AliasFollower::isUnfinished(result)) return done(result);
+        aliases_.follow(refresh->query, refresh->asker, result, {.done = done, .limit = {}});
       });
 }
 
@@ -237,8 +253,8 @@ size_t Recursion::writeResult(const dns::Query& query, size_t limit, const Forwa
   if (isCached(query) &&
       result.response->kind != ResponseKind::kUncacheable) {  // the same TTLs as for those who ask next
     const Cache::Pool& pool = cache_->pool(result.response->kind);
-    options.min_ttl_seconds = pool.min_ttl_seconds;
-    options.max_ttl_seconds = pool.max_ttl_seconds;
+    options.max_ttl_seconds = std::min(pool.max_ttl_seconds, signatureSecondsLeft(*result.response));
+    options.min_ttl_seconds = std::min(pool.min_ttl_seconds, options.max_ttl_seconds);
   }
   return writeStoredResponse(result.response->sections, query, limit, options);
 }

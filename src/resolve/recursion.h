@@ -11,6 +11,7 @@
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
+#include "resolve/alias_follower.h"
 #include "resolve/cache.h"
 #include "resolve/error_log.h"
 #include "resolve/forward.h"
@@ -58,6 +59,7 @@ class Recursion {
       refresh(query, request);
     return written.size > 0 ? Outcome::answer(written.size) : Outcome::next();
   }
+  bool serves(const dns::Query& query) const { return findForwarder(query, 0) < forwarders_.size(); }
   // In place from the cache, pending, or next: no forwarder serves the name.
   Outcome answer(const dns::Query& query, const Request& request);
 
@@ -96,6 +98,7 @@ class Recursion {
   const Cache::Plain plain_;
   std::unique_ptr<Cache> cache_;
   BlockPool pending_;
+  AliasFollower aliases_;
   std::vector<std::unique_ptr<Forwarder>> forwarders_;  // in whose callbacks the pending queries are
   std::shared_ptr<const QueryLog> log_;
   std::shared_ptr<ErrorLog> errors_;

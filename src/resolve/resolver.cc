@@ -143,19 +143,33 @@ Outcome Resolver::answerBehindCluster(const ServerBlock& block, const Query& que
     if (const Outcome outcome = block.hosts->answer(query, limit, flags, rotation); !outcome.isNext()) return outcome;
   }
   if (block.recursion) {
-    if (const Outcome outcome = block.recursion->answerAtHand(query, request); !outcome.isNext()) return outcome;
-    if (const Outcome outcome = answerFromWorld(block, query, request); !outcome.isNext()) return outcome;
+    const bool wanted = (query.flags & dns::kFlagRd) != 0;
+    if (!wanted) [[unlikely]] {
+      if (const Outcome outcome = answerWithoutRecursion(block, query, request); !outcome.isNext()) return outcome;
+    } else {
+      if (const Outcome outcome = block.recursion->answerAtHand(query, request); !outcome.isNext()) return outcome;
+      if (const Outcome outcome = answerFromWorld(block, query, request); !outcome.isNext()) return outcome;
+    }
   }
   if (block.whoami) return answerWhoami(query, request, flags);
   return refuse(query, limit, flags);
 }
 
 Outcome Resolver::answerFromWorld(const ServerBlock& block, const Query& query, const Request& request) {
-  if (const Outcome special = answerSpecialName(query, request.response_limit, block.forwarded); !special.isNext()) {
-    return special;
+  if (block.recursion->serves(query)) [[likely]] {
+    if (block.loop) block.loop->see(query, request);
+    return block.recursion->answer(query, request);
   }
-  if (block.loop) block.loop->see(query, request);
-  return block.recursion->answer(query, request);
+  return answerSpecialName(query, request.response_limit);
+}
+
+// A client that wants no recursion (RD=0) gets what we know for ourselves, and that is not what others have asked for:
+// the cache would tell it which names these were. Nothing is forwarded for it either.
+Outcome Resolver::answerWithoutRecursion(const ServerBlock& block, const Query& query, const Request& request) {
+  if (!block.recursion->serves(query)) return answerSpecialName(query, request.response_limit);
+  dns::ResponseBuilder response(query, request.response_limit);
+  response.setEde(dns::EdeCode::kNotAuthoritative, "no recursion desired");  // RFC 8914 §4.21
+  return Outcome::answer(response.finish(Rcode::kRefused, dns::kFlagRa));
 }
 
 // REQUIRES: the response stands in the query's buffer; `errors` is configured.

@@ -36,7 +36,6 @@ struct ServerBlock {
   std::shared_ptr<const Identity> identity;
   std::unique_ptr<const Hosts> hosts;
   std::unique_ptr<Recursion> recursion;
-  std::vector<dns::Name> forwarded;  // zones that somebody has configured a server for: not special (special_names.h)
   std::shared_ptr<const LoopProbe> loop;     // asks through the recursion of the first loop
   size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
   bool any = false;
@@ -128,6 +127,7 @@ class Resolver {
   static Outcome answerBehindCluster(const ServerBlock& block, const dns::Query& query, const Request& request,
                                      uint16_t flags);
   static Outcome answerFromWorld(const ServerBlock& block, const dns::Query& query, const Request& request);
+  static Outcome answerWithoutRecursion(const ServerBlock& block, const dns::Query& query, const Request& request);
   static void reportFailure(const ServerBlock& block, const dns::Query& query);
 
   std::vector<Route> routes_;  // longest name first

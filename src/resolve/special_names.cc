@@ -23,9 +23,17 @@ enum class Kind : uint8_t {
   kNoData,     // every name exists, none has data
 };
 
+// Whose names they are.
+enum class Scope : uint8_t {
+  kHost,     // this machine's: nobody is asked
+  kSite,     // this network's: its own servers may know them
+  kNowhere,  // nobody's, unless a server is configured for them
+};
+
 struct SpecialZone {
   Name name;
   Kind kind;
+  Scope scope;
   Name pointer;  // of kLoopback: the name that has the PTR
 };
 
@@ -36,25 +44,30 @@ Name name(std::string_view text) { return Name::parse(text).value(); }
 
 std::vector<SpecialZone> makeZones() {
   std::vector<SpecialZone> zones;
-  const auto add = [&zones](const std::string& text, Kind kind = Kind::kEmpty) {
-    zones.push_back({.name = name(text), .kind = kind, .pointer = {}});
+  const auto add = [&zones](const std::string& text, Scope scope, Kind kind = Kind::kEmpty) {
+    zones.push_back({.name = name(text), .kind = kind, .scope = scope, .pointer = {}});
   };
-  add("localhost.", Kind::kLocalhost);
-  for (const char* tld : {"invalid.", "local.", "onion.", "test."}) add(tld);
-  add("resolver.arpa.", Kind::kNoData);
-  zones.push_back(
-      {.name = name("127.in-addr.arpa."), .kind = Kind::kLoopback, .pointer = name("1.0.0.127.in-addr.arpa.")});
+  const auto add_loopback = [&zones](const Name& zone, const Name& pointer) {
+    zones.push_back({.name = zone, .kind = Kind::kLoopback, .scope = Scope::kHost, .pointer = pointer});
+  };
+  add("localhost.", Scope::kHost, Kind::kLocalhost);
+  for (const char* tld : {"alt.", "invalid.", "onion.", "test."}) add(tld, Scope::kNowhere);
+  for (const char* site : {"local.", "home.arpa."}) add(site, Scope::kSite);
+  add("resolver.arpa.", Scope::kNowhere, Kind::kNoData);
+  add_loopback(name("127.in-addr.arpa."), name("1.0.0.127.in-addr.arpa."));
   const Name loopback6 = name("1.0." + std::string(kZeros30) + "ip6.arpa.");
-  zones.push_back({.name = loopback6, .kind = Kind::kLoopback, .pointer = loopback6});
+  add_loopback(loopback6, loopback6);
 
-  for (const char* net : {"0", "10", "254.169", "168.192", "2.0.192", "100.51.198", "113.0.203", "255.255.255.255"}) {
-    add(std::string(net) + ".in-addr.arpa.");
+  for (const char* net : {"0", "254.169", "2.0.192", "100.51.198", "113.0.203", "255.255.255.255"}) {
+    add(std::string(net) + ".in-addr.arpa.", Scope::kNowhere);
   }
-  for (int i = 16; i < 32; ++i) add(std::to_string(i) + ".172.in-addr.arpa.");
-  for (int i = 64; i < 128; ++i) add(std::to_string(i) + ".100.in-addr.arpa.");  // RFC 7793
-  add("0.0." + std::string(kZeros30) + "ip6.arpa.");
-  for (const char* net : {"d.f", "8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"}) {
-    add(std::string(net) + ".ip6.arpa.");
+  for (const char* net : {"10", "168.192"}) add(std::string(net) + ".in-addr.arpa.", Scope::kSite);
+  for (int i = 16; i < 32; ++i) add(std::to_string(i) + ".172.in-addr.arpa.", Scope::kSite);
+  for (int i = 64; i < 128; ++i) add(std::to_string(i) + ".100.in-addr.arpa.", Scope::kSite);  // RFC 7793
+  add("0.0." + std::string(kZeros30) + "ip6.arpa.", Scope::kNowhere);
+  add("d.f.ip6.arpa.", Scope::kSite);
+  for (const char* net : {"8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"}) {
+    add(std::string(net) + ".ip6.arpa.", Scope::kNowhere);
   }
   return zones;
 }
@@ -62,14 +75,17 @@ std::vector<SpecialZone> makeZones() {
 // Most names of the world end in a letter that no special zone ends in; the rest are told from the special ones by
 // their last label.
 bool mayBeSpecial(std::span<const uint8_t> qname) {
-  if (qname.size() < 6) return false;
+  if (qname.size() < 5) return false;
   const auto ends_with = [qname](std::string_view label) {
     return qname.size() > label.size() &&
            std::equal(label.begin(), label.end(), qname.end() - 1 - static_cast<ptrdiff_t>(label.size()));
   };
   switch (qname[qname.size() - 2]) {
     case 't':
-      return ends_with("\x09localhost") || ends_with("\x04test");
+      return ends_with("\x09localhost") || ends_with("\x04test") ||
+             ends_with(
+                 "\x03"
+                 "alt");
     case 'd':
       return ends_with("\x07invalid");
     case 'l':
@@ -85,26 +101,43 @@ bool mayBeSpecial(std::span<const uint8_t> qname) {
   }
 }
 
-const SpecialZone* find(std::span<const uint8_t> qname) {
-  if (!mayBeSpecial(qname)) return nullptr;
+// A zone's DS is at its parent. Of the special zones those below `arpa` have one that is in the DNS, and proves that
+// they are not signed.
+bool isParents(const dns::Query& query, const SpecialZone& zone) {
+  static const Name kArpa = name("arpa.");
+  return query.qtype == dns::code(RrType::kDs) && query.qname_size == zone.name.size() && zone.scope != Scope::kHost &&
+         zone.kind == Kind::kEmpty && zone.name.isWithin(kArpa);
+}
+
+const SpecialZone* find(const dns::Query& query) {
+  const std::span<const uint8_t> qname = query.name();
+  if (!mayBeSpecial(qname)) [[likely]]
+    return nullptr;
   static const std::vector<SpecialZone> kZones = makeZones();
   const auto zone =
       std::find_if(kZones.begin(), kZones.end(), [qname](const auto& z) { return dns::isNameWithin(qname, z.name); });
-  return zone != kZones.end() ? &*zone : nullptr;
+  return zone != kZones.end() && !isParents(query, *zone) ? &*zone : nullptr;
 }
 
-constexpr uint32_t kTtlSeconds = 10800;  // RFC 6303 §3
+// RFC 6303 §3 says three hours; that is for what never changes. What another Corefile, or another resolv.conf, would
+// have forwarded must not be denied for hours to whoever has asked too early.
+constexpr uint32_t kHostTtlSeconds = 10800;
+constexpr uint32_t kTtlSeconds = 60;
+
+uint32_t ttlOf(const SpecialZone& zone) { return zone.scope == Scope::kHost ? kHostTtlSeconds : kTtlSeconds; }
 
 // Records with their owner as a pointer into the question. There is room for all that is made here.
 class Records {
  public:
+  explicit Records(uint32_t ttl_seconds) : ttl_seconds_(ttl_seconds) {}
+
   void add(size_t owner, RrType type, std::span<const uint8_t> rdata) {
-    end_ = dns::putRecordHead(end_, dns::pointerTo(owner), type, kTtlSeconds, rdata.size());
+    end_ = dns::putRecordHead(end_, dns::pointerTo(owner), type, ttl_seconds_, rdata.size());
     end_ = dns::putOctets(end_, rdata);
     ++count_;
   }
   void addSoa(size_t apex) {
-    end_ = dns::putOctets(end_, NobodySoa(apex, kTtlSeconds).span());
+    end_ = dns::putOctets(end_, NobodySoa(apex, ttl_seconds_).span());
     ++count_;
   }
   std::span<const uint8_t> octets() const { return {octets_.data(), end_}; }
@@ -114,6 +147,7 @@ class Records {
   std::array<uint8_t, 128> octets_{};
   uint8_t* end_ = octets_.data();
   uint16_t count_ = 0;
+  uint32_t ttl_seconds_;
 };
 
 void addNs(size_t apex, Records& records) {
@@ -159,24 +193,29 @@ void addAnswer(const dns::Query& query, const SpecialZone& zone, size_t apex, Re
 
 }  // namespace
 
-Outcome answerSpecialName(const dns::Query& query, size_t limit, std::span<const Name> forwarded) {
-  const SpecialZone* zone = find(query.name());
+bool mayBeForwarded(const dns::Query& query, std::span<const Name> named, bool servers_are_private) {
+  const SpecialZone* zone = find(query);
+  if (zone == nullptr) [[likely]]
+    return true;
+  if (zone->scope == Scope::kHost) return false;
+  if (zone->scope == Scope::kSite && servers_are_private) return true;
+  return std::any_of(named.begin(), named.end(),
+                     [&query](const Name& name) { return !name.isRoot() && dns::isNameWithin(query.name(), name); });
+}
+
+Outcome answerSpecialName(const dns::Query& query, size_t limit) {
+  const SpecialZone* zone = find(query);
   if (zone == nullptr) [[likely]]
     return Outcome::next();
-  const bool always = zone->kind == Kind::kLocalhost || zone->kind == Kind::kLoopback;
-  const bool configured = std::any_of(forwarded.begin(), forwarded.end(), [&](const Name& from) {
-    return from.isWithin(zone->name) && dns::isNameWithin(query.name(), from);
-  });
-  if (configured && !always) return Outcome::next();
-
   const size_t apex = dns::kHeaderSize + query.qname_size - zone->name.size();
-  Records answer;
+  Records answer(ttlOf(*zone));
   addAnswer(query, *zone, apex, answer);
   dns::ResponseBuilder response(query, limit);
+  response.setEde(dns::EdeCode::kSynthesized, "special name: answered here, not forwarded");
   if (answer.count() > 0) {
     response.addAnswer(answer.octets(), answer.count());
   } else {
-    response.addAuthority(NobodySoa(apex, kTtlSeconds).span(), 1);
+    response.addAuthority(NobodySoa(apex, ttlOf(*zone)).span(), 1);
   }
   const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
   return Outcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));

@@ -1,8 +1,10 @@
 // Names that mean something on this machine or this network only and must never be asked of the world: RFC 6761,
-// RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686 (`onion`), RFC 9462 (`resolver.arpa`). Any thread; no allocation.
+// RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686 (`onion`), RFC 8375 (`home.arpa`), RFC 9462 (`resolver.arpa`),
+// RFC 9476 (`alt`). Any thread; no allocation.
 //
 // `localhost` and all below it have the loopback addresses; the loopback addresses are named `localhost`; every other
-// special zone is empty: NXDOMAIN below it, SOA and NS at it (RFC 6303 §3).
+// special zone is empty: NXDOMAIN below it, SOA and NS at it (RFC 6303 §3). The DS of a special zone below `arpa` is
+// its parent's and so an ordinary question (RFC 4035 §3.1.4.1).
 #pragma once
 
 #include <span>
@@ -13,9 +15,14 @@
 
 namespace idetcd::resolve {
 
-// Answers a query for a special name, with AA, over the query; kNext for every other name. A name within one of
-// `forwarded` is not special here if that zone is within the special one: somebody has configured a server for it
-// (RFC 6303 §4, RFC 6761 §6). `localhost` and the names of the loopback addresses are always special.
-Outcome answerSpecialName(const dns::Query& query, size_t limit, std::span<const dns::Name> forwarded);
+// Whether servers may be asked for this name. Every name that is not special: yes. A special one: if it is within one
+// of `named`, the root excepted, since somebody has configured these servers for it (RFC 6303 §4, RFC 6761 §6); names
+// of private networks, `local` and `home.arpa` also if all of the servers are private themselves, since such a server
+// (a VPC's, a home router) is who knows them. `localhost` and the names of the loopback addresses: never.
+bool mayBeForwarded(const dns::Query& query, std::span<const dns::Name> named, bool servers_are_private);
+
+// Answers a query for a special name, with AA, over the query; kNext for every other name. An Extended DNS Error says
+// that the answer was made here.
+Outcome answerSpecialName(const dns::Query& query, size_t limit);
 
 }  // namespace idetcd::resolve

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -68,6 +69,7 @@ const RdataLayout* layoutOf(uint16_t type) {
 }
 
 struct Record {
+  std::span<const uint8_t> message;  // that it stands in
   Section section;
   uint16_t type;
   uint16_t klass;
@@ -128,6 +130,7 @@ class MessageReader {
  private:
   bool readRecord(Section section) {
     Record& record = records_.list.emplace_back();
+    record.message = message_;
     record.section = section;
     const size_t head = readOwner();
     record.owner = records_.owners.size() - 1;
@@ -184,10 +187,10 @@ class MessageReader {
 // Writes records behind the question, with names compressed against the question and each other.
 class Encoder {
  public:
-  Encoder(const dns::Query& query, std::span<const uint8_t> message, const Records& records, StoredResponse& response,
-          dns::NameWork& work)
-      : base_(query.question_end), message_(message), records_(records), response_(response), work_(work) {
-    response.body.reserve(message.size());  // what is compressed elsewhere may take more
+  // `size`: about how much it will be.
+  Encoder(const dns::Query& query, const Records& records, size_t size, StoredResponse& response, dns::NameWork& work)
+      : base_(query.question_end), records_(records), response_(response), work_(work) {
+    response.body.reserve(size);
     response.ttl_offsets.reserve(kFewRecords);
     fold(query.name());
     rememberLabels(query.qname_size - 1u, query.qname_size, size_t{dns::kHeaderSize});
@@ -222,7 +225,7 @@ class Encoder {
   };
 
   bool putRdata(const Record& record) {
-    const auto rdata = message_.subspan(record.rdata, record.rdata_size);
+    const auto rdata = record.message.subspan(record.rdata, record.rdata_size);
     if (record.type == kNaptr) return putNaptr(record);
     const RdataLayout* layout = layoutOf(record.type);
     if (layout == nullptr) {
@@ -234,10 +237,10 @@ class Encoder {
     size_t pos = record.rdata + layout->before;
     const size_t end = record.rdata + record.rdata_size;
     for (int i = 0; i < layout->names; ++i) {
-      if (!putExpanded(pos, end, layout->compress)) return false;
+      if (!putExpanded(record.message, pos, end, layout->compress)) return false;
     }
     if (end - pos != layout->after) return false;
-    put(message_.subspan(pos, layout->after));
+    put(record.message.subspan(pos, layout->after));
     return true;
   }
 
@@ -247,16 +250,16 @@ class Encoder {
     size_t pos = record.rdata + 4;
     for (int i = 0; i < 3; ++i) {
       if (pos >= end) return false;
-      pos += message_[pos] + 1u;
+      pos += record.message[pos] + 1u;
     }
     if (pos >= end) return false;
-    put(message_.subspan(record.rdata, pos - record.rdata));
-    return putExpanded(pos, end, false) && pos == end;
+    put(record.message.subspan(record.rdata, pos - record.rdata));
+    return putExpanded(record.message, pos, end, false) && pos == end;
   }
 
-  bool putExpanded(size_t& pos, size_t end, bool compress) {
+  bool putExpanded(std::span<const uint8_t> message, size_t& pos, size_t end, bool compress) {
     ExpandedName name;
-    const size_t behind = dns::expandName(message_, pos, name, work_);
+    const size_t behind = dns::expandName(message, pos, name, work_);
     if (behind == 0 || behind > end) return false;
     putName(name.span(), compress);
     pos = behind;
@@ -316,7 +319,6 @@ class Encoder {
   static constexpr size_t kFoldedSize = 4096;
 
   size_t base_;
-  std::span<const uint8_t> message_;
   const Records& records_;
   StoredResponse& response_;
   dns::NameWork& work_;
@@ -329,14 +331,12 @@ class Encoder {
 // Decides which records belong to the question, and encodes them.
 class Selector {
  public:
-  Selector(std::span<const uint8_t> message, const dns::Query& query, const Records& records, StoredResponse& response,
-           dns::NameWork& work)
-      : message_(message),
-        query_(query),
+  Selector(const dns::Query& query, const Records& records, size_t size, StoredResponse& response, dns::NameWork& work)
+      : query_(query),
         records_(records),
         response_(response),
         work_(work),
-        encoder_(query, message, records, response, work) {}
+        encoder_(query, records, size, response, work) {}
 
   // False: malformed, a CNAME chain without end, or too much work.
   bool select() {
@@ -359,6 +359,10 @@ class Selector {
   uint32_t leastTtl() const { return least_ttl_; }
   // RFC 2308 §5: the lesser of the SOA's TTL and its last field. Nothing: no SOA.
   std::optional<uint32_t> negativeTtl() const { return negative_ttl_; }
+  // The name that the CNAMEs lead to; nothing: there are none.
+  std::optional<dns::Name> alias() const {
+    return chain_size_ > 1 ? std::optional(dns::Name::fromWire(chain().back())) : std::nullopt;
+  }
 
  private:
   using NameSpan = std::span<const uint8_t>;
@@ -371,7 +375,7 @@ class Selector {
     if (query_.qtype == code(RrType::kCname) || query_.qtype == code(RrType::kAny)) return true;
     while (const Record* cname = findCname(chain().back())) {
       const auto& target = aliases_.emplace_back(std::make_unique<ExpandedName>());
-      const size_t end = dns::expandName(message_, cname->rdata, *target, work_);
+      const size_t end = dns::expandName(cname->message, cname->rdata, *target, work_);
       if (end == 0 || end != cname->rdata + cname->rdata_size) return false;
       if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
       chain_[chain_size_++] = target->span();
@@ -421,7 +425,7 @@ class Selector {
   // Of the authority section: what an answer or a denial is not whole without.
   bool isProof(const Record& record) const {
     uint16_t type = record.type;
-    if (type == kRrsig && record.rdata_size >= sizeof(uint16_t)) type = dns::load16(&message_[record.rdata]);
+    if (type == kRrsig && record.rdata_size >= sizeof(uint16_t)) type = dns::load16(&record.message[record.rdata]);
     const bool denial = !has_answer_ || response_.sections.rcode == dns::Rcode::kNxDomain;
     return type == kNsec || type == kNsec3 || (denial && type == code(RrType::kSoa));
   }
@@ -446,6 +450,7 @@ class Selector {
       least_ttl_ = std::min(least_ttl_, ttl);
       if (section == Section::kAnswer && isAsked(record.type)) has_answer_ = true;
       if (denies) negative_ttl_ = ttl;
+      if (record.type == kRrsig) noteSignature(record);
       noteTarget(record);
     }
     return !work_.isSpent();
@@ -454,7 +459,16 @@ class Selector {
   // Of the SOA itself too, so that who asks us counts on from where we are.
   uint32_t negativeTtlOf(const Record& soa) const {
     if (soa.rdata_size < sizeof(uint32_t)) return 0;  // malformed, as append() will find
-    return std::min(soa.ttl, dns::load32(&message_[soa.rdata + soa.rdata_size - sizeof(uint32_t)]));
+    return std::min(soa.ttl, dns::load32(&soa.message[soa.rdata + soa.rdata_size - sizeof(uint32_t)]));
+  }
+
+  // RFC 4034 §3.1: type covered, algorithm, labels and original TTL come before the end.
+  void noteSignature(const Record& rrsig) {
+    constexpr size_t kExpiration = 8;
+    if (rrsig.rdata_size < kExpiration + sizeof(uint32_t)) return;
+    const uint32_t end = dns::load32(&rrsig.message[rrsig.rdata + kExpiration]);
+    std::optional<uint32_t>& first = response_.signature_end;
+    if (!first || static_cast<int32_t>(end - *first) < 0) first = end;
   }
 
   // The host that an NS, MX or SRV record names, whose addresses belong into the additional section.
@@ -463,14 +477,13 @@ class Selector {
         record.type == code(RrType::kNs) || record.type == code(RrType::kMx) || record.type == code(RrType::kSrv);
     if (!names_host || targets_.size() >= kMaxTargets) return;
     ExpandedName target;
-    if (dns::expandName(message_, record.rdata + layoutOf(record.type)->before, target, work_) != 0) {
+    if (dns::expandName(record.message, record.rdata + layoutOf(record.type)->before, target, work_) != 0) {
       targets_.emplace_back(target.span().begin(), target.span().end());
     }
   }
 
   static constexpr size_t kMaxTargets = 32;
 
-  std::span<const uint8_t> message_;
   const dns::Query& query_;
   const Records& records_;
   StoredResponse& response_;
@@ -499,9 +512,7 @@ void classify(const Selector& selector, StoredResponse& response) {
     response.kind = ResponseKind::kFailure;
     return;
   }
-  const bool positive = sections.rcode == dns::Rcode::kNoError && sections.answers > 0 &&
-                        (selector.hasAnswer() || !selector.negativeTtl());
-  if (positive) {
+  if (sections.rcode == dns::Rcode::kNoError && selector.hasAnswer()) {
     response.kind = ResponseKind::kPositive;
     response.ttl_seconds = selector.leastTtl();
   } else if (const auto ttl = selector.negativeTtl()) {
@@ -509,6 +520,22 @@ void classify(const Selector& selector, StoredResponse& response) {
     response.ttl_seconds = std::min(*ttl, selector.leastTtl());
   }
   if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
+  if (sections.rcode == dns::Rcode::kNoError && !selector.hasAnswer() && !selector.negativeTtl()) {
+    response.unfinished = selector.alias();
+  }
+}
+
+// A stored response as the message that it came in, but for the header, of which the counts are all that is looked at.
+std::vector<uint8_t> messageOf(const dns::Query& query, const StoredResponse& response) {
+  std::vector<uint8_t> message(dns::kHeaderSize);
+  message.reserve(query.question_end + response.body.size());
+  dns::store16(&message[6], response.sections.answers);
+  dns::store16(&message[8], response.sections.authorities);
+  dns::store16(&message[10], response.sections.additionals);
+  message.insert(message.end(), query.name().begin(), query.name().end());
+  message.resize(query.question_end);  // type and class are not looked at
+  message.insert(message.end(), response.body.begin(), response.body.end());
+  return message;
 }
 
 // The whole RRsets at the beginning of the answer that take at most `room` octets. The links of a CNAME chain, one type
@@ -579,10 +606,41 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
   sections.rcode = static_cast<dns::Rcode>(reader.extendedRcode() | (flags & dns::kRcodeMask));
   sections.authentic_data = (flags & dns::kFlagAd) != 0;
   sections.ede = reader.ede();
-  Selector selector(message, query, reader.records(), response, work);
+  Selector selector(query, reader.records(), message.size(), response, work);
   if (!selector.select()) return UpstreamVerdict::kMalformed;
   classify(selector, response);
   return UpstreamVerdict::kAccepted;
+}
+
+bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
+                   const StoredResponse& second, StoredResponse& response) {
+  const std::vector<uint8_t> messages[] = {messageOf(query, first), messageOf(target, second)};
+  dns::NameWork work(kMaxSteps);
+  MessageReader aliases(messages[0], query.question_end, work);
+  MessageReader end(messages[1], target.question_end, work);
+  if (!aliases.readRecords() || !end.readRecords()) return false;
+  Records records = aliases.records();
+  const size_t owners = records.owners.size();
+  records.owners.insert(records.owners.end(), end.records().owners.begin(), end.records().owners.end());
+  for (Record record : end.records().list) {
+    record.owner += owners;
+    records.list.push_back(record);
+  }
+
+  ResponseView& sections = response.sections;
+  sections.rcode = second.sections.rcode;
+  sections.authentic_data = first.sections.authentic_data && second.sections.authentic_data;
+  sections.ede = second.sections.ede ? second.sections.ede : first.sections.ede;
+  Selector selector(query, records, messages[0].size() + messages[1].size(), response, work);
+  if (!selector.select()) return false;
+  classify(selector, response);
+  return true;
+}
+
+uint32_t signatureSecondsLeft(const StoredResponse& response) {
+  if (!response.signature_end) return std::numeric_limits<uint32_t>::max();
+  const auto left = static_cast<int32_t>(*response.signature_end - static_cast<uint32_t>(std::time(nullptr)));
+  return left > 0 ? static_cast<uint32_t>(left) : 0;
 }
 
 size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "dns/name.h"
 #include "dns/query.h"
 #include "dns/wire.h"
 
@@ -27,7 +28,7 @@ enum class ResponseKind : uint8_t {
   kNoData,
   kNxDomain,
   kFailure,      // SERVFAIL and other rcodes that are no answer
-  kUncacheable,  // a denial without SOA, a TTL of 0
+  kUncacheable,  // a denial without SOA, a TTL of 0, aliases without what they lead to
 };
 
 // The records of a response as they stand behind the question. Borrowed.
@@ -52,6 +53,11 @@ struct StoredResponse {
   uint32_t ttl_seconds = 0;  // for how long it may be cached: the least TTL; of a denial what its SOA says
   std::vector<uint8_t> body;
   std::vector<uint16_t> ttl_offsets;
+  // When the first of its signatures ends, in seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5).
+  std::optional<uint32_t> signature_end;
+  // Set if the answer is a chain of CNAMEs that leads to this name, of which the response says nothing, not even that
+  // there is nothing: it remains to be asked for (joinResponses()).
+  std::optional<dns::Name> unfinished;
 
   StoredResponse() = default;
   StoredResponse(const StoredResponse&) = delete;
@@ -70,6 +76,15 @@ enum class UpstreamVerdict : uint8_t {
 // kAccepted: `response`, fresh from its constructor, is filled.
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
                                      StoredResponse& response);
+
+// Of two responses the one that the second's server would have given: `first` is the answer to `query` and unfinished,
+// `second` that to `target`, which asks for what `first` leads to. False: there is no end to the chain, or together
+// they are too large. REQUIRES: `response` is fresh from its constructor.
+bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
+                   const StoredResponse& second, StoredResponse& response);
+
+// For how long its signatures are valid, by this machine's clock: 0 if one is not, the largest value if there is none.
+uint32_t signatureSecondsLeft(const StoredResponse& response);
 
 struct WriteOptions {
   uint32_t age_seconds = 0;               // taken off every TTL

@@ -77,6 +77,9 @@ void UpstreamSet::set(const std::vector<UpstreamAddress>& addresses) {
     servers->push_back(known != servers_->end() ? *known : std::make_shared<UpstreamServer>(context_, address));
   }
   if (servers->empty()) context_.log.warning("there is no server to forward to");
+  private_ = !servers->empty() && std::all_of(servers->begin(), servers->end(), [](const auto& server) {
+    return server->address().address.ip.isPrivate();
+  });
   servers_ = std::move(servers);
 }
 

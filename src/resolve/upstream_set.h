@@ -24,6 +24,8 @@ class UpstreamSet {
 
   // Never null; may be empty. Immutable: who holds it is not disturbed by a change.
   const std::shared_ptr<const UpstreamServers>& servers() const { return servers_; }
+  // Whether there are some, each at a private address: what is named by none of the world's servers, they may know.
+  bool isPrivate() const { return private_; }
   // Named as a target, but this process itself.
   const std::vector<UpstreamAddress>& ourselves() const { return ourselves_; }
 
@@ -44,6 +46,7 @@ class UpstreamSet {
   std::shared_ptr<const UpstreamServers> servers_ = std::make_shared<UpstreamServers>();
   std::vector<UpstreamAddress> ourselves_;
   std::vector<Source> sources_;
+  bool private_ = false;
   net::Timer timer_;
 };
 

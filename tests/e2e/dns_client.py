@@ -26,9 +26,9 @@ def make_query(name, rdtype="A", **options):
     return dns.message.make_query(name, rdtype, **options)
 
 
-def exchange(node, query, tcp=False, host="127.0.0.1", port=None):
+def exchange(node, query, tcp=False, host="127.0.0.1", port=None, timeout=TIMEOUT):
     send = dns.query.tcp if tcp else dns.query.udp
-    return send(query, host, port=port or node.port, timeout=TIMEOUT)
+    return send(query, host, port=port or node.port, timeout=timeout)
 
 
 def ask(node, name, rdtype="A", tcp=False, host="127.0.0.1", port=None, **options):

@@ -53,7 +53,7 @@ def world():
 @pytest.fixture
 def start(world, nodes):
     """start(option...) -> a node with these options of `cache`; `line`: its arguments."""
-    def make(*options, line="", directives=()):
+    def make(*options, line="", directives=(), trust_ad=False):
         block = "".join(f"        {option}\n" for option in options)
         rest = "".join(f"    {directive}\n" for directive in directives)
         return nodes.start(f""". {{
@@ -61,6 +61,7 @@ def start(world, nodes):
 {block}    }}
 {rest}    forward . {world.server.address} {{
         max_fails 0
+        {"trust-ad" if trust_ad else ""}
     }}
 }}
 """)
@@ -170,7 +171,7 @@ def test_types_are(start, world):
 
 def test_ad_is_for_those_who_know_it(start, world):
     world.flags = dns.flags.AD
-    node = start()
+    node = start(trust_ad=True)
     for _ in range(2):
         assert not ask(node, "www.example.org.").flags & dns.flags.AD
         query = make_query("www.example.org.")
@@ -179,14 +180,17 @@ def test_ad_is_for_those_who_know_it(start, world):
     assert world.count() == 1
 
 
-def test_who_wants_no_recursion_fills_no_cache(start, world):
+def test_who_wants_no_recursion_neither_fills_nor_reads_the_cache(start, world):
+    """Else anybody could see what others have asked for."""
     node = start()
     query = make_query("www.example.org.")
     query.flags &= ~dns.flags.RD
-    assert exchange(node, query).answer
-    assert not world.server.queries[-1][0].flags & dns.flags.RD
+    assert rcode(exchange(node, query)) == "REFUSED" and world.count() == 0
     assert ask(node, "www.example.org.").answer
-    assert world.count() == 2
+    for tcp in (False, True):
+        response = exchange(node, query, tcp=tcp)
+        assert rcode(response) == "REFUSED" and not response.answer
+    assert world.count() == 1
 
 
 # --- what is no answer ---

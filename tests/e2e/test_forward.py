@@ -21,7 +21,7 @@ from dns_client import answers, ask, exchange, extended_errors, make_query, rcod
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer, make_certificate, server_context
 
-NO_REACHABLE_AUTHORITY, NETWORK_ERROR = 22, 23
+NOT_AUTHORITATIVE, NO_REACHABLE_AUTHORITY, NETWORK_ERROR, SYNTHESIZED = 20, 22, 23, 29
 
 
 @pytest.fixture
@@ -374,16 +374,25 @@ def test_never_to_ourselves(upstreams, nodes, directory):
     assert f"127.0.0.1:{node.port} is this server itself" in node.out()
 
 
-SPECIAL = ["foo.local.", "x.invalid.", "x.onion.", "x.test.", "1.0.0.10.in-addr.arpa.", "1.0.168.192.in-addr.arpa.",
-           "1.0.20.172.in-addr.arpa.", "1.254.169.in-addr.arpa.", "2.0.0.127.in-addr.arpa.", "x.d.f.ip6.arpa."]
+NOBODY = "192.0.2.53"  # a server's address on the Internet; nothing is ever sent there
+OF_SITES = ["foo.local.", "nas.home.arpa.", "1.0.0.10.in-addr.arpa.", "1.0.168.192.in-addr.arpa.",
+            "1.0.20.172.in-addr.arpa.", "1.0.64.100.in-addr.arpa.", "x.d.f.ip6.arpa."]
+OF_NOBODY = ["x.alt.", "x.invalid.", "x.onion.", "x.test.", "1.254.169.in-addr.arpa.", "2.0.0.127.in-addr.arpa.",
+             "_dns.resolver.arpa."]
+
+
+def assert_answered_here(node, name):
+    response = ask(node, name, "PTR", use_edns=0)
+    assert not response.answer and response.authority, name
+    assert response.authority[0].ttl <= 60 or name.endswith(".127.in-addr.arpa."), "another Corefile may say otherwise"
+    assert extended_errors(response) == [SYNTHESIZED], name
 
 
 def test_special_names_do_not_leak(upstreams, nodes):
     upstream = upstreams()
-    node = nodes.start(forward(upstream.address))
-    for name in SPECIAL:
-        response = ask(node, name, "PTR")
-        assert rcode(response) == "NXDOMAIN" and response.authority, name
+    node = nodes.start(forward(upstream.address, NOBODY, options=["policy sequential"]))
+    for name in OF_SITES + OF_NOBODY:
+        assert_answered_here(node, name)
     assert answers(node, "localhost.") == answers(node, "foo.localhost.") == ["127.0.0.1"]
     assert answers(node, "localhost.", "AAAA") == ["::1"]
     assert answers(node, "1.0.0.127.in-addr.arpa.", "PTR") == ["localhost."]
@@ -393,8 +402,158 @@ def test_special_names_do_not_leak(upstreams, nodes):
 
 def test_special_names_may_be_forwarded_by_name(upstreams, nodes):
     upstream = upstreams(lambda query, tcp: answer(query, "PTR host.example.org."))
-    node = nodes.start(forward(upstream.address, zone="10.in-addr.arpa."))
+    node = nodes.start(forward(upstream.address, NOBODY, zone="10.in-addr.arpa.", options=["policy sequential"]))
     assert answers(node, "1.0.0.10.in-addr.arpa.", "PTR") == ["host.example.org."]
+
+
+def test_a_blocks_own_zone_counts_as_named(upstreams, nodes):
+    upstream = upstreams(lambda query, tcp: answer(query, "PTR host.example.org."))
+    servers = f"forward . {upstream.address} {NOBODY} {{\n policy sequential\n}}"
+    node = nodes.start(f"corp.local 10.0.0.0/8 in-addr.arpa {{\n{servers}\n}}\n. {{\n{servers}\n}}\n")
+    named = ["www.corp.local.", "1.0.0.10.in-addr.arpa.", "1.0.168.192.in-addr.arpa."]
+    for name in named:
+        assert answers(node, name, "PTR") == ["host.example.org."], name
+    for name in ("www.local.", "x.d.f.ip6.arpa.", "2.0.0.127.in-addr.arpa."):
+        assert_answered_here(node, name)
+    assert upstream.names() == named
+
+
+def test_private_servers_know_their_networks_names(upstreams, nodes):
+    upstream = upstreams(lambda query, tcp: answer(query, "PTR host.example.org."))
+    node = nodes.start(forward(upstream.address))
+    for name in OF_SITES:
+        assert answers(node, name, "PTR") == ["host.example.org."], name
+    for name in OF_NOBODY:
+        assert_answered_here(node, name)
+    assert upstream.names() == OF_SITES
+
+
+def test_the_private_servers_of_several_are_found(upstreams, nodes):
+    """The first `forward` has a server on the Internet: its neighbour is asked, and `next` leads nowhere else."""
+    world, site = upstreams(), upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN))
+    node = nodes.start(f""". {{
+    forward . {world.address} {NOBODY}
+    forward . {site.address} {{
+        next NXDOMAIN
+    }}
+    forward . {world.address} {NOBODY}
+}}
+""")
+    assert answers(node, "foo.local.") == "NXDOMAIN"
+    assert site.names() == ["foo.local."] and world.names() == []
+
+
+def test_servers_of_a_file_count_as_their_addresses(nodes, directory):
+    path = os.path.join(directory, "resolv.conf")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"nameserver {NOBODY}\n")
+    node = nodes.start(forward(path))
+    assert_answered_here(node, "foo.local.")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("nameserver 127.255.0.53\n")  # nobody is there either
+    wait_until(lambda: answers(node, "foo.local.") == "SERVFAIL", 10, "a private server to be asked")
+    for name in OF_NOBODY:
+        assert_answered_here(node, name)
+
+
+def test_without_recursion_only_what_is_known_here(upstreams, nodes, directory):
+    upstream = upstreams()
+    node = nodes.start(forward(upstream.address, directives=["hosts {\n 192.0.2.9 known.example.org\n fallthrough\n}"]))
+    for name in ("www.example.org.", "foo.local."):
+        query = make_query(name, use_edns=0)
+        query.flags &= ~dns.flags.RD
+        response = exchange(node, query)
+        assert rcode(response) == "REFUSED" and extended_errors(response) == [NOT_AUTHORITATIVE], name
+    for name, address in (("known.example.org.", "192.0.2.9"), ("localhost.", "127.0.0.1")):
+        query = make_query(name)
+        query.flags &= ~dns.flags.RD
+        assert [r.to_text() for rrset in exchange(node, query).answer for r in rrset] == [address]
+    assert upstream.names() == []
+
+
+def ad_query(name="www.example.org."):
+    query = make_query(name)
+    query.flags |= dns.flags.AD
+    return query
+
+
+def validated(query, tcp):
+    response = answer(query, "A 192.0.2.1")
+    response.flags |= dns.flags.AD
+    return response
+
+
+@pytest.mark.parametrize("options, tcp, expected", [((), False, False), (["force_tcp"], False, False),
+                                                    (["trust-ad"], False, True)])
+def test_ad_in_plain_text_is_trusted_by_option(upstreams, nodes, options, tcp, expected):
+    upstream = upstreams(validated)
+    node = nodes.start(forward(upstream.address, options=options, directives=["cache"]))
+    for _ in range(2):  # the second from the cache
+        assert bool(exchange(node, ad_query(), tcp=tcp).flags & dns.flags.AD) == expected
+
+
+def test_ad_over_tls_is_trusted(upstreams, nodes, directory):
+    cert, key = make_certificate(directory, "IP:127.0.0.1")
+    upstream = upstreams(validated, tls=server_context(cert, key))
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
+    assert exchange(node, ad_query()).flags & dns.flags.AD
+
+
+# --- aliases whose target the upstream leaves out ---
+
+def aliases(targets):
+    """An upstream that answers with one CNAME and no more, as an authoritative server does."""
+    def handler(query, tcp):
+        name = query.question[0].name.to_text().lower()
+        target = targets[name]
+        return answer(query, target if " " in target else f"CNAME {target}") if target else answer(query, rcode=dns.rcode.REFUSED)
+    return handler
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
+def test_the_target_of_an_alias_is_asked_for(upstreams, nodes, tcp):
+    upstream = upstreams(aliases({"www.example.org.": "cdn.example.net.", "cdn.example.net.": "a.cdn.example.net.",
+                                  "a.cdn.example.net.": "A 192.0.2.7"}))
+    node = nodes.start(forward(upstream.address, directives=["cache"]))
+    for _ in range(2):
+        assert answers(node, "www.example.org.", tcp=tcp) == ["192.0.2.7", "a.cdn.example.net.", "cdn.example.net."]
+    assert upstream.names() == ["www.example.org.", "cdn.example.net.", "a.cdn.example.net."], "then it is cached"
+
+
+def test_the_target_is_asked_of_those_who_serve_it(upstreams, nodes):
+    corp = upstreams(aliases({"www.corp.example.": "cdn.example.net."}))
+    world = upstreams(a(7))
+    node = nodes.start(f". {{\n forward corp.example {corp.address}\n forward . {world.address}\n}}\n")
+    assert answers(node, "www.corp.example.") == ["192.0.2.7", "cdn.example.net."]
+    assert corp.names() == ["www.corp.example."] and world.names() == ["cdn.example.net."]
+
+
+def test_a_target_that_is_refused_leaves_the_alias_uncached(upstreams, nodes):
+    """By a server that has its own zones only."""
+    upstream = upstreams(aliases({"www.example.org.": "cdn.example.net.", "cdn.example.net.": None}))
+    node = nodes.start(forward(upstream.address, directives=["cache"]))
+    for _ in range(2):
+        assert answers(node, "www.example.org.") == ["cdn.example.net."]
+    assert upstream.names().count("www.example.org.") == 2
+
+
+def test_a_chain_of_aliases_without_end_fails(upstreams, nodes):
+    chain = {f"{i}.example.org.": f"{i + 1}.example.org." for i in range(50)}
+    upstream = upstreams(aliases({"a.example.org.": "b.example.org.", "b.example.org.": "a.example.org.", **chain}))
+    node = nodes.start(forward(upstream.address))
+    assert answers(node, "a.example.org.") == "SERVFAIL"
+    assert upstream.names() == ["a.example.org.", "b.example.org."]
+    assert answers(node, "0.example.org.") == "SERVFAIL"
+    assert len(upstream.names()) < 2 + 12
+
+
+def test_a_target_without_an_answer_is_given_up_in_time(upstreams, nodes):
+    def handler(query, tcp):
+        return answer(query, "CNAME dead.example.") if query.question[0].name.to_text() == "www.example.org." else None
+    upstream = upstreams(handler)
+    node = nodes.start(forward(upstream.address))
+    response = exchange(node, make_query("www.example.org.", use_edns=0), timeout=10 * TIME_FACTOR)
+    assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NO_REACHABLE_AUTHORITY]
 
 
 # --- DNS over TLS ---

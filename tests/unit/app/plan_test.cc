@@ -71,7 +71,7 @@ TEST(PlanForward, Defaults) {
   ASSERT_EQ(options.to.size(), 1u);
   EXPECT_EQ(options.to[0].server->toString(), "192.0.2.1:53");
   EXPECT_TRUE(options.except.empty() && options.next.empty());
-  EXPECT_FALSE(options.force_tcp || options.prefer_udp || options.failfast_all_unhealthy_upstreams);
+  EXPECT_FALSE(options.force_tcp || options.prefer_udp || options.failfast_all_unhealthy_upstreams || options.trust_ad);
   EXPECT_EQ(options.expire, 10s);
   EXPECT_EQ(options.max_fails, 2u);
   EXPECT_EQ(options.policy, Policy::kRandom);
@@ -106,6 +106,7 @@ TEST(PlanForward, Options) {
       "health_check 2s no_rec domain example.org\nnext NXDOMAIN refused\nfailfast_all_unhealthy_upstreams");
   EXPECT_EQ(textsOf(options.except), (Texts{"a.", "b.example."}));
   EXPECT_TRUE(options.force_tcp && options.prefer_udp && options.failfast_all_unhealthy_upstreams);
+  EXPECT_TRUE(forward("trust-ad").trust_ad);
   EXPECT_EQ(options.expire, 60s);
   EXPECT_EQ(options.max_fails, 0u);
   EXPECT_EQ(options.policy, Policy::kSequential);
@@ -136,6 +137,7 @@ TEST(PlanForward, BadOptions) {
       {"except a..b", "a..b"},
       {"force_tcp yes", "Wrong argument count"},
       {"prefer_udp yes", "Wrong argument count"},
+      {"trust-ad yes", "Wrong argument count"},
       {"failfast_all_unhealthy_upstreams yes", "Wrong argument count"},
       {"expire", "Wrong argument count"},
       {"expire soon", "soon"},

@@ -77,6 +77,20 @@ TEST(IpAddress, KnowsItsKind) {
   for (const char* text : {"223.255.255.255", "240.0.0.1", "fe80::1"}) EXPECT_FALSE(is(text).isMulticast()) << text;
 }
 
+TEST(IpAddress, KnowsPrivateNetworks) {
+  const auto is = [](const char* text) { return IpAddress::parse(text)->isPrivate(); };
+  for (const char* text :
+       {"127.0.0.1", "::1", "169.254.169.253", "fe80::1", "10.0.0.0", "10.255.255.255", "172.16.0.0", "172.31.255.255",
+        "192.168.0.1", "100.64.0.1", "100.127.255.255", "fc00::1", "fd00:ec2::253", "::ffff:10.0.0.2"}) {
+    EXPECT_TRUE(is(text)) << text;
+  }
+  for (const char* text :
+       {"9.255.255.255", "11.0.0.0", "172.15.255.255", "172.32.0.0", "192.167.0.1", "192.169.0.1", "100.63.255.255",
+        "100.128.0.0", "8.8.8.8", "192.0.2.1", "fbff::1", "fe00::1", "2001:db8::1", "0.0.0.0", "::ffff:8.8.8.8"}) {
+    EXPECT_FALSE(is(text)) << text;
+  }
+}
+
 TEST(IpAddress, FamiliesAreNeverEqual) {
   EXPECT_NE(*IpAddress::parse("0.0.0.0"), *IpAddress::parse("::"));
   EXPECT_LT(*IpAddress::parse("192.0.2.1"), *IpAddress::parse("192.0.2.2"));

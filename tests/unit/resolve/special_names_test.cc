@@ -17,8 +17,8 @@ class SpecialNamesTest : public testing::Test {
     message_ = Message(name, qtype, 1232);
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message_.data(), message_.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
-    const Outcome outcome = answerSpecialName(query, 1232, forwarded_);
-    if (outcome.isNext()) return false;
+    if (mayBeForwarded(query, named_, private_servers_)) return false;
+    const Outcome outcome = answerSpecialName(query, 1232);
     EXPECT_EQ(outcome.kind, Outcome::Kind::kAnswer);
     message_.setResponse(outcome.size);
     EXPECT_TRUE(message_.flag(dns::kFlagAa));
@@ -45,7 +45,8 @@ class SpecialNamesTest : public testing::Test {
   }
 
   Message message_{".", 1};
-  std::vector<dns::Name> forwarded_;
+  std::vector<dns::Name> named_;
+  bool private_servers_ = false;
 };
 
 TEST_F(SpecialNamesTest, LocalhostIsHere) {
@@ -83,7 +84,9 @@ TEST_F(SpecialNamesTest, LoopbackAddressesAreLocalhost) {
 }
 
 TEST_F(SpecialNamesTest, WhatMustNotLeakIsDenied) {
-  for (const char* zone : {"invalid.",
+  for (const char* zone : {"alt.",
+                           "home.arpa.",
+                           "invalid.",
                            "test.",
                            "local.",
                            "onion.",
@@ -137,7 +140,8 @@ TEST_F(SpecialNamesTest, TheWorldIsNotSpecial) {
                            "110.in-addr.arpa.",
                            "ip6.arpa.",
                            "c.e.f.ip6.arpa.",
-                           "home.arpa.",
+                           "salt.",
+                           "homer.arpa.",
                            "ipv4only.arpa.",
                            "t.",
                            "l."}) {
@@ -152,18 +156,77 @@ TEST_F(SpecialNamesTest, LabelsThatEndAlikeAreNotMistaken) {
   std::copy(label.begin(), label.end(), message.data() + dns::kHeaderSize);
   dns::Query query;
   ASSERT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
-  EXPECT_TRUE(answerSpecialName(query, 1232, {}).isNext());
+  EXPECT_TRUE(answerSpecialName(query, 1232).isNext());
 }
 
 TEST_F(SpecialNamesTest, WhatIsForwardedByNameIsNotSpecial) {
-  forwarded_ = {dns::Name::parse("10.in-addr.arpa.").value(), dns::Name::parse("corp.test.").value(),
-                dns::Name::parse("localhost.").value(), dns::Name::parse("127.in-addr.arpa.").value(), dns::Name{}};
+  named_ = {dns::Name::parse("10.in-addr.arpa.").value(), dns::Name::parse("corp.test.").value(),
+            dns::Name::parse("localhost.").value(),       dns::Name::parse("127.in-addr.arpa.").value(),
+            dns::Name::parse("corp.home.arpa.").value(),  dns::Name{}};
   EXPECT_FALSE(ask("1.10.in-addr.arpa.", kPtr));
   EXPECT_FALSE(ask("www.corp.test."));
+  EXPECT_FALSE(ask("nas.corp.home.arpa."));
+  EXPECT_TRUE(ask("nas.home.arpa.")) << "not within what is named";
   EXPECT_TRUE(ask("www.test.")) << "FROM is below, the name is not";
   EXPECT_TRUE(ask("a.168.192.in-addr.arpa.")) << "the root is no wish for this zone";
   EXPECT_TRUE(ask("localhost."));
   EXPECT_TRUE(ask("1.0.0.127.in-addr.arpa.", kPtr));
+}
+
+TEST_F(SpecialNamesTest, AZoneAboveMayBeNamedToo) {
+  named_ = {dns::Name::parse("in-addr.arpa.").value()};
+  EXPECT_FALSE(ask("1.10.in-addr.arpa.", kPtr));
+  EXPECT_FALSE(ask("1.254.169.in-addr.arpa.", kPtr));
+  EXPECT_TRUE(ask("x.d.f.ip6.arpa.", kPtr));
+  EXPECT_TRUE(ask("1.0.0.127.in-addr.arpa.", kPtr));
+}
+
+TEST_F(SpecialNamesTest, PrivateServersAreAskedForTheirNetworksNames) {
+  private_servers_ = true;
+  for (const char* name :
+       {"printer.local.", "nas.home.arpa.", "1.0.0.10.in-addr.arpa.", "1.0.16.172.in-addr.arpa.",
+        "1.0.31.172.in-addr.arpa.", "1.0.168.192.in-addr.arpa.", "1.0.64.100.in-addr.arpa.", "1.d.f.ip6.arpa."}) {
+    EXPECT_FALSE(ask(name)) << name;
+  }
+  for (const char* name :
+       {"a.localhost.", "x.alt.", "x.invalid.", "x.onion.", "x.test.", "1.254.169.in-addr.arpa.",
+        "2.0.0.127.in-addr.arpa.", "1.2.0.192.in-addr.arpa.", "1.8.e.f.ip6.arpa.", "_dns.resolver.arpa."}) {
+    EXPECT_TRUE(ask(name)) << name;
+  }
+}
+
+TEST_F(SpecialNamesTest, TheParentHasTheDs) {
+  constexpr uint16_t kDs = 43;
+  for (const char* zone : {"home.arpa.", "10.in-addr.arpa.", "d.f.ip6.arpa."}) {
+    EXPECT_FALSE(ask(zone, kDs)) << zone;
+    expectDenied(std::string("a.") + zone, 3, zone, kDs);
+  }
+  for (const char* zone : {"onion.", "alt.", "local.", "127.in-addr.arpa.", "resolver.arpa."}) {
+    expectNoData(zone, zone, kDs);
+  }
+}
+
+// Another Corefile, or another resolv.conf, may have it forwarded in a minute.
+TEST_F(SpecialNamesTest, DenialsAreShortLived) {
+  for (const char* name : {"x.local.", "x.alt.", "1.0.0.10.in-addr.arpa."}) {
+    ASSERT_TRUE(ask(name));
+    const auto soa = message_.records().at(0);
+    EXPECT_EQ(soa.ttl, 60u) << name;
+    EXPECT_EQ(dns::load32(message_.data() + soa.rdata + soa.rdata_size - 4), 60u) << "RFC 2308 §5: the lesser counts";
+  }
+  ASSERT_TRUE(ask("localhost."));
+  EXPECT_EQ(message_.records().at(0).ttl, 10800u);
+}
+
+TEST_F(SpecialNamesTest, AnErrorCodeSaysWhoAnswers) {
+  ASSERT_TRUE(ask("x.local."));
+  const auto opt = message_.records().back();
+  const auto option = message_.rdata(opt);
+  ASSERT_GT(option.size(), 6u);
+  EXPECT_EQ(dns::load16(option.data()), dns::code(dns::EdnsOption::kEde));
+  EXPECT_EQ(dns::load16(option.data() + 2), option.size() - 4);
+  EXPECT_EQ(dns::load16(option.data() + 4), dns::code(dns::EdeCode::kSynthesized));
+  EXPECT_EQ(std::string(option.begin() + 6, option.end()), "special name: answered here, not forwarded");
 }
 
 }  // namespace

@@ -305,6 +305,100 @@ TEST_F(StoredResponseTest, NamesInRdataAreExpandedAndStillRight) {
   EXPECT_EQ(message_.nameAt(target), "mx.example.org.");
 }
 
+// --- chains that come in parts ---
+
+class JoinTest : public StoredResponseTest {
+ protected:
+  // `first` to www.example.org. A, `second` to the target's A.
+  bool join(const UpstreamMessage& first, const std::string& target, const UpstreamMessage& second) {
+    StoredResponse aliases;
+    EXPECT_EQ(readUpstreamResponse(first.octets, kId, query_, aliases), UpstreamVerdict::kAccepted);
+    EXPECT_EQ(aliases.kind, ResponseKind::kUncacheable);
+    EXPECT_EQ(aliases.unfinished ? aliases.unfinished->toString() : "", target);
+    Message target_message(target, 1, 4096);
+    dns::Query target_query;
+    dns::parseQuery(target_message.data(), target_message.size(), Message::kSeed, target_query);
+    StoredResponse end;
+    EXPECT_EQ(readUpstreamResponse(second.octets, kId, target_query, end), UpstreamVerdict::kAccepted);
+    response_.emplace();
+    return joinResponses(query_, aliases, target_query, end, *response_);
+  }
+};
+
+TEST_F(JoinTest, TheTargetsAnswerIsAdded) {
+  ASSERT_TRUE(join(UpstreamMessage("www.example.org.", 1).cname("www.example.org.", "cdn.example.net.", 3600),
+                   "cdn.example.net.",
+                   UpstreamMessage("cdn.example.net.", 1)
+                       .cname("cdn.example.net.", "a.cdn.example.net.", 300)
+                       .a("a.cdn.example.net.", 30, {192, 0, 2, 7})));
+  EXPECT_EQ(response_->kind, ResponseKind::kPositive);
+  EXPECT_EQ(response_->ttl_seconds, 30u);
+  EXPECT_FALSE(response_->unfinished);
+  const auto records = write();
+  ASSERT_GE(records.size(), 3u);
+  EXPECT_EQ(records[0].owner, "www.example.org.");
+  size_t pos = records[0].rdata;
+  EXPECT_EQ(message_.nameAt(pos), "cdn.example.net.");
+  EXPECT_EQ(records[1].owner, "cdn.example.net.");
+  EXPECT_EQ(records[2].owner, "a.cdn.example.net.");
+  EXPECT_EQ(message_.rdata(records[2]), (std::vector<uint8_t>{192, 0, 2, 7}));
+}
+
+TEST_F(JoinTest, TheTargetsDenialIsTheAnswer) {
+  ASSERT_TRUE(join(UpstreamMessage("www.example.org.", 1).cname("www.example.org.", "no.example.net.", 3600),
+                   "no.example.net.", UpstreamMessage("no.example.net.", 1, 0x8183).soa("example.net.", 600, 60)));
+  EXPECT_EQ(response_->kind, ResponseKind::kNxDomain);
+  EXPECT_EQ(response_->ttl_seconds, 60u);
+  const auto records = write();
+  EXPECT_EQ(message_.rcode(), 3);
+  EXPECT_EQ(message_.answers(), 1);
+  EXPECT_EQ(message_.authorities(), 1);
+  EXPECT_EQ(records.at(1).owner, "example.net.");
+}
+
+TEST_F(JoinTest, AChainMayGoOnAndMustNotReturn) {
+  const auto first = UpstreamMessage("www.example.org.", 1).cname("www.example.org.", "b.example.", 3600);
+  ASSERT_TRUE(join(first, "b.example.", UpstreamMessage("b.example.", 1).cname("b.example.", "c.example.")));
+  EXPECT_EQ(response_->unfinished->toString(), "c.example.");
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable);
+  EXPECT_FALSE(join(first, "b.example.", UpstreamMessage("b.example.", 1).cname("b.example.", "www.example.ORG.")));
+}
+
+TEST_F(JoinTest, WhatIsDeniedIsNotUnfinished) {
+  read(UpstreamMessage("www.example.org.", 1).cname("www.example.org.", "b.example.").soa("example.", 60, 60));
+  EXPECT_FALSE(response_->unfinished);
+  read(UpstreamMessage("www.example.org.", 1, 0x8183).cname("www.example.org.", "b.example."));
+  EXPECT_FALSE(response_->unfinished);
+  read(UpstreamMessage("www.example.org.", 1));
+  EXPECT_FALSE(response_->unfinished);
+  read(UpstreamMessage("www.example.org.", 1)
+           .cname("www.example.org.", "b.example.")
+           .a("b.example.", 5, {192, 0, 2, 1}));
+  EXPECT_FALSE(response_->unfinished);
+}
+
+TEST_F(StoredResponseTest, TheFirstSignatureToEndCounts) {
+  query_.dnssec_ok = true;
+  const auto rrsig = [](uint32_t end) {
+    std::vector<uint8_t> rdata{0, 1, 8, 2, 0, 0, 1, 44};
+    for (int shift = 24; shift >= 0; shift -= 8) rdata.push_back(static_cast<uint8_t>(end >> shift));
+    rdata.insert(rdata.end(), {0, 0, 0, 0, 0, 1, 0, 1, 2, 3});
+    return rdata;
+  };
+  // As RFC 1982 compares: 0x10 comes behind 0xfffffff0.
+  read(UpstreamMessage("www.example.org.", 1)
+           .a("www.example.org.", 300, {192, 0, 2, 1})
+           .record(UpstreamMessage::kAnswer, "www.example.org.", 46, 300, rrsig(0x10))
+           .record(UpstreamMessage::kAnswer, "www.example.org.", 46, 300, rrsig(0xfffffff0)));
+  EXPECT_EQ(response_->signature_end, 0xfffffff0u);
+  query_.dnssec_ok = false;
+  read(UpstreamMessage("www.example.org.", 1)
+           .a("www.example.org.", 300, {192, 0, 2, 1})
+           .record(UpstreamMessage::kAnswer, "www.example.org.", 46, 300, rrsig(0x10)));
+  EXPECT_FALSE(response_->signature_end) << "it is not kept";
+  EXPECT_EQ(signatureSecondsLeft(*response_), std::numeric_limits<uint32_t>::max());
+}
+
 TEST_F(StoredResponseTest, AdOnlyForThoseWhoKnowIt) {
   ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x81a0).a("www.example.org.", 60, {192, 0, 2, 1})),
             UpstreamVerdict::kAccepted);
