@@ -31,7 +31,8 @@ def test_nodes_are_spread_over_the_members_and_return(etcd_cluster, nodes):
     text = corefile(etcd_cluster.endpoints, lease=20, limit=12, options=["address 192.0.2.7"])
     cluster = nodes.start_cluster(text, 12, members[0])
     before = shares(cluster, members)
-    assert len(before) == 3, f"{before}: by chance once in 43 runs, and then two are used"
+    # By chance all three are used in 42 of 43 runs, and one alone in none of 100,000.
+    assert len(before) >= 2, before
     victim = max(members[1:], key=lambda member: before[member.name])
     wanted = {node for node in cluster if victim.name in connections(node, members)}
     slots = {name: pair["create_revision"] for name, pair in members[0].pairs().items()
