@@ -294,7 +294,8 @@ class TwoWays:
         server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:2::2", "dev", "back")
         # An answer that is bound to the interface of its query takes this one, behind which there is nobody.
         server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.1.99", "dev", "there", "metric", "5000")
-        server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:1::99", "dev", "there", "metric", "5000")
+        server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:1::99", "dev", "there", "table", "100")
+        server.run("ip", "-6", "rule", "add", "oif", "there", "to", "fd04::2", "lookup", "100")
         for space in (server, client):
             for setting in ("all", "there", "back"):
                 space.run("sysctl", "-qw", f"net.ipv4.conf.{setting}.rp_filter=0")
@@ -308,8 +309,8 @@ class TwoWays:
 
 
 @pytest.mark.parametrize("server, source, link", [
-    ("10.3.1.1", "10.4.0.2", None), ("fd03:1::1", "fd04::2", None), ("fe80::1", "fe80::2", "there")],
-    ids=["IPv4", "IPv6", "link-local"])
+    ("10.3.1.1", "10.4.0.2", None), ("fd03:1::1", "fd04::2", None), ("fe80::1", "fe80::2", "there"),
+    ("fe80::1", "fd03:1::2", "there")], ids=["IPv4", "IPv6", "link-local", "link-local asked from elsewhere"])
 def test_an_answer_leaves_by_the_way_that_leads_back(directory, server, source, link):
     """From the address that was asked, but not by the interface by which the query came, unless that is part of the
     address."""
@@ -323,7 +324,7 @@ def test_an_answer_leaves_by_the_way_that_leads_back(directory, server, source, 
                 scope = socket.if_nametoindex(link) if link else 0
                 with socket.socket(socket.AF_INET6 if ":" in server else socket.AF_INET, socket.SOCK_DGRAM) as sock:
                     address = (server, node.port, 0, scope) if ":" in server else (server, node.port)
-                    sock.bind((source, 0, 0, scope) if ":" in server else (source, 0))
+                    sock.bind((source, 0, 0, scope if source.startswith("fe80") else 0) if ":" in server else (source, 0))
                     sock.settimeout(TIMEOUT)
                     for _ in range(3):  # a neighbour may have to be found first
                         sock.sendto(header(7) + question("a."), address)
