@@ -16,6 +16,9 @@ from harness.processes import wait_until
 
 COUNT = 10_000
 SEED = 20240229
+# So many late answers to one question of one client are as large as the client takes; more are kept small (README,
+# `forward`).
+FULL_ANSWERS = 2
 
 COREFILE = """. {{
     cache {{
@@ -141,14 +144,21 @@ def test_as_unbound_does(nsd, unbound, nodes):
 
     problems = collections.defaultdict(list)
     explained = collections.Counter()
+    asked = collections.Counter()
     views = Views()
     for index, query in enumerate(queries):
         end = 12 + len(query.question[0].name.to_wire()) + 4
         assert cold.udp[index][12:end] == packets[index][12:end], f"the question's octets change: {query.question[0]}"
-        compare_with_ourselves(query, views.of(cold.udp[index]), views.of(warm.udp[index]), problems)
+        question = query.question[0].to_text()
+        asked[question] += 1
+        repeated = asked[question] > FULL_ANSWERS
+        cut = repeated and index in cold.tcp
+        if not cut:
+            compare_with_ourselves(query, views.of(cold.udp[index]), views.of(warm.udp[index]), problems, repeated)
         if index in cold.tcp and index in warm.tcp:
             compare_with_ourselves(query, views.of(cold.tcp[index]), views.of(warm.tcp[index]), problems)
-        compare(Case(query, False, views.of(cold.udp[index]), views.of(theirs.udp[index])), problems, explained)
+        if not cut:
+            compare(Case(query, False, views.of(cold.udp[index]), views.of(theirs.udp[index])), problems, explained)
         if index in cold.tcp and index in theirs.tcp:
             compare(Case(query, True, views.of(cold.tcp[index]), views.of(theirs.tcp[index])), problems, explained)
     assert not problems, report(problems)
@@ -170,9 +180,11 @@ def compare(case, problems, explained):
         f"{describe(case.query)}{' over TCP' if case.over_tcp else ''}\n      ours   {case.ours}\n      theirs {case.theirs}")
 
 
-def compare_with_ourselves(query, cold, warm, problems):
-    """From the cache as from upstream, all sections of it, and no TTL longer than it was."""
-    if (cold.outside(), cold.others) != (warm.outside(), warm.others):
+def compare_with_ourselves(query, cold, warm, problems, repeated=False):
+    """From the cache as from upstream, all sections of it, and no TTL longer than it was. `repeated`: the client asked
+    the same before, maybe while the first answer was on its way; that a late answer to it is smaller is no defect."""
+    same = cold.outside() == warm.outside() and (cold.others == warm.others or repeated and not any(cold.others))
+    if not same:
         problems["cached differs from cold"].append(f"{describe(query)}\n      cold   {cold}\n      cached {warm}")
     elif any(ttl > cold.ttls[key] for key, ttl in warm.ttls.items()):
         problems["a TTL grew"].append(describe(query))
