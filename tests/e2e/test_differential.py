@@ -186,7 +186,7 @@ def compare_with_ourselves(query, cold, warm, problems, repeated=False):
     same = cold.outside() == warm.outside() and (cold.others == warm.others or repeated and not any(cold.others))
     if not same:
         problems["cached differs from cold"].append(f"{describe(query)}\n      cold   {cold}\n      cached {warm}")
-    elif any(ttl > cold.ttls[key] for key, ttl in warm.ttls.items()):
+    elif any(ttl > cold.ttls.get(key, ttl) for key, ttl in warm.ttls.items()):
         problems["a TTL grew"].append(describe(query))
 
 
