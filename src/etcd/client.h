@@ -299,6 +299,8 @@ class Client {
   // server, the lease is gone, is reported as kLeaseNotFound. Lease::sent_at is when this request was handed to the
   // stream.
   Task<EtcdResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout);
+  // How long the lease has still to live, whole seconds rounded down. kLeaseNotFound: it does not exist (any more).
+  Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id);
   // The last good deed of a node: not cut short by stop(), and possible after stop() began; then it has 2 s in all.
   Task<EtcdResult<void>> leaseRevoke(int64_t id);
 

@@ -129,6 +129,19 @@ Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseco
   }
 }
 
+Task<EtcdResult<std::chrono::seconds>> Client::leaseTimeToLive(int64_t id) {
+  pb::LeaseTimeToLiveRequest request;
+  request.set_id(id);
+  CallTraits traits;
+  traits.repeatable = true;
+  auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseTimeToLive, std::move(request), traits);
+  auto response = co_await call;
+  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (response->ttl() < 0)
+    co_return tl::unexpected<EtcdError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
+  co_return std::chrono::seconds(response->ttl());
+}
+
 Task<EtcdResult<void>> Client::leaseRevoke(int64_t id) {
   pb::LeaseRevokeRequest request;
   request.set_id(id);
