@@ -332,6 +332,7 @@ Result<Application::Cluster*> Application::addCluster(Configuration& configurati
   options.lease = plan.lease;
   options.repair_interval = plan.reconcile;
   options.watched = cluster::watchedRanges(plan.watch, plan.pattern);
+  options.exit_when_full = plan.exit_when_full;
   options.observe = plan.observe;
   options.addresses = node->addresses;
   options.on_claim = plan.on_claim;

@@ -30,6 +30,7 @@ struct ClusterPlan {
   std::optional<etcd::Credentials> credentials;
   cluster::NamePattern pattern;
   int64_t limit = 10;
+  bool exit_when_full = false;
   std::chrono::seconds lease{20};
   std::chrono::seconds reconcile{60};
   std::vector<std::string> watch;  // see cluster::watchedRanges()

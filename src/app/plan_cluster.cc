@@ -36,11 +36,12 @@ class ClusterParser {
 
   Result<ClusterPlan> parse() {
     if (cursor_.nextArg()) return cursor_.argError();
-    static constexpr OptionTable<ClusterParser, 15> kOptions{{
+    static constexpr OptionTable<ClusterParser, 16> kOptions{{
         {"endpoint", &ClusterParser::readEndpoint},
         {"tls", &ClusterParser::readTls},
         {"credentials", &ClusterParser::readCredentials},
         {"limit", &ClusterParser::readLimit},
+        {"when-full", &ClusterParser::readWhenFull},
         {"pattern", &ClusterParser::readPattern},
         {"ttl", &ClusterParser::readTtl},
         {"lease", &ClusterParser::readLease},
@@ -104,6 +105,15 @@ class ClusterParser {
           fmt::format("limit must be a number from 1 to {}: '{}'", std::numeric_limits<int32_t>::max(), *argument));
     }
     plan_.limit = *limit;
+    return {};
+  }
+
+  Result<void> readWhenFull() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    if (*argument != "wait" && *argument != "exit")
+      return cursor_.error(fmt::format("when-full must be wait or exit: '{}'", *argument));
+    plan_.exit_when_full = *argument == "exit";
     return {};
   }
 
@@ -230,8 +240,8 @@ class ClusterParser {
 
 bool ClusterPlan::isSameMember(const ClusterPlan& other) const {
   return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
-         lease == other.lease && reconcile == other.reconcile && watch == other.watch &&
-         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
+         exit_when_full == other.exit_when_full && lease == other.lease && reconcile == other.reconcile &&
+         watch == other.watch && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
          address.interface_name == other.address.interface_name && observe == other.observe &&
          state_directory == other.state_directory && on_claim == other.on_claim;
 }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "cluster/keyspace.h"
 
 namespace idetcd::cluster {
@@ -41,30 +44,50 @@ Claim::Claim(Context& context, Options options, OwnKey& own_key)
       options_(std::move(options)),
       own_key_(own_key),
       slots_(slotRange(options_.pattern)),
-      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))) {
+      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
+      waiting_([this] { wake_.set(); }),
+      wake_(context.thread),
+      ahead_changed_(context.thread) {
   setRecord(options_.record);
 }
 
 void Claim::setRecord(NodeRecord record) {
   record_ = std::move(record);
-  value_ = encodeRecord(record_);
   ticket_ = queuePrefix(options_.pattern.text()) + record_.id;
 }
 
-etcd::Task<Claim::Outcome> Claim::run(int64_t preferred_id) {
+std::string Claim::valueWith(int64_t said_token) const {
+  NodeRecord said = record_;
+  said.token = said_token;
+  return encodeRecord(said);
+}
+
+void Claim::stop() {
+  wake_.set();
+  ahead_changed_.set();
+}
+
+etcd::Task<Claim::Outcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
-    const EtcdResult<Outcome> outcome = co_await attempt(preferred_id);
+    const EtcdResult<Outcome> outcome = co_await attempt(preferred_id, when_full);
+    own_key_.setWaitingLine(nullptr);
+    ahead_.clear();
     if (outcome) context_.trouble.succeeded(kDoing);
     if (outcome && *outcome == Outcome::kClaimed) {
       context_.counters.claims.add();
+      full_noted_ = false;
       co_return Outcome::kClaimed;
     }
     co_await release();
-    if (outcome) {
-      context_.counters.claims_refused.add();
-      co_return Outcome::kFull;
+    if (outcome && *outcome == Outcome::kOldLease) {
+      const bool ended = co_await oldLeaseEnds();
+      if (!ended) co_return Outcome::kDouble;
+      const std::chrono::nanoseconds delay = backoff.next();
+      co_await context_.lifetime.pause(delay);
+      continue;
     }
+    if (outcome) co_return *outcome;
     context_.trouble.failed(kDoing, outcome.error());
     const std::chrono::nanoseconds delay = delayAfter(outcome.error(), backoff);
     co_await context_.lifetime.pause(delay);
@@ -73,31 +96,31 @@ etcd::Task<Claim::Outcome> Claim::run(int64_t preferred_id) {
 }
 
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
-Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id) {
+Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
   const EtcdResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   EtcdResult<Line> line = co_await enqueue(preferred_id);
-  // Who waits is beyond the slots, and maybe one of many: what he waits for is that all slots are taken, which is soon,
-  // or that the lease of somebody ahead ends, which is not.
-  Backoff patience(context_.jitter, 100ms, std::max<std::chrono::nanoseconds>(1s, lease_->ttl / 4));
   while (line && !context_.lifetime.stopping()) {
     SlotChoice choice = chooseSlot(options_.pattern, options_.limit, *line, preferred_id);
     switch (choice.kind) {
       case SlotChoice::Kind::kFull:
-        co_return Outcome::kFull;
+        noteFull(*line, when_full);
+        if (when_full == WhenFull::kGiveUp) co_return Outcome::kFull;
+        line = co_await waitForTurn(true);
+        break;
       case SlotChoice::Kind::kUnqueued:
         line = co_await enqueue(preferred_id);
         break;
-      case SlotChoice::Kind::kWait: {
-        const std::chrono::nanoseconds delay = patience.next();
-        co_await context_.lifetime.pause(delay);
-        const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
-        if (!kept) co_return tl::unexpected(kept.error());
-        line = co_await look();
+      case SlotChoice::Kind::kWait:
+        line = co_await waitForTurn(false);
         break;
-      }
+      case SlotChoice::Kind::kOldLease:
+        old_name_ = std::move(choice.name);
+        old_lease_ = line->own->lease;
+        co_return Outcome::kOldLease;
       case SlotChoice::Kind::kTake:
       case SlotChoice::Kind::kTakeBack: {
+        noteUnleased(*line, choice.id);
         EtcdResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
         if (taken->claimed) co_return Outcome::kClaimed;
@@ -123,7 +146,8 @@ Claim::Answer<bool> Claim::grant() {
 Claim::Answer<Line> Claim::enqueue(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
   TxnRequest request;
-  request.success.emplace_back(etcd::PutOp{ticket_, value_, lease_->id});
+  const int64_t seen = own_key_.highestToken();
+  request.success.emplace_back(etcd::PutOp{ticket_, valueWith(0), lease_->id});
   request.success.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
   request.success.emplace_back(RangeOp{queue_, {.count_only = true}});
   request.success.emplace_back(RangeOp{etcd::KeyRange::single(ticket_), {.keys_only = true}});
@@ -132,6 +156,7 @@ Claim::Answer<Line> Claim::enqueue(int64_t preferred_id) {
   EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   EtcdResult<Line> line = co_await readEnqueued(std::move(answer->results), answer->revision);
+  if (line) line->set_back = line->revision < seen;
   co_return line;
 }
 
@@ -153,6 +178,7 @@ Claim::Answer<Line> Claim::readEnqueued(std::vector<etcd::OpResult> results, int
   if (!line) co_return tl::unexpected(line.error());
   line->rank = static_cast<size_t>(tickets - 1);
   line->ticket_revision = revision;
+  line->revision = revision;
   if (results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
   co_return line;
 }
@@ -165,27 +191,213 @@ std::optional<Line::OwnKey> Claim::readOwn(const RangeResult& found) const {
   if (found.kvs.empty()) return std::nullopt;
   const etcd::KeyValue& kv = found.kvs.front();
   const Result<NodeRecord> record = decodeRecord(kv.value);
-  if (!record || record->id != record_.id) return std::nullopt;
-  return Line::OwnKey{kv.mod_revision, kv.create_revision};
+  // A key without a lease is nobody's: it was put by hand, and nobody would free it.
+  if (!record || record->id != record_.id || kv.lease == 0) return std::nullopt;
+  return Line::OwnKey{.mod_revision = kv.mod_revision,
+                      .create_revision = kv.create_revision,
+                      .token = std::max(kv.create_revision, record->token),
+                      .lease = kv.lease,
+                      .abandoned = isAbandoned(kv)};
+}
+
+// A key with our UUID under a lease. What was put before a later claim of ours can be there only since the store was
+// set back.
+bool Claim::isAbandoned(const etcd::KeyValue& kv) const {
+  if (kv.lease == last_lease_) return true;
+  if (slot_.name == kv.key && kv.mod_revision < slot_.revision) return true;
+  const std::optional<Predecessor>& predecessor = options_.predecessor;
+  return predecessor && (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);
 }
 
 Claim::Answer<Line> Claim::look() {
   TxnRequest request;
   request.success = lineReads();
+  const int64_t seen = own_key_.highestToken();
   context_.counters.claim_requests.add();
   EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   EtcdResult<Line> line = co_await readLine(std::move(answer->results), 0, answer->revision);
+  if (line) line->set_back = line->revision < seen;
   co_return line;
 }
 
+// --- waiting ---
+
+// Returns when it is our turn, when the ticket is gone, or when no slot is free any more if one was (not `full`); an
+// error if the lease is lost.
+Claim::Answer<Line> Claim::waitForTurn(bool full) {
+  own_key_.setWaitingLine(&waiting_);
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    look_again_ = false;
+    waiting_.beginLook();
+    EtcdResult<Line> line = co_await look();
+    if (!line) {
+      // The place in the queue is worth waiting for, as long as the lease lives.
+      context_.trouble.failed(kDoing, line.error());
+      const std::chrono::nanoseconds delay = delayAfter(line.error(), backoff);
+      co_await context_.lifetime.pause(delay);
+      const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+      if (!kept) co_return tl::unexpected(kept.error());
+      continue;
+    }
+    context_.trouble.succeeded(kDoing);
+    if (!line->rank && !line->far_back) co_return std::move(*line);
+    follow(*line);
+    // Whatever is lost on the way to us is noticed after that.
+    const BootClock::time_point poll_at = BootClock::now() + context_.jitter.around(options_.lease, 0.25);
+    while (!context_.lifetime.stopping() && !waiting_.mustLook() && !look_again_ && BootClock::now() < poll_at) {
+      if (waiting_.isOurTurn() || (!full && waiting_.isFull())) co_return waiting_.take();
+      const EtcdResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
+      if (!kept) co_return tl::unexpected(kept.error());
+    }
+  }
+  co_return stopped();
+}
+
+void Claim::follow(const Line& line) {
+  const size_t needed = line.rank.value_or(0) + 1;
+  const std::vector<std::string> free_slots = freeSlots(options_.pattern, options_.limit, line, needed);
+  ahead_ = line.ahead;
+  ahead_seen_at_ = line.revision;
+  ahead_changed_.set();
+  waiting_.endLook(line, {free_slots.begin(), free_slots.end()});
+}
+
+Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, bool full) {
+  const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+  if (!kept) co_return tl::unexpected(kept.error());
+  wake_.reset();
+  // While the lease was kept, something may have come.
+  if (waiting_.isOurTurn() || (!full && waiting_.isFull()) || waiting_.mustLook() || look_again_ ||
+      context_.lifetime.stopping()) {
+    co_return true;
+  }
+  const BootClock::time_point now = BootClock::now();
+  const std::chrono::nanoseconds to_renewal = lease_->sent_at + lease_->ttl / 3 - now;
+  co_await wake_.wait(
+      std::clamp<std::chrono::nanoseconds>(poll_at - now, 0ns, std::max<std::chrono::nanoseconds>(to_renewal, 100ms)));
+  co_return true;
+}
+
+// False: etcd does not answer. An error: the lease is lost.
 Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
   const std::chrono::nanoseconds ttl = lease_->ttl;
   if (BootClock::now() < lease_->sent_at + ttl / 3) co_return true;
-  EtcdResult<etcd::Lease> kept = co_await context_.client.leaseKeepAlive(lease_->id, ttl);
-  if (!kept) co_return tl::unexpected(kept.error());
-  lease_ = *kept;
+  EtcdResult<etcd::Lease> kept =
+      co_await context_.client.leaseKeepAlive(lease_->id, std::clamp<std::chrono::nanoseconds>(ttl / 5, 200ms, 3s));
+  if (!kept && kept.error().code == ErrorCode::kLeaseNotFound) co_return tl::unexpected(kept.error());
+  if (kept) lease_ = *kept;
+  co_return kept.has_value();
+}
+
+etcd::Task<void> Claim::watchAhead() {
+  // The stream asks for a sign of life at half of this, and then sees whether the ticket is still the one to watch.
+  constexpr std::chrono::nanoseconds kSilence = 10s;
+  Backoff backoff(context_.jitter, 200ms, 5s);
+  while (!context_.lifetime.stopping()) {
+    ahead_changed_.reset();
+    if (ahead_.empty()) {
+      co_await ahead_changed_.wait(1h);
+      continue;
+    }
+    const std::string ticket = ahead_;
+    etcd::KeyRange range = etcd::KeyRange::single(ticket);
+    EtcdResult<etcd::WatchStream> stream = co_await context_.client.watch(std::move(range), ahead_seen_at_ + 1);
+    bool gone = false;
+    bool alive = stream.has_value();
+    while (alive && !gone && ahead_ == ticket && !context_.lifetime.stopping()) {
+      const EtcdResult<etcd::WatchBatch> batch = co_await stream->next(kSilence);
+      alive = batch.has_value();
+      if (!alive) break;
+      backoff.reset();
+      gone = std::any_of(batch->events.begin(), batch->events.end(),
+                         [](const etcd::WatchEvent& event) { return event.type == etcd::WatchEvent::Type::kDelete; });
+    }
+    if (gone && ahead_ == ticket) {
+      ahead_.clear();
+      look_again_ = true;
+      wake_.set();
+    } else if (!alive) {
+      const std::chrono::nanoseconds delay = backoff.next();
+      co_await context_.lifetime.pause(delay);
+      if (ahead_ != ticket) continue;
+      look_again_ = true;  // it may have gone meanwhile, and its revision may be compacted
+      wake_.set();
+    }
+  }
+}
+
+// Until a lease under which a key of ours hangs has ended. False: somebody renews it, who is alive and has our UUID.
+etcd::Task<bool> Claim::oldLeaseEnds() {
+  constexpr int kRenewals = 2;  // one may be that of a new leader, which gives every lease its full time again
+  context_.log.info(
+      "{} is held under this node's UUID, and nothing proves that its holder has ended: "
+      "waiting for the end of its lease",
+      old_name_);
+  std::optional<BootClock::time_point> latest_end;
+  int renewals = 0;
+  while (!context_.lifetime.stopping()) {
+    const BootClock::time_point asked = BootClock::now();
+    context_.counters.claim_requests.add();
+    const EtcdResult<std::chrono::seconds> left = co_await context_.client.leaseTimeToLive(old_lease_);
+    std::chrono::nanoseconds delay = 1s;
+    if (left) {
+      context_.trouble.succeeded(kDoing);
+      const bool renewed = latest_end && asked + *left > *latest_end;
+      if (renewed && ++renewals == kRenewals) co_return false;
+      if (renewed || !latest_end) latest_end = BootClock::now() + *left + 1s;  // it was rounded down
+      delay = std::clamp<std::chrono::nanoseconds>(*left / 4, 200ms, 2s);
+    } else if (left.error().code == ErrorCode::kLeaseNotFound) {
+      co_return true;
+    } else {
+      context_.trouble.failed(kDoing, left.error());
+    }
+    co_await context_.lifetime.pause(delay);
+  }
   co_return true;
+}
+
+// --- what the operator is told ---
+
+void Claim::noteUnleased(const Line& line, int64_t last_id) {
+  constexpr size_t kMaxNoted = 100;
+  for (std::string& name : unleasedSlots(options_.pattern, last_id, line)) {
+    if (unleased_noted_.size() >= kMaxNoted || !unleased_noted_.insert(name).second) continue;
+    context_.log.warning(
+        "{} is held by a key without a lease: no node has it, and it stays taken until somebody deletes "
+        "the key",
+        name);
+  }
+}
+
+void Claim::noteFull(const Line& line, WhenFull when_full) {
+  constexpr size_t kMaxNamed = 10;
+  std::vector<std::string> unleased = unleasedSlots(options_.pattern, options_.limit, line);
+  const size_t count = unleased.size();
+  if (count > kMaxNamed) unleased.resize(kMaxNamed);
+  refusal_ = fmt::format("Could not have more than {} nodes in your cluster.", options_.limit);
+  if (count > 0) {
+    refusal_ += fmt::format(" Held by keys without a lease, which no node has: {}{}", fmt::join(unleased, " "),
+                            count > kMaxNamed ? fmt::format(" and {} more", count - kMaxNamed) : "");
+  }
+  if (std::exchange(full_noted_, true)) return;
+  context_.counters.claims_refused.add();
+  if (when_full == WhenFull::kWait)
+    context_.log.error("{} This node serves without a name and waits for the next that falls free.", refusal_);
+}
+
+// --- taking a slot ---
+
+// Above every token that this node knows of, whoever had it.
+int64_t Claim::leastToken(const Line& line, bool back) const {
+  return std::min(std::max(own_key_.highestToken(), back ? line.own->token : 0) + 1, kMaxToken);
+}
+
+void Claim::remember(Slot slot) {
+  slot_ = std::move(slot);
+  own_key_.sawToken(slot_.token);
+  own_key_.claimed(slot_.revision);
 }
 
 // Ticket against slot: one transaction, so that every line anybody reads shows us in the queue or in the slot, never
@@ -193,8 +405,11 @@ Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
 Claim::Answer<Claim::Attempt> Claim::take(SlotChoice choice, Line line) {
   // Before the request: the watch may bring the key before the answer comes.
   own_key_.follow(choice.name);
-  const std::string value = value_;
   const bool back = choice.kind == SlotChoice::Kind::kTakeBack;
+  // A key that is made now gets a higher create_revision than all before, unless the store was set back.
+  const int64_t least = leastToken(line, back);
+  const int64_t said = back || line.set_back ? least : 0;
+  const std::string value = valueWith(said);
   TxnRequest request;
   request.compares.push_back({.key = choice.name,
                               .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
@@ -213,12 +428,13 @@ Claim::Answer<Claim::Attempt> Claim::take(SlotChoice choice, Line line) {
   }
   if (!answer) co_return tl::unexpected(answer.error());
   if (answer->succeeded) {
-    const int64_t token = back ? line.own->create_revision : answer->revision;
-    slot_ = {choice.id, std::move(choice.name), token, answer->revision, value};
+    const int64_t created = back ? line.own->create_revision : answer->revision;
+    remember({choice.id, std::move(choice.name), std::max(created, said), created, said, answer->revision, value});
     co_return Attempt{.claimed = true, .line = {}};
   }
   EtcdResult<Line> next = co_await readLine(std::move(answer->results), 0, answer->revision);
   if (!next) co_return tl::unexpected(next.error());
+  next->set_back = line.set_back;
   co_return Attempt{.claimed = false, .line = *std::move(next)};
 }
 
@@ -234,7 +450,9 @@ Claim::Answer<Claim::Attempt> Claim::readBack(SlotChoice choice, EtcdError uncle
       for (const etcd::KeyValue& kv : answer->kvs) {
         const Result<NodeRecord> record = decodeRecord(kv.value);
         if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
-        slot_ = {choice.id, std::move(choice.name), kv.create_revision, kv.mod_revision, kv.value};
+        const int64_t token = std::max(kv.create_revision, record->token);
+        remember(
+            {choice.id, std::move(choice.name), token, kv.create_revision, record->token, kv.mod_revision, kv.value});
         co_return Attempt{.claimed = true, .line = {}};
       }
       co_return tl::unexpected(std::move(unclear));
@@ -249,8 +467,9 @@ Claim::Answer<Claim::Attempt> Claim::readBack(SlotChoice choice, EtcdError uncle
 std::vector<etcd::Op> Claim::lineReads() const {
   std::vector<etcd::Op> reads;
   reads.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
-  // However long the queue: whoever is not among the oldest `limit` has no slot yet.
-  const int64_t tickets = std::min(kLinePage, options_.limit);
+  // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
+  // them need not know its place.
+  const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.limit, 1000));
   reads.emplace_back(RangeOp{queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
   return reads;
 }
@@ -268,9 +487,11 @@ Claim::Answer<Line> Claim::readLine(std::vector<etcd::OpResult> results, size_t 
   for (size_t i = 0; i < queue.kvs.size(); ++i) {
     if (queue.kvs[i].key != ticket_) continue;
     line->rank = i;
+    if (i > 0) line->ahead = queue.kvs[i - 1].key;
     line->ticket_revision = queue.kvs[i].create_revision;
   }
   line->far_back = !line->rank && queue.more;
+  line->revision = revision;
   co_return line;
 }
 
@@ -278,13 +499,19 @@ Claim::Answer<Line> Claim::readLine(std::vector<etcd::OpResult> results, size_t 
 Claim::Answer<Line> Claim::readSlots(RangeResult first_page, int64_t revision) {
   Line line;
   const std::string last = first_page.kvs.empty() ? std::string() : first_page.kvs.back().key;
-  for (etcd::KeyValue& kv : first_page.kvs) line.keys.insert(std::move(kv.key));
+  const auto add = [&line](std::vector<etcd::KeyValue>& page) {
+    for (etcd::KeyValue& kv : page) {
+      if (kv.lease == 0) line.unleased.insert(kv.key);
+      line.keys.insert(std::move(kv.key));
+    }
+  };
+  add(first_page.kvs);
   if (!first_page.more || last.empty()) co_return line;
 
   etcd::KeyRange rest{last + '\0', slots_.end};
   etcd::RangeOptions options{.revision = revision, .keys_only = true};
-  auto collect = [&line](std::vector<etcd::KeyValue>&& page) {
-    for (etcd::KeyValue& kv : page) line.keys.insert(std::move(kv.key));
+  auto collect = [&add](std::vector<etcd::KeyValue>&& page) {
+    add(page);
     return true;
   };
   EtcdResult<int64_t> read =
@@ -294,17 +521,18 @@ Claim::Answer<Line> Claim::readSlots(RangeResult first_page, int64_t revision) {
 }
 
 Claim::Answer<bool> Claim::refresh() {
-  const std::string value = value_;
+  const std::string value = valueWith(slot_.said_token);
   const std::string key = slot_.name;
-  const int64_t token = slot_.token;
+  const int64_t revision = slot_.revision;  // of the claim, which is another one later
   TxnRequest request;
-  request.compares.push_back({.key = key, .target = Compare::Target::kCreateRevision, .number = token, .value = {}});
+  request.compares.push_back(
+      {.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision, .value = {}});
   request.compares.push_back({.key = key, .target = Compare::Target::kLease, .number = lease_->id, .value = {}});
   request.success.emplace_back(etcd::PutOp{key, value, lease_->id});
   EtcdResult<TxnResult> answer = co_await context_.client.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   // Meanwhile the name may have been lost, and another one claimed.
-  if (answer->succeeded && slot_.name == key && slot_.token == token) slot_.value = value;
+  if (answer->succeeded && slot_.name == key && slot_.revision == revision) slot_.value = value;
   co_return answer->succeeded;
 }
 
@@ -322,6 +550,7 @@ etcd::Task<void> Claim::release() {
     const std::chrono::nanoseconds delay = backoff.next();
     co_await context_.lifetime.pause(delay);
   }
+  if (lease_) last_lease_ = lease_->id;
   lease_.reset();
 }
 

@@ -46,7 +46,8 @@ Herald::Herald(std::shared_ptr<StateDirectory> state, std::optional<ClaimHook::O
       log_(std::move(log)) {}
 
 void Herald::claimed(const NamedNode& node) {
-  auto written = write(RememberedNode{node.uuid, node.name, node.id}, renderIdentity(node));
+  auto written =
+      write(RememberedNode{node.uuid, node.name, node.id, node.token, node.lease, node.revision}, renderIdentity(node));
   if (hook_) hook_->claimed(variablesOf(node), std::move(written));
 }
 

@@ -33,6 +33,8 @@ struct NamedNode {
   int64_t token = 0;
   std::string uuid;
   records::HostAddresses addresses;
+  int64_t lease = 0;
+  int64_t revision = 0;  // of the store when it was claimed
 };
 
 class Herald {

@@ -127,7 +127,8 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
       shared_address(
           options.pattern, options.limit, [this]() -> const NodeRecord& { return keeper.record(); }, counters, log),
       mirror(context, mirrorOptions(), store, own_key),
-      keeper(context, claimOptions(), own_key, std::move(on_fatal), [this] { reportOwnership(); }),
+      keeper(context, claimOptions(), options.exit_when_full, own_key, std::move(on_fatal),
+             [this] { reportOwnership(); }),
       uuid(options.uuid),
       addresses(options.addresses) {
   if (!options.state && options.on_claim.empty()) return;
@@ -144,7 +145,16 @@ Claim::Options Member::Impl::claimOptions() const {
   record.ipv6 = options.addresses.ipv6;
   record.port = fmt::format("{}", options.dns_port);
   record.id = options.uuid;
-  return {.pattern = options.pattern, .limit = options.limit, .lease = options.lease, .record = std::move(record)};
+  std::optional<Claim::Predecessor> predecessor;
+  if (options.state && options.state->predecessorEnded()) {
+    const RememberedNode& before = options.state->node();
+    predecessor = Claim::Predecessor{.lease = before.lease, .revision = before.revision};
+  }
+  return {.pattern = options.pattern,
+          .limit = options.limit,
+          .lease = options.lease,
+          .record = std::move(record),
+          .predecessor = predecessor};
 }
 
 Mirror::Options Member::Impl::mirrorOptions() {
@@ -183,7 +193,8 @@ void Member::Impl::reportOwnership() {
 
 void Member::Impl::tellClaim() {
   const NodeRecord& record = keeper.record();
-  told = {reported->name, reported->id, reported->token, record.id, {record.ipv4, record.ipv6}};
+  told = {reported->name,  reported->id,      reported->token, record.id, {record.ipv4, record.ipv6},
+          reported->lease, reported->revision};
   {
     const std::lock_guard lock(mutex);
     uuid = record.id;
@@ -214,6 +225,7 @@ etcd::Task<void> Member::Impl::watchDeadline() {
 void Member::Impl::preferOldName() {
   if (!options.state) return;
   const RememberedNode& node = options.state->node();
+  own_key.sawToken(std::min(node.token, kMaxToken));
   if (node.id < 1 || node.id > options.limit || options.pattern.render(node.id) != node.name) return;
   keeper.prefer(node.id);
 }
@@ -222,6 +234,7 @@ void Member::Impl::preferOldName() {
 void Member::Impl::restoreNames() {
   if (!options.state) return;
   const auto put = [this](const SavedName& saved) {
+    own_key.sawToken(std::min(saved.mod_revision, kMaxToken));
     if (store.size() < options.max_names) store.put(saved.name, saved.addresses, saved.mod_revision);
   };
   const auto loaded = loadNames(options.state->namesFile(), options.pattern.text(), put);
@@ -363,6 +376,10 @@ etcd::Task<void> runRecord(std::shared_ptr<Impl> impl) {
   co_await impl->keeper.keepRecord();
 }
 template <typename Impl>
+etcd::Task<void> runQueue(std::shared_ptr<Impl> impl) {
+  co_await impl->keeper.watchQueue();
+}
+template <typename Impl>
 etcd::Task<void> runKeeper(std::shared_ptr<Impl> impl) {
   if (!impl->options.observe) co_await impl->keeper.run();
   impl->released.set_value();
@@ -383,6 +400,7 @@ void Member::start() {
   if (impl_->options.on_ownership || impl_->herald) impl_->thread.spawn(runDeadline(impl_));
   if (impl_->options.state) impl_->thread.spawn(runSaves(impl_));
   if (!impl_->options.observe) impl_->thread.spawn(runRecord(impl_));
+  if (!impl_->options.observe) impl_->thread.spawn(runQueue(impl_));
   // Last: if the thread is being stopped, this one is refused and nothing will be released.
   if (!impl_->thread.spawn(runKeeper(impl_))) impl_->released.set_value();
   impl_->watchAddresses();

@@ -34,6 +34,7 @@ class Member {
     NamePattern pattern;
     int64_t limit = 10;
     std::chrono::seconds lease{20};
+    bool exit_when_full = false;       // call on_fatal if no name is free at start, instead of waiting for one
     bool observe = false;              // serve names, claim none
     records::HostAddresses addresses;  // of this node
     uint16_t dns_port = 53;
@@ -56,7 +57,7 @@ class Member {
   };
 
   // `thread` and `store` outlive the member. `on_fatal` is called on the completion thread, at most once, with a line
-  // for the operator, when this node cannot be a member: no name is free at start.
+  // for the operator, when this node cannot be a member: no name is free at start, with `exit_when_full`.
   Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
          std::function<void(std::string)> on_fatal);
   ~Member();  // stop(0)

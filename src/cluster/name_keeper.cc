@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "cluster/uuid.h"
 
 namespace idetcd::cluster {
@@ -16,6 +14,7 @@ using etcd::Task;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kDoing = "keeping the lease";
+constexpr std::string_view kDoubleUuid = "another node uses this node's UUID; was its state directory copied?";
 
 // What clocks may drift apart within a lease, and what lies between reading the clock and acting on it.
 std::chrono::nanoseconds marginOf(std::chrono::nanoseconds ttl) { return ttl / 10; }
@@ -27,10 +26,11 @@ std::chrono::nanoseconds keepAliveTimeout(std::chrono::nanoseconds ttl) {
 
 }  // namespace
 
-NameKeeper::NameKeeper(Context& context, Claim::Options options, OwnKey& own_key,
+NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_full, OwnKey& own_key,
                        std::function<void(std::string)> on_fatal, std::function<void()> on_change)
     : context_(context),
       options_(options),
+      exit_when_full_(exit_when_full),
       own_key_(own_key),
       on_fatal_(std::move(on_fatal)),
       on_change_(std::move(on_change)),
@@ -47,13 +47,21 @@ Task<void> NameKeeper::run() {
   Backoff backoff(context_.jitter, 250ms, 30s);  // between losing a name and claiming again
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point started = BootClock::now();
-    const Claim::Outcome outcome = co_await claim_.run(preferred_id_);
-    if (outcome == Claim::Outcome::kStopped || (outcome == Claim::Outcome::kFull && context_.lifetime.stopping()))
+    const bool may_exit = exit_when_full_ && !ever_held_;
+    const Claim::WhenFull when_full = may_exit ? Claim::WhenFull::kGiveUp : Claim::WhenFull::kWait;
+    const Claim::Outcome outcome = co_await claim_.run(preferred_id_, when_full);
+    if (outcome == Claim::Outcome::kStopped || context_.lifetime.stopping()) {
+      co_await claim_.release();
       break;
+    }
     if (outcome == Claim::Outcome::kFull) {
-      if (refused()) break;
-      const std::chrono::nanoseconds delay = context_.jitter.around(options_.lease, 0.5);
-      co_await context_.lifetime.pause(delay);
+      if (on_fatal_) on_fatal_(claim_.refusal());
+      break;
+    }
+    if (outcome == Claim::Outcome::kDouble) {
+      context_.counters.conflicts.add();
+      context_.log.error("{}", kDoubleUuid);
+      becomeSomebodyElse();
       continue;
     }
     announce(started);
@@ -64,6 +72,7 @@ Task<void> NameKeeper::run() {
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
     if (loss == Loss::kDouble) becomeSomebodyElse();
+    if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();
     const std::chrono::nanoseconds delay = backoff.next();
     co_await context_.lifetime.pause(delay);
@@ -78,6 +87,7 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
     const OwnKey::State state = own_key_.state(held());
     if (state == OwnKey::State::kGone) co_return Loss::kKeyGone;
     if (state == OwnKey::State::kForeign) co_return Loss::kConflict;
+    if (state == OwnKey::State::kReverted) co_return Loss::kReverted;
     if (state == OwnKey::State::kDouble) co_return Loss::kDouble;
 
     const BootClock::time_point now = BootClock::now();
@@ -125,7 +135,6 @@ void NameKeeper::announce(BootClock::time_point started) {
   context_.log.info("{} {} (ID {}) in {:.0f} ms", ever_held_ ? "claimed again:" : "claimed", claim_.slot().name,
                     claim_.slot().id, took.count());
   ever_held_ = true;
-  full_logged_ = false;
   overdue_logged_ = false;
   holding_ = true;
   preferred_id_ = claim_.slot().id;
@@ -151,9 +160,13 @@ void NameKeeper::recordLoss(Loss loss) {
       context_.counters.conflicts.add();
       context_.log.warning("lost {}: its key was overwritten by somebody else", name);
       return;
+    case Loss::kReverted:
+      context_.counters.leases_lost.add();
+      context_.log.warning("lost {}: etcd was set back to a time before its lease", name);
+      return;
     case Loss::kDouble:
       context_.counters.conflicts.add();
-      context_.log.error("lost {}: another node uses this node's UUID; was its state directory copied?", name);
+      context_.log.error("lost {}: {}", name, kDoubleUuid);
       return;
   }
 }
@@ -199,22 +212,11 @@ Task<void> NameKeeper::keepRecord() {
   }
 }
 
-// No slot is free. True: give up for good.
-bool NameKeeper::refused() {
-  std::string why = fmt::format("Could not have more than {} nodes in your cluster.", options_.limit);
-  if (!ever_held_) {
-    if (on_fatal_) on_fatal_(std::move(why));
-    return true;
-  }
-  if (!std::exchange(full_logged_, true))
-    context_.log.error("{} This node goes on without a name and tries again.", why);
-  return false;
-}
-
 void NameKeeper::stop() {
   disown();
   wake_.set();
   moved_.set();
+  claim_.stop();
 }
 
 std::optional<Ownership> NameKeeper::ownership() const {
@@ -226,7 +228,8 @@ std::optional<Ownership> NameKeeper::ownership() const {
 void NameKeeper::publish() {
   std::optional<Ownership> now;
   if (holding_ && !context_.lifetime.stopping() && own_key_.state(held()) == OwnKey::State::kOurs) {
-    now = Ownership{claim_.slot().name, claim_.slot().id, claim_.slot().token, deadline()};
+    now = Ownership{claim_.slot().name, claim_.slot().id,       claim_.slot().token,
+                    deadline(),         claim_.slot().revision, claim_.lease().id};
   }
   {
     const std::lock_guard lock(mutex_);
@@ -241,7 +244,7 @@ void NameKeeper::disown() {
 }
 
 OwnKey::Held NameKeeper::held() const {
-  return {claim_.slot().token, claim_.slot().revision, claim_.lease().id, claim_.record().id};
+  return {claim_.slot().create_revision, claim_.slot().revision, claim_.lease().id, claim_.record().id};
 }
 
 BootClock::time_point NameKeeper::deadline() const {

@@ -26,11 +26,11 @@ namespace idetcd::cluster {
 
 class NameKeeper {
  public:
-  // `on_fatal` is called at most once, when no name is free at start. A node that has had a name goes on without one
-  // and tries again: it still serves the names of the others. `on_change` is called whenever ownership() may say
-  // something else, but for the deadline, which passes by itself.
-  NameKeeper(Context& context, Claim::Options options, OwnKey& own_key, std::function<void(std::string)> on_fatal,
-             std::function<void()> on_change);
+  // Where no name is free: waits for one, or, if `exit_when_full` and no name was held yet, calls `on_fatal`, once. A
+  // node that has had a name always waits: it still serves the names of the others. `on_change` is called whenever
+  // ownership() may say something else, but for the deadline, which passes by itself.
+  NameKeeper(Context& context, Claim::Options options, bool exit_when_full, OwnKey& own_key,
+             std::function<void(std::string)> on_fatal, std::function<void()> on_change);
 
   // --- before run() ---
   // The slot to take if it is free, or back if it carries our UUID.
@@ -40,6 +40,9 @@ class NameKeeper {
   etcd::Task<void> run();
   // The Member stops: ends run(). Ownership ends at once.
   void stop();
+
+  // Watches the queue while this node waits for a name. Until the Member stops.
+  etcd::Task<void> watchQueue() { return claim_.watchAhead(); }
 
   // Keeps the slot's value up to date. Until the Member stops.
   etcd::Task<void> keepRecord();
@@ -51,7 +54,7 @@ class NameKeeper {
   std::optional<Ownership> ownership() const;
 
  private:
-  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kDouble };
+  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kReverted, kDouble };
 
   etcd::Task<Loss> hold();
   etcd::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
@@ -59,7 +62,6 @@ class NameKeeper {
   void announce(BootClock::time_point started);
   void recordLoss(Loss loss);
   void becomeSomebodyElse();
-  bool refused();
   void publish();
   void disown();
   OwnKey::Held held() const;
@@ -67,6 +69,7 @@ class NameKeeper {
 
   Context& context_;
   const Claim::Options options_;
+  const bool exit_when_full_;
   OwnKey& own_key_;
   const std::function<void(std::string)> on_fatal_;
   const std::function<void()> on_change_;
@@ -77,7 +80,6 @@ class NameKeeper {
 
   bool holding_ = false;  // between a claim and its loss
   bool ever_held_ = false;
-  bool full_logged_ = false;
   bool overdue_logged_ = false;  // the deadline has passed without an answer
   BootClock::time_point next_keepalive_;
 

@@ -8,18 +8,27 @@ void OwnKey::follow(std::string key) {
   key_ = std::move(key);
   newest_.reset();
   restarted_ = false;
+  claim_is_newer_ = false;
 }
+
+void OwnKey::claimed(int64_t revision) { claim_is_newer_ = revision < newest_revision_; }
 
 OwnKey::State OwnKey::state(const Held& held) const {
   if (!newest_) return State::kUnseen;
   if (newest_->revision < held.revision && !restarted_) return State::kUnseen;
   if (!newest_->present) return State::kGone;
   if (newest_->uuid != held.uuid) return State::kForeign;
-  if (newest_->lease == held.lease) return newest_->create_revision == held.token ? State::kOurs : State::kForeign;
-  return newest_->lease != 0 ? State::kDouble : State::kForeign;
+  if (newest_->lease == held.lease) {
+    return newest_->create_revision == held.create_revision ? State::kOurs : State::kForeign;
+  }
+  if (newest_->lease == 0) return State::kForeign;
+  return newest_->reverted ? State::kReverted : State::kDouble;
 }
 
 void OwnKey::put(const etcd::KeyValue& kv) {
+  newest_revision_ = std::max(newest_revision_, kv.mod_revision);
+  sawToken(kv.mod_revision);
+  if (waiting_ != nullptr) waiting_->put(kv.key, kv.mod_revision);
   if (kv.key != key_) return;
   in_snapshot_ = true;
   const Result<NodeRecord> record = decodeRecord(kv.value);
@@ -27,10 +36,14 @@ void OwnKey::put(const etcd::KeyValue& kv) {
        .revision = kv.mod_revision,
        .create_revision = kv.create_revision,
        .lease = kv.lease,
-       .uuid = record ? record->id : std::string()});
+       .uuid = record ? record->id : std::string(),
+       .reverted = restarting_});
 }
 
 void OwnKey::remove(std::string_view key, int64_t revision) {
+  newest_revision_ = std::max(newest_revision_, revision);
+  sawToken(revision);
+  if (waiting_ != nullptr) waiting_->remove(key, revision);
   if (key == key_) see(Sighting::missing(revision));
 }
 
@@ -42,12 +55,19 @@ bool OwnKey::confirm(std::string_view key, int64_t revision) {
 
 void OwnKey::beginSnapshot(bool revisions_restarted) {
   in_snapshot_ = false;
+  restarting_ = revisions_restarted;
   if (!revisions_restarted) return;
-  restarted_ = true;
+  restarted_ = !claim_is_newer_;  // revisions do compare with a claim that is of this store
+  claim_is_newer_ = false;
+  newest_revision_ = 0;
   newest_.reset();
 }
 
 void OwnKey::endSnapshot(int64_t revision) {
+  restarting_ = false;
+  newest_revision_ = std::max(newest_revision_, revision);
+  sawToken(revision);
+  if (waiting_ != nullptr) waiting_->lookAgain();
   if (!in_snapshot_ && !key_.empty()) see(Sighting::missing(revision));
 }
 

@@ -3,12 +3,14 @@
 // moment that stream says so. Completion thread only; no I/O.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "cluster/waiting_line.h"
 #include "etcd/client.h"
 
 namespace idetcd::cluster {
@@ -17,7 +19,7 @@ class OwnKey {
  public:
   // What the claim was answered.
   struct Held {
-    int64_t token = 0;     // create_revision
+    int64_t create_revision = 0;
     int64_t revision = 0;  // of the store when the claim was applied; a sighting from before says nothing
     int64_t lease = 0;
     std::string uuid;
@@ -26,16 +28,28 @@ class OwnKey {
     kUnseen,   // nothing as new as the claim has come yet
     kOurs,     // there, created by the claim, under its lease, with our UUID
     kGone,     // deleted
-    kForeign,  // somebody else's
-    kDouble,   // carries our UUID under a living lease that is not ours: somebody else takes himself for us
+    kForeign,  // another node's, or without a lease: a key that no lease holds is nobody's, whatever UUID it carries
+    // With our UUID under a lease that is not ours, and not written after our claim: the store was set back to what an
+    // earlier process of this node had put.
+    kReverted,
+    kDouble,  // with our UUID, written after our claim under a lease that is not ours: another process takes itself for
+              // us
   };
 
   // --- keeper ---
   // From now on sightings of `key` count, and none from before. REQUIRES: before the claim is sent.
   void follow(std::string key);
+  // The claim was applied at this revision.
+  void claimed(int64_t revision);
   State state(const Held& held) const;
   // Called after each sighting.
   void onChange(std::function<void()> listener) { listener_ = std::move(listener); }
+  // The highest revision or token that this node ever has seen, over stores that were set back too: no token of before
+  // is higher.
+  int64_t highestToken() const { return highest_token_; }
+  void sawToken(int64_t token) { highest_token_ = std::max(highest_token_, token); }
+  // Every change of any key goes there too while this node waits for a slot. One at most; null: nobody waits.
+  void setWaitingLine(WaitingLine* line) { waiting_ = line; }
 
   // --- mirror ---
   void put(const etcd::KeyValue& kv);
@@ -54,14 +68,21 @@ class OwnKey {
     int64_t create_revision = 0;
     int64_t lease = 0;
     std::string uuid;
-    static Sighting missing(int64_t revision) { return {false, revision, 0, 0, {}}; }
+    bool reverted = false;  // found in a store that was set back
+    static Sighting missing(int64_t revision) { return {false, revision, 0, 0, {}, false}; }
   };
   void see(Sighting sighting);
 
   std::string key_;
   std::optional<Sighting> newest_;
   bool in_snapshot_ = false;  // the key was put since beginSnapshot()
-  bool restarted_ = false;    // since follow(): revisions do not compare with the claim's token
+  bool restarted_ = false;    // since follow(): revisions do not compare with the claim's
+  bool restarting_ = false;   // in a snapshot of a store that was set back
+  // The claim was made in a store that had been set back before the mirror noticed it.
+  bool claim_is_newer_ = false;
+  int64_t newest_revision_ = 0;  // that the mirror has shown of the present store
+  int64_t highest_token_ = 0;
+  WaitingLine* waiting_ = nullptr;
   std::function<void()> listener_;
 };
 

@@ -19,7 +19,7 @@ std::string lowerAscii(std::string_view text) {
   return lower;
 }
 
-// Takes the four fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
+// Takes the five fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
 // nesting in a bit vector, not on the stack, and nothing here allocates by depth.
 class RecordReader final : public nlohmann::json_sax<json> {
  public:
@@ -33,6 +33,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     if (depth_ == 1) field_ = lowerAscii(name);
+    if (depth_ == 1 && field_ == "token") record_.token = 0;  // the last of two wins, whatever it is
     return true;
   }
 
@@ -49,7 +50,10 @@ class RecordReader final : public nlohmann::json_sax<json> {
   bool null() override { return depth_ > 0 || refuse("not a JSON object"); }
   bool boolean(bool) override { return scalar(); }
   bool number_integer(number_integer_t) override { return scalar(); }
-  bool number_unsigned(number_unsigned_t) override { return scalar(); }
+  bool number_unsigned(number_unsigned_t number) override {
+    if (depth_ == 1 && field_ == "token" && number <= uint64_t{kMaxToken}) record_.token = static_cast<int64_t>(number);
+    return scalar();
+  }
   bool number_float(number_float_t, const string_t&) override { return scalar(); }
   bool binary(binary_t&) override { return scalar(); }
 
@@ -112,6 +116,7 @@ std::string encodeRecord(const NodeRecord& record) {
   if (record.ipv6) object["ipv6"] = record.ipv6->toString();
   if (!record.port.empty()) object["port"] = record.port;
   if (!record.id.empty()) object["id"] = record.id;
+  if (record.token > 0) object["token"] = record.token;
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -148,6 +148,7 @@ Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
     return Outcome::kRejected;
   }
   rejected_.erase(kv.key);
+  if (!record->id.empty()) own_key_.sawToken(record->token);
   if (options_.shared_address != nullptr) options_.shared_address->put(kv, *record);
   if (!hasRoomFor(*name)) return Outcome::kRejected;
   withdrawn_.erase(kv.key);

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -33,6 +35,12 @@ bool isPlain(char c) {
 std::string textOf(const ordered_json& object, const char* field) {
   const auto found = object.find(field);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// 0 if there is no such number.
+int64_t numberOf(const ordered_json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
 std::string lockHolder(int fd) {
@@ -109,7 +117,7 @@ void StateDirectory::release() {
   if (const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed); fd >= 0) close(fd);
 }
 
-Result<RememberedNode> StateDirectory::read() const {
+Result<RememberedNode> StateDirectory::read() {
   const std::string path = stem_ + ".json";
   const auto text = readFile(path, kMaxStateBytes);
   if (!text) return tl::unexpected(text.error());
@@ -117,15 +125,21 @@ Result<RememberedNode> StateDirectory::read() const {
   const ordered_json state = ordered_json::parse(**text, nullptr, false);
   if (!state.is_object()) return fail(fmt::format("{} is not valid JSON", path));
   if (textOf(state, "pattern") != options_.pattern) return fail(fmt::format("{} is of another pattern", path));
-  RememberedNode node{textOf(state, "uuid"), textOf(state, "name"), 0};
+  RememberedNode node{.uuid = textOf(state, "uuid"),
+                      .name = textOf(state, "name"),
+                      .id = numberOf(state, "id"),
+                      .token = numberOf(state, "token"),
+                      .lease = numberOf(state, "lease"),
+                      .revision = numberOf(state, "revision")};
   if (!isUuid(node.uuid)) return fail(fmt::format("{} holds no UUID", path));
-  if (const auto id = state.find("id"); id != state.end() && id->is_number_integer()) node.id = id->get<int64_t>();
   const std::string before = textOf(state, "machine");
   const std::string here = machine();
   if (!before.empty() && !here.empty() && before != here) {
     log_.warning("{} was written on another machine: this node is not that one, and gets a UUID of its own", path);
     node.uuid.clear();
   }
+  const std::string held_by = textOf(state, "holder");
+  predecessor_ended_ = !held_by.empty() && held_by == holder();
   return node;
 }
 
@@ -135,7 +149,11 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   state["uuid"] = node.uuid;
   if (!node.name.empty()) state["name"] = node.name;
   if (node.id > 0) state["id"] = node.id;
+  if (node.token > 0) state["token"] = node.token;
+  if (node.lease != 0) state["lease"] = node.lease;
+  if (node.revision > 0) state["revision"] = node.revision;
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
+  if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
   node_ = node;
   return replaceFile(stem_ + ".json", state.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
@@ -170,6 +188,15 @@ void StateDirectory::linkIdentity() {
   fs::create_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
   if (error) log_.warning("{}: {}", link.string(), error.message());
+}
+
+// Who holds the lock: "boot device inode". Empty if that cannot be told.
+std::string StateDirectory::holder() const {
+  std::string boot;
+  std::ifstream(options_.boot_id_file) >> boot;  // a file of the kernel's has no size that could be asked for
+  struct stat lock_file;
+  if (boot.empty() || fstat(lock_fd_.load(std::memory_order_relaxed), &lock_file) != 0) return {};
+  return fmt::format("{} {} {}", boot, lock_file.st_dev, lock_file.st_ino);
 }
 
 // Not the machine-id itself, which is nobody's business (machine-id(5)).

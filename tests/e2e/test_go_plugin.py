@@ -7,6 +7,7 @@ import pytest
 
 from corefiles import corefile
 from dns_client import answers, ask, assert_nodata, pointer, said_name, wait_gone, wait_resolves, wait_says
+from harness.etcd import token_of
 from harness.go_plugin import GoPlugin
 from harness.processes import wait_until
 from harness.state import contents
@@ -17,12 +18,13 @@ def worker(number):
 
 
 def states(etcd, first):
-    """What etcd held at each revision from `first` to now: key -> (value, create_revision, mod_revision)."""
+    """What etcd held at each revision from `first` to now: key -> (value, token, mod_revision)."""
     last = int(etcd.call("kv/range", key="AA==")["header"]["revision"])
     for revision in range(first, last + 1):
         reply = etcd.call("kv/range", key="AA==", range_end="AA==", revision=str(revision))
         yield {base64.b64decode(kv["key"]).decode():
-               (base64.b64decode(kv["value"]).decode(), int(kv["create_revision"]), int(kv["mod_revision"]))
+               (base64.b64decode(kv["value"]).decode(), token_of(int(kv["create_revision"]), base64.b64decode(kv["value"])),
+                int(kv["mod_revision"]))
                for kv in reply.get("kvs", [])}
 
 
@@ -92,7 +94,7 @@ def test_who_comes_when_does_not_matter_and_gaps_are_filled(etcd, nodes):
 
 
 def test_the_limit_counts_both_kinds(etcd, nodes):
-    text = corefile(etcd.endpoint, limit=3)
+    text = corefile(etcd.endpoint, limit=3, options=["when-full exit"])
     with GoPlugin(etcd, limit=3, ipv4="192.0.2.21") as first, GoPlugin(etcd, limit=3, ipv4="192.0.2.22") as second:
         first.start()
         second.start()

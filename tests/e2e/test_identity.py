@@ -165,7 +165,7 @@ def test_every_way_of_asking_agrees_at_every_moment(etcd, nodes, directory):
 
     def until(wanted, after=0, timeout=15):
         """It says `wanted`, and etcd has it under a token higher than `after`, which is returned."""
-        token = lambda: etcd.pairs().get((wanted or "").encode(), {}).get("create_revision", 0)
+        token = lambda: etcd.pairs().get((wanted or "").encode(), {}).get("token", 0)
 
         def condition():
             told = said_at_once(node)
@@ -197,7 +197,7 @@ def test_every_way_of_asking_agrees_at_every_moment(etcd, nodes, directory):
 
 
 def test_an_observer_of_a_full_cluster_serves(etcd, nodes):
-    text = corefile(etcd.endpoint, limit=2, options=["address 192.0.2.7"])
+    text = corefile(etcd.endpoint, limit=2, options=["address 192.0.2.7", "when-full exit"])
     nodes.start_cluster(text, 2, etcd)
     before = etcd.pairs()
     refused = nodes.make(text).launch()

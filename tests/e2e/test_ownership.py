@@ -235,8 +235,8 @@ def test_same_address_in_two_slots(etcd, nodes):
 
 
 def test_slots_exhausted(etcd, nodes):
-    """The Go plugin's error and exit; who only observes serves."""
-    text = corefile(etcd.endpoint, limit=2, lease=20, options=["address 192.0.2.7"])
+    """`when-full exit`: the Go plugin's error and exit; who only observes serves."""
+    text = corefile(etcd.endpoint, limit=2, lease=20, options=["address 192.0.2.7", "when-full exit"])
     nodes.start_cluster(text, 2, etcd)
     before = etcd.pairs()
     refused = nodes.make(text).launch()
@@ -248,10 +248,77 @@ def test_slots_exhausted(etcd, nodes):
     assert etcd.pairs() == before and len(etcd.leases()) == 2
 
 
+def test_a_full_cluster_waits_in_order(etcd, nodes):
+    """Who finds no name serves, says so once, and takes the next name that falls free: the oldest first, and at once."""
+    def text(number):
+        return corefile(etcd.endpoint, limit=2, lease=20, options=[f"address 192.0.2.{number}"])
+    cluster = [nodes.start(text(number)) for number in (1, 2)]
+    for node in cluster:
+        node.wait_owns(etcd)
+    waiting = []
+    for number in (3, 4, 5):
+        waiting.append(nodes.start(text(number)))
+        wait_until(lambda n=number: len(etcd.pairs()) == n, 10, lambda: f"a ticket each: {etcd.pairs()}")
+        wait_resolves([waiting[-1]], "worker1.tf.local.", "192.0.2.1")
+        wait_until(lambda: "Could not have more than 2 nodes in your cluster." in waiting[-1].out(), 5, waiting[-1].logs)
+        assert set(told(waiting[-1], f"192.0.2.{number}").values()) == {None}
+    time.sleep(0.3)  # until the last has read the queue
+    waiting[1].terminate()  # gives its place up
+    wait_until(lambda: len(etcd.pairs()) == 4, 5, "its ticket to go")
+    for going, next_one in ((cluster[1], waiting[0]), (cluster[0], waiting[2])):
+        name = going.owned_name(etcd)
+        assert going.terminate() == 0
+        freed = time.monotonic()
+        assert next_one.wait_owns(etcd, timeout=5) == name
+        assert time.monotonic() - freed < 2 * TIME_FACTOR, "and not when it asks now and then: a lease is 20 s"
+        wait_tells(next_one, name, "192.0.2.3" if next_one is waiting[0] else "192.0.2.5")
+    for node in (waiting[0], waiting[2]):
+        assert node.out().count("Could not have more than") == 1
+    assert len(etcd.pairs()) == 2 and len(etcd.leases()) == 2
+
+
+def test_all_killed_and_back_in_a_full_cluster(etcd, nodes):
+    """Without a state directory: every node serves while the old names are still taken, and has one of them after that."""
+    text = corefile(etcd.endpoint, limit=6, lease=4, options=["address 192.0.2.7"])
+    cluster = nodes.start_cluster(text, 6, etcd)
+    for node in cluster:
+        node.kill()
+    for node in cluster:
+        node.launch()
+    for node in cluster:
+        node.wait_answers()
+        wait_resolves([node], "worker6.tf.local.", "192.0.2.7")
+    def back():
+        return {value["port"] for value in etcd.names().values()} == {str(node.port) for node in cluster} and len(etcd.leases()) == 6
+    wait_until(back, 20, lambda: f"a name each: {etcd.pairs()}")
+    assert set(etcd.names()) == {f"worker{number}.tf.local." for number in range(1, 7)}
+    assert all(node.running() for node in cluster)
+
+
+def test_an_own_value_without_the_lease_is_nobodys(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, limit=2, options=["address 192.0.2.7"]))
+    assert node.wait_owns(etcd) == "worker1.tf.local."
+    wait_tells(node, "worker1.tf.local.")
+    value = etcd.pairs()[b"worker1.tf.local."]["value"].decode()
+    etcd.ctl("put", "worker1.tf.local.", value)
+    wait_tells(node, "worker2.tf.local.")
+    pair = etcd.pairs()[b"worker1.tf.local."]
+    assert pair["value"].decode() == value and pair["lease"] == 0
+    held = "worker1.tf.local. is held by a key without a lease"
+    wait_until(lambda: held in node.out(), 5, node.logs)
+    other = nodes.start(corefile(etcd.endpoint, limit=2, options=["address 192.0.2.8"]))
+    wait_until(lambda: "Could not have more than 2 nodes in your cluster." in other.out(), 5, other.logs)
+    line = next(line for line in other.out().splitlines() if "Could not have more" in line)
+    assert "worker1.tf.local." in line and "worker2.tf.local." not in line, line
+    etcd.delete("worker1.tf.local.")
+    assert other.wait_owns(etcd) == "worker1.tf.local."
+    assert node.owned_name(etcd) == "worker2.tf.local." and node.out().count(held) == 1
+
+
 # --- end and return ---
 
 def test_crash_and_quick_restart(etcd, nodes, directory):
-    """With a state directory: the same name, under the same token, long before the lease of before ends, whoever else is
+    """With a state directory: the same name, under a higher token, long before the lease of before ends, whoever else is
     there and in whatever order they come."""
     def text(number):
         return corefile(etcd.endpoint, lease=60, options=[f"address 192.0.2.{number}", f"state {directory}/state{number}"])
@@ -279,7 +346,7 @@ def test_crash_and_quick_restart(etcd, nodes, directory):
     assert questioner.bad == [], "the name was there all the time"
     after = etcd.pairs()
     for key, pair in before.items():
-        assert after[key]["create_revision"] == pair["create_revision"], "the same token"
+        assert after[key]["token"] > pair["token"], "another process is another holder"
         assert after[key]["lease"] != pair["lease"], "not bound to the end of the old lease"
     assert set(after) - set(before) == {b"worker5.tf.local."}
     wait_until(lambda: len(etcd.leases()) <= 9, 5, "no lease but the old ones and the new ones")

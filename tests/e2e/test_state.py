@@ -1,6 +1,7 @@
 """What `state DIRECTORY` keeps over a restart: who the node is, what it was called, and the names it knew."""
 
 import contextlib
+import json
 import os
 import shutil
 import struct
@@ -12,6 +13,7 @@ from corefiles import corefile
 from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, pointer, rcode, said_name, wait_gone,
                         wait_resolves, wait_says)
 from harness.processes import TIME_FACTOR, wait_until
+from harness.proxy import TcpProxy
 from harness.state import State, contents
 
 WORKER1, WORKER2, WORKER3 = (f"worker{number}.tf.local." for number in (1, 2, 3))
@@ -61,8 +63,9 @@ def test_a_crashed_node_has_its_name_back_before_its_lease_ends(etcd, nodes, sta
         node.start()
         wait_says(node, WORKER2)
         after = etcd.pairs()[WORKER2.encode()]
-        assert after["value"] == before["value"], "the UUID included"
-        assert after["create_revision"] == before["create_revision"], "the same claim: nobody else had it meanwhile"
+        assert json.loads(after["value"])["id"] == json.loads(before["value"])["id"]
+        assert after["create_revision"] == before["create_revision"], "nobody else had it meanwhile"
+        assert after["token"] > before["token"], "but another process is another holder"
         assert after["lease"] != before["lease"]
         assert before["lease"] in etcd.leases(), "it did not wait for the old lease"
         etcd.ctl("lease", "revoke", f"{before['lease']:x}")  # ends with nothing attached
@@ -112,7 +115,7 @@ def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory)
     wait_remembered(state, WORKER1)
     shutil.copytree(state.path, copied.path, symlinks=True)
     second = nodes.start(with_state(etcd, copied, lease=3))
-    # For a moment the copy takes itself for the first, and its key: the one that loses it is somebody else from then on.
+    # The copy waits for the end of the first one's lease, and finds that it is renewed: so it is another node.
     wait_until(lambda: {said_name(first), said_name(second)} == {WORKER1, WORKER2}, 15,
                lambda: f"a name each: {etcd.names()}\n{first.logs()}\n{second.logs()}")
     held = etcd.names()
@@ -127,7 +130,83 @@ def test_a_copied_state_directory_makes_two_nodes(etcd, nodes, state, directory)
     for node in (first, second):
         node.start()
     wait_until(lambda: {said_name(first), said_name(second)} == {WORKER1, WORKER2}, 10, "the same two after a restart")
-    assert etcd.names() == held, "and each has its own again"
+    again = etcd.names()
+    assert {name: value["id"] for name, value in again.items()} == {name: value["id"] for name, value in held.items()}, \
+        "and each has its own again"
+
+
+@pytest.mark.parametrize("machine_id", ["same", "gone"])
+def test_a_copied_state_while_the_first_node_is_cut_off(etcd, nodes, state, directory, machine_id):
+    """The copy cannot know whether the first node lives, which takes the name for its own until its lease is over."""
+    with TcpProxy(etcd.client_port) as proxy:
+        first = nodes.start(corefile(proxy.endpoint, lease=4, options=[state.option, "address 192.0.2.7"]))
+        wait_says(first, WORKER1)
+        wait_remembered(state, WORKER1)
+        token = etcd.pairs()[WORKER1.encode()]["token"]
+        uuid = etcd.names()[WORKER1]["id"]
+        copied = State(f"{directory}/copy")
+        shutil.copytree(state.path, copied.path, symlinks=True)
+        if machine_id == "gone":
+            with open(copied.file("json"), encoding="utf-8") as file:
+                kept = json.load(file)
+            del kept["machine"]
+            with open(copied.file("json"), "w", encoding="utf-8") as file:
+                json.dump(kept, file)
+        proxy.cut()
+        second = nodes.start(with_state(etcd, copied, lease=4))
+
+        def both():
+            said = said_name(second), said_name(first)  # this order: the first may cease in between, not begin
+            assert None in said, said
+            return said[0]
+
+        assert wait_until(both, 20, lambda: f"the name again\n{second.logs()}", interval=0.01) == WORKER1
+        assert etcd.pairs()[WORKER1.encode()]["token"] > token
+        assert etcd.names()[WORKER1]["id"] == uuid
+        assert "was its state directory copied?" not in second.logs()
+        # The first comes back, and is somebody else.
+        proxy.restore()
+        wait_says(first, WORKER2, timeout=20)
+        assert said_name(second) == WORKER1
+
+
+def test_etcd_is_restored_from_a_backup_after_nodes_were_restarted(etcd, nodes, directory):
+    """Every key of the backup hangs on the lease of a process that is gone: the names stay, and nobody speaks of copies."""
+    def text(number):
+        return corefile(etcd.endpoint, limit=4, lease=20, options=[f"state {directory}/state{number}", f"address 192.0.2.{number}"])
+    cluster = []
+    for number in range(1, 5):
+        cluster.append(nodes.start(text(number)))
+        wait_says(cluster[-1], f"worker{number}.tf.local.")
+    etcd.stop()
+    shutil.copytree(etcd.data, f"{directory}/backup")
+    etcd.start()
+    before = etcd.names()
+    for number, node in enumerate(cluster, 1):
+        wait_says(node, f"worker{number}.tf.local.", timeout=20)
+        wait_remembered(State(f"{directory}/state{number}"), f"worker{number}.tf.local.")
+        node.kill()
+        node.start()
+        wait_says(node, f"worker{number}.tf.local.")
+    for number in range(30):
+        etcd.put("busy.tf.local.", f'{{"ipv4":"198.51.100.{number}"}}')
+    tokens = {key: pair["token"] for key, pair in etcd.pairs().items()}
+
+    etcd.kill()
+    shutil.rmtree(etcd.data)
+    shutil.copytree(f"{directory}/backup", etcd.data)
+    etcd.start()
+    restored = time.monotonic()
+    for number, node in enumerate(cluster, 1):
+        name = f"worker{number}.tf.local."
+        wait_until(lambda n=node, k=name.encode(): said_name(n) and etcd.pairs()[k]["token"] > tokens[k], 15,
+                   lambda n=node: f"{n.name} to have its name again\n{n.logs()}")
+        assert said_name(node) == name
+        assert time.monotonic() - restored < 5 * TIME_FACTOR
+    assert etcd.names().keys() == before.keys()
+    for node in cluster:
+        assert "copied?" not in node.logs(tail=1000), node.logs()
+        assert etcd.names()[said_name(node)]["id"] == before[said_name(node)]["id"]
 
 
 # --- the directory ---

@@ -2,7 +2,7 @@
 
 Three witnesses:
   - etcd's own history of a slot's key. Its revisions order everything. A *tenure* is the span of revisions in which the
-    key carries one incarnation's value under one create_revision: that is the token.
+    key carries one incarnation's value under one token: the key's create_revision, or what the value says if that is more.
   - answers of nodes. An answer that names a slot was given somewhere between the sending of its query and the receipt
     of the answer, and at that moment the node took the slot for its own.
   - what nodes told their on-claim programs: name and token.
@@ -56,7 +56,7 @@ def _running(choose, values):
 class Tenure:
     name: str
     owner: str  # the incarnation
-    token: int  # create_revision of the key
+    token: int
     begin: int  # the revision of the owner's first put
     end: int | None  # the revision that ended it, by deletion or by another owner's put; None: it lasts
 
@@ -145,8 +145,8 @@ def _false_claim(seen, sent, received, own, bounds):
 
 
 def overlaps(intervals):
-    """Pairs of owners who both said "mine" of one slot: the one with the older token (or, under one token that a node
-    took back, the older put) still said it when the younger one had said it already."""
+    """Pairs of owners who both said "mine" of one slot: the one with the older token still said it when the younger one had
+    said it already."""
     problems = []
     slots = collections.defaultdict(list)
     for interval in intervals:
@@ -197,12 +197,12 @@ def told_badly(told, spans):
 
 
 def falling_tokens(spans):
-    """In etcd's own history the tokens of a slot only rise; the same one may go on when a node takes its key back."""
+    """In etcd's own history each tenure of a slot has a higher token than the one before: no two holders share one."""
     problems = []
     for slot in spans.values():
         for older, younger in zip(slot, slot[1:]):
-            if younger.token < older.token:
-                problems.append(f"{younger} has a lower token than {older} before it")
+            if younger.token <= older.token:
+                problems.append(f"{younger} has no higher token than {older} before it")
     return problems
 
 

@@ -10,6 +10,7 @@ import random
 import threading
 import time
 
+from harness.etcd import token_of
 from harness.processes import TIME_FACTOR, wait_until
 
 from . import mirror, ownership, prober
@@ -176,7 +177,7 @@ def _judge_ownership(rig, witness, clock, verdict):
     moments = clock.moments.settle()
 
     changes = [ownership.Change(key, revision) if value is None
-               else ownership.Change(key, revision, Machine.owner_of(json.loads(value)["ipv4"]), token)
+               else ownership.Change(key, revision, Machine.owner_of(json.loads(value)["ipv4"]), token_of(token, value))
                for key, value, token, revision in history if not key.startswith("/")]
     spans = ownership.tenures(changes)
     verdict.intervals, problems = ownership.attribute(witness.sightings.values(), spans, moments)

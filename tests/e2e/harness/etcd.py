@@ -107,7 +107,7 @@ class EtcdMember:
         return json.loads(body)
 
     def pairs(self):
-        """Every key as bytes, with value, lease and revisions."""
+        """Every key as bytes, with value, lease, revisions, and the fencing token of the one that put it."""
         reply = self.call("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
         return {
             base64.b64decode(kv["key"]): {
@@ -116,6 +116,7 @@ class EtcdMember:
                 "create_revision": int(kv["create_revision"]),
                 "mod_revision": int(kv["mod_revision"]),
                 "version": int(kv["version"]),
+                "token": token_of(int(kv["create_revision"]), base64.b64decode(kv.get("value", ""))),
             } for kv in reply.get("kvs", [])
         }
 
@@ -182,6 +183,14 @@ class EtcdCluster:
     def close(self):
         for member in self.members:
             member.close()
+
+
+def token_of(create_revision, value):
+    """The value says it where the create_revision is not the token: after a key was taken back, or the store set back."""
+    try:
+        return max(create_revision, json.loads(value).get("token", 0))
+    except (ValueError, AttributeError):
+        return create_revision
 
 
 def _b64(data):

@@ -92,6 +92,13 @@ class MemberTest : public testing::Test {
     for (size_t i = 0; i + 1 < output.size(); i += 2) found[output[i]] = output[i + 1];
     return found;
   }
+  // Of a key; 0: it is not there.
+  int64_t createRevision(const std::string& key) {
+    const std::string json = server_.ctl({"get", key, "--write-out=json"});
+    const std::string field = "\"create_revision\":";
+    const size_t at = json.find(field);
+    return at == std::string::npos ? 0 : std::stoll(json.substr(at + field.size()));
+  }
   size_t leases() { return lines({"lease", "list"}).size() - 1; }  // a heading
   std::string lease(const std::string& ttl) {
     const std::string granted = server_.ctl({"lease", "grant", ttl});  // "lease 694d… granted with TTL(20s)"

@@ -39,7 +39,7 @@ TEST_F(MemberTest, ClaimsTheFirstNameInThreeRequests) {
   EXPECT_TRUE(node.member.ready());
   EXPECT_EQ(node.member.ownership()->id, 1);
   EXPECT_GT(node.member.ownership()->token, 0);
-  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.2 fd00::2");
+  EXPECT_TRUE(node.sees("worker1.tf.local.", "192.0.2.2 fd00::2"));
   EXPECT_EQ(node.member.counters().claim_requests.value(), 3u);
   const std::string value = R"({"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":")" + node.member.uuid() + R"("})";
   EXPECT_EQ(keys(""), (std::map<std::string, std::string>{{"worker1.tf.local.", value}}));
@@ -67,9 +67,11 @@ TEST_F(MemberTest, FiftyAtOnceAreDenseWithoutCollision) {
 }
 
 TEST_F(MemberTest, TheLimitRefusesAndLeavesNothing) {
-  ASSERT_TRUE(start(options(server_.endpoint(), 2)).ownsSomething());
-  ASSERT_TRUE(start(options(server_.endpoint(), 2)).ownsSomething());
-  Node& third = start(options(server_.endpoint(), 2));
+  Member::Options made = options(server_.endpoint(), 2);
+  made.exit_when_full = true;
+  ASSERT_TRUE(start(made).ownsSomething());
+  ASSERT_TRUE(start(made).ownsSomething());
+  Node& third = start(made);
   std::future<std::string> fatal = third.fatal.get_future();
   ASSERT_EQ(fatal.wait_for(60s), std::future_status::ready);
   EXPECT_EQ(fatal.get(), "Could not have more than 2 nodes in your cluster.");
@@ -82,7 +84,9 @@ TEST_F(MemberTest, TheLimitRefusesAndLeavesNothing) {
 TEST_F(MemberTest, OneTooManyAtOnceRefusesExactlyOne) {
   constexpr int kLimit = 5;
   std::vector<std::future<std::string>> refused;
-  for (int i = 0; i < kLimit + 1; ++i) refused.push_back(start(options(server_.endpoint(), kLimit)).fatal.get_future());
+  Member::Options made = options(server_.endpoint(), kLimit);
+  made.exit_when_full = true;
+  for (int i = 0; i < kLimit + 1; ++i) refused.push_back(start(made).fatal.get_future());
   ASSERT_TRUE(eventually([&] {
     size_t decided = 0;
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -133,7 +137,7 @@ TEST_F(MemberTest, TheLastSlotGoesOnWhenTheOneAheadDies) {
   Member::Options made = options(server_.endpoint(), 1);
   made.lease = 2s;  // the wait is longer than that: the lease is kept alive meanwhile
   Node& node = start(made);
-  ASSERT_TRUE(eventually([&] { return node.member.counters().claim_requests.value() >= 8; }));
+  ASSERT_TRUE(eventually([&] { return node.member.counters().claim_requests.value() >= 5; }));
   EXPECT_EQ(node.name(), "");
   server_.ctl({"lease", "revoke", dead});
   EXPECT_TRUE(node.owns("worker1.tf.local."));
@@ -148,12 +152,126 @@ TEST_F(MemberTest, WhoeverWaitsForASlotAsksSeldom) {
   for (int i = 0; i < 20; ++i) crowd.push_back(&start(made));
   std::this_thread::sleep_for(5s);  // what must not happen has no event to wait for
   for (const Node* node : crowd) {
-    // Lease, ticket, and looks after about 0.1, 0.3, 0.7, 1.5 and 3.1 s, each perhaps after half of that.
-    EXPECT_LE(node->member.counters().claim_requests.value(), 10u);
+    EXPECT_LE(node->member.counters().claim_requests.value(), 5u);  // lease, ticket, a look, and another to be sure
   }
   server_.ctl({"lease", "revoke", dead});
   EXPECT_TRUE(eventually(
       [&] { return std::any_of(crowd.begin(), crowd.end(), [](Node* node) { return !node->name().empty(); }); }));
+}
+
+// --- a full cluster ---
+
+// The slot goes from one to the next, oldest ticket first, as soon as it is free.
+TEST_F(MemberTest, AFullClusterIsWaitedForInOrder) {
+  constexpr size_t kWaiting = 4;
+  const Member::Options made = options(server_.endpoint(), 1);
+  ASSERT_TRUE(start(made).owns("worker1.tf.local."));
+  for (size_t i = 1; i <= kWaiting; ++i) {
+    Node& node = start(made);
+    ASSERT_TRUE(eventually([&] { return node.member.counters().claims_refused.value() == 1; }));
+    ASSERT_TRUE(eventually([&] { return keys(kQueue).size() == i; }));
+    ASSERT_TRUE(eventually([&] { return node.member.counters().claim_requests.value() >= 3; }));
+  }
+  for (size_t i = 0; i < kWaiting; ++i) {
+    nodes_[i]->member.stop(10s);
+    const auto freed = std::chrono::steady_clock::now();
+    ASSERT_TRUE(nodes_[i + 1]->owns("worker1.tf.local.")) << i;
+    EXPECT_LT(std::chrono::steady_clock::now() - freed, 5s) << "not by asking now and then: a lease is 20 s";
+    EXPECT_EQ(keys(kQueue).size(), kWaiting - i - 1);
+  }
+}
+
+TEST_F(MemberTest, OneFreedSlotBringsOneNodeToEtcd) {
+  constexpr size_t kWaiting = 12;
+  Member::Options made = options(server_.endpoint(), 2);
+  made.lease = 60s;
+  for (size_t i = 0; i < 2 + kWaiting; ++i) start(made);
+  ASSERT_TRUE(eventually([&] { return keys(kQueue).size() == kWaiting && keys("worker").size() == 2; }));
+  const auto requests = [this] {
+    uint64_t sum = 0;
+    for (const auto& node : nodes_) sum += node->member.counters().claim_requests.value();
+    return sum;
+  };
+  const auto holder = [this] {
+    return std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) { return !node->name().empty(); });
+  };
+  ASSERT_TRUE(eventually([&] { return holder() != nodes_.end() && requests() >= 2 * 3 + 3 * kWaiting; }));
+  std::this_thread::sleep_for(500ms);  // what they have begun they may end
+  const uint64_t before = requests();
+  (*holder())->member.stop(10s);
+  ASSERT_TRUE(eventually([&] { return keys(kQueue).size() == kWaiting - 1 && keys("worker").size() == 2; }));
+  std::this_thread::sleep_for(500ms);  // what must not happen has no event to wait for
+  EXPECT_LE(requests() - before, 4u) << "one takes the slot, the next in the queue looks where it stands";
+}
+
+TEST_F(MemberTest, WhoWaitsMovesUpWhenTheOneAheadGivesUp) {
+  const Member::Options made = options(server_.endpoint(), 1);
+  for (size_t i = 0; i < 3; ++i) {
+    Node& node = start(made);
+    ASSERT_TRUE(i == 0 ? node.ownsSomething() : eventually([&] { return keys(kQueue).size() == i; }));
+  }
+  ASSERT_TRUE(eventually([&] { return nodes_[2]->member.counters().claim_requests.value() >= 3; }));
+  nodes_[1]->member.stop(10s);
+  nodes_[0]->member.stop(10s);
+  const auto freed = std::chrono::steady_clock::now();
+  ASSERT_TRUE(nodes_[2]->owns("worker1.tf.local."));
+  EXPECT_LT(std::chrono::steady_clock::now() - freed, 5s);
+}
+
+TEST_F(MemberTest, AKeyWithoutALeaseIsNamedInTheRefusal) {
+  server_.ctl({"put", "worker2.tf.local.", "{}"});
+  Member::Options made = options(server_.endpoint(), 2);
+  made.exit_when_full = true;
+  ASSERT_TRUE(start(made).owns("worker1.tf.local."));
+  std::future<std::string> fatal = start(made).fatal.get_future();
+  ASSERT_EQ(fatal.wait_for(60s), std::future_status::ready);
+  EXPECT_EQ(fatal.get(),
+            "Could not have more than 2 nodes in your cluster. Held by keys without a lease, which no node has: "
+            "worker2.tf.local.");
+}
+
+// --- what others do between two steps of a claim ---
+
+// Calls `act` before the first request that contains `text` goes on to etcd.
+void interpose(TcpProxy& proxy, std::string text, std::function<void()> act) {
+  const auto done = std::make_shared<std::atomic<bool>>(false);
+  proxy.setFilter([text = std::move(text), act = std::move(act), done](std::string_view octets) {
+    if (octets.find(text) != std::string_view::npos && !done->exchange(true)) act();
+    return true;
+  });
+}
+
+TEST_F(MemberTest, ASlotThatIsTakenMeanwhileIsLeftToTheOther) {
+  const std::string theirs = R"({"ipv4":"192.0.2.77","id":"6c3e0000-somebody"})";
+  TcpProxy proxy(server_.clientPort());
+  interpose(proxy, "worker1.tf.local.", [&] {
+    server_.ctl({"put", "worker1.tf.local.", theirs, "--lease=" + lease("600")});
+  });
+  Node& node = start(options(proxy.endpoint()));
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_EQ(keys("worker").at("worker1.tf.local."), theirs);
+  EXPECT_EQ(node.member.counters().claim_collisions.value(), 1u);
+  EXPECT_EQ(node.member.counters().claims.value(), 1u);
+}
+
+TEST_F(MemberTest, AClaimWhoseTicketIsGoneMeanwhileQueuesAgain) {
+  TcpProxy proxy(server_.clientPort());
+  interpose(proxy, "worker1.tf.local.", [&] { server_.ctl({"del", "--prefix", kQueue}); });
+  Node& node = start(options(proxy.endpoint()));
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(node.member.counters().claim_collisions.value(), 1u);
+  EXPECT_EQ(node.member.counters().claim_requests.value(), 5u);
+  EXPECT_TRUE(keys(kQueue).empty());
+}
+
+TEST_F(MemberTest, ATicketThatWasThereBeforeKeepsItsRank) {
+  Member::Options made = options(server_.endpoint());
+  made.uuid = randomUuid();
+  const std::string queue = std::string(kQueue) + kPattern + "/";
+  server_.ctl({"put", queue + made.uuid, "", "--lease=" + lease("600")});
+  server_.ctl({"put", queue + "somebody", "", "--lease=" + lease("600")});
+  Node& node = start(made);
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
 }
 
 TEST_F(MemberTest, AnObserverServesAndClaimsNothing) {
@@ -189,13 +307,35 @@ TEST_F(MemberTest, AClaimThatWasAppliedUnheardIsReadBack) {
   Node& node = start(options(proxy.endpoint()));
   ASSERT_TRUE(eventually([&] { return keys("worker").size() == 1; }));
   EXPECT_EQ(node.name(), "");
+  const int64_t created = createRevision("worker1.tf.local.");
   proxy.setFilter(nullptr);
   proxy.cut();
   proxy.restore();
-  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(createRevision("worker1.tf.local."), created) << "the claim of before, not another one";
+  EXPECT_EQ(node.member.ownership()->token, created);
   EXPECT_EQ(node.member.counters().claims.value(), 1u);
   EXPECT_EQ(keys("").size(), 1u);
   EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, AClaimThatWasAppliedUnheardAndOverwrittenIsNotOurs) {
+  TcpProxy proxy(server_.clientPort());
+  proxy.setFilter([&](std::string_view octets) {
+    if (octets.find("worker1.tf.local.") != std::string_view::npos) proxy.mute(true);
+    return true;
+  });
+  Node& node = start(options(proxy.endpoint()));
+  ASSERT_TRUE(eventually([&] { return keys("worker").size() == 1; }));
+  const std::string value = keys("worker").at("worker1.tf.local.");
+  server_.ctl({"put", "worker1.tf.local.", value});  // the same, and no lease of ours
+  proxy.setFilter(nullptr);
+  proxy.cut();
+  proxy.restore();
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_EQ(node.member.counters().claims.value(), 1u);
+  EXPECT_EQ(node.member.counters().conflicts.value(), 0u);
+  EXPECT_EQ(keys("worker").at("worker1.tf.local."), value);
 }
 
 TEST_F(MemberTest, AClaimThatWasLostOnTheWayIsMadeAgain) {
@@ -343,6 +483,26 @@ TEST_F(MemberTest, AnOverwrittenKeyIsLeftToTheOther) {
   EXPECT_EQ(keys("worker").at("worker1.tf.local."), theirs);
   EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.77");
   EXPECT_EQ(leases(), 1u);
+}
+
+TEST_F(MemberTest, AKeyThatIsOverwrittenMeanwhileIsNotUpdated) {
+  const std::string theirs = R"({"ipv4":"192.0.2.77","port":"53"})";
+  TcpProxy proxy(server_.clientPort());
+  interpose(proxy, "192.0.2.99", [&] { server_.ctl({"put", "worker1.tf.local.", theirs}); });
+  Member::Options made = options(proxy.endpoint());
+  const auto claimed = std::make_shared<std::promise<void>>();
+  made.find_addresses = [ready = claimed->get_future().share()]() -> Result<NodeAddresses> {
+    ready.wait_for(60s);
+    return NodeAddresses{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}};
+  };
+  made.on_ownership = [claimed, first = true](const std::optional<Ownership>&) mutable {
+    if (std::exchange(first, false)) claimed->set_value();
+  };
+  Node& node = start(made);
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_EQ(keys("worker").at("worker1.tf.local."), theirs);
+  EXPECT_EQ(node.member.counters().address_updates.value(), 0u);
+  node.member.stop(10s);  // before the proxy goes
 }
 
 TEST_F(MemberTest, OwnershipEndsAtTheDeadlineAndComesBackWithTheLease) {

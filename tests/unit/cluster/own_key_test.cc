@@ -8,7 +8,7 @@ namespace idetcd::cluster {
 namespace {
 
 constexpr const char* kKey = "worker1.tf.local.";
-const OwnKey::Held kHeld{.token = 10, .revision = 10, .lease = 7, .uuid = "me"};
+const OwnKey::Held kHeld{.create_revision = 10, .revision = 10, .lease = 7, .uuid = "me"};
 
 etcd::KeyValue kv(int64_t create_revision, int64_t mod_revision, int64_t lease = 7, const std::string& uuid = "me") {
   return {kKey, encodeRecord({{}, {}, "53", uuid}), create_revision, mod_revision, 1, lease};
@@ -97,7 +97,43 @@ TEST_F(OwnKeyTest, InAStoreThatWentBackRevisionsDoNotCompare) {
   EXPECT_EQ(own_.state(kHeld), OwnKey::State::kForeign);
   own_.follow(kKey);  // the next claim is made in the new history
   own_.put(kv(4, 4, 9));
-  EXPECT_EQ(own_.state({.token = 4, .lease = 9, .uuid = "me"}), OwnKey::State::kOurs);
+  EXPECT_EQ(own_.state({.create_revision = 4, .lease = 9, .uuid = "me"}), OwnKey::State::kOurs);
+}
+
+TEST_F(OwnKeyTest, AnotherLeaseMeansACopyOnlyIfItCameAfterTheClaim) {
+  own_.put(kv(10, 11, 5));
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kDouble);
+  own_.beginSnapshot(true);
+  own_.put(kv(2, 3, 5));  // of an earlier process, in a store that was set back
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kReverted);
+  own_.endSnapshot(4);
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kReverted);
+  own_.put(kv(2, 5, 6));  // and now a copy
+  EXPECT_EQ(own_.state(kHeld), OwnKey::State::kDouble);
+}
+
+TEST_F(OwnKeyTest, AClaimInAStoreThatWasSetBackBeforeTheMirrorNoticed) {
+  own_.put(kv(10, 10));
+  own_.follow(kKey);
+  own_.claimed(6);
+  own_.beginSnapshot(true);
+  own_.put(kv(2, 3, 5));  // the snapshot was begun before the claim
+  own_.endSnapshot(5);
+  const OwnKey::Held held{.create_revision = 2, .revision = 6, .lease = 9, .uuid = "me"};
+  EXPECT_EQ(own_.state(held), OwnKey::State::kUnseen);
+  own_.put(kv(2, 6, 9));
+  EXPECT_EQ(own_.state(held), OwnKey::State::kOurs);
+}
+
+TEST_F(OwnKeyTest, TheHighestTokenOutlivesAStoreThatWentBack) {
+  own_.put(kv(10, 15));
+  own_.sawToken(12);
+  EXPECT_EQ(own_.highestToken(), 15);
+  own_.beginSnapshot(true);
+  own_.endSnapshot(4);
+  EXPECT_EQ(own_.highestToken(), 15);
+  own_.remove("other.", 20);
+  EXPECT_EQ(own_.highestToken(), 20);
 }
 
 }  // namespace

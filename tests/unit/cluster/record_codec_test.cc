@@ -173,5 +173,18 @@ TEST(DecodeKey, RefusesEverythingElseWithAReason) {
   EXPECT_NE(decodeKey("Worker1.tf.local.").error().message.find("lower case"), std::string::npos);
 }
 
+TEST(DecodeRecord, ATokenThatIsNoneCountsAsNone) {
+  EXPECT_EQ(encodeRecord({{}, {}, {}, "me", 4711}), R"({"id":"me","token":4711})");
+  EXPECT_EQ(decodeRecord(R"({"id":"me","token":4711})")->token, 4711);
+  EXPECT_EQ(decodeRecord(R"({"Token":9007199254740991})")->token, kMaxToken);
+  for (const char* none :
+       {R"({"token":9007199254740992})", R"({"token":-1})", R"({"token":"7"})", R"({"token":7.5})", R"({"token":null})",
+        R"({"token":[7]})", R"({"a":{"token":7}})", R"({"token":7,"token":{}})"}) {
+    const Result<NodeRecord> record = decodeRecord(none);
+    ASSERT_TRUE(record) << none;
+    EXPECT_EQ(record->token, 0) << none;
+  }
+}
+
 }  // namespace
 }  // namespace idetcd::cluster

@@ -261,7 +261,7 @@ TEST_F(ReplicaTest, TheOwnKeysValueIsWantedUntilItWasSeen) {
   replica_.beginSnapshot(Replica::History::kSame);
   EXPECT_TRUE(replica_.addKeysToSnapshot({keyOnly("a.x.", 2)}).empty());
   replica_.endSnapshot(4);
-  EXPECT_EQ(own_.state({.token = 2, .revision = 2, .lease = 0, .uuid = ""}), OwnKey::State::kOurs)
+  EXPECT_EQ(own_.state({.create_revision = 2, .revision = 2, .lease = 0, .uuid = ""}), OwnKey::State::kOurs)
       << "it is there still";
 }
 

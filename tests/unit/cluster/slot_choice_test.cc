@@ -33,7 +33,9 @@ TEST(ChooseSlot, FullWhenNothingIsFree) {
   const NamePattern p = pattern(2);
   EXPECT_EQ(chooseSlot(p, 2, line({"w1.x.", "w2.x."}, 0), 0).kind, Kind::kFull);
   EXPECT_EQ(chooseSlot(p, 2, line({"w1.x.", "w2.x."}, 7), 0).kind, Kind::kFull);
-  EXPECT_EQ(chooseSlot(p, 2, line({"w1.x.", "w2.x."}, std::nullopt), 0).kind, Kind::kFull);
+  Line far_back = line({"w1.x.", "w2.x."}, std::nullopt);
+  far_back.far_back = true;
+  EXPECT_EQ(chooseSlot(p, 2, far_back, 0).kind, Kind::kFull);
 }
 
 TEST(ChooseSlot, WaitsWhileThoseAheadMayStillDie) {
@@ -49,6 +51,7 @@ TEST(ChooseSlot, WithoutATicketFirstGetOne) {
   const NamePattern p = pattern(2);
   EXPECT_EQ(chooseSlot(p, 2, line({}, std::nullopt), 0).kind, Kind::kUnqueued);
   EXPECT_EQ(chooseSlot(p, 2, line({}, std::nullopt), 1).kind, Kind::kUnqueued);
+  EXPECT_EQ(chooseSlot(p, 2, line({"w1.x.", "w2.x."}, std::nullopt), 0).kind, Kind::kUnqueued);
 }
 
 TEST(ChooseSlot, ThePreferredSlotIfItIsFree) {
@@ -56,6 +59,29 @@ TEST(ChooseSlot, ThePreferredSlotIfItIsFree) {
   EXPECT_EQ(take(chooseSlot(p, 10, line({"w1.x."}, 0), 7)), 7);
   EXPECT_EQ(take(chooseSlot(p, 10, line({"w1.x.", "w7.x."}, 0), 7)), 2);
   EXPECT_EQ(take(chooseSlot(p, 10, line({"w1.x."}, 0), 11)), 2);  // the limit was lowered
+}
+
+TEST(ChooseSlot, ThePreferredSlotPastNobodyWhoWaits) {
+  const NamePattern p = pattern(3);
+  EXPECT_EQ(chooseSlot(p, 3, line({"w1.x.", "w2.x."}, 1), 3).kind, Kind::kWait);
+  EXPECT_EQ(take(chooseSlot(p, 3, line({"w1.x."}, 1), 2)), 2);
+}
+
+TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {
+  const NamePattern p = pattern(2);
+  Line own = line({"w1.x.", "w2.x."}, 5);
+  own.own = Line::OwnKey{.lease = 7, .abandoned = true};
+  EXPECT_EQ(chooseSlot(p, 2, own, 2).kind, Kind::kTakeBack);
+  own.own->abandoned = false;
+  EXPECT_EQ(chooseSlot(p, 2, own, 2).kind, Kind::kOldLease);
+}
+
+TEST(UnleasedSlots, AreThoseOfThePatternOnly) {
+  const NamePattern p = pattern(3);
+  Line some = line({"w1.x.", "w2.x.", "w3.x.", "w9.x.", "wx"}, 0);
+  some.unleased = {"w2.x.", "w9.x.", "wx", "w3.x."};
+  EXPECT_EQ(unleasedSlots(p, 3, some), (std::vector<std::string>{"w2.x.", "w3.x."}));
+  EXPECT_EQ(unleasedSlots(p, 2, some), (std::vector<std::string>{"w2.x."}));
 }
 
 TEST(ChooseSlot, AHugeLimitCostsNothing) {

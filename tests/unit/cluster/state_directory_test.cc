@@ -52,6 +52,46 @@ TEST_F(StateDirectoryTest, KeepsUuidAndNameOverARestart) {
   EXPECT_EQ((*open())->node(), node);
 }
 
+TEST_F(StateDirectoryTest, ThePredecessorHasEndedIfItHeldThisLockInThisBoot) {
+  const auto options_of = [this](const std::string& directory) {
+    StateDirectory::Options made = options();
+    made.directory = directory;
+    made.boot_id_file = directory_ / "boot";
+    return made;
+  };
+  const auto reopened = [&](const std::string& directory) {
+    const auto state = StateDirectory::open(options_of(directory), {});
+    return state && (*state)->predecessorEnded();
+  };
+  const std::string here = directory_ / "state";
+  const std::string there = directory_ / "copy";
+  overwrite(directory_ / "boot", "6c3e\n");
+  {
+    const auto state = StateDirectory::open(options_of(here), {});
+    EXPECT_FALSE((*state)->predecessorEnded()) << "there was none";
+    ASSERT_TRUE((*state)->remember({(*state)->node().uuid, "worker7.tf.local.", 7, 41, 42, 43}));
+  }
+  EXPECT_EQ((*StateDirectory::open(options_of(here), {}))->node().lease, 42);
+  EXPECT_TRUE(reopened(here));
+  std::filesystem::copy(here, there, std::filesystem::copy_options::copy_symlinks);
+  EXPECT_FALSE(reopened(there)) << "a copy: its lock file is another one";
+  EXPECT_TRUE(reopened(here));
+  overwrite(directory_ / "boot", "another\n");
+  EXPECT_FALSE(reopened(here));
+  std::filesystem::remove(directory_ / "boot");
+  EXPECT_FALSE(reopened(here));
+  overwrite(directory_ / "boot", "6c3e\n");
+  EXPECT_TRUE(reopened(here));
+}
+
+TEST_F(StateDirectoryTest, TheKernelTellsTheBoot) {
+  {
+    const auto state = open();
+    ASSERT_TRUE((*state)->remember((*state)->node()));
+  }
+  EXPECT_TRUE((*open())->predecessorEnded());
+}
+
 TEST_F(StateDirectoryTest, TheUuidIsKeptBeforeAnyNameIs) {
   const std::string uuid = (*open())->node().uuid;
   EXPECT_EQ((*open())->node().uuid, uuid);
