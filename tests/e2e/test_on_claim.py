@@ -154,7 +154,7 @@ def test_old_pairs_are_left_out_and_the_truth_comes_next(etcd, nodes, script, di
     first = token = etcd.pairs()[WORKER1.encode()]["create_revision"]
     for _ in range(6):
         etcd.delete(WORKER1)
-        wait_until(lambda: (pair := etcd.pairs().get(WORKER1.encode())) and pair["create_revision"] != token, 10, "another claim")
+        wait_until(lambda: (pair := etcd.pairs().get(WORKER1.encode())) and pair["create_revision"] != token, 20, "another claim: the pauses grow to 8 s, jittered by a half")
         token = etcd.pairs()[WORKER1.encode()]["create_revision"]
         wait_says(node, WORKER1)
     wait_until(lambda: node.logs().count("are left out") == 5, 10, node.logs)
