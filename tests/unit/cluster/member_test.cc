@@ -271,7 +271,8 @@ TEST_F(MemberTest, ATicketThatWasThereBeforeKeepsItsRank) {
   server_.ctl({"put", queue + made.uuid, "", "--lease=" + lease("600")});
   server_.ctl({"put", queue + "somebody", "", "--lease=" + lease("600")});
   Node& node = start(made);
-  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_EQ(node.member.counters().claim_collisions.value(), 0u) << "and did not try another first";
 }
 
 TEST_F(MemberTest, AnObserverServesAndClaimsNothing) {
