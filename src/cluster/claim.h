@@ -114,6 +114,8 @@ class Claim {
   // Revokes the lease, with all that hangs on it. Returns when etcd has confirmed it; while stopping, after few
   // attempts.
   etcd::Task<void> release();
+  // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
+  void leaveLease() { lease_.reset(); }
 
  private:
   struct Attempt {

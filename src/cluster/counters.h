@@ -32,6 +32,13 @@ struct Counters {
   Counter shared_addresses;    // other slots that came to have an address of ours
   Counter address_updates;     // the key was given other addresses, for this node's had changed
 
+  // What was confirmed (confirmation.h).
+  Counter confirmations;          // reads that were answered
+  Counter confirmation_failures;  // or not
+  Counter beats;                  // written by this node
+  Counter standstills;            // of the machine, or steps of its wall clock, that were noticed
+  Counter clones;                 // leases that another process was found to hold
+
   // The mirror.
   Counter events;             // watch events
   Counter rejected;           // keys and values that are no record; each version of a key counts once
@@ -40,6 +47,7 @@ struct Counters {
   Counter names_refused;      // names beyond the most that are kept
   Counter watch_breaks;       // streams that ended
   Counter watch_disorders;    // of these: since etcd told a change after a later one
+  Counter watches_behind;     // of these: that lacked what was in the store
   Counter snapshots;          // full loads; the first one and every resync
   Counter restarts_of_store;  // the store's revision went back: another store, or a restored one
   Counter repairs;            // periodic comparisons

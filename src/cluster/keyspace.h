@@ -30,7 +30,7 @@ inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incar
 
 inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
 
-// REQUIRES: the range is larger than one key, such as a prefix or watchedRange(), so that the beat lies inside it.
+// REQUIRES: the range is large enough for it, as a prefix, watchedRange() and what parseWatchedRange() takes are.
 inline std::string beatKey(const etcd::KeyRange& range) { return range.begin + std::string(kBeatSuffix); }
 inline bool isBeatKey(std::string_view key) { return key.ends_with(kBeatSuffix); }
 

@@ -10,12 +10,15 @@
 #include <fmt/format.h>
 
 #include "cluster/address_monitor.h"
+#include "cluster/confirmation.h"
 #include "cluster/context.h"
 #include "cluster/herald.h"
+#include "cluster/keyspace.h"
 #include "cluster/mirror.h"
 #include "cluster/own_key.h"
 #include "cluster/saved_names.h"
 #include "cluster/uuid.h"
+#include "cluster/vm_generation.h"
 #include "cluster/worker_thread.h"
 #include "etcd/client.h"
 
@@ -27,10 +30,12 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
 
   Claim::Options claimOptions() const;
   Mirror::Options mirrorOptions();
+  Confirmation::Options confirmationOptions() const;
 
   // What may be said about the own name now. Any thread.
   std::optional<Ownership> ownership() const;
   void reportOwnership();
+  bool isInDoubt();
   void tellClaim();
   void tellLoss();
   etcd::Task<void> watchDeadline();
@@ -40,6 +45,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   etcd::Task<void> saveRegularly();
   void saveNow();
 
+  void watchGeneration();
   void watchAddresses();
   void setAddresses(const Result<NodeAddresses>& found);
 
@@ -58,6 +64,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   Context context;
   OwnKey own_key;
   SharedAddress shared_address;
+  Confirmation confirmation;
   Mirror mirror;
   NameKeeper keeper;
 
@@ -65,11 +72,13 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::unique_ptr<WorkerThread> saver;   // for the names, which may take long; if there is a state directory
   std::unique_ptr<Herald> herald;        // likewise
   std::unique_ptr<AddressMonitor> monitor;
+  std::unique_ptr<VmGeneration> generation;
 
   // Completion thread only.
   std::optional<Ownership> reported;
-  NamedNode told;              // the name under which the claim was told
-  uint64_t saved_changes = 0;  // Mirror::changes() when the names were last saved
+  std::optional<BootClock::time_point> in_doubt_since;  // the name that was reported
+  NamedNode told;                                       // the name under which the claim was told
+  uint64_t saved_changes = 0;                           // Mirror::changes() when the names were last saved
   bool saving = false;
   bool unsaved = false;         // read when quiet
   std::string address_trouble;  // as logged
@@ -126,8 +135,9 @@ Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordSto
       context{thread, client, lifetime, trouble, counters, jitter, logger},
       shared_address(
           options.pattern, options.limit, [this]() -> const NodeRecord& { return keeper.record(); }, counters, log),
-      mirror(context, mirrorOptions(), store, own_key),
-      keeper(context, claimOptions(), options.exit_when_full, own_key, std::move(on_fatal),
+      confirmation(context, confirmationOptions()),
+      mirror(context, mirrorOptions(), store, own_key, confirmation),
+      keeper(context, claimOptions(), options.exit_when_full, own_key, confirmation, std::move(on_fatal),
              [this] { reportOwnership(); }),
       uuid(options.uuid),
       addresses(options.addresses) {
@@ -157,6 +167,12 @@ Claim::Options Member::Impl::claimOptions() const {
           .predecessor = predecessor};
 }
 
+Confirmation::Options Member::Impl::confirmationOptions() const {
+  Confirmation::Options made{.lease = options.lease, .beat_keys = {}};
+  for (const etcd::KeyRange& range : options.watched) made.beat_keys.push_back(beatKey(range));
+  return made;
+}
+
 Mirror::Options Member::Impl::mirrorOptions() {
   Mirror::Options mirror_options;
   mirror_options.stale_after = options.lease;
@@ -169,10 +185,13 @@ Mirror::Options Member::Impl::mirrorOptions() {
   return mirror_options;
 }
 
-// A watch that has fallen silent no longer shows whether the key is still ours, though the lease may live.
+// A watch that does not show the present no longer shows whether the key is still ours, though the lease may live.
 std::optional<Ownership> Member::Impl::ownership() const {
-  if (store.freshness() != records::Freshness::kFresh) return std::nullopt;
-  return keeper.ownership();
+  const BootClock::time_point fresh_until = store.freshUntil();
+  if (BootClock::now() >= fresh_until) return std::nullopt;
+  std::optional<Ownership> owned = keeper.ownership();
+  if (owned) owned->deadline = std::min(owned->deadline, fresh_until);
+  return owned;
 }
 
 // Tells what changed since the last report. An ownership that ended unseen, since this process stood still, is told to
@@ -180,6 +199,8 @@ std::optional<Ownership> Member::Impl::ownership() const {
 // gone.
 void Member::Impl::reportOwnership() {
   const std::optional<Ownership> now = lifetime.stopping() ? std::nullopt : ownership();
+  if (!now && isInDoubt()) return;
+  in_doubt_since.reset();
   const bool lasts = now && reported && reported->deadline > BootClock::now() && reported->token == now->token &&
                      reported->name == now->name;
   if (reported && !lasts) {
@@ -189,6 +210,16 @@ void Member::Impl::reportOwnership() {
   const bool begins = now && !reported;
   reported = now;
   if (begins) tellClaim();
+}
+
+// After a jump of the wall clock nothing is told for a moment: as a rule the name is confirmed, and was owned all the
+// time. REQUIRES: nothing is owned.
+bool Member::Impl::isInDoubt() {
+  constexpr std::chrono::nanoseconds kPatience = 1s;
+  const BootClock::time_point now = BootClock::now();
+  if (lifetime.stopping() || !reported || now >= reported->deadline || !keeper.isBeingConfirmed()) return false;
+  if (!in_doubt_since) in_doubt_since = now;
+  return now < *in_doubt_since + kPatience;
 }
 
 void Member::Impl::tellClaim() {
@@ -283,7 +314,21 @@ void Member::Impl::saveNow() {
   });
 }
 
-// --- addresses ---
+// --- the machine ---
+
+void Member::Impl::watchGeneration() {
+  if (options.observe) return;
+  const auto on_change = [this, self = weak_from_this()] {
+    const auto alive = self.lock();
+    if (!alive) return;
+    confirmation.standstill().noteGeneration();  // now, whatever the completion thread is at
+    thread.post([alive] {
+      alive->log.info("this machine was resumed from a snapshot: confirming the name");
+      alive->confirmation.suspect();
+    });
+  };
+  generation = std::make_unique<VmGeneration>(on_change, log);
+}
 
 void Member::Impl::watchAddresses() {
   if (!options.find_addresses) return;
@@ -364,6 +409,10 @@ etcd::Task<void> runReturns(std::shared_ptr<Impl> impl) {
   }
 }
 template <typename Impl>
+etcd::Task<void> runConfirmation(std::shared_ptr<Impl> impl) {
+  co_await impl->confirmation.run();
+}
+template <typename Impl>
 etcd::Task<void> runDeadline(std::shared_ptr<Impl> impl) {
   co_await impl->watchDeadline();
 }
@@ -397,12 +446,14 @@ void Member::start() {
   impl_->thread.spawn(runRepairs(impl_));
   impl_->thread.spawn(runFreshness(impl_));
   if (impl_->options.endpoints.size() > 1) impl_->thread.spawn(runReturns(impl_));
+  impl_->thread.spawn(runConfirmation(impl_));
   if (impl_->options.on_ownership || impl_->herald) impl_->thread.spawn(runDeadline(impl_));
   if (impl_->options.state) impl_->thread.spawn(runSaves(impl_));
   if (!impl_->options.observe) impl_->thread.spawn(runRecord(impl_));
   if (!impl_->options.observe) impl_->thread.spawn(runQueue(impl_));
   // Last: if the thread is being stopped, this one is refused and nothing will be released.
   if (!impl_->thread.spawn(runKeeper(impl_))) impl_->released.set_value();
+  impl_->watchGeneration();
   impl_->watchAddresses();
 }
 
@@ -411,10 +462,12 @@ void Member::stop(std::chrono::milliseconds budget) {
   if (!impl_->started) return;
   const BootClock::time_point end = BootClock::now() + budget;
   std::call_once(impl_->stop_once, [this] {
+    impl_->generation.reset();
     impl_->monitor.reset();
     const bool accepted = impl_->thread.post([impl = impl_] {
       impl->lifetime.stop();
       impl->keeper.stop();
+      impl->confirmation.stop();
       impl->unsaved = impl->options.state && impl->store.freshness() == records::Freshness::kFresh && !impl->saving &&
                       impl->mirror.changes() != impl->saved_changes;
       impl->quiet.set_value();

@@ -44,12 +44,16 @@ double secondsSince(BootClock::time_point start) {
 
 }  // namespace
 
-Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key)
+Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key,
+               Confirmation& confirmation)
     : context_(context),
       options_(std::move(options)),
       store_(store),
       replica_(store, own_key, context.counters, context.log,
-               {.max_names = options_.max_names, .shared_address = options_.shared_address}) {}
+               {.max_names = options_.max_names, .shared_address = options_.shared_address}),
+      confirmation_(confirmation) {
+  confirmation_.onPresent([this](BootClock::time_point as_of) { confirmed(as_of); });
+}
 
 Task<void> Mirror::run() {
   while (!context_.lifetime.stopping()) {
@@ -75,7 +79,8 @@ Task<bool> Mirror::load() {
   context_.trouble.succeeded(kLoading);
   caught_up_ = true;
   loaded_ = true;
-  heardCurrent();
+  confirmation_.loaded(resumeFloor(), cluster_id_);
+  confirmed(snapshot_at_);  // its revision came from a linearizable read after that
   co_return true;
 }
 
@@ -83,6 +88,7 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   const BootClock::time_point started = BootClock::now();
   const EtcdResult<Present> now = co_await present();
   if (!now) co_return tl::unexpected(now.error());
+  snapshot_at_ = started;
   const int64_t revision = now->revision;
   const bool restarted = isOtherStore(*now) || other_history_;
   if (other_history_) {
@@ -90,7 +96,8 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   } else if (restarted && now->cluster_id != cluster_id_) {
     context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
   } else if (restarted) {
-    context_.log.warning("etcd's revision went back from {} to {}: the store was lost or restored", highest_, revision);
+    context_.log.warning("etcd's revision went back from {}, it is {} now: the store was lost or restored", highest_,
+                         revision);
   }
   const uint64_t generation = ++generation_;
   using History = Replica::History;
@@ -147,7 +154,8 @@ Task<EtcdResult<Mirror::Present>> Mirror::present() {
 }
 
 bool Mirror::isOtherStore(const Present& present) const {
-  return present.revision < highest_ || (cluster_id_ != 0 && present.cluster_id != cluster_id_);
+  return confirmation_.isOtherStore() || present.revision < highest_ ||
+         (cluster_id_ != 0 && present.cluster_id != cluster_id_);
 }
 
 void Mirror::logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started) {
@@ -211,10 +219,7 @@ Task<EtcdResult<Mirror::Next>> Mirror::prepareWatch() {
   if (!now) co_return tl::unexpected(now.error());
   if (isOtherStore(*now)) co_return Next::kSnapshot;
   catch_up_to_ = highest_ = now->revision;
-  if (resumeFloor() == catch_up_to_) {
-    caught_up_ = true;
-    heardCurrent();
-  }
+  if (resumeFloor() == catch_up_to_) caught_up_ = true;
   co_return Next::kWatchAgain;
 }
 
@@ -229,6 +234,7 @@ Task<EtcdResult<WatchStream>> Mirror::openWatch() {
     co_return tl::unexpected(EtcdError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
   suspect_ = false;
   repairWithin(kFirstRepair);
+  confirmation_.watchOpened();
   co_return std::move(stream);
 }
 
@@ -244,7 +250,7 @@ Task<void> Mirror::followClient(WatchStream& stream) {
 
 Task<EtcdError> Mirror::consume(WatchStream& stream) {
   // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
-  // for a second is not, and the present is confirmed several times within stale_after.
+  // for a second is not.
   const std::chrono::nanoseconds silence =
       std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
   while (true) {
@@ -254,6 +260,12 @@ Task<EtcdError> Mirror::consume(WatchStream& stream) {
     context_.trouble.succeeded(kWatching);
     replica_.apply(batch->events);
     learn(*batch);
+    if (confirmation_.behind()) {
+      constexpr std::string_view kBehind = "its watch does not show the present";
+      context_.counters.watches_behind.add();
+      stream.leave(std::string(kBehind));
+      co_return EtcdError{ErrorCode::kUnavailable, std::string(kBehind)};
+    }
     if (other_history_) co_return EtcdError{ErrorCode::kOther, "the store was restored"};
     if (suspect_) {
       stream.leave("its watch has lost changes");
@@ -277,7 +289,11 @@ void Mirror::learn(const WatchBatch& batch) {
   highest_ = std::max(highest_, batch.revision);
   // etcd tells of progress only when the watch has been sent everything.
   if (progress || resumeFloor() >= catch_up_to_) caught_up_ = true;
-  if (caught_up_) heardCurrent();
+  for (const etcd::WatchEvent& event : batch.events) {
+    if (isBeatKey(event.kv.key)) confirmation_.sawBeat(event.kv.key, event.kv.mod_revision);
+  }
+  confirmation_.delivered(resumeFloor());
+  if (progress) confirmation_.progressed(batch.revision);
 }
 
 // --- comparison ---
@@ -337,6 +353,7 @@ Task<bool> Mirror::repair() {
   context_.counters.repairs.add();
   after_break_ = false;
   passed(at.revision);
+  confirmation_.delivered(resumeFloor());
   other_history_ = other_history_ || difference.other_history;
   if (difference.total() == 0) co_return true;
   suspect_ = true;
@@ -416,24 +433,28 @@ Task<EtcdResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t
 
 // --- freshness ---
 
-void Mirror::heardCurrent() {
-  current_at_ = BootClock::now();
-  if (store_.freshness() == Freshness::kFresh) return;
-  if (isOld(store_.freshness())) context_.log.info("names are current again");
-  setFreshness(Freshness::kFresh);
-}
-
-void Mirror::setFreshness(Freshness freshness) {
-  store_.setFreshness(freshness);
+// The store has the deadline for itself: it counts from the moment on when this process goes on after a pause, before
+// anything here runs.
+void Mirror::confirmed(BootClock::time_point as_of) {
+  if (!loaded_) return;
+  current_at_ = std::max(current_at_, as_of);
+  const BootClock::time_point deadline = current_at_ + options_.stale_after;
+  if (BootClock::now() >= deadline) return;
+  const bool was_old = isOld(store_.freshness());
+  store_.setFreshUntil(deadline);
+  fresh_ = true;
+  if (was_old) context_.log.info("names are current again");
   if (options_.on_freshness) options_.on_freshness();
 }
 
 Task<void> Mirror::watchFreshness() {
   while (true) {
     std::chrono::nanoseconds left = current_at_ + options_.stale_after - BootClock::now();
-    if (loaded_ && left <= 0ns && store_.freshness() == Freshness::kFresh) {
-      context_.log.warning("names are stale: nothing current from etcd for {:.0f} s", secondsSince(current_at_));
-      setFreshness(Freshness::kStale);
+    if (fresh_ && left <= 0ns) {
+      context_.log.warning("names are stale: nothing has confirmed them for {:.0f} s", secondsSince(current_at_));
+      fresh_ = false;
+      store_.setFreshness(Freshness::kStale);
+      if (options_.on_freshness) options_.on_freshness();
     }
     if (left <= 0ns) left = options_.stale_after / 10;
     const bool go_on = co_await context_.lifetime.pause(left);

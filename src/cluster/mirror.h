@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cluster/confirmation.h"
 #include "cluster/context.h"
 #include "cluster/keyspace.h"
 #include "cluster/own_key.h"
@@ -45,15 +46,15 @@ class Mirror {
     std::vector<etcd::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
     size_t max_names = 10'000'000;
     SharedAddress* shared_address = nullptr;  // see Replica::Options
-    std::function<void()> on_freshness = {};  // the store's freshness has changed; may be empty
+    std::function<void()> on_freshness = {};  // the store's freshness has changed or been prolonged; may be empty
   };
 
-  Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key);
+  Mirror(Context& context, Options options, records::RecordStore& store, OwnKey& own_key, Confirmation& confirmation);
 
   // The three loops; each until the Member stops.
   etcd::Task<void> run();  // snapshot, watch, again
   etcd::Task<void> repairRegularly();
-  etcd::Task<void> watchFreshness();  // kStale when etcd has been silent for too long
+  etcd::Task<void> watchFreshness();  // kStale when the present was not confirmed for too long
 
   // The store holds what a file said (saved_names.h). REQUIRES: before run().
   void restored() { restored_ = true; }
@@ -90,8 +91,7 @@ class Mirror {
   bool isOtherStore(const Present& present) const;
 
   bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
-  void heardCurrent();
-  void setFreshness(records::Freshness freshness);
+  void confirmed(BootClock::time_point as_of);
   void learn(const etcd::WatchBatch& batch);
   void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
 
@@ -99,6 +99,7 @@ class Mirror {
   const Options options_;
   records::RecordStore& store_;
   Replica replica_;
+  Confirmation& confirmation_;
 
   // Of each range: all events up to this revision are in the table, as far as the watch can be trusted. What it tells
   // of progress may be ahead of events in flight (some etcd 3.4 and 3.5), so no watch is resumed there (see
@@ -112,8 +113,10 @@ class Mirror {
   bool other_history_ = false;  // a comparison has shown that the store was restored: everything has to be read anew
   bool caught_up_ = false;      // the watch shows the present
   int64_t catch_up_to_ = 0;
-  BootClock::time_point current_at_;  // when the table was last known to be the present
-  uint64_t generation_ = 0;           // of snapshots: a new one ends the one under way
+  bool fresh_ = false;                 // as it was told
+  BootClock::time_point current_at_;   // as of when the table is known to be the present
+  BootClock::time_point snapshot_at_;  // when the last snapshot was begun
+  uint64_t generation_ = 0;            // of snapshots: a new one ends the one under way
   std::chrono::nanoseconds last_repair_took_{0};
   BootClock::time_point next_repair_ = BootClock::time_point::max();
   BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while

@@ -27,11 +27,13 @@ std::chrono::nanoseconds keepAliveTimeout(std::chrono::nanoseconds ttl) {
 }  // namespace
 
 NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_full, OwnKey& own_key,
-                       std::function<void(std::string)> on_fatal, std::function<void()> on_change)
+                       Confirmation& confirmation, std::function<void(std::string)> on_fatal,
+                       std::function<void()> on_change)
     : context_(context),
       options_(options),
       exit_when_full_(exit_when_full),
       own_key_(own_key),
+      confirmation_(confirmation),
       on_fatal_(std::move(on_fatal)),
       on_change_(std::move(on_change)),
       claim_(context, std::move(options), own_key),
@@ -41,12 +43,18 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
     publish();  // a name that is lost is lost now, whatever run() waits for
     wake_.set();
   });
+  confirmation_.onHolder([this] {
+    publish();
+    if (confirmation_.holder() == Confirmation::Holder::kForeign) wake_.set();
+  });
+  confirmation_.onStandstill([this] { renewNow(); });
 }
 
 Task<void> NameKeeper::run() {
   Backoff backoff(context_.jitter, 250ms, 30s);  // between losing a name and claiming again
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point started = BootClock::now();
+    renewed_mark_ = confirmation_.standstill().mark();
     const bool may_exit = exit_when_full_ && !ever_held_;
     const Claim::WhenFull when_full = may_exit ? Claim::WhenFull::kGiveUp : Claim::WhenFull::kWait;
     const Claim::Outcome outcome = co_await claim_.run(preferred_id_, when_full);
@@ -69,9 +77,10 @@ Task<void> NameKeeper::run() {
     const bool held_long = BootClock::now() - started > 2 * options_.lease;
     disown();
     recordLoss(loss);
+    if (loss == Loss::kCloned) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
-    if (loss == Loss::kDouble) becomeSomebodyElse();
+    if (loss == Loss::kDouble || loss == Loss::kCloned) becomeSomebodyElse();
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();
     const std::chrono::nanoseconds delay = backoff.next();
@@ -89,6 +98,7 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
     if (state == OwnKey::State::kForeign) co_return Loss::kConflict;
     if (state == OwnKey::State::kReverted) co_return Loss::kReverted;
     if (state == OwnKey::State::kDouble) co_return Loss::kDouble;
+    if (confirmation_.holder() == Confirmation::Holder::kForeign) co_return Loss::kCloned;
 
     const BootClock::time_point now = BootClock::now();
     if (now < next_keepalive_) {
@@ -102,13 +112,16 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
 
 Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   const std::chrono::nanoseconds timeout = keepAliveTimeout(claim_.lease().ttl);
+  const Standstill::Mark mark = confirmation_.standstill().mark();
+  next_keepalive_ = BootClock::time_point::max();  // until it is answered, unless renewNow() wants another
   const EtcdResult<etcd::Lease> renewed = co_await context_.client.leaseKeepAlive(claim_.lease().id, timeout);
   if (renewed) {
     context_.counters.keepalives.add();
     context_.trouble.succeeded(kDoing);
     retry.reset();
     claim_.renewed(*renewed);
-    scheduleKeepAlive();
+    renewed_mark_ = mark;
+    if (next_keepalive_ == BootClock::time_point::max()) scheduleKeepAlive();
     if (std::exchange(overdue_logged_, false)) context_.log.info("{} is this node's name again", claim_.slot().name);
     publish();
     co_return true;
@@ -122,6 +135,11 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   }
   next_keepalive_ = BootClock::now() + retry.next();
   co_return true;
+}
+
+void NameKeeper::renewNow() {
+  next_keepalive_ = BootClock::now();
+  wake_.set();
 }
 
 // Three times within the lease, so that two may fail.
@@ -139,6 +157,9 @@ void NameKeeper::announce(BootClock::time_point started) {
   holding_ = true;
   preferred_id_ = claim_.slot().id;
   scheduleKeepAlive();
+  // The clocks may have moved while the claim took its time.
+  if (confirmation_.standstill().since(renewed_mark_, confirmation_.tolerance())) renewNow();
+  confirmation_.hold(claim_.record().id, claim_.lease().id);
   publish();
   moved_.set();  // the record may have changed while it was being claimed
 }
@@ -167,6 +188,10 @@ void NameKeeper::recordLoss(Loss loss) {
     case Loss::kDouble:
       context_.counters.conflicts.add();
       context_.log.error("lost {}: {}", name, kDoubleUuid);
+      return;
+    case Loss::kCloned:
+      context_.counters.clones.add();
+      context_.log.error("lost {}: another copy of this process has its lease; was the machine resumed twice?", name);
       return;
   }
 }
@@ -222,24 +247,34 @@ void NameKeeper::stop() {
 std::optional<Ownership> NameKeeper::ownership() const {
   const std::lock_guard lock(mutex_);
   if (!ownership_ || BootClock::now() >= ownership_->deadline) return std::nullopt;
+  if (confirmation_.standstill().since(confirmed_mark_, confirmation_.tolerance())) return std::nullopt;
   return ownership_;
+}
+
+bool NameKeeper::isBeingConfirmed() const {
+  const std::lock_guard lock(mutex_);
+  if (!ownership_ || BootClock::now() >= ownership_->deadline) return false;
+  return confirmation_.standstill().since(confirmed_mark_, confirmation_.tolerance());
 }
 
 void NameKeeper::publish() {
   std::optional<Ownership> now;
-  if (holding_ && !context_.lifetime.stopping() && own_key_.state(held()) == OwnKey::State::kOurs) {
+  if (holding_ && !context_.lifetime.stopping() && own_key_.state(held()) == OwnKey::State::kOurs &&
+      confirmation_.holder() == Confirmation::Holder::kOurs) {
     now = Ownership{claim_.slot().name, claim_.slot().id,       claim_.slot().token,
                     deadline(),         claim_.slot().revision, claim_.lease().id};
   }
   {
     const std::lock_guard lock(mutex_);
     ownership_ = std::move(now);
+    confirmed_mark_ = Standstill::Mark::earlier(renewed_mark_, confirmation_.heldMark());
   }
   on_change_();
 }
 
 void NameKeeper::disown() {
   holding_ = false;
+  confirmation_.letGo();
   publish();
 }
 
@@ -248,7 +283,8 @@ OwnKey::Held NameKeeper::held() const {
 }
 
 BootClock::time_point NameKeeper::deadline() const {
-  return claim_.lease().sent_at + claim_.lease().ttl - marginOf(claim_.lease().ttl);
+  const BootClock::time_point proven = std::min(claim_.lease().sent_at, confirmation_.heldAsOf());
+  return proven + claim_.lease().ttl - marginOf(claim_.lease().ttl);
 }
 
 }  // namespace idetcd::cluster

@@ -143,6 +143,9 @@ struct TxnRequest {
   std::vector<Compare> compares;  // all must hold
   std::vector<Op> success;
   std::vector<Op> failure;
+  // Doing it twice does no harm: it is tried on every endpoint.
+  bool repeatable = false;
+  std::chrono::nanoseconds timeout{0};  // of an attempt; 0: Client::Options::call_timeout
 };
 
 struct PutResult {};

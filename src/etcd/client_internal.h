@@ -25,9 +25,10 @@ class KeepAliveStream;
 
 // How a call may be treated.
 struct CallTraits {
-  bool repeatable = false;     // doing it twice does no harm
-  bool needs_leader = true;    // a member without a leader is to refuse
-  bool survives_stop = false;  // see Client::leaseRevoke()
+  bool repeatable = false;              // doing it twice does no harm
+  bool needs_leader = true;             // a member without a leader is to refuse
+  bool survives_stop = false;           // see Client::leaseRevoke()
+  std::chrono::nanoseconds timeout{0};  // of an attempt; 0: Options::call_timeout
 };
 
 // The metadata that each RPC carries.
@@ -72,7 +73,8 @@ struct Client::Impl {
     const size_t first = endpoints->current();
     bool sent = false;
     for (size_t attempt = 0;; ++attempt) {
-      std::chrono::nanoseconds timeout = options.call_timeout;
+      std::chrono::nanoseconds timeout = traits.timeout;
+      if (timeout.count() == 0) timeout = options.call_timeout;
       if (const auto grace = thread.graceLeft()) {
         timeout = traits.survives_stop ? std::min(timeout, *grace) : std::chrono::nanoseconds(0);
         if (timeout.count() == 0) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());

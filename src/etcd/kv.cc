@@ -235,7 +235,10 @@ Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
   for (Compare& compare : request.compares) *message.add_compare() = toProto(std::move(compare));
   for (Op& op : request.success) *message.add_success() = toProto(std::move(op));
   for (Op& op : request.failure) *message.add_failure() = toProto(std::move(op));
-  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncTxn, std::move(message), CallTraits{});
+  CallTraits traits;
+  traits.repeatable = request.repeatable;
+  traits.timeout = request.timeout;
+  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncTxn, std::move(message), traits);
   auto response = co_await call;
   if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
   co_return fromProto(*response, response->succeeded() ? on_success : on_failure);

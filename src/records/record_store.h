@@ -7,12 +7,14 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/ip_address.h"
 #include "dns/name.h"
@@ -39,9 +41,9 @@ struct HostAddresses {
 };
 
 enum class Freshness : uint8_t {
-  kLoading,  // no snapshot yet: what is not in the table is unknown, not non-existent
-  kFresh,
-  kStale,     // etcd has been away for longer than a lease: answers carry EDE 3 (RFC 8914 §4.4)
+  kLoading,   // no snapshot yet: what is not in the table is unknown, not non-existent
+  kFresh,     // until a deadline
+  kStale,     // not confirmed for longer than a lease: answers carry EDE 3 (RFC 8914 §4.4)
   kRestored,  // the table holds what a file said and etcd has not been heard: old like kStale, unknown like kLoading
 };
 
@@ -94,7 +96,12 @@ class RecordStore {
   // This node's addresses have changed: those of the zone's name server follow.
   void setAddresses(const std::vector<IpAddress>& addresses);
 
-  void setFreshness(Freshness freshness) { freshness_.store(freshness, std::memory_order_release); }
+  // kFresh: for ever.
+  void setFreshness(Freshness freshness) {
+    setFreshness(freshness, freshness == Freshness::kFresh ? BootClock::time_point::max() : BootClock::time_point());
+  }
+  // kFresh up to there, and kStale from then on, whether or not this process runs meanwhile.
+  void setFreshUntil(BootClock::time_point deadline) { setFreshness(Freshness::kFresh, deadline); }
   size_t size() const { return size_; }  // names from etcd; writer only
   bool holds(const dns::Name& owner);    // from etcd; writer only
   // mod_revision of what is stored; 0: nothing from etcd. Writer only.
@@ -103,7 +110,15 @@ class RecordStore {
   // --- readers ---
   const RecordTable& table() const { return table_; }
   // acquire: a reader that sees kFresh also sees the snapshot it stands for.
-  Freshness freshness() const { return freshness_.load(std::memory_order_acquire); }
+  bool isFresh(BootClock::time_point now) const { return now < freshUntil(); }
+  Freshness freshness(BootClock::time_point now = BootClock::now()) const {
+    const Freshness said = freshness_.load(std::memory_order_acquire);
+    return said == Freshness::kFresh && !isFresh(now) ? Freshness::kStale : said;
+  }
+  // The epoch of the clock where it is not kFresh.
+  BootClock::time_point freshUntil() const {
+    return BootClock::time_point(std::chrono::nanoseconds(fresh_until_.load(std::memory_order_acquire)));
+  }
   const dns::Name& zone() const { return options_.zone; }
   const ZoneApex& apex() const { return apex_; }
   // Of the zone's SOA: the low half of the newest revision applied. Goes back only if etcd's revisions did.
@@ -117,6 +132,10 @@ class RecordStore {
     size_t names_below = 0;   // of etcd, which make it an empty non-terminal at least
   };
 
+  void setFreshness(Freshness freshness, BootClock::time_point deadline) {
+    fresh_until_.store(deadline.time_since_epoch().count(), std::memory_order_release);
+    freshness_.store(freshness, std::memory_order_release);
+  }
   void publish(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
   void withdraw(const dns::Name& owner);
   void setRevision(int64_t revision);
@@ -136,6 +155,7 @@ class RecordStore {
   int64_t newest_revision_ = 0;
   std::atomic<uint32_t> serial_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};
+  std::atomic<int64_t> fresh_until_{0};  // of BootClock, in nanoseconds; 0 unless kFresh
 };
 
 }  // namespace idetcd::records

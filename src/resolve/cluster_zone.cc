@@ -21,15 +21,18 @@ bool isApexType(uint16_t qtype) {
 }  // namespace
 
 // All but the plain positive answer.
-Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
+                                 Freshness freshness) const {
   const bool held = entry != nullptr && entry->modRevision() != 0;
   if (!held && isSource(query)) return Outcome::next();
-  return entry != nullptr ? answerHit(query, *entry, limit, flags) : answerMiss(query, limit, flags);
+  return entry != nullptr ? answerHit(query, *entry, limit, flags, freshness)
+                          : answerMiss(query, limit, flags, freshness);
 }
 
-Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
+                               Freshness freshness) const {
   ResponseBuilder response(query, limit);
-  if (isOld()) response.setEde(EdeCode::kStaleAnswer);
+  if (isOld(freshness)) response.setEde(EdeCode::kStaleAnswer);
   // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
   const bool any = query.qtype == dns::code(RrType::kAny);
   const bool found = entry.visitRrsets([&](const Entry::Rrset& rrset) {
@@ -39,19 +42,19 @@ Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t li
   });
   if (found) return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   // A non-terminal may turn out to hold records once the snapshot is complete.
-  if (entry.modRevision() == 0 && isIncomplete()) return answerNotReady(query, limit, flags);
+  if (entry.modRevision() == 0 && isIncomplete(freshness)) return answerNotReady(query, limit, flags);
   return answerNoData(query, response, flags);
 }
 
-Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
+Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags, Freshness freshness) const {
   if (!isInZone(query)) return Outcome::next();
   ResponseBuilder response(query, limit);
-  const bool incomplete = isIncomplete();
+  const bool incomplete = isIncomplete(freshness);
   const bool apex = query.qname_size == store_.zone().size();
   if (apex && (!incomplete || isApexType(query.qtype))) return answerApex(query, response, flags);
   if (incomplete) return answerNotReady(query, limit, flags);
   if (fallsThrough(query)) return Outcome::next();
-  if (isOld()) response.setEde(EdeCode::kStaleNxdomainAnswer);
+  if (isOld(freshness)) response.setEde(EdeCode::kStaleNxdomainAnswer);
   addSoa(query, response, true);
   return Outcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }

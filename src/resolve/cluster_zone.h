@@ -34,10 +34,12 @@ class ClusterZone {
 
   const records::RecordTable& table() const { return store_.table(); }
 
-  // The response in query.message, or next: not a name of ours. `flags`: added to the header's.
-  [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags) const {
+  // The response in query.message, or next: not a name of ours. `flags`: added to the header's. `now`: read after the
+  // query was received, so that what became stale while this process stood still is told to be so.
+  [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags,
+                                        BootClock::time_point now) const {
     const records::Entry* entry = store_.table().find(query.hash, query.name());
-    if (entry != nullptr && !isOld()) [[likely]] {
+    if (entry != nullptr && store_.isFresh(now)) [[likely]] {
       const records::Entry::Rrset rrset = entry->find(query.qtype);
       const size_t size =
           rrset.count > 0 ? dns::writePlainAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
@@ -45,13 +47,16 @@ class ClusterZone {
         return Outcome::answer(size);
     }
     if (entry == nullptr && !isInZone(query)) return Outcome::next();  // the rest of the world
-    return answerOther(query, entry, limit, flags);
+    return answerOther(query, entry, limit, flags, store_.freshness(now));
   }
 
  private:
-  Outcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags) const;
-  Outcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags) const;
-  Outcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
+  using Freshness = records::Freshness;
+  Outcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags,
+                      Freshness freshness) const;
+  Outcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
+                    Freshness freshness) const;
+  Outcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
   Outcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
   Outcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   Outcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
@@ -60,8 +65,6 @@ class ClusterZone {
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;
   bool isSource(const dns::Query& query) const;
-  bool isOld() const { return records::isOld(store_.freshness()); }
-  bool isIncomplete() const { return records::isIncomplete(store_.freshness()); }
 
   const records::RecordStore& store_;
   const Options options_;

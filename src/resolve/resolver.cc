@@ -118,7 +118,7 @@ Outcome Resolver::answerQuery(Job& job, const Request& request) {
     if (const Outcome outcome = answerAny(query, limit, flags); !outcome.isNext()) return outcome;
   }
   if (block.cluster) [[likely]] {
-    const Outcome outcome = block.cluster->answer(query, limit, flags);
+    const Outcome outcome = block.cluster->answer(query, limit, flags, request.now);
     if (!outcome.isNext()) {
       if (block.errors) reportFailure(block, query);
       return outcome;

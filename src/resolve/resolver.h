@@ -113,7 +113,7 @@ class Resolver {
   [[gnu::always_inline]] static Outcome answerDirectly(const Job& job, const Request& request) {
     const ServerBlock& block = *job.block;
     const uint16_t flags = block.recursion ? dns::kFlagRa : 0;
-    const Outcome outcome = block.cluster->answer(job.query, request.response_limit, flags);
+    const Outcome outcome = block.cluster->answer(job.query, request.response_limit, flags, request.now);
     if (outcome.isNext()) return answerBehindCluster(block, job.query, request, flags);
     if (block.errors) reportFailure(block, job.query);
     return outcome;

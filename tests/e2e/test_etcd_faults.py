@@ -374,7 +374,7 @@ def test_a_partitioned_member(directory, nodes):
                 survivor.put("host.tf.local.", '{"ipv4":"198.51.100.2"}')
                 wait_until(lambda: history.distinct[-1] == "198.51.100.2", 20, lambda: f"the newest: {history.distinct}")
             assert history.distinct == [f"198.51.100.{i}" for i in range(3)], "each value once, in order"
-            assert f"{cut_off.host}:{cut_off.client_port} is away: etcdserver: no leader" in node.out(), node.logs()
+            assert f"{cut_off.host}:{cut_off.client_port} is away: " in node.out(), node.logs()
             assert survivor.pairs()[b"worker1.tf.local."] == before, "the slot is kept"
             assert interrogator.claims() <= {"worker1.tf.local", None}
             assert node.terminate() == 0

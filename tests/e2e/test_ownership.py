@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import socket
-import struct
-import subprocess
 import time
 
 import dns.message
@@ -14,7 +12,8 @@ import pytest
 
 from corefiles import corefile
 from dns_client import answers, wait_gone, wait_resolves
-from harness.node import ROOT, binary
+from harness.clock import Clocks
+from harness.node import binary
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import MessageLoss, TcpProxy
 from identity import Interrogator, identity_file, name_in, queries, told
@@ -132,7 +131,7 @@ def test_key_deleted_by_an_operator(etcd, nodes):
             assert None in interrogator.claims(since=deleted), "not the owner meanwhile"
             after = etcd.pairs()[b"worker1.tf.local."]
             assert after["create_revision"] > before["create_revision"] and after["lease"] != before["lease"]
-            assert etcd.revision() - revision == 2, "a ticket and a slot"
+            assert after["mod_revision"] - revision <= 3, "a ticket and a slot, and perhaps a beat between"
     assert interrogator.claims() == {"worker1.tf.local", None}
     assert node.out().count("lost worker1.tf.local.: its key was deleted") == 4
     assert len(etcd.leases()) == 1, "the leases of before are given back"
@@ -152,9 +151,9 @@ def test_key_overwritten_by_somebody_else(etcd, nodes):
         wait_resolves([node], "worker2.tf.local.", "192.0.2.7")
         wait_tells(node, "worker2.tf.local.")
         time.sleep(3)  # a lease: what must not happen has no event to wait for
-    pair = etcd.pairs()[b"worker1.tf.local."]
+    pair, taken = (etcd.pairs()[key] for key in (b"worker1.tf.local.", b"worker2.tf.local."))
     assert pair["value"] == b'{"ipv4":"198.51.100.66","port":"53"}' and pair["version"] == 2 and pair["lease"] == 0
-    assert etcd.revision() - revision == 2, "a ticket and a slot, nothing else"
+    assert taken["mod_revision"] - revision <= 3 and taken["version"] == 1, "a ticket and a slot, and perhaps a beat between"
     told_since = interrogator.claims(since=overwritten + 2)
     assert "worker1.tf.local" not in told_since, told_since
     assert node.out().count("lost worker1.tf.local.: its key was overwritten by somebody else") == 1
@@ -368,36 +367,17 @@ def test_sigterm(etcd, nodes, directory):
 
 # --- the clock ---
 
-class WallClock:
-    """The wall clock of a node's process, which the test sets; its other clocks run on."""
-
-    def __init__(self, directory):
-        library = os.path.join(directory, "clock.so")
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, os.path.join(ROOT, "tests", "e2e", "harness", "clock.c"),
-                        "-ldl"], check=True)
-        path = os.path.join(directory, "clock")
-        self._file = open(path, "w+b", buffering=0)
-        self.env = {"LD_PRELOAD": library, "IDETCD_TEST_CLOCK": path}
-        self.set(0)
-
-    def set(self, seconds):
-        self._file.seek(0)
-        self._file.write(struct.pack("d", seconds))
-
-    def close(self):
-        self._file.close()
-
-
 @pytest.fixture
 def wall_clock(directory):
-    clock = WallClock(directory)
-    yield clock
-    clock.close()
+    clocks = Clocks(directory)
+    yield clocks
+    clocks.close()
 
 
 @pytest.mark.skipif("asan" in binary() or "tsan" in binary(), reason="a sanitizer wants to be the first library")
 def test_our_clock_steps_by_an_hour(etcd, nodes, directory, wall_clock):
-    """On and back: no lease, no deadline, no age of the data and no timer takes notice, not even of what was under way;
+    """On and back: no lease, no deadline, no age of the data and no timer takes notice, not even of what was under way. A
+    step on looks like a pause of the machine: the name is confirmed before it is said again, which changes nothing else;
     and when etcd goes and comes after that, all is as ever. That the node does see the other time shows in the file of
     names, which bears the date."""
     state = os.path.join(directory, "state")
@@ -413,7 +393,8 @@ def test_our_clock_steps_by_an_hour(etcd, nodes, directory, wall_clock):
             etcd.put("extra.tf.local.", '{"ipv4":"198.51.100.%d"}' % step)
             wait_resolves([node], "extra.tf.local.", f"198.51.100.{step}")
     assert questioner.bad == [] and questioner.stale == []
-    assert interrogator.claims() == {"worker1.tf.local"}
+    assert interrogator.claims() <= {"worker1.tf.local", None}
+    assert node.out().count("confirming the name") <= 2, "the steps on, and no other"
     assert etcd.pairs()[b"worker1.tf.local."] == before
     assert "[WARNING]" not in node.out() and "[ERROR]" not in node.out(), node.logs()
 

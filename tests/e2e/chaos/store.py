@@ -71,9 +71,10 @@ class Store:
         self.call("kv/compaction", revision=str(revision))
 
     def pairs(self):
-        """Every key: (value, mod_revision)."""
+        """Every key but the beat, which is of all nodes and stays: (value, mod_revision)."""
         reply = self.insist("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
-        return {_text(kv["key"]): (_text(kv.get("value", "")), int(kv["mod_revision"])) for kv in reply.get("kvs", ())}
+        return {_text(kv["key"]): (_text(kv.get("value", "")), int(kv["mod_revision"])) for kv in reply.get("kvs", ())
+                if not _is_beat(_text(kv["key"]))}
 
     def get(self, key):
         """(value, mod_revision), or (None, 0)."""
@@ -88,7 +89,7 @@ class Store:
         return int(reply["header"]["revision"]) if reply.get("succeeded") else None
 
     def history(self, last_revision):
-        """Every change from the first revision to `last_revision`, which must be one of a change, in order: (key,
+        """Every change but those of the beat from the first revision to `last_revision`, which must be one of a change, in order: (key,
         value or None, create_revision, mod_revision). REQUIRES: nothing was compacted."""
         response = self._send("watch", {"create_request": {"key": _b64(b"\0"), "range_end": _b64(b"\0"), "start_revision": "1"}})
         changes = []
@@ -103,7 +104,7 @@ class Store:
                 changes.append((_text(kv["key"]), None if deleted else _text(kv.get("value", "")),
                                 int(kv.get("create_revision", 0)), int(kv["mod_revision"])))
         self.close()
-        return [change for change in changes if change[3] <= last_revision]
+        return [change for change in changes if change[3] <= last_revision and not _is_beat(change[0])]
 
     def close(self):
         if self._connection:
@@ -121,6 +122,10 @@ class Store:
     def _next_member(self):
         self.close()
         self._current = (self._current + 1) % len(self._ports)
+
+
+def _is_beat(key):
+    return key.endswith("/idetcd/beat")
 
 
 def _b64(data):

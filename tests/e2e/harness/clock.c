@@ -1,6 +1,7 @@
 // The wall clock of one process, set on or back while it runs: for LD_PRELOAD. CLOCK_REALTIME is what the kernel says
 // plus the seconds (a double) in the file $IDETCD_TEST_CLOCK; every other clock runs on, as when an operator or a bad
-// NTP server sets the clock. Waits until a moment of CLOCK_REALTIME end when that clock shows it, however it is set
+// NTP server sets the clock. The second double in the file is added to CLOCK_BOOTTIME, which stands still while a virtual
+// machine is paused. Waits until a moment of CLOCK_REALTIME end when that clock shows it, however it is set
 // meanwhile: the kernel does the same.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,8 +35,13 @@ __attribute__((constructor)) static void begin(void) {
   next_clock_gettime = next("clock_gettime");
   next_timedwait = next("pthread_cond_timedwait");
   next_clockwait = next("pthread_cond_clockwait");
+  if (getenv("IDETCD_TEST_CLOCK") == NULL) {  // a program that the node has started
+    static const double none[2];
+    offset_seconds = none;
+    return;
+  }
   const int fd = open(getenv("IDETCD_TEST_CLOCK"), O_RDONLY | O_CLOEXEC);
-  void* page = mmap(NULL, sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
+  void* page = mmap(NULL, 2 * sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
   if (fd < 0 || page == MAP_FAILED) abort();
   offset_seconds = page;
 }
@@ -53,6 +59,7 @@ int clock_gettime(clockid_t clock, struct timespec* now) {
   if (next_clock_gettime == NULL) return (int)syscall(SYS_clock_gettime, clock, now);  // before the constructor
   const int result = next_clock_gettime(clock, now);
   if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) *now = plus(*now, *offset_seconds);
+  if (result == 0 && clock == CLOCK_BOOTTIME) *now = plus(*now, offset_seconds[1]);
   return result;
 }
 

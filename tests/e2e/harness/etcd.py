@@ -106,8 +106,9 @@ class EtcdMember:
         assert status == 200, f"etcd {path}: {status} {body!r}"
         return json.loads(body)
 
-    def pairs(self):
-        """Every key as bytes, with value, lease, revisions, and the fencing token of the one that put it."""
+    def pairs(self, internal=False):
+        """Every key as bytes, with value, lease, revisions, and the fencing token of the one that put it. `internal`: with
+        those that nodes write to confirm what they know."""
         reply = self.call("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
         return {
             base64.b64decode(kv["key"]): {
@@ -117,7 +118,7 @@ class EtcdMember:
                 "mod_revision": int(kv["mod_revision"]),
                 "version": int(kv["version"]),
                 "token": token_of(int(kv["create_revision"]), base64.b64decode(kv.get("value", ""))),
-            } for kv in reply.get("kvs", [])
+            } for kv in reply.get("kvs", []) if internal or not _is_internal(base64.b64decode(kv["key"]))
         }
 
     def names(self):
@@ -189,8 +190,12 @@ def token_of(create_revision, value):
     """The value says it where the create_revision is not the token: after a key was taken back, or the store set back."""
     try:
         return max(create_revision, json.loads(value).get("token", 0))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return create_revision
+
+
+def _is_internal(key):
+    return key.startswith(b"/idetcd/incarnation/") or key.endswith(b"/idetcd/beat")
 
 
 def _b64(data):

@@ -153,8 +153,11 @@ class MessageLoss:
         return passed_on
 
     def _loses(self, frame):
+        return self.messages > 0 and self._matches(frame)
+
+    def _matches(self, frame):
         data, payload = frame[3] == 0, frame[9:]
-        if not (self.messages > 0 and data and self.text in payload):
+        if not (data and self.text in payload):
             return False
         # Whole messages only: the others of the stream must stay in step.
         offset = 0
@@ -162,3 +165,52 @@ class MessageLoss:
             offset += 5 + int.from_bytes(payload[offset + 1:offset + 5], "big")
         assert offset == len(payload), "a message in several frames"
         return True
+
+
+class WatchLoss(MessageLoss):
+    """Takes every answer of a watch that has events out of the stream while `losing`; what else is answered goes on."""
+
+    def __init__(self):
+        super().__init__(b"")
+        self.losing = False
+
+    def _loses(self, frame):
+        return self.losing and frame[3] == 0 and any(_has_events(message) for message in _messages(frame[9:]))
+
+
+def _messages(payload):
+    offset = 0
+    while offset + 5 <= len(payload):
+        end = offset + 5 + int.from_bytes(payload[offset + 1:offset + 5], "big")
+        yield payload[offset + 5:end]
+        offset = end
+
+
+def _has_events(message):
+    """Whether a protobuf message is a WatchResponse with events: field 11 is in no other answer of etcd."""
+    offset = 0
+
+    def varint():
+        nonlocal offset
+        value, shift = 0, 0
+        while offset < len(message):
+            octet = message[offset]
+            offset += 1
+            value |= (octet & 0x7F) << shift
+            shift += 7
+            if octet < 0x80:
+                break
+        return value
+
+    while offset < len(message):
+        tag = varint()
+        if tag >> 3 == 11:
+            return True
+        if tag & 7 == 2:
+            size = varint()
+            offset += size
+        elif tag & 7 == 0:
+            varint()
+        else:
+            return False
+    return False

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/keyspace.h"
 #include "cluster/member.h"
 #include "cluster/record_codec.h"
 #include "support/etcd_server.h"
@@ -85,11 +86,13 @@ class MemberTest : public testing::Test {
     }
     return found;
   }
-  // Every key below `prefix` with its value.
+  // Every key below `prefix` with its value, but what nodes write to confirm what they know.
   std::map<std::string, std::string> keys(const std::string& prefix) {
     const std::vector<std::string> output = lines({"get", "--prefix", prefix});
     std::map<std::string, std::string> found;
-    for (size_t i = 0; i + 1 < output.size(); i += 2) found[output[i]] = output[i + 1];
+    for (size_t i = 0; i + 1 < output.size(); i += 2) {
+      if (!isBeatKey(output[i]) && !output[i].starts_with(incarnationKey(""))) found[output[i]] = output[i + 1];
+    }
     return found;
   }
   // Of a key; 0: it is not there.

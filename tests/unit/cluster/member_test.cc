@@ -450,6 +450,35 @@ TEST_F(MemberTest, TheLeaseIsKeptAlive) {
   EXPECT_EQ(node.member.counters().claims.value(), 1u);
 }
 
+// Clocks may drift apart, and between reading one and acting on it time passes.
+TEST_F(MemberTest, OwnershipEndsATenthOfTheLeaseBeforeTheLeaseDoes) {
+  Member::Options made = options(server_.endpoint());
+  made.lease = 10s;
+  Node& node = start(made);
+  ASSERT_TRUE(node.ownsSomething());
+  const BootClock::time_point deadline = node.member.ownership()->deadline;
+  EXPECT_LE(deadline, BootClock::now() + 9s);
+  ASSERT_TRUE(eventually([&] { return node.member.ownership()->deadline > deadline; }));
+  EXPECT_LE(node.member.ownership()->deadline, BootClock::now() + 9s);
+}
+
+// Two copies of one process, resumed from a snapshot of memory: this one finds that the other was faster.
+TEST_F(MemberTest, WhoFindsAForeignIncarnationUnderItsLeaseBecomesAnotherNode) {
+  Member::Options made = options(server_.endpoint());
+  made.lease = 2s;
+  Node& node = start(made);
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const std::string uuid = node.member.uuid();
+  const std::string lease = lines({"lease", "list"}).at(1);
+  server_.ctl({"put", "--lease=" + lease, "/idetcd/incarnation/" + uuid, "the other copy's"});
+  ASSERT_TRUE(node.owns("worker2.tf.local."));
+  EXPECT_NE(node.member.uuid(), uuid);
+  EXPECT_EQ(node.member.counters().clones.value(), 1u);
+  // The other copy keeps the lease alive; nobody does so here: it was neither used on nor revoked.
+  EXPECT_TRUE(eventually([&] { return keys("worker1").empty(); }));
+  EXPECT_EQ(node.name(), "worker2.tf.local.");
+}
+
 TEST_F(MemberTest, ADeletedKeyIsClaimedAgain) {
   Node& node = start();
   ASSERT_TRUE(node.owns("worker1.tf.local."));

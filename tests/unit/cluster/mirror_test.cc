@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cluster/keyspace.h"
 #include "support/etcd_server.h"
 #include "unit/cluster/eventually.h"
 #include "unit/cluster/records_view.h"
@@ -25,12 +26,16 @@ std::string v4(const std::string& address) { return R"({"ipv4":")" + address + R
 // A mirror with all that it stands on, as Member wires it.
 struct Fixture {
   explicit Fixture(const std::string& endpoint, Mirror::Options options = {})
-      : client(thread, clientOptions(endpoint), {}), mirror(context, options, store, own_key) {}
+      : Fixture(std::vector<std::string>{endpoint}, std::move(options)) {}
+  explicit Fixture(std::vector<std::string> endpoints, Mirror::Options options = {})
+      : client(thread, clientOptions(std::move(endpoints)), {}),
+        confirmation(context, {.lease = options.stale_after, .beat_keys = {beatKey(watchedRange())}}),
+        mirror(context, options, store, own_key, confirmation) {}
   ~Fixture() { stop(); }
 
-  static etcd::Client::Options clientOptions(const std::string& endpoint) {
+  static etcd::Client::Options clientOptions(std::vector<std::string> endpoints) {
     etcd::Client::Options options;
-    options.endpoints = {endpoint};
+    options.endpoints = std::move(endpoints);
     options.call_timeout = 1000ms;
     return options;
   }
@@ -38,6 +43,7 @@ struct Fixture {
     thread.spawn(mirror.run());
     thread.spawn(mirror.repairRegularly());
     thread.spawn(mirror.watchFreshness());
+    thread.spawn(confirmation.run());
   }
   void stop() {
     thread.post([this] { lifetime.stop(); });
@@ -76,6 +82,7 @@ struct Fixture {
   EtcdTrouble trouble{Logger()};
   Context context{thread, client, lifetime, trouble, counters, jitter, {}};
   OwnKey own_key;
+  Confirmation confirmation;
   Mirror mirror;
 };
 
@@ -194,6 +201,24 @@ TEST(Mirror, FollowsAStoreThatWentBack) {
   server.ctl({"put", "b.x.", v4("192.0.2.9")});
   EXPECT_TRUE(node.becomes("b.x.", "192.0.2.9"));
   EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
+}
+
+// One endpoint serves no watches; the other, which does, is of another cluster. Its events are no news of ours.
+TEST(Mirror, AWatchOfAnotherStoreIsNotApplied) {
+  EtcdServer ours;
+  EtcdServer other;
+  ours.ctl({"put", "a.x.", v4("192.0.2.1")});
+  other.ctl({"put", "b.x.", v4("192.0.2.2")});
+  for (int i = 1; i <= 10; ++i) other.ctl({"put", "later.x.", v4("192.0.2." + std::to_string(i))});
+  TcpProxy proxy(ours.clientPort());
+  proxy.setFilter([](std::string_view octets) { return octets.find("etcdserverpb.Watch") == std::string_view::npos; });
+  Fixture node(std::vector<std::string>{proxy.endpoint(), other.endpoint()});
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.view.at("later.x."), "192.0.2.10");
+  EXPECT_EQ(node.counters.events.value(), 0u) << "all came with the snapshot of the other store";
   EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
 }
 

@@ -53,6 +53,21 @@ TEST_F(LeaseTest, ExpiresWhenNotKeptAlive) {
   EXPECT_TRUE(failedWith(etcd_.keepAlive(lease->id), ErrorCode::kLeaseNotFound));
 }
 
+// However late the answer comes: the lease is sure to live for its time from when it was asked for, not from then on.
+TEST_F(LeaseTest, ARenewalCountsFromItsRequest) {
+  const auto lease = etcd_.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  ASSERT_TRUE(succeeded(etcd_.keepAlive(lease->id)));  // the stream is open
+  server_.pause();
+  auto answer = start(etcd_.thread, etcd_.client.leaseKeepAlive(lease->id, 60s));
+  std::this_thread::sleep_for(1s);
+  const BootClock::time_point resumed = BootClock::now();
+  server_.resume();
+  const auto renewed = answer.get();
+  ASSERT_TRUE(succeeded(renewed));
+  EXPECT_LT(renewed->sent_at, resumed - 500ms);
+}
+
 TEST_F(LeaseTest, ManyLeasesShareTheStream) {
   std::vector<int64_t> ids;
   for (int i = 0; i < 20; ++i) {

@@ -266,6 +266,7 @@ TEST_F(RecordStoreTest, FreshnessIsWhatWasSet) {
   for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kRestored, Freshness::kLoading}) {
     store_.setFreshness(freshness);
     EXPECT_EQ(store_.freshness(), freshness);
+    EXPECT_EQ(store_.isFresh(BootClock::now()), freshness == Freshness::kFresh);
   }
 }
 

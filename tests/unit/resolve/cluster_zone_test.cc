@@ -34,7 +34,7 @@ class ClusterZoneTest : public testing::Test {
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     const records::ReadSection section(reader_);
-    const Outcome outcome = zone.answer(query, query.has_edns ? 1232 : 512, 0);
+    const Outcome outcome = zone.answer(query, query.has_edns ? 1232 : 512, 0, now_);
     if (!outcome.isNext()) message.setResponse(outcome.size);
     return outcome.size;
   }
@@ -55,6 +55,7 @@ class ClusterZoneTest : public testing::Test {
                                .hash_seed = Message::kSeed}};
   ClusterZone zone_{store_, {}};
   records::EpochDomain::Reader reader_{epochs_};
+  BootClock::time_point now_ = BootClock::now();
   int64_t revision_ = 100;
 };
 
@@ -204,6 +205,24 @@ TEST_F(ClusterZoneTest, UnknownIsNotNonExistent) {
 TEST_F(ClusterZoneTest, StaleAnswersSaySo) {
   put("worker1.tf.local.", "192.0.2.1");
   store_.setFreshness(Freshness::kStale);
+  Message known("worker1.tf.local.", kA, 1232);
+  ASSERT_GT(ask(known), 0u);
+  EXPECT_EQ(known.answers(), 1);
+  EXPECT_EQ(ede(known), 3);
+  Message denied("worker9.tf.local.", kA, 1232);
+  ASSERT_GT(ask(denied), 0u);
+  EXPECT_EQ(denied.rcode(), 3);
+  EXPECT_EQ(ede(denied), 19);
+}
+
+// Nobody need tell the store: a process that wakes too late finds its names stale with the first query.
+TEST_F(ClusterZoneTest, FreshnessEndsByItself) {
+  put("worker1.tf.local.", "192.0.2.1");
+  store_.setFreshUntil(now_ + std::chrono::seconds(1));
+  Message fresh("worker1.tf.local.", kA, 1232);
+  ASSERT_GT(ask(fresh), 0u);
+  EXPECT_EQ(ede(fresh), 0);
+  now_ += std::chrono::seconds(1);
   Message known("worker1.tf.local.", kA, 1232);
   ASSERT_GT(ask(known), 0u);
   EXPECT_EQ(known.answers(), 1);
