@@ -409,7 +409,8 @@ def _wait_rest(rig, storm, store):
     """The writers' leases have ended, all nodes run, and a last write has come to each of them."""
     def leases_ended():
         storm.idle()
-        reply = store.insist("kv/range", key="AA==", range_end="AA==", keys_only=True)
+        # From "0" on: nodes have leased keys of another kind below "/".
+        reply = store.insist("kv/range", key="MA==", range_end="AA==", keys_only=True)
         leased = [kv for kv in reply.get("kvs", ()) if int(kv.get("lease", 0))]
         return len(leased) == len(rig.machines) and all(machine.node.running() for machine in rig.machines)
     wait_until(leases_ended, CALM_WITHIN, "the writers' leases to end, and each node to have a name", interval=0.1)
