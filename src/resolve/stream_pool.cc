@@ -17,12 +17,16 @@ constexpr size_t kPrefix = 2;  // the length in front of a message (RFC 1035 §4
 class StreamPool::Connection : public net::StreamHandler, public std::enable_shared_from_this<StreamPool::Connection> {
  public:
   Connection(StreamPool& pool, std::unique_ptr<net::Stream> stream)
-      : pool_(&pool), stream_(std::move(stream)), idle_(pool.loop_, [this] { close(); }) {}
+      : pool_(&pool),
+        stream_(std::move(stream)),
+        opened_at_(BootClock::now()),
+        idle_(pool.loop_, [this] { close(); }) {}
 
   void start() { stream_->start(*this); }
 
   size_t waiting() const { return waiters_.size(); }
   bool isUsable() const { return stream_ != nullptr && !suspect_; }
+  BootClock::time_point openedAt() const { return opened_at_; }
 
   uint16_t send(std::span<const uint8_t> message, StreamWaiter& waiter) {
     uint16_t id = pool_->random_.next16();
@@ -67,8 +71,7 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
     }
   }
   void onEnd() override {
-    // It has answered some of what it was asked, and left: one question a connection is what it wants.
-    if (messages_ > 0 && !waiters_.empty()) pool_->options_.preferred_pipelined = 1;
+    if (messages_ > 0 && !waiters_.empty()) pool_->noteEarlyEnd(*this);  // it has answered some of what it was asked
     fail("connection closed");
   }
   void onDrained() override {}
@@ -122,6 +125,7 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
 
   StreamPool* pool_;
   std::unique_ptr<net::Stream> stream_;  // null: closed
+  const BootClock::time_point opened_at_;
   net::Timer idle_;
   std::unordered_map<uint16_t, Waiting> waiters_;
   std::vector<uint8_t> input_;  // the beginning of a message
@@ -146,7 +150,11 @@ void StreamPool::Ticket::dropLate() {
 }
 
 StreamPool::StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect)
-    : loop_(loop), random_(random), options_(options), connect_(std::move(connect)) {}
+    : loop_(loop),
+      random_(random),
+      options_(options),
+      connect_(std::move(connect)),
+      pipelined_(options.preferred_pipelined) {}
 
 StreamPool::~StreamPool() {
   for (const auto& connection : connections_) connection->orphan();
@@ -161,14 +169,22 @@ Result<uint16_t> StreamPool::send(std::span<const uint8_t> message, StreamWaiter
   return ticket.id_;
 }
 
-// The connection with the least to do, or a new one if that has much.
+// The connection with the least to do, or a new one if that has much. Of more connections than the questions need, the
+// oldest: the others fall idle and are closed.
 Result<std::shared_ptr<StreamPool::Connection>> StreamPool::choose() {
+  const size_t preferred = pipelined();
+  size_t questions = 1;
+  for (const auto& connection : connections_) questions += connection->waiting();
+  const size_t needed = (questions + preferred - 1) / preferred;
   std::shared_ptr<Connection> best;
+  size_t seen = 0;
   for (const auto& connection : connections_) {
-    if (connection->isUsable() && (!best || connection->waiting() < best->waiting())) best = connection;
+    if (!connection->isUsable()) continue;
+    if (!best || connection->waiting() < best->waiting()) best = connection;
+    if (++seen >= needed && best->waiting() < preferred) break;
   }
   const size_t load = best ? best->waiting() : options_.max_pipelined;
-  if (best && load < options_.preferred_pipelined) return best;
+  if (best && load < preferred) return best;
   if (connections_.size() < options_.max_connections) {
     auto opened = open();
     if (opened || load >= options_.max_pipelined) return opened;
@@ -183,6 +199,23 @@ Result<std::shared_ptr<StreamPool::Connection>> StreamPool::open() {
   connections_.push_back(std::make_shared<Connection>(*this, std::move(*stream)));
   connections_.back()->start();
   return connections_.back();
+}
+
+void StreamPool::noteEarlyEnd(const Connection& connection) {
+  if (connection.openedAt() <= early_end_) return;  // the same event: a restart closes all at once
+  const auto now = BootClock::now();
+  const bool is_repeated = pipelined_ < options_.preferred_pipelined || now - early_end_ < options_.relax;
+  early_end_ = now;
+  if (is_repeated) pipelined_ = 1;
+}
+
+size_t StreamPool::pipelined() {
+  if (pipelined_ == options_.preferred_pipelined) return pipelined_;
+  const auto now = BootClock::now();
+  if (now - early_end_ < options_.relax) return pipelined_;
+  pipelined_ = std::min(pipelined_ * 2, options_.preferred_pipelined);
+  early_end_ = now;
+  return pipelined_;
 }
 
 void StreamPool::remove(Connection& connection) {

@@ -1,5 +1,9 @@
 // Questions to one upstream over TCP or TLS (RFC 7766, RFC 7858): connections are opened as needed, carry several
 // questions at a time, are used again, and closed when nobody has used them for a while. Loop thread only.
+//
+// A server that closes a connection while questions wait for it may want fewer of them on each. Once is an accident, or
+// a restart; when it closes one that was opened after that, each connection gets one question, and more connections
+// are opened. For every `relax` without another such end the number doubles, up to what it was.
 #pragma once
 
 #include <chrono>
@@ -10,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "net/event_loop.h"
 #include "net/secure_random.h"
@@ -41,6 +46,7 @@ class StreamPool {
     // `max_pipelined`.
     size_t preferred_pipelined = 8;
     size_t max_pipelined = 512;
+    std::chrono::nanoseconds relax = std::chrono::seconds(10);
   };
 
   // One question on its way. Dropping it gives the answer up.
@@ -75,12 +81,16 @@ class StreamPool {
   Result<std::shared_ptr<Connection>> choose();
   Result<std::shared_ptr<Connection>> open();
   void remove(Connection& connection);
+  void noteEarlyEnd(const Connection& connection);
+  size_t pipelined();
 
   net::EventLoop& loop_;
   net::SecureRandom& random_;
   Options options_;
   Connect connect_;
-  std::vector<std::shared_ptr<Connection>> connections_;
+  std::vector<std::shared_ptr<Connection>> connections_;  // oldest first
+  size_t pipelined_;                                      // questions on a connection before another one is opened
+  BootClock::time_point early_end_{};                     // the last one that counted; or when pipelined_ last grew
 };
 
 }  // namespace idetcd::resolve
