@@ -1,6 +1,8 @@
 // The directive `forward`.
+#include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -31,7 +33,7 @@ class ForwardParser {
       if (!target) return cursor_.error(target.error().message);
       options_.to.push_back(std::move(*target));
     }
-    static constexpr OptionTable<ForwardParser, 13> kOptions{{
+    static constexpr OptionTable<ForwardParser, 14> kOptions{{
         {"except", &ForwardParser::readExcept},
         {"force_tcp", &ForwardParser::readForceTcp},
         {"prefer_udp", &ForwardParser::readPreferUdp},
@@ -43,6 +45,7 @@ class ForwardParser {
         {"health_check", &ForwardParser::readHealthCheck},
         {"max_concurrent", &ForwardParser::readMaxConcurrent},
         {"next", &ForwardParser::readNext},
+        {"failover", &ForwardParser::readFailover},
         {"failfast_all_unhealthy_upstreams", &ForwardParser::readFailfast},
         {"trust-ad", &ForwardParser::readTrustAd},
     }};
@@ -162,18 +165,29 @@ class ForwardParser {
     return {};
   }
 
-  Result<void> readNext() {
+  Result<void> readNext() { return readRcodes(options_.next); }
+
+  Result<void> readFailover() {
+    if (!std::exchange(has_failover_, true)) options_.failover.clear();  // the default
+    if (auto read = readRcodes(options_.failover); !read) return read;
+    const auto& rcodes = options_.failover;
+    if (std::find(rcodes.begin(), rcodes.end(), dns::Rcode::kNoError) == rcodes.end()) return {};
+    return cursor_.error("NOERROR cannot be used in failover");
+  }
+
+  Result<void> readRcodes(std::vector<dns::Rcode>& rcodes) {
     const auto words = cursor_.args(1);
     if (!words) return tl::unexpected(words.error());
     for (const std::string& word : *words) {
       const auto rcode = resolve::parseRcode(word);
       if (!rcode) return cursor_.error(fmt::format("{} is not a valid rcode", word));
-      options_.next.push_back(*rcode);
+      rcodes.push_back(*rcode);
     }
     return {};
   }
 
   DirectiveCursor cursor_;
+  bool has_failover_ = false;
   resolve::Forwarder::Options options_;
 };
 

@@ -86,7 +86,7 @@ enum class EdeCode : uint16_t {
   kSynthesized = 29,
 };
 
-enum class EdnsOption : uint16_t { kNsid = 3, kCookie = 10, kEde = 15 };
+enum class EdnsOption : uint16_t { kNsid = 3, kCookie = 10, kPadding = 12, kEde = 15 };
 
 inline uint16_t load16(const uint8_t* p) {
   uint16_t v;

@@ -1,6 +1,7 @@
 #include "net/deadline.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace idetcd::net {
 
@@ -59,6 +60,22 @@ void DeadlineQueue::startTimer(BootClock::time_point now) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_.next_->when_ - now);
   timer_.start(std::max(left, std::chrono::milliseconds(1)));
   timer_runs_ = true;
+}
+
+DeadlineLadder::DeadlineLadder(EventLoop& loop, std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest)
+    : loop_(loop) {
+  const auto last = std::chrono::ceil<std::chrono::milliseconds>(longest);
+  auto time = std::chrono::ceil<std::chrono::milliseconds>(shortest);
+  for (; time < last; time += std::max(time / 8, std::chrono::milliseconds(1))) times_.push_back(time);
+  times_.push_back(last);
+  queues_.resize(times_.size());
+}
+
+void DeadlineLadder::arm(Deadline& deadline, std::chrono::nanoseconds time) {
+  const auto step = std::min(std::lower_bound(times_.begin(), times_.end(), time), std::prev(times_.end()));
+  auto& queue = queues_[static_cast<size_t>(step - times_.begin())];
+  if (!queue) queue = std::make_unique<DeadlineQueue>(loop_, *step);
+  queue->arm(deadline);
 }
 
 }  // namespace idetcd::net

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "net/event_loop.h"
@@ -61,6 +62,22 @@ class DeadlineQueue {
   bool timer_runs_ = false;                                     // or onTimer() is posted
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for what is posted
   Timer timer_;
+};
+
+// Deadlines of different times, each rounded up by an eighth at most: a queue for each step. A step's queue is made
+// when it is first used.
+class DeadlineLadder {
+ public:
+  // REQUIRES: 0 < shortest.
+  DeadlineLadder(EventLoop& loop, std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest);
+
+  // Expires `time` from now; a time out of bounds is the nearest bound.
+  void arm(Deadline& deadline, std::chrono::nanoseconds time);
+
+ private:
+  EventLoop& loop_;
+  std::vector<std::chrono::milliseconds> times_;  // ascending
+  std::vector<std::unique_ptr<DeadlineQueue>> queues_;
 };
 
 }  // namespace idetcd::net

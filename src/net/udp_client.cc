@@ -74,6 +74,13 @@ void UdpClient::close() {
   if (clients_ != nullptr) std::exchange(clients_, nullptr)->close(slot_);
 }
 
+int UdpClient::sendAgain(std::span<const uint8_t> datagram) const {
+  const int fd = clients_->slots_[slot_].fd;
+  return ::send(fd, datagram.data(), datagram.size(), MSG_DONTWAIT) < 0 ? errno : 0;
+}
+
+void UdpClient::handOver(UdpClientHandler& handler) { clients_->slots_[slot_].handler = &handler; }
+
 UdpClients::UdpClients(EventLoop& loop, SecureRandom& random, std::shared_ptr<DescriptorBudget> budget)
     : random_(random),
       budget_(std::move(budget)),

@@ -39,6 +39,10 @@ class UdpClient {
   ~UdpClient() { close(); }
 
   bool isOpen() const { return clients_ != nullptr; }
+  // Sends another datagram from the same port; 0 or errno. REQUIRES: isOpen().
+  int sendAgain(std::span<const uint8_t> datagram) const;
+  // What comes from now on is `handler`'s. REQUIRES: isOpen().
+  void handOver(UdpClientHandler& handler);
   void close();
   // Octets behind the datagram that onDatagram() shows are readable, uninitialised: kReadSlack of them.
   static constexpr size_t kReadSlack = 16;

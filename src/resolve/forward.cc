@@ -12,6 +12,7 @@
 #include "resolve/forward_exchange.h"
 #include "resolve/late_answers.h"
 #include "resolve/special_names.h"
+#include "resolve/upstream_choice.h"
 #include "resolve/upstream_set.h"
 #include "resolve/waiting_clients.h"
 
@@ -67,6 +68,7 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   Impl(net::EventLoop& loop, Options options, Logger log)
       : context(loop, std::move(options), std::move(log)),
         set(context),
+        choice(context),
         clients(context.options.max_waiting / 4),
         pace(loop, [this] { deliverWaiting(); }) {}
 
@@ -75,7 +77,7 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   bool hasRoomToWait(const Asker& asker);
   bool hasRoomToAsk(const Asker& asker);
   bool clear(const WaitingClients::Room& room);
-  ForwardExchange::Order nextOrder();
+  UpstreamChoice::Order nextOrder();
   ForwardResult withNext(ForwardResult result) const;
   void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) override;
   bool makeRoom(ForwardExchange& exchange) override;
@@ -91,6 +93,7 @@ struct Forwarder::Impl : ForwardExchange::Owner {
 
   ForwardContext context;
   UpstreamSet set;
+  UpstreamChoice choice;
   WaitingClients clients;
   BlockPool flight_pool;
   // The key points into its exchange.
@@ -99,7 +102,6 @@ struct Forwarder::Impl : ForwardExchange::Owner {
   LateAnswers pace;
   bool dismissing = false;
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // for what is posted
-  uint32_t turn = 0;                                           // round_robin
 };
 
 Forwarder::Forwarder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -244,15 +246,9 @@ void Forwarder::Impl::dismissEvicted() {
   }
 }
 
-ForwardExchange::Order Forwarder::Impl::nextOrder() {
-  ForwardExchange::Order order{};
-  const size_t count = set.servers()->size();
-  const size_t first = context.options.policy == Policy::kRoundRobin && count > 0 ? turn++ % count : 0;
-  for (size_t i = 0; i < count; ++i) order[i] = static_cast<uint8_t>((first + i) % count);
-  if (context.options.policy == Policy::kRandom) {
-    for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[context.random.below(static_cast<uint32_t>(i))]);
-  }
-  return order;
+UpstreamChoice::Order Forwarder::Impl::nextOrder() {
+  if (set.servers()->size() <= 1) return {};
+  return choice.next(set.servers(), BootClock::now());
 }
 
 ForwardResult Forwarder::Impl::withNext(ForwardResult result) const {

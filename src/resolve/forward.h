@@ -1,12 +1,13 @@
 // `forward`: asks other servers, and gives their answers back later. One per server block and loop; loop thread only,
 // but for make(), which may run before the loop does.
 //
-// A question that is on its way already is not sent again: all who ask it share the answer. Each datagram leaves from a
-// socket of its own with a random port and a random ID, and only the server that was asked can answer it (RFC 5452). An
-// attempt takes kAttemptTime at most, all of them together kTotalTime; then the client is told SERVFAIL. What is in
-// flight is bounded in number, and so in memory and descriptors; clients share it fairly (waiting_clients.h): who has
-// to give way is told SERVFAIL at once. The answer of a question for which many wait leaves over some time
-// (late_answers.h), to those first who have waited longest.
+// A question that is on its way already is not sent again: all who ask it share the answer. It leaves from a socket of
+// its own with a random port and a random ID, and only the server that was asked can answer it (RFC 5452). A datagram
+// that is not answered within the server's usual time is sent once more (forward_exchange.h). A server has kAttemptTime
+// after that, all of them together have kTotalTime; then the client is told SERVFAIL. What is in flight is bounded in
+// number, and so in memory and descriptors; clients share it fairly (waiting_clients.h): who has to give way is told
+// SERVFAIL at once. The answer of a question for which many wait leaves over some time (late_answers.h), to those first
+// who have waited longest.
 #pragma once
 
 #include <algorithm>
@@ -80,6 +81,9 @@ class Forwarder {
     HealthCheck health_check;
     size_t max_concurrent = 0;  // client queries; beyond it REFUSED. 0: up to the maxima below, then SERVFAIL
     std::vector<dns::Rcode> next;
+    // What a server says that will not or cannot answer: the next one is asked.
+    std::vector<dns::Rcode> failover{dns::Rcode::kFormErr, dns::Rcode::kServFail, dns::Rcode::kNotImp,
+                                     dns::Rcode::kRefused};
     bool failfast_all_unhealthy_upstreams = false;
     bool trust_ad = false;  // AD of answers in plain text is passed on, as those from tls:// always are
 
@@ -100,6 +104,7 @@ class Forwarder {
     uint64_t queries = 0;             // resolve() calls
     uint64_t merged = 0;              // of them, those that joined a question in flight
     uint64_t attempts = 0;            // messages sent to upstreams, without health checks
+    uint64_t repeated = 0;            // of them, datagrams sent because another one seemed to be lost
     uint64_t discarded = 0;           // received, but no answer to what was asked
     uint64_t failed = 0;              // SERVFAIL of our own
     uint64_t absorbed = 0;            // retransmissions of who waits already

@@ -33,9 +33,21 @@ void ForwardMessage::writeOpt(bool dnssec_ok) {
   dns::store16(opt + 7, dnssec_ok ? 0x8000 : 0);
 }
 
-std::span<const uint8_t> ForwardMessage::octets(bool with_edns) {
-  dns::store16(&octets_[10], with_edns ? 1 : 0);
-  return {octets_.data(), question_end_ + (with_edns ? dns::kOptSize : 0)};
+std::span<const uint8_t> ForwardMessage::octets(Form form) {
+  dns::store16(&octets_[10], form == Form::kPlain ? 0 : 1);
+  if (form == Form::kPlain) return {octets_.data(), question_end_};
+  const size_t opt_end = question_end_ + dns::kOptSize;
+  uint8_t* rdlength = &octets_[opt_end - 2];
+  dns::store16(rdlength, 0);
+  if (form == Form::kEdns) return {octets_.data(), opt_end};
+  // RFC 7830 §3: the option's code and length, then bytes of zero.
+  const size_t size = (opt_end + kOptionHead + kBlock - 1) / kBlock * kBlock;
+  dns::store16(rdlength, static_cast<uint16_t>(size - opt_end));
+  dns::store16(&octets_[opt_end], dns::code(dns::EdnsOption::kPadding));
+  dns::store16(&octets_[opt_end + 2], static_cast<uint16_t>(size - opt_end - kOptionHead));
+  std::fill(octets_.begin() + static_cast<ptrdiff_t>(opt_end + kOptionHead),
+            octets_.begin() + static_cast<ptrdiff_t>(size), uint8_t{0});
+  return {octets_.data(), size};
 }
 
 bool refusesEdns(std::span<const uint8_t> message, uint16_t id, const dns::Query& query) {

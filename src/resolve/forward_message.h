@@ -23,8 +23,10 @@ class ForwardMessage {
 
   void setId(uint16_t id) { dns::store16(octets_.data(), id); }
   uint16_t id() const { return dns::load16(octets_.data()); }
-  // What is sent, with or without the OPT.
-  std::span<const uint8_t> octets(bool with_edns);
+  // What is sent. A padded message has a multiple of 128 bytes (RFC 8467 §4.1), so that its length says little of the
+  // name that is asked for; only an encrypted connection gains by that.
+  enum class Form : uint8_t { kPlain, kEdns, kPadded };
+  std::span<const uint8_t> octets(Form form);
 
   uint8_t* data() { return octets_.data(); }
   uint16_t questionEnd() const { return question_end_; }
@@ -33,7 +35,12 @@ class ForwardMessage {
   static constexpr size_t kQuestionTail = 4;
   void writeOpt(bool dnssec_ok);
 
-  std::array<uint8_t, dns::kHeaderSize + dns::kMaxNameLength + kQuestionTail + dns::kOptSize> octets_;
+  static constexpr size_t kBlock = 128;
+  static constexpr size_t kOptionHead = 4;
+  static constexpr size_t kMaxPlain = dns::kHeaderSize + dns::kMaxNameLength + kQuestionTail + dns::kOptSize;
+  static constexpr size_t kMaxSize = (kMaxPlain + kOptionHead + kBlock - 1) / kBlock * kBlock;
+
+  std::array<uint8_t, kMaxSize> octets_;
   uint16_t question_end_ = dns::kHeaderSize;
 };
 

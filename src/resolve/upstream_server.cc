@@ -12,6 +12,15 @@ namespace {
 constexpr std::chrono::milliseconds kProbeTime{1000};
 constexpr std::chrono::milliseconds kMinProbeInterval{10};  // whatever is configured, a dead server is no busy loop
 constexpr std::chrono::minutes kNoEdnsTime{15};
+constexpr std::chrono::milliseconds kSuspicionTime{2000};
+constexpr std::chrono::nanoseconds kMinTrialTime = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds kMaxTrialTime = std::chrono::seconds(30);
+
+// Two transmissions, and the time to hear from the second, fit into an attempt.
+std::chrono::milliseconds maxTimeout(const Forwarder::Options& options) {
+  return std::min(std::chrono::duration_cast<std::chrono::milliseconds>(RoundTrip::kMaxTimeout),
+                  options.attempt_time / 2);
+}
 
 }  // namespace
 
@@ -21,6 +30,7 @@ ForwardContext::ForwardContext(net::EventLoop& event_loop, Forwarder::Options fo
       log(std::move(logger)),
       udp(event_loop, random, options.descriptors),
       tcp(event_loop),
+      timeouts(event_loop, RoundTrip::kMinTimeout, maxTimeout(options)),
       attempts(event_loop, options.attempt_time),
       totals(event_loop, options.total_time) {}
 
@@ -28,6 +38,8 @@ UpstreamServer::UpstreamServer(ForwardContext& context, const UpstreamAddress& a
     : context_(context),
       address_(address),
       streams_(context.loop, context.random, {.expire = context.options.expire}, [this] { return connect(); }),
+      suspicion_(context.loop, [this] { is_suspect_ = false; }),
+      late_(*this),
       probe_timer_(context.loop, [this] { onProbeTimer(); }) {
   if (address.protocol == UpstreamProtocol::kTls) {
     tls_peer_ = std::make_unique<net::TlsPeer>(context.tls, context.options.tls.server_name, address.address.ip);
@@ -41,7 +53,9 @@ Result<std::unique_ptr<net::Stream>> UpstreamServer::connect() {
   return std::move(*connection);
 }
 
-void UpstreamServer::noteAnswer() {
+void UpstreamServer::noteAnswer(BootClock::time_point now) {
+  answered_at_ = now;
+  is_suspect_ = false;
   if (fails_ == 0 && probing_ == Probing::kNo) [[likely]]
     return;
   if (isDown()) context_.log.info("{} answers again", address_.toString());
@@ -66,6 +80,59 @@ void UpstreamServer::countFailure(const std::string& reason) {
   if (isDown() && !was_down) context_.log.warning("{} does not answer: {}", address_.toString(), reason);
 }
 
+void UpstreamServer::noteSilence(BootClock::time_point sent_at, BootClock::time_point now) {
+  round_trip_.backOff(now);
+  if (is_suspect_ || hasAnsweredSince(sent_at)) return;
+  is_suspect_ = true;
+  suspicion_.start(kSuspicionTime);
+}
+
+void UpstreamServer::noteRejected(BootClock::time_point now) {
+  if (++rejections_ < kMaxRejections) return;
+  const bool is_first = rejections_ == kMaxRejections;
+  trial_time_ = is_first ? kMinTrialTime : std::min(trial_time_ * 2, kMaxTrialTime);
+  trial_at_ = now + trial_time_;
+  if (is_first) context_.log.warning("{} refuses what others answer", address_.toString());
+}
+
+// One question is a trial: others wait for what becomes of it.
+void UpstreamServer::noteAsked(BootClock::time_point now) {
+  if (rejections_ >= kMaxRejections) trial_at_ = now + trial_time_;
+}
+
+void UpstreamServer::awaitLate(net::UdpClient&& client, uint16_t id, BootClock::time_point sent_at, bool repeated) {
+  if (late_.client.isOpen()) return;  // one is enough
+  late_.client = std::move(client);
+  late_.client.handOver(late_);
+  late_.id = id;
+  late_.sent_at = sent_at;
+  late_.repeated = repeated;
+  late_.timer.start(context_.options.attempt_time);
+}
+
+UpstreamServer::Late::Late(UpstreamServer& owner) : server(owner), timer(owner.context_.loop, [this] { onTimer(); }) {}
+
+void UpstreamServer::Late::onDatagram(std::span<const uint8_t> datagram) {
+  if (datagram.size() < dns::kHeaderSize || dns::load16(datagram.data()) != id) return;
+  if ((dns::load16(&datagram[2]) & dns::kFlagQr) == 0) return;
+  client.close();
+  timer.stop();
+  const auto now = BootClock::now();
+  server.noteAnswer(now);
+  if (!repeated) server.noteRoundTrip(sent_at, now);
+}
+
+void UpstreamServer::Late::onError(int error) {
+  client.close();
+  timer.stop();
+  server.noteFailure(std::strerror(error));
+}
+
+void UpstreamServer::Late::onTimer() {
+  client.close();
+  if (!server.hasAnsweredSince(sent_at)) server.noteFailure("timed out");
+}
+
 void UpstreamServer::noteNoEdns() { no_edns_until_ = BootClock::now() + kNoEdnsTime; }
 
 void UpstreamServer::probe() {
@@ -74,14 +141,16 @@ void UpstreamServer::probe() {
   probe_message_.assignProbe(check.domain, check.recursion_desired);
   probe_timer_.start(kProbeTime);
   if (isStreamOnly()) {
-    const auto id = streams_.send(probe_message_.octets(false), *this, probe_ticket_);
+    const bool with_edns = address_.protocol == UpstreamProtocol::kTls && knowsEdns();  // there is padding in it
+    const auto id = streams_.send(probe_message_.octets(form(with_edns)), *this, probe_ticket_);
     if (!id) return onProbeFailed(id.error().message);
     probe_id_ = *id;
     return;
   }
   probe_id_ = context_.random.next16();
   probe_message_.setId(probe_id_);
-  const int error = context_.udp.send(address_.address, probe_message_.octets(false), *this, probe_client_);
+  const auto message = probe_message_.octets(ForwardMessage::Form::kPlain);
+  const int error = context_.udp.send(address_.address, message, *this, probe_client_);
   if (error != 0) onProbeFailed(std::strerror(error));
 }
 
@@ -102,7 +171,7 @@ void UpstreamServer::onProbeFailed(const std::string& reason) {
 
 void UpstreamServer::onProbeMessage(std::span<const uint8_t> message) {
   if (message.size() < dns::kHeaderSize || dns::load16(message.data()) != probe_id_) return;
-  if ((dns::load16(&message[2]) & dns::kFlagQr) != 0) noteAnswer();
+  if ((dns::load16(&message[2]) & dns::kFlagQr) != 0) noteAnswer(BootClock::now());
 }
 
 void UpstreamServer::onError(int error) { onProbeFailed(std::strerror(error)); }

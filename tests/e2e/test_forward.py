@@ -234,6 +234,44 @@ def test_policies(upstreams, nodes):
     assert seen[:3] == seen[3:] and len(set(seen)) == 3
 
 
+@pytest.mark.parametrize("policy", ["random", "round_robin", "sequential"])
+@pytest.mark.parametrize("refusal", ["REFUSED", "SERVFAIL"])
+def test_a_server_that_always_refuses(upstreams, nodes, policy, refusal):
+    bad = upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.from_text(refusal)))
+    node = nodes.start(forward(bad.address, upstreams(a(2)).address, options=[f"policy {policy}"]))
+    assert all(answers(node, f"{i}.example.org.") == ["192.0.2.2"] for i in range(100))
+    assert 0 < len(bad.names()) < 50, "it is asked less, but not forgotten"
+
+
+def test_failover_names_rcodes(upstreams, nodes):
+    first = upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.SERVFAIL))
+    second = upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.REFUSED))
+    node = nodes.start(forward(first.address, second.address, options=["policy sequential"]))
+    assert rcode(ask(node, "a.example.org.")) == "REFUSED", "the last answer"
+    node = nodes.start(forward(first.address, second.address, options=["policy sequential", "failover REFUSED"]))
+    assert rcode(ask(node, "a.example.org.")) == "SERVFAIL"
+
+
+def test_a_lost_datagram_is_repeated(upstreams, nodes):
+    heard = set()
+
+    def handler(query, tcp):
+        name = query.question[0].name
+        if name.labels[0].startswith(b"lost") and name not in heard:
+            heard.add(name)
+            return None
+        return answer(query, "A 192.0.2.1")
+
+    upstream = upstreams(handler)
+    node = nodes.start(forward(upstream.address))
+    for i in range(30):
+        answers(node, f"{i}.example.org.")
+    start = time.monotonic()
+    assert answers(node, "lost.example.org.") == ["192.0.2.1"]
+    assert time.monotonic() - start < 1.5 * TIME_FACTOR, "not only after the two seconds of an attempt"
+    assert upstream.names().count("lost.example.org.") == 2 and not any(tcp for _, tcp in upstream.queries)
+
+
 def test_several_forwards_and_except(upstreams, nodes):
     world, corp, inner = upstreams(a(1)), upstreams(a(2)), upstreams(a(3))
     node = nodes.start(f""". {{
@@ -571,11 +609,41 @@ def test_dns_over_tls(upstreams, nodes, directory):
     assert all(tcp for _, tcp in upstream.queries)
 
 
+def test_queries_over_tls_are_padded(upstreams, nodes, directory):
+    """RFC 8467: multiples of 128 bytes, whatever the name. What an upstream pads is not passed on."""
+    padding = dns.edns.GenericOption(12, bytes(100))
+
+    def handler(query, tcp):
+        response = answer(query, "A 192.0.2.1")
+        response.use_edns(0, options=[padding])
+        return response
+
+    cert, key = make_certificate(directory, "IP:127.0.0.1")
+    upstream = upstreams(handler, tls=server_context(cert, key))
+    node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
+    for size in (1, 60, 63):
+        name = ".".join(["a" * size] * 3) + ".example.org."
+        assert not ask(node, name, use_edns=0).options
+        query = upstream.queries[-1][0]
+        assert len(query.to_wire()) in (128, 256) and [option.otype for option in query.options] == [12]
+    plain = upstreams(a(1))
+    node = nodes.start(forward(plain.address, options=["force_tcp"]))
+    answers(node, "www.example.org.")
+    assert not plain.queries[-1][0].options, "only what is encrypted"
+
+
 def test_large_answers_over_tls(upstreams, nodes, directory):
     """Several TLS records, and many questions on one connection."""
     cert, key = make_certificate(directory, "IP:127.0.0.1")
-    upstream = upstreams(lambda query, tcp: answer(query, *(f"A 10.1.{i // 256}.{i % 256}" for i in range(3000))),
-                         tls=server_context(cert, key))
+    first = make_query("0.example.org.")
+    whole = answer(first, *(f"A 10.1.{i // 256}.{i % 256}" for i in range(3000))).to_wire(max_size=65535)
+    end = len(first.to_wire())
+
+    def handler(query, tcp):  # made once: dnspython takes longer over eight of these than the server waits
+        wire = query.to_wire()
+        return wire[:2] + whole[2:12] + wire[12:end] + whole[end:]
+
+    upstream = upstreams(handler, tls=server_context(cert, key))
     node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         for result in pool.map(lambda i: answers(node, f"{i}.example.org.", tcp=True), range(8)):

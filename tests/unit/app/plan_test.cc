@@ -71,6 +71,8 @@ TEST(PlanForward, Defaults) {
   ASSERT_EQ(options.to.size(), 1u);
   EXPECT_EQ(options.to[0].server->toString(), "192.0.2.1:53");
   EXPECT_TRUE(options.except.empty() && options.next.empty());
+  EXPECT_EQ(options.failover,
+            (std::vector{dns::Rcode::kFormErr, dns::Rcode::kServFail, dns::Rcode::kNotImp, dns::Rcode::kRefused}));
   EXPECT_FALSE(options.force_tcp || options.prefer_udp || options.failfast_all_unhealthy_upstreams || options.trust_ad);
   EXPECT_EQ(options.expire, 10s);
   EXPECT_EQ(options.max_fails, 2u);
@@ -103,7 +105,8 @@ TEST(PlanForward, FromAndTo) {
 TEST(PlanForward, Options) {
   const auto options = forward(
       "except a. b.example\nforce_tcp\nprefer_udp\nexpire 1m\nmax_fails 0\npolicy sequential\nmax_concurrent 7\n"
-      "health_check 2s no_rec domain example.org\nnext NXDOMAIN refused\nfailfast_all_unhealthy_upstreams");
+      "health_check 2s no_rec domain example.org\nnext NXDOMAIN refused\nfailover ServFail NXDOMAIN\nfailover "
+      "REFUSED\nfailfast_all_unhealthy_upstreams");
   EXPECT_EQ(textsOf(options.except), (Texts{"a.", "b.example."}));
   EXPECT_TRUE(options.force_tcp && options.prefer_udp && options.failfast_all_unhealthy_upstreams);
   EXPECT_TRUE(forward("trust-ad").trust_ad);
@@ -115,6 +118,8 @@ TEST(PlanForward, Options) {
   EXPECT_FALSE(options.health_check.recursion_desired);
   EXPECT_EQ(options.health_check.domain.toString(), "example.org.");
   EXPECT_EQ(options.next, (std::vector{dns::Rcode::kNxDomain, dns::Rcode::kRefused}));
+  EXPECT_EQ(options.failover, (std::vector{dns::Rcode::kServFail, dns::Rcode::kNxDomain, dns::Rcode::kRefused}))
+      << "in the place of the default";
   EXPECT_EQ(forward("policy round_robin").policy, Policy::kRoundRobin);
   EXPECT_EQ(forward("health_check 1ns").health_check.interval, 1ms) << "rounded up: zero would be none";
 }
@@ -134,6 +139,9 @@ TEST(PlanForward, BadOptions) {
   const std::pair<const char*, const char*> cases[] = {
       {"nosuch", "unknown property 'nosuch'"},
       {"except", "Wrong argument count"},
+      {"failover", "Wrong argument count"},
+      {"failover NOSUCH", "NOSUCH is not a valid rcode"},
+      {"failover SERVFAIL noerror", "NOERROR cannot be used in failover"},
       {"except a..b", "a..b"},
       {"force_tcp yes", "Wrong argument count"},
       {"prefer_udp yes", "Wrong argument count"},

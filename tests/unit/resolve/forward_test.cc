@@ -173,10 +173,26 @@ TEST_F(ForwardTest, WhatIsInFlightIsBounded) {
   EXPECT_TRUE(resolve("c.example.org.").response) << "there is room again";
 }
 
+// However many questions there may be.
+TEST_F(ForwardTest, TheClientsThatWaitAreBounded) {
+  auto& server = upstream(sayNothing);
+  Forwarder::Options options = optionsFor({server.target()});
+  options.max_waiting = 8;
+  make(options);
+  for (int i = 0; i < 8; ++i) ask(std::to_string(i) + ".example.org.");
+  EXPECT_EQ(forwarder_->waiting(), 8u);
+  const Answer ninth = ask("ninth.example.org.");
+  EXPECT_EQ(forwarder_->waiting(), 8u);
+  const ForwardResult result = wait(ninth);
+  EXPECT_EQ(result.rcode, dns::Rcode::kServFail);
+  EXPECT_TRUE(result.overloaded);
+}
+
 TEST_F(ForwardTest, DescriptorsAreBounded) {
   auto& server = upstream(sayNothing);
   Forwarder::Options options = optionsFor({server.target()});
   options.descriptors = std::make_shared<net::DescriptorBudget>(1);
+  options.max_fails = 0;  // a probe would take the only one
   make(options);
   const auto first = ask("a.example.org.");
   const ForwardResult second = resolve("b.example.org.");
