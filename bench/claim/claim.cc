@@ -107,7 +107,7 @@ class Run {
 
  private:
   etcd::Task<void> claimOne(Claimer& claimer) {
-    co_await claimer.claim.run(0);
+    co_await claimer.claim.run(0, cluster::Claim::WhenFull::kGiveUp);
     claimer.done = Clock::now();
     if (--left_ == 0) all_done_.set_value();
     co_await keepAlive(claimer);
