@@ -91,6 +91,7 @@ Task<void> Confirmation::ask() {
   }
   context_.trouble.succeeded(kDoing);
   retry_.reset();
+  not_before_ = {};
   context_.counters.confirmations.add();
   if (write == Write::kBeat) beat_wait_ = drawBeatWait();
   readBy(reading.at + context_.jitter.around(options_.lease / 4, 0.1));
@@ -157,7 +158,9 @@ void Confirmation::failed(const EtcdError& error, Write write) {
   } else if (on_standstill_) {
     on_standstill_();  // whether the lease has ended, its next renewal says
   }
-  readBy(now + retry_.next());
+  // A beat that is due, too: a call to an endpoint that is away fails at once.
+  not_before_ = now + retry_.next();
+  readBy(not_before_);
 }
 
 // --- the table ---
@@ -264,7 +267,7 @@ std::chrono::nanoseconds Confirmation::drawBeatWait() {
 
 BootClock::time_point Confirmation::nextDue() const {
   if (!loaded_ && uuid_.empty()) return BootClock::time_point::max();
-  return std::max(std::min(next_read_, beatDue()), BootClock::time_point());
+  return std::max(std::min(next_read_, beatDue()), not_before_);
 }
 
 void Confirmation::askSoon() {

@@ -126,6 +126,7 @@ class Confirmation {
   etcd::Event wake_;
   Backoff retry_;
   BootClock::time_point next_read_;
+  BootClock::time_point not_before_;  // after a failure
 
   // The table.
   bool loaded_ = false;
