@@ -50,6 +50,7 @@ idetcd_package(tls libssl libcrypto)
 idetcd_package(uv ${uv})
 idetcd_package(xxhash libxxhash)
 idetcd_package(re2 re2)
+idetcd_package(seccomp libseccomp)
 
 # fmt has no archive in Debian: fmt.cc makes it of the headers. FMT_SHARED only says that the functions are not inline.
 # spdlog's headers are enough for the one file that logs with it (src/base).

@@ -67,7 +67,7 @@ def start_nodes(directory, etcd, running):
         file.write(corefile)
     nodes = []
     for number in range(NODES):
-        port = FIRST_PORT + number if ports.is_free(FIRST_PORT + number) else ports.free_port()
+        port = FIRST_PORT + number if ports.reserve(FIRST_PORT + number) else ports.free_port()
         node = Node(f"node-{number + 1}", directory, corefile, port)
         node.corefile_path = path
         running.append(node)
@@ -115,7 +115,7 @@ def resolve(node, names, transport):
 
 
 def show(etcd, nodes, owners):
-    """Prints who resolves what; True if everybody resolves everything."""
+    """Prints which node resolves which name; True if every node resolves every name."""
     wanted = addresses(etcd)
     answers = {(node, transport): resolve(node, wanted, f"+{flag}tcp")
                for node in nodes for transport, flag in (("udp", "no"), ("tcp", ""))}
@@ -155,7 +155,7 @@ Try it (Ctrl-C here ends everything):
 
 
 def watch_over(nodes):
-    """Until Ctrl-C; a node that somebody stops in an orderly way is part of the demonstration."""
+    """Until Ctrl-C; stopping a node in an orderly way is part of the demonstration."""
     ended = set()
     while True:
         for node in nodes:
@@ -168,7 +168,7 @@ def watch_over(nodes):
 
 
 def stop(running):
-    """Nodes first, so that they can give back their names; whoever does not end in time is killed, by pid."""
+    """Nodes first, so that they can give back their names; a process that does not end in time is killed, by pid."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     nodes = [child for child in running if isinstance(child, Node)]

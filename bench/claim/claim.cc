@@ -1,10 +1,10 @@
 // N nodes that start at the same moment claim their names from one etcd: how many requests each needs, how long it
 // takes until all have a name, and whether the names are the first N, each once.
 //
-// The claimers are those of the server (cluster/claim.h) with its time-outs, leases and limits, in one process and over
+// The claimers are those of the server (naming/claim.h) with its time-outs, leases and limits, in one process and over
 // a few shared connections: what is measured is etcd's work and the protocol, not N processes on one machine. They have
-// no mirror, so nobody pays for N watches.
-#include "cluster/claim.h"
+// no mirror, so no time goes to N watches.
+#include "naming/claim.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,11 +18,11 @@
 
 #include <fmt/format.h>
 
-#include "cluster/record_codec.h"
-#include "cluster/uuid.h"
 #include "common/arguments.h"
 #include "etcd/client.h"
 #include "etcd/completion_thread.h"
+#include "naming/record_codec.h"
+#include "node/uuid.h"
 #include "support/etcd_server.h"
 
 namespace idetcd::bench {
@@ -46,23 +46,24 @@ struct Claimer {
   Claimer(etcd::CompletionThread& thread, etcd::Client& client, int64_t nodes, std::chrono::seconds lease)
       : lifetime(thread),
         trouble({}),
-        context{thread, client, lifetime, trouble, counters, jitter, {}},
+        context{thread, client, lifetime, trouble, counters, random, jitter, {}},
         claim(context, options(nodes, lease), own_key) {}
 
-  static cluster::Claim::Options options(int64_t nodes, std::chrono::seconds lease) {
-    return {.pattern = cluster::NamePattern::parse(kPattern, nodes).value(),
-            .limit = nodes,
-            .lease = lease,
-            .record = {.ipv4 = IpAddress::v4({192, 0, 2, 1}), .ipv6 = {}, .port = "53", .id = cluster::randomUuid()}};
+  naming::Claim::Options options(int64_t nodes, std::chrono::seconds lease) {
+    return {
+        .pattern = slots::NamePattern::parse(kPattern, nodes).value(),
+        .lease = lease,
+        .record = {.ipv4 = IpAddress::v4({192, 0, 2, 1}), .ipv6 = {}, .port = "53", .id = node::randomUuid(random)}};
   }
 
-  cluster::Counters counters;
-  cluster::Jitter jitter;
-  cluster::Lifetime lifetime;
-  cluster::EtcdTrouble trouble;
-  cluster::Context context;
-  cluster::OwnKey own_key;
-  cluster::Claim claim;
+  KernelRandom random;
+  naming::Counters counters;
+  naming::Jitter jitter{random};
+  naming::Lifetime lifetime;
+  naming::ErrorLogThrottle trouble;
+  naming::Context context;
+  naming::OwnKeyObserver own_key;
+  naming::Claim claim;
   Clock::time_point done;
 };
 
@@ -72,7 +73,7 @@ struct Result {
   uint64_t most_requests = 0;
   double median_s = 0;
   double all_s = 0;
-  uint64_t retries = 0;    // slots that somebody else had taken first
+  uint64_t retries = 0;    // slots that another node had taken first
   int64_t collisions = 0;  // names that two nodes hold
   int64_t holes = 0;       // of 1..N
   uint64_t lost = 0;       // leases that ended under their owner
@@ -106,29 +107,29 @@ class Run {
   }
 
  private:
-  etcd::Task<void> claimOne(Claimer& claimer) {
-    co_await claimer.claim.run(0, cluster::Claim::WhenFull::kGiveUp);
+  runtime::Task<void> claimOne(Claimer& claimer) {
+    co_await claimer.claim.run(0, naming::Claim::WhenFull::kGiveUp);
     claimer.done = Clock::now();
     if (--left_ == 0) all_done_.set_value();
     co_await keepAlive(claimer);
   }
 
   // As the server does: three times within the lease.
-  etcd::Task<void> keepAlive(Claimer& claimer) {
+  runtime::Task<void> keepAlive(Claimer& claimer) {
     while (left_ > 0) {
       const std::chrono::nanoseconds ttl = claimer.claim.lease().ttl;
       const std::chrono::nanoseconds delay = claimer.claim.lease().sent_at + ttl / 3 - BootClock::now();
       const bool go_on = co_await thread_.sleepFor(std::clamp<std::chrono::nanoseconds>(delay, kShort, kLong));
       if (!go_on) break;
       if (delay > kLong) continue;  // looks again whether all is over
-      const auto renewed = co_await claimer.context.client.leaseKeepAlive(claimer.claim.lease().id, ttl / 5);
+      const auto renewed = co_await claimer.context.store.leaseKeepAlive(claimer.claim.lease().id, ttl / 5);
       if (renewed) claimer.claim.renewed(*renewed);
       if (!renewed && renewed.error().code == etcd::ErrorCode::kLeaseNotFound) ++leases_lost_;
     }
     if (--keepers_ == 0) keepers_done_.set_value();
   }
 
-  etcd::Task<void> releaseAll(std::promise<void>& released) {
+  runtime::Task<void> releaseAll(std::promise<void>& released) {
     for (const auto& claimer : claimers_) co_await claimer->claim.release();
     released.set_value();
   }
@@ -154,7 +155,8 @@ class Run {
     return result;
   }
 
-  etcd::CompletionThread thread_;
+  const std::unique_ptr<etcd::CompletionThread> owned_thread_ = etcd::CompletionThread::make().value();
+  etcd::CompletionThread& thread_ = *owned_thread_;
   std::vector<std::unique_ptr<etcd::Client>> clients_;
   std::vector<std::unique_ptr<Claimer>> claimers_;
   // Completion thread only.

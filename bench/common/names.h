@@ -18,7 +18,7 @@ inline constexpr uint8_t kZoneWire[] = {2, 't', 'f', 5, 'l', 'o', 'c', 'a', 'l',
 
 inline std::string numberedName(uint32_t number) { return "worker" + std::to_string(number) + '.' + kZone; }
 
-// Writes `<label>.tf.local.` in wire form; returns its size. REQUIRES: room for 1 + size + sizeof(kZoneWire) octets.
+// Writes `<label>.tf.local.` in wire form; returns its size. REQUIRES: room for 1 + size + sizeof(kZoneWire) bytes.
 inline size_t writeName(const char* label, size_t size, uint8_t* to) {
   to[0] = static_cast<uint8_t>(size);
   std::memcpy(to + 1, label, size);

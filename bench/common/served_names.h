@@ -1,4 +1,4 @@
-// A server's insides without its process: worker1 … workerN in a store, and a resolver that answers for them on every
+// A server's insides without its process: worker1 … workerN in a store, and a router that answers for them on every
 // name of the zone; or, with `world`, as many names below that zone in its cache. One thread.
 #pragma once
 
@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "common/names.h"
+#include "plugin/forward/forwarding_resolver.h"
 #include "records/record_store.h"
-#include "resolve/resolver.h"
+#include "resolve/router.h"
 
 namespace idetcd::bench {
 
@@ -21,7 +22,8 @@ struct World {
 
 class ServedNames {
  public:
-  ServedNames(uint32_t names, bool ipv6, const std::optional<World>& world = std::nullopt)
+  // `counted`: as in a block with `prometheus`.
+  ServedNames(uint32_t names, bool ipv6, const std::optional<World>& world = std::nullopt, bool counted = false)
       : store_(epochs_, {.zone = dns::Name::parse(kZone).value(), .addresses = {}, .hash_seed = randomHashSeed()}) {
     for (uint32_t i = 1; i <= names; ++i) {
       records::HostAddresses addresses{.ipv4 = IpAddress::v4(addressV4(i)), .ipv6 = {}};
@@ -29,19 +31,22 @@ class ServedNames {
       store_.put(dns::Name::parse(numberedName(i)).value(), addresses, 1);
     }
     store_.setFreshness(records::Freshness::kFresh);
-    auto block = std::make_shared<resolve::ServerBlock>();
-    block->cluster = std::make_shared<resolve::ClusterZone>(store_, resolve::ClusterZone::Options{});
-    if (world) block->recursion = makeRecursion(names, *world);
-    resolver_ = std::make_shared<resolve::Resolver>(
-        std::vector<resolve::Resolver::Zone>{{.name = dns::Name(), .block = std::move(block)}}, store_.table().seed());
+    auto chain = std::make_shared<resolve::Chain>();
+    chain->addCluster(std::make_shared<const resolve::ClusterZone>(store_, resolve::ClusterZone::Options{}));
+    if (world) chain->add(makeForwarding(names, *world));
+    router_ = std::make_shared<resolve::Router>(
+        std::vector<resolve::Router::Zone>{{.name = dns::Name(),
+                                            .chain = std::move(chain),
+                                            .meter = counted ? std::make_shared<resolve::QueryMeter>() : nullptr}},
+        store_.table().seed());
   }
 
   records::EpochDomain& epochs() { return epochs_; }
-  const std::shared_ptr<resolve::Resolver>& resolver() const { return resolver_; }
+  const std::shared_ptr<resolve::Router>& router() const { return router_; }
 
  private:
-  std::unique_ptr<resolve::Recursion> makeRecursion(uint32_t names, const World& world) const {
-    auto cache = std::make_unique<resolve::Cache>(resolve::Cache::Options{.success = {.capacity = 2 * names}});
+  std::unique_ptr<plugin::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
+    auto cache = std::make_unique<plugin::Cache>(plugin::Cache::Options{.success = {.capacity = 2 * names}});
     for (uint32_t i = 1; i <= names; ++i) {
       const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.zone.toString()).value();
       dns::Query query;
@@ -54,25 +59,25 @@ class ServedNames {
       setAddress(i, response);
       cache->insert(query, response, BootClock::now());
     }
-    return std::make_unique<resolve::Recursion>(world.loop, resolve::Recursion::Options{}, std::move(cache),
-                                                std::vector<std::unique_ptr<resolve::Forwarder>>{}, nullptr, nullptr);
+    return std::make_unique<plugin::ForwardingResolver>(world.loop, plugin::ForwardingResolver::Options{},
+                                                        std::move(cache),
+                                                        std::vector<std::unique_ptr<upstream::Forwarder>>{});
   }
 
   static void setAddress(uint32_t number, resolve::StoredResponse& response) {
     response.kind = resolve::ResponseKind::kPositive;
     response.ttl_seconds = 3600;
-    response.body = {0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4};
-    for (const uint8_t octet : addressV4(number)) response.body.push_back(octet);
-    response.ttl_offsets = {6};
-    response.sections.answers = 1;
-    response.sections.answer_size = response.sections.authority_end = static_cast<uint16_t>(response.body.size());
-    response.sections.body = response.body;
-    response.sections.ttl_offsets = response.ttl_offsets;
+    std::vector<uint8_t> record{0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4};
+    for (const uint8_t byte : addressV4(number)) record.push_back(byte);
+    const auto size = static_cast<uint16_t>(record.size());
+    constexpr uint16_t kTtlOffset = 6;
+    response.packed = dns::PackedResponse::make(
+        {.answers = 1, .answer_size = size, .proof_end = size, .authority_end = size}, record, {&kTtlOffset, 1});
   }
 
   records::EpochDomain epochs_;
   records::RecordStore store_;
-  std::shared_ptr<resolve::Resolver> resolver_;
+  std::shared_ptr<resolve::Router> router_;
 };
 
 }  // namespace idetcd::bench

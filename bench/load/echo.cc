@@ -1,5 +1,5 @@
 // The floor under every DNS server that answers over a UDP socket from an event loop: epoll_wait, recvmmsg a batch, set
-// QR, append as many octets as an answer has, sendmmsg. It reads no name and knows none. With epoll, since every server
+// QR, append as many bytes as an answer has, sendmmsg. It reads no name and knows none. With epoll, since every server
 // that also has timers, TCP and upstreams needs something like it: that a socket is watched at all costs the kernel
 // some 7 % of such small work.
 #include <array>
@@ -18,8 +18,8 @@ namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: echo --port N [--pad OCTETS]\n"
-    "Answers on 127.0.0.1 until it is told to end. --pad: what is appended to each query (16: an A record).\n";
+    "usage: echo --port N [--pad BYTES]\n"
+    "Answers on 127.0.0.1 until SIGTERM. --pad: what is appended to each query (16: an A record).\n";
 constexpr size_t kBatch = 64;
 constexpr size_t kBufferSize = 4096 + 192;  // no power of two: the first lines would share a cache set
 

@@ -6,11 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "cluster/record_codec.h"
 #include "common/arguments.h"
 #include "common/names.h"
-#include "etcd/client.h"
-#include "etcd/completion_thread.h"
+#include "load/etcd_client.h"
 
 namespace idetcd::bench {
 namespace {
@@ -32,7 +30,7 @@ class Filler {
   }
 
  private:
-  etcd::Task<void> work() {
+  runtime::Task<void> work() {
     while (next_ <= names_ && !failed_) {
       etcd::TxnRequest request = takeBatch();
       const auto result = co_await client_.txn(std::move(request));
@@ -47,12 +45,7 @@ class Filler {
   etcd::TxnRequest takeBatch() {
     etcd::TxnRequest request;
     const uint32_t end = std::min(names_, next_ + kBatch - 1);
-    for (; next_ <= end; ++next_) {
-      cluster::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(next_)), .ipv6 = {}, .port = "53", .id = {}};
-      if (ipv6_) record.ipv6 = IpAddress::v6(addressV6(next_));
-      request.success.emplace_back(
-          etcd::PutOp{.key = numberedName(next_), .value = cluster::encodeRecord(record), .lease = 0});
-    }
+    for (; next_ <= end; ++next_) request.success.emplace_back(nodePut(numberedName(next_), next_, ipv6_));
     return request;
   }
 
@@ -72,8 +65,7 @@ class Filler {
 int main(int argc, char** argv) {
   using namespace idetcd;
   bench::Arguments arguments(argc, argv, bench::kUsage);
-  etcd::Client::Options options;
-  options.endpoints = {arguments.text("--endpoint", "http://localhost:2379")};
+  etcd::Client::Options options = bench::etcdOptions(arguments);
   options.call_timeout = std::chrono::seconds(60);
   const auto names = arguments.number<uint32_t>("--names", 1000);
   const bool ipv6 = arguments.flag("--ipv6");
@@ -82,9 +74,6 @@ int main(int argc, char** argv) {
     std::fputs(bench::kUsage, stderr);
     return 2;
   }
-  etcd::CompletionThread thread;
-  etcd::Client client(thread, options, {});
-  const bool done = bench::Filler(client, names, ipv6).run();
-  thread.stop();
-  return done ? 0 : 1;
+  bench::EtcdClient client(options);
+  return bench::Filler(*client, names, ipv6).run() ? 0 : 1;
 }

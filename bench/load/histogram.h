@@ -2,6 +2,7 @@
 // thread; no allocation after construction.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -16,19 +17,27 @@ class Histogram {
     ++counts_[bucketOf(nanoseconds)];
     ++total_;
   }
+  void add(const Histogram& other) {
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
+    total_ += other.total_;
+  }
   void clear() {
     counts_.assign(counts_.size(), 0);
     total_ = 0;
   }
   uint64_t total() const { return total_; }
 
-  // The middle of the bucket that holds the value of this rank, `quantile` in [0, 1]; 0 without any value.
+  // The value of this rank, `quantile` in [0, 1], as if those of a bucket were spread evenly over it; 0 without any
+  // value.
   double quantile(double quantile) const {
-    const auto rank = static_cast<uint64_t>(quantile * static_cast<double>(total_));
-    uint64_t seen = 0;
+    const double rank = quantile * static_cast<double>(total_);
+    uint64_t below = 0;
     for (size_t i = 0; i < counts_.size(); ++i) {
-      seen += counts_[i];
-      if (seen > rank || (seen == total_ && seen > 0)) return middleOf(i);
+      if (counts_[i] == 0) continue;
+      const auto count = static_cast<double>(counts_[i]);
+      const double inside = rank - static_cast<double>(below);
+      below += counts_[i];
+      if (inside < count || below == total_) return lowestOf(i) + widthOf(i) * std::min(inside / count, 1.0);
     }
     return 0;
   }
@@ -44,11 +53,13 @@ class Histogram {
     if (exponent > kMaxExponent - 1) return (size_t{kMaxExponent + 1} << kSubBits) - 1;
     return (size_t{exponent + 1} << kSubBits) + ((value >> exponent) - (1u << kSubBits));
   }
-  static double middleOf(size_t bucket) {
+  static double widthOf(size_t bucket) {
     const size_t row = bucket >> kSubBits;
-    if (row == 0) return static_cast<double>(bucket);
-    const double width = static_cast<double>(uint64_t{1} << (row - 1));
-    return (static_cast<double>(bucket & ((1u << kSubBits) - 1)) + (1u << kSubBits) + 0.5) * width;
+    return static_cast<double>(uint64_t{1} << (row == 0 ? 0 : row - 1));
+  }
+  static double lowestOf(size_t bucket) {
+    if (bucket >> kSubBits == 0) return static_cast<double>(bucket);
+    return static_cast<double>((bucket & ((1u << kSubBits) - 1)) + (1u << kSubBits)) * widthOf(bucket);
   }
 
   std::vector<uint64_t> counts_;

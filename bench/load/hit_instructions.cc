@@ -2,7 +2,9 @@
 // path from recvmmsg to sendmmsg can be counted apart from everything else:
 //   valgrind --tool=callgrind --collect-atstart=no --toggle-collect='idetcd::server::UdpService::serveBatch()'
 //            hit_instructions
-// Each round sends 64 queries and waits for their answers. Prints how many were answered, what to divide by.
+// Each round sends 64 queries and waits for their answers. Prints how many were answered, what to divide by, and how
+// often memory was allocated after the first rounds, by the client or the loop too.
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -13,6 +15,7 @@
 #include "common/arguments.h"
 #include "common/served_names.h"
 #include "load/query_source.h"
+#include "malloc_counter.h"
 #include "net/event_loop.h"
 #include "server/udp_service.h"
 
@@ -20,8 +23,9 @@ namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--cached] [--wildcard]\n";
+    "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--cached] [--wildcard] [--counted]\n";
 constexpr size_t kBatch = net::UdpBatch::kCapacity;
+constexpr size_t kWarmRounds = 2;
 
 class Client {
  public:
@@ -42,6 +46,7 @@ class Client {
     }
   }
   size_t answered() const { return answered_; }
+  size_t allocations() const { return allocations_; }
 
  private:
   static int openSocket(const SocketAddress& server) {
@@ -56,7 +61,11 @@ class Client {
     uint8_t answer[512];
     while (recv(fd_, answer, sizeof(answer), 0) > 0) ++answered_;
     if (answered_ % kBatch != 0) return;
-    if (answered_ == rounds_ * kBatch) return loop_.stop();
+    if (answered_ == kWarmRounds * kBatch) test::countAllocations(&allocations_);
+    if (answered_ == rounds_ * kBatch) {
+      test::countAllocations(nullptr);
+      return loop_.stop();
+    }
     sendRound();
   }
 
@@ -64,6 +73,7 @@ class Client {
   QuerySource source_;
   const size_t rounds_;
   size_t answered_ = 0;
+  std::atomic<size_t> allocations_{0};
   int fd_;
   net::ReadWatcher watcher_;
 };
@@ -82,20 +92,21 @@ int main(int argc, char** argv) {
   const bool cached = arguments.flag("--cached");
   if (cached) source.zone = dns::Name::parse("example.net.").value();
   const bool wildcard = arguments.flag("--wildcard");
+  const bool counted = arguments.flag("--counted");
   arguments.finish();
 
   net::EventLoop loop;
-  bench::ServedNames served(source.names, false,
-                            cached ? std::optional(bench::World{loop, source.zone}) : std::nullopt);
+  bench::ServedNames served(source.names, false, cached ? std::optional(bench::World{loop, source.zone}) : std::nullopt,
+                            counted);
   const IpAddress loopback = IpAddress::v4({127, 0, 0, 1});
   auto socket = net::UdpSocket::bind({.ip = wildcard ? IpAddress::v4({}) : loopback, .port = 0}, false);
   if (!socket) return 1;
   const SocketAddress address{.ip = loopback, .port = socket->localAddress().port};
   server::WorkerContext context(loop, served.epochs());
-  server::UdpService service(context, std::move(*socket), served.resolver());
+  server::UdpService service(context, std::move(*socket), served.router());
   bench::Client client(loop, address, bench::QuerySource(source), rounds);
   client.sendRound();
   loop.run();
-  std::printf("%zu\n", client.answered());
+  std::printf("%zu %zu\n", client.answered(), client.allocations());
   return 0;
 }

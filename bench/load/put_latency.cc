@@ -3,8 +3,10 @@
 // For each put: wait for etcd's answer, then ask the server over UDP from several ports, again and again, until every
 // one has got the new address. Where the server has several loops, the kernel spreads those ports over them, so that
 // all loops are asked.
+#include <algorithm>
 #include <arpa/inet.h>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <future>
@@ -15,12 +17,10 @@
 
 #include <fmt/format.h>
 
-#include "cluster/record_codec.h"
 #include "common/arguments.h"
 #include "common/names.h"
 #include "dns/wire.h"
-#include "etcd/client.h"
-#include "etcd/completion_thread.h"
+#include "load/etcd_client.h"
 #include "load/histogram.h"
 
 namespace idetcd::bench {
@@ -90,12 +90,12 @@ uint64_t timeUntilSeen(std::vector<std::unique_ptr<Asker>>& askers, std::array<u
 }
 
 // The thread is ours alone: between two puts it may block in the queries.
-etcd::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Asker>>& askers, uint32_t puts,
-                         std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
+runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Asker>>& askers, uint32_t puts,
+                            std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
   for (uint32_t i = 1; i <= puts; ++i) {
-    const cluster::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(i)), .ipv6 = {}, .port = "53", .id = {}};
-    etcd::PutOp put{.key = fmt::format("{}.{}", kLabel, kZone), .value = cluster::encodeRecord(record), .lease = 0};
-    const auto result = co_await client.put(std::move(put));
+    etcd::TxnRequest put;
+    put.success.emplace_back(nodePut(fmt::format("{}.{}", kLabel, kZone), i, false));
+    const auto result = co_await client.txn(std::move(put));
     if (!result) {
       fmt::print(stderr, "put_latency: {}\n", result.error().message);
       outcome.failed = true;
@@ -111,10 +111,16 @@ etcd::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Asker
 
 void report(const Outcome& outcome, bool json) {
   const char* format =
-      json ? "{{\"puts\": {}, \"never\": {}, \"p50_ms\": {:.3f}, \"p99_ms\": {:.3f}, \"max_ms\": {:.3f}}}\n"
-           : "{} puts, {} never seen; visible after p50 {:.3f} ms, p99 {:.3f} ms, at most {:.3f} ms\n";
-  const auto quantile = [&](double q) { return outcome.latency.quantile(q) / 1e6; };
-  fmt::print(fmt::runtime(format), outcome.latency.total(), outcome.never, quantile(0.5), quantile(0.99), quantile(1));
+      json ? "{{\"puts\": {}, \"never\": {}, \"p50_ms\": {:.3f}, \"p99_ms\": {:.3f}, \"p99_low_ms\": {:.3f}, "
+             "\"p99_high_ms\": {:.3f}, \"max_ms\": {:.3f}}}\n"
+           : "{} puts, {} never seen; visible after p50 {:.3f} ms, p99 {:.3f} ms ({:.3f} to {:.3f}), at most {:.3f} "
+             "ms\n";
+  const auto quantile = [&](double q) { return outcome.latency.quantile(std::clamp(q, 0.0, 1.0)) / 1e6; };
+  // 95 %: the rank of the p99 is a binomial variable, and its deviation says which ranks it may have.
+  const double deviation =
+      1.96 * std::sqrt(0.99 * 0.01 / static_cast<double>(std::max<uint64_t>(outcome.latency.total(), 1)));
+  fmt::print(fmt::runtime(format), outcome.latency.total(), outcome.never, quantile(0.5), quantile(0.99),
+             quantile(0.99 - deviation), quantile(0.99 + deviation), quantile(1));
 }
 
 }  // namespace
@@ -123,8 +129,7 @@ void report(const Outcome& outcome, bool json) {
 int main(int argc, char** argv) {
   using namespace idetcd;
   bench::Arguments arguments(argc, argv, bench::kUsage);
-  etcd::Client::Options options;
-  options.endpoints = {arguments.text("--endpoint", "http://localhost:2379")};
+  const etcd::Client::Options options = bench::etcdOptions(arguments);
   const auto port = arguments.number<uint16_t>("--port", 53);
   const auto puts = arguments.number<uint32_t>("--puts", 500);
   const auto sockets = arguments.number<size_t>("--sockets", 8);
@@ -134,13 +139,11 @@ int main(int argc, char** argv) {
 
   std::vector<std::unique_ptr<bench::Asker>> askers;
   for (size_t i = 0; i < sockets; ++i) askers.push_back(std::make_unique<bench::Asker>(port));
-  etcd::CompletionThread thread;
-  etcd::Client client(thread, options, {});
   bench::Outcome outcome;
   std::promise<void> done;
-  thread.spawn(bench::measure(client, askers, puts, pause, outcome, done));
+  bench::EtcdClient client(options);
+  (*client).thread().spawn(bench::measure(*client, askers, puts, pause, outcome, done));
   done.get_future().wait();
-  thread.stop();
   bench::report(outcome, json);
   return outcome.failed || outcome.never > 0 ? 1 : 0;
 }

@@ -20,7 +20,7 @@ enum class Selection : uint8_t {
 
 std::optional<Selection> parseSelection(std::string_view text);
 
-// What the answer must be, and enough to tell that it is.
+// What the answer must be, and enough to check it.
 struct Expectation {
   uint32_t number = 0;
   dns::RrType type = dns::RrType::kA;
@@ -36,14 +36,14 @@ class QuerySource {
     uint32_t names = 1000;
     Selection selection = Selection::kUniform;
     uint32_t aaaa_percent = 0;
-    uint32_t nxdomain_percent = 0;  // random names of the zone that nobody has
+    uint32_t nxdomain_percent = 0;  // random names of the zone that do not exist
     uint32_t miss_percent = 0;      // random names below any.<zone>, all of which exist, with the number 0
     dns::Name zone = dns::Name::parse(kZone).value();
     bool edns = false;
     uint64_t seed = 1;
   };
 
-  // REQUIRES: the zone's name has at most kMaxZoneSize octets.
+  // REQUIRES: the zone's name has at most kMaxZoneSize bytes.
   explicit QuerySource(const Options& options);
 
   // Writes a query whose ID is 0; returns its size, at most kMaxQuerySize.

@@ -1,14 +1,20 @@
 // What clients of a server see while thousands of its questions wait for an upstream that never answers: how long a
-// name of the cluster takes, one query at a time, first with nothing else under way and then beside the stalled ones,
-// and what those who asked for the stalled names are told, and when.
+// name of the cluster takes, one query at a time, beside the stalled ones, and from a second server of the same kind
+// that has nothing else to do; and what the clients that asked for the stalled names get, and when.
+//
+// The two are asked in turn, in slices of 100 ms. While the second one has its slice, the first one is stopped
+// (SIGSTOP): the questions that end meanwhile, hundreds a slice, would take time on the core that both share. So the
+// first one has to do the work of two slices in each of its own.
 //
 // The questions are kept at the same number: whichever is answered is replaced by a new one. They are sent and received
 // between two measured queries, never while one is under way, so that only what the server does is measured.
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <netinet/in.h>
+#include <string>
 #include <sys/socket.h>
 #include <vector>
 
@@ -16,36 +22,32 @@
 
 #include "common/arguments.h"
 #include "common/names.h"
-#include "common/random.h"
+#include "common/pairs.h"
 #include "load/answer_check.h"
 #include "load/histogram.h"
 #include "load/query_source.h"
+#include "load/window.h"
 
 namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: stalled_upstream --port N [--in-flight 10000] [--seconds 6] [--names 1000] [--zone example.net.] [--json]\n"
-    "The server must answer worker1 ... workerN.tf.local. and forward the names of --zone to an upstream that is "
-    "silent.\n"
-    "--seconds: how long it is measured, idle and again when all are in flight.\n";
+    "usage: stalled_upstream --port N --pid PID --reference PORT [--in-flight 10000] [--names 1000]\n"
+    "                        [--zone example.net.] [--pairs 400] [--slice-ms 100] [--settle-ms 20]\n"
+    "Both servers must answer worker1 ... workerN.tf.local.; that of --port must forward the names of --zone to an\n"
+    "upstream that is silent. The first --settle-ms of a slice are not counted. Ends after --pairs, or with SIGTERM, "
+    "with\n"
+    "a last line about the stalled questions.\n";
 
-constexpr uint64_t kSecond = 1'000'000'000;
 constexpr size_t kMaxSockets = 64;
-constexpr uint64_t kAnswerWithin = 5 * kSecond;
-
-uint64_t now() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * kSecond + static_cast<uint64_t>(t.tv_nsec);
-}
+constexpr uint64_t kAnswerWithin = 5 * kSecond;  // and a slice, while the server may be stopped
 
 int connectTo(uint16_t port, bool blocking) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | (blocking ? 0 : SOCK_NONBLOCK), 0);
   const int size = 4 << 20;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
-  const timeval patience{.tv_sec = 1, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval timeout{.tv_sec = 1, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
@@ -66,7 +68,9 @@ bool hasEde(std::span<const uint8_t> answer) {
 // The stalled questions: each has a number, which is its socket and its ID.
 class Stalled {
  public:
-  Stalled(uint16_t port, size_t count, const dns::Name& zone) : source_(options(zone)), slots_(count) {
+  // `answer_within`: when a question must have been answered, in nanoseconds.
+  Stalled(uint16_t port, size_t count, const dns::Name& zone, uint64_t answer_within)
+      : source_(options(zone)), answer_within_(answer_within), slots_(count) {
     for (size_t i = 0; i < std::min(kMaxSockets, count); ++i) sockets_.push_back(connectTo(port, false));
   }
 
@@ -101,7 +105,6 @@ class Stalled {
     }
   }
 
-  void expectNoMore() { replace_ = false; }
   size_t inFlight() const { return in_flight_; }
   bool isFull() const { return sent_ == slots_.size(); }
 
@@ -129,22 +132,22 @@ class Stalled {
     if (index >= slots_.size() || !slots_[index].outstanding) return;
     const uint64_t time = now() - slots_[index].sent_at;
     slots_[index].outstanding = false;
-    if (replace_) free_.push_back(index);
+    free_.push_back(index);
     --in_flight_;
     ++answered_;
     slowest_ = std::max(slowest_, time);
     const uint16_t rcode = dns::load16(answer.data() + 2) & dns::kRcodeMask;
-    if (rcode == dns::code(dns::Rcode::kServFail) && hasEde(answer) && time <= kAnswerWithin) ++failed_rightly_;
+    if (rcode == dns::code(dns::Rcode::kServFail) && hasEde(answer) && time <= answer_within_) ++failed_rightly_;
   }
 
   QuerySource source_;
+  const uint64_t answer_within_;
   std::vector<int> sockets_;  // as long as the process
   std::vector<Slot> slots_;
   std::vector<size_t> free_;
   size_t sent_ = 0;
   size_t in_flight_ = 0;
   size_t turn_ = 0;
-  bool replace_ = true;
 };
 
 // One query at a time for names of the cluster.
@@ -172,6 +175,7 @@ class Probe {
 
   Histogram latency;
   uint64_t wrong = 0;
+  uint64_t wrong_before = 0;  // before the slice
 
  private:
   int fd_;  // as long as the process
@@ -179,58 +183,123 @@ class Probe {
   uint16_t id_ = 0;
 };
 
-struct Quantiles {
-  double p50_us;
-  double p99_us;
-  double p999_us;
+struct Options {
+  uint16_t port = 0;
+  pid_t pid = 0;
+  uint16_t reference = 0;
+  size_t in_flight = 10000;
+  uint32_t names = 1000;
+  dns::Name zone;
+  uint32_t pairs = 400;
+  uint64_t slice = kSecond / 10;
+  uint64_t settle = kSecond / 50;
 };
 
-Quantiles quantilesOf(const Histogram& latency) {
-  return {latency.quantile(0.5) / 1000, latency.quantile(0.99) / 1000, latency.quantile(0.999) / 1000};
-}
+// The server with the stalled questions. It runs while it is asked, and in the end.
+class Stopped {
+ public:
+  explicit Stopped(pid_t pid) : pid_(pid) { kill(pid_, SIGSTOP); }
+  ~Stopped() { kill(pid_, SIGCONT); }
+  Stopped(const Stopped&) = delete;
+  Stopped& operator=(const Stopped&) = delete;
 
-int measure(uint16_t port, size_t in_flight, double seconds, uint32_t names, const dns::Name& zone, bool json) {
-  const auto time = static_cast<uint64_t>(seconds * kSecond);
-  Probe probe(port, names);
-  Stalled stalled(port, in_flight, zone);
-  for (int i = 0; i < 1000; ++i) probe.ask();
-  probe.latency.clear();
-  for (const uint64_t end = now() + time; now() < end;) probe.ask();
-  const Quantiles idle = quantilesOf(probe.latency);
+ private:
+  const pid_t pid_;
+};
 
-  while (!stalled.isFull()) {  // about as fast as the server takes them
-    stalled.sendOne();
-    stalled.receive();
-    probe.ask();
-  }
-  probe.latency.clear();
-  size_t least = stalled.inFlight();
-  for (const uint64_t end = now() + time; now() < end;) {
-    stalled.receive();
-    stalled.sendOne();
-    probe.ask();
-    least = std::min(least, stalled.inFlight());
-  }
-  const Quantiles busy = quantilesOf(probe.latency);
-  stalled.expectNoMore();
-  for (const uint64_t end = now() + kAnswerWithin + kSecond; stalled.inFlight() > 0 && now() < end;) {
-    stalled.receive();
-    probe.ask();
+class Measurement {
+ public:
+  explicit Measurement(const Options& options)
+      : options_(options),
+        beside_(options.port, options.names),
+        idle_(options.reference, options.names),
+        stalled_(options.port, options.in_flight, options.zone, kAnswerWithin + options.slice),
+        least_(options.in_flight) {}
+
+  void run() {
+    fill();
+    for (Pairs pairs(options_.pairs); pairs.next();) {
+      std::string reference;
+      if (pairs.referenceFirst()) reference = idleSlice();
+      const std::string server = stalledSlice();
+      if (!pairs.referenceFirst()) reference = idleSlice();
+      fmt::print("{{\"server\": {}, \"reference\": {}}}\n", server, reference);
+      std::fflush(stdout);
+    }
+    // Every question is answered, late or not at all.
+    for (const uint64_t end = now() + kAnswerWithin + kSecond; stalled_.inFlight() > 0 && now() < end;) {
+      stalled_.receive();
+      beside_.ask();
+    }
+    fmt::print(
+        "{{\"in_flight\": {}, \"asked\": {}, \"answered\": {}, \"servfail_with_ede\": {}, \"slowest_s\": {:.3f}}}\n",
+        least_, stalled_.asked_, stalled_.answered_, stalled_.failed_rightly_,
+        static_cast<double>(stalled_.slowest_) / kSecond);
   }
 
-  const char* format =
-      json
-          ? "{{\"idle_p50_us\": {:.2f}, \"idle_p99_us\": {:.2f}, \"idle_p999_us\": {:.2f}, \"p50_us\": {:.2f}, "
-            "\"p99_us\": {:.2f}, \"p999_us\": {:.2f}, \"in_flight\": {}, \"asked\": {}, \"answered\": {}, "
-            "\"servfail_with_ede\": {}, \"slowest_s\": {:.3f}, \"wrong\": {}}}\n"
-          : "idle: p50 {:.1f} us, p99 {:.1f} us, p999 {:.1f} us; beside: p50 {:.1f} us, p99 {:.1f} us, p999 {:.1f} us; "
-            "never less than {} in flight; {} asked, {} answered, {} of them SERVFAIL with EDE within 5 s, the slowest "
-            "after {:.3f} s; {} wrong answers for the cluster\n";
-  fmt::print(fmt::runtime(format), idle.p50_us, idle.p99_us, idle.p999_us, busy.p50_us, busy.p99_us, busy.p999_us,
-             least, stalled.asked_, stalled.answered_, stalled.failed_rightly_,
-             static_cast<double>(stalled.slowest_) / kSecond, probe.wrong);
-  return probe.wrong == 0 ? 0 : 3;
-}
+  uint64_t wrong() const { return beside_.wrong + idle_.wrong; }
+
+ private:
+  // Spread over the time that a question lives: what is sent together ends together.
+  void fill() {
+    const uint64_t start = now();
+    for (size_t sent = 0; !stalled_.isFull();) {
+      if (now() - start > sent * kFillTime / options_.in_flight) {
+        stalled_.sendOne();
+        ++sent;
+      }
+      stalled_.receive();
+      beside_.ask();
+    }
+  }
+
+  std::string stalledSlice() {
+    const uint64_t start = now();
+    while (now() < start + options_.settle) stalledTurn();
+    clear(beside_);
+    while (now() < start + options_.slice) {
+      stalledTurn();
+      least_ = std::min(least_, stalled_.inFlight());
+    }
+    return asJson(beside_);
+  }
+  void stalledTurn() {
+    stalled_.receive();
+    stalled_.sendOne();
+    beside_.ask();
+  }
+
+  std::string idleSlice() {
+    const Stopped stopped(options_.pid);
+    const uint64_t start = now();
+    while (now() < start + options_.settle) idle_.ask();
+    clear(idle_);
+    while (now() < start + options_.slice) {
+      stalled_.receive();  // as in the other's slice, though there is hardly any
+      idle_.ask();
+    }
+    return asJson(idle_);
+  }
+
+  static void clear(Probe& probe) {
+    probe.latency.clear();
+    probe.wrong_before = probe.wrong;
+  }
+  static std::string asJson(const Probe& probe) {
+    const auto quantile = [&](double q) { return probe.latency.quantile(q) / 1000; };
+    return fmt::format(
+        "{{\"answered\": {}, \"wrong\": {}, \"p50_us\": {:.3f}, \"p99_us\": {:.3f}, \"p999_us\": {:.3f}}}",
+        probe.latency.total(), probe.wrong - probe.wrong_before, quantile(0.5), quantile(0.99), quantile(0.999));
+  }
+
+  static constexpr uint64_t kFillTime = 4 * kSecond;
+
+  const Options& options_;
+  Probe beside_;
+  Probe idle_;
+  Stalled stalled_;
+  size_t least_;  // in flight
+};
 
 }  // namespace
 }  // namespace idetcd::bench
@@ -238,16 +307,25 @@ int measure(uint16_t port, size_t in_flight, double seconds, uint32_t names, con
 int main(int argc, char** argv) {
   using namespace idetcd;
   bench::Arguments arguments(argc, argv, bench::kUsage);
-  const auto port = arguments.number<uint16_t>("--port", 0);
-  const auto in_flight = arguments.number<size_t>("--in-flight", 10000);
-  const auto seconds = arguments.number<double>("--seconds", 6);
-  const auto names = arguments.number<uint32_t>("--names", 1000);
+  bench::Options options;
+  options.port = arguments.number<uint16_t>("--port", 0);
+  options.pid = arguments.number<pid_t>("--pid", 0);
+  options.reference = arguments.number<uint16_t>("--reference", 0);
+  options.in_flight = arguments.number("--in-flight", options.in_flight);
+  options.names = arguments.number("--names", options.names);
+  options.pairs = arguments.number("--pairs", options.pairs);
+  options.slice = arguments.number<uint64_t>("--slice-ms", 100) * (bench::kSecond / 1000);
+  options.settle = arguments.number<uint64_t>("--settle-ms", 20) * (bench::kSecond / 1000);
   const auto zone = dns::Name::parse(arguments.text("--zone", "example.net."));
-  const bool json = arguments.flag("--json");
   arguments.finish();
-  if (port == 0 || !zone || in_flight == 0 || in_flight > 65536 || names == 0 || names > bench::kMaxNames) {
+  if (options.port == 0 || options.pid <= 0 || options.reference == 0 || !zone || options.in_flight == 0 ||
+      options.in_flight > 65536 || options.names == 0 || options.names > bench::kMaxNames ||
+      options.settle >= options.slice) {
     std::fputs(bench::kUsage, stderr);
     return 2;
   }
-  return bench::measure(port, in_flight, seconds, names, *zone, json);
+  options.zone = *zone;
+  bench::Measurement measurement(options);
+  measurement.run();
+  return measurement.wrong() == 0 ? 0 : 3;
 }

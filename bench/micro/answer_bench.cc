@@ -1,4 +1,4 @@
-// From a received batch to its answers, without the sockets: the three passes of the resolver.
+// From a received batch to its answers, without the sockets: the three passes of the router.
 //   AnswerBatch/<names>/<aaaa percent>/<edns>/<nxdomain percent>
 #include <memory>
 
@@ -13,13 +13,13 @@ namespace {
 
 constexpr size_t kBatch = net::UdpBatch::kCapacity;
 
-size_t answerBatch(const resolve::Resolver& resolver, PreparedQueries& queries, size_t first,
-                   std::vector<resolve::Job>& jobs, const resolve::Request& request) {
-  size_t octets = 0;
-  for (size_t i = 0; i < kBatch; ++i) resolver.begin(jobs[i], queries.receive(first + i), queries.size(first + i));
-  for (size_t i = 0; i < kBatch; ++i) resolver.prefetch(jobs[i]);
-  for (size_t i = 0; i < kBatch; ++i) octets += resolver.answer(jobs[i], request).size;
-  return octets;
+size_t answerBatch(const resolve::Router& router, PreparedQueries& queries, size_t first,
+                   std::vector<resolve::Job>& jobs, resolve::Request& request) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < kBatch; ++i) router.begin(jobs[i], queries.receive(first + i), queries.size(first + i));
+  for (size_t i = 0; i < kBatch; ++i) router.prefetch(jobs[i]);
+  for (size_t i = 0; i < kBatch; ++i) bytes += router.answer(jobs[i], request).size;
+  return bytes;
 }
 
 void AnswerBatch(benchmark::State& state) {
@@ -40,7 +40,7 @@ void AnswerBatch(benchmark::State& state) {
   size_t first = 0;
   for (auto _ : state) {
     const records::ReadSection section(reader);
-    benchmark::DoNotOptimize(answerBatch(*served.resolver(), queries, first, jobs, request));
+    benchmark::DoNotOptimize(answerBatch(*served.router(), queries, first, jobs, request));
     first = (first + kBatch) % PreparedQueries::kCount;
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kBatch));

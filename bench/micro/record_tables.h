@@ -1,6 +1,6 @@
 // One interface over three tables from a name to its A record: ours, liburcu's cds_lfht (QSBR flavour, its fastest),
 // and a std::unordered_map under a mutex. Each hashes names with the same seeded hash, keeps the name to compare it,
-// and a look-up reads the record's data. The two others are told how many names will come, since that is where they are
+// and a look-up reads the record's data. The two others are given the number of names, since that is where they are
 // at their best: cds_lfht grows in a thread of its own, and is slow until that has caught up. Ours grows by itself.
 //
 //   Table(expected)             0: unknown
@@ -8,7 +8,7 @@
 //   put(name, address)          insert or replace; the writer's thread
 //   erase(name)
 //   enter() … leave()           around look-ups: what a loop does around a batch
-//   lookUp(name) -> uint8_t     the last octet of the address; 0: no such name
+//   lookUp(name) -> uint8_t     the last byte of the address; 0: no such name
 //   lookUpBatch(names, count)   the sum of as many; ours in three passes
 #pragma once
 
@@ -38,12 +38,12 @@ inline constexpr size_t kBatchSize = 64;
 
 using Address = std::array<uint8_t, 4>;
 
-// A wire name, 32 octets apart: as dense as in a batch of packets, or denser.
+// A wire name, 32 bytes apart: as dense as in a batch of packets, or denser.
 struct Key {
   uint8_t size;
-  std::array<uint8_t, 31> octets;
-  std::span<const uint8_t> span() const { return {octets.data(), size}; }
-  uint64_t hash() const { return hashBytes(octets.data(), size, kSeed); }
+  std::array<uint8_t, 31> bytes;
+  std::span<const uint8_t> span() const { return {bytes.data(), size}; }
+  uint64_t hash() const { return hashBytes(bytes.data(), size, kSeed); }
 };
 
 // A table that need not know of threads.
@@ -191,7 +191,7 @@ class UrcuTable {
     static int matches(cds_lfht_node* node, const void* key) {
       const Key& wanted = *static_cast<const Key*>(key);
       const Key& held = of(node)->key;
-      return held.size == wanted.size && records::equalOctets(held.octets.data(), wanted.octets.data(), held.size);
+      return held.size == wanted.size && records::equalBytes(held.bytes.data(), wanted.bytes.data(), held.size);
     }
   };
 
@@ -253,7 +253,7 @@ class MutexMap {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return hashBytes(name.data(), name.size(), kSeed); }
   };
-  static std::string_view view(const Key& key) { return {reinterpret_cast<const char*>(key.octets.data()), key.size}; }
+  static std::string_view view(const Key& key) { return {reinterpret_cast<const char*>(key.bytes.data()), key.size}; }
 
   std::mutex mutex_;
   std::unordered_map<std::string, Address, Hash, std::equal_to<>> map_;

@@ -7,10 +7,10 @@
 
 #include <benchmark/benchmark.h>
 
-#include "cluster/record_codec.h"
-#include "cluster/replica.h"
 #include "common/names.h"
 #include "common/random.h"
+#include "naming/record_codec.h"
+#include "naming/replica.h"
 
 namespace idetcd::bench {
 namespace {
@@ -19,12 +19,12 @@ using etcd::KeyValue;
 using etcd::WatchEvent;
 
 KeyValue keyValue(uint32_t number, uint32_t address, int64_t revision) {
-  const cluster::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(address)),
-                                   .ipv6 = {},
-                                   .port = "53",
-                                   .id = "0b7f6c0e-6d0e-4f36-9a3c-2d1c9c0f6f11"};
+  const naming::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(address)),
+                                  .ipv6 = {},
+                                  .port = "53",
+                                  .id = "0b7f6c0e-6d0e-4f36-9a3c-2d1c9c0f6f11"};
   return {.key = numberedName(number),
-          .value = cluster::encodeRecord(record),
+          .value = naming::encodeRecord(record),
           .create_revision = 1,
           .mod_revision = revision};
 }
@@ -34,23 +34,24 @@ struct Mirror {
   Mirror() : store(epochs, {.zone = dns::Name::parse(kZone).value(), .addresses = {}, .hash_seed = 1}) {}
 
   void load(uint32_t names) {
-    replica.beginSnapshot(cluster::Replica::History::kSame);
+    replica.beginSnapshot(naming::Replica::History::kSame);
     for (uint32_t i = 1; i <= names; ++i) replica.addToSnapshot({keyValue(i, i, 1)});
     replica.endSnapshot(1);
   }
 
   records::EpochDomain epochs;
   records::RecordStore store;
-  cluster::OwnKey own_key;
-  cluster::Counters counters;
-  cluster::Replica replica{store, own_key, counters, {}, {}};
+  naming::OwnKeyObserver own_key;
+  naming::Counters counters;
+  SystemClock clock;
+  naming::Replica replica{store, own_key, counters, clock, {}, {}};
 };
 
 void DecodeKeyAndValue(benchmark::State& state) {
   const KeyValue kv = keyValue(123456, 1, 1);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(cluster::decodeKey(kv.key));
-    benchmark::DoNotOptimize(cluster::decodeRecord(kv.value));
+    benchmark::DoNotOptimize(naming::decodeKey(kv.key));
+    benchmark::DoNotOptimize(naming::decodeRecord(kv.value));
   }
   state.SetItemsProcessed(state.iterations());
 }
@@ -100,7 +101,7 @@ void LoadSnapshot(benchmark::State& state) {
   for (uint32_t i = 1; i <= names; ++i) page.push_back(keyValue(i, i, 1));
   for (auto _ : state) {
     Mirror mirror;
-    mirror.replica.beginSnapshot(cluster::Replica::History::kSame);
+    mirror.replica.beginSnapshot(naming::Replica::History::kSame);
     mirror.replica.addToSnapshot(page);
     benchmark::DoNotOptimize(mirror.replica.endSnapshot(1));
   }

@@ -1,5 +1,5 @@
-// From the octets of a query to its folded, hashed name, and the parse as a whole.
-//   NameFoldAndHash/<octets>   the name alone
+// From the bytes of a query to its folded, hashed name, and the parse as a whole.
+//   NameFoldAndHash/<bytes>   the name alone
 //   ParseQuery/<edns>          the whole query
 #include <algorithm>
 #include <string>
@@ -15,7 +15,7 @@
 namespace idetcd::bench {
 namespace {
 
-// A wire name of `size` octets with labels of at most 63, in mixed case.
+// A wire name of `size` bytes with labels of at most 63, in mixed case.
 std::vector<uint8_t> longName(size_t size) {
   std::vector<uint8_t> name;
   while (name.size() + 1 < size) {

@@ -1,520 +1,302 @@
 #include "app/application.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <future>
-#include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
-
-#include "cluster/node_address.h"
-#include "cluster/watched_ranges.h"
-#include "net/local_addresses.h"
 
 namespace idetcd::app {
 
 namespace {
 
-// Addresses and interfaces as addresses.
-Result<std::vector<SocketAddress>> resolveAddresses(const std::vector<std::string>& texts) {
-  std::vector<SocketAddress> addresses;
-  for (const std::string& text : texts) {
-    if (const auto ip = IpAddress::parse(text)) {
-      addresses.push_back({.ip = *ip});
-      continue;
-    }
-    const auto of_interface = net::interfaceAddresses(text);
-    if (!of_interface)
-      return fail(fmt::format("bind: '{}' is no IP address, and there is {}", text, of_interface.error().message));
-    addresses.insert(addresses.end(), of_interface->begin(), of_interface->end());
-  }
-  return addresses;
-}
-
-// Where a block listens; empty: on every address.
-Result<std::vector<SocketAddress>> bindAddresses(const BindPlan& plan) {
-  auto listen = resolveAddresses(plan.listen);
-  if (!listen) return listen;
-  const auto except = resolveAddresses(plan.except);
-  if (!except) return except;
-  std::vector<SocketAddress> addresses;
-  for (const SocketAddress& address : *listen) {
-    const auto same = [&address](const SocketAddress& other) { return other.ip == address.ip; };
-    if (std::none_of(except->begin(), except->end(), same) && std::none_of(addresses.begin(), addresses.end(), same)) {
-      addresses.push_back(address);
-    }
-  }
-  if (addresses.empty() && !plan.listen.empty()) return fail("bind: no address is left to listen on");
-  return addresses;
-}
-
-std::string hostName() {
-  char name[256];
-  return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
-}
-
-// `state`, else what systemd has made for the service (the first of systemd.exec(5)'s list).
-std::string stateDirectory(const ClusterPlan& plan) {
-  if (!plan.state_directory.empty()) return plan.state_directory;
-  const char* of_service = std::getenv("STATE_DIRECTORY");
-  if (of_service == nullptr) return {};
-  const std::string_view list(of_service);
-  return std::string(list.substr(0, list.find(':')));
-}
-
-std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAddress>& addresses) {
-  std::string line = key.text;
-  for (const SocketAddress& address : addresses) {
-    line += fmt::format("{}{}", &address == addresses.data() ? " on " : " ", address.ip.toString());
-  }
-  return line;
-}
+constexpr size_t kReloadDescriptors = 12;  // at least
 
 }  // namespace
 
-Application::Application(Logger log)
+Application::Application(Logger log, std::shared_ptr<sandbox::ProgramRunner> programs, service::Given given)
     : log_(std::move(log)),
-      hash_seed_(randomHashSeed()),
-      upstream_descriptors_(std::make_shared<net::DescriptorBudget>(net::DescriptorBudget::shareOfLimit())),
-      server_(loop_, epochs_) {
+      process_(log_, loop_, epochs_),
+      server_(loop_, epochs_, process_.descriptors, process_.metrics.scope()),
+      metrics_(process_.metrics.scope(), log_, process_.descriptors),
+      manager_(std::move(given.notify_socket), process_.executor, log_),
+      sockets_(std::move(given.descriptors), manager_, log_),
+      watchdog_(loop_, manager_.exists() ? given.watchdog : std::chrono::microseconds(0), [this] { manager_.alive(); }),
+      lame_duck_(loop_, [this] { end(0); }),
+      end_(loop_, [this] {
+        log_.warning("What is still to be written takes too long");
+        if (keeps_names_) quit(status_);
+        at_rest_ = false;
+        loop_.stop();
+      }) {
+  process_.programs = std::move(programs);
+  server_.setStore(sockets_);
+  process_.fatal = [this](const std::string& line) { loop_.post([this, line] { fatal(line); }); };
+  process_.settled = [this] {
+    if (std::exchange(reload_waits_, false)) reload();
+  };
+  process_.status_changed = [this] { loop_.post([this] { reportStatus(); }); };
   for (const int signal : kHandledSignals) {
     signals_.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
   }
 }
 
 Application::~Application() {
-  if (releaser_.joinable()) releaser_.join();
-  joinRetired();
-  for (const auto& cluster : clusters_) cluster->member->stop(std::chrono::milliseconds(0));
-  if (etcd_thread_) etcd_thread_->stop();
+  process_.visitStates([](resolve::ProcessState& state) { state.stop(); });
   configuration_ = {};
   server_.close();
-  clusters_.clear();
 }
 
-Result<void> Application::open(const Plan& plan) {
-  auto configuration = configure(plan);
-  if (!configuration) return tl::unexpected(configuration.error());
-  if (auto listening = listen(*configuration); !listening) return listening;
-  configuration_ = std::move(*configuration);
-  clusters_ = std::move(configuration_.clusters);
-  return {};
+void Application::accept(Configuration configuration) {
+  configuration_ = std::move(configuration);
+  process_.visitStates([](resolve::ProcessState& state) { state.accept(); });
+  configuration_.start();
+  watchLoops();
+  reportStatus();
 }
 
-Result<Application::Configuration> Application::configure(const Plan& plan) {
-  for (const std::string& warning : plan.warnings) log_.warning("{}", warning);
-  Configuration configuration;
-  for (const BlockPlan& block : plan.blocks) {
-    if (auto added = addBlock(configuration, block); !added) return tl::unexpected(added.error());
-  }
-  return configuration;
+void Application::watchLoops() {
+  std::vector<net::EventLoop*> loops;
+  for (const auto& worker : server_.workers()) loops.push_back(&worker->loop());
+  watchdog_.watch(std::move(loops));
 }
 
-Result<void> Application::addBlock(Configuration& configuration, const BlockPlan& plan) {
-  const auto addresses = bindAddresses(plan.bind);
-  if (!addresses) return tl::unexpected(addresses.error());
-  auto block = buildBlock(configuration, plan);
-  if (!block) return tl::unexpected(block.error());
-  const size_t index = configuration.blocks.size();
-  configuration.blocks.push_back(std::move(*block));
-  for (const config::ServerKey& key : plan.keys) {
-    configuration.banner.push_back(bannerLine(key, *addresses));
-    std::vector<SocketAddress> listen = addresses->empty() ? server::anyAddresses(key.port) : *addresses;
-    for (SocketAddress& address : listen) {
-      address.port = key.port;
-      addEndpoint(configuration, {.address = address, .workers = plan.workers, .make_resolver = {}}, key.zone, index);
-    }
-  }
-  return {};
+void Application::watchSuccessors() {
+  if (handover_) successors_.emplace(loop_, handover_->fd(), [this] { onSuccessor(); });
 }
 
-void Application::addEndpoint(Configuration& configuration, const server::Listen& listen, const dns::Name& zone,
-                              size_t block) {
-  std::vector<Endpoint>& endpoints = configuration.endpoints;
-  auto endpoint = std::find_if(endpoints.begin(), endpoints.end(),
-                               [&listen](const Endpoint& e) { return e.listen.address == listen.address; });
-  if (endpoint == endpoints.end()) endpoint = endpoints.insert(endpoint, {.listen = listen, .zones = {}});
-  endpoint->listen.workers = std::max(endpoint->listen.workers, listen.workers);
-  endpoint->zones.emplace_back(zone, block);
-}
-
-Result<Application::Block> Application::buildBlock(Configuration& configuration, const BlockPlan& plan) {
-  Block block;
-  block.plan = plan;
-  if (!plan.log.empty()) block.log = std::make_shared<const resolve::QueryLog>(plan.log, log_);
-  if (plan.errors) {
-    auto errors = resolve::ErrorLog::make(plan.consolidate, log_.named("plugin/errors"));
-    if (!errors) return tl::unexpected(errors.error());
-    block.errors = std::move(*errors);
-  }
-  Cluster* cluster = nullptr;
-  if (plan.cluster) {
-    const auto added = addCluster(configuration, *plan.cluster, plan.keys.front().port);
-    if (!added) return tl::unexpected(added.error());
-    cluster = *added;
-    resolve::ClusterZone::Options options{.fallthrough = plan.cluster->fallthrough};
-    if (plan.hosts || !plan.forward.empty()) options.sources = endpointNames(*plan.cluster);
-    block.cluster = std::make_shared<const resolve::ClusterZone>(*cluster->store, std::move(options));
-  }
-  if (plan.nsid || cluster != nullptr) block.identity = makeIdentity(plan, cluster);
-  if (!plan.acl.empty()) block.acl = std::make_shared<const resolve::Acl>(plan.acl);
-  if (plan.hosts) {
-    block.hosts = std::make_shared<const resolve::HostsSource>(*plan.hosts, hash_seed_, log_.named("plugin/hosts"));
-  }
-  return block;
-}
-
-// As which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver. A short
-// name is completed by a search list, of which only the cluster's own zone can be in the way.
-std::vector<dns::Name> Application::endpointNames(const ClusterPlan& plan) {
-  std::vector<dns::Name> names;
-  for (const std::string& endpoint : plan.endpoints) {
-    const std::string host = etcd::Client::endpointHost(endpoint);
-    if (IpAddress::parse(host) || host == "localhost") continue;
-    if (const auto name = dns::Name::parse(host)) names.push_back(*name);
-    if (host.find('.') != std::string::npos) continue;
-    if (const auto name = dns::Name::parse(host + "." + plan.pattern.zone().toString())) names.push_back(*name);
-  }
-  return names;
-}
-
-// What a block says that it is to have forwarded: its own zones, and the names by which it is to reach etcd.
-std::vector<dns::Name> Application::namedZones(const BlockPlan& plan) {
-  std::vector<dns::Name> names = plan.cluster ? endpointNames(*plan.cluster) : std::vector<dns::Name>{};
-  for (const config::ServerKey& key : plan.keys) names.push_back(key.zone);
-  return names;
-}
-
-// The node's own name, unless the Corefile says something else; without a cluster `nsid` alone means the host name.
-std::shared_ptr<const resolve::Identity> Application::makeIdentity(const BlockPlan& plan, Cluster* cluster) {
-  resolve::Identity::Options options{.nsid = plan.nsid.value_or("")};
-  if (cluster == nullptr) {
-    if (options.nsid.empty()) options.nsid = hostName();
-    return std::make_shared<const resolve::Identity>(std::move(options));
-  }
-  const cluster::Member& member = *cluster->member;
-  options.own_name = [&member]() -> std::optional<std::string> {
-    const auto ownership = member.ownership();
-    return ownership ? std::optional(ownership->name) : std::nullopt;
-  };
-  options.own_addresses = [&member] { return member.addresses().list(); };
-  options.ttl_seconds = plan.cluster->ttl_seconds;
-  auto identity = std::make_shared<const resolve::Identity>(std::move(options));
-  std::erase_if(cluster->identities, [](const auto& seen) { return seen.expired(); });
-  cluster->identities.push_back(identity);
-  return identity;
-}
-
-// The block's handlers on one loop.
-Result<std::shared_ptr<const resolve::ServerBlock>> Application::instantiate(const Configuration& configuration,
-                                                                             Block& block, net::EventLoop& loop) {
-  // Its handles belong to the loop, whichever thread lets it go last.
-  const std::shared_ptr<resolve::ServerBlock> instance(new resolve::ServerBlock, [&loop](resolve::ServerBlock* old) {
-    if (loop.isLoopThread()) {
-      delete old;
-    } else {
-      loop.post([old] { delete old; });
-    }
+void Application::reportStatus() {
+  if (shutting_down_) return;
+  std::vector<std::string> all;
+  process_.visitStates([&all](const resolve::ProcessState& state) {
+    if (std::string status = state.status(); !status.empty()) all.push_back(std::move(status));
   });
-  instance->log = block.log;
-  instance->errors = block.errors;
-  instance->acl = block.acl;
-  instance->cluster = block.cluster;
-  instance->identity = block.identity;
-  if (block.hosts) instance->hosts = std::make_unique<const resolve::Hosts>(block.hosts);
-  instance->bufsize = block.plan.bufsize;
-  instance->any = block.plan.any;
-  instance->loadbalance = block.plan.loadbalance;
-  instance->whoami = block.plan.whoami;
-  if (!block.plan.forward.empty()) {
-    auto recursion = makeRecursion(configuration, block, loop);
-    if (!recursion) return tl::unexpected(recursion.error());
-    instance->recursion = std::move(*recursion);
-    if (block.plan.loop && !block.loop) probeForLoops(block, loop, *instance->recursion);
-    instance->loop = block.loop;
-  }
-  return instance;
+  manager_.status(all.empty() ? "serves" : fmt::format("{}", fmt::join(all, ", ")));
 }
 
-void Application::probeForLoops(Block& block, net::EventLoop& loop, resolve::Recursion& recursion) {
-  block.loop = std::make_shared<resolve::LoopProbe>(
-      loop, resolve::LoopProbe::Options{.zone = block.plan.keys.front().zone},
-      [&recursion](const dns::Query& query, const std::function<void(bool)>& done) { recursion.ask(query, done); },
-      [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/loop: " + line); }); });
-}
-
-Result<std::unique_ptr<resolve::Recursion>> Application::makeRecursion(const Configuration& configuration,
-                                                                       const Block& block, net::EventLoop& loop) const {
-  std::vector<std::unique_ptr<resolve::Forwarder>> forwarders;
-  for (resolve::Forwarder::Options options : block.plan.forward) {
-    // Where this block listens. Another block of ours is a server like any other: it has zones and servers of its own.
-    for (const Endpoint& endpoint : configuration.endpoints) {
-      const uint16_t port = endpoint.listen.address.port;
-      const bool ours = std::any_of(block.plan.keys.begin(), block.plan.keys.end(),
-                                    [port](const config::ServerKey& key) { return key.port == port; });
-      if (ours) options.own.push_back(endpoint.listen.address);
-    }
-    options.named = namedZones(block.plan);
-    options.descriptors = upstream_descriptors_;
-    auto forwarder = resolve::Forwarder::make(loop, std::move(options), log_.named("plugin/forward"));
-    if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
-    // No probe is needed where there is nobody to ask but ourselves.
-    if (const auto ourselves = (*forwarder)->ourselves();
-        block.plan.loop && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
-      return fail("plugin/loop: " +
-                  resolve::LoopProbe::describe(ourselves.front().address, block.plan.keys.front().zone));
-    }
-    forwarders.push_back(std::move(*forwarder));
-  }
-  resolve::Recursion::Options options{
-      .minimal = block.plan.minimal, .loadbalance = block.plan.loadbalance, .identity = block.identity};
-  if (block.plan.cluster) options.own_names = endpointNames(*block.plan.cluster);
-  std::unique_ptr<resolve::Cache> cache;
-  if (block.plan.cache) {
-    options.cache_zones = block.plan.cache->zones;
-    options.verify_stale = block.plan.cache->verify_stale;
-    cache = std::make_unique<resolve::Cache>(block.plan.cache->options);
-  }
-  return std::make_unique<resolve::Recursion>(loop, std::move(options), std::move(cache), std::move(forwarders),
-                                              block.log, block.errors);
-}
-
-// The cluster of this pattern, if there is one already: of the running configuration its name, records and watch go on;
-// of the new one two blocks share it, so that the process has one name of a pattern.
-Application::Cluster* Application::findCluster(const Configuration& configuration, const ClusterPlan& plan) const {
-  for (const auto* clusters : {&configuration.clusters, &clusters_}) {
-    const auto it = std::find_if(clusters->begin(), clusters->end(), [&plan](const auto& cluster) {
-      return cluster->plan.pattern.text() == plan.pattern.text();
-    });
-    if (it != clusters->end()) return it->get();
-  }
-  return nullptr;
-}
-
-Result<Application::Cluster*> Application::addCluster(Configuration& configuration, const ClusterPlan& plan,
-                                                      uint16_t dns_port) {
-  const Logger log = log_.named("plugin/idetcd");
-  if (Cluster* cluster = findCluster(configuration, plan); cluster != nullptr) {
-    const bool running = std::ranges::any_of(clusters_, [cluster](const auto& c) { return c.get() == cluster; });
-    if (!cluster->plan.isSameMember(plan)) {
-      if (!running)
-        return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", plan.pattern.text()));
-      log.warning("{}: only `fallthrough` changes without a restart", plan.pattern.text());
-    }
-    if (running) configuration.kept.push_back(cluster);
-    return cluster;
-  }
-  if (const auto usable = etcd::Client::checkTlsFiles(plan.etcdOptions()); !usable) {
-    return fail(fmt::format("plugin/idetcd: {}", usable.error().message));
-  }
-  const auto node = cluster::selectNodeAddresses(plan.address, cluster::readNetworkView());
-  if (!node) return fail(fmt::format("plugin/idetcd: {}", node.error().message));
-  if (!node->warning.empty()) log.warning("{}", node->warning);
-
-  records::RecordStore::Options store_options{
-      .zone = plan.pattern.zone(), .ttl_seconds = plan.ttl_seconds, .addresses = {}, .hash_seed = hash_seed_};
-  store_options.addresses = node->addresses.list();
-  auto cluster = std::make_unique<Cluster>();
-  cluster->plan = plan;
-  cluster->store = std::make_unique<records::RecordStore>(epochs_, std::move(store_options));
-
-  if (!etcd_thread_) etcd_thread_ = std::make_unique<etcd::CompletionThread>();
-  cluster::Member::Options options;
-  options.endpoints = plan.endpoints;
-  options.tls = plan.tls;
-  options.credentials = plan.credentials;
-  options.pattern = plan.pattern;
-  options.limit = plan.limit;
-  options.lease = plan.lease;
-  options.repair_interval = plan.reconcile;
-  options.watched = cluster::watchedRanges(plan.watch, plan.pattern);
-  options.exit_when_full = plan.exit_when_full;
-  options.observe = plan.observe;
-  options.addresses = node->addresses;
-  options.on_claim = plan.on_claim;
-  if (const std::string directory = stateDirectory(plan); !directory.empty()) {
-    auto state =
-        cluster::StateDirectory::open({.directory = directory, .pattern = plan.pattern.text(), .only = plan.only}, log);
-    if (!state) return fail(fmt::format("plugin/idetcd: {}", state.error().message));
-    options.state = std::move(*state);
-  }
-  if (plan.address.addresses.empty()) {
-    options.find_addresses = [address = plan.address] {
-      return cluster::selectNodeAddresses(address, cluster::readNetworkView());
-    };
-  }
-  options.dns_port = dns_port;
-  cluster->member = std::make_unique<cluster::Member>(
-      *etcd_thread_, *cluster->store, std::move(options), log,
-      [this](const std::string& line) { loop_.post([this, line] { fatal("plugin/idetcd: " + line); }); });
-  configuration.clusters.push_back(std::move(cluster));
-  return configuration.clusters.back().get();
-}
-
-Result<void> Application::listen(Configuration& configuration) {
-  Instances instances;  // only until the listeners own them
-  std::vector<server::Listen> listens;
-  for (const Endpoint& endpoint : configuration.endpoints) {
-    server::Listen listen = endpoint.listen;
-    listen.make_resolver = [this, &configuration, &endpoint, &instances](
-                               size_t worker,
-                               net::EventLoop& loop) -> Result<std::shared_ptr<const resolve::Resolver>> {
-      std::vector<resolve::Resolver::Zone> zones;
-      for (const auto& [name, block] : endpoint.zones) {
-        auto& instance = instances[{worker, block}];
-        if (!instance) {
-          auto made = instantiate(configuration, configuration.blocks[block], loop);
-          if (!made) return tl::unexpected(made.error());
-          instance = std::move(*made);
-        }
-        zones.push_back({.name = name, .block = instance});
-      }
-      return std::make_shared<const resolve::Resolver>(std::move(zones), hash_seed_);
-    };
-    listens.push_back(std::move(listen));
-  }
-  return server_.open(listens);
+Result<void> Application::open(Plan plan) {
+  auto configuration = Configuration::make(std::move(plan), process_);
+  if (!configuration) return tl::unexpected(configuration.error());
+  if (auto listening = configuration->listen(server_, process_); !listening) return listening;
+  configuration_ = std::move(*configuration);
+  process_.descriptors->fitToProcess();
+  return {};
 }
 
 int Application::run() {
-  net::Timer error_report(loop_, [this] {
-    for (const Block& block : configuration_.blocks) {
-      if (block.errors) block.errors->flush(false);
-    }
-  });
-  error_report.start(std::chrono::seconds(1), std::chrono::seconds(1));
-  server_.start();
-  for (const auto& cluster : clusters_) cluster->member->start();
-  start(configuration_);
-  loop_.run();
-  configuration_ = {};  // what it shares with the handlers (a LoopProbe) asks through what goes next
-  server_.close();
-  return status_;
-}
-
-void Application::start(const Configuration& configuration) {
-  for (const Block& block : configuration.blocks) {
-    if (block.loop) block.loop->start();
+  if (auto started = server_.start(); !started) {
+    fatal(started.error().message);
+  } else {
+    accept(std::move(configuration_));
+    manager_.ready();
+    watchSuccessors();
   }
+  loop_.run();
+  successors_.reset();
+  if (listening_) return status_;  // some loop stands still
+  configuration_ = {};             // what it shares with chains (a LoopProbe) asks through what goes next
+  server_.close();
+  if (!process_.executor->finish(isSettling() ? kReleaseBudget : kDrainBudget)) at_rest_ = false;
+  return status_;
 }
 
 void Application::onSignal(int signal) {
   switch (signal) {
     case SIGTERM:
       log_.info("SIGTERM: Shutting down servers then terminating");
-      return shutDown(0);
+      return shutDown();
     case SIGINT:
       if (shutting_down_) {
         log_.info("SIGINT: Force quit");
         quit(2);
       }
       log_.info("SIGINT: Shutting down");
-      return shutDown(0);
+      return shutDown();
     case SIGQUIT:
       log_.info("SIGQUIT: Quitting process immediately");
       quit(0);
+    case SIGUSR2:
+      if (sockets_.isKept()) return makeWay(kRestartStatus);
+      return log_.warning("SIGUSR2: No service manager keeps the sockets, so nothing is done");
     default:
       log_.info("{}: Reloading", signal == SIGHUP ? "SIGHUP" : "SIGUSR1");
       return reload();
   }
 }
 
-// Everything is built beside what runs; only when nothing can fail any more does it take its place.
+Result<Plan> Application::readPlan() const {
+  if (!read_plan_) return fail("there is no file to read again");
+  // What is built beside what runs needs some; where libraries open their own, having none may end the process.
+  if (const size_t left = net::freeDescriptors(); left < kReloadDescriptors) {
+    return fail(fmt::format("only {} descriptors are left (RLIMIT_NOFILE)", left));
+  }
+  return read_plan_();
+}
+
 void Application::reload() {
   if (shutting_down_) return;
+  if (building_) {
+    reload_waits_ = true;
+    return;
+  }
   // Until a name is given up its member has its ticket and its files, which the new configuration may want.
-  if (!retirements_.empty()) {
+  if (isSettling()) {
     log_.info("The reload waits until the names that the last one has dropped are given up");
     reload_waits_ = true;
     return;
   }
-  auto plan = read_plan_ ? read_plan_() : Result<Plan>(fail("there is no file to read again"));
-  auto configuration = plan ? configure(*plan) : Result<Configuration>(tl::unexpected(plan.error()));
-  const Result<void> done =
-      configuration ? listen(*configuration) : Result<void>(tl::unexpected(configuration.error()));
-  if (!done) {
-    log_.error("Restart failed: {}", done.error().message);
-    return;
-  }
-  std::vector<std::unique_ptr<Cluster>> previous = std::move(clusters_);
-  clusters_ = std::move(configuration->clusters);
-  for (const auto& cluster : clusters_) cluster->member->start();
-  for (const Block& block : configuration_.blocks) {
-    if (block.loop) block.loop->stop();  // it may live on a little, but says nothing of the servers that we have now
-  }
-  configuration_ = std::move(*configuration);
-  for (auto& cluster : previous) {
-    const bool kept = std::ranges::find(configuration_.kept, cluster.get()) != configuration_.kept.end();
-    kept ? clusters_.push_back(std::move(cluster)) : retire(std::move(cluster));
-  }
-  configuration_.kept.clear();
-  start(configuration_);
-  log_.info("Reloading complete");
+  manager_.reloading();
+  building_ = process_.executor->submit([this] { build(); });
+  if (!building_) manager_.ready();
+  if (!building_) log_.error("Restart failed: there is no thread for it");
 }
 
-// Gives up the name of a cluster that is no longer configured. Blocks of an older configuration may still wait for an
-// upstream, and write their NSID then.
-void Application::retire(std::unique_ptr<Cluster> cluster) {
-  for (const auto& seen : cluster->identities) {
-    if (const auto identity = seen.lock()) identity->disown();
-  }
-  std::shared_ptr<Cluster> retired = std::move(cluster);
-  std::weak_ptr<Cluster> seen = retired;
-  retirements_.push_back({std::move(seen), std::thread([this, retired = std::move(retired)]() mutable {
-                            retired->member->stop(kReleaseBudget);
-                            retired.reset();
-                            loop_.post([this] { onRetired(); });
-                          })});
+bool Application::isSettling() const {
+  bool settling = false;
+  process_.visitStates([&settling](const resolve::ProcessState& state) { settling |= state.isSettling(); });
+  return settling;
 }
 
-void Application::onRetired() {
-  std::erase_if(retirements_, [](Retirement& retirement) {
-    if (!retirement.cluster.expired()) return false;
-    retirement.thread.join();
-    return true;
+// On the executor: everything is built beside what runs; only when nothing can fail any more does it take its place.
+void Application::build() {
+  auto plan = readPlan();
+  auto built = std::make_shared<Result<Configuration>>(tl::unexpected(plan ? Error{} : plan.error()));
+  if (plan) *built = Configuration::make(std::move(*plan), process_);
+  loop_.post([this, built] { onBuilt(std::move(*built)); });
+}
+
+// The listeners go over to it beside the loop too, so that no loop waits for another one, for a thread that ends, or
+// for the descriptors to be counted.
+void Application::onBuilt(Result<Configuration> built) {
+  if (shutting_down_) return;
+  if (!built) return refuse(built.error());
+  listening_ = true;
+  const auto next = std::make_shared<Configuration>(std::move(*built));
+  doBeforeEnd([this, next] {
+    auto listening = next->listen(server_, process_);
+    if (listening) process_.descriptors->fitToProcess();
+    // If it is thrown away, then on the loop: what it shares with chains (a LoopProbe) has handles there.
+    loop_.post([this, next, listening = std::move(listening)] {
+      Configuration configuration = std::move(*next);
+      if (!listening) return onListening(tl::unexpected(listening.error()));
+      onListening(std::move(configuration));
+    });
   });
-  if (retirements_.empty() && std::exchange(reload_waits_, false)) reload();
 }
 
-void Application::joinRetired() {
-  for (Retirement& retirement : retirements_) retirement.thread.join();
-  retirements_.clear();
+void Application::onListening(Result<Configuration> built) {
+  listening_ = false;
+  if (shutting_down_) return;
+  if (!built) return refuse(built.error());
+  configuration_.stop();
+  accept(std::move(*built));
+  log_.info("Reloading complete");
+  onReloaded();
 }
 
-// Nothing is given back and nobody is waited for; but what this process has started ends with it.
+// What has failed leaves nothing behind when the next one is built.
+void Application::refuse(const Error& error) {
+  log_.error("Restart failed: {}", error.message);
+  const auto throw_away = [this] {
+    process_.visitStates([](resolve::ProcessState& state) { state.refuse(); });
+    process_.descriptors->fitToProcess();
+    loop_.post([this] { onReloaded(); });
+  };
+  if (!process_.executor->submit(throw_away)) throw_away();
+}
+
+void Application::onReloaded() {
+  building_ = false;
+  manager_.ready();
+  watchSuccessors();
+  if (std::exchange(reload_waits_, false)) reload();
+}
+
+// Nothing is given back; but what this process has started ends with it, and no disk is waited for.
 void Application::quit(int status) {
-  for (const auto& cluster : clusters_) cluster->member->abandon();
-  for (const Retirement& retirement : retirements_) {
-    if (const auto cluster = retirement.cluster.lock()) cluster->member->abandon();
-  }
+  std::promise<void> abandoned;
+  const auto abandon = [this, &abandoned] {
+    process_.visitStates([](resolve::ProcessState& state) { state.abandon(); });
+    abandoned.set_value();
+  };
+  if (!process_.executor->submit(abandon)) abandon();
+  abandoned.get_future().wait_for(kFlushBudget);
   log_.flush(kFlushBudget);
   _exit(status);
 }
 
-// The names are given up first, on a thread of its own: queries are answered for as long as that takes.
-void Application::shutDown(int status) {
+void Application::shutDown() {
   if (shutting_down_) return;
   shutting_down_ = true;
-  status_ = status;
-  releaser_ = std::thread([this] {
-    std::vector<std::future<void>> releases;
-    for (const auto& cluster : clusters_) {
-      releases.push_back(std::async(std::launch::async, [&cluster] { cluster->member->stop(kReleaseBudget); }));
-    }
-    for (auto& release : releases) release.wait();
-    loop_.stop();
-  });
+  std::chrono::milliseconds wait{0};
+  process_.visitStates([&wait](resolve::ProcessState& state) { wait = std::max(wait, state.prepareEnd()); });
+  if (wait.count() == 0) return end(0);
+  lame_duck_.start(wait);
 }
 
-void Application::fatal(const std::string& line) {
+// The names are given up first, beside the loop: queries are answered for as long as that takes.
+void Application::end(int status) {
+  shutting_down_ = true;
+  ending_ = true;
+  status_ = status;
+  manager_.stopping();
+  lame_duck_.stop();
+  end_.start(kEndBudget);
+  doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.save(kReleaseBudget); }); });
+  doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.release(kReleaseBudget); }); });
+}
+
+// For another process of this service, which goes on with the sockets and takes the names for its own again.
+void Application::makeWay(int status) {
   if (shutting_down_) return;
-  log_.flush(kFlushBudget);
-  std::fprintf(stderr, "%s\n", line.c_str());
-  shutDown(1);
+  log_.info("Ending for the next process, which goes on with sockets and names");
+  shutting_down_ = true;
+  ending_ = true;
+  status_ = status;
+  keeps_names_ = true;
+  end_.start(kEndBudget);
+  doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.save(kReleaseBudget); }); });
+}
+
+// While another configuration is built the sockets are not this thread's to give.
+void Application::onSuccessor() {
+  if (building_ || shutting_down_) return successors_.reset();
+  if (auto given = handover_->give(sockets_.kept()); !given) {
+    return log_.warning("A process that wants the sockets does not get them: {}", given.error().message);
+  }
+  makeWay(0);
+}
+
+// The reader of the line may be slow; it does not hold up the release.
+void Application::fatal(const std::string& line) {
+  if (ending_) return;
+  doBeforeEnd([this, line] {
+    log_.flush(kFlushBudget);
+    std::fprintf(stderr, "%s\n", line.c_str());
+  });
+  end(1);
+}
+
+// `work` is done on the executor, and the loop goes on until it is. Where there is no thread for it, it is done here.
+void Application::doBeforeEnd(const std::function<void()>& work) {
+  ++undone_;
+  const auto run = [this, work] {
+    work();
+    loop_.post([this] { onDoneBeforeEnd(); });
+  };
+  if (!process_.executor->submit(run)) run();
+}
+
+void Application::onDoneBeforeEnd() {
+  if (--undone_ > 0 || !ending_) return;
+  // Last, so that few queries wait for the next process, and not for long.
+  if ((sockets_.isKept() || keeps_names_) && !std::exchange(takes_no_more_, true)) {
+    return doBeforeEnd([this] { server_.stopTaking(kLateAnswersBudget); });
+  }
+  if (keeps_names_) quit(status_);
+  loop_.stop();
 }
 
 }  // namespace idetcd::app

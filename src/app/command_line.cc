@@ -65,19 +65,37 @@ Result<void> setConf(std::string_view text, Values* values) {
   return {};
 }
 
+Result<void> setHandover(std::string_view text, Values* values) {
+  values->options.handover = text;
+  return {};
+}
+
 Result<void> setPidFile(std::string_view text, Values* values) {
   values->options.pid_file = text;
   return {};
 }
 
+Result<void> setSandbox(std::string_view text, Values* values) {
+  constexpr std::array<std::pair<std::string_view, sandbox::Mode>, 3> kModes{
+      {{"on", sandbox::Mode::kOn}, {"log", sandbox::Mode::kLog}, {"off", sandbox::Mode::kOff}}};
+  for (const auto& [word, mode] : kModes) {
+    if (text != word) continue;
+    values->options.sandbox = mode;
+    return {};
+  }
+  return fail("must be on, log or off");
+}
+
 // In the order of the usage, which is that of the alphabet, as Go prints it. -h and -help are not flags but requests.
-constexpr std::array<Flag, 8> kFlags{{
+constexpr std::array<Flag, 10> kFlags{{
     {"conf", false, "Corefile to load, or stdin (default \"Corefile\")", setConf},
     {"dns.port", false, "Default port (default \"53\")", setPort},
+    {"handover", false, "Path of a Unix socket: take over from the server there, and be there for the next", setHandover},
     {"p", false, "Default port (default \"53\")", setPort},
     {"pidfile", false, "Path to write pid file", setPidFile},
     {"plugins", true, "List installed plugins", setBoolean<&Values::plugins>},
     {"quiet", true, "Quiet mode (no initialization output)", setQuiet},
+    {"sandbox", false, "What the server may do: on, log or off (default \"on\")", setSandbox},
     {"validate", true, "Check the Corefile, start nothing", setBoolean<&Values::validate>},
     {"version", true, "Show version", setBoolean<&Values::version>},
 }};

@@ -9,7 +9,16 @@
 #include <string_view>
 #include <variant>
 
+#include "sandbox/confinement.h"
+
 namespace idetcd::app {
+
+// LeakSanitizer looks for leaks by tracing the process, which nobody can do in the sandbox.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr sandbox::Mode kDefaultSandbox = sandbox::Mode::kOff;
+#else
+inline constexpr sandbox::Mode kDefaultSandbox = sandbox::Mode::kOn;
+#endif
 
 struct Options {
   enum class Action : uint8_t { kServe, kValidate, kListPlugins, kShowVersion };
@@ -18,7 +27,9 @@ struct Options {
   std::string conf;    // path of the Corefile, or "stdin"; empty: "Corefile" in the working directory, if there is one
   uint16_t port = 53;  // of server blocks that name none
   std::string pid_file;  // empty: none
+  std::string handover;  // where a successor takes the sockets from; empty: nowhere
   bool quiet = false;
+  sandbox::Mode sandbox = kDefaultSandbox;
 };
 
 // What to do instead of anything else. Each text ends with a newline, unless it is empty.

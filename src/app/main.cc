@@ -9,12 +9,15 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,9 +25,26 @@
 #include "app/command_line.h"
 #include "app/plan.h"
 #include "config/environment.h"
+#include "node/state_directory.h"
+#include "plugin/order.h"
+#include "sandbox/confinement.h"
+#include "sandbox/program_runner.h"
+#include "service/given.h"
+#include "service/handover.h"
 
 namespace idetcd::app {
 namespace {
+
+constexpr std::chrono::seconds kFlushBudget{1};
+constexpr std::chrono::seconds kPredecessorBudget{8};  // to answer what it has read, and to end
+
+// What the server has of the process beside its rights.
+struct Surroundings {
+  service::Given given;  // by the service manager
+  std::shared_ptr<sandbox::ProgramRunner> programs;
+  std::optional<service::HandoverSocket> handover;
+  std::optional<std::vector<std::string>> written;  // below which files may be written; none: anywhere
+};
 
 struct Source {
   std::string name;
@@ -57,8 +77,11 @@ class PidFile {
   PidFile() = default;
   PidFile(const PidFile&) = delete;
   PidFile& operator=(const PidFile&) = delete;
-  ~PidFile() {
+  ~PidFile() { remove(); }
+
+  void remove() {
     if (!path_.empty()) ::unlink(path_.c_str());
+    path_.clear();
   }
 
   Result<void> write(const std::string& path) {
@@ -77,7 +100,7 @@ void prepareProcess() {
   std::signal(SIGPIPE, SIG_IGN);  // a client that has gone is an error of write(2)
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;  // TCP clients take a descriptor each
+    limit.rlim_cur = limit.rlim_max;  // what comes and goes is bounded by a net::DescriptorBudget
     setrlimit(RLIMIT_NOFILE, &limit);
   }
 }
@@ -91,40 +114,75 @@ int failWith(const Error& error) {
   return 1;
 }
 
-int validate(const Plan& plan, const std::string& name) {
-  for (const std::string& warning : plan.warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  for (const BlockPlan& block : plan.blocks) {
+Result<Plan> readPlan(const Options& options) {
+  const auto source = readCorefile(options);
+  if (!source) return tl::unexpected(source.error());
+  return makePlan(source->name, source->text, options.port);
+}
+
+int validate(const Options& options) {
+  const auto source = readCorefile(options);
+  if (!source) return failWith(source.error());
+  const auto plan = makePlan(source->name, source->text, options.port, NamedFiles::kRead);
+  if (!plan) return failWith(plan.error());
+  for (const std::string& warning : plan->warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const resolve::Block& block : plan->blocks) {
     for (const config::ServerKey& key : block.keys) std::printf("%s\n", key.text.c_str());
   }
-  std::printf("%s is valid\n", name.c_str());
+  std::printf("%s is valid\n", source->name.c_str());
   return 0;
 }
 
-// Signals wait from here until somebody handles them: one that comes during start-up is not lost and does not kill.
-class SignalGate {
- public:
-  SignalGate() {
-    sigemptyset(&signals_);
-    for (const int signal : Application::kHandledSignals) sigaddset(&signals_, signal);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+// Signals stay pending until they are handled: one that comes during start-up is not lost and does not kill.
+void maskSignals(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : Application::kHandledSignals) sigaddset(&signals, signal);
+  pthread_sigmask(how, &signals, nullptr);
+}
+
+// Before the initialisers of all that is linked in: nothing but the dynamic loader comes earlier.
+[[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK); }
+
+// Where this process will write. The sandbox can open only what is there.
+std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options& options) {
+  std::vector<std::string> directories;
+  for (const resolve::Block& block : plan.blocks) {
+    for (const auto& [type, directive] : block.directives) {
+      for (std::string& directory : directive->writtenDirectories()) directories.push_back(std::move(directory));
+    }
   }
-  void open() const { pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr); }
+  for (const std::string& directory : directories) {
+    std::error_code error;  // what uses the directory says what is wrong
+    std::filesystem::create_directories(directory, error);
+  }
+  // A reload may be the first to need it. The service manager has made it.
+  if (std::string service = node::stateDirectoryOfService(); !service.empty()) directories.push_back(std::move(service));
+  if (!options.pid_file.empty()) {
+    const std::filesystem::path parent = std::filesystem::path(options.pid_file).parent_path();
+    directories.push_back(parent.empty() ? "." : parent.string());
+  }
+  return directories;
+}
 
- private:
-  sigset_t signals_;
-};
+void say(const sandbox::Notices& notices, const Logger& log) {
+  for (const sandbox::Notice& notice : notices) {
+    if (notice.level == sandbox::Notice::Level::kInfo) {
+      log.info("{}", notice.text);
+    } else {
+      log.warning("{}", notice.text);
+    }
+  }
+}
 
-int serve(const Plan& plan, const Options& options, const SignalGate& signals, const Logger& log) {
-  prepareProcess();
-  Application application(log);
-  signals.open();
-  if (auto opened = application.open(plan); !opened) return failWith(opened.error());
+int serve(Plan plan, Surroundings surroundings, const Options& options, const Logger& log) {
+  Application application(log, std::move(surroundings.programs), std::move(surroundings.given));
+  if (surroundings.handover) application.setHandover(std::move(*surroundings.handover));
+  if (surroundings.written) application.setWrittenDirectories(std::move(*surroundings.written));
+  maskSignals(SIG_UNBLOCK);
+  if (auto opened = application.open(std::move(plan)); !opened) return failWith(opened.error());
   if (options.conf != "stdin") {
-    application.setReload([&options]() -> Result<Plan> {
-      const auto source = readCorefile(options);
-      if (!source) return tl::unexpected(source.error());
-      return makePlan(source->name, source->text, options.port);
-    });
+    application.setReload([&options] { return readPlan(options); });
   }
   PidFile pid_file;
   if (!options.pid_file.empty()) {
@@ -134,11 +192,50 @@ int serve(const Plan& plan, const Options& options, const SignalGate& signals, c
     for (const std::string& line : application.banner()) log.plain(line);
     log.plain(fmt::format("idetcd-{}", IDETCD_VERSION));
   }
-  return application.run();
+  const int status = application.run();
+  if (application.isAtRest()) return status;
+  pid_file.remove();
+  log.flush(kFlushBudget);
+  _exit(status);
+}
+
+// From the server before, if there is one, which has ended then; and makes the place for the next one.
+Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
+                                                        std::vector<service::GivenDescriptor>* descriptors) {
+  if (options.handover.empty()) return std::nullopt;
+  auto taken = service::takeOver(options.handover, kPredecessorBudget);
+  if (!taken) return fail(fmt::format("-handover {}: {}", options.handover, taken.error().message));
+  for (service::GivenDescriptor& one : *taken) descriptors->push_back(std::move(one));
+  auto listening = service::HandoverSocket::listen(options.handover);
+  if (!listening) return fail(fmt::format("-handover {}: {}", options.handover, listening.error().message));
+  return std::move(*listening);
+}
+
+int serve(const Options& options) {
+  prepareProcess();
+  service::Given given = service::takeGiven();
+  const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
+  auto programs = sandbox::ProgramRunner::make();
+  if (!programs) return failWith(programs.error());
+  auto plan = readPlan(options);
+  if (!plan) return failWith(plan.error());
+  std::vector<std::string> written = makeWrittenDirectories(*plan, options);
+  auto handover = takeOver(options, &given.descriptors);
+  if (!handover) return failWith(handover.error());
+  const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
+
+  const Logger log = Logger::toStdout();  // with the first thread
+  say(limited, log);
+  say(confined, log);
+  Surroundings surroundings{.given = std::move(given), .programs = std::move(*programs), .handover = std::move(*handover), .written = {}};
+  if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
+  const int status = serve(std::move(*plan), std::move(surroundings), options, log);
+  // The output has no reader any more: the log's writer would wait for ever.
+  if (!log.flush(kFlushBudget)) _exit(status);
+  return status;
 }
 
 int run(std::span<const char* const> arguments) {
-  const SignalGate signals;
   const auto command = parseCommandLine(arguments);
   if (const auto* exit = std::get_if<Exit>(&command)) {
     std::fputs(exit->out.c_str(), stdout);
@@ -152,20 +249,11 @@ int run(std::span<const char* const> arguments) {
   }
   if (options.action == Options::Action::kListPlugins) {
     std::printf("Server types:\n  dns\n\nOther plugins:\n");
-    for (const std::string& name : directiveNames()) std::printf("  dns.%s\n", name.c_str());
+    for (const auto* type : plugin::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
     return 0;
   }
-  const auto source = readCorefile(options);
-  if (!source) return failWith(source.error());
-  const auto files = options.action == Options::Action::kValidate ? NamedFiles::kRead : NamedFiles::kNotRead;
-  const auto plan = makePlan(source->name, source->text, options.port, files);
-  if (!plan) return failWith(plan.error());
-  if (options.action == Options::Action::kValidate) return validate(*plan, source->name);
-  const Logger log = Logger::toStdout();
-  const int status = serve(*plan, options, signals, log);
-  // Nobody reads our output any more: the log's writer would wait for ever.
-  if (!log.flush(std::chrono::seconds(1))) _exit(status);
-  return status;
+  if (options.action == Options::Action::kValidate) return validate(options);
+  return serve(options);
 }
 
 }  // namespace

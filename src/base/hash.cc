@@ -1,15 +1,9 @@
 #include "base/hash.h"
 
-#include <cstdlib>
-#include <sys/random.h>
+#include "base/random.h"
 
 namespace idetcd {
 
-HashSeed randomHashSeed() {
-  HashSeed seed;
-  if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-    std::abort();  // cannot fail for 8 bytes once the pool is ready
-  return seed;
-}
+HashSeed randomHashSeed() { return KernelRandom().next(); }
 
 }  // namespace idetcd

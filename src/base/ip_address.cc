@@ -1,5 +1,6 @@
 #include "base/ip_address.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cstring>
 
@@ -32,6 +33,13 @@ IpAddress IpAddress::v6(std::array<uint8_t, 16> bytes) {
   IpAddress address;
   address.family_ = Family::kV6;
   address.bytes_ = bytes;
+  return address;
+}
+
+IpAddress IpAddress::fromBytes(std::span<const uint8_t> bytes) {
+  IpAddress address;
+  address.family_ = bytes.size() == 4 ? Family::kV4 : Family::kV6;
+  std::copy(bytes.begin(), bytes.end(), address.bytes_.begin());
   return address;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <netinet/in.h>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -23,6 +24,8 @@ class IpAddress {
   static std::optional<IpAddress> parse(std::string_view text);
   static IpAddress v4(std::array<uint8_t, 4> bytes);
   static IpAddress v6(std::array<uint8_t, 16> bytes);
+  // REQUIRES: 4 or 16 bytes.
+  static IpAddress fromBytes(std::span<const uint8_t> bytes);
   static std::optional<IpAddress> fromSockaddr(const sockaddr* address);
 
   Family family() const { return family_; }

@@ -46,8 +46,8 @@ class Logger {
 
   // A line as it is, without level and prefix (the start-up banner).
   void plain(std::string_view line) const;
-  // Waits until everything written so far is out, for at most `budget`: nobody may be reading at the other end. False:
-  // it is not, and destroying the last handle would wait for the reader. For the end of a process.
+  // Waits until everything written so far is out, for at most `budget`: the other end may have no reader. False: it is
+  // not, and destroying the last handle would wait for the reader. For the end of a process.
   bool flush(std::chrono::milliseconds budget) const;
   uint64_t droppedLines() const;
 

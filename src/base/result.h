@@ -1,21 +1,54 @@
-// Result<T>: a value, or an Error that says in one English sentence fragment what is wrong (lower case, no full stop,
-// no prefix; the caller adds where). For failures that a caller reports; a bad packet is not one: see dns/message.h.
+// Result<T>: a value, or an Error: a code for callers that act on it, and one English sentence fragment that says what
+// is wrong (lower case, no full stop, no prefix; the caller adds where). Nothing throws once the process serves, except
+// when there is no memory; what fails returns a Result. Not for: a bad packet (dns/message_reader.h), a look-up that
+// finds nothing (std::optional), and what the kernel says of one datagram (its errno, net/udp_query_socket.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <tl/expected.hpp>
 
 namespace idetcd {
 
+// What callers act on.
+enum class ErrorCode : uint8_t {
+  kOther,        // for people to read
+  kNoResources,  // just now there is no descriptor, memory, buffer or thread left
+  kNotFound,     // a file that is named is not there
+  // Of etcd.
+  kCancelled,         // by stop() or cancel()
+  kUnavailable,       // no connection, no leader, GOAWAY
+  kDeadlineExceeded,  // no answer in time
+  kLeaseNotFound,     // the lease does not exist (any more)
+  kCompacted,         // the revision asked for is gone
+  kDisordered,        // a watch has delivered a change after a later one: see WatchStream::next()
+  kNoSpace,           // NOSPACE alarm: reads work, writes do not
+  kTooLarge,          // the answer is larger than 64 MiB: ask for less at a time
+  kUnauthenticated,   // the credentials are refused
+  kStaleToken,        // the call's token is, or it had none: a new one may do better
+  kAuthenticationOff,
+  kPermissionDenied,
+  kOtherCluster,  // the answer is another cluster's: see RangeOptions::cluster_id
+};
+
 struct Error {
   std::string message;
+  ErrorCode code = ErrorCode::kOther;
 };
 
 template <typename T>
 using Result = tl::expected<T, Error>;
 
-inline tl::unexpected<Error> fail(std::string message) { return tl::unexpected<Error>(Error{std::move(message)}); }
+inline tl::unexpected<Error> fail(std::string message, ErrorCode code = ErrorCode::kOther) {
+  return tl::unexpected<Error>(Error{.message = std::move(message), .code = code});
+}
+
+// Whether `error`, an errno, means kNoResources.
+bool isWantOfResources(int error);
+// What the system says by an errno: "Permission denied", "epoll_create1: Too many open files".
+tl::unexpected<Error> failWith(int error, std::string_view doing = {});
 
 }  // namespace idetcd

@@ -1,11 +1,13 @@
 #include "config/corefile.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "config/syntax.h"
 #include "config/token_stream.h"
 
 namespace idetcd::config {
@@ -65,7 +67,7 @@ class Parser {
       if (next->closes()) return errorAt(*next, kStrayBrace);
       const Token token = stream_.take();
       if (token.starts_line && isImport(token)) {
-        if (auto imported = stream_.import(); !imported) return tl::unexpected(imported.error());
+        if (auto imported = import(); !imported) return tl::unexpected(imported.error());
         continue;
       }
       any_token = true;
@@ -125,24 +127,33 @@ class Parser {
     for (const Key& key : keys) {
       Result<std::vector<ServerKey>> parsed = parseServerKey(key.text, options_.default_port);
       if (!parsed) {
-        if (auto noted = note(errorAt(key.token, parsed.error().message)); !noted) return noted;
+        const auto noted = note(errorAt(key.token, parsed.error().message), "ZONE[:PORT]... { DIRECTIVES }");
+        if (!noted) return noted;
         continue;
       }
       block.keys.insert(block.keys.end(), parsed->begin(), parsed->end());
     }
     if (auto parsed = parseDirectives(&block); !parsed) return parsed;
     if (auto unique = checkUnique(block); !unique) {
-      if (auto noted = note(tl::unexpected(unique.error())); !noted) return noted;
+      const auto noted = note(tl::unexpected(unique.error()), "a zone and port in one block only");
+      if (!noted) return noted;
     }
     corefile_.blocks.push_back(std::move(block));
     return {};
   }
 
-  // An error after which the rest can be read.
-  Result<void> note(tl::unexpected<Error> error) const {
+  // An error after which the rest can be read. `syntax`: what to write instead.
+  Result<void> note(tl::unexpected<Error> error, std::string_view syntax) const {
     if (options_.errors == nullptr) return error;
-    options_.errors->push_back(std::move(error).value());
+    options_.errors->push_back(Error{.message = withSyntax(error.value().message, syntax)});
     return {};
+  }
+
+  // Without what is not there, the rest can be read.
+  Result<void> import() {
+    auto imported = stream_.import();
+    if (imported || imported.error().code != ErrorCode::kNotFound) return imported;
+    return note(tl::unexpected(imported.error()), "import NAME|FILE|GLOB, NAME being of a snippet further up");
   }
 
   // To the closing brace; to the end of everything if no brace opens: then the block is the only one, or the last.
@@ -154,7 +165,7 @@ class Parser {
       const Token token = stream_.take();
       if (token.closes()) return {};
       if (isImport(token)) {
-        if (auto imported = stream_.import(); !imported) return imported;
+        if (auto imported = import(); !imported) return imported;
       } else {
         Result<Directive> directive = parseDirective(token);
         if (!directive) return tl::unexpected(directive.error());
@@ -184,7 +195,7 @@ class Parser {
       if (token.opens() && ++depth == 1) open_line = token.line;
       if (token.closes()) block_closed = --depth == 0;
       if (depth > 0 && token.starts_line && isImport(token)) {
-        if (auto imported = stream_.import(); !imported) return tl::unexpected(imported.error());
+        if (auto imported = import(); !imported) return tl::unexpected(imported.error());
         continue;
       }
       token.text = expandVariables(token.text, environment_);

@@ -1,11 +1,11 @@
 // A Corefile as plain values: its server blocks and their directives, in the order of the text, with snippets, imports
-// and environment variables already resolved. What a directive means is nobody's business here. Any thread.
+// and environment variables already resolved. What a directive means is not known here. Any thread.
 //
 //   Corefile    = { snippet | import | server block } .
 //   snippet     = "(" NAME ")" "{" … "}" .
-//   import      = "import" ( NAME | FILE | GLOB ) .             (wherever a key, a directive or a line of a block may
-//   begin) server block = key { [","] key } ( "{" NL { directive } "}" | NL { directive } EOF ) . directive   = NAME {
-//   ARGUMENT } [ "{" … "}" ] .             (to the end of the line, or of its block)
+//   import      = "import" ( NAME | FILE | GLOB ) .     (wherever a key, a directive or a line of a block may begin)
+//   server block = key { [","] key } ( "{" NL { directive } "}" | NL { directive } EOF ) .
+//   directive   = NAME { ARGUMENT } [ "{" … "}" ] .     (to the end of the line, or of its block)
 #pragma once
 
 #include <cstddef>

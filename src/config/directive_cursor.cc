@@ -33,6 +33,12 @@ Result<std::vector<std::string>> DirectiveCursor::args(size_t min, size_t max) {
   return values;
 }
 
+Result<std::vector<std::string>> DirectiveCursor::secretArgs(size_t min, size_t max) {
+  std::vector<std::string> values = remainingArgs();
+  if (values.size() < min || values.size() > max) return error("Wrong argument count");
+  return values;
+}
+
 Result<std::string> DirectiveCursor::oneArg() {
   Result<std::vector<std::string>> values = args(1, 1);
   if (!values) return tl::unexpected(values.error());
@@ -89,7 +95,11 @@ tl::unexpected<Error> DirectiveCursor::argError() const {
   return error(fmt::format("Wrong argument count or unexpected line ending after '{}'", value()));
 }
 
-tl::unexpected<Error> DirectiveCursor::error(std::string_view text) const { return errorAt(current_, text); }
+tl::unexpected<Error> DirectiveCursor::error(std::string_view text) const { return config::errorAt(current_, text); }
+
+tl::unexpected<Error> DirectiveCursor::errorAt(int line, std::string_view text) const {
+  return config::errorAt(*current_.file, line, text);
+}
 
 const Token* DirectiveCursor::peek() const { return next_ < tokens_.size() ? &tokens_[next_] : nullptr; }
 

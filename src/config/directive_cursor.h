@@ -46,6 +46,8 @@ class DirectiveCursor {
   std::vector<std::string> remainingArgs();
   // The rest of the line; argError() if it is not min to max arguments.
   Result<std::vector<std::string>> args(size_t min, size_t max = kNoLimit);
+  // As args(), for what no message may quote: it goes into logs.
+  Result<std::vector<std::string>> secretArgs(size_t min, size_t max);
   Result<std::string> oneArg();
   // The rest of the line as one text. Of one token that is its value; of several, as they were written, quotes included
   // and a blank between two: for an argument that falls apart if it is not quoted as a whole, like worker{{ .ID }}.
@@ -61,6 +63,8 @@ class DirectiveCursor {
   // "Wrong argument count or unexpected line ending after '…'".
   tl::unexpected<Error> argError() const;
   tl::unexpected<Error> error(std::string_view text) const;
+  // At another line of the same file.
+  tl::unexpected<Error> errorAt(int line, std::string_view text) const;
 
  private:
   const Token* peek() const;

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace idetcd::config {
 namespace {
 
@@ -27,8 +29,6 @@ constexpr std::array<std::pair<std::string_view, uint64_t>, 8> kUnits{{
     {"m", 60'000'000'000},
     {"h", 3'600'000'000'000},
 }};
-
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view takeWhile(std::string_view* text, bool (*predicate)(char)) {
   const auto end = std::find_if_not(text->begin(), text->end(), predicate);

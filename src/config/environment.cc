@@ -1,27 +1,15 @@
 #include "config/environment.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <glob.h>
-#include <memory>
-#include <sys/stat.h>
 #include <system_error>
 
-#include <fmt/format.h>
+#include "base/file.h"
 
 namespace idetcd::config {
-namespace {
-
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-tl::unexpected<Error> systemError(int error) { return fail(std::generic_category().message(error)); }
-
-}  // namespace
 
 std::string SystemEnvironment::variable(std::string_view name) const {
   const char* value = std::getenv(std::string(name).c_str());
@@ -45,20 +33,10 @@ std::vector<std::string> SystemEnvironment::glob(const std::string& pattern) con
 }
 
 Result<std::string> SystemEnvironment::readFile(const std::string& path, size_t max_bytes) const {
-  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "re"));
-  if (!file) return systemError(errno);
-  struct stat status;
-  if (fstat(fileno(file.get()), &status) != 0) return systemError(errno);
-  if (S_ISDIR(status.st_mode)) return fail("is a directory");
-
-  std::string text;
-  char buffer[16384];
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file.get())) {
-    if (count > max_bytes - text.size()) return fail(fmt::format("is larger than {} octets", max_bytes));
-    text.append(buffer, count);
-  }
-  if (std::ferror(file.get()) != 0) return systemError(errno);
-  return text;
+  // Blocking: `-conf <(program)` names a pipe.
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.isOpen()) return failWith(errno);
+  return readToEnd(file, max_bytes);
 }
 
 std::string expandVariables(std::string_view text, const Environment& environment) {

@@ -21,7 +21,7 @@ class Environment {
   // The paths that `pattern` matches, sorted; a pattern without wild cards matches the one file of that name, if it
   // exists.
   virtual std::vector<std::string> glob(const std::string& pattern) const = 0;
-  // Fails with what is wrong ("is a directory", "Permission denied"), without the path. Not more than `max_bytes`.
+  // Fails with what is wrong ("Is a directory", "Permission denied"), without the path. Not more than `max_bytes`.
   virtual Result<std::string> readFile(const std::string& path, size_t max_bytes) const = 0;
 };
 

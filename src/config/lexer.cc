@@ -8,19 +8,19 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// How many octets of white space begin `text`: 0 if none. ASCII and the other characters with the Unicode property
+// How many bytes of white space begin `text`: 0 if none. ASCII and the other characters with the Unicode property
 // White_Space: pasted text often has a no-break space where the eye sees a blank.
 size_t whiteSpaceAt(std::string_view text) {
-  const auto octet = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = octet(0);
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
   if (first == ' ' || (first >= '\t' && first <= '\r')) return 1;
-  if (first == 0xc2) return octet(1) == 0x85 || octet(1) == 0xa0 ? 2 : 0;  // U+0085, U+00A0
-  if (first == 0xe1) return octet(1) == 0x9a && octet(2) == 0x80 ? 3 : 0;  // U+1680
-  if (first == 0xe3) return octet(1) == 0x80 && octet(2) == 0x80 ? 3 : 0;  // U+3000
+  if (first == 0xc2) return byte(1) == 0x85 || byte(1) == 0xa0 ? 2 : 0;  // U+0085, U+00A0
+  if (first == 0xe1) return byte(1) == 0x9a && byte(2) == 0x80 ? 3 : 0;  // U+1680
+  if (first == 0xe3) return byte(1) == 0x80 && byte(2) == 0x80 ? 3 : 0;  // U+3000
   if (first != 0xe2) return 0;
-  if (octet(1) == 0x81) return octet(2) == 0x9f ? 3 : 0;  // U+205F
-  if (octet(1) != 0x80) return 0;
-  const unsigned third = octet(2);
+  if (byte(1) == 0x81) return byte(2) == 0x9f ? 3 : 0;  // U+205F
+  if (byte(1) != 0x80) return 0;
+  const unsigned third = byte(2);
   return (third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf ? 3 : 0;  // U+2000…202F
 }
 
@@ -40,7 +40,7 @@ class Lexer {
         readWord(&token);
       }
       if (token.text.find('\0') != std::string::npos)
-        return errorAt(token, "Unexpected NUL octet, is this a text file?");
+        return errorAt(token, "Unexpected NUL byte, is this a text file?");
       tokens_.push_back(std::move(token));
     }
     return std::move(tokens_);

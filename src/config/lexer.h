@@ -16,7 +16,7 @@
 
 namespace idetcd::config {
 
-// Errors: a quote that is never closed, a NUL octet (a binary file by mistake).
+// Errors: a quote that is never closed, a NUL byte (a binary file by mistake).
 Result<std::vector<Token>> tokenize(std::string_view file, std::string_view text);
 
 }  // namespace idetcd::config

@@ -2,27 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "base/ip_address.h"
+#include "base/text.h"
 
 namespace idetcd::config {
 namespace {
-
-// Digits only: no sign, no blank, no more than what fits.
-std::optional<unsigned> parseNumber(std::string_view text, unsigned max) {
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > max) return std::nullopt;
-  return value;
-}
-
-bool isNumber(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 // The last colon that a backslash does not take into a label.
 size_t lastColon(std::string_view text) {
@@ -44,11 +32,10 @@ struct Network {
 
 std::optional<Network> parseCidr(std::string_view text) {
   const size_t slash = text.rfind('/');
-  if (slash == std::string_view::npos || !isNumber(text.substr(slash + 1))) return std::nullopt;
+  if (slash == std::string_view::npos) return std::nullopt;
   const std::optional<IpAddress> address = IpAddress::parse(text.substr(0, slash));
-  if (!address) return std::nullopt;
-  const std::optional<unsigned> length = parseNumber(text.substr(slash + 1), address->isV4() ? 32 : 128);
-  if (!length) return std::nullopt;
+  const auto length = parseNumber<unsigned>(text.substr(slash + 1));
+  if (!address || !length || *length > address->size() * 8) return std::nullopt;
   return Network{*address, *length};
 }
 
@@ -77,10 +64,10 @@ std::vector<std::string> reverseZones(const Network& network) {
   std::vector<std::string> zones;
   for (unsigned i = 0; i < 1u << free_bits; ++i) {
     if (free_bits > 0) {  // the last label: what the prefix fixes, then the counter
-      const unsigned octet = (labels * bits_per_label - 1) / 8;
-      const unsigned shift = 8 * (octet + 1) - labels * bits_per_label;
-      const unsigned kept = address[octet] & ~(((1u << free_bits) - 1) << shift);
-      address[octet] = static_cast<uint8_t>(kept | i << shift);
+      const unsigned byte = (labels * bits_per_label - 1) / 8;
+      const unsigned shift = 8 * (byte + 1) - labels * bits_per_label;
+      const unsigned kept = address[byte] & ~(((1u << free_bits) - 1) << shift);
+      address[byte] = static_cast<uint8_t>(kept | i << shift);
     }
     zones.push_back(reverseZone(address, is_v4, labels));
   }
@@ -109,10 +96,10 @@ Result<uint16_t> takePort(std::string_view* zone, uint16_t default_port) {
   }
   const std::string_view port = key.substr(colon + 1);
   if (port.empty()) return fail(fmt::format("expecting data after last colon: \"{}\"", key));
-  const std::optional<unsigned> number = isNumber(port) ? parseNumber(port, 65535) : std::nullopt;
+  const auto number = parseNumber<uint16_t>(port);
   if (!number) return fail(fmt::format("invalid port '{}' in '{}'", port, key));
   *zone = key.substr(0, colon);
-  return static_cast<uint16_t>(*number);
+  return *number;
 }
 
 // What in a zone is more likely a mistake than a name: the marks of this grammar and of zone files, blanks, controls.

@@ -22,7 +22,7 @@ struct Token {
   int line = 0;
   Kind kind = Kind::kWord;
   // True for the first token of a line, and for the first one that an import brings in: where a directive can begin.
-  // Line numbers alone would not tell: an imported token may carry a lower number than the one before it.
+  // Line numbers alone do not show that: an imported token may carry a lower number than the one before it.
   bool starts_line = false;
 
   bool opens() const { return kind == Kind::kOpenBrace; }
@@ -33,7 +33,7 @@ struct Token {
 // be added in front.
 inline tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
   std::string message = fmt::format("{}:{} - Error during parsing: {}", file, line, text);
-  // One line, whatever it quotes: several errors are told apart by their lines.
+  // One line, whatever it quotes: several errors are separated by their lines.
   for (char& c : message) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }

@@ -1,6 +1,7 @@
 #include "config/token_stream.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -76,7 +77,9 @@ Result<void> TokenStream::importFiles(const std::string& pattern) {
   const std::vector<std::string> matches = environment_.glob(path);
   if (matches.empty()) {
     if (path.find_first_of("*?[]") == std::string::npos) {
-      return errorAt(last_, fmt::format("File to import not found: {}", pattern));
+      auto error = errorAt(last_, fmt::format("File to import not found: {}", pattern));
+      error.value().code = ErrorCode::kNotFound;
+      return error;
     }
     warnings_.push_back(fmt::format("No files matching import glob pattern: {}", pattern));
   }
@@ -119,7 +122,7 @@ Result<void> TokenStream::pushSource(std::string name, Tokens tokens) {
 
 Result<TokenStream::Tokens> TokenStream::readTokens(const std::string& shown_file, std::string_view text) {
   if (text.size() > kMaxInputBytes - bytes_read_) {
-    return errorAt(last_, fmt::format("{}: more than {} octets in all", shown_file, kMaxInputBytes));
+    return errorAt(last_, fmt::format("{}: more than {} bytes in all", shown_file, kMaxInputBytes));
   }
   bytes_read_ += text.size();
   Result<std::vector<Token>> tokens = tokenize(shown_file, text);

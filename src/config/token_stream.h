@@ -40,7 +40,7 @@ class TokenStream {
  private:
   using Tokens = std::shared_ptr<const std::vector<Token>>;
   struct Source {
-    std::string name;  // the snippet's or the file's, for telling cycles
+    std::string name;  // the snippet's or the file's, to detect cycles
     Tokens tokens;
     size_t next = 0;
   };

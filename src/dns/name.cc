@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace idetcd::dns {
 
 namespace {
 
-bool isDigit(char c) { return c >= '0' && c <= '9'; }
-
-// One octet of a label, an escape or a plain character. Advances `pos`; returns -1 for a broken escape.
-int readOctet(std::string_view text, size_t& pos) {
+// One byte of a label, an escape or a plain character. Advances `pos`; returns -1 for a broken escape.
+int readByte(std::string_view text, size_t& pos) {
   const char c = text[pos++];
   if (c != '\\') return static_cast<uint8_t>(c);
   if (pos == text.size()) return -1;
@@ -48,29 +48,29 @@ Result<Name> Name::parse(std::string_view text) {
   if (text.empty()) return fail("a domain name is empty");
   Name name;
   if (text == ".") return name;
-  size_t label = 0;  // offset of the length octet of the label being read
-  size_t end = 1;    // where its next octet goes
+  size_t label = 0;  // offset of the length byte of the label being read
+  size_t end = 1;    // where its next byte goes
   size_t pos = 0;
   while (pos < text.size()) {
     const bool separator = text[pos] == '.';
-    const int octet = separator ? 0 : readOctet(text, pos);
-    if (octet < 0) return fail("a bad escape in a domain name");
+    const int byte = separator ? 0 : readByte(text, pos);
+    if (byte < 0) return fail("a bad escape in a domain name");
     if (separator) {
       ++pos;
       if (end - label == 1) return fail("an empty label in a domain name");
       name.wire_[label] = static_cast<uint8_t>(end - label - 1);
       label = end++;
     } else {
-      if (end - label > kMaxLabelLength) return fail("a label of more than 63 octets");
-      if (end >= kMaxNameLength) return fail("a domain name of more than 255 octets");
-      name.wire_[end++] = toLower(static_cast<uint8_t>(octet));
+      if (end - label > kMaxLabelLength) return fail("a label of more than 63 bytes");
+      if (end >= kMaxNameLength) return fail("a domain name of more than 255 bytes");
+      name.wire_[end++] = toLower(static_cast<uint8_t>(byte));
     }
   }
   if (end - label > 1) {  // no trailing dot
     name.wire_[label] = static_cast<uint8_t>(end - label - 1);
     label = end++;
   }
-  if (end > kMaxNameLength) return fail("a domain name of more than 255 octets");
+  if (end > kMaxNameLength) return fail("a domain name of more than 255 bytes");
   name.wire_[label] = 0;
   name.size_ = static_cast<uint8_t>(end);
   return name;
@@ -79,14 +79,8 @@ Result<Name> Name::parse(std::string_view text) {
 Name Name::fromWire(std::span<const uint8_t> wire) {
   Name name;
   name.size_ = static_cast<uint8_t>(wire.size());
-  for (size_t i = 0; i < wire.size(); ++i) name.wire_[i] = toLower(wire[i]);  // a length octet is below 'A'
+  for (size_t i = 0; i < wire.size(); ++i) name.wire_[i] = toLower(wire[i]);  // a length byte is below 'A'
   return name;
-}
-
-size_t Name::labelCount() const {
-  size_t count = 0;
-  for (size_t pos = 0; wire_[pos] != 0; pos += wire_[pos] + 1u) ++count;
-  return count;
 }
 
 Name Name::parent() const {

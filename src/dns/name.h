@@ -1,4 +1,4 @@
-// Domain names in wire format (RFC 1035 §3.1): length-prefixed labels, the root label last, at most 255 octets.
+// Domain names in wire format (RFC 1035 §3.1): length-prefixed labels, the root label last, at most 255 bytes.
 // Any thread; no allocation except in toString().
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace idetcd::dns {
 
-inline constexpr size_t kMaxNameLength = 255;  // octets, with the root label (RFC 1035 §2.3.4)
+inline constexpr size_t kMaxNameLength = 255;  // bytes, with the root label (RFC 1035 §2.3.4)
 inline constexpr size_t kMaxLabelLength = 63;
 
-// ASCII lower case, and nothing else (RFC 4343): octets over 0x7f and punctuation stay as they are.
+// ASCII lower case, and nothing else (RFC 4343): bytes over 0x7f and punctuation stay as they are.
 constexpr uint8_t toLower(uint8_t c) { return c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c | 0x20) : c; }
 
 // A canonical name: absolute, lower case. Names compare equal exactly when DNS says they are the same.
@@ -27,14 +27,13 @@ class Name {
   // Presentation format (RFC 1035 §5.1) with \DDD and \X escapes; the trailing dot may be missing. "" is an error, "."
   // is the root. Upper case is folded.
   static Result<Name> parse(std::string_view text);
-  // REQUIRES: `wire` is one valid uncompressed name of wire.size() octets. Upper case is folded.
+  // REQUIRES: `wire` is one valid uncompressed name of wire.size() bytes. Upper case is folded.
   static Name fromWire(std::span<const uint8_t> wire);
 
   const uint8_t* data() const { return wire_.data(); }
-  size_t size() const { return size_; }  // octets, with the root label
+  size_t size() const { return size_; }  // bytes, with the root label
   std::span<const uint8_t> wire() const { return {wire_.data(), size_}; }
   bool isRoot() const { return size_ == 1; }
-  size_t labelCount() const;  // without the root label
 
   // REQUIRES: !isRoot().
   Name parent() const;

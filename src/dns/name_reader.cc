@@ -1,20 +1,25 @@
 #include "dns/name_reader.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "dns/labels.h"
 #include "dns/wire.h"
 
 namespace idetcd::dns {
 
 namespace {
 
-// A label with its length byte. Most are short: sixteen bytes at once, where there are as many, take no loop.
-inline void copyLabel(std::span<const uint8_t> message, size_t pos, size_t size, uint8_t* to) {
-  if (size <= kReadSlack && message.size() - pos >= kReadSlack) {
-    std::memcpy(to, &message[pos], kReadSlack);
-  } else {
-    std::memcpy(to, &message[pos], size);
+constexpr size_t kPointerOffsetMask = 0x3fff;
+
+// Sixteen bytes at a time, where there are as many. REQUIRES: room for as many more at `to`.
+inline void copyLabels(std::span<const uint8_t> message, size_t pos, size_t size, uint8_t* to) {
+  const uint8_t* from = &message[pos];
+  if (message.size() - pos < size + kReadSlack) {
+    std::memcpy(to, from, size);
+    return;
   }
+  for (size_t i = 0; i < size; i += kReadSlack) std::memcpy(to + i, from + i, kReadSlack);
 }
 
 // `steps`: how many labels and jumps that took.
@@ -22,26 +27,22 @@ size_t expand(std::span<const uint8_t> message, size_t pos, ExpandedName& name, 
   size_t end = 0;        // behind the name in the message, once known
   size_t barrier = pos;  // a pointer must lead to before it
   size_t size = 0;
-  size_t jumps = 0;
-  while (pos < message.size()) {
+  for (size_t jumps = 0; jumps <= kMaxJumps; ++jumps) {
     ++steps;
-    const uint8_t length = message[pos];
-    if (length >= 0xc0) {
-      if (message.size() - pos < 2 || ++jumps > kMaxJumps) return 0;
-      const size_t target = load16(&message[pos]) & 0x3fffu;
-      if (target < kHeaderSize || target >= barrier) return 0;
-      if (end == 0) end = pos + 2;
-      barrier = pos = target;
-      continue;
+    const size_t limit = std::min(message.size(), pos + kMaxNameLength - size);
+    const LabelsEnd labels = findLabelsEnd(message.data(), limit, pos, steps);
+    if (labels.byte != 0 && labels.byte < kPointerLabel) return 0;
+    copyLabels(message, pos, labels.pos - pos + 1, &name.wire[size]);
+    size += labels.pos - pos;
+    if (labels.byte == 0) {
+      name.size = static_cast<uint8_t>(size + 1);
+      return end != 0 ? end : labels.pos + 1;
     }
-    if (length > kMaxLabelLength || message.size() - pos <= length || size + length + 1 > kMaxNameLength) return 0;
-    copyLabel(message, pos, length + size_t{1}, &name.wire[size]);
-    size += length + 1u;
-    pos += length + 1u;
-    if (length == 0) {
-      name.size = static_cast<uint8_t>(size);
-      return end != 0 ? end : pos;
-    }
+    if (message.size() - labels.pos < 2) return 0;
+    const size_t target = load16(&message[labels.pos]) & kPointerOffsetMask;
+    if (target < kHeaderSize || target >= barrier) return 0;
+    if (end == 0) end = labels.pos + 2;
+    barrier = pos = target;
   }
   return 0;
 }
@@ -66,6 +67,11 @@ size_t expandName(std::span<const uint8_t> message, size_t pos, ExpandedName& na
   return expand(message, pos, name, steps);
 }
 
+size_t pointerTarget(std::span<const uint8_t> message, size_t pos) {
+  if (message.size() - pos < 2 || message[pos] < kPointerLabel) return 0;
+  return load16(&message[pos]) & kPointerOffsetMask;
+}
+
 bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   if (a.size() != b.size()) return false;
   size_t i = 0;
@@ -76,6 +82,25 @@ bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b) {
     if (toLower(a[i]) != toLower(b[i])) return false;
   }
   return true;
+}
+
+bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b, NameWork& work) {
+  if (a.size() != b.size()) {
+    work.spend(1);
+    return false;
+  }
+  work.spend(1 + a.size() / 16);
+  return sameName(a, b);
+}
+
+bool isWithin(std::span<const uint8_t> name, std::span<const uint8_t> zone, NameWork& work) {
+  if (name.size() < zone.size()) return false;
+  const size_t below = name.size() - zone.size();
+  size_t pos = 0;
+  size_t labels = 1;
+  for (; pos < below; pos += name[pos] + 1u) ++labels;
+  work.spend(labels);
+  return pos == below && sameName(name.subspan(pos), zone, work);
 }
 
 }  // namespace idetcd::dns

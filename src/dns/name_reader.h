@@ -43,7 +43,14 @@ inline constexpr size_t kMaxJumps = 127;  // of one name: as many as it can have
 size_t expandName(std::span<const uint8_t> message, size_t pos, ExpandedName& name, NameWork& work);
 size_t expandName(std::span<const uint8_t> message, size_t pos, ExpandedName& name);
 
-// Byte equality but for ASCII case.
+// Where the pointer leads that stands at `pos` in place of a name; 0: there is none. What it leads to is not looked at.
+// Records in a row whose owners lead to one place have one owner.
+size_t pointerTarget(std::span<const uint8_t> message, size_t pos);
+
+// Names in wire form, without pointers. Byte equality but for ASCII case.
 bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b);
+bool sameName(std::span<const uint8_t> a, std::span<const uint8_t> b, NameWork& work);
+// Whether `name` is `zone` or a name below it.
+bool isWithin(std::span<const uint8_t> name, std::span<const uint8_t> zone, NameWork& work);
 
 }  // namespace idetcd::dns

@@ -1,4 +1,5 @@
-// Writing a record into a message. Any thread; no allocation, no checks: the caller knows that there is room.
+// Writing the parts of a message: header and question, records, the options of EDNS. Any thread; no allocation, no
+// checks: the caller knows that there is room.
 //
 //   +--------------+------+-------+-------+----------+-------
 //   | C0 0C  owner | type | class |  TTL  | RDLENGTH | RDATA
@@ -14,11 +15,13 @@
 #include <span>
 #include <string_view>
 
+#include "dns/name.h"
 #include "dns/wire.h"
 
 namespace idetcd::dns {
 
 inline constexpr size_t kRecordHeadSize = 12;
+inline constexpr size_t kTtlOffset = 6;
 
 // A compression pointer to `offset` (RFC 1035 §4.1.4). REQUIRES: offset < 0x4000.
 constexpr uint16_t pointerTo(size_t offset) { return static_cast<uint16_t>(0xc000 | offset); }
@@ -33,10 +36,10 @@ inline uint8_t* put32(uint8_t* to, uint32_t value) {
   store32(to, value);
   return to + 4;
 }
-inline uint8_t* putOctets(uint8_t* to, std::span<const uint8_t> octets) {
-  return std::copy(octets.begin(), octets.end(), to);
+inline uint8_t* putBytes(uint8_t* to, std::span<const uint8_t> bytes) {
+  return std::copy(bytes.begin(), bytes.end(), to);
 }
-inline uint8_t* putOctets(uint8_t* to, std::string_view octets) { return std::copy(octets.begin(), octets.end(), to); }
+inline uint8_t* putBytes(uint8_t* to, std::string_view bytes) { return std::copy(bytes.begin(), bytes.end(), to); }
 
 // All that stands in front of the RDATA.
 inline uint8_t* putRecordHead(uint8_t* to, uint16_t owner, RrType type, uint32_t ttl_seconds, size_t rdata_size,
@@ -46,6 +49,33 @@ inline uint8_t* putRecordHead(uint8_t* to, uint16_t owner, RrType type, uint32_t
   to = put16(to, code(rr_class));
   to = put32(to, ttl_seconds);
   return put16(to, static_cast<uint16_t>(rdata_size));
+}
+
+// The header of a query with one question, ID 0 and these flags, and the question. Returns their size.
+inline constexpr size_t kMaxQuestionSize = kHeaderSize + kMaxNameLength + 4;
+inline size_t writeQuestion(uint8_t* message, uint16_t flags, std::span<const uint8_t> name, uint16_t qtype,
+                            uint16_t qclass) {
+  uint8_t* to = put16(put16(message, 0), flags);
+  store64(to, uint64_t{1} << 48);
+  to = putBytes(to + 8, name);
+  return static_cast<size_t>(put16(put16(to, qtype), qclass) - message);
+}
+
+// An OPT record without options:  00 | 00 29 | udp payload | ext-rcode version | DO 0 | rdlength
+inline void storeOpt(uint8_t* opt, uint8_t extended_rcode, bool dnssec_ok) {
+  store16(opt, 0);
+  opt[2] = code(RrType::kOpt);
+  store64(opt + 3, uint64_t{kDefaultUdpPayload} << 48 | uint64_t{extended_rcode} << 40 |
+                       (dnssec_ok ? uint64_t{0x8000} << 16 : 0));
+}
+
+inline constexpr size_t kOptionHeadSize = 4;  // code and length
+// Head of an option of `size` bytes, behind `opt` and the options that it has, and counted there. Returns where its
+// data goes.
+inline uint8_t* addOption(uint8_t* opt, EdnsOption option, size_t size) {
+  const uint16_t before = load16(opt + kOptSize - 2);
+  store16(opt + kOptSize - 2, static_cast<uint16_t>(before + kOptionHeadSize + size));
+  return put16(put16(opt + kOptSize + before, code(option)), static_cast<uint16_t>(size));
 }
 
 }  // namespace idetcd::dns

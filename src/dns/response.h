@@ -2,7 +2,8 @@
 //
 // Records are appended section by section, in order. One that does not fit truncates the response: TC is set and
 // everything but the question and OPT is left out (RFC 2181 §9), except in the additional section, where it is left out
-// silently. NSID is written if nothing that must be there needs its room.
+// silently. The cookie and the idle time-out are written before all else that may be left out; NSID, if nothing that
+// must be there needs its room.
 #pragma once
 
 #include <cassert>
@@ -13,17 +14,10 @@
 #include <string_view>
 
 #include "dns/query.h"
+#include "dns/record.h"
 #include "dns/wire.h"
 
 namespace idetcd::dns {
-
-//   00 | 00 29 | udp payload | ext-rcode version | DO 0 | rdlength | options
-inline void storeOpt(uint8_t* opt, uint8_t extended_rcode, bool dnssec_ok) {
-  store16(opt, 0);
-  opt[2] = code(RrType::kOpt);
-  store64(opt + 3, uint64_t{kDefaultUdpPayload} << 48 | uint64_t{extended_rcode} << 40 |
-                       (dnssec_ok ? uint64_t{0x8000} << 16 : 0));
-}
 
 // One address record or two take two overlapping registers, and no call of memcpy.
 inline void copyRecords(std::span<const uint8_t> records, uint8_t* to) {
@@ -40,14 +34,23 @@ inline void copyRecords(std::span<const uint8_t> records, uint8_t* to) {
   std::memcpy(to + size - 16, words + 2, 16);
 }
 
+inline constexpr size_t kCookieOptionSize = kOptionHeadSize + Cookie::kClientSize + Cookie::kServerSize;
+inline constexpr size_t kKeepaliveOptionSize = kOptionHeadSize + 2;
+
 class ResponseBuilder {
  public:
   // `limit`: bytes that the whole response may take; the buffer has room for as many. REQUIRES: header, question and
   // OPT fit, as they do into any UDP payload (512).
   ResponseBuilder(const Query& query, size_t limit)
       : query_(query), pos_(query.question_end), limit_(limit), reserved_(query.has_edns ? kOptSize : 0) {
-    if (!query.has_edns || query.nsid == nullptr) return;
-    nsid_size_ = kOptionHead + query.nsid->size();
+    if (query.asked_options == 0) [[likely]]
+      return;
+    has_cookie_ = query.asksFor(kAsksCookie) && query.cookie.in_response && fits(kCookieOptionSize);
+    if (has_cookie_) reserved_ += kCookieOptionSize;
+    has_keepalive_ = query.asksFor(kTellsKeepalive) && fits(kKeepaliveOptionSize);
+    if (has_keepalive_) reserved_ += kKeepaliveOptionSize;
+    if (query.nsid == nullptr) return;
+    nsid_size_ = kOptionHeadSize + query.nsid->size();
     if (fits(nsid_size_)) {
       reserved_ += nsid_size_;
     } else {
@@ -98,7 +101,7 @@ class ResponseBuilder {
   // Bytes that are left for records, if NSID is left out.
   size_t room() const { return limit_ - pos_ - (reserved_ - nsid_size_); }
 
-  // The offset of the next record: where a name in it can be pointed to. And the octets written so far, for patching.
+  // The offset of the next record: where a name in it can be pointed to. And the bytes written so far, for patching.
   size_t position() const { return pos_; }
   uint8_t* at(size_t offset) { return query_.message + offset; }
 
@@ -124,8 +127,7 @@ class ResponseBuilder {
   }
 
  private:
-  static constexpr size_t kOptionHead = 4;
-  static constexpr size_t kEdeSize = kOptionHead + 2;
+  static constexpr size_t kEdeSize = kOptionHeadSize + 2;
 
   bool fits(size_t size) const { return limit_ >= pos_ && limit_ - pos_ >= reserved_ && free() >= size; }
   size_t free() const { return limit_ - pos_ - reserved_; }
@@ -156,24 +158,15 @@ class ResponseBuilder {
   void writeOpt(Rcode rcode) {
     uint8_t* opt = query_.message + pos_;
     storeOpt(opt, static_cast<uint8_t>(code(rcode) >> 4), query_.dnssec_ok);
-    pos_ += kOptSize;
-    if (ede_) {
-      uint8_t info_code[2];
-      store16(info_code, code(*ede_));
-      writeOption(opt, EdnsOption::kEde, info_code, sizeof(info_code), ede_text_);
+    uint8_t* end = opt + kOptSize;
+    if (has_cookie_) {
+      end = addOption(opt, EdnsOption::kCookie, kCookieOptionSize - kOptionHeadSize);
+      end = putBytes(putBytes(end, query_.cookie.client), query_.cookie.server);
     }
-    if (nsid_size_ > 0) writeOption(opt, EdnsOption::kNsid, query_.nsid->data(), query_.nsid->size());
-  }
-
-  void writeOption(uint8_t* opt, EdnsOption option, const void* data, size_t data_size, std::string_view text = {}) {
-    const size_t size = data_size + text.size();
-    uint8_t* p = query_.message + pos_;
-    store16(p, code(option));
-    store16(p + 2, static_cast<uint16_t>(size));
-    std::memcpy(p + kOptionHead, data, data_size);
-    if (!text.empty()) std::memcpy(p + kOptionHead + data_size, text.data(), text.size());
-    pos_ += kOptionHead + size;
-    store16(opt + 9, static_cast<uint16_t>(load16(opt + 9) + kOptionHead + size));
+    if (has_keepalive_) end = put16(addOption(opt, EdnsOption::kTcpKeepalive, 2), query_.idle_timeout);
+    if (ede_) end = putBytes(put16(addOption(opt, EdnsOption::kEde, 2 + ede_text_.size()), code(*ede_)), ede_text_);
+    if (nsid_size_ > 0) end = putBytes(addOption(opt, EdnsOption::kNsid, query_.nsid->size()), *query_.nsid);
+    pos_ = static_cast<size_t>(end - query_.message);
   }
 
   const Query& query_;
@@ -181,6 +174,8 @@ class ResponseBuilder {
   const size_t limit_;
   size_t reserved_;       // for OPT with its options
   size_t nsid_size_ = 0;  // of that, for NSID
+  bool has_cookie_ = false;
+  bool has_keepalive_ = false;
   uint16_t answers_ = 0;
   uint16_t authorities_ = 0;
   uint16_t additionals_ = 0;
@@ -192,12 +187,12 @@ class ResponseBuilder {
 };
 
 // A response with nothing but its records, all of which are at hand: what almost every response is, in a few wide
-// stores. The same octets as with a ResponseBuilder. Returns the size; 0 if it does not fit, or there is more to say.
+// stores. The same bytes as with a ResponseBuilder. Returns the size; 0 if it does not fit, or there is more to say.
 // `counts`: as the header has them, all four, but without OPT; `flags`: as for finish(), and the rcode.
-inline size_t writePlainResponse(const Query& query, std::span<const uint8_t> records, uint64_t counts, size_t limit,
-                                 uint16_t flags) {
+inline size_t writeFastResponse(const Query& query, std::span<const uint8_t> records, uint64_t counts, size_t limit,
+                                uint16_t flags) {
   const size_t end = size_t{query.question_end} + records.size() + (query.has_edns ? kOptSize : 0);
-  if (end > limit || query.nsid != nullptr) return 0;
+  if (end > limit || query.asked_options != 0) return 0;
   uint8_t* message = query.message;
   store16(message + 2, kFlagQr | flags | (query.flags & (kOpcodeMask | kFlagRd | kFlagCd)));
   store64(message + 4, counts + (query.has_edns ? 1 : 0));
@@ -207,9 +202,9 @@ inline size_t writePlainResponse(const Query& query, std::span<const uint8_t> re
 }
 
 // As above, with records of the answer section only.
-inline size_t writePlainAnswer(const Query& query, std::span<const uint8_t> records, uint16_t count, size_t limit,
-                               uint16_t flags) {
-  return writePlainResponse(query, records, uint64_t{1} << 48 | uint64_t{count} << 32, limit, flags);
+inline size_t writeFastAnswer(const Query& query, std::span<const uint8_t> records, uint16_t count, size_t limit,
+                              uint16_t flags) {
+  return writeFastResponse(query, records, uint64_t{1} << 48 | uint64_t{count} << 32, limit, flags);
 }
 
 // The response to a query that parseQuery() refused with `query.error`. Returns its size; 0 where none can be made.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/random.h"
 #include "etcd/client_internal.h"
 
 namespace idetcd::etcd {
@@ -13,7 +14,7 @@ Authenticator::Authenticator(CompletionThread& thread, std::optional<Credentials
       authenticate_(std::move(authenticate)),
       thread_(thread),
       obtained_(thread),
-      random_(std::random_device{}()) {}
+      random_(KernelRandom().next()) {}
 
 Task<EtcdResult<Token>> Authenticator::token(bool survives_stop) {
   if (!credentials_) co_return Token{};
@@ -28,14 +29,14 @@ Task<EtcdResult<Token>> Authenticator::token(bool survives_stop) {
       auto attempt = obtain(survives_stop);
       co_await attempt;
     }
-    // One attempt's failure is that of all who waited for it.
+    // One attempt's failure is that of all callers that waited for it.
     if (!valid_ && error_) co_return tl::unexpected<EtcdError>(*error_);
   }
   co_return token_;
 }
 
 bool Authenticator::dismiss(const Token& token, const EtcdError& error) {
-  if (!credentials_ || !tokenIsStale(error)) return false;
+  if (!credentials_ || error.code != ErrorCode::kStaleToken) return false;
   // Of several calls that fail for one token only the first dismisses it: there may be a new one by now.
   if (token.generation == token_.generation) valid_ = false;
   return true;
@@ -89,7 +90,7 @@ Task<EtcdResult<std::string>> Client::Impl::authenticate(bool survives_stop) {
   auto call = callWithToken(&pb::Auth::Stub::PrepareAsyncAuthenticate, request, traits, no_token);
   auto response = co_await call;
   if (!response) {
-    if (authenticationIsOff(response.error())) co_return std::string();
+    if (response.error().code == ErrorCode::kAuthenticationOff) co_return std::string();
     co_return tl::unexpected<EtcdError>(std::move(response.error()));
   }
   co_return std::move(*response->mutable_token());

@@ -14,6 +14,7 @@
 #include "etcd/client.h"
 #include "etcd/completion_thread.h"
 #include "etcd/counters_internal.h"
+#include "runtime/event.h"
 
 namespace idetcd::etcd {
 
@@ -51,7 +52,7 @@ class Authenticator {
   const Authenticate authenticate_;
 
   CompletionThread& thread_;
-  Event obtained_;  // or failed
+  runtime::Event obtained_;  // or failed
   bool obtaining_ = false;
   bool valid_ = false;
   bool off_ = false;  // etcd's authentication is

@@ -1,7 +1,7 @@
 // A bidirectional RPC: a queue of messages to send, and a callback for each that comes. For etcd/*.cc only; completion
 // thread only.
 //
-// The stream keeps itself alive from open() until its last tag has come back, and tells its end exactly once, by
+// The stream keeps itself alive from open() until its last tag has come back, and reports its end exactly once, by
 // onEnd().
 #pragma once
 

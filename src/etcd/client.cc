@@ -53,8 +53,8 @@ Result<void> Client::checkTlsFiles(const Options& options) {
   return {};
 }
 
-Client::Client(CompletionThread& thread, Options options, Logger log)
-    : impl_(std::make_unique<Impl>(thread, std::move(options), std::move(log))) {}
+Client::Client(CompletionThread& thread, Options options, const Logger& log)
+    : impl_(std::make_unique<Impl>(thread, std::move(options), log)) {}
 
 Client::~Client() {
   // The stream keeps itself alive until its end, which stop() brings about if the post comes too late.
@@ -64,9 +64,5 @@ Client::~Client() {
 }
 
 CompletionThread& Client::thread() { return impl_->public_thread; }
-
-std::string Client::currentEndpoint() const { return impl_->endpoints->name(impl_->endpoints->current()); }
-
-Client::Statistics Client::statistics() const { return impl_->counters->snapshot(); }
 
 }  // namespace idetcd::etcd

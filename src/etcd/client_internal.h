@@ -44,7 +44,7 @@ using PrepareMethod = std::unique_ptr<grpc::ClientAsyncResponseReader<Response>>
                                                                                            grpc::CompletionQueue*);
 
 struct Client::Impl {
-  Impl(CompletionThread& completion_thread, Options client_options, Logger logger)
+  Impl(CompletionThread& completion_thread, Options client_options, const Logger& logger)
       : public_thread(completion_thread),
         thread(completion_thread.impl()),
         options(std::move(client_options)),
@@ -115,7 +115,7 @@ struct Client::Impl {
   CompletionThread& public_thread;
   CompletionThread::Impl& thread;
   const Options options;
-  const std::shared_ptr<Counters> counters = std::make_shared<Counters>();
+  const std::shared_ptr<Counters> counters = std::make_shared<Counters>(options.metrics);
   const std::shared_ptr<Endpoints> endpoints;
   Authenticator authenticator;
   std::shared_ptr<KeepAliveStream> keep_alive;

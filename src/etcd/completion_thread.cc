@@ -8,6 +8,7 @@
 
 #include <grpc/support/log.h>
 
+#include "base/thread.h"
 #include "etcd/completion_thread_internal.h"
 #include "etcd/steady_waits_internal.h"
 
@@ -16,26 +17,8 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// The frame of a spawned Task: started by the loop, destroys itself (and the Task with it) at its end.
-struct SpawnedTask {
-  struct promise_type {
-    SpawnedTask get_return_object() { return SpawnedTask{std::coroutine_handle<promise_type>::from_promise(*this)}; }
-    std::suspend_always initial_suspend() const noexcept { return {}; }
-    std::suspend_never final_suspend() const noexcept { return {}; }
-    void return_void() const noexcept {}
-    [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
-  };
-  std::coroutine_handle<promise_type> handle;
-};
-
-SpawnedTask runToItsEnd(CompletionThread::Impl& thread, Task<void> task) {
-  ++thread.tasks_running;
-  co_await task;
-  --thread.tasks_running;
-}
-
-// What goes wrong comes back as a status, and whoever made the call tells it, once. gRPC would also write each failed
-// handshake to stderr.
+// An error comes back as a status, and the caller reports it, once. gRPC would also write each failed handshake to
+// stderr.
 void silenceGrpc() {
   if (std::getenv("GRPC_VERBOSITY") == nullptr)
     gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
@@ -48,34 +31,21 @@ gpr_timespec monotonicDeadline(nanoseconds from_now) {
                       gpr_time_from_nanos(std::max<int64_t>(from_now.count(), 0), GPR_TIMESPAN));
 }
 
-std::optional<BootClock::time_point> deadlineAfter(nanoseconds duration) {
-  const auto now = BootClock::now();
-  if (duration > BootClock::time_point::max() - now) return std::nullopt;
-  return now + duration;
-}
-
-// --- Suspension ---
-
-void Suspension::await_suspend(std::coroutine_handle<> waiter) {
-  waiter_ = waiter;
-  thread_.add(this);
-  if (deadline_) timer_ = thread_.addTimer(*deadline_, this);
-}
-
-void Suspension::finish(Outcome outcome) {
-  if (outcome_) return;
-  outcome_ = outcome;
-  if (!waiter_) return;
-  thread_.remove(this);
-  if (timer_) thread_.removeTimer(*timer_);
-  thread_.resumeSoon(waiter_);
-}
-
 // --- CompletionThread::Impl ---
 
-CompletionThread::Impl::Impl() : thread_([this] { run(); }), thread_id_(thread_.get_id()) {
+CompletionThread::Impl::Impl(CompletionThread& scheduler) : scheduler_(scheduler) {
   silenceGrpc();
   useSteadyWaits();
+}
+
+Result<void> CompletionThread::Impl::start() {
+  auto thread = startThread([this] {
+    thread_id_ = std::this_thread::get_id();
+    run();
+  });
+  if (!thread) return tl::unexpected(thread.error());
+  thread_ = std::move(*thread);
+  return {};
 }
 
 CompletionThread::Impl::~Impl() { stop(); }
@@ -98,7 +68,7 @@ void CompletionThread::Impl::postLocked(std::function<void()> work) {
 
 void CompletionThread::Impl::stop() {
   std::call_once(stop_once_, [this] {
-    if (onCompletionThread()) std::abort();  // it would wait for itself
+    if (onThread()) std::abort();  // it would wait for itself
     stopping_.store(true, std::memory_order_release);
     {
       // Behind everything that was accepted, and nothing is accepted behind it: nothing is left when run() ends.
@@ -106,32 +76,27 @@ void CompletionThread::Impl::stop() {
       postLocked([this] { beginStop(); });
       refusing_ = true;
     }
-    thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+    } else {
+      run();  // it was never started; there is nothing but the end to be run
+    }
   });
 }
 
 void CompletionThread::Impl::run() {
   while (true) {
-    runReady();
-    if (stop_deadline_ && tasks_running == 0 && operations_.empty()) break;
+    scheduler_.runReady();
+    if (stop_deadline_ && scheduler_.isIdle() && operations_.empty()) break;
     void* tag = nullptr;
     bool ok = false;
     if (queue_.AsyncNext(&tag, &ok, nextDeadline()) == grpc::CompletionQueue::GOT_EVENT) {
       static_cast<CompletionTag*>(tag)->onEvent(ok);
     }
-    runTimers();
+    scheduler_.runTimers();
+    endGrace();
   }
   close();
-}
-
-// Those that are ready now, not those that they make ready: Tasks that wake each other leave room for events and
-// timers.
-void CompletionThread::Impl::runReady() {
-  for (size_t left = ready_.size(); left > 0; --left) {
-    const auto waiter = ready_.front();
-    ready_.pop_front();
-    waiter.resume();
-  }
 }
 
 void CompletionThread::Impl::runPosted() {
@@ -147,18 +112,16 @@ void CompletionThread::Impl::runPosted() {
   }
 }
 
-void CompletionThread::Impl::runTimers() {
-  if (timers_.empty() && !stop_deadline_) return;
-  const auto now = BootClock::now();
-  while (!timers_.empty() && timers_.begin()->first <= now) timers_.begin()->second->onDeadline();  // removes itself
-  if (stop_deadline_ && *stop_deadline_ <= now && !std::exchange(grace_is_over_, true)) cancelOperations(true);
+void CompletionThread::Impl::endGrace() {
+  if (!stop_deadline_ || grace_is_over_ || BootClock::now() < *stop_deadline_) return;
+  grace_is_over_ = true;
+  cancelOperations(true);
 }
 
 gpr_timespec CompletionThread::Impl::nextDeadline() const {
-  if (!ready_.empty()) return gpr_time_0(GPR_CLOCK_MONOTONIC);
-  std::optional<BootClock::time_point> next;
-  if (!grace_is_over_) next = stop_deadline_;
-  if (!timers_.empty() && (!next || timers_.begin()->first < *next)) next = timers_.begin()->first;
+  if (scheduler_.hasReady()) return gpr_time_0(GPR_CLOCK_MONOTONIC);
+  std::optional<BootClock::time_point> next = scheduler_.nextTimer();
+  if (stop_deadline_ && !grace_is_over_ && (!next || *stop_deadline_ < *next)) next = stop_deadline_;
   if (!next) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   // gRPC waits in whole milliseconds: rounded up, so that a wake-up does not come a moment too early and again.
   constexpr nanoseconds kGranularity = std::chrono::milliseconds(1);
@@ -173,6 +136,7 @@ std::optional<nanoseconds> CompletionThread::Impl::graceLeft() const {
 
 void CompletionThread::Impl::beginStop() {
   stop_deadline_ = BootClock::now() + kStopGrace;
+  scheduler_.cancelWaits();
   cancelOperations(false);
 }
 
@@ -193,54 +157,19 @@ void CompletionThread::Impl::close() {
 
 // --- CompletionThread ---
 
-CompletionThread::CompletionThread() : impl_(std::make_unique<Impl>()) {}
+CompletionThread::CompletionThread(Unstarted) : impl_(std::make_unique<Impl>(*this)) {}
+
+Result<std::unique_ptr<CompletionThread>> CompletionThread::make() {
+  std::unique_ptr<CompletionThread> thread(new CompletionThread(Unstarted{}));
+  if (auto started = thread->impl_->start(); !started) return tl::unexpected(started.error());
+  return thread;
+}
+
 CompletionThread::~CompletionThread() { stop(); }
 
-bool CompletionThread::spawn(Task<void> task) {
-  const auto handle = runToItsEnd(*impl_, std::move(task)).handle;
-  if (impl_->post([handle] { handle.resume(); })) return true;
-  handle.destroy();
-  return false;
-}
-
 bool CompletionThread::post(std::function<void()> work) { return impl_->post(std::move(work)); }
-
-Task<bool> CompletionThread::sleepFor(nanoseconds duration) {
-  Suspension pause(*impl_, deadlineAfter(duration));
-  const auto outcome = co_await pause;
-  co_return outcome == Suspension::Outcome::kTimedOut;
-}
-
 bool CompletionThread::stopping() const { return impl_->stopping(); }
-bool CompletionThread::onCompletionThread() const { return impl_->onCompletionThread(); }
+bool CompletionThread::onThread() const { return impl_->onThread(); }
 void CompletionThread::stop() { impl_->stop(); }
-
-// --- Event ---
-
-struct Event::Impl {
-  CompletionThread::Impl& thread;
-  bool set = false;
-  std::vector<Suspension*> waiters;
-};
-
-Event::Event(CompletionThread& thread) : impl_(std::make_unique<Impl>(Impl{thread.impl(), false, {}})) {}
-Event::~Event() { assert(impl_->waiters.empty()); }
-
-void Event::set() {
-  impl_->set = true;
-  for (Suspension* waiter : std::exchange(impl_->waiters, {})) waiter->wake();
-}
-
-void Event::reset() { impl_->set = false; }
-bool Event::isSet() const { return impl_->set; }
-
-Task<bool> Event::wait(nanoseconds timeout) {
-  if (impl_->set) co_return true;
-  Suspension pause(impl_->thread, deadlineAfter(timeout));
-  impl_->waiters.push_back(&pause);
-  const auto outcome = co_await pause;
-  std::erase(impl_->waiters, &pause);
-  co_return outcome == Suspension::Outcome::kWoken;
-}
 
 }  // namespace idetcd::etcd

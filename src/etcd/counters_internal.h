@@ -1,37 +1,24 @@
-// What Client::Statistics is made of. For etcd/*.cc only. Written by the completion thread, read by any: relaxed, since
-// no counter guards anything else.
+// What a client of etcd counts. For etcd/*.cc only. Written by the completion thread; before there is one, by the
+// thread that makes the client.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
-#include "etcd/client.h"
+#include "base/metrics.h"
 
 namespace idetcd::etcd {
 
-class Counter {
- public:
-  void add() { value_.fetch_add(1, std::memory_order_relaxed); }
-  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+struct Counters : metrics::Group {
+  using Group::Group;
 
- private:
-  std::atomic<uint64_t> value_{0};
-};
-
-struct Counters {
-  Counter endpoint_failures;
-  Counter tls_reloads;
-  Counter tls_failures;
-  Counter authentications;
-  Counter authentication_failures;
-
-  Client::Statistics snapshot() const {
-    return {.endpoint_failures = endpoint_failures.value(),
-            .tls_reloads = tls_reloads.value(),
-            .tls_failures = tls_failures.value(),
-            .authentications = authentications.value(),
-            .authentication_failures = authentication_failures.value()};
-  }
+  metrics::Counter endpoint_failures{*this, "idetcd_etcd_endpoint_failures_total",
+                                     "Calls and streams that failed since their endpoint of etcd is away."};
+  metrics::Counter tls_reloads{*this, "idetcd_etcd_tls_reloads_total",
+                               "Changed TLS files for etcd that were taken over."};
+  metrics::Counter tls_failures{*this, "idetcd_etcd_tls_failures_total",
+                                "TLS files for etcd, first or changed, that could not be used."};
+  metrics::Counter authentications{*this, "idetcd_etcd_authentications_total",
+                                   "Tokens that etcd has given for user and password."};
+  metrics::Counter authentication_failures{*this, "idetcd_etcd_authentication_failures_total",
+                                           "Times that etcd has refused user and password."};
 };
 
 }  // namespace idetcd::etcd

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -11,6 +10,8 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "base/ip_address.h"
+#include "base/random.h"
+#include "base/text.h"
 #include "etcd/endpoints_internal.h"
 #include "etcd/errors_internal.h"
 
@@ -22,11 +23,9 @@ constexpr int kPingTimeoutMs = 5'000;
 // How soon a change of certificates is noticed, if nothing asks for a connection before.
 constexpr std::chrono::seconds kTlsLookInterval{1};
 
+// `prefix`: in lower case.
 bool consumePrefixIgnoringCase(std::string_view* text, std::string_view prefix) {
-  const auto equal = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  if (text->size() < prefix.size() ||
-      !std::equal(prefix.begin(), prefix.end(), text->begin(), [&](char b, char a) { return equal(a, b); }))
-    return false;
+  if (lowerCase(text->substr(0, prefix.size())) != prefix) return false;
   text->remove_prefix(prefix.size());
   return true;
 }
@@ -50,7 +49,7 @@ bool isHostName(std::string_view text) {
 // "1.2.3" or "1.2.3.999" is a mistyped address, not a name: no top-level domain is all digits (RFC 3696 §2).
 bool looksLikeIpv4(std::string_view text) {
   const std::string_view last = text.substr(text.rfind('.') + 1);
-  return !last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !last.empty() && std::all_of(last.begin(), last.end(), isDigit);
 }
 
 Result<void> checkHost(std::string_view host, bool bracketed) {
@@ -80,10 +79,8 @@ Result<EndpointAddress> parseHostPort(std::string_view rest) {
   if (!rest.starts_with(':') || rest.size() == 1) return fail("the port is missing");
   rest.remove_prefix(1);
 
-  uint16_t port = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), port);
-  if (error != std::errc() || end != rest.data() + rest.size() || port == 0)
-    return fail(fmt::format("'{}' is not a port", rest));
+  const uint16_t port = parseNumber<uint16_t>(rest).value_or(0);
+  if (port == 0) return fail(fmt::format("'{}' is not a port", rest));
 
   EndpointAddress address;
   address.name = bracketed ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
@@ -102,7 +99,7 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
   // A fail-over must make a connection of its own, not find one that another channel shares.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // http_proxy in the environment is for the web; etcd is beside us.
+  // http_proxy in the environment is for the web; etcd is in the same network.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // What is sent is sent once: repeating is decided in one place, Client::Impl::call().
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -125,23 +122,30 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   return arguments;
 }
 
+// For messages: who writes a password into an address has not understood it, but it is one.
+std::string withoutUser(std::string_view text) {
+  const size_t at = text.rfind('@');
+  return at == std::string_view::npos ? std::string(text) : fmt::format("...{}", text.substr(at));
+}
+
 }  // namespace
 
 Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
   std::string_view rest = text;
+  const std::string shown = withoutUser(text);
   Scheme scheme = Scheme::kNone;
   if (consumePrefixIgnoringCase(&rest, "https://")) {
     scheme = Scheme::kHttps;
   } else if (consumePrefixIgnoringCase(&rest, "http://")) {
     scheme = Scheme::kHttp;
   } else if (rest.find("://") != std::string_view::npos) {
-    return fail(fmt::format("endpoint '{}': unknown scheme '{}'", text, rest.substr(0, rest.find("://"))));
+    return fail(fmt::format("endpoint '{}': unknown scheme '{}'", shown, rest.substr(0, rest.find("://"))));
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find_first_of("/?#@") != std::string_view::npos)
-    return fail(fmt::format("endpoint '{}': expected http(s)://host:port or host:port", text));
+    return fail(fmt::format("endpoint '{}': expected http(s)://host:port or host:port", shown));
   auto address = parseHostPort(rest);
-  if (!address) return fail(fmt::format("endpoint '{}': {}", text, address.error().message));
+  if (!address) return fail(fmt::format("endpoint '{}': {}", shown, address.error().message));
   address->scheme = scheme;
   return address;
 }
@@ -151,12 +155,12 @@ Endpoints::Endpoints(const Client::Options& options, std::shared_ptr<Counters> c
       resolve_interval_(options.reconnect_max),
       counters_(std::move(counters)),
       log_(std::move(log)),
-      random_(std::random_device{}()) {
+      random_(KernelRandom().next()) {
   for (const std::string& text : options.endpoints) {
     auto address = EndpointAddress::parse(text);
     if (!address) std::abort();  // REQUIRES of Client
     if (address->usesTls(options) && !tls_) {
-      tls_.emplace(options.tls.value_or(TlsFiles{}));
+      tls_.emplace(options.tls.value_or(TlsFiles{}), options.executor);
       lookAtTlsFiles();
     }
     endpoints_.push_back({.address = std::move(*address), .channel = nullptr, .resolve_at = {}});
@@ -187,8 +191,9 @@ void Endpoints::lookAtTlsFiles() {
   const bool first = tls_looked_at_ == BootClock::time_point{};
   const bool had_some = tls_->material().has_value();
   tls_looked_at_ = BootClock::now();
-  const TlsSource::Look look = tls_->look();
-  switch (look.change) {
+  const auto look = tls_->look();
+  if (!look) return;
+  switch (look->change) {
     case TlsSource::Change::kNone:
       break;
     case TlsSource::Change::kNew:
@@ -199,11 +204,11 @@ void Endpoints::lookAtTlsFiles() {
       break;
     case TlsSource::Change::kUnusable:
       counters_->tls_failures.add();
-      log_.error("TLS certificates that cannot be used: {}{}", look.message,
+      log_.error("TLS certificates that cannot be used: {}{}", look->message,
                  had_some ? "; those read before stay in use" : "; etcd is away until they can");
       break;
   }
-  if (!look.warning.empty()) log_.warning("{}", look.warning);
+  if (!look->warning.empty()) log_.warning("{}", look->warning);
 }
 
 const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
@@ -232,7 +237,7 @@ const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
 void Endpoints::succeeded(size_t index) {
   Endpoint& endpoint = endpoints_[index];
   endpoint.unresolved = false;
-  if (std::exchange(endpoint.told, Told::kNothing) == Told::kNothing) return;
+  if (std::exchange(endpoint.reported, Reported::kNothing) == Reported::kNothing) return;
   log_.info("etcd endpoint {} is back", endpoint.address.name);
 }
 
@@ -243,10 +248,10 @@ void Endpoints::failed(size_t index, const EtcdError& error) {
   current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
   Endpoint& endpoint = endpoints_[index];
   endpoint.unresolved = lookUpFailed(error);
-  // That etcd is there and TLS is in the way is news, even of an endpoint that was away.
-  const Told news = tls_ && handshakeFailed(error) ? Told::kTlsFails : Told::kAway;
-  if (endpoint.told >= news) return;
-  endpoint.told = news;
+  // That etcd answers but TLS fails is logged even of an endpoint that was away.
+  const Reported failure = tls_ && handshakeFailed(error) ? Reported::kTlsFails : Reported::kAway;
+  if (endpoint.reported >= failure) return;
+  endpoint.reported = failure;
   log_.warning("etcd endpoint {} is away: {}", endpoint.address.name, error.message);
 }
 

@@ -40,7 +40,7 @@ struct EndpointAddress {
 
 class Endpoints {
  public:
-  // Makes no connection yet. Any thread.
+  // Makes no connection yet, but reads files. Any thread.
   Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log);
 
   static constexpr size_t kHome = 0;
@@ -61,15 +61,15 @@ class Endpoints {
   void settleHome() { current_.store(kHome, std::memory_order_relaxed); }
 
  private:
-  // For the log: what changes is told once.
-  enum class Told { kNothing, kAway, kTlsFails };
+  // What the log says of an endpoint now: each change is logged once.
+  enum class Reported { kNothing, kAway, kTlsFails };
   struct Endpoint {
     EndpointAddress address;
     std::shared_ptr<grpc::Channel> channel;
     uint64_t tls_generation = 0;  // of what the channel was made with
     bool unresolved = false;      // its name could not be looked up
     BootClock::time_point resolve_at;
-    Told told = Told::kNothing;
+    Reported reported = Reported::kNothing;
   };
 
   void lookAtTlsFiles();
@@ -80,7 +80,7 @@ class Endpoints {
   const std::chrono::nanoseconds resolve_interval_;
   const std::shared_ptr<Counters> counters_;  // shared with the client, which may be gone before us
   Logger log_;
-  std::optional<TlsSource> tls_;  // none: plain, every endpoint
+  std::optional<TlsWatch> tls_;  // none: plain, every endpoint
   BootClock::time_point tls_looked_at_;
   std::minstd_rand random_;  // for jitter
   std::vector<Endpoint> endpoints_;

@@ -13,45 +13,59 @@ constexpr std::string_view kLookUpFailed = "DNS resolution failed";
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // etcd's own errors carry a code and a text ("etcdserver: …", and "auth: …" where it forgets the code). The text
-// decides where several errors share a code.
+// decides only where several errors share a code (etcd's api/v3rpc/rpctypes/error.go), or there is none.
+struct Wording {
+  std::string_view part;
+  ErrorCode code;
+};
+constexpr Wording kWordings[]{
+    {"requested lease not found", ErrorCode::kLeaseNotFound},
+    {"revision has been compacted", ErrorCode::kCompacted},
+    {"database space exceeded", ErrorCode::kNoSpace},
+    {"permission denied", ErrorCode::kPermissionDenied},
+    {"invalid auth token", ErrorCode::kStaleToken},
+    {"user name is empty", ErrorCode::kStaleToken},
+    {"revision of auth store is old", ErrorCode::kStaleToken},
+    {"authentication failed", ErrorCode::kUnauthenticated},
+    {"authentication is not enabled", ErrorCode::kAuthenticationOff},
+    {"no leader", ErrorCode::kUnavailable},
+    {"too many requests", ErrorCode::kUnavailable},
+    {"larger than max", ErrorCode::kTooLarge},  // gRPC's own
+};
+
 ErrorCode codeFromText(std::string_view message) {
-  if (contains(message, "requested lease not found")) return ErrorCode::kLeaseNotFound;
-  if (contains(message, "revision has been compacted")) return ErrorCode::kCompacted;
-  if (contains(message, "database space exceeded")) return ErrorCode::kNoSpace;
-  if (contains(message, "permission denied")) return ErrorCode::kPermissionDenied;
-  if (contains(message, "invalid auth token") || contains(message, "user name is empty") ||
-      contains(message, "authentication failed") || contains(message, "revision of auth store is old"))
-    return ErrorCode::kUnauthenticated;
-  if (contains(message, "no leader") || contains(message, "too many requests")) return ErrorCode::kUnavailable;
+  for (const Wording& wording : kWordings) {
+    if (contains(message, wording.part)) return wording.code;
+  }
   return ErrorCode::kOther;
 }
 
 ErrorCode codeOf(const grpc::Status& status, bool cancelled_by_us) {
   const std::string& message = status.error_message();
-  if (const ErrorCode code = codeFromText(message); code != ErrorCode::kOther) return code;
-  const bool from_etcd = message.starts_with("etcdserver: ") || message.starts_with("auth: ");
   switch (status.error_code()) {
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return ErrorCode::kDeadlineExceeded;
     case grpc::StatusCode::UNAVAILABLE:
       return ErrorCode::kUnavailable;
+    case grpc::StatusCode::NOT_FOUND:  // of leases; of members too, but no call here asks for those
+      return ErrorCode::kLeaseNotFound;
     case grpc::StatusCode::UNAUTHENTICATED:
-      return ErrorCode::kUnauthenticated;
+      return ErrorCode::kStaleToken;
     case grpc::StatusCode::PERMISSION_DENIED:
       return ErrorCode::kPermissionDenied;
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return contains(message, "larger than max") ? ErrorCode::kTooLarge : ErrorCode::kOther;
     case grpc::StatusCode::CANCELLED:
       return cancelled_by_us ? ErrorCode::kCancelled : ErrorCode::kUnavailable;
     // How a connection that breaks or a server that ends may look in the middle of a call ("Stream removed",
-    // RST_STREAM).
+    // RST_STREAM); and errors for which etcd has forgotten the code.
     case grpc::StatusCode::UNKNOWN:
     case grpc::StatusCode::INTERNAL:
     case grpc::StatusCode::ABORTED:
     case grpc::StatusCode::DATA_LOSS:
-      return from_etcd ? ErrorCode::kOther : ErrorCode::kUnavailable;
-    default:
-      return ErrorCode::kOther;
+      if (const ErrorCode code = codeFromText(message); code != ErrorCode::kOther) return code;
+      return message.starts_with("etcdserver: ") || message.starts_with("auth: ") ? ErrorCode::kOther
+                                                                                  : ErrorCode::kUnavailable;
+    default:  // OUT_OF_RANGE, RESOURCE_EXHAUSTED, INVALID_ARGUMENT, FAILED_PRECONDITION are of several errors each
+      return codeFromText(message);
   }
 }
 
@@ -85,16 +99,10 @@ bool endpointIsAway(const EtcdError& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
 }
 
+// gRPC has one code, UNAVAILABLE, for both, and says nothing else of them.
 bool lookUpFailed(const EtcdError& error) { return error.message.starts_with(kLookUpFailed); }
 
+// No code of its own either: it is in the text of UNAVAILABLE.
 bool handshakeFailed(const EtcdError& error) { return contains(error.message, "handshake"); }
-
-bool tokenIsStale(const EtcdError& error) {
-  return error.code == ErrorCode::kUnauthenticated &&
-         (contains(error.message, "invalid auth token") || contains(error.message, "user name is empty") ||
-          contains(error.message, "revision of auth store is old"));
-}
-
-bool authenticationIsOff(const EtcdError& error) { return contains(error.message, "authentication is not enabled"); }
 
 }  // namespace idetcd::etcd

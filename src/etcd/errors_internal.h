@@ -21,8 +21,4 @@ bool endpointIsAway(const EtcdError& error);
 bool lookUpFailed(const EtcdError& error);     // of the endpoint's name
 bool handshakeFailed(const EtcdError& error);  // of TLS
 
-// The call was refused for its token, or for having none; a new token may do better.
-bool tokenIsStale(const EtcdError& error);
-bool authenticationIsOff(const EtcdError& error);
-
 }  // namespace idetcd::etcd

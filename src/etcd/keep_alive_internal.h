@@ -24,7 +24,7 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
                                           std::optional<BootClock::time_point> deadline);
 
   bool usable() const { return !retired_ && !ended(); }
-  // No new requests: it ends when nobody waits for an answer any more.
+  // No new requests: it ends when no caller waits for an answer any more.
   void retire();
   size_t endpoint() const { return endpoint_; }
 

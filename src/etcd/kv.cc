@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,12 +9,6 @@
 
 namespace idetcd::etcd {
 namespace {
-
-// etcd counts all that is left of a range for each page of it: so pages are a tenth of the range, within what memory
-// bears.
-constexpr int64_t kPagesOfRange = 10;
-constexpr int64_t kSmallPage = 10'000;
-constexpr int64_t kLargePage = 100'000;
 
 template <class... Handlers>
 struct Overloaded : Handlers... {
@@ -54,20 +47,7 @@ void fill(pb::DeleteRangeRequest& request, DeleteOp op) {
 pb::Compare toProto(Compare compare) {
   pb::Compare result;
   result.set_key(std::move(compare.key));
-  switch (compare.relation) {
-    case Compare::Relation::kEqual:
-      result.set_result(pb::Compare::EQUAL);
-      break;
-    case Compare::Relation::kGreater:
-      result.set_result(pb::Compare::GREATER);
-      break;
-    case Compare::Relation::kLess:
-      result.set_result(pb::Compare::LESS);
-      break;
-    case Compare::Relation::kNotEqual:
-      result.set_result(pb::Compare::NOT_EQUAL);
-      break;
-  }
+  result.set_result(pb::Compare::EQUAL);
   switch (compare.target) {
     case Compare::Target::kCreateRevision:
       result.set_target(pb::Compare::CREATE);
@@ -77,17 +57,9 @@ pb::Compare toProto(Compare compare) {
       result.set_target(pb::Compare::MOD);
       result.set_mod_revision(compare.number);
       break;
-    case Compare::Target::kVersion:
-      result.set_target(pb::Compare::VERSION);
-      result.set_version(compare.number);
-      break;
     case Compare::Target::kLease:
       result.set_target(pb::Compare::LEASE);
       result.set_lease(compare.number);
-      break;
-    case Compare::Target::kValue:
-      result.set_target(pb::Compare::VALUE);
-      result.set_value(std::move(compare.value));
       break;
   }
   return result;
@@ -158,15 +130,6 @@ EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_resul
 
 }  // namespace
 
-KeyRange KeyRange::prefix(std::string_view prefix) {
-  // The end is the prefix with its last octet below 0xFF counted up, and what follows cut off.
-  std::string end(prefix);
-  while (!end.empty() && static_cast<unsigned char>(end.back()) == 0xFF) end.pop_back();
-  if (end.empty()) return {prefix.empty() ? std::string(1, '\0') : std::string(prefix), std::string(1, '\0')};
-  end.back() = static_cast<char>(static_cast<unsigned char>(end.back()) + 1);
-  return {std::string(prefix), std::move(end)};
-}
-
 Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options) {
   pb::RangeRequest request;
   fill(request, std::move(range), options);
@@ -184,7 +147,7 @@ Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options
 }
 
 Task<bool> Client::returnHome() {
-  constexpr std::chrono::seconds kPatience{2};
+  constexpr std::chrono::seconds kTimeout{2};
   constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   if (endpoints->current() == Endpoints::kHome || impl_->thread.stopping()) {
@@ -198,7 +161,7 @@ Task<bool> Client::returnHome() {
   pb::RangeRequest request;
   fill(request, KeyRange::single("0"), {.keys_only = true});
   auto call =
-      impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kPatience);
+      impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
   const EtcdResult<pb::RangeResponse> answer = co_await call;
   // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
   const bool answers = answer || (answer.error().code == ErrorCode::kPermissionDenied);
@@ -208,24 +171,6 @@ Task<bool> Client::returnHome() {
   endpoints->succeeded(Endpoints::kHome);
   endpoints->settleHome();
   co_return true;
-}
-
-Task<EtcdResult<int64_t>> Client::put(PutOp op) {
-  pb::PutRequest request;
-  fill(request, std::move(op));
-  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncPut, std::move(request), CallTraits{});
-  auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
-  co_return response->header().revision();
-}
-
-Task<EtcdResult<DeleteResult>> Client::remove(DeleteOp op) {
-  pb::DeleteRangeRequest request;
-  fill(request, std::move(op));
-  auto call = impl_->call(&pb::KV::Stub::PrepareAsyncDeleteRange, std::move(request), CallTraits{});
-  auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
-  co_return DeleteResult{response->deleted()};
 }
 
 Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
@@ -242,33 +187,6 @@ Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
   auto response = co_await call;
   if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
   co_return fromProto(*response, response->succeeded() ? on_success : on_failure);
-}
-
-Task<EtcdResult<int64_t>> rangePaginated(Client& client, KeyRange range, RangeOptions options, int64_t page_size,
-                                         std::function<bool(std::vector<KeyValue>&&)> page) {
-  options.sort_by_create_revision = false;
-  bool may_grow = page_size <= 0;
-  options.limit = may_grow ? kSmallPage : page_size;
-  while (true) {
-    auto read = client.range(range, options);
-    auto result = co_await read;
-    if (!result) {
-      // Few keys with huge values: the page shrinks until it fits, and stays so.
-      if (result.error().code != ErrorCode::kTooLarge || options.limit == 1)
-        co_return tl::unexpected<EtcdError>(std::move(result.error()));
-      options.limit = std::max<int64_t>(1, options.limit / 8);
-      may_grow = false;
-      continue;
-    }
-    if (std::exchange(may_grow, false))
-      options.limit = std::clamp(result->count / kPagesOfRange, kSmallPage, kLargePage);
-    if (options.revision == 0) options.revision = result->revision;
-    options.cluster_id = result->cluster_id;
-    const bool more = result->more && !result->kvs.empty();
-    // The first key that can follow the last one. Taken before the page is given away.
-    if (more) range.begin = result->kvs.back().key + '\0';
-    if (!page(std::move(result->kvs)) || !more) co_return options.revision;
-  }
 }
 
 }  // namespace idetcd::etcd

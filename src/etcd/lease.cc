@@ -22,7 +22,7 @@ std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& t
 
 Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
                                                   std::optional<BootClock::time_point> deadline) {
-  Suspension pause(stream->thread(), deadline);
+  Suspension pause(stream->thread().scheduler(), deadline);
   const auto exchange = std::make_shared<Exchange>(Exchange{id, &pause, {}, std::nullopt});
   stream->unsent_.push_back(exchange);
   pb::LeaseKeepAliveRequest request;
@@ -95,8 +95,8 @@ Task<EtcdResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
 }
 
 Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
-  const auto deadline = deadlineAfter(timeout);
   Impl& impl = *impl_;
+  const auto deadline = impl.public_thread.deadlineAfter(timeout);
   bool renewed = false;
   for (size_t attempt = 1;;) {
     auto token = impl.authenticator.token(false);

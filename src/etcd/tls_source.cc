@@ -1,13 +1,12 @@
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,7 +18,7 @@ namespace idetcd::etcd {
 namespace {
 
 // A bundle of all public CAs has some 200 KiB.
-constexpr off_t kMaxFileBytes = 8 << 20;
+constexpr size_t kMaxFileBytes = 8 << 20;
 
 struct OpenSslDeleter {
   void operator()(BIO* bio) const { BIO_free(bio); }
@@ -29,39 +28,12 @@ struct OpenSslDeleter {
 template <typename T>
 using Owned = std::unique_ptr<T, OpenSslDeleter>;
 
-Result<std::string> readFile(const std::string& path) {
-  const auto failed = [&path] { return fail(fmt::format("{}: {}", path, std::strerror(errno))); };
-  // O_NONBLOCK: a pipe would be waited for.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return failed();
-  struct Closer {
-    ~Closer() { ::close(fd); }
-    int fd;
-  } const closer{fd};
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) return failed();
-  if (!S_ISREG(status.st_mode)) return fail(fmt::format("{}: not a file", path));
-  if (status.st_size > kMaxFileBytes) return fail(fmt::format("{}: larger than {} bytes", path, kMaxFileBytes));
-  std::string text(static_cast<size_t>(status.st_size) + 1, '\0');  // one more, to see that it has not grown
-  size_t length = 0;
-  while (length < text.size()) {
-    const ssize_t got = ::read(fd, text.data() + length, text.size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed();
-    if (got == 0) break;
-    length += static_cast<size_t>(got);
-  }
-  if (length == text.size()) return fail(fmt::format("{}: it is being written", path));
-  text.resize(length);
-  return text;
-}
-
 Owned<BIO> bioOf(const std::string& text) {
   ERR_clear_error();
   return Owned<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// Neither a terminal nor anybody else is asked for a password.
+// No password is read, from a terminal or elsewhere.
 int noPassword(char*, int, int, void*) { return -1; }
 
 // The first certificate of `text`. All of them must be readable: a file that was cut off is not used in part.
@@ -109,17 +81,6 @@ TlsFiles withSystemCas(TlsFiles files) {
 
 TlsSource::TlsSource(TlsFiles files) : files_(withSystemCas(std::move(files))) {}
 
-TlsSource::Stamp TlsSource::stampOf(const std::string& path) {
-  struct stat status {};
-  if (path.empty() || ::stat(path.c_str(), &status) != 0) return {};
-  const auto nanoseconds = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
-  return {.device = status.st_dev,
-          .inode = status.st_ino,
-          .size = status.st_size,
-          .modified_ns = nanoseconds(status.st_mtim),
-          .changed_ns = nanoseconds(status.st_ctim)};
-}
-
 Result<TlsMaterial> TlsSource::read() const {
   TlsMaterial material;
   const std::pair<const std::string&, std::string&> sources[] = {{files_.ca_file, material.ca_certificates},
@@ -127,8 +88,8 @@ Result<TlsMaterial> TlsSource::read() const {
                                                                  {files_.key_file, material.key}};
   for (const auto& [path, text] : sources) {
     if (path.empty()) continue;
-    auto content = readFile(path);
-    if (!content) return tl::unexpected(content.error());
+    auto content = readFile(path, kMaxFileBytes);
+    if (!content) return fail(fmt::format("{}: {}", path, content.error().message));
     text = std::move(*content);
   }
   if (const auto ca = firstCertificate(material.ca_certificates, files_.ca_file); !ca)
@@ -143,7 +104,8 @@ Result<TlsMaterial> TlsSource::read() const {
 
 TlsSource::Look TlsSource::look() {
   // Before the content: what is written while we read is seen the next time.
-  const Stamps stamps{stampOf(files_.ca_file), stampOf(files_.certificate_file), stampOf(files_.key_file)};
+  const Stamps stamps{FileStamp::of(files_.ca_file), FileStamp::of(files_.certificate_file),
+                      FileStamp::of(files_.key_file)};
   if (stamps_ == stamps) return {};
   stamps_ = stamps;
   auto read_now = read();
@@ -155,6 +117,56 @@ TlsSource::Look TlsSource::look() {
   material_ = std::move(*read_now);
   ++generation_;
   return {.change = Change::kNew, .message = {}, .warning = std::move(late)};
+}
+
+struct TlsWatch::State {
+  explicit State(TlsFiles files) : source(std::move(files)) {}
+
+  void look() {
+    TlsSource::Look looked = source.look();
+    const std::lock_guard lock(mutex);
+    found = std::move(looked);
+    material = source.material();
+    generation = source.generation();
+    looking = false;
+    done.notify_all();
+  }
+
+  TlsSource source;  // used by one look at a time
+  std::mutex mutex;  // guards all below
+  std::condition_variable done;
+  bool looking = false;
+  bool waited = false;  // a caller has waited its full time for the look that is under way
+  std::optional<TlsSource::Look> found;
+  std::optional<TlsMaterial> material;
+  uint64_t generation = 0;
+};
+
+TlsWatch::TlsWatch(TlsFiles files, std::shared_ptr<Executor> executor)
+    : executor_(std::move(executor)), state_(std::make_shared<State>(std::move(files))) {
+  state_->look();
+}
+
+std::optional<TlsSource::Look> TlsWatch::look() {
+  constexpr std::chrono::milliseconds kFirstLookTimeout{100};
+  if (auto found = take()) return found;
+  std::unique_lock lock(state_->mutex);
+  if (!state_->looking) {
+    state_->looking = executor_->submit([state = state_] { state->look(); });
+    state_->waited = !state_->looking;
+  }
+  if (!state_->waited)
+    state_->waited = !state_->done.wait_for(lock, kFirstLookTimeout, [this] { return !state_->looking; });
+  lock.unlock();
+  return take();
+}
+
+std::optional<TlsSource::Look> TlsWatch::take() {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->found) return std::nullopt;
+  if (generation_ != state_->generation) material_ = state_->material;
+  generation_ = state_->generation;
+  return std::exchange(state_->found, std::nullopt);
 }
 
 }  // namespace idetcd::etcd

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <sys/stat.h>
 
+#include "base/executor.h"
+#include "base/file.h"
 #include "base/result.h"
 #include "etcd/client.h"
 
@@ -30,30 +32,43 @@ class TlsSource {
     std::string message;  // why kUnusable
     std::string warning;  // of what is used all the same
   };
-  // Reads the files if they are others than at the last look. What cannot be used is told once, and changes nothing. A
-  // certificate that has expired counts as unusable only if there is another one to go on with: the clock may be wrong.
+  // Reads the files if they are others than at the last look. What cannot be used is reported once, and changes
+  // nothing. A certificate that has expired counts as unusable only if there is another one to go on with: the clock
+  // may be wrong.
   Look look();
 
   const std::optional<TlsMaterial>& material() const { return material_; }
   uint64_t generation() const { return generation_; }  // of the material: how often it changed
 
  private:
-  // What a file cannot be replaced or written without changing.
-  struct Stamp {
-    dev_t device = 0;
-    ino_t inode = 0;
-    off_t size = 0;
-    int64_t modified_ns = 0;
-    int64_t changed_ns = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-  using Stamps = std::array<Stamp, 3>;
+  using Stamps = std::array<std::optional<FileStamp>, 3>;  // none: there is no such file, or none is named
 
-  static Stamp stampOf(const std::string& path);
   Result<TlsMaterial> read() const;
 
   const TlsFiles files_;  // with the system's CA file filled in
   std::optional<Stamps> stamps_;
+  std::optional<TlsMaterial> material_;
+  uint64_t generation_ = 0;
+};
+
+// A TlsSource that is looked at on an executor: its files may be on a disk that stands still. Completion thread.
+class TlsWatch {
+ public:
+  // Looks once, and blocks for as long as that takes; any thread.
+  TlsWatch(TlsFiles files, std::shared_ptr<Executor> executor);
+
+  // Has the files looked at, and waits for that a moment, but no second time for a look that takes longer. What has
+  // been found since the last call; none: nothing yet.
+  std::optional<TlsSource::Look> look();
+  const std::optional<TlsMaterial>& material() const { return material_; }
+  uint64_t generation() const { return generation_; }
+
+ private:
+  struct State;
+  std::optional<TlsSource::Look> take();
+
+  const std::shared_ptr<Executor> executor_;
+  const std::shared_ptr<State> state_;
   std::optional<TlsMaterial> material_;
   uint64_t generation_ = 0;
 };

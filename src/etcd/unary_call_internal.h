@@ -40,7 +40,7 @@ class UnaryCall final : public CompletionTag, public Operation {
 
   void onEvent(bool) override {  // always true for Finish(); the status says all
     thread_.remove(this);
-    thread_.resumeSoon(waiter_);
+    thread_.scheduler().resumeSoon(waiter_);
   }
   void cancel() override {
     cancelled_ = true;

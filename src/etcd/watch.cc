@@ -117,7 +117,8 @@ std::shared_ptr<WatchCall> WatchCall::open(CompletionThread::Impl& thread, std::
 }
 
 Task<Suspension::Outcome> WatchCall::waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout) {
-  Suspension pause(call->thread(), deadlineAfter(timeout));
+  CompletionThread& scheduler = call->thread().scheduler();
+  Suspension pause(scheduler, scheduler.deadlineAfter(timeout));
   call->reader_ = &pause;
   const auto outcome = co_await pause;
   call->reader_ = nullptr;
@@ -145,7 +146,7 @@ void WatchCall::onCreated(const pb::WatchResponse& response) {
   created_.push_back(response.watch_id());
 }
 
-// The answer to a progress request is of no range; it tells nothing of any.
+// The answer to a progress request belongs to no range, and says nothing of any.
 size_t WatchCall::partOf(int64_t watch_id) const {
   const auto found = std::find(created_.begin(), created_.end(), watch_id);
   return found == created_.end() ? 0 : static_cast<size_t>(found - created_.begin());
@@ -241,48 +242,42 @@ void WatchCall::reportTo(Endpoints& endpoints) const {
   if (error_ && endpointIsAway(*error_)) endpoints.failed(endpoint_, *error_);
 }
 
-}  // namespace
-
 // --- WatchStream ---
 
-struct WatchStream::Impl {
-  std::shared_ptr<WatchCall> call;
-  std::shared_ptr<Endpoints> endpoints;
-
-  ~Impl() {
-    CompletionThread::Impl& thread = call->thread();
+class ClientWatchStream final : public WatchStream {
+ public:
+  ClientWatchStream(std::shared_ptr<WatchCall> call, std::shared_ptr<Endpoints> endpoints)
+      : call_(std::move(call)), endpoints_(std::move(endpoints)) {}
+  ~ClientWatchStream() override {
+    CompletionThread::Impl& thread = call_->thread();
     // After stop() began the post is refused, and stop() itself cancels the call.
-    if (thread.onCompletionThread()) {
-      call->cancel();
+    if (thread.onThread()) {
+      call_->cancel();
     } else {
-      thread.post([stream = std::move(call)] { stream->cancel(); });
+      thread.post([call = std::move(call_)] { call->cancel(); });
     }
   }
-  Impl(std::shared_ptr<WatchCall> watch_call, std::shared_ptr<Endpoints> client_endpoints)
-      : call(std::move(watch_call)), endpoints(std::move(client_endpoints)) {}
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+
+  Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override;
+  int64_t createdRevision() const override { return call_->createdRevision(); }
+  uint64_t clusterId() const override { return call_->clusterId(); }
+  bool isAtCurrentEndpoint() const override { return call_->endpoint() == endpoints_->current(); }
+  void leave(const std::string& why) override {
+    endpoints_->failed(call_->endpoint(), {ErrorCode::kUnavailable, why, true});
+  }
+
+ private:
+  std::shared_ptr<WatchCall> call_;
+  const std::shared_ptr<Endpoints> endpoints_;
 };
 
-WatchStream::WatchStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-WatchStream::WatchStream(WatchStream&&) noexcept = default;
-WatchStream& WatchStream::operator=(WatchStream&&) noexcept = default;
-WatchStream::~WatchStream() = default;
-
-int64_t WatchStream::createdRevision() const { return impl_->call->createdRevision(); }
-uint64_t WatchStream::clusterId() const { return impl_->call->clusterId(); }
-bool WatchStream::isAtCurrentEndpoint() const { return impl_->call->endpoint() == impl_->endpoints->current(); }
-void WatchStream::leave(const std::string& why) {
-  impl_->endpoints->failed(impl_->call->endpoint(), {ErrorCode::kUnavailable, why, true});
-}
-
-Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout) {
-  const std::shared_ptr<WatchCall> call = impl_->call;
+Task<EtcdResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds timeout) {
+  const std::shared_ptr<WatchCall> call = call_;
   bool asked = false;
   while (true) {
     if (auto batch = call->take()) co_return std::move(*batch);
     if (call->error()) {
-      call->reportTo(*impl_->endpoints);
+      call->reportTo(*endpoints_);
       co_return tl::unexpected<EtcdError>(*call->error());
     }
     auto wait = WatchCall::waitForNews(call, timeout / 2);
@@ -299,17 +294,11 @@ Task<EtcdResult<WatchBatch>> WatchStream::next(std::chrono::nanoseconds timeout)
   }
 }
 
+}  // namespace
+
 // --- Client ---
 
-Task<EtcdResult<WatchStream>> Client::watch(KeyRange range, int64_t start_revision) {
-  std::vector<WatchRange> ranges;
-  ranges.push_back({std::move(range), start_revision});
-  auto opening = watch(std::move(ranges));
-  EtcdResult<WatchStream> stream = co_await opening;
-  co_return stream;
-}
-
-Task<EtcdResult<WatchStream>> Client::watch(std::vector<WatchRange> ranges) {
+Task<EtcdResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRange> ranges) {
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   const size_t first = endpoints->current();
   bool renewed = false;
@@ -327,7 +316,7 @@ Task<EtcdResult<WatchStream>> Client::watch(std::vector<WatchRange> ranges) {
     }
     if (call->created()) {
       endpoints->succeeded(index);
-      co_return WatchStream(std::make_unique<WatchStream::Impl>(call, endpoints));
+      co_return std::make_unique<ClientWatchStream>(call, endpoints);
     }
     if (outcome == Suspension::Outcome::kStopped)
       co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});

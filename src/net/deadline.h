@@ -49,7 +49,7 @@ class DeadlineQueue {
 
  private:
   // At a time: thousands may expire at once, and what they do takes time that sockets wait for. Two questions to an
-  // upstream take about as long as an answer's way to a client and back: hardly anybody notices that.
+  // upstream take about as long as an answer's way to a client and back: hardly any client notices that.
   static constexpr int kMaxExpiries = 2;
 
   bool isDue(BootClock::time_point now) const { return end_.next_ != &end_ && end_.next_->when_ <= now; }

@@ -1,5 +1,6 @@
 #include "net/event_loop.h"
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -7,27 +8,47 @@
 
 namespace idetcd::net {
 
-void checkUv(int status, const char* what) {
-  if (status < 0) throw std::runtime_error(std::string(what) + ": " + uv_strerror(status));
+void mustSucceed(int status) {
+  if (status < 0) std::abort();
 }
 
+Result<void> EventLoop::Impl::open() {
+  if (const int status = uv_loop_init(&loop); status < 0) return failWith(-status, "uv_loop_init");
+  wakeup.data = this;
+  const int status = uv_async_init(&loop, &wakeup, [](uv_async_t* handle) {
+    auto& impl = *static_cast<Impl*>(handle->data);
+    std::vector<std::function<void()>> work;
+    {
+      const std::lock_guard lock(impl.mutex);
+      work.swap(impl.posted);
+    }
+    for (const auto& call : work) call();
+  });
+  is_open = status == 0;
+  if (is_open) return {};
+  uv_loop_close(&loop);
+  return failWith(-status, "uv_async_init");
+}
+
+EventLoop::EventLoop(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {
-  checkUv(uv_loop_init(&impl_->loop), "uv_loop_init");
-  impl_->wakeup.data = impl_.get();
-  checkUv(uv_async_init(&impl_->loop, &impl_->wakeup,
-                        [](uv_async_t* handle) {
-                          auto& impl = *static_cast<Impl*>(handle->data);
-                          std::vector<std::function<void()>> work;
-                          {
-                            const std::lock_guard lock(impl.mutex);
-                            work.swap(impl.posted);
-                          }
-                          for (const auto& call : work) call();
-                        }),
-          "uv_async_init");
+  if (const auto opened = impl_->open(); !opened) throw std::runtime_error(opened.error().message);
+}
+
+Result<std::unique_ptr<EventLoop>> EventLoop::make() {
+  auto impl = std::make_unique<Impl>();
+  if (auto opened = impl->open(); !opened) return tl::unexpected(opened.error());
+  return std::unique_ptr<EventLoop>(new EventLoop(std::move(impl)));
 }
 
 EventLoop::~EventLoop() {
+  std::vector<std::function<void()>> undone;  // what it holds may own handles
+  {
+    const std::lock_guard lock(impl_->mutex);
+    undone.swap(impl_->posted);
+  }
+  undone.clear();
   uv_close(reinterpret_cast<uv_handle_t*>(&impl_->wakeup), nullptr);
   uv_run(&impl_->loop, UV_RUN_DEFAULT);  // only close callbacks are left
   uv_loop_close(&impl_->loop);
@@ -51,7 +72,7 @@ void EventLoop::post(std::function<void()> work) {
 }
 
 struct ReadWatcher::Impl : OwnedHandle<uv_poll_t> {
-  void start() { checkUv(uv_poll_start(&handle, UV_READABLE, &onEvent), "uv_poll_start"); }
+  void start() { mustSucceed(uv_poll_start(&handle, UV_READABLE, &onEvent)); }
 
   // An error (POLLERR) counts as readable: the callback's read sees and clears it. libuv has given the descriptor up
   // by then.
@@ -61,21 +82,36 @@ struct ReadWatcher::Impl : OwnedHandle<uv_poll_t> {
   }
 };
 
-ReadWatcher::ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable) : impl_(new Impl) {
-  impl_->handle.data = static_cast<OwnedHandle<uv_poll_t>*>(impl_);
-  impl_->callback = std::move(on_readable);
-  checkUv(uv_poll_init(&loop.impl().loop, &impl_->handle, fd), "uv_poll_init");
-  impl_->start();
+ReadWatcher::ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable)
+    : loop_(loop), fd_(fd), on_readable_(std::move(on_readable)) {
+  begin();
 }
 
-ReadWatcher::~ReadWatcher() { impl_->close(); }
+ReadWatcher::~ReadWatcher() {
+  if (impl_ != nullptr) impl_->close();
+}
+
+void ReadWatcher::begin() {
+  constexpr std::chrono::milliseconds kRetryInterval{100};
+  auto impl = std::make_unique<Impl>();
+  impl->handle.data = static_cast<OwnedHandle<uv_poll_t>*>(impl.get());
+  const int status = uv_poll_init(&loop_.impl().loop, &impl->handle, fd_);
+  if (isWantOfResources(-status)) {
+    if (!retry_) retry_ = std::make_unique<Timer>(loop_, [this] { begin(); });
+    return retry_->start(kRetryInterval);
+  }
+  mustSucceed(status);
+  impl->callback = std::move(on_readable_);
+  impl_ = impl.release();
+  impl_->start();
+}
 
 struct Timer::Impl : OwnedHandle<uv_timer_t> {};
 
 Timer::Timer(EventLoop& loop, std::function<void()> on_expiry) : impl_(new Impl) {
   impl_->handle.data = static_cast<OwnedHandle<uv_timer_t>*>(impl_);
   impl_->callback = std::move(on_expiry);
-  checkUv(uv_timer_init(&loop.impl().loop, &impl_->handle), "uv_timer_init");
+  mustSucceed(uv_timer_init(&loop.impl().loop, &impl_->handle));
 }
 
 Timer::~Timer() { impl_->close(); }
@@ -93,9 +129,9 @@ struct BeforeWait::Impl : OwnedHandle<uv_prepare_t> {};
 BeforeWait::BeforeWait(EventLoop& loop, std::function<void()> callback) : impl_(new Impl) {
   impl_->handle.data = static_cast<OwnedHandle<uv_prepare_t>*>(impl_);
   impl_->callback = std::move(callback);
-  checkUv(uv_prepare_init(&loop.impl().loop, &impl_->handle), "uv_prepare_init");
-  checkUv(uv_prepare_start(&impl_->handle, [](uv_prepare_t* handle) { OwnedHandle<uv_prepare_t>::invoke(handle); }),
-          "uv_prepare_start");
+  mustSucceed(uv_prepare_init(&loop.impl().loop, &impl_->handle));
+  mustSucceed(
+      uv_prepare_start(&impl_->handle, [](uv_prepare_t* handle) { OwnedHandle<uv_prepare_t>::invoke(handle); }));
 }
 
 BeforeWait::~BeforeWait() { impl_->close(); }
@@ -105,10 +141,12 @@ struct SignalWatcher::Impl : OwnedHandle<uv_signal_t> {};
 SignalWatcher::SignalWatcher(EventLoop& loop, int signal, std::function<void()> on_signal) : impl_(new Impl) {
   impl_->handle.data = static_cast<OwnedHandle<uv_signal_t>*>(impl_);
   impl_->callback = std::move(on_signal);
-  checkUv(uv_signal_init(&loop.impl().loop, &impl_->handle), "uv_signal_init");
-  checkUv(uv_signal_start(
-              &impl_->handle, [](uv_signal_t* handle, int) { OwnedHandle<uv_signal_t>::invoke(handle); }, signal),
-          "uv_signal_start");
+  int status = uv_signal_init(&loop.impl().loop, &impl_->handle);
+  if (status == 0) {
+    status = uv_signal_start(
+        &impl_->handle, [](uv_signal_t* handle, int) { OwnedHandle<uv_signal_t>::invoke(handle); }, signal);
+  }
+  if (status < 0) throw std::runtime_error(std::string("uv_signal: ") + uv_strerror(status));
 }
 
 SignalWatcher::~SignalWatcher() { impl_->close(); }

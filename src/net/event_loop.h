@@ -8,11 +8,14 @@
 #include <functional>
 #include <memory>
 
+#include "base/result.h"
+
 namespace idetcd::net {
 
 class EventLoop {
  public:
-  EventLoop();
+  EventLoop();  // for the start of a process: throws std::runtime_error if there is no descriptor left
+  static Result<std::unique_ptr<EventLoop>> make();
   ~EventLoop();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
@@ -28,21 +31,8 @@ class EventLoop {
   Impl& impl() { return *impl_; }  // for net/*.cc only
 
  private:
+  explicit EventLoop(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
-};
-
-// Calls back while `fd` is readable or has an error to be read (level-triggered). The descriptor stays the caller's and
-// must outlive the watcher.
-class ReadWatcher {
- public:
-  ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable);
-  ~ReadWatcher();
-  ReadWatcher(const ReadWatcher&) = delete;
-  ReadWatcher& operator=(const ReadWatcher&) = delete;
-
- private:
-  struct Impl;
-  Impl* impl_;
 };
 
 class Timer {
@@ -61,6 +51,26 @@ class Timer {
   Impl* impl_;
 };
 
+// Calls back while `fd` is readable or has an error to be read (level-triggered). The descriptor stays the caller's and
+// must outlive the watcher. Where the kernel has no room for it, it begins when there is some.
+class ReadWatcher {
+ public:
+  ReadWatcher(EventLoop& loop, int fd, std::function<void()> on_readable);
+  ~ReadWatcher();
+  ReadWatcher(const ReadWatcher&) = delete;
+  ReadWatcher& operator=(const ReadWatcher&) = delete;
+
+ private:
+  void begin();
+
+  struct Impl;
+  EventLoop& loop_;
+  const int fd_;
+  std::function<void()> on_readable_;  // until it is watched
+  Impl* impl_ = nullptr;               // null: not yet
+  std::unique_ptr<Timer> retry_;
+};
+
 // Calls back each time before the loop waits for events: when all that the last ones and the timers gave rise to is
 // done.
 class BeforeWait {
@@ -75,6 +85,7 @@ class BeforeWait {
   Impl* impl_;
 };
 
+// For the start of a process: throws std::runtime_error where there is no descriptor left.
 class SignalWatcher {
  public:
   SignalWatcher(EventLoop& loop, int signal, std::function<void()> on_signal);

@@ -14,11 +14,14 @@
 namespace idetcd::net {
 
 struct EventLoop::Impl {
+  Result<void> open();
+
   uv_loop_t loop;
   uv_async_t wakeup;
   std::atomic<std::thread::id> thread{std::this_thread::get_id()};
   std::mutex mutex;
   std::vector<std::function<void()>> posted;  // guarded by mutex
+  bool is_open = false;
 };
 
 // A libuv handle and its callback, which live until libuv has closed the handle: later than the object that owns them.
@@ -40,7 +43,7 @@ struct OwnedHandle {
   }
 };
 
-// libuv fails these calls only for a programming error or for want of memory or descriptors at start-up.
-void checkUv(int status, const char* what);
+// Of calls that libuv fails only for a programming error.
+void mustSucceed(int status);
 
 }  // namespace idetcd::net

@@ -1,6 +1,7 @@
 // The addresses of this machine's interfaces. Any thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,5 +14,15 @@ namespace idetcd::net {
 // Every address of the interface called `name` (scope_id set for link-local IPv6, port 0). An error if there is no such
 // interface or it has none.
 Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name);
+
+// Those of all interfaces; empty if they cannot be listed.
+std::vector<SocketAddress> localAddresses();
+
+// The addresses that stand for "everywhere": of both families, or of IPv4 alone on a host without IPv6. Two sockets
+// rather than one for both, so that IPv4 stays free of mapped addresses.
+std::vector<SocketAddress> anyAddresses(uint16_t port);
+
+// Whether listeners of the two compete for a port: a wildcard and one of its addresses.
+bool overlap(const SocketAddress& a, const SocketAddress& b);
 
 }  // namespace idetcd::net

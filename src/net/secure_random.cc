@@ -20,8 +20,8 @@ uint32_t SecureRandom::below(uint32_t bound) {
   return value % bound;
 }
 
-uint32_t SecureRandom::take(size_t octets) {
-  if (pool_.size() - used_ < octets) {
+uint32_t SecureRandom::take(size_t bytes) {
+  if (pool_.size() - used_ < bytes) {
     for (size_t filled = 0; filled < pool_.size();) {
       const ssize_t n = getrandom(pool_.data() + filled, pool_.size() - filled, 0);
       if (n < 0 && errno != EINTR) std::abort();
@@ -30,9 +30,9 @@ uint32_t SecureRandom::take(size_t octets) {
     used_ = 0;
   }
   uint32_t value = 0;
-  std::memcpy(&value, pool_.data() + used_, octets);
-  std::memset(pool_.data() + used_, 0, octets);  // what was given out is not kept
-  used_ += octets;
+  std::memcpy(&value, pool_.data() + used_, bytes);
+  std::memset(pool_.data() + used_, 0, bytes);  // what was given out is not kept
+  used_ += bytes;
   return value;
 }
 

@@ -1,5 +1,5 @@
-// Random numbers that nobody can foresee (RFC 4086), from the kernel's generator, drawn in batches: a system call for
-// some hundred numbers. One thread. Aborts if the kernel has no randomness to give: there is no safe way to go on.
+// Unpredictable random numbers (RFC 4086), from the kernel's generator, drawn in batches: a system call for some
+// hundred numbers. One thread. Aborts if the kernel has no randomness to give: there is no safe way to go on.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class SecureRandom {
   uint32_t below(uint32_t bound);
 
  private:
-  uint32_t take(size_t octets);
+  uint32_t take(size_t bytes);
 
   std::array<uint8_t, 1024> pool_{};
   size_t used_ = sizeof(pool_);

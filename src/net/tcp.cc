@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <netinet/tcp.h>
+#include <optional>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -17,8 +19,8 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr size_t kReadBuffer = size_t{64} << 10;
-// What a client does not read the kernel would else hold by the megabyte; and that it takes more by small steps tells a
-// slow reader from one that does not read.
+// What a client does not read the kernel would else hold by the megabyte; and that it takes more in small steps
+// distinguishes a slow reader from one that does not read.
 constexpr int kMaxUnsent = 128 << 10;
 
 SocketAddress nameOf(const uv_tcp_t& handle, decltype(&uv_tcp_getsockname) get) {
@@ -53,12 +55,12 @@ int openListener(const SocketAddress& address, bool reuse_port) {
 struct TcpConnection::Impl {
   struct PendingWrite {
     uv_write_t request;
-    std::vector<uint8_t> octets;
+    std::vector<uint8_t> bytes;
     Impl* connection;
   };
 
   uv_tcp_t handle;
-  TcpHandler* handler = nullptr;  // null once the TcpConnection is gone
+  StreamHandler* handler = nullptr;  // null once the TcpConnection is gone
   SocketAddress remote;
   SocketAddress local;
   std::shared_ptr<std::array<char, kReadBuffer>>
@@ -137,19 +139,19 @@ void TcpConnection::pauseReading() { uv_read_stop(impl_->stream()); }
 
 void TcpConnection::resumeReading() { uv_read_start(impl_->stream(), &Impl::onAllocate, &Impl::onRead); }
 
-bool TcpConnection::write(std::vector<uint8_t>&& octets) {
-  impl_->written += octets.size();
+bool TcpConnection::write(std::vector<uint8_t>&& bytes) {
+  impl_->written += bytes.size();
   size_t sent = 0;
   if (impl_->writes_pending == 0) {
-    const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(octets.data()), static_cast<unsigned>(octets.size()));
+    const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(bytes.data()), static_cast<unsigned>(bytes.size()));
     const int n = uv_try_write(impl_->stream(), &buffer, 1);
     if (n > 0) sent = static_cast<size_t>(n);
-    if (sent == octets.size()) return true;
+    if (sent == bytes.size()) return true;
   }
-  auto* write = new Impl::PendingWrite{.request = {}, .octets = std::move(octets), .connection = impl_};
+  auto* write = new Impl::PendingWrite{.request = {}, .bytes = std::move(bytes), .connection = impl_};
   write->request.data = write;
-  const uv_buf_t rest = uv_buf_init(reinterpret_cast<char*>(write->octets.data() + sent),
-                                    static_cast<unsigned>(write->octets.size() - sent));
+  const uv_buf_t rest = uv_buf_init(reinterpret_cast<char*>(write->bytes.data() + sent),
+                                    static_cast<unsigned>(write->bytes.size() - sent));
   ++impl_->writes_pending;
   if (uv_write(&write->request, impl_->stream(), &rest, 1, &Impl::onWritten) != 0) {
     --impl_->writes_pending;  // the handle is broken: the read side reports it
@@ -161,65 +163,113 @@ bool TcpConnection::write(std::vector<uint8_t>&& octets) {
 bool TcpConnection::isDrained() const { return impl_->writes_pending == 0; }
 size_t TcpConnection::queued() const { return uv_stream_get_write_queue_size(impl_->stream()); }
 uint64_t TcpConnection::taken() const { return impl_->written - queued(); }
+void TcpConnection::resetAtEnd() {
+  constexpr linger kNothing{.l_onoff = 1, .l_linger = 0};
+  uv_os_fd_t fd;
+  if (uv_fileno(reinterpret_cast<const uv_handle_t*>(&impl_->handle), &fd) != 0) return;
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNothing, sizeof(kNothing));
+}
 std::string TcpConnection::failure() const { return impl_->error != 0 ? uv_strerror(impl_->error) : "closed"; }
 const SocketAddress& TcpConnection::remote() const { return impl_->remote; }
 const SocketAddress& TcpConnection::local() const { return impl_->local; }
 
+// accept(2) is called here and not by libuv, which calls it again and again for as long as there is no descriptor (it
+// keeps one in reserve, and loses it to other threads).
 struct TcpListener::Impl {
-  uv_tcp_t handle;
-  EventLoop* loop;
-  Accept accept;
-  bool closed = false;
-  std::shared_ptr<std::array<char, kReadBuffer>> read_buffer = std::make_shared<std::array<char, kReadBuffer>>();
+  static constexpr int kMaxAccepts = 16;  // a wake-up
+  static constexpr std::chrono::milliseconds kPause{100};
 
-  static Impl& of(const void* handle) { return *static_cast<Impl*>(static_cast<const uv_handle_t*>(handle)->data); }
+  Impl(EventLoop& event_loop, int socket, Accept callback)
+      : loop(event_loop), fd(socket), accept(std::move(callback)), pause(event_loop, [this] { listen(); }) {
+    listen();
+  }
+  ~Impl() {
+    watcher.reset();
+    ::close(fd);
+  }
 
-  static void onConnection(uv_stream_t* server, int status) {
-    Impl& self = of(server);
-    if (status < 0 || self.closed) return;  // out of descriptors, say: libuv has already shed the connection
+  void listen() {
+    watcher.emplace(loop, fd, [this] { onReadable(); });
+  }
+
+  void onReadable() {
+    const std::weak_ptr<bool> guard = alive;  // the callback may destroy this
+    for (int i = 0; i < kMaxAccepts && !guard.expired(); ++i) {
+      sockaddr_storage storage;
+      socklen_t length = sizeof(storage);
+      const int client = ::accept4(fd, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (client >= 0) {
+        take(client, storage);
+        continue;
+      }
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (!isWantOfResources(errno)) continue;  // of this one connection: ECONNABORTED, or an error of its network
+      watcher.reset();
+      return pause.start(kPause);
+    }
+  }
+
+  void take(int client, const sockaddr_storage& remote) {
     auto* connection = new TcpConnection::Impl;
     connection->handle.data = connection;
-    connection->read_buffer = self.read_buffer;
-    uv_tcp_init(server->loop, &connection->handle);
+    connection->read_buffer = read_buffer;
+    uv_tcp_init(&loop.impl().loop, &connection->handle);
     std::unique_ptr<TcpConnection> owner(new TcpConnection(connection));
-    if (uv_accept(server, connection->stream()) != 0) return;
+    if (uv_tcp_open(&connection->handle, client) != 0) {
+      ::close(client);
+      return;
+    }
     uv_tcp_nodelay(&connection->handle, 1);
-    connection->remote = nameOf(connection->handle, &uv_tcp_getpeername);
+    connection->remote =
+        SocketAddress::fromSockaddr(reinterpret_cast<const sockaddr*>(&remote)).value_or(SocketAddress{});
     connection->local = nameOf(connection->handle, &uv_tcp_getsockname);
-    self.accept(std::move(owner));
+    accept(std::move(owner));
   }
+
+  EventLoop& loop;
+  const int fd;
+  Accept accept;
+  std::optional<ReadWatcher> watcher;  // none during a pause
+  Timer pause;
+  std::shared_ptr<std::array<char, kReadBuffer>> read_buffer = std::make_shared<std::array<char, kReadBuffer>>();
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
+
+TcpListener::TcpListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TcpListener::~TcpListener() = default;
 
 Result<std::unique_ptr<TcpListener>> TcpListener::listen(EventLoop& loop, const SocketAddress& address, bool reuse_port,
                                                          Accept accept) {
   const int fd = openListener(address, reuse_port);
-  if (fd < 0) return fail(std::strerror(-fd));
-  auto* impl = new Impl{.handle = {}, .loop = &loop, .accept = std::move(accept)};
-  impl->handle.data = impl;
-  uv_tcp_init(&loop.impl().loop, &impl->handle);
-  impl->handle.data = impl;
-  std::unique_ptr<TcpListener> listener(new TcpListener(impl));
-  if (const int status = uv_tcp_open(&impl->handle, fd); status != 0) {
-    ::close(fd);
-    return fail(uv_strerror(status));
-  }
-  const int status = uv_listen(reinterpret_cast<uv_stream_t*>(&impl->handle), kBacklog, &Impl::onConnection);
-  if (status != 0) return fail(uv_strerror(status));
-  return listener;
+  if (fd < 0) return failWith(-fd);
+  return std::unique_ptr<TcpListener>(new TcpListener(std::make_unique<Impl>(loop, fd, std::move(accept))));
 }
 
-TcpListener::~TcpListener() {
-  impl_->closed = true;
-  uv_close(reinterpret_cast<uv_handle_t*>(&impl_->handle), [](uv_handle_t* closed) { delete &Impl::of(closed); });
+std::unique_ptr<TcpListener> TcpListener::adopt(EventLoop& loop, FileDescriptor listening, Accept accept) {
+  const int fd = listening.release();
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent, sizeof(kMaxUnsent));
+  ::listen(fd, kBacklog);  // whatever it was
+  return std::unique_ptr<TcpListener>(new TcpListener(std::make_unique<Impl>(loop, fd, std::move(accept))));
 }
 
-SocketAddress TcpListener::localAddress() const { return nameOf(impl_->handle, &uv_tcp_getsockname); }
+void TcpListener::pause() {
+  impl_->watcher.reset();
+  impl_->pause.stop();
+}
+
+int TcpListener::fd() const { return impl_->fd; }
+
+SocketAddress TcpListener::localAddress() const {
+  sockaddr_storage storage;
+  socklen_t length = sizeof(storage);
+  auto* address = reinterpret_cast<sockaddr*>(&storage);
+  if (::getsockname(impl_->fd, address, &length) != 0) return {};
+  return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
+}
 
 void TcpListener::allowSharing() {
   const int one = 1;
-  uv_os_fd_t fd;
-  if (uv_fileno(reinterpret_cast<const uv_handle_t*>(&impl_->handle), &fd) != 0) return;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+  setsockopt(impl_->fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
 }
 
 struct TcpConnector::Impl {
@@ -229,7 +279,8 @@ struct TcpConnector::Impl {
 
 TcpConnector::TcpConnector(EventLoop& loop) : impl_(new Impl{.loop = loop}) {}
 
-Result<std::unique_ptr<TcpConnection>> TcpConnector::connect(const SocketAddress& address) {
+Result<std::unique_ptr<TcpConnection>> TcpConnector::connect(const SocketAddress& address,
+                                                             const std::optional<IpAddress>& source) {
   auto* impl = new TcpConnection::Impl;
   impl->handle.data = impl;
   impl->read_buffer = impl_->read_buffer;
@@ -237,10 +288,15 @@ Result<std::unique_ptr<TcpConnection>> TcpConnector::connect(const SocketAddress
   uv_tcp_init(&impl_->loop.impl().loop, &impl->handle);
   std::unique_ptr<TcpConnection> connection(new TcpConnection(impl));
   sockaddr_storage storage;
+  if (source) {
+    SocketAddress{.ip = *source}.toSockaddr(&storage);
+    if (const int status = uv_tcp_bind(&impl->handle, reinterpret_cast<sockaddr*>(&storage), 0); status != 0)
+      return failWith(-status);
+  }
   address.toSockaddr(&storage);
   const int status = uv_tcp_connect(&impl->connect_request, &impl->handle, reinterpret_cast<sockaddr*>(&storage),
                                     &TcpConnection::Impl::onConnect);
-  if (status != 0) return fail(uv_strerror(status));
+  if (status != 0) return failWith(-status);
   impl->connecting = true;
   uv_tcp_nodelay(&impl->handle, 1);
   return connection;

@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/result.h"
+#include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "net/stream.h"
 
@@ -16,8 +20,6 @@ namespace idetcd::net {
 
 class TcpListener;
 class TcpConnector;
-
-using TcpHandler = StreamHandler;
 
 class TcpConnection : public Stream {
  public:
@@ -30,15 +32,20 @@ class TcpConnection : public Stream {
   void pauseReading();
   void resumeReading();
 
-  bool write(std::vector<uint8_t>&& octets) override;
+  bool write(std::vector<uint8_t>&& bytes) override;
   bool isDrained() const;
   // Bytes that were written but wait for the kernel to take them, and those that it has taken.
   size_t queued() const;
   uint64_t taken() const;
+  // When this is destroyed, what the peer has not received is thrown away, in the kernel too, and the peer gets a RST.
+  void resetAtEnd();
   std::string failure() const override;
 
   const SocketAddress& remote() const;
   const SocketAddress& local() const;  // of an incoming connection
+
+  // Given back when the connection is closed.
+  void hold(DescriptorLease lease) { lease_ = std::move(lease); }
 
  private:
   friend class TcpListener;
@@ -46,14 +53,19 @@ class TcpConnection : public Stream {
   struct Impl;
   explicit TcpConnection(Impl* impl) : impl_(impl) {}
   Impl* impl_;
+  DescriptorLease lease_;
 };
 
+// Where the process has no descriptor left for a connection, it waits in the kernel's queue: another try is made ten
+// times a second.
 class TcpListener {
  public:
   using Accept = std::function<void(std::unique_ptr<TcpConnection>)>;
 
   static Result<std::unique_ptr<TcpListener>> listen(EventLoop& loop, const SocketAddress& address, bool reuse_port,
                                                      Accept accept);
+  // With a socket that listens already, and the connections that wait in it.
+  static std::unique_ptr<TcpListener> adopt(EventLoop& loop, FileDescriptor listening, Accept accept);
   ~TcpListener();  // stops listening; connections go on
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
@@ -61,11 +73,14 @@ class TcpListener {
   SocketAddress localAddress() const;
   // Lets listeners that are made with `reuse_port` from now on share the address, though this one was made without.
   void allowSharing();
+  // No connection is taken any more; they wait in the kernel's queue.
+  void pause();
+  int fd() const;
 
  private:
   struct Impl;
-  explicit TcpListener(Impl* impl) : impl_(impl) {}
-  Impl* impl_;
+  explicit TcpListener(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 // Makes outgoing connections.
@@ -73,9 +88,10 @@ class TcpConnector {
  public:
   explicit TcpConnector(EventLoop& loop);
 
-  // A connection on its way. An error if none can even be tried: no descriptor, no such network. REQUIRES: start() is
-  // called before the loop goes on.
-  Result<std::unique_ptr<TcpConnection>> connect(const SocketAddress& address);
+  // A connection on its way. An error with its errno if none can even be tried: no descriptor, no such network.
+  // From `source`, if it is given. REQUIRES: start() is called before the loop goes on.
+  Result<std::unique_ptr<TcpConnection>> connect(const SocketAddress& address,
+                                                 const std::optional<IpAddress>& source = std::nullopt);
 
  private:
   struct Impl;

@@ -55,7 +55,7 @@ int onNewSession(SSL* ssl, SSL_SESSION* session) {
 
 Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
   ERR_clear_error();
-  if (options.ca_file.empty()) SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts nobody
+  if (options.ca_file.empty()) SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts no one
   const bool trusted = options.ca_file.empty()
                            ? SSL_CTX_set_default_verify_paths(context) == 1
                            : SSL_CTX_load_verify_locations(context, options.ca_file.c_str(), nullptr) == 1;
@@ -153,8 +153,8 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
     shakeHands();
   }
 
-  void onData(std::span<const uint8_t> octets) override {
-    BIO_write(from_peer, octets.data(), static_cast<int>(octets.size()));
+  void onData(std::span<const uint8_t> bytes) override {
+    BIO_write(from_peer, bytes.data(), static_cast<int>(bytes.size()));
     if (!connected) return shakeHands();
     read();
   }
@@ -207,10 +207,10 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   }
 
   // False if the connection has failed: the read side reports it.
-  bool encrypt(const std::vector<uint8_t>& octets) {
+  bool encrypt(const std::vector<uint8_t>& bytes) {
     ERR_clear_error();
     // A memory BIO takes everything.
-    if (SSL_write(ssl.get(), octets.data(), static_cast<int>(octets.size())) <= 0) return false;
+    if (SSL_write(ssl.get(), bytes.data(), static_cast<int>(bytes.size())) <= 0) return false;
     flush();
     return true;
   }
@@ -242,19 +242,17 @@ void TlsStream::start(StreamHandler& handler) {
   impl_->connection->start(*impl_);
 }
 
-bool TlsStream::write(std::vector<uint8_t>&& octets) {
-  if (octets.empty()) return true;
+bool TlsStream::write(std::vector<uint8_t>&& bytes) {
+  if (bytes.empty()) return true;
   if (!impl_->connected) {
-    impl_->queued.insert(impl_->queued.end(), octets.begin(), octets.end());
+    impl_->queued.insert(impl_->queued.end(), bytes.begin(), bytes.end());
     return false;
   }
-  return impl_->encrypt(octets) && impl_->connection->isDrained();
+  return impl_->encrypt(bytes) && impl_->connection->isDrained();
 }
 
 std::string TlsStream::failure() const {
   return impl_->failure.empty() ? impl_->connection->failure() : impl_->failure;
 }
-
-bool TlsStream::isResumed() const { return impl_->connected && SSL_session_reused(impl_->ssl.get()) == 1; }
 
 }  // namespace idetcd::net

@@ -1,5 +1,6 @@
-// TLS to a server we connect to (RFC 7858, RFC 8310 strict): the peer's certificate must be valid for the name or
-// address we were told, or nothing is said to it. Sessions are resumed. Loop thread only, but for TlsContext::make().
+// TLS to a server we connect to (RFC 7858, RFC 8310 strict): the peer's certificate must be valid for the configured
+// name or address, or nothing is sent to it. Sessions are resumed. Loop thread only, but for TlsContext, which loops
+// may share.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@ class TlsContext {
     std::string application_protocol;  // offered by ALPN
   };
 
+  // Blocks on the file system.
   static Result<std::shared_ptr<TlsContext>> make(const Options& options);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -35,7 +37,7 @@ class TlsContext {
   std::unique_ptr<Impl> impl_;
 };
 
-// One server: who it must prove to be, and the session to resume.
+// One server: the identity that it must prove, and the session to resume.
 class TlsPeer {
  public:
   // `name` empty: the certificate must be for `address`.
@@ -60,9 +62,8 @@ class TlsStream : public Stream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   void start(StreamHandler& handler) override;
-  bool write(std::vector<uint8_t>&& octets) override;
+  bool write(std::vector<uint8_t>&& bytes) override;
   std::string failure() const override;
-  bool isResumed() const;  // the handshake resumed an earlier session
 
  private:
   struct Impl;

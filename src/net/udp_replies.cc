@@ -16,9 +16,9 @@ void UdpReplies::add(const UdpPeer& peer, std::span<const uint8_t> message) {
   if (!batch_) batch_ = std::make_unique<Batch>();
   UdpPeer& copy = batch_->peers[count_];
   copy = peer;
-  uint8_t* octets = batch_->octets.data() + used_;
-  std::memcpy(octets, message.data(), message.size());
-  batch_->vectors[count_] = {.iov_base = octets, .iov_len = message.size()};
+  uint8_t* bytes = batch_->bytes.data() + used_;
+  std::memcpy(bytes, message.data(), message.size());
+  batch_->vectors[count_] = {.iov_base = bytes, .iov_len = message.size()};
   msghdr& header = batch_->messages[count_].msg_hdr;
   header = {};
   header.msg_name = &copy.source;

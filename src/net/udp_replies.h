@@ -19,7 +19,7 @@ class UdpReplies {
   UdpReplies(const UdpReplies&) = delete;
   UdpReplies& operator=(const UdpReplies&) = delete;
 
-  // `message` is copied; at most kMaxMessage octets, what is longer is not sent. What the kernel does not take is lost.
+  // `message` is copied; at most kMaxMessage bytes, what is longer is not sent. What the kernel does not take is lost.
   void add(const UdpPeer& peer, std::span<const uint8_t> message);
   void flush();
 
@@ -27,13 +27,13 @@ class UdpReplies {
 
  private:
   static constexpr size_t kCapacity = 64;
-  static constexpr size_t kRoom = 16 * kMaxMessage;  // octets, of all together
+  static constexpr size_t kRoom = 16 * kMaxMessage;  // bytes, of all together
 
   struct Batch {
     std::array<UdpPeer, kCapacity> peers;
     std::array<iovec, kCapacity> vectors{};
     std::array<mmsghdr, kCapacity> messages{};
-    std::array<uint8_t, kRoom> octets;
+    std::array<uint8_t, kRoom> bytes;
   };
 
   const std::shared_ptr<const UdpSocket> socket_;

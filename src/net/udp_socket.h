@@ -12,6 +12,7 @@
 #include <string>
 #include <sys/socket.h>
 
+#include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/result.h"
 
@@ -29,6 +30,8 @@ class UdpSocket {
  public:
   // `reuse_port`: several sockets share the address, and the kernel spreads clients over them.
   static Result<UdpSocket> bind(const SocketAddress& address, bool reuse_port);
+  // One that is bound to `address` already, with what waits in it.
+  static Result<UdpSocket> adopt(FileDescriptor bound, const SocketAddress& address);
   ~UdpSocket();
   UdpSocket(UdpSocket&& other) noexcept;
   UdpSocket(const UdpSocket&) = delete;
@@ -40,13 +43,12 @@ class UdpSocket {
   SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
   // Lets sockets that are bound with `reuse_port` from now on share the address, though this one was bound without.
   void allowSharing();
-  // False if the kernel does not take it now.
-  bool sendTo(const UdpPeer& peer, std::span<const uint8_t> message) const;
   // Returns how many could not be sent.
   size_t sendAll(std::span<mmsghdr> messages) const;
 
  private:
   UdpSocket(int fd, bool wildcard) : fd_(fd), wildcard_(wildcard) {}
+  bool setOptions(bool is_v4) const;
   int fd_;
   bool wildcard_;
 };
@@ -54,7 +56,7 @@ class UdpSocket {
 class UdpBatch {
  public:
   static constexpr size_t kCapacity = 64;      // datagrams
-  static constexpr size_t kBufferSize = 4096;  // octets of a query or a response
+  static constexpr size_t kBufferSize = 4096;  // bytes of a query or a response
 
   UdpBatch();
 
@@ -62,7 +64,7 @@ class UdpBatch {
   // nothing.
   size_t receive(const UdpSocket& socket);
 
-  // The i-th datagram received, where its answer is written too; kBufferSize octets and some slack are there.
+  // The i-th datagram received, where its answer is written too; kBufferSize bytes and some slack are there.
   uint8_t* buffer(size_t i) { return buffers_[i].data(); }
   size_t size(size_t i) const { return received_[i].msg_len; }
   bool isTruncated(size_t i) const { return (received_[i].msg_hdr.msg_flags & MSG_TRUNC) != 0; }
@@ -73,7 +75,7 @@ class UdpBatch {
 
   UdpPeer peer(size_t i) const;
 
-  // Queues the first `size` octets of buffer i as the answer to datagram i.
+  // Queues the first `size` bytes of buffer i as the answer to datagram i.
   void reply(size_t i, size_t size) {
     vectors_[i].iov_len = size;
     msghdr& header = replies_[reply_count_++].msg_hdr;
@@ -87,7 +89,7 @@ class UdpBatch {
   // A stride that is no power of two: the first lines of 64 buffers would else share one cache set.
   using Buffer = std::array<uint8_t, kBufferSize + 192>;
   struct alignas(8) Control {
-    std::array<uint8_t, CMSG_SPACE(sizeof(in6_pktinfo))> octets;
+    std::array<uint8_t, CMSG_SPACE(sizeof(in6_pktinfo))> bytes;
   };
 
   void prepare(size_t i, bool with_control);

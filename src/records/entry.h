@@ -1,21 +1,22 @@
 // One name's RRsets, ready to be copied behind a question. Immutable once published; readers on any thread.
 //
-//   Entry header (16 octets) | owner name, folded wire form | RRset | RRset | …
+//   Entry header (16 bytes) | owner name, folded wire form | RRset | RRset | …
 //   RRset: type (2) count (2) size (2), host byte order | records in wire form, owner C0 0C (the question's name)
 //
-// A name with A takes 16 + 23 + 6 + 16 = 61 octets for `worker123456.tf.local.`: one cache line.
+// A name with A takes 16 + 23 + 6 + 16 = 61 bytes for `worker123456.tf.local.`: one cache line.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <span>
 
-#include "dns/wire.h"
+#include "dns/record.h"
+#include "records/rrset.h"
 
 namespace idetcd::records {
 
-// Octet equality of [a, a+size) and [b, b+size); for the short, almost always equal names that a tag match leaves.
-inline bool equalOctets(const uint8_t* a, const uint8_t* b, size_t size) {
+// Byte equality of [a, a+size) and [b, b+size); for the short, almost always equal names that a tag match leaves.
+inline bool equalBytes(const uint8_t* a, const uint8_t* b, size_t size) {
   const auto load = [](const uint8_t* p) {
     uint64_t word;
     std::memcpy(&word, p, sizeof(word));
@@ -30,6 +31,23 @@ inline bool equalOctets(const uint8_t* a, const uint8_t* b, size_t size) {
   return differ(size - 16) == 0;  // the last sixteen, overlapping
 }
 
+// Calls visit(type, ttl_seconds, rdata) for each record of RRsets with their heads, in order.
+template <typename Visit>
+void visitRecords(std::span<const uint8_t> rrsets, Visit visit) {
+  while (!rrsets.empty()) {
+    uint16_t head[3];
+    std::memcpy(head, rrsets.data(), sizeof(head));
+    std::span<const uint8_t> wire = rrsets.subspan(sizeof(head), head[2]);
+    rrsets = rrsets.subspan(sizeof(head) + head[2]);
+    while (!wire.empty()) {
+      const size_t size = dns::load16(wire.data() + dns::kRecordHeadSize - 2);
+      visit(static_cast<dns::RrType>(head[0]), dns::load32(wire.data() + dns::kTtlOffset),
+            Rdata(wire.subspan(dns::kRecordHeadSize, size)));
+      wire = wire.subspan(dns::kRecordHeadSize + size);
+    }
+  }
+}
+
 class Entry {
  public:
   struct Rrset {
@@ -40,9 +58,8 @@ class Entry {
 
   std::span<const uint8_t> name() const { return {body(), name_size_}; }
   bool isNamed(std::span<const uint8_t> folded) const {
-    return folded.size() == name_size_ && equalOctets(body(), folded.data(), name_size_);
+    return folded.size() == name_size_ && equalBytes(body(), folded.data(), name_size_);
   }
-  size_t rrsetCount() const { return rrset_count_; }
   // Calls visit(Rrset) for each until it returns true; returns whether one did.
   template <typename Visit>
   bool visitRrsets(Visit visit) const {
@@ -55,6 +72,11 @@ class Entry {
       p += head[2];
     }
     return false;
+  }
+  // Calls visit(type, ttl_seconds, rdata) for each record.
+  template <typename Visit>
+  void visitRecords(Visit visit) const {
+    records::visitRecords(rrsetBytes(), visit);
   }
   // An RRset with count 0 if there is none of this type.
   Rrset find(uint16_t type) const {
@@ -72,7 +94,21 @@ class Entry {
     return {};
   }
 
+  // The RRsets with their heads, as drawn above.
+  std::span<const uint8_t> rrsetBytes() const {
+    const uint8_t* const begin = body() + name_size_;
+    const uint8_t* end = begin;
+    visitRrsets([&end](const Rrset& rrset) {
+      end = rrset.wire.data() + rrset.wire.size();
+      return false;
+    });
+    return {begin, end};
+  }
+
   int64_t modRevision() const { return mod_revision_; }
+  Source source() const { return static_cast<Source>(source_); }
+  // Some source speaks of the name, though it may say that there is no data.
+  bool isHeld() const { return source() != Source::kNone; }
 
  private:
   friend class EntryBuilder;
@@ -83,9 +119,15 @@ class Entry {
   const uint8_t* body() const { return reinterpret_cast<const uint8_t*>(this + 1); }
   uint8_t* body() { return reinterpret_cast<uint8_t*>(this + 1); }
 
-  int64_t mod_revision_;    // etcd's; 0: not from etcd
+  static constexpr size_t kGranule = 16;
+  // Bytes of the whole entry, rounded up to granules.
+  size_t roundedSize() const { return (size_t{granules_less_one_} + 1) * kGranule; }
+  void setSize(size_t size) { granules_less_one_ = ((size - 1) / kGranule) & 0xfff; }
+
+  int64_t mod_revision_;    // etcd's; 0: etcd says nothing of the name
   uint32_t snapshot_mark_;  // writer only: the last snapshot that saw it. Changes after publication; no reader looks
-  uint16_t size_;           // octets of the whole entry
+  uint16_t granules_less_one_ : 12;
+  uint16_t source_ : 4;
   uint8_t name_size_;
   uint8_t rrset_count_;
 };

@@ -67,7 +67,7 @@ Entry* EntryArena::allocate(size_t size) {
 }
 
 void EntryArena::free(Entry* entry) {
-  const size_t rounded = (size_t{entry->size_} + kGranule - 1) / kGranule * kGranule;
+  const size_t rounded = entry->roundedSize();
   if (rounded > kMaxPooled) {
     ::operator delete(entry);
     return;

@@ -1,4 +1,4 @@
-// Memory for entries: size classes of 16 octets cut from large chunks, with no header an entry and a free list a class.
+// Memory for entries: size classes of 16 bytes cut from large chunks, with no header an entry and a free list a class.
 // What is freed is used again, never given back, so the arena is as large as the table was at its largest. Writer only.
 #pragma once
 
@@ -45,12 +45,12 @@ class EntryArena {
   EntryArena(const EntryArena&) = delete;
   EntryArena& operator=(const EntryArena&) = delete;
 
-  // An uninitialised entry of `size` octets, header included. REQUIRES: sizeof(Entry) <= size <= 65535.
+  // An uninitialised entry of `size` bytes, header included. REQUIRES: sizeof(Entry) <= size <= 65535.
   Entry* allocate(size_t size);
   void free(Entry* entry);
 
  private:
-  static constexpr size_t kGranule = 16;
+  static constexpr size_t kGranule = Entry::kGranule;
   static constexpr size_t kMaxPooled = 1024;  // larger ones are rare: the heap's
   static constexpr size_t kFirstChunk = size_t{64} << 10;
   static constexpr size_t kMaxChunk = size_t{4} << 20;

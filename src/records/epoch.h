@@ -30,7 +30,7 @@ class EpochDomain {
   using Free = void (*)(void* owner, void* object);
   // Calls free(owner, object) once no reader can still hold what was unlinked before this call.
   void retire(Free free, void* owner, void* object);
-  // Runs what is due. Returns how many wait still.
+  // Runs what is due. Returns how many are not due yet.
   size_t reclaim();
   // Waits until all that `owner` has retired is due, and runs it: before the owner goes. Any thread.
   void drain(const void* owner);
@@ -52,7 +52,7 @@ class EpochDomain {
   uint64_t oldestReader();
 
   std::atomic<uint64_t> epoch_{1};
-  std::mutex retired_mutex_;  // for drain(): the writer has it to himself otherwise
+  std::mutex retired_mutex_;  // for drain(): uncontended otherwise
   std::deque<Retired> retired_;
   std::mutex mutex_;  // guards the list of slots, not what they hold
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -1,8 +1,7 @@
 #include "records/record_store.h"
 
 #include <algorithm>
-
-#include "records/entry_builder.h"
+#include <utility>
 
 namespace idetcd::records {
 
@@ -19,25 +18,19 @@ HostAddresses nameServerAddresses(const std::vector<IpAddress>& addresses) {
   return result;
 }
 
-// Whether the record of this type holds the address, or is missing as it is. An RRset of ours is one record, and ends
-// with its data.
-bool says(const Entry& entry, dns::RrType type, const std::optional<IpAddress>& address) {
-  const Entry::Rrset rrset = entry.find(dns::code(type));
-  if (rrset.count == 0 || !address) return (rrset.count == 0) == !address;
-  return std::ranges::equal(rrset.wire.last(address->size()), std::span(address->data(), address->size()));
-}
-
-bool says(const Entry& entry, const HostAddresses& addresses) {
-  return says(entry, dns::RrType::kA, addresses.ipv4) && says(entry, dns::RrType::kAaaa, addresses.ipv6);
-}
+// What has PTR records: not what the store itself has at the apex.
+const Entry* indexed(const Entry* entry) { return entry != nullptr && entry->isHeld() ? entry : nullptr; }
 
 }  // namespace
 
 RecordStore::RecordStore(EpochDomain& epochs, Options options)
-    : options_(std::move(options)), apex_(options_.zone, options_.ttl_seconds), table_(epochs, options_.hash_seed) {
+    : options_(std::move(options)),
+      apex_(options_.zone, options_.ttl_seconds),
+      table_(epochs, options_.hash_seed),
+      reverse_(epochs, options_.hash_seed, options_.comes_first) {
   if (options_.zone.isRoot() || apex_.nameServer() == options_.zone) return;
   const HostAddresses addresses = nameServerAddresses(options_.addresses);
-  publish(apex_.nameServer(), addresses, 0);
+  publishFixture(apex_.nameServer(), addresses, nullptr);
   fixtures_.emplace(keyOf(apex_.nameServer()), Fixture{.name_server = true, .addresses = addresses});
   addBelow(apex_.nameServer());
 }
@@ -47,27 +40,40 @@ void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
   if (fixture == fixtures_.end() || !fixture->second.name_server) return;
   fixture->second.addresses = nameServerAddresses(addresses);
   const Entry* shown = table_.findForWrite(apex_.nameServer().wire());
-  if (shown == nullptr || shown->mod_revision_ == 0) publish(apex_.nameServer(), fixture->second.addresses, 0);
+  if (shown == nullptr || !shown->isHeld()) publishFixture(apex_.nameServer(), fixture->second.addresses, shown);
 }
 
-RecordStore::Change RecordStore::put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
+RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision) {
+  builder_.begin(owner.wire(), revision, source);
+  for (const Rrset& rrset : rrsets) builder_.merge(rrset);
+  const bool from_etcd = source == Source::kEtcd;
   Entry* old = table_.findForWrite(owner.wire());
-  const bool from_etcd = old != nullptr && old->mod_revision_ > 0;
-  if (from_etcd) {
+  Part* const part = partOf(owner, old, source);
+  const bool spoke = part != nullptr || (old != nullptr && old->source() == source);
+  if (spoke && from_etcd) {
     const bool seen = old->snapshot_mark_ == snapshot_;
     old->snapshot_mark_ = snapshot_;
     const bool from_other_history = revisions_restarted_ && !seen;  // its revision says nothing
-    if (mod_revision <= old->mod_revision_ && !from_other_history) {
-      if (mod_revision < old->mod_revision_) return Change::kOlder;
-      return says(*old, addresses) ? Change::kUnchanged : Change::kContradiction;
-    }
+    if (revision < old->mod_revision_ && !from_other_history) return Change::kOlder;
+    if (revision == old->mod_revision_ && !from_other_history)
+      return saysTheSame(owner, old, source) ? Change::kUnchanged : Change::kContradiction;
+  } else if (spoke && saysTheSame(owner, old, source)) {
+    return Change::kUnchanged;
   }
-  publish(owner, addresses, mod_revision);
-  setRevision(std::max(mod_revision, newest_revision_));  // a snapshot comes in the order of its keys
-  if (from_etcd) return Change::kReplaced;
-  ++size_;
-  addBelow(owner);
-  return Change::kAdded;
+  const bool was_held = old != nullptr && old->isHeld();
+  if (!was_held || old->source() == source) {
+    publish(old, snapshot_);
+  } else {
+    Parts& parts = partsOf(owner, *old);
+    const auto after = std::find_if(parts.begin(), parts.end(), [source](const Part& p) { return p.source >= source; });
+    const auto at = spoke ? after : parts.insert(after, Part{source, {}});
+    at->rrsets.assign(builder_.rrsets().begin(), builder_.rrsets().end());
+    publishSum(owner, *old, from_etcd ? revision : old->mod_revision_, from_etcd ? snapshot_ : old->snapshot_mark_);
+  }
+  if (from_etcd) setRevision(std::max(revision, newest_revision_));  // a snapshot comes in the order of its keys
+  if (from_etcd && !spoke) ++size_;
+  if (!was_held) addBelow(owner);
+  return spoke ? Change::kReplaced : Change::kAdded;
 }
 
 bool RecordStore::holds(const dns::Name& owner) { return revisionOf(owner) > 0; }
@@ -84,13 +90,24 @@ int64_t RecordStore::see(const dns::Name& owner) {
   return entry->mod_revision_;
 }
 
-bool RecordStore::remove(const dns::Name& owner, int64_t mod_revision) {
+bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision) {
   const Entry* old = table_.findForWrite(owner.wire());
-  if (old == nullptr || old->mod_revision_ == 0 || old->mod_revision_ > mod_revision) return false;
-  withdraw(owner);
-  setRevision(std::max(mod_revision, newest_revision_));
-  --size_;
-  removeBelow(owner);
+  Part* const part = partOf(owner, old, source);
+  if (part == nullptr && (old == nullptr || old->source() != source)) return false;
+  const bool from_etcd = source == Source::kEtcd;
+  if (from_etcd && old->mod_revision_ > revision) return false;
+  if (part != nullptr) {
+    Parts& parts = partsOf(owner, *old);
+    parts.erase(parts.begin() + (part - parts.data()));
+    publishSum(owner, *old, from_etcd ? 0 : old->mod_revision_, old->snapshot_mark_);
+  } else {
+    withdraw(owner, old);
+  }
+  if (from_etcd) {
+    setRevision(std::max(revision, newest_revision_));
+    --size_;
+  }
+  if (part == nullptr) removeBelow(owner);
   return true;
 }
 
@@ -118,25 +135,62 @@ RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names
   return removed;
 }
 
-void RecordStore::publish(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
-  EntryBuilder builder(owner.wire(), mod_revision);
-  if (addresses.ipv4) {
-    builder.add(dns::RrType::kA, options_.ttl_seconds, {addresses.ipv4->data(), addresses.ipv4->size()});
-  }
-  if (addresses.ipv6) {
-    builder.add(dns::RrType::kAaaa, options_.ttl_seconds, {addresses.ipv6->data(), addresses.ipv6->size()});
-  }
-  table_.put(builder.build(table_.arena(), snapshot_));
+// What `source` said of a name with several; null if it said nothing, or is the only one.
+RecordStore::Part* RecordStore::partOf(const dns::Name& owner, const Entry* entry, Source source) {
+  if (entry == nullptr || entry->source() != Source::kSeveral) return nullptr;
+  Parts& parts = parts_.at(keyOf(owner));
+  const auto part = std::find_if(parts.begin(), parts.end(), [source](const Part& p) { return p.source == source; });
+  return part != parts.end() ? &*part : nullptr;
 }
 
-// What etcd said of the name goes; what is there besides stays.
-void RecordStore::withdraw(const dns::Name& owner) {
-  const auto fixture = fixtures_.find(keyOf(owner));
-  if (fixture == fixtures_.end()) {
-    table_.erase(owner.wire());
-  } else {
-    publish(owner, fixture->second.addresses, 0);
+// As what is being built. REQUIRES: it speaks of the name.
+bool RecordStore::saysTheSame(const dns::Name& owner, const Entry* entry, Source source) {
+  const Part* part = partOf(owner, entry, source);
+  return std::ranges::equal(part != nullptr ? std::span<const uint8_t>(part->rrsets) : entry->rrsetBytes(),
+                            builder_.rrsets());
+}
+
+// Of a name with several sources, or of one that is to have several.
+RecordStore::Parts& RecordStore::partsOf(const dns::Name& owner, const Entry& entry) {
+  Parts& parts = parts_[keyOf(owner)];
+  if (entry.source() != Source::kSeveral) {
+    const auto rrsets = entry.rrsetBytes();
+    parts.push_back({entry.source(), {rrsets.begin(), rrsets.end()}});
   }
+  return parts;
+}
+
+// Publishes the sum of a name's parts. Of a single one nothing is remembered but the entry.
+void RecordStore::publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark) {
+  const auto found = parts_.find(keyOf(owner));
+  const Parts& parts = found->second;
+  const bool single = parts.size() == 1;
+  builder_.begin(owner.wire(), mod_revision, single ? parts.front().source : Source::kSeveral);
+  for (const Part& part : parts) builder_.mergeAll(part.rrsets);
+  publish(&old, snapshot_mark);
+  if (single) parts_.erase(found);
+}
+
+// Publishes what was built, in place of `old` (may be null). The index first: the table retires the old entry.
+void RecordStore::publish(const Entry* old, uint32_t snapshot_mark) {
+  Entry* fresh = builder_.build(table_.arena(), snapshot_mark);
+  reverse_.replace(indexed(old), indexed(fresh));
+  table_.put(fresh);
+}
+
+void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
+  builder_.begin(owner.wire(), 0, Source::kNone);
+  const AddressRrsets rrsets(addresses, options_.ttl_seconds);
+  for (const Rrset& rrset : rrsets.set()) builder_.merge(rrset);
+  publish(old, snapshot_);
+}
+
+// What sources said of the name goes; what is there besides stays.
+void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
+  const auto fixture = fixtures_.find(keyOf(owner));
+  if (fixture != fixtures_.end()) return publishFixture(owner, fixture->second.addresses, old);
+  reverse_.replace(old, nullptr);
+  table_.erase(owner.wire());
 }
 
 void RecordStore::setRevision(int64_t revision) {
@@ -154,7 +208,7 @@ void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
 void RecordStore::addBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
     ++fixtures_[keyOf(name)].names_below;
-    if (table_.findForWrite(name.wire()) == nullptr) publish(name, {}, 0);
+    if (table_.findForWrite(name.wire()) == nullptr) publishFixture(name, {}, nullptr);
   });
 }
 
@@ -163,7 +217,7 @@ void RecordStore::removeBelow(const dns::Name& owner) {
     const auto fixture = fixtures_.find(keyOf(name));
     if (--fixture->second.names_below > 0 || fixture->second.name_server) return;
     fixtures_.erase(fixture);
-    if (table_.findForWrite(name.wire())->mod_revision_ == 0) table_.erase(name.wire());
+    if (!table_.findForWrite(name.wire())->isHeld()) table_.erase(name.wire());
   });
 }
 

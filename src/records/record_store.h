@@ -1,8 +1,13 @@
 // The records that one `idetcd` directive serves, and the only place where a record is published or withdrawn.
 //
-// It keeps the lock-free RecordTable (record_table.h) and what only the writer needs: which names are empty
-// non-terminals (RFC 4592 §2.2.2), the apex with its SOA and NS, and what a snapshot has seen. Threads: one writer (the
-// completion thread) calls everything that is not const; readers use table() and freshness().
+// A name has the sum of what its sources say (rrset.h): the RRsets of all of them, what two say once, with the lowest
+// TTL. A name of which one source speaks, as almost all are, is its entry and nothing else; of others what each source
+// said is remembered beside it.
+//
+// The store keeps the lock-free RecordTable (record_table.h), what is derived from it (reverse_index.h), and what only
+// the writer needs: the parts of names with several sources, which names are empty non-terminals (RFC 4592 §2.2.2), the
+// apex with its SOA and NS, and what a snapshot has seen. Threads: one writer (the completion thread) calls everything
+// that is not const; readers use table(), reverse() and freshness().
 #pragma once
 
 #include <array>
@@ -18,49 +23,38 @@
 #include "base/hash.h"
 #include "base/ip_address.h"
 #include "dns/name.h"
+#include "records/entry_builder.h"
 #include "records/epoch.h"
+#include "records/host_addresses.h"
 #include "records/record_table.h"
+#include "records/reverse_index.h"
+#include "records/rrset.h"
 #include "records/zone_apex.h"
 
 namespace idetcd::records {
-
-// What a name resolves to. Neither: the name exists and has no data (NODATA for every type).
-struct HostAddresses {
-  std::optional<IpAddress> ipv4;
-  std::optional<IpAddress> ipv6;
-  bool operator==(const HostAddresses&) const = default;
-
-  // Those that there are, IPv4 first.
-  std::vector<IpAddress> list() const {
-    std::vector<IpAddress> found;
-    for (const auto& address : {ipv4, ipv6}) {
-      if (address) found.push_back(*address);
-    }
-    return found;
-  }
-};
 
 enum class Freshness : uint8_t {
   kLoading,   // no snapshot yet: what is not in the table is unknown, not non-existent
   kFresh,     // until a deadline
   kStale,     // not confirmed for longer than a lease: answers carry EDE 3 (RFC 8914 §4.4)
-  kRestored,  // the table holds what a file said and etcd has not been heard: old like kStale, unknown like kLoading
+  kFromFile,  // the table holds what a file said and etcd has not been heard: old like kStale, unknown like kLoading
 };
 
 // What the table holds may be out of date.
 constexpr bool isOld(Freshness freshness) { return freshness >= Freshness::kStale; }
 // What the table does not hold may exist all the same.
 constexpr bool isIncomplete(Freshness freshness) {
-  return freshness == Freshness::kLoading || freshness == Freshness::kRestored;
+  return freshness == Freshness::kLoading || freshness == Freshness::kFromFile;
 }
 
 class RecordStore {
  public:
   struct Options {
     dns::Name zone;            // the apex; the root means: authoritative for no zone, only for the names it holds
-    uint32_t ttl_seconds = 5;  // of every record, and of negative answers
+    uint32_t ttl_seconds = 5;  // of addresses, and of negative answers
     std::vector<IpAddress> addresses;  // of this node: A and AAAA of the zone's name server, ns.dns.<zone>
     HashSeed hash_seed = 0;
+    ReverseIndex::ComesFirst comes_first{};  // of the names of one address; called by the writer
   };
 
   RecordStore(EpochDomain& epochs, Options options);
@@ -73,15 +67,25 @@ class RecordStore {
     kOlder,          // what is stored is newer, and stays
     kContradiction,  // what is stored is of the same revision, and differs: it is of another history. It stays
   };
-  Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
-  // False if there was nothing to remove, or what is stored is newer than `mod_revision`.
-  bool remove(const dns::Name& owner, int64_t mod_revision);
+  // What `source` says of the name from now on, in place of what it said before. The name exists even if it says
+  // nothing. `revision`: etcd's mod_revision, which decides what is older; of other sources 0: what is said last
+  // counts. What of the sum does not fit EntryBuilder::kMaxRecordBytes is left out, of the source with the highest
+  // number first. REQUIRES: no CNAME or DNAME, which are not followed here.
+  Change put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision = 0);
+  // What etcd says: A and AAAA.
+  Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
+    return put(owner, Source::kEtcd, AddressRrsets(addresses, options_.ttl_seconds).set(), mod_revision);
+  }
+  // `source` says nothing of the name any more. False if it did not, or what is stored of etcd is newer than
+  // `revision`.
+  bool remove(const dns::Name& owner, Source source, int64_t revision = 0);
+  bool remove(const dns::Name& owner, int64_t mod_revision) { return remove(owner, Source::kEtcd, mod_revision); }
 
-  // A full resync without an empty moment: everything put between begin and end is "seen"; end removes what was not
-  // seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name) and their
-  // number. `revisions_restarted`: the store is another one, or was restored: until end, put() takes older revisions
-  // too, and end() removes everything unseen. A snapshot that was begun and not ended is begun again; that revisions
-  // restarted is remembered until one ends.
+  // A full resync of Source::kEtcd without an empty moment: everything put between begin and end is "seen"; end removes
+  // what was not seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name)
+  // and their number. `revisions_restarted`: the store is another one, or was restored: until end, put() takes older
+  // revisions too, and end() removes everything unseen. A snapshot that was begun and not ended is begun again; that
+  // revisions restarted is remembered until one ends.
   void beginSnapshot(bool revisions_restarted);
   struct Removed {
     size_t count = 0;
@@ -89,8 +93,8 @@ class RecordStore {
   };
   Removed endSnapshot(int64_t revision, size_t max_names);
 
-  // The snapshot holds the name, whose data was not read: what is stored stays, and counts as seen. Its mod_revision; 0:
-  // nothing from etcd is stored.
+  // The snapshot holds the name, whose data was not read: what is stored stays, and counts as seen. Its mod_revision;
+  // 0: nothing from etcd is stored.
   int64_t see(const dns::Name& owner);
 
   // This node's addresses have changed: those of the zone's name server follow.
@@ -109,6 +113,7 @@ class RecordStore {
 
   // --- readers ---
   const RecordTable& table() const { return table_; }
+  const ReverseIndex& reverse() const { return reverse_; }  // of all names that a source speaks of
   // acquire: a reader that sees kFresh also sees the snapshot it stands for.
   bool isFresh(BootClock::time_point now) const { return now < freshUntil(); }
   Freshness freshness(BootClock::time_point now = BootClock::now()) const {
@@ -125,19 +130,30 @@ class RecordStore {
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
 
  private:
-  // What lies at a name besides what etcd says.
+  // What lies at a name besides what sources say.
   struct Fixture {
     bool name_server = false;
-    HostAddresses addresses;  // of the name server
-    size_t names_below = 0;   // of etcd, which make it an empty non-terminal at least
+    HostAddresses addresses;  // of the name server, unless a source speaks of its name
+    size_t names_below = 0;   // of sources, which make it an empty non-terminal at least
   };
+  // What one source said of a name of which others speak too.
+  struct Part {
+    Source source;
+    std::vector<uint8_t> rrsets;  // as entry.h draws them
+  };
+  using Parts = std::vector<Part>;  // at least two, by their sources' numbers
 
   void setFreshness(Freshness freshness, BootClock::time_point deadline) {
     fresh_until_.store(deadline.time_since_epoch().count(), std::memory_order_release);
     freshness_.store(freshness, std::memory_order_release);
   }
-  void publish(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision);
-  void withdraw(const dns::Name& owner);
+  Part* partOf(const dns::Name& owner, const Entry* entry, Source source);
+  bool saysTheSame(const dns::Name& owner, const Entry* entry, Source source);
+  Parts& partsOf(const dns::Name& owner, const Entry& entry);
+  void publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark);
+  void publish(const Entry* old, uint32_t snapshot_mark);
+  void publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
+  void withdraw(const dns::Name& owner, const Entry* old);
   void setRevision(int64_t revision);
   void addBelow(const dns::Name& owner);
   void removeBelow(const dns::Name& owner);
@@ -147,7 +163,11 @@ class RecordStore {
   const Options options_;
   const ZoneApex apex_;
   RecordTable table_;
-  // Keyed by wire form. Only names with something besides etcd's records are here: a handful.
+  ReverseIndex reverse_;
+  EntryBuilder builder_;  // of the entry that is being made
+  // Both are keyed by wire form.
+  std::unordered_map<std::string, Parts> parts_;  // of names with several sources
+  // Only names with something besides what sources say are here: a handful.
   std::unordered_map<std::string, Fixture> fixtures_;
   size_t size_ = 0;
   uint32_t snapshot_ = 1;

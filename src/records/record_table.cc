@@ -6,7 +6,7 @@
 namespace idetcd::records {
 
 RecordTable::RecordTable(EpochDomain& epochs, HashSeed seed)
-    : epochs_(epochs), seed_(seed), directory_(makeDirectory(kFirstBuckets)) {}
+    : epochs_(epochs), seed_(seed), directory_(makeDirectory(kFirstBuckets, 1)) {}
 
 RecordTable::~RecordTable() {
   // What this table has retired points into its arena: it must go first. Readers may be looking at other tables of the
@@ -22,11 +22,11 @@ uint64_t RecordTable::wordOf(uint64_t hash, Entry* entry) {
   return tagOf(hash) << kPointerBits | pointer;
 }
 
-RecordTable::Directory* RecordTable::makeDirectory(size_t buckets) {
+RecordTable::Directory* RecordTable::makeDirectory(size_t buckets, uint64_t number) {
   void* pages = mapPages(buckets * sizeof(Bucket));  // zeroed: every slot is empty
   auto* first = static_cast<Bucket*>(pages);
   std::uninitialized_default_construct_n(first, buckets);
-  return new Directory{first, buckets - 1};
+  return new Directory{first, buckets - 1, number};
 }
 
 void RecordTable::freeDirectory(void* /*owner*/, void* directory) {
@@ -120,7 +120,7 @@ void RecordTable::makeRoom() {
 
 void RecordTable::rebuild(size_t buckets) {
   Directory* old = directory_.load(std::memory_order_relaxed);
-  Directory* fresh = makeDirectory(buckets);
+  Directory* fresh = makeDirectory(buckets, old->number + 1);
   bool complete = true;
   forEach([&](Entry& entry) { complete = complete && insertInto(*fresh, hashOf(entry.name()), &entry); });
   if (!complete) {  // one probe was too long even so

@@ -12,6 +12,7 @@
 // bucket array. Readers hold neither beyond their ReadSection (epoch.h).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -58,17 +59,32 @@ class RecordTable {
     }
     return findInProbe(dir, hash, name);
   }
-  // Calls visit(const Entry&) until it returns false, for every entry: what changes meanwhile is seen as it was or as
-  // it is, once, twice or not at all. The section holds memory back for as long as this takes.
+  // Where a scan in steps stands. Made anew for each scan.
+  struct ScanPosition {
+    uint64_t directory = 0;  // 0: none yet
+    size_t bucket = 0;
+  };
+  enum class ScanStep : uint8_t {
+    kMore,
+    kDone,
+    kMoved,  // the entries are in other places than when the scan began: it is to be made anew
+  };
+  // Calls visit(const Entry&) for every entry of the next kScanBuckets buckets. Each step has a ReadSection of its own,
+  // so that a scan holds no memory back for longer than it takes to look at some thousand entries. What changes between
+  // steps is seen as it was or as it is, once, twice or not at all; what does not change is seen once.
   template <typename Visit>
-  void scan(Visit visit) const {
+  ScanStep scan(ScanPosition& position, Visit visit) const {
     const Directory& dir = *directory();
-    for (size_t b = 0; b <= dir.mask; ++b) {
-      for (const auto& slot : dir.buckets[b].slots) {
+    if (position.directory == 0) position.directory = dir.number;
+    if (position.directory != dir.number) return ScanStep::kMoved;
+    const size_t end = std::min(position.bucket + kScanBuckets, dir.mask + 1);
+    for (; position.bucket < end; ++position.bucket) {
+      for (const auto& slot : dir.buckets[position.bucket].slots) {
         const uint64_t word = slot.load(std::memory_order_seq_cst);  // see EpochDomain::Reader::enter()
-        if (word > kTombstone && !visit(std::as_const(*pointerOf(word)))) return;
+        if (word > kTombstone) visit(std::as_const(*pointerOf(word)));
       }
     }
+    return end <= dir.mask ? ScanStep::kMore : ScanStep::kDone;
   }
   EpochDomain& epochs() const { return epochs_; }  // where a reader signs on; any thread
 
@@ -96,6 +112,7 @@ class RecordTable {
   static constexpr size_t kSlots = 8;
   static constexpr size_t kMaxProbe = 16;
   static constexpr size_t kFirstBuckets = 16;
+  static constexpr size_t kScanBuckets = 256;
   static constexpr size_t kCachedBuckets = 1024;  // with fewer, some 6,000 names, all of the table is in the cache
   static constexpr unsigned kPointerBits = 48;
   static constexpr uint64_t kEmpty = 0;
@@ -106,7 +123,8 @@ class RecordTable {
   };
   struct Directory {
     Bucket* buckets;
-    size_t mask;  // number of buckets - 1
+    size_t mask;      // number of buckets - 1
+    uint64_t number;  // from 1, in the order in which they took each other's place
     Bucket& bucket(uint64_t hash, size_t probe) const { return buckets[(hash + probe) & mask]; }
   };
   // Where a name is, or where it would go.
@@ -137,7 +155,7 @@ class RecordTable {
     return has_empty;
   }
 
-  static Directory* makeDirectory(size_t buckets);
+  static Directory* makeDirectory(size_t buckets, uint64_t number);
   static void freeDirectory(void* owner, void* directory);
   static void freeEntry(void* owner, void* entry);
 

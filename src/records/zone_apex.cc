@@ -7,7 +7,7 @@ namespace idetcd::records {
 using dns::kQuestionPointer;
 using dns::put16;
 using dns::put32;
-using dns::putOctets;
+using dns::putBytes;
 using dns::putRecordHead;
 
 namespace {
@@ -30,18 +30,18 @@ ZoneApex::ZoneApex(const dns::Name& zone, uint32_t ttl_seconds) : name_server_(z
   const std::string_view mailbox = room ? kMailbox : std::string_view();
   if (room) {
     std::array<uint8_t, dns::kMaxNameLength> wire;
-    uint8_t* end = putOctets(wire.data(), kNameServer);
-    end = putOctets(end, zone.wire());
+    uint8_t* end = putBytes(wire.data(), kNameServer);
+    end = putBytes(end, zone.wire());
     name_server_ = dns::Name::fromWire({wire.data(), end});
   }
 
   uint8_t* const soa = soa_.wire.data();
   uint8_t* p = putRecordHead(soa, kQuestionPointer, dns::RrType::kSoa, ttl_seconds,
                              name_server.size() + 2 + mailbox.size() + 2 + 20);
-  p = putOctets(p, name_server);
+  p = putBytes(p, name_server);
   mname_pointer_ = static_cast<uint8_t>(p - soa);
   p = put16(p, kQuestionPointer);
-  p = putOctets(p, mailbox);
+  p = putBytes(p, mailbox);
   rname_pointer_ = static_cast<uint8_t>(p - soa);
   p = put16(p, kQuestionPointer);
   p = put32(p, 0);  // the serial
@@ -52,7 +52,7 @@ ZoneApex::ZoneApex(const dns::Name& zone, uint32_t ttl_seconds) : name_server_(z
   soa_.size = static_cast<uint8_t>(p - soa);
 
   p = putRecordHead(ns_.data(), kQuestionPointer, dns::RrType::kNs, ttl_seconds, name_server.size() + 2);
-  p = putOctets(p, name_server);
+  p = putBytes(p, name_server);
   p = put16(p, kQuestionPointer);
   ns_size_ = static_cast<uint8_t>(p - ns_.data());
 }

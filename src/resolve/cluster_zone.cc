@@ -20,10 +20,10 @@ bool isApexType(uint16_t qtype) {
 
 }  // namespace
 
-// All but the plain positive answer.
+// All but the fast path.
 Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
                                  Freshness freshness) const {
-  const bool held = entry != nullptr && entry->modRevision() != 0;
+  const bool held = entry != nullptr && entry->isHeld();
   if (!held && isSource(query)) return Outcome::next();
   return entry != nullptr ? answerHit(query, *entry, limit, flags, freshness)
                           : answerMiss(query, limit, flags, freshness);

@@ -35,14 +35,14 @@ class ClusterZone {
   const records::RecordTable& table() const { return store_.table(); }
 
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's. `now`: read after the
-  // query was received, so that what became stale while this process stood still is told to be so.
+  // query was received, so that what became stale while this process stood still is marked as stale.
   [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags,
                                         BootClock::time_point now) const {
     const records::Entry* entry = store_.table().find(query.hash, query.name());
     if (entry != nullptr && store_.isFresh(now)) [[likely]] {
       const records::Entry::Rrset rrset = entry->find(query.qtype);
       const size_t size =
-          rrset.count > 0 ? dns::writePlainAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
+          rrset.count > 0 ? dns::writeFastAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
       if (size > 0) [[likely]]
         return Outcome::answer(size);
     }

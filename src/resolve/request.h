@@ -1,6 +1,7 @@
-// Who asked, over what, and how an answer gets back: the seam between the listeners (server/) and the handlers here.
+// Which client asked, over what, and how an answer gets back: the seam between the listeners (server/) and the handlers
+// here.
 //
-// A handler answers at once, in place, or keeps the client and answers later. Loop thread only.
+// A handler answers at once, in place, or defers the reply. Loop thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +10,15 @@
 
 #include "base/clock.h"
 #include "base/ip_address.h"
+#include "resolve/directive_names.h"
 
 struct sockaddr;
 
 namespace idetcd::resolve {
 
 enum class Transport : uint8_t { kUdp, kTcp };
+
+class QueryMeter;
 
 // What is left of a client while its query is resolved elsewhere. Destroying it unused means: no answer.
 class ReplySink {
@@ -27,10 +31,12 @@ class ReplySink {
   virtual bool defer() { return false; }
 };
 
-class ClientKeeper {
+// One client, whose reply a handler wants to send later.
+class ReplyDeferrer {
  public:
-  virtual ~ClientKeeper() = default;
-  virtual std::unique_ptr<ReplySink> keepClient() = 0;
+  virtual ~ReplyDeferrer() = default;
+  // To be called at most once for a query.
+  virtual std::unique_ptr<ReplySink> deferReply() = 0;
 };
 
 // Borrowed for the time of one call.
@@ -38,26 +44,32 @@ struct Request {
   const sockaddr* source = nullptr;
   const SocketAddress* local = nullptr;  // of the listener
   Transport transport = Transport::kUdp;
-  size_t response_limit = 0;    // octets: what this transport and client can take
+  size_t response_limit = 0;    // bytes: what this transport and client can take
   BootClock::time_point now{};  // read once a batch: close enough for TTLs
-  ClientKeeper* client = nullptr;
+  ReplyDeferrer* deferrer = nullptr;
+  // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
+  bool is_inner = false;
+  // It was asked before, and there was no room for its answer (ReplySink::defer()).
+  bool is_again = false;
+  QueryMeter* meter = nullptr;  // null: what leaves is not counted. Set by the router
 };
 
 // What became of a query.
 struct Outcome {
   enum class Kind : uint8_t {
-    kAnswer,   // the response stands in the query's buffer, `size` octets
+    kAnswer,   // the response stands in the query's buffer, `size` bytes
     kDrop,     // there will be none
-    kPending,  // a handler has kept the client
+    kPending,  // a handler has deferred the reply
     kNext,     // between handlers only: not a question for this one
   };
   Kind kind = Kind::kNext;
+  DirectiveId answered_by = DirectiveNames::kServer;
   size_t size = 0;
 
-  static Outcome answer(size_t size) { return {Kind::kAnswer, size}; }
-  static Outcome drop() { return {Kind::kDrop, 0}; }
-  static Outcome pending() { return {Kind::kPending, 0}; }
-  static Outcome next() { return {Kind::kNext, 0}; }
+  static Outcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }
+  static Outcome drop() { return {.kind = Kind::kDrop}; }
+  static Outcome pending() { return {.kind = Kind::kPending}; }
+  static Outcome next() { return {.kind = Kind::kNext}; }
   bool isNext() const { return kind == Kind::kNext; }
 };
 

@@ -7,7 +7,7 @@
 
 #include "dns/record.h"
 #include "dns/response.h"
-#include "resolve/nobody_soa.h"
+#include "resolve/synthetic_soa.h"
 
 namespace idetcd::resolve {
 
@@ -23,11 +23,11 @@ enum class Kind : uint8_t {
   kNoData,     // every name exists, none has data
 };
 
-// Whose names they are.
+// To what the names are local.
 enum class Scope : uint8_t {
-  kHost,     // this machine's: nobody is asked
+  kHost,     // this machine's: no server is asked
   kSite,     // this network's: its own servers may know them
-  kNowhere,  // nobody's, unless a server is configured for them
+  kNowhere,  // nothing, unless a server is configured for them
 };
 
 struct SpecialZone {
@@ -72,8 +72,8 @@ std::vector<SpecialZone> makeZones() {
   return zones;
 }
 
-// Most names of the world end in a letter that no special zone ends in; the rest are told from the special ones by
-// their last label.
+// Most names of the world end in a letter that no special zone ends in; the rest are distinguished from the special
+// ones by their last label.
 bool mayBeSpecial(std::span<const uint8_t> qname) {
   if (qname.size() < 5) return false;
   const auto ends_with = [qname](std::string_view label) {
@@ -120,7 +120,7 @@ const SpecialZone* find(const dns::Query& query) {
 }
 
 // RFC 6303 §3 says three hours; that is for what never changes. What another Corefile, or another resolv.conf, would
-// have forwarded must not be denied for hours to whoever has asked too early.
+// have forwarded must not be denied for hours to a client that has asked too early.
 constexpr uint32_t kHostTtlSeconds = 10800;
 constexpr uint32_t kTtlSeconds = 60;
 
@@ -133,19 +133,19 @@ class Records {
 
   void add(size_t owner, RrType type, std::span<const uint8_t> rdata) {
     end_ = dns::putRecordHead(end_, dns::pointerTo(owner), type, ttl_seconds_, rdata.size());
-    end_ = dns::putOctets(end_, rdata);
+    end_ = dns::putBytes(end_, rdata);
     ++count_;
   }
   void addSoa(size_t apex) {
-    end_ = dns::putOctets(end_, NobodySoa(apex, ttl_seconds_).span());
+    end_ = dns::putBytes(end_, SyntheticSoa(apex, ttl_seconds_).span());
     ++count_;
   }
-  std::span<const uint8_t> octets() const { return {octets_.data(), end_}; }
+  std::span<const uint8_t> bytes() const { return {bytes_.data(), end_}; }
   uint16_t count() const { return count_; }
 
  private:
-  std::array<uint8_t, 128> octets_{};
-  uint8_t* end_ = octets_.data();
+  std::array<uint8_t, 128> bytes_{};
+  uint8_t* end_ = bytes_.data();
   uint16_t count_ = 0;
   uint32_t ttl_seconds_;
 };
@@ -213,9 +213,9 @@ Outcome answerSpecialName(const dns::Query& query, size_t limit) {
   dns::ResponseBuilder response(query, limit);
   response.setEde(dns::EdeCode::kSynthesized, "special name: answered here, not forwarded");
   if (answer.count() > 0) {
-    response.addAnswer(answer.octets(), answer.count());
+    response.addAnswer(answer.bytes(), answer.count());
   } else {
-    response.addAuthority(NobodySoa(apex, ttlOf(*zone)).span(), 1);
+    response.addAuthority(SyntheticSoa(apex, ttlOf(*zone)).span(), 1);
   }
   const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
   return Outcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));

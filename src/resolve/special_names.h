@@ -1,6 +1,6 @@
-// Names that mean something on this machine or this network only and must never be asked of the world: RFC 6761,
-// RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686 (`onion`), RFC 8375 (`home.arpa`), RFC 9462 (`resolver.arpa`),
-// RFC 9476 (`alt`). Any thread; no allocation.
+// Names that mean something on this machine or this network only and must never be sent to public servers: RFC 6761,
+// RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686 (`onion`), RFC 8375 (`home.arpa`), RFC 9462 (`resolver.arpa`), RFC
+// 9476 (`alt`). Any thread; no allocation.
 //
 // `localhost` and all below it have the loopback addresses; the loopback addresses are named `localhost`; every other
 // special zone is empty: NXDOMAIN below it, SOA and NS at it (RFC 6303 §3). The DS of a special zone below `arpa` is
@@ -16,9 +16,9 @@
 namespace idetcd::resolve {
 
 // Whether servers may be asked for this name. Every name that is not special: yes. A special one: if it is within one
-// of `named`, the root excepted, since somebody has configured these servers for it (RFC 6303 §4, RFC 6761 §6); names
-// of private networks, `local` and `home.arpa` also if all of the servers are private themselves, since such a server
-// (a VPC's, a home router) is who knows them. `localhost` and the names of the loopback addresses: never.
+// of `named`, the root excepted, since these servers are configured for it (RFC 6303 §4, RFC 6761 §6); names of private
+// networks, `local` and `home.arpa` also if all of the servers are private themselves, since such a server (a VPC's, a
+// home router) knows them. `localhost` and the names of the loopback addresses: never.
 bool mayBeForwarded(const dns::Query& query, std::span<const dns::Name> named, bool servers_are_private);
 
 // Answers a query for a special name, with AA, over the query; kNext for every other name. An Extended DNS Error says

@@ -11,14 +11,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "dns/name.h"
+#include "dns/packed_response.h"
 #include "dns/query.h"
-#include "dns/wire.h"
 
 namespace idetcd::resolve {
 
@@ -31,28 +29,10 @@ enum class ResponseKind : uint8_t {
   kUncacheable,  // a denial without SOA, a TTL of 0, aliases without what they lead to
 };
 
-// The records of a response as they stand behind the question. Borrowed.
-struct ResponseView {
-  dns::Rcode rcode = dns::Rcode::kNoError;
-  bool authentic_data = false;
-  uint16_t answers = 0;
-  uint16_t authorities = 0;
-  uint16_t additionals = 0;     // without OPT
-  uint16_t proofs = 0;          // of `authorities`, those that must not be left out alone: they stand in front
-  uint16_t answer_size = 0;     // octets of `body` that are the answer section
-  uint16_t proof_end = 0;       // and these proofs
-  uint16_t authority_end = 0;   // and the answer and authority sections
-  std::optional<uint16_t> ede;  // the upstream's Extended DNS Error, passed on (RFC 8914 §3)
-  std::span<const uint8_t> body;
-  std::span<const uint16_t> ttl_offsets;  // of each record's TTL in `body`, in order
-};
-
 struct StoredResponse {
   ResponseKind kind = ResponseKind::kUncacheable;
-  ResponseView sections;     // its spans point into the vectors below
   uint32_t ttl_seconds = 0;  // for how long it may be cached: the least TTL; of a denial what its SOA says
-  std::vector<uint8_t> body;
-  std::vector<uint16_t> ttl_offsets;
+  dns::PackedResponsePtr packed;
   // When the first of its signatures ends, in seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5).
   std::optional<uint32_t> signature_end;
   // Set if the answer is a chain of CNAMEs that leads to this name, of which the response says nothing, not even that
@@ -73,9 +53,9 @@ enum class UpstreamVerdict : uint8_t {
 
 // Reads `message`, the response to a query with `id` for the question of `query` (the same name but for case, type and
 // class). Memory is bounded by the size of the message, work by a few milliseconds: what would take more is malformed.
-// kAccepted: `response`, fresh from its constructor, is filled.
+// kAccepted: `response`, fresh from its constructor, is filled; its AD only if `trusts_ad`.
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
-                                     StoredResponse& response);
+                                     StoredResponse& response, bool trusts_ad = true);
 
 // Of two responses the one that the second's server would have given: `first` is the answer to `query` and unfinished,
 // `second` that to `target`, which asks for what `first` leads to. False: there is no end to the chain, or together
@@ -83,24 +63,13 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
                    const StoredResponse& second, StoredResponse& response);
 
+// The denial of `name` as one of `query`'s name, which is `name` or below it (RFC 8020 §2): what it says of the zone
+// and what it proves hold for both. `denial`: NXDOMAIN without an answer, made for a question for `name`. False: it
+// would be too large. REQUIRES: `response` is fresh from its constructor.
+bool denyBelow(const dns::Query& query, std::span<const uint8_t> name, const dns::PackedResponse& denial,
+               StoredResponse& response);
+
 // For how long its signatures are valid, by this machine's clock: 0 if one is not, the largest value if there is none.
 uint32_t signatureSecondsLeft(const StoredResponse& response);
-
-struct WriteOptions {
-  uint32_t age_seconds = 0;               // taken off every TTL
-  std::optional<uint32_t> ttl_seconds{};  // instead of counting down (stale answers, `keepttl`)
-  uint32_t min_ttl_seconds = 0;           // what is counted down from, at least and at most: as the cache keeps it
-  uint32_t max_ttl_seconds = std::numeric_limits<uint32_t>::max();
-  std::optional<dns::EdeCode> ede{};  // ours; else the upstream's
-  bool minimal = false;               // where there are answers, leave out what is neither answer nor proof
-  uint32_t rotation = 0;  // `loadbalance`: each run of A or AAAA records begins at this one, modulo their number
-};
-
-// Writes the response over the query, with the client's ID, question, opcode, RD and CD, and RA. What does not fit is
-// left out: first the additional section, then what proves nothing of the authority section, then, with TC, the proofs
-// (RFC 4035 §3.1.1) and the RRsets at the answer's end, never a part of one (RFC 2181 §9). Returns its size. REQUIRES:
-// the question is the one that the response was read for.
-size_t writeStoredResponse(const ResponseView& response, const dns::Query& query, size_t limit,
-                           const WriteOptions& options);
 
 }  // namespace idetcd::resolve

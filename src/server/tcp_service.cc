@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <sys/resource.h>
+#include <limits>
 #include <utility>
 
 #include "dns/response.h"
@@ -16,66 +16,77 @@ namespace {
 constexpr size_t kPrefix = 2;  // the length in front of a message
 // Answers are collected up to this much before they are written, so that pipelined queries share a system call.
 constexpr size_t kWriteSize = size_t{64} << 10;
-// After so much work (some 50 us) those who ask over UDP have their turn.
+// After so much work (some 50 us) clients over UDP have their turn.
 constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
 constexpr std::chrono::milliseconds kTick{250};
+// Where more than half of the connections are in use, and where more than three quarters are, the idle time-out is this
+// part of what it is otherwise.
+constexpr int kShortIdlePart = 4;
+constexpr int kShortestIdlePart = 10;
+constexpr std::chrono::milliseconds kKeepaliveUnit{100};  // RFC 7828 §3.1
 
 // The question of a query, and what else of it an answer depends on.
 std::vector<uint8_t> copyQuestion(const dns::Query& query) {
-  constexpr size_t kNsidOption = 4;
-  const size_t options = query.wants_nsid ? kNsidOption : 0;
+  const bool with_nsid = query.asksFor(dns::kAsksNsid);
+  const bool with_cookie = query.asksFor(dns::kAsksCookie);
+  const bool with_keepalive = query.asksFor(dns::kAsksKeepalive);
+  const size_t options = (with_nsid ? dns::kOptionHeadSize : 0) + (with_keepalive ? dns::kOptionHeadSize : 0) +
+                         (with_cookie ? dns::kOptionHeadSize + dns::Cookie::kClientSize : 0);
   std::vector<uint8_t> copy(query.question_end + (query.has_edns ? dns::kOptSize + options : 0));
   std::copy_n(query.message, query.question_end, copy.begin());
   dns::store64(&copy[4], uint64_t{1} << 48 | (query.has_edns ? 1 : 0));  // one question, OPT
   if (query.has_edns) {
     uint8_t* opt = &copy[query.question_end];
     dns::storeOpt(opt, 0, query.dnssec_ok);
-    dns::store16(opt + 9, static_cast<uint16_t>(options));
-    if (options > 0) dns::store32(opt + dns::kOptSize, uint32_t{dns::code(dns::EdnsOption::kNsid)} << 16);
+    if (with_nsid) dns::addOption(opt, dns::EdnsOption::kNsid, 0);
+    if (with_keepalive) dns::addOption(opt, dns::EdnsOption::kTcpKeepalive, 0);
+    if (with_cookie)
+      std::ranges::copy(query.cookie.client, dns::addOption(opt, dns::EdnsOption::kCookie, query.cookie.client.size()));
   }
   return copy;
 }
 
-// Clients of one listener never take all descriptors: upstreams and etcd need some, and so do other listeners.
-TcpService::Limits withinDescriptors(TcpService::Limits limits) {
-  rlimit descriptors{};
-  if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur != RLIM_INFINITY) {
-    limits.max_connections = std::min<size_t>(limits.max_connections, std::max<rlim_t>(descriptors.rlim_cur / 8, 1));
-  }
-  return limits;
-}
-
 }  // namespace
 
-class TcpService::Session : public net::TcpHandler,
-                            public resolve::ClientKeeper,
+class TcpService::Session : public net::StreamHandler,
+                            public resolve::ReplyDeferrer,
+                            public ClientConnections::Connection,
                             public std::enable_shared_from_this<TcpService::Session> {
  public:
   Session(TcpService& service, std::unique_ptr<net::TcpConnection> connection)
-      : service_(service),
+      : Connection(service.context_.clients, connection->remote().ip),
+        service_(service),
         connection_(std::move(connection)),
-        client_(WriteBudget::clientOf(connection_->remote().ip)),
-        idle_(service.context_.loop, [this] { onIdle(); }) {}
-  ~Session() override { budget().change(client_, counted_, 0); }
+        client_(WriteBudget::clientOf(connection_->remote().ip)) {}
+  ~Session() override {
+    budget().change(client_, counted_, 0);
+    service_.input_bytes_ -= input_counted_;
+  }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  void start() {
-    idle_.start(service_.limits_.idle);
+  void start(net::DescriptorLease lease) {
+    connection_->hold(std::move(lease));
     connection_->start(*this);
   }
+  void close() { service_.close(*this); }
 
-  void onData(std::span<const uint8_t> octets) override {
+  bool isAnsweringAgain() const { return answering_again_; }
+
+  void onData(std::span<const uint8_t> bytes) override {
+    const auto self = shared_from_this();
     if (input_.empty()) {  // the common case: whole queries, answered from the read buffer
-      const size_t used = serve(octets);
+      const size_t used = serve(bytes);
       if (used == kBroken) return service_.close(*this);
-      input_.assign(octets.begin() + static_cast<ptrdiff_t>(used), octets.end());
+      input_.assign(bytes.begin() + static_cast<ptrdiff_t>(used), bytes.end());
     } else {
-      input_.insert(input_.end(), octets.begin(), octets.end());
+      input_.insert(input_.end(), bytes.begin(), bytes.end());
       serveInput();
     }
+    countInput();
+    service_.boundInput();
   }
 
   void onEnd() override {
@@ -90,12 +101,15 @@ class TcpService::Session : public net::TcpHandler,
 
   void onError() override { service_.close(*this); }
 
-  std::unique_ptr<resolve::ReplySink> keepClient() override {
+  std::unique_ptr<resolve::ReplySink> deferReply() override {
     ++pending_;
     const bool again = std::exchange(answering_again_, false);
     if (again) waits_again_ = true;
     return std::make_unique<Sink>(weak_from_this(), copyQuestion(service_.job_.query), again);
   }
+
+  // Bytes in memory.
+  size_t input() const { return input_counted_; }
 
   bool isWatched() const { return counted_ > 0 || !deferred_.empty() || out_of_budget_; }
   // Closes the connection if the client does not read.
@@ -107,17 +121,27 @@ class TcpService::Session : public net::TcpHandler,
       taken_at_ = now;
     }
     const bool scarce = budget().room(client_) != WriteBudget::Room::kPlenty;
-    const auto patience = scarce ? std::min(kScarceStall, service_.limits_.idle) : service_.limits_.idle;
-    if (now - taken_at_ >= patience) {
+    const auto idle = service_.limits_.of_clients.idle;
+    const auto stall_timeout = scarce ? std::min(kScarceStall, idle) : idle;
+    if (now - taken_at_ >= stall_timeout) {
       service_.context_.counters.tcp_stalled.add(1);
-      return service_.close(*this);
+      return reset();  // without a RST the kernel offers it to the client for minutes
     }
     if (counted_ == 0) proceed();
+  }
+
+  // Whether it is not the client's turn: the upstream's is it, or onTick() sees to what the client does not read.
+  bool isBusy() const { return pending_ > 0 || isWatched(); }
+
+  void reset() {
+    connection_->resetAtEnd();
+    service_.close(*this);
   }
 
   const net::TcpConnection& connection() const { return *connection_; }
 
   Sessions::iterator position;
+  BootClock::time_point idle_since;
 
  private:
   static constexpr size_t kBroken = SIZE_MAX;
@@ -210,13 +234,6 @@ class TcpService::Session : public net::TcpHandler,
     proceed();
   }
 
-  void onIdle() {
-    // It is the upstream that is slow; or the client, which onTick() sees to.
-    if (pending_ > 0 || isWatched()) return idle_.start(service_.limits_.idle);
-    service_.context_.counters.tcp_timed_out.add(1);
-    service_.close(*this);
-  }
-
   bool isReady() {
     out_of_budget_ = budget().room(client_) == WriteBudget::Room::kNone;
     return connection_->isDrained() && pending_ < service_.limits_.max_pending && deferred_.empty() && !out_of_budget_;
@@ -235,24 +252,31 @@ class TcpService::Session : public net::TcpHandler,
     const size_t used = serve(input_);
     if (used == kBroken) return service_.close(*this);
     input_.erase(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(used));
+    if (input_.empty()) input_ = std::vector<uint8_t>();
+    countInput();
     closeIfDone();
+  }
+
+  void countInput() {
+    service_.input_bytes_ += input_.capacity() - input_counted_;  // wraps where it shrinks
+    input_counted_ = input_.capacity();
   }
 
   void closeIfDone() {
     if (ended_ && connection_->isDrained() && pending_ == 0 && deferred_.empty()) service_.close(*this);
   }
 
-  // Answers every whole query at the front of `octets`, unless the client falls behind. Returns how many octets it
+  // Answers every whole query at the front of `bytes`, unless the client falls behind. Returns how many bytes it
   // used.
-  size_t serve(std::span<const uint8_t> octets) {
+  size_t serve(std::span<const uint8_t> bytes) {
     std::vector<uint8_t> output;
     size_t used = 0;
     bool broken = false;
     serving_ = true;
-    while (!broken && octets.size() - used >= kPrefix && isReady()) {
-      const size_t size = dns::load16(octets.data() + used);
-      if (size >= dns::kHeaderSize && octets.size() - used - kPrefix < size) break;
-      broken = size < dns::kHeaderSize || !answer(octets.subspan(used + kPrefix, size), output);
+    while (!broken && bytes.size() - used >= kPrefix && isReady()) {
+      const size_t size = dns::load16(bytes.data() + used);
+      if (size >= dns::kHeaderSize && bytes.size() - used - kPrefix < size) break;
+      broken = size < dns::kHeaderSize || !answer(bytes.subspan(used + kPrefix, size), output);
       used += kPrefix + size;
       if (output.size() >= kWriteSize) write(output);
       service_.spend(kWorkOfQuery);
@@ -264,14 +288,11 @@ class TcpService::Session : public net::TcpHandler,
       connection_->pauseReading();
       if (out_of_budget_) watch();
     }
-    if (used > 0) {
-      idle_.start(service_.limits_.idle);
-      service_.touch(*this);
-    }
+    if (used > 0) service_.touch(*this);
     return used;
   }
 
-  // False for what is no query: whoever this is, it does not speak DNS.
+  // False for what is no query: the client does not speak DNS.
   bool answer(std::span<const uint8_t> query, std::vector<uint8_t>& output) {
     const resolve::Outcome outcome = service_.answer(query, *this);
     if (outcome.kind == resolve::Outcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
@@ -292,8 +313,8 @@ class TcpService::Session : public net::TcpHandler,
   TcpService& service_;
   std::unique_ptr<net::TcpConnection> connection_;
   const WriteBudget::Client client_;
-  net::Timer idle_;
   std::vector<uint8_t> input_;     // the beginning of a query, or queries that wait for the client to read
+  size_t input_counted_ = 0;       // its capacity, as the service knows it
   size_t pending_ = 0;             // queries whose answers come later
   std::deque<Question> deferred_;  // whose answers there was no room for
   bool answering_again_ = false;   // one of them
@@ -306,24 +327,33 @@ class TcpService::Session : public net::TcpHandler,
   bool serving_ = false;
 };
 
-TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits)
+TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits)
     : context_(context),
-      limits_(withinDescriptors(limits)),
-      resolver_(std::move(resolver)),
+      limits_(limits),
+      router_(std::move(router)),
+      idle_tick_(context.loop, [this] { closeIdle(); }),
       tick_(context.loop, [this] { onTick(); }),
       message_(dns::kMaxMessageSize + dns::kReadSlack) {}
 
 TcpService::~TcpService() = default;
 
 Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, const SocketAddress& address,
-                                                       bool reuse_port,
-                                                       std::shared_ptr<const resolve::Resolver> resolver,
+                                                       bool reuse_port, std::shared_ptr<const resolve::Router> router,
                                                        Limits limits) {
-  std::unique_ptr<TcpService> service(new TcpService(context, std::move(resolver), limits));
+  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits));
   auto listener = net::TcpListener::listen(context.loop, address, reuse_port,
                                            [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   if (!listener) return tl::unexpected(listener.error());
   service->listener_ = std::move(*listener);
+  return service;
+}
+
+std::unique_ptr<TcpService> TcpService::adopt(WorkerContext& context, FileDescriptor listening,
+                                              std::shared_ptr<const resolve::Router> router, Limits limits) {
+  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits));
+  service->listener_ =
+      net::TcpListener::adopt(context.loop, std::move(listening),
+                              [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   return service;
 }
 
@@ -336,22 +366,112 @@ void TcpService::spend(size_t work) {
 
 void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
   spend(kWorkOfAccept);
-  if (sessions_.size() >= limits_.max_connections) {
-    context_.counters.tcp_evicted.add(1);
-    close(*sessions_.front());
+  const auto session = std::make_shared<Session>(*this, std::move(connection));
+  if (!makeRoom(*session)) return context_.counters.tcp_refused.add(1);
+  auto lease = context_.descriptors->lease(net::DescriptorUse::kClient);
+  while (!lease && evict(context_.clients.toGiveWay(*session))) {
+    lease = context_.descriptors->lease(net::DescriptorUse::kClient);
   }
+  if (!lease) return context_.counters.tcp_refused.add(1);
   context_.counters.tcp_accepted.add(1);
-  sessions_.push_back(std::make_shared<Session>(*this, std::move(connection)));
-  sessions_.back()->position = std::prev(sessions_.end());
-  sessions_.back()->start();
+  if (sessions_.empty()) {
+    const auto tick = std::min(kTick, limits_.of_clients.idle / kShortestIdlePart);
+    idle_tick_.start(tick, tick);
+  }
+  session->idle_since = BootClock::now();
+  session->position = sessions_.insert(sessions_.end(), session);
+  session->start(std::move(lease));
+}
+
+// Within the numbers of connections, which `newcomer` is counted among. False: nothing can give way.
+bool TcpService::makeRoom(Session& newcomer) {
+  ClientConnections& clients = context_.clients;
+  const size_t most = ClientConnections::isOneClient(newcomer.connection().remote().ip)
+                          ? limits_.of_clients.max_per_client
+                          : std::numeric_limits<size_t>::max();
+  while (newcomer.countOfClient() > most) {
+    if (!evict(clients.longestIdleOfSame(newcomer))) return false;
+  }
+  while (clients.size() > limits_.max_connections) {
+    if (!evict(clients.toGiveWay(newcomer))) return false;
+  }
+  return true;
+}
+
+bool TcpService::evict(ClientConnections::Connection* connection) {
+  if (connection == nullptr) return false;
+  context_.counters.tcp_evicted.add(1);
+  static_cast<Session*>(connection)->close();  // of whichever listener
+  return true;
+}
+
+TcpService::Crowd TcpService::crowd() const {
+  const size_t room = std::min(limits_.max_connections, context_.descriptors->maxIdle());
+  const size_t used = context_.clients.size();
+  if (used <= room / 2) return Crowd::kFew;
+  return used <= room - room / 4 ? Crowd::kMany : Crowd::kTooMany;
+}
+
+// What a connection may be idle for at the moment: less while there are many (RFC 7766 §6.2.3).
+std::chrono::milliseconds TcpService::idleTimeout() const {
+  const auto idle = limits_.of_clients.idle;
+  switch (crowd()) {
+    case Crowd::kFew:
+      return idle;
+    case Crowd::kMany:
+      return idle / kShortIdlePart;
+    case Crowd::kTooMany:
+      break;
+  }
+  return idle / kShortestIdlePart;
+}
+
+// RFC 7828 §3.3.2: the time-out as it is; 0 asks the client to close.
+void TcpService::noteKeepalive() {
+  dns::Query& query = job_.query;
+  if (query.asksFor(dns::kMisusesKeepalive)) {
+    if (job_.outcome == dns::ParseOutcome::kQuery) resolve::Router::reject(job_, dns::Rcode::kFormErr);
+    return;
+  }
+  if (!query.asksFor(dns::kAsksKeepalive)) return;
+  const auto units = crowd() == Crowd::kTooMany ? 0 : idleTimeout() / kKeepaliveUnit;
+  query.idle_timeout = static_cast<uint16_t>(std::min<int64_t>(units, std::numeric_limits<uint16_t>::max()));
+  query.asked_options |= dns::kTellsKeepalive;
+}
+
+void TcpService::closeIdle() {
+  const auto now = BootClock::now();
+  while (!sessions_.empty()) {
+    Session& session = *sessions_.front();
+    if (now - session.idle_since < idleTimeout()) return;
+    if (session.isBusy()) {
+      touch(session);
+      continue;
+    }
+    context_.counters.tcp_timed_out.add(1);
+    close(session);
+  }
+  idle_tick_.stop();
+}
+
+// Closes those with the most unfinished input, the longest idle first. A query comes whole, or almost, so this hits
+// slow clients only.
+void TcpService::boundInput() {
+  while (input_bytes_ > limits_.max_input && !sessions_.empty()) {
+    const auto largest = std::max_element(sessions_.begin(), sessions_.end(),
+                                          [](const auto& a, const auto& b) { return a->input() < b->input(); });
+    context_.counters.tcp_evicted.add(1);
+    (*largest)->reset();
+  }
 }
 
 void TcpService::watchReaders() {
   if (std::exchange(ticking_, true)) return;
-  tick_.start(std::min(kTick, limits_.idle), std::min(kTick, limits_.idle));
+  const auto tick = std::min(kTick, limits_.of_clients.idle);
+  tick_.start(tick, tick);
 }
 
-// Closes the sessions of those who do not read, and goes on with those for whom there was no room.
+// Closes the sessions of clients that do not read, and continues those for which there was no room.
 void TcpService::onTick() {
   const auto now = BootClock::now();
   std::vector<std::weak_ptr<Session>> watched;  // one that goes on may end another
@@ -366,24 +486,36 @@ void TcpService::onTick() {
   tick_.stop();
 }
 
-void TcpService::touch(Session& session) { sessions_.splice(sessions_.end(), sessions_, session.position); }
+void TcpService::touch(Session& session) {
+  session.noteUse();
+  session.idle_since = BootClock::now();
+  sessions_.splice(sessions_.end(), sessions_, session.position);
+}
 
-void TcpService::close(Session& session) { sessions_.erase(session.position); }
+void TcpService::close(Session& session) {
+  session.leave();
+  sessions_.erase(session.position);
+}
 
 resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& session) {
   context_.counters.tcp_received.add(1);
   std::copy(query.begin(), query.end(), message_.begin());
   sockaddr_storage source;
   session.connection().remote().toSockaddr(&source);
-  const resolve::Request request{.source = reinterpret_cast<const sockaddr*>(&source),
-                                 .local = &session.connection().local(),
-                                 .transport = resolve::Transport::kTcp,
-                                 .response_limit = dns::kMaxMessageSize,
-                                 .now = BootClock::now(),
-                                 .client = &session};
+  resolve::Request request{.source = reinterpret_cast<const sockaddr*>(&source),
+                           .local = &session.connection().local(),
+                           .transport = resolve::Transport::kTcp,
+                           .response_limit = dns::kMaxMessageSize,
+                           .now = BootClock::now(),
+                           .deferrer = &session,
+                           .is_again = session.isAnsweringAgain()};
   const records::ReadSection section(context_.reader);
-  resolver_->begin(job_, message_.data(), query.size());
-  return resolver_->answer(job_, request);
+  router_->begin(job_, message_.data(), query.size());
+  noteKeepalive();
+  const resolve::Router& router = *router_;
+  const resolve::Outcome outcome = router.answer(job_, request);
+  router.onBatchDone(request.now);
+  return outcome;
 }
 
 }  // namespace idetcd::server

@@ -1,13 +1,19 @@
 // DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
 //
-// Connections are kept open and pipelined. One that has not completed a query for `idle` is closed, and so is the
-// longest idle one when there would be more than `max_connections`.
+// Connections are kept open and pipelined. One that has not completed a query for idleTimeout() is closed. When there
+// would be more than `max_connections` on the loop, or its descriptors do not allow one more, the longest idle one of
+// the client with most connections gives way (server/client_connections). A client that has `max_per_client`, on
+// loopback excepted, gets a new one for its own longest idle one. A query that asks how long its connection may be idle
+// (RFC 7828) is told, or that it had better be closed.
 //
 // A client that does not read its answers is not read from either. Answers that come late are put off while more than
 // kMaxQueued bytes wait for it, or while it, or the process, uses up its WriteBudget: of such a query the question is
 // kept, and answered anew when the client has read (by then from the cache; if there is none, the upstream is asked
 // again, for one question at a time). So no answer is lost for a client that reads. One that has not read anything for
-// `idle`, or for kScarceStall while the budget is scarce, is closed.
+// `of_clients.idle`, or for kScarceStall while the budget is scarce, is closed.
+//
+// The beginnings of queries are bounded too: when there are more than `max_input` bytes, whose is the longest is
+// closed.
 #pragma once
 
 #include <chrono>
@@ -15,8 +21,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "net/tcp.h"
-#include "resolve/resolver.h"
+#include "resolve/router.h"
+#include "resolve/tcp_limits.h"
+#include "server/client_connections.h"
 #include "server/worker_context.h"
 
 namespace idetcd::server {
@@ -24,47 +33,65 @@ namespace idetcd::server {
 class TcpService {
  public:
   struct Limits {
-    std::chrono::milliseconds idle{10'000};
-    size_t max_connections = 4096;  // or an eighth of the descriptors that the process may have, if that is less
-    size_t max_pending = 128;       // queries of one connection whose answers come later
+    resolve::TcpLimits of_clients = {};
+    size_t max_connections = 16384;  // of the loop, over all listeners
+    size_t max_pending = 128;             // queries of one connection whose answers come later
+    size_t max_input = size_t{16} << 20;  // bytes of all connections that have been read, but not answered
   };
   // Bytes of one connection that may be queued, with the largest message behind them: 96 KB + 64 KB.
   static constexpr size_t kMaxQueued = size_t{96} << 10;
   static constexpr std::chrono::milliseconds kScarceStall{2000};
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
-                                                    bool reuse_port, std::shared_ptr<const resolve::Resolver> resolver,
+                                                    bool reuse_port, std::shared_ptr<const resolve::Router> router,
                                                     Limits limits);
+  // On a socket that listens already.
+  static std::unique_ptr<TcpService> adopt(WorkerContext& context, FileDescriptor listening,
+                                           std::shared_ptr<const resolve::Router> router, Limits limits);
   ~TcpService();
   TcpService(const TcpService&) = delete;
   TcpService& operator=(const TcpService&) = delete;
 
   // From the next query on. Not within an answer.
-  void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
+  void setRouter(std::shared_ptr<const resolve::Router> router) { router_ = std::move(router); }
+  void setLimits(const resolve::TcpLimits& of_clients) { limits_.of_clients = of_clients; }
 
   SocketAddress localAddress() const { return listener_->localAddress(); }
   void allowSharing() { listener_->allowSharing(); }
+  // No more connections; those that there are go on.
+  void stopAccepting() { listener_->pause(); }
+  int fd() const { return listener_->fd(); }
 
  private:
   class Session;
   using Sessions = std::list<std::shared_ptr<Session>>;
 
-  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Resolver> resolver, Limits limits);
+  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits);
   void spend(size_t work);
   void accept(std::unique_ptr<net::TcpConnection> connection);
+  bool makeRoom(Session& newcomer);
+  bool evict(ClientConnections::Connection* connection);
+  enum class Crowd : uint8_t { kFew, kMany, kTooMany };
+  Crowd crowd() const;
+  std::chrono::milliseconds idleTimeout() const;
+  void noteKeepalive();
   void touch(Session& session);
   void close(Session& session);
   resolve::Outcome answer(std::span<const uint8_t> query, Session& session);
   void watchReaders();
+  void boundInput();
   void onTick();
+  void closeIdle();
 
   WorkerContext& context_;
-  const Limits limits_;
-  std::shared_ptr<const resolve::Resolver> resolver_;
+  Limits limits_;
+  std::shared_ptr<const resolve::Router> router_;
   std::unique_ptr<net::TcpListener> listener_;
-  Sessions sessions_;  // longest idle first
+  size_t input_bytes_ = 0;  // of all sessions
+  Sessions sessions_;       // longest idle first
   resolve::Job job_;
-  net::Timer tick_;  // runs while some client has something to read
+  net::Timer idle_tick_;  // runs while there are sessions
+  net::Timer tick_;       // runs while some client has something to read
   bool ticking_ = false;
   size_t work_since_udp_ = 0;
   std::vector<uint8_t> message_;  // the query being answered, then its response

@@ -1,5 +1,7 @@
 #include "server/udp_service.h"
 
+#include <utility>
+
 namespace idetcd::server {
 
 namespace {
@@ -17,12 +19,12 @@ class UdpSink : public resolve::ReplySink {
 };
 
 // The client of one datagram of the batch after the other.
-class UdpClient : public resolve::ClientKeeper {
+class UdpReplyDeferrer : public resolve::ReplyDeferrer {
  public:
-  UdpClient(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch)
+  UdpReplyDeferrer(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch)
       : replies_(replies), batch_(batch) {}
   void moveTo(size_t i) { i_ = i; }
-  std::unique_ptr<resolve::ReplySink> keepClient() override {
+  std::unique_ptr<resolve::ReplySink> deferReply() override {
     return std::make_unique<UdpSink>(replies_, batch_.peer(i_));
   }
 
@@ -34,14 +36,14 @@ class UdpClient : public resolve::ClientKeeper {
 
 }  // namespace
 
-UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver)
+UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Router> router)
     : context_(context),
       socket_(std::make_shared<net::UdpSocket>(std::move(socket))),
       replies_(std::make_shared<net::UdpReplies>(context.loop, socket_)),
       local_(socket_->localAddress()),
-      resolver_(std::move(resolver)),
+      router_(std::move(router)),
       jobs_(net::UdpBatch::kCapacity),
-      watcher_(context.loop, socket_->fd(), [this] { onReadable(); }) {
+      watcher_(std::in_place, context.loop, socket_->fd(), [this] { onReadable(); }) {
   context.udp_services.push_back(this);
 }
 
@@ -52,7 +54,9 @@ void UdpService::serveWaiting(WorkerContext& context) {
   for (UdpService* service : context.udp_services) {
     if (service->serving_) return;
   }
-  for (UdpService* service : context.udp_services) service->serveBatch();
+  for (UdpService* service : context.udp_services) {
+    if (service->watcher_) service->serveBatch();
+  }
 }
 
 void UdpService::onReadable() {
@@ -65,36 +69,39 @@ size_t UdpService::serveBatch() {
   const size_t count = batch_.receive(*socket_);
   if (count == 0) return 0;
   serving_ = true;
-  const resolve::Resolver& resolver = *resolver_;
+  const auto begin = BootClock::now();
+  const resolve::Router& router = *router_;
   const records::ReadSection section(context_.reader);
-  for (size_t i = 0; i < count; ++i) resolver.begin(jobs_[i], batch_.buffer(i), batch_.size(i));
-  for (size_t i = 0; i < count; ++i) resolver.prefetch(jobs_[i]);
-  answerBatch(count);
+  for (size_t i = 0; i < count; ++i) router.begin(jobs_[i], batch_.buffer(i), batch_.size(i));
+  for (size_t i = 0; i < count; ++i) router.prefetch(jobs_[i]);
+  context_.counters.udp_batches.observe(count);
+  context_.counters.udp_received.add(count);  // before a client can know of it
+  answerBatch(count, begin);
   const size_t failed = batch_.flush(*socket_);
-  context_.counters.udp_received.add(count);
   context_.counters.udp_send_failed.add(failed);
+  router.onBatchDone(begin);
   serving_ = false;
   return count;
 }
 
-void UdpService::answerBatch(size_t count) {
-  UdpClient client(replies_, batch_);
+void UdpService::answerBatch(size_t count, BootClock::time_point begin) {
+  UdpReplyDeferrer deferrer(replies_, batch_);
   resolve::Request request{.source = nullptr,
                            .local = &local_,
                            .transport = resolve::Transport::kUdp,
                            .response_limit = 0,
-                           .now = BootClock::now(),
-                           .client = &client};
+                           .now = begin,
+                           .deferrer = &deferrer};
   size_t dropped = 0;
   size_t answered = 0;
   for (size_t i = 0; i < count; ++i) {
     resolve::Job& job = jobs_[i];
-    client.moveTo(i);
+    deferrer.moveTo(i);
     request.source = batch_.source(i);
-    request.response_limit = resolve::Resolver::udpResponseLimit(job);
-    // Nobody can be reached at port 0; what was cut off by the buffer is no query that anyone sends.
+    request.response_limit = resolve::Router::udpResponseLimit(job);
+    // No client can be reached at port 0; what was cut off by the buffer is no valid query.
     const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
-    const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : resolver_->answer(job, request);
+    const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : router_->answer(job, request);
     if (outcome.kind == resolve::Outcome::Kind::kAnswer) [[likely]] {
       batch_.reply(i, outcome.size);
       ++answered;

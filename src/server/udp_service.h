@@ -6,27 +6,31 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "net/udp_replies.h"
 #include "net/udp_socket.h"
-#include "resolve/resolver.h"
+#include "resolve/router.h"
 #include "server/worker_context.h"
 
 namespace idetcd::server {
 
 class UdpService {
  public:
-  UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Resolver> resolver);
+  UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Router> router);
   ~UdpService();
   UdpService(const UdpService&) = delete;
   UdpService& operator=(const UdpService&) = delete;
 
   // From the next query on. Not within an answer.
-  void setResolver(std::shared_ptr<const resolve::Resolver> resolver) { resolver_ = std::move(resolver); }
-  const std::shared_ptr<const resolve::Resolver>& resolver() const { return resolver_; }
+  void setRouter(std::shared_ptr<const resolve::Router> router) { router_ = std::move(router); }
+  const std::shared_ptr<const resolve::Router>& router() const { return router_; }
 
   void allowSharing() { socket_->allowSharing(); }
+  // Nothing is read any more; what was read is answered. Not within an answer.
+  void stopReading() { watcher_.reset(); }
+  int fd() const { return socket_->fd(); }
 
   // One batch of every socket on this loop. Not within a ReadSection.
   static void serveWaiting(WorkerContext& context);
@@ -36,17 +40,17 @@ class UdpService {
 
   void onReadable();
   [[gnu::noinline]] size_t serveBatch();  // bench/load counts its instructions by its name
-  void answerBatch(size_t count);
+  void answerBatch(size_t count, BootClock::time_point begin);
 
   WorkerContext& context_;
   std::shared_ptr<net::UdpSocket> socket_;
   std::shared_ptr<net::UdpReplies> replies_;  // the clients that wait for a later answer know it too
   SocketAddress local_;
-  std::shared_ptr<const resolve::Resolver> resolver_;
+  std::shared_ptr<const resolve::Router> router_;
   net::UdpBatch batch_;
   bool serving_ = false;
   std::vector<resolve::Job> jobs_;
-  net::ReadWatcher watcher_;
+  std::optional<net::ReadWatcher> watcher_;  // none: it reads no more
 };
 
 }  // namespace idetcd::server

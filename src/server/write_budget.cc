@@ -1,13 +1,12 @@
 #include "server/write_budget.h"
 
 #include <algorithm>
-#include <array>
+
+#include "server/client_connections.h"
 
 namespace idetcd::server {
 
 namespace {
-
-constexpr size_t kV6ClientBytes = 8;  // a /64
 
 WriteBudget::Room roomIn(size_t used, size_t limit) {
   if (used >= limit) return WriteBudget::Room::kNone;
@@ -17,12 +16,8 @@ WriteBudget::Room roomIn(size_t used, size_t limit) {
 }  // namespace
 
 WriteBudget::Client WriteBudget::clientOf(const IpAddress& address) {
-  const IpAddress plain = address.unmapped();
-  if (plain.isLoopback()) return std::nullopt;
-  if (plain.isV4()) return plain;
-  std::array<uint8_t, 16> network{};
-  std::copy_n(plain.data(), kV6ClientBytes, network.begin());
-  return IpAddress::v6(network);
+  if (!ClientConnections::isOneClient(address)) return std::nullopt;
+  return ClientConnections::clientOf(address);
 }
 
 void WriteBudget::change(const Client& client, size_t before, size_t now) {

@@ -1,6 +1,6 @@
 // How many bytes of answers wait in this process for clients to read them: in all, and of one client, which is an IPv4
-// address or an IPv6 /64. On loopback, where an address says nothing of who asks, each connection is bounded by itself.
-// What the kernel holds is not counted. Shared by all loops; any thread.
+// address or an IPv6 /64. On loopback, where an address does not identify a client, each connection is bounded by
+// itself. What the kernel holds is not counted. Shared by all loops; any thread.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class WriteBudget {
     kNone,
   };
   Room room(const Client& client) const {
-    return total() == 0 ? Room::kPlenty : roomOf(client);  // almost always: who reads has nothing queued
+    return total() == 0 ? Room::kPlenty : roomOf(client);  // almost always: a client that reads has nothing queued
   }
   size_t total() const { return total_.load(std::memory_order_relaxed); }
 

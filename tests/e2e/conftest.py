@@ -54,7 +54,7 @@ class Nodes:
         return nodes
 
     def close(self):
-        """Returns what went wrong: nodes that are still running must end well when told to."""
+        """Returns what went wrong: nodes that are still running must end well after SIGTERM."""
         problems = []
         running = [node for node in self.nodes if node.running()]
         for node in running:
@@ -129,6 +129,21 @@ def free_port():
     yield take
     for port in taken:
         ports.release(port)
+
+
+@pytest.fixture
+def launched():
+    """A function that launches a server; all are ended."""
+    servers = []
+
+    def launch(server):
+        servers.append(server)
+        server.launch()
+        return server
+
+    yield launch
+    for server in servers:
+        server.kill()
 
 
 @pytest.fixture(scope="module")

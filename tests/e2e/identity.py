@@ -26,7 +26,7 @@ def pointer_query(address):
 
 
 def name_in(response):
-    """The name that a response to one of these tells, without its last dot; None if it tells none."""
+    """The name that a response to one of these has, without its last dot; None if it has none."""
     for option in response.options:
         if option.otype == dns.edns.NSID and option.data:
             return option.data.decode()
@@ -42,8 +42,8 @@ def queries(address):
     return {"NSID": nsid_query(), "CH TXT": chaos_query(), "PTR": pointer_query(address)}
 
 
-def told(node, address):
-    """Way -> name."""
+def own_names(node, address):
+    """Way -> the name that the node says is its own."""
     return {way: name_in(exchange(node, query)) for way, query in queries(address).items()}
 
 
@@ -58,12 +58,12 @@ def identity_file(state_directory):
 class Interrogator(Background):
     """Asks a node who it is, over and over, by every way, from another thread.
 
-    `told` are (way, name or None, when the question was sent, when the answer was there), by time.monotonic()."""
+    `answers` are (way, name or None, when the question was sent, when the answer was there), by time.monotonic()."""
 
     def __init__(self, node, address):
         super().__init__()
         self.node, self.address = node, address
-        self.told = []
+        self.answers = []
 
     def _run(self):
         questions = queries(self.address)
@@ -74,11 +74,11 @@ class Interrogator(Background):
                     name = name_in(exchange(self.node, query))
                 except Exception:  # pylint: disable=broad-except
                     continue  # a node that is paused says nothing
-                self.told.append((way, name, sent, time.monotonic()))
+                self.answers.append((way, name, sent, time.monotonic()))
 
     def claims(self, since=0.0, until=float("inf")):
         """What it said to questions that were sent from `since` on and answered by `until`: the names, None for none."""
-        return {name for _, name, sent, received in list(self.told) if sent >= since and received <= until}
+        return {name for _, name, sent, received in list(self.answers) if sent >= since and received <= until}
 
     def ways(self, since=0.0):
-        return {way for way, _, sent, _ in list(self.told) if sent >= since}
+        return {way for way, _, sent, _ in list(self.answers) if sent >= since}

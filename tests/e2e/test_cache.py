@@ -1,5 +1,7 @@
 """The cache as clients and upstreams see it: what is asked again, what is not, and what answers from memory look like."""
 
+import os
+import signal
 import time
 
 import dns.edns
@@ -9,14 +11,16 @@ import dns.rrset
 import pytest
 
 from dns_client import EDE_STALE_ANSWER, answers, ask, exchange, extended_errors, make_query, rcode
+from harness.dns_servers import Knot
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer
 
 EDE_STALE_NXDOMAIN = 19
+EDE_SYNTHESIZED = 29
 
 
 class World:
-    """An upstream that gives every name one address, says how often it was asked, and does what it is told to."""
+    """An upstream that gives every name one address, says how often it was asked, and does what the test wants."""
 
     def __init__(self):
         self.ttl = 300
@@ -53,14 +57,14 @@ def world():
 @pytest.fixture
 def start(world, nodes):
     """start(option...) -> a node with these options of `cache`; `line`: its arguments."""
-    def make(*options, line="", directives=(), trust_ad=False):
+    def make(*options, line="", directives=(), trust_ad=False, max_fails=0):
         block = "".join(f"        {option}\n" for option in options)
         rest = "".join(f"    {directive}\n" for directive in directives)
         return nodes.start(f""". {{
     cache {line} {{
 {block}    }}
 {rest}    forward . {world.server.address} {{
-        max_fails 0
+        max_fails {max_fails}
         {"trust-ad" if trust_ad else ""}
     }}
 }}
@@ -97,7 +101,7 @@ def test_keepttl(start, world):
 
 @pytest.mark.parametrize("sent, seen", [(1, 5), (7200, 3600), (2**31 - 1, 3600)])
 def test_ttls_have_bounds(start, world, sent, seen):
-    """And whoever asks first is told the same as who asks next."""
+    """And the first client gets the same as the next one."""
     world.ttl = sent
     node = start()
     assert [ttl(ask(node, "www.example.org.")) for _ in range(2)] == [seen, seen]
@@ -181,7 +185,7 @@ def test_ad_is_for_those_who_know_it(start, world):
 
 
 def test_who_wants_no_recursion_neither_fills_nor_reads_the_cache(start, world):
-    """Else anybody could see what others have asked for."""
+    """Else any client could see what others have asked for."""
     node = start()
     query = make_query("www.example.org.")
     query.flags &= ~dns.flags.RD
@@ -315,7 +319,7 @@ def test_serve_stale_verify(start, world):
 @pytest.mark.parametrize("mode", ["immediate", "verify"])
 @pytest.mark.parametrize("silent", [False, True], ids=["servfail", "silent"])
 def test_a_failing_upstream_is_left_alone(start, world, mode, silent):
-    """RFC 8767 section 5: what was asked for in vain is not asked for again by every client."""
+    """RFC 8767 section 5: a question that failed is not asked again by every client."""
     world.ttl = 1
     node = start(f"serve_stale 1h {mode}", *SHORT)
     assert answers(node, "www.example.org.") == ["192.0.2.1"]
@@ -332,8 +336,72 @@ def test_a_failing_upstream_is_left_alone(start, world, mode, silent):
         response = ask(node, "www.example.org.", use_edns=0)
         slowest = max(slowest, time.monotonic() - begin)
         assert response.answer[0][0].to_text() == "192.0.2.1" and extended_errors(response) == [EDE_STALE_ANSWER]
-    assert slowest < 1.5, "nobody waits for it"
+    assert slowest < 1.5, "no client waits for it"
     assert world.count() <= before + (2 if silent else 0), "the one question's own attempts"
+
+
+@pytest.mark.parametrize("max_fails", [0, 2])
+def test_a_silent_upstream_is_not_waited_for_name_by_name(start, world, max_fails):
+    """Who asks for one name after the other waits for the first, and little for those behind it."""
+    world.ttl = 1
+    node = start("serve_stale 1h verify", *SHORT, max_fails=max_fails)
+    names = [f"{i}.example.org." for i in range(20)]
+    for name in names:
+        assert answers(node, name) == ["192.0.2.1"]
+    wait_until(lambda: answers(node, "late.example.org.") and world.count("late.example.org.") >= 3, 5, "all to be old", interval=0.1)
+    world.silent = True
+    begin = time.monotonic()
+    for name in names:
+        response = ask(node, name, use_edns=0)
+        assert response.answer[0][0].to_text() == "192.0.2.1" and extended_errors(response) == [EDE_STALE_ANSWER]
+    assert time.monotonic() - begin < 10 * TIME_FACTOR
+    world.silent = False
+    world.records = ["A 192.0.2.2"]
+    wait_until(lambda: answers(node, "late.example.org.") == ["192.0.2.2"], 2, "an upstream that is there again to be believed first")
+
+
+def test_the_times_of_serve_stale(start, world):
+    """TIMEOUT, STALE_TTL and RECHECK of `verify`."""
+    world.ttl = 1
+    node = start("serve_stale 1h verify 300ms 7s 1s", *SHORT)
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    world.silent = True
+    response = expire(node)
+    assert ttl(response) == 7 and extended_errors(response) == [EDE_STALE_ANSWER]
+    world.silent, world.records = False, ["A 192.0.2.2"]
+    # The question that is on its way may have to end first: 4.5 s.
+    wait_until(lambda: answers(node, "www.example.org.") == ["192.0.2.2"], 10, "the upstream to be asked again", interval=0.1)
+    world.silent = True
+    begin = time.monotonic()
+    wait_until(lambda: ttl(ask(node, "www.example.org.", use_edns=0)) == 7, 5, "the answer to be old again", interval=0.1)
+    assert time.monotonic() - begin < 1.7, "not the usual 1.8 s beside the second for which it was fresh"
+
+
+@pytest.mark.parametrize("mode", ["immediate", "verify"])
+@pytest.mark.parametrize("code", [dns.rcode.NXDOMAIN, dns.rcode.NOERROR], ids=["nxdomain", "nodata"])
+def test_prefer_positive(start, world, mode, code):
+    """An answer that is old rather than a denial that is not."""
+    world.ttl = 1
+    node = start(f"serve_stale 1h {mode} {'1s ' if mode == 'verify' else ''}7s 0", "serve_stale_policy prefer_positive", *SHORT)
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    world.deny(code, soa=60)
+    def is_old():
+        response = expire(node)
+        return response.answer[0][0].to_text() == "192.0.2.1" and ttl(response) == 7
+    assert is_old()
+    asked = world.count()
+    wait_until(lambda: is_old() and world.count() > asked + 1, 10, "the upstream to be asked again")
+    assert is_old()
+    world.records, world.rcode, world.soa = ["A 192.0.2.2"], dns.rcode.NOERROR, None
+    wait_until(lambda: answers(node, "www.example.org.") == ["192.0.2.2"], 10, "the new answer", interval=0.1)
+
+
+def test_disabled_zones(start, world):
+    node = start("disable success example.org", "disable denial example.net")
+    for name, kept in (("www.example.org.", False), ("www.example.net.", True)):
+        for _ in range(3):
+            assert answers(node, name) == ["192.0.2.1"]
+        assert world.count(name) == (1 if kept else 3)
 
 
 def test_too_old_is_too_old(start, world):
@@ -363,6 +431,64 @@ def test_prefetch(start, world):
 
 # --- how much ---
 
+def reload(node, before, after):
+    """With `after` in the place of `before` in the Corefile."""
+    with open(node.corefile_path, encoding="ascii") as file:
+        text = file.read()
+    assert before in text
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(text.replace(before, after))
+    done = node.out().count("Reloading complete")
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Reloading complete", done + 1)
+
+
+def count_kept(node, world, names):
+    """How many of the names are answered without the upstream."""
+    for name in names:
+        assert answers(node, name) == ["192.0.2.1"]
+    return sum(world.count(name) == 1 for name in names)
+
+
+def test_a_reload_keeps_what_is_cached(start, world):
+    node = start("success 1000 3600 1", directives=["workers 2"])
+    names = [f"n{i}.example.org." for i in range(20)]
+
+    def all_have_all():
+        # Each worker has a cache, and which one is asked is the kernel's choice.
+        for name in names:
+            ask(node, name)
+        return all(world.count(name) == 2 for name in names)
+
+    wait_until(all_have_all, 10, "both caches to have all names")
+    asked = [world.count(name) for name in names]
+    for before, after in (("    workers 2\n", "    workers 2\n    errors\n"),  # other directives
+                          ("success 1000 3600 1", "success 2000 100 1"),  # other options
+                          ("max_fails 0", "max_fails 3"),  # another upstream
+                          ("    errors\n", "    private 10.0.0.0/8\n")):
+        kept = before != "    errors\n"
+        reload(node, before, after)
+        for _ in range(10):
+            for name in names:
+                assert answers(node, name) == ["192.0.2.1"]
+        assert ([world.count(name) for name in names] == asked) == kept, "what was not filtered is not kept"
+
+
+def test_a_broken_reload_changes_nothing_of_the_cache(start, world):
+    node = start("success 1000 3600 1")
+    names = [f"n{i}.example.org." for i in range(5)]
+    assert count_kept(node, world, names) == 5
+    with open(node.corefile_path, encoding="ascii") as file:
+        text = file.read()
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        # Found only once the caches have been made: the second block's address is nobody's here.
+        file.write(text.replace("success 1000 3600 1", "success 1 10 1") + "b.org {\n    bind 192.0.2.77\n    whoami\n}\n")
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Restart failed", 1)
+    assert count_kept(node, world, names) == 5
+    assert count_kept(node, world, ["other.example.org.", *names]) == 6, "the capacity is what it was"
+
+
 def test_a_scan_leaves_the_hot_names(start, world):
     node = start("success 200")
     hot = [f"hot{i}.example.org." for i in range(50)]
@@ -387,7 +513,10 @@ def test_hop_by_hop_options_stay_here(start, world):
         query = make_query(f"tcp-{tcp}.example.org.", use_edns=0, payload=4096, options=options)
         assert rcode(exchange(node, query, tcp)) == "NOERROR"
         asked = world.server.queries[-1][0]
-        assert asked.edns == 0 and not asked.options and asked.payload == 1232
+        assert asked.edns == 0 and asked.payload == 1232
+        # A cookie is the node's own (RFC 7873 §5.1), and so is the wish to keep its connection (RFC 7828 §3.2.1).
+        own = {10, 11} if tcp else {10}
+        assert not [option for option in asked.options if option.otype not in own or option.data.startswith(b"8octets.")]
 
 
 def test_minimal(start, world):
@@ -409,3 +538,174 @@ def test_loadbalance(start, world):
     node = start(directives=["loadbalance"])
     firsts = {ask(node, "www.example.org.").answer[0][0].to_text() for _ in range(40)}
     assert firsts == {f"192.0.2.{i}" for i in range(1, 5)} and world.count() == 1
+
+
+# --- NXDOMAIN cut (RFC 8020) ---
+
+def test_a_name_that_does_not_exist_stands_for_all_below_it(start, world):
+    world.deny(soa=300)
+    node = start("nxdomain_cut")
+    plain = start()
+    assert rcode(ask(node, "no.example.org.")) == "NXDOMAIN"
+    for name, rdtype in (("a.no.example.org.", "A"), ("b.a.NO.example.org.", "AAAA"), ("no.example.org.", "MX")):
+        response = ask(node, name, rdtype, use_edns=0)
+        assert rcode(response) == "NXDOMAIN" and extended_errors(response) == [EDE_SYNTHESIZED]
+        assert [rrset.name.to_text() for rrset in response.authority] == ["example.org."] and 290 < ttl(response, "authority") <= 300
+    assert world.server.names() == ["no.example.org."]
+    assert rcode(ask(node, "other.example.org.")) == "NXDOMAIN"
+    assert world.count("other.example.org.") == 1
+    for name in ("no.example.org.", "a.no.example.org."):
+        assert rcode(ask(plain, name)) == "NXDOMAIN"
+    assert world.count("a.no.example.org.") == 1, "off by default"
+
+
+def test_a_denial_behind_a_cname_says_nothing_of_names_below_the_alias(start, world):
+    def handler(query, tcp):
+        response = answer(query, "CNAME gone.example.org.", rcode=dns.rcode.NXDOMAIN)
+        response.authority.append(dns.rrset.from_text("example.org.", 300, "IN", "SOA", "ns. host. 1 2 3 4 300"))
+        return response
+
+    world.server.handler = handler
+    node = start("nxdomain_cut")
+    assert rcode(ask(node, "alias.example.org.")) == "NXDOMAIN"
+    world.server.handler = world._answer
+    assert answers(node, "a.alias.example.org.") == ["192.0.2.1"]
+
+
+def test_what_one_server_denies_says_nothing_of_another_servers_zone(nodes, world):
+    """A zone that only its own servers know."""
+    world.deny(soa=300)
+    with Upstream() as inner:
+        node = nodes.start(f"""example.org {{
+    cache {{
+        nxdomain_cut
+    }}
+    forward lab.corp.example.org {inner.address}
+    forward . {world.server.address}
+}}
+""")
+        assert rcode(ask(node, "corp.example.org.")) == "NXDOMAIN"
+        assert rcode(ask(node, "a.corp.example.org.")) == "NXDOMAIN"
+        assert answers(node, "a.lab.corp.example.org.") == ["192.0.2.1"]
+    assert world.server.names() == ["corp.example.org."]
+
+
+def test_a_name_that_exists_ends_the_cut(start, world):
+    world.deny(soa=1)
+    node = start("nxdomain_cut", "denial 100 2 1")
+    assert rcode(ask(node, "no.example.org.")) == rcode(ask(node, "a.no.example.org.")) == "NXDOMAIN"
+    world.records, world.rcode, world.soa = ["A 192.0.2.1"], dns.rcode.NOERROR, None
+    wait_until(lambda: answers(node, "a.no.example.org.") == ["192.0.2.1"], 5, "its TTL to be over", interval=0.05)
+
+
+def test_a_cut_is_what_the_zones_own_server_says(directory, free_port, nodes):
+    """Each answer from a cut is that of Knot but for AA and what counts down: names, SOA, with DO and without."""
+    zone = "@ 300 SOA ns.net.example. host.net.example. 1 7200 900 1209600 60\n@ 300 NS ns\nns A 127.0.0.1\nwww 300 A 192.0.2.80\n"
+    knot = Knot(directory, free_port(), {"net.example.": zone})
+    knot.launch()
+    try:
+        node = nodes.start(f". {{\n cache {{\n nxdomain_cut\n }}\n forward . {knot.host}:{knot.port}\n}}\n")
+        wait_until(lambda: rcode(ask(node, "no.net.example.")) == "NXDOMAIN", 10, node.logs, interval=0.1)
+        assert rcode(ask(node, "no.net.example.", want_dnssec=True)) == "NXDOMAIN"
+        for dnssec in (False, True):
+            for name in ("a.no.net.example.", "x.y.z.no.net.example."):
+                ours = ask(node, name, want_dnssec=dnssec)
+                theirs = ask(knot, name, want_dnssec=dnssec)
+                assert rcode(ours) == rcode(theirs) == "NXDOMAIN"
+                assert [(r.name, r.rdtype, list(r)) for r in ours.authority] == [(r.name, r.rdtype, list(r)) for r in theirs.authority]
+                assert not ours.answer and not ours.flags & dns.flags.AA
+                assert extended_errors(ours) == ([EDE_SYNTHESIZED] if dnssec else [])
+        assert answers(node, "www.net.example.") == ["192.0.2.80"]
+    finally:
+        knot.kill()
+
+
+# --- over a restart ---
+
+def persistent(start, directory, *options, **more):
+    return start(f"persist {os.path.join(directory, 'kept')}", *options, **more)
+
+
+def restarted(node, kill=False):
+    """Another process with the same Corefile on the same port."""
+    if kill:
+        node.signal(signal.SIGKILL)
+        node.exit_code(10)
+    else:
+        assert node.terminate() == 0
+    return node.start()
+
+
+def wait_loaded(node):
+    wait_until(lambda: "answers of" in node.out(), 10, node.logs)
+
+
+NAMES = [f"n{i}.example.org." for i in range(2000)]
+
+
+def test_a_restart_keeps_what_is_cached(start, world, directory):
+    world.ttl = 300
+    node = persistent(start, directory, "success 10000")
+    for name in NAMES:
+        ask(node, name)
+    world.deny(soa=200)
+    ask(node, "not.example.org.")
+    world.records, world.rcode, world.soa = ["A 192.0.2.9"], dns.rcode.NOERROR, None
+    asked = len(world.server.names())
+    wait_ttl_below(node, 300, NAMES[0])
+    node = restarted(node)
+    wait_loaded(node)
+    assert ttl(ask(node, NAMES[0])) < 300, "it has gone on"
+    for name in NAMES:
+        assert answers(node, name) == ["192.0.2.1"], name
+    denial = ask(node, "not.example.org.")
+    assert rcode(denial) == "NXDOMAIN" and ttl(denial, "authority") <= 200
+    assert len(world.server.names()) == asked, "nothing was asked again"
+
+
+def test_what_has_ended_meanwhile_is_not_kept(start, world, directory):
+    world.ttl = 5
+    node = persistent(start, directory)
+    ask(node, "www.example.org.")
+    assert node.terminate() == 0
+    time.sleep(6)  # the TTL ends while no process runs
+    node.start()
+    wait_loaded(node)
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    assert world.count() == 2
+
+
+def test_a_killed_process_has_written_what_it_had(start, world, directory):
+    node = persistent(start, directory)
+    ask(node, "www.example.org.")
+    kept = os.path.join(directory, "kept")
+    wait_until(lambda: os.path.isdir(kept) and [file for file in os.listdir(kept) if not file.startswith(".")], 40, node.logs)
+    node = restarted(node, kill=True)
+    wait_loaded(node)
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    assert world.count() == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "other", "empty"])
+def test_a_damaged_file_is_not_believed(start, world, directory, damage):
+    node = persistent(start, directory)
+    ask(node, "www.example.org.")
+    assert node.terminate() == 0
+    kept = os.path.join(directory, "kept")
+    (path,) = [os.path.join(kept, name) for name in os.listdir(kept)]
+    with open(path, "rb") as file:
+        content = bytearray(file.read())
+    if damage == "cut":
+        content = content[:-3]
+    elif damage == "changed":
+        content[len(content) // 2] ^= 1
+    elif damage == "other":
+        content[:8] = b"idetcdN1"
+    else:
+        content = b""
+    with open(path, "wb") as file:
+        file.write(content)
+    node.start()
+    node.wait_logged("the cache begins empty")
+    assert answers(node, "www.example.org.") == ["192.0.2.1"]
+    assert world.count() == 2

@@ -63,7 +63,7 @@ def test_a_dead_nodes_slot_is_taken_over(etcd, nodes):
         cluster.append(node)
     second = cluster.pop(1)
     second.kill()
-    # Nobody gives back the name: it lives as long as its lease.
+    # The name is not given back: it lives as long as its lease.
     assert "worker2.tf.local." in etcd.names()
     wait_until(lambda: "worker2.tf.local." not in etcd.names(), 10, "worker2's lease to end")
     wait_gone(cluster, "worker2.tf.local.", timeout=1)
@@ -133,7 +133,6 @@ def test_fifty_nodes_started_at_once(etcd, nodes):
     assert etcd.leases() == []
 
 
-@pytest.mark.serial
 def test_nodes_that_all_wait_for_etcd(stopped_etcd, nodes):
     crowd = [nodes.start(corefile(stopped_etcd.endpoint, limit=20, lease=20)) for _ in range(20)]
     stopped_etcd.start()
@@ -143,7 +142,6 @@ def test_nodes_that_all_wait_for_etcd(stopped_etcd, nodes):
     assert set(stopped_etcd.pairs()) == {name.encode() for name in names(20)}, "no ticket is left"
 
 
-@pytest.mark.serial
 def test_nodes_that_come_and_go_at_random(etcd, nodes):
     """Whatever happens on the way: in the end every node has one name, no two have the same, and nothing is left over."""
     random_ = random.Random(7)
@@ -158,7 +156,7 @@ def test_nodes_that_come_and_go_at_random(etcd, nodes):
             victim.signal(signal.SIGKILL if action < 0.75 else signal.SIGTERM)
         time.sleep(random_.random() * 0.15)
         held = [value["port"] for value in etcd.names().values()]
-        assert len(held) == len(set(held)), "nobody holds two names"
+        assert len(held) == len(set(held)), "no node holds two names"
     # A slot of the killed stays taken for its lease; a newcomer that found none free has given up, which is right.
     wait_until(lambda: {value["port"] for value in etcd.names().values()} == {str(node.port) for node in alive if node.running()}
                and all(not key.startswith(b"/") for key in etcd.pairs()), 15, lambda: f"quiet: {etcd.pairs()}", interval=0.05)
@@ -273,6 +271,8 @@ def test_a_go_plugins_node_is_seen_and_left_alone(etcd, nodes):
     ('"node{{printf \\"%03d\\" .ID}}.tf.local."', "node001.tf.local.", "node003.tf.local."),
     ('node{{printf "%03d" .ID}}.tf.local.', "node001.tf.local.", "node003.tf.local."),
     ("{{.ID}}.tf.local.", "1.tf.local.", "3.tf.local."),
+    ("1{{.ID}}{{.ID}}0.tf.local.", "1110.tf.local.", "1330.tf.local."),
+    ('r{{ printf "%o" .ID }}-{{printf "%04X" .ID}}.TF.local.', "r1-0001.tf.local.", "r3-0003.tf.local."),
     ("worker{{.ID}}.rack7.tf.local", "worker1.rack7.tf.local.", "worker3.rack7.tf.local."),
 ])
 def test_patterns(etcd, nodes, pattern, first, third):
@@ -280,6 +280,37 @@ def test_patterns(etcd, nodes, pattern, first, third):
     assert first in etcd.names() and third in etcd.names()
     wait_resolves(cluster, first, "192.0.2.7")
     wait_resolves(cluster, third, "192.0.2.7")
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("limit", [1_000_000, 2_147_483_647])
+def test_a_large_limit_costs_neither_time_nor_memory(etcd, nodes, limit):
+    """The time is the best of five: how fast the node can be, whatever else the machine does."""
+    small = nodes.start(corefile(etcd.endpoint, "few{{.ID}}.tf.local.", limit=1))
+    small.wait_owns(etcd)
+    times, memory = [], []
+    for _ in range(5):
+        node = nodes.make(corefile(etcd.endpoint, limit=limit))
+        began = time.monotonic()
+        node.launch()
+        wait_until(node.answers, 10, lambda: f"{node.name} to answer\n{node.logs()}", interval=0.001)
+        times.append(time.monotonic() - began)
+        assert node.wait_owns(etcd) == "worker1.tf.local."
+        memory.append(node.peak_memory())
+        assert node.terminate() == 0
+    assert min(times) < 0.1 * TIME_FACTOR, times
+    assert min(memory) < small.peak_memory() + (4 << 20), (memory, small.peak_memory())
+
+
+def test_keys_that_are_no_names_of_the_pattern_take_no_slots(etcd, nodes):
+    """Of a billion slots the first thousand are held; what only looks like them holds none."""
+    value = '{"ipv4":"192.0.2.9"}'
+    etcd.put_many({f"worker{number}.tf.local.": value for number in range(1, 1001)})
+    etcd.put_many({f"worker{text}.tf.local.": value for text in ("", "0", "01001", "1001-x", "-1001", "1000000001", "a")})
+    etcd.put_many({"Worker1001.tf.local.": value, "worker1001.tf.local": value, "worker1001.": value})
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, limit=1_000_000_000, options=["address 192.0.2.7"]), 2, etcd)
+    wait_resolves(cluster, "worker1001.tf.local.", "192.0.2.7")
+    wait_resolves(cluster, "worker1002.tf.local.", "192.0.2.7")
 
 
 def test_two_patterns_in_one_etcd_do_not_meet(etcd, nodes):

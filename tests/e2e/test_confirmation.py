@@ -15,7 +15,7 @@ from harness.frozen_disk import FreezableDisk
 from harness.node import binary
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy, WatchLoss
-from identity import Interrogator, queries, name_in, told
+from identity import Interrogator, queries, name_in, own_names
 from test_ownership import wait_tells
 
 LEASE = 8  # seconds
@@ -39,7 +39,7 @@ def frozen_cluster(directory, disk):
 
 
 def move_leader(cluster, to):
-    """etcd elects whom it likes: here `to` leads."""
+    """etcd elects any member: here `to` leads."""
     status = {member.name: member.call("maintenance/status") for member in cluster.members}
     wanted = status[to.name]["header"]["member_id"]
     leader = status[to.name]["leader"]
@@ -53,7 +53,7 @@ def move_leader(cluster, to):
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_a_member_with_a_frozen_disk(frozen_cluster, disk, nodes, role):
     """It answers and applies nothing. Who watches there knows of the change in time, or says that it does not: within
-    the lease time no old answer is given for a current one, and nobody says that it is worker1 whose name another has."""
+    the lease time no old answer is given for a current one, and no node gives as its own a name that another has."""
     frozen, healthy, third = frozen_cluster.members
     move_leader(frozen_cluster, frozen if role == "leader" else healthy)
     healthy.put("db.tf.local.", '{"ipv4":"198.51.100.1"}')
@@ -121,7 +121,7 @@ def test_a_quiet_cluster_writes_nothing(etcd, nodes):
     wait_until(lambda: _at_rest(etcd, 2.5), 20, "no write any more", interval=0.01)
     revision = etcd.revision()
     etcd.call("kv/put", key="L290aGVycw==", value="eA==")  # /others
-    time.sleep(5 * TIME_FACTOR)
+    time.sleep(5 * TIME_FACTOR)  # what must not happen has no event to wait for
     assert revision + 2 <= etcd.revision() <= revision + 4, "one beat, seldom two"
     for node in cluster:
         assert "stale" not in node.out() and "away" not in node.out(), node.logs()
@@ -130,7 +130,7 @@ def test_a_quiet_cluster_writes_nothing(etcd, nodes):
 
 def _at_rest(etcd, seconds):
     revision = etcd.revision()
-    time.sleep(seconds * TIME_FACTOR)
+    time.sleep(seconds * TIME_FACTOR)  # what must not happen has no event to wait for
     return etcd.revision() == revision
 
 
@@ -144,7 +144,7 @@ def test_paused_beyond_the_lease_and_cut_off(etcd, nodes):
         for _ in range(5):
             sleeper.pause()
             proxy.cut()
-            time.sleep(2.5)
+            time.sleep(2.5)  # the length of the fault
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
                 sock.connect(("127.0.0.1", sleeper.port))
                 sock.settimeout(10 * TIME_FACTOR)
@@ -182,7 +182,7 @@ def first_words(node, address):
 @pytest.mark.skipif("asan" in binary() or "tsan" in binary(), reason="a sanitizer wants to be the first library")
 def test_a_virtual_machine_is_paused(etcd, nodes, clocks, directory):
     """CLOCK_BOOTTIME stands still with it, the wall clock is set on: no ownership before it is confirmed, while names
-    and answers stay, and the program of on-claim is told nothing that was not so."""
+    and answers stay, and the program of on-claim is run for nothing that was not so."""
     log = f"{directory}/hook"
     hook = f"on-claim sh -c \"echo $IDETCD_EVENT >> {log}\""
     with TcpProxy(etcd.client_port) as proxy:
@@ -194,7 +194,7 @@ def test_a_virtual_machine_is_paused(etcd, nodes, clocks, directory):
         for round_number in (1, 2):
             node.pause()
             proxy.silence()
-            time.sleep(3)
+            time.sleep(3)  # the length of the fault
             clocks.set(boot=-3 * round_number)
             assert first_words(node, "192.0.2.7") == {None}
             assert extended_errors(ask(node, "worker1.tf.local.", use_edns=0)) == []
@@ -202,7 +202,7 @@ def test_a_virtual_machine_is_paused(etcd, nodes, clocks, directory):
             proxy.listen()
             wait_tells(node, "worker1.tf.local.")
         assert etcd.pairs()[b"worker1.tf.local."] == before
-        assert node.out().count("this machine has stood still") == 2, node.logs()
+        node.wait_logged("this machine has stood still", times=2)
     with open(log, encoding="utf-8") as file:
         assert file.read() == "claim\n"
 
@@ -239,5 +239,5 @@ def test_another_copy_of_this_process_has_its_lease(etcd, nodes):
     wait_tells(node, None, timeout=3)
     assert b"worker1.tf.local." in etcd.pairs(), "it is the other copy's"
     wait_tells(node, "worker2.tf.local.")
-    assert node.out().count("another copy of this process has its lease") == 1
-    assert len(etcd.leases()) in (1, 2), "not revoked; nobody here keeps it alive"
+    node.wait_logged("another copy of this process has its lease", times=1)
+    assert len(etcd.leases()) in (1, 2), "not revoked; no process keeps it alive"

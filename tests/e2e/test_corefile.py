@@ -46,15 +46,25 @@ REFUSED = {
     "no pattern": (". {\n    idetcd {\n        endpoint %s\n    }\n}\n" % NOWHERE, None, "pattern"),
     "an empty idetcd block": (". {\n    idetcd {\n    }\n}\n", None, "pattern"),
     "a pattern without .ID": (block("endpoint " + NOWHERE, "pattern worker.tf.local."), 4, None),
-    "a pattern with another field": (block("pattern worker{{.Id}}.tf.local."), 3, None),
-    "a pattern that does not close": (block("pattern worker{{.ID.tf.local."), 3, None),
-    "a pattern with an unknown function": (block('pattern "worker{{shout .ID}}.tf.local."'), 3, None),
-    "a pattern whose printf wants a string": (block('pattern "worker{{printf \\"%s\\" .ID}}.tf.local."'), 3, None),
-    "a pattern that gives every ID one name": (block('pattern "worker{{if .ID}}x{{end}}.tf.local."'), 3, None),
+    "a pattern with another field": (block("pattern worker{{.Id}}.tf.local."), 3, ".Id is not supported: {{.Id}}, use .ID"),
+    "a pattern that does not close": (block("pattern worker{{.ID"), 3, "{{.ID is not closed"),
+    "a pattern with an unknown function": (block('pattern "worker{{shout .ID}}.tf.local."'), 3, "there is no function 'shout'"),
+    "a pattern whose printf wants a string": (block('pattern worker{{printf "%s" .ID}}.tf.local.'), 3, "a string, and .ID is a number: use %d"),
+    "a pattern whose printf pads with blanks": (block('pattern worker{{printf "%3d" .ID}}.tf.local.'), 3, "use %03d"),
+    "a pattern whose printf has a flag": (block('pattern worker{{printf "%#x" .ID}}.tf.local.'), 3, "use %x"),
+    "a pattern with text in a format": (block('pattern {{printf "worker%d" .ID}}.tf.local.'), 3, "outside of the braces"),
+    "a pattern with if": (block('pattern "worker{{if .ID}}x{{end}}.tf.local."'), 3, "'if' is not supported: {{if .ID}}, use {{.ID}} or "),
+    "a pattern with range": (block('pattern "worker{{range .ID}}x{{end}}.tf.local."'), 3, "'range' is not supported"),
+    "a pattern with a pipeline": (block('pattern worker{{.ID | printf "%03d"}}.tf.local.'), 3, "a pipeline ('|') is not supported"),
+    "a pattern with a comment": (block('pattern worker{{.ID}}{{/* */}}.tf.local.'), 3, "a comment is not supported"),
+    "a pattern with a trim marker": (block('pattern worker{{- .ID}}.tf.local.'), 3, "the trim marker '{{- ' is not supported"),
+    "a label that ends with a hyphen": (block("pattern worker{{.ID}}-.tf.local."), 3, "ends with '-'"),
     "a pattern of no words": (block("pattern"), 3, None),
-    "a label of 64 octets": (block("pattern %s{{.ID}}.tf.local." % ("x" * 63)), 3, None),
-    "a label that grows to 64 octets at 10": (block("pattern %s{{.ID}}.tf.local." % ("x" * 62), "limit 10"), None, None),
-    "a name of 256 octets": (block("pattern w{{.ID}}.%stf.local." % (("x" * 59 + ".") * 4 + "y" * 2 + ".")), 3, None),
+    "a label of 64 bytes": (block("pattern %s{{.ID}}.tf.local." % ("x" * 63)), 3, None),
+    "a label that grows to 64 bytes at 10": (block("pattern %s{{.ID}}.tf.local." % ("x" * 62), "limit 10"), None, "the name of ID 10, "),
+    "a label that grows to 64 bytes at a billion": (
+        block("pattern %s{{.ID}}.tf.local." % ("x" * 54), "limit 2000000000"), None, "the name of ID 1000000000, "),
+    "a name of 256 bytes": (block("pattern w{{.ID}}.%stf.local." % (("x" * 59 + ".") * 4 + "y" * 2 + ".")), 3, None),
     "an empty label": (block("pattern worker{{.ID}}..tf.local."), 3, None),
     "a space in the name": (block('pattern "wor ker{{.ID}}.tf.local."'), 3, None),
     "limit 0": (block("limit 0", PATTERN), 3, None),
@@ -77,6 +87,7 @@ REFUSED = {
     "watch without a range": (block("watch", PATTERN), 3, None),
     "watch of a path": (block("watch /registry", PATTERN), 3, None),
     "watch of a range backwards": (block("watch b:a", PATTERN), 3, None),
+    "watch of too many ranges": (block("watch " + " ".join(f"a{i}." for i in range(60)), PATTERN), None, None),
     "an address that is none": (block("address 300.1.1.1", PATTERN), 3, None),
     "an address of no words": (block("address", PATTERN), 3, None),
     "observe with an argument": (block("observe yes", PATTERN), 3, None),
@@ -95,7 +106,7 @@ REFUSED = {
     "a port that is no number": (".:dns5 {\n    whoami\n}\n", None, None),
     "a port out of range": (".:65536 {\n    whoami\n}\n", None, None),
     "an unknown scheme": ("ftp://.:53 {\n    whoami\n}\n", None, None),
-    "a zone with a label of 64 octets": ("%s.org {\n    whoami\n}\n" % ("x" * 64), None, None),
+    "a zone with a label of 64 bytes": ("%s.org {\n    whoami\n}\n" % ("x" * 64), None, None),
     "a zone with an empty label": ("a..org {\n    whoami\n}\n", None, None),
     "whoami with an argument": (". {\n    whoami me\n}\n", 2, None),
     "bind without an address": (". {\n    bind\n    whoami\n}\n", 2, None),
@@ -187,9 +198,13 @@ MANY = """. {
     }
     kubernetes cluster.local
     workers none
+    import nowhere
 }
-bad..zone {
+bad..zone a:port {
     whoami me
+}
+b c:1 b {
+    whoami you
 }
 """
 
@@ -201,8 +216,49 @@ MANY_ERRORS = [
     (10, "unknown property 'tll'", "did you mean 'ttl'"), (12, "Unknown directive 'forwrad'", "did you mean 'forward'"),
     (13, "servers.conf: there is no server in it", "nameserver IP"), (14, "broken.pem", "PEM files"),
     (15, "unknown policy 'best'", "policy random|round_robin|sequential"), (16, "Wrong argument count", "max_fails N"),
-    (19, "nonsense", "acl "), (20, "permit", "acl "), (22, "Unknown directive 'kubernetes'", "not supported"),
-    (23, "workers must be a number", "workers N"), (25, "bad..zone", ""), (26, "Wrong argument count", "whoami"),
+    (19, "nonsense", "acl "), (20, "permit", "acl "), (22, "Unknown directive 'kubernetes'", "not supported here; remove it, or write one of "),
+    (23, "workers must be a number", "workers N"), (24, "not found: nowhere", "import NAME|FILE|GLOB"),
+    (26, "bad..zone", "ZONE[:PORT]..."), (26, "invalid port", "ZONE[:PORT]..."), (27, "Wrong argument count", "whoami"),
+    (29, "already defined", "in one block only"), (30, "Wrong argument count", "whoami"),
+]
+
+# What is wrong with the line of a directive hides nothing of its block.
+HEADS = """. {
+    idetcd here {
+        limit many
+    }
+    hosts /dev/null bad..zone {
+        ttl 0
+    }
+    forward bad..zone 192.0.2.1:port tls://no..body 192.0.2.2 {
+        policy best
+    }
+    acl bad..zone {
+        permit
+    }
+    cache 0 bad..zone {
+        prefetch never
+    }
+    log bad..zone {/nothing} {
+        class some
+    }
+    errors /var/log/errors {
+        consolidate 5s (
+    }
+    bind 192.0.2.300 {
+        except 192.0.2.301
+    }
+}
+"""
+HEADS_ERRORS = [
+    (2, "Wrong argument count", "idetcd { "), (3, "'many'", "limit N"), (4, "idetcd needs a pattern", "pattern NAME"),
+    (5, "bad..zone", "hosts [FILE"), (6, "ttl", "ttl SECONDS"),
+    (8, "bad..zone", "forward FROM TO"), (8, "192.0.2.1:port", "forward FROM TO"), (8, "tls://no..body", "forward FROM TO"),
+    (9, "unknown policy 'best'", "policy random"), (11, "bad..zone", "acl "), (12, "permit", "acl "),
+    (14, "cache TTL", "cache [TTL]"), (14, "bad..zone", "cache [TTL]"), (15, "prefetch", "prefetch AMOUNT"),
+    (17, "bad..zone", "log "), (18, "some", "class success"),
+    (20, "/var/log/errors", "errors "), (21, "regular expression", "consolidate DURATION"),
+    (23, "192.0.2.300", "bind ADDRESS"), (24, "192.0.2.301", "except ADDRESS"),
 ]
 
 
@@ -211,13 +267,18 @@ def test_every_error_is_reported_at_once_with_what_to_write(directory):
                           ("broken.pem", "-----BEGIN NOTHING-----\n")):
         with open(os.path.join(directory, name), "w", encoding="ascii") as file:
             file.write(content)
-    code, _, err = validate(directory, MANY)
+    expect_errors(directory, MANY, MANY_ERRORS)
+    expect_errors(directory, HEADS, HEADS_ERRORS)
+
+
+def expect_errors(directory, corefile, errors):
+    code, _, err = validate(directory, corefile)
     lines = err.splitlines()
     assert code == 1 and all(re.match(r"Corefile:\d+ - Error during parsing: ", line) for line in lines), err
-    for number, what, instead in MANY_ERRORS:
+    for number, what, instead in errors:
         assert [line for line in lines if line.startswith(f"Corefile:{number} ") and what in line and instead in line], \
             f"{number}, {what}, {instead} in\n{err}"
-    assert len(lines) == len(MANY_ERRORS), err
+    assert len(lines) == len(errors), err
 
 
 def test_files_are_read_when_validating(directory):
@@ -250,10 +311,13 @@ ACCEPTED = {
     "the seed on a port": SEED.replace(". {", ".:1053 {", 1),
     "several endpoints": SEED.replace(":2379", ":2379 http://127.0.0.1:2381 localhost:2383 http://[::1]:2385"),
     "quoted pattern": SEED.replace("worker{{.ID}}.tf.local.", '"worker{{ .ID }}.tf.local."'),
+    "a label that has room for every ID": block("pattern %s{{.ID}}.tf.local." % ("x" * 53), "limit 2147483647"),
+    "numbers side by side": block("pattern worker1{{.ID}}{{.ID}}.tf.local.", "limit 2147483647"),
+    "blanks as Go allows them": block('pattern "worker{{  printf   `%04x`\t.ID }}.tf.local."'),
     "printf without quotes around it": SEED.replace("{{.ID}}", '{{printf "%03d" .ID}}'),
     "printf": SEED.replace("worker{{.ID}}.tf.local.", '"worker{{printf \\"%03d\\" .ID}}.tf.local."'),
     "defaults": ". {\n    idetcd {\n        pattern worker{{.ID}}.tf.local.\n    }\n}\n",
-    "a label of 63 octets at every ID": block("pattern %s{{.ID}}.tf.local." % ("x" * 62), "limit 9"),
+    "a label of 63 bytes at every ID": block("pattern %s{{.ID}}.tf.local." % ("x" * 62), "limit 9"),
     "every option": block("endpoint " + NOWHERE, "limit 7", PATTERN, "ttl 10s", "lease 30s", "reconcile 5m", "address 192.0.2.1 2001:db8::1",
                           "fallthrough", "observe", "watch pattern db. a:c"),
     "fallthrough with zones": block(PATTERN, "fallthrough a.org b.org"),
@@ -281,7 +345,7 @@ def test_accepted(directory, case):
 
 
 def test_validate_touches_nothing(directory, etcd, nodes):
-    """Neither etcd nor the port, which somebody else holds."""
+    """Neither etcd nor the port, which another process holds."""
     text = corefile(etcd.endpoint, limit=1).replace(". {", ".:%d {", 1)
     node = nodes.make("", port=0)
     text = text % node.port

@@ -1,5 +1,5 @@
 """10,000 mixed queries, the same ones through idetcd and through unbound, both forwarding to the same NSD: a program
-must not be able to tell which of the two its resolv.conf names, but for what DIFFERENCES lists with its reason."""
+must not be able to find out which of the two its resolv.conf names, but for what DIFFERENCES lists with its reason."""
 
 import collections
 
@@ -38,13 +38,13 @@ class View:
         self.flags = dns.flags.to_text(message.flags)
         self.edns = (message.edns, message.ednsflags & dns.flags.DO)
         self.truncated = bool(message.flags & dns.flags.TC)
-        # What is in a truncated message is nobody's business: it is asked for again.
+        # What is in a truncated message does not matter: it is asked for again.
         self.answer = frozenset() if self.truncated else _rrsets(message.answer)
         self.others = frozenset() if self.truncated else (_rrsets(message.authority), _rrsets(message.additional))
         self.ttls = {} if self.truncated else _ttls(message)
 
     def outside(self):
-        """What must be the same whoever answers."""
+        """What must be the same from both."""
         return self.rcode, self.flags, self.edns, self.answer
 
     def __str__(self):

@@ -31,7 +31,7 @@ def node(shared_etcd, shared_nodes):
     return node
 
 
-# 255 octets on the wire: three labels of 63, one of 52, "tf", "local" and the root.
+# 255 bytes on the wire: three labels of 63, one of 52, "tf", "local" and the root.
 LONGEST = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 52, "tf", "local"]) + "."
 
 
@@ -118,7 +118,7 @@ def test_the_question_comes_back_as_it_was_asked(node, name, tcp):
 
 
 def test_only_ascii_letters_fold(node):
-    # '{' is '[' + 0x20 and '@' is '`' - 0x20; octets over 0x7f have no case.
+    # '{' is '[' + 0x20 and '@' is '`' - 0x20; bytes over 0x7f have no case.
     for label in (b"worker\x11", b"WORKER\x11", b"wor[er1", b"worker1\xe9"):
         name = dns.name.Name([label, b"tf", b"local", b""])
         response = exchange(node, make_query(name))

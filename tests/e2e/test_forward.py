@@ -1,11 +1,13 @@
 """Forwarding: the real server before upstreams of the tests' own."""
 
 import concurrent.futures
+import contextlib
 import os
 import resource
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -13,14 +15,17 @@ import dns.edns
 import dns.flags
 import dns.message
 import dns.rcode
+import dns.rdatatype
 import dns.rrset
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, exchange, extended_errors, make_query, rcode, resolves, wait_resolves
+from dns_client import RawTcp, RawUdp, answers, ask, exchange, extended_errors, make_query, rcode, resolves, wait_resolves
+from harness.node import binary
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer, make_certificate, server_context
 
+SO_TIMESTAMPNS = 35  # Linux; the socket module does not know it
 NOT_AUTHORITATIVE, NO_REACHABLE_AUTHORITY, NETWORK_ERROR, SYNTHESIZED = 20, 22, 23, 29
 
 
@@ -42,6 +47,11 @@ def forward(*targets, options=(), directives=(), zone="."):
     block = "".join(f"        {option}\n" for option in options)
     rest = "".join(f"    {directive}\n" for directive in directives)
     return f". {{\n    errors\n    forward {zone} {' '.join(map(str, targets))} {{\n{block}    }}\n{rest}}}\n"
+
+
+def address_of_ours(query, tcp):
+    is_a = query.question[0].rdtype == dns.rdatatype.A
+    return answer(query, *(["A 127.0.0.1"] if is_a else []))
 
 
 def a(number):
@@ -88,7 +98,7 @@ def test_upstream_truncation_is_not_the_clients(upstreams, nodes):
     node = nodes.start(forward(upstreams(handler).address))
     assert len(answers(node, "www.example.org.", tcp=True)) == 100
     response = ask(node, "www.example.org.", use_edns=0, payload=1232)
-    assert response.flags & dns.flags.TC, "1,600 octets do not fit a datagram"
+    assert response.flags & dns.flags.TC, "1,600 bytes do not fit a datagram"
     assert len(answers(node, "www.example.org.", use_edns=0, payload=4096, tcp=True)) == 100
 
 
@@ -96,8 +106,8 @@ def test_servers_that_are_not_there(upstreams, nodes, free_port):
     node = nodes.start(forward(f"127.0.0.1:{free_port()}"))
     response = ask(node, "www.example.org.", use_edns=0)
     assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NETWORK_ERROR]
-    wait_until(lambda: "[ERROR] plugin/errors: 2 www.example.org. A: " in node.out(), 5, "a line of `errors`")
-    assert "Connection refused" in node.out()
+    node.wait_logged("[ERROR] plugin/errors: 2 www.example.org. A: ")
+    node.wait_logged("Connection refused")
 
 
 def test_a_black_hole_ends_within_five_seconds(upstreams, nodes):
@@ -110,10 +120,60 @@ def test_a_black_hole_ends_within_five_seconds(upstreams, nodes):
     assert rcode(response) == "SERVFAIL" and extended_errors(response) == [NO_REACHABLE_AUTHORITY]
 
 
+class Flood:
+    """Queries for different names, from so many sockets that what one gets fits its buffer however late it is read. When
+    each was sent and answered is taken from the kernel, since a busy machine runs us late too."""
+
+    PER_SOCKET = 100  # a default buffer holds 277 datagrams
+
+    def __init__(self, node):
+        self.node = node
+        self.sockets = []
+        self.sent = {}
+        self.answers = {}  # number -> (packet, seconds after the query)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for sock in self.sockets:
+            sock.close()
+
+    def send(self, count):
+        template = make_query("n00000.example.org.", use_edns=0).to_wire()
+        mark = struct.pack("!H", 0xffff) + make_query("localhost.").to_wire()[2:]
+        for first in range(0, count, self.PER_SOCKET):
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.sockets.append(sock)
+            sock.connect(("127.0.0.1", self.node.port))
+            sock.settimeout(8 * TIME_FACTOR)
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            for i in range(first, min(first + self.PER_SOCKET, count)):
+                self.sent[i] = time.time()
+                sock.send(struct.pack("!H", i) + template[2:].replace(b"n00000", b"n%05d" % i))
+            sock.send(mark)  # once it is answered, the node has read all before
+            while self._take(sock) != 0xffff:
+                pass
+
+    def receive(self):
+        for sock in self.sockets:
+            first = self.sockets.index(sock) * self.PER_SOCKET
+            while any(i not in self.answers for i in range(first, min(first + self.PER_SOCKET, len(self.sent)))):
+                self._take(sock)
+
+    def _take(self, sock):
+        packet, ((_, _, stamp),), _, _ = sock.recvmsg(4096, 64)
+        (number,) = struct.unpack("!H", packet[:2])
+        if number != 0xffff:
+            seconds, nanoseconds = struct.unpack("=qq", stamp)
+            self.answers[number] = (packet, seconds + nanoseconds / 1e9 - self.sent[number])
+        return number
+
+
 @pytest.mark.serial
 def test_ten_thousand_in_a_black_hole(nodes, etcd):
     """Every client hears SERVFAIL and why within five seconds, memory stays bounded, and the cluster's names do not wait."""
-    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # nobody reads it
+    silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # it is never read
     silent.bind(("127.0.0.1", 0))
     node = nodes.start(corefile(etcd.endpoint, directives=[f"forward . 127.0.0.1:{silent.getsockname()[1]}"],
                                 options=["address 192.0.2.7"]))
@@ -121,33 +181,22 @@ def test_ten_thousand_in_a_black_hole(nodes, etcd):
     wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
     count = min(10000, resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2)
     before = resident_kilobytes(node)
-    sent, late = {}, []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(("127.0.0.1", node.port))
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        template = make_query("n00000.example.org.", use_edns=0).to_wire()
-        for i in range(count):
-            sock.send(struct.pack("!H", i) + template[2:].replace(b"n00000", b"n%05d" % i))
-            sent[i] = time.monotonic()
-            if i % 50 == 49:
-                time.sleep(0.001)  # a burst must fit the sockets' buffers
-        slowest = 0
+    with Flood(node) as flood:
+        flood.send(count)
+        took = []
         for _ in range(200):
             start = time.monotonic()
             assert resolves(node, "worker1.tf.local.", "192.0.2.7")
-            slowest = max(slowest, time.monotonic() - start)
-        assert slowest < 0.5 * TIME_FACTOR
+            took.append(time.monotonic() - start)
         grown = resident_kilobytes(node) - before
-        sock.settimeout(8 * TIME_FACTOR)
-        while sent:
-            packet = sock.recv(4096)
-            (number,) = struct.unpack("!H", packet[:2])
-            if time.monotonic() - sent.pop(number) > 5 * TIME_FACTOR:
-                late.append(number)
-            assert packet[3] & 0xF == dns.rcode.SERVFAIL
-            assert packet[-6:-2] == struct.pack("!HH", 15, 2), "an Extended DNS Error"
+        flood.receive()
     silent.close()
-    assert not late
+    assert sorted(took)[-10] < 0.1 * TIME_FACTOR, "but for what the machine does beside"
+    for packet, _ in flood.answers.values():
+        assert packet[3] & 0xF == dns.rcode.SERVFAIL
+        assert packet[-6:-2] == struct.pack("!HH", 15, 2), "an Extended DNS Error"
+    slowest = max(seconds for _, seconds in flood.answers.values())
+    assert slowest < 5 * TIME_FACTOR
     assert grown < count * 6, "kilobytes"
 
 
@@ -166,15 +215,17 @@ def forged(query, **changes):
 
 
 def test_lies_are_waited_out(upstreams, nodes):
+    """Up to three of them are; test_spoofing has those that are more."""
     def handler(query, tcp):
         other = dns.message.make_query("evil.example.", "A", use_edns=False)
         other.id = query.id
-        spoofs = [forged(query, id=(query.id + 1 + i) & 0xFFFF) for i in range(1000)]
-        return [b"", b"\0", os.urandom(200), query.to_wire(), forged(other), *spoofs, answer(query, "A 192.0.2.1")]
+        return [b"", b"\0", os.urandom(200), query.to_wire(), forged(other), answer(query, "A 192.0.2.1")]
 
-    node = nodes.start(forward(upstreams(handler).address))
+    upstream = upstreams(handler)
+    node = nodes.start(forward(upstream.address))
     for i in range(3):
         assert answers(node, f"{i}.example.org.") == ["192.0.2.1"]
+    assert not any(tcp for _, tcp in upstream.queries)
 
 
 def test_foreign_records_do_not_come_through(upstreams, nodes):
@@ -201,15 +252,18 @@ def test_truncated_everywhere_is_a_failure(upstreams, nodes):
 
 
 def test_identical_misses_become_one(upstreams, nodes):
-    def slow(query, tcp):
-        time.sleep(0.3)
-        return answer(query, "A 192.0.2.1")
-
-    upstream = upstreams(slow)
+    held = Held()
+    upstream = upstreams(held)
     node = nodes.start(forward(upstream.address))
-    with concurrent.futures.ThreadPoolExecutor(50) as pool:
-        results = list(pool.map(lambda _: answers(node, "same.example.org."), range(50)))
-    assert results == [["192.0.2.1"]] * 50
+    query = make_query("same.example.org.").to_wire()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawUdp(node.port)) for _ in range(50)]
+        for client in clients:
+            client.send(query)
+        assert answers(node, "localhost.") == ["127.0.0.1"]  # by then the node has read them all
+        held.free.set()
+        for client in clients:
+            assert dns.message.from_wire(client.receive()).answer[0][0].to_text() == "192.0.2.1"
     assert upstream.names().count("same.example.org.") == 1
 
 
@@ -224,7 +278,8 @@ def test_one_dies_and_comes_back(upstreams, nodes):
     assert answers(node, "b.example.org.") == ["192.0.2.2"]
     first.start()
     wait_until(lambda: answers(node, f"{time.monotonic_ns()}.example.org.") == ["192.0.2.1"], 5, "the first to be asked")
-    assert f"{first.address} does not answer" in node.out() and f"{first.address} answers again" in node.out()
+    node.wait_logged(f"{first.address} does not answer")
+    node.wait_logged(f"{first.address} answers again")
 
 
 def test_policies(upstreams, nodes):
@@ -269,7 +324,7 @@ def test_a_lost_datagram_is_repeated(upstreams, nodes):
     start = time.monotonic()
     assert answers(node, "lost.example.org.") == ["192.0.2.1"]
     assert time.monotonic() - start < 1.5 * TIME_FACTOR, "not only after the two seconds of an attempt"
-    assert upstream.names().count("lost.example.org.") == 2 and not any(tcp for _, tcp in upstream.queries)
+    assert upstream.repeated.count("lost.example.org.") == 1 and not any(tcp for _, tcp in upstream.queries)
 
 
 def test_several_forwards_and_except(upstreams, nodes):
@@ -299,6 +354,52 @@ def test_next(upstreams, nodes):
 }}
 """)
     assert answers(node, "www.example.org.") == ["192.0.2.2"]
+
+
+def test_next_on_nodata(upstreams, nodes):
+    first = upstreams(lambda query, tcp: answer(query))
+    second = upstreams(a(2))
+    node = nodes.start(f""". {{
+    forward . {first.address} {{
+        next_on_nodata
+    }}
+    forward . {second.address}
+}}
+""")
+    assert answers(node, "www.example.org.") == ["192.0.2.2"]
+
+
+@pytest.mark.parametrize("scheme", ["", "tls://"], ids=["plain", "tls"])
+def test_a_server_by_its_name(upstreams, nodes, directory, scheme):
+    cert, key = make_certificate(directory, "DNS:dns.example")
+    server = upstreams(a(7), tls=server_context(cert, key) if scheme else None)
+    silent, resolver = upstreams(lambda query, tcp: None), upstreams(address_of_ours)
+    options = [f"resolver {silent.address} {resolver.address}", f"tls {cert}"]
+    node = nodes.start(forward(f"{scheme}dns.example:{server.port}", options=options))
+    assert answers(node, "www.example.org.") == ["192.0.2.7"]
+    assert set(resolver.names()) == {"dns.example."}
+
+
+def test_a_server_whose_name_has_no_address_is_an_error(upstreams, directory):
+    resolver = upstreams(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN))
+    path = os.path.join(directory, "Corefile")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(forward("dns.example", options=[f"resolver {resolver.address}"]))
+    ended = subprocess.run([binary(), "-conf", path, "-dns.port", "0"], capture_output=True, text=True,
+                           timeout=30, check=False)
+    assert ended.returncode == 1 and "plugin/forward: dns.example. has no address" in ended.stderr
+
+
+def test_upstreams_are_offered_bufsize(upstreams, nodes):
+    upstream = upstreams(a(1))
+    for bufsize, offered in (("", 1232), ("bufsize 700", 700), ("bufsize 4096", 1232)):
+        node = nodes.start(f""". {{
+    {bufsize}
+    forward . {upstream.address}
+}}
+""")
+        assert answers(node, "www.example.org.") == ["192.0.2.1"]
+        assert upstream.queries[-1][0].payload == offered
 
 
 def test_max_concurrent(upstreams, nodes):
@@ -353,7 +454,19 @@ def test_a_reload_loses_no_question(upstreams, nodes, tcp, workers):
         assert not waiting.done()
         held.free.set()
         assert waiting.result() == ["192.0.2.1"]
-    assert answers(node, "a.example.org.") == ["192.0.2.2"], "the old cache has gone"
+    if workers == 1:
+        assert answers(node, "a.example.org.") == ["192.0.2.1"], "the cache goes on, and has what came late"
+
+
+def test_a_reload_looks_names_up_again(upstreams, nodes):
+    """Inside the sandbox, beside the loops."""
+    server, resolver = upstreams(a(7)), upstreams(address_of_ours)
+    text = forward(f"dns.example:{server.port}", options=[f"resolver {resolver.address}"])
+    node = nodes.start(text)
+    before = len(resolver.queries)
+    reload(node, text)
+    assert len(resolver.queries) > before
+    assert answers(node, "www.example.org.") == ["192.0.2.7"]
 
 
 def test_an_address_that_a_reload_closes_is_free(upstreams, nodes, free_port):
@@ -409,7 +522,7 @@ def test_never_to_ourselves(upstreams, nodes, directory):
         file.write(forward(path, options=["policy sequential"]))
     node.start()
     assert answers(node, "www.example.org.") == ["192.0.2.1"]
-    assert f"127.0.0.1:{node.port} is this server itself" in node.out()
+    node.wait_logged(f"127.0.0.1:{node.port} is this server itself")
 
 
 NOBODY = "192.0.2.53"  # a server's address on the Internet; nothing is ever sent there
@@ -488,7 +601,7 @@ def test_servers_of_a_file_count_as_their_addresses(nodes, directory):
     node = nodes.start(forward(path))
     assert_answered_here(node, "foo.local.")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("nameserver 127.255.0.53\n")  # nobody is there either
+        file.write("nameserver 127.255.0.53\n")  # no server is there either
     wait_until(lambda: answers(node, "foo.local.") == "SERVFAIL", 10, "a private server to be asked")
     for name in OF_NOBODY:
         assert_answered_here(node, name)
@@ -603,7 +716,7 @@ def test_dns_over_tls(upstreams, nodes, directory):
     for i in range(5):
         assert answers(node, f"{i}.example.org.") == ["192.0.2.1"]
     before = upstream.connections
-    time.sleep(0.3)  # longer than `expire`: what is tested is that time passes
+    wait_until(lambda: not node.connected_ports()[upstream.port], 5, "`expire` to close the connection")
     assert answers(node, "b.example.org.") == ["192.0.2.1"]
     assert upstream.connections == before + 1 and upstream.resumed >= 1, "a new connection resumes the session"
     assert all(tcp for _, tcp in upstream.queries)
@@ -625,11 +738,11 @@ def test_queries_over_tls_are_padded(upstreams, nodes, directory):
         name = ".".join(["a" * size] * 3) + ".example.org."
         assert not ask(node, name, use_edns=0).options
         query = upstream.queries[-1][0]
-        assert len(query.to_wire()) in (128, 256) and [option.otype for option in query.options] == [12]
+        assert len(query.to_wire()) in (128, 256) and [option.otype for option in query.options] == [11, 12]
     plain = upstreams(a(1))
     node = nodes.start(forward(plain.address, options=["force_tcp"]))
     answers(node, "www.example.org.")
-    assert not plain.queries[-1][0].options, "only what is encrypted"
+    assert [option.otype for option in plain.queries[-1][0].options] == [11], "padding is for what is encrypted only"
 
 
 def test_large_answers_over_tls(upstreams, nodes, directory):
@@ -645,9 +758,15 @@ def test_large_answers_over_tls(upstreams, nodes, directory):
 
     upstream = upstreams(handler, tls=server_context(cert, key))
     node = nodes.start(forward(f"tls://{upstream.address}", options=[f"tls {cert}"]))
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for result in pool.map(lambda i: answers(node, f"{i}.example.org.", tcp=True), range(8)):
-            assert len(result) == 3000
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawTcp(node.port)) for _ in range(8)]
+        for number, client in enumerate(clients):
+            client.send_message(make_query(f"{number}.example.org.").to_wire())
+        # Read only when all are there: while dnspython works on one, our upstream does not.
+        received = [client.receive_message() for client in clients]
+    for number, message in enumerate(map(dns.message.from_wire, received)):
+        assert message.question[0].name.to_text() == f"{number}.example.org."
+        assert sorted(map(str, message.answer[0])) == sorted(f"10.1.{i // 256}.{i % 256}" for i in range(3000))
 
 
 def test_tls_server_name(upstreams, nodes, directory):
@@ -661,6 +780,25 @@ def test_tls_server_name(upstreams, nodes, directory):
         assert rcode(ask(bad, "www.example.org.", use_edns=0)) == "SERVFAIL", options
         wait_until(lambda node=bad: "plugin/errors: 2 www.example.org. A: tls://" in node.out(), 5, "the reason")
     assert len(upstream.queries) == asked, "nothing was said to a server that has not proved who it is"
+
+
+def test_each_tls_server_has_its_own_name(upstreams, nodes, directory):
+    first_cert, first_key = make_certificate(directory, "DNS:first.example", name="first")
+    second_cert, second_key = make_certificate(directory, "DNS:second.example", name="second")
+    bundle = os.path.join(directory, "both.pem")
+    with open(bundle, "w", encoding="ascii") as file:
+        for path in (first_cert, second_cert):
+            with open(path, encoding="ascii") as part:
+                file.write(part.read())
+    first = upstreams(a(1), tls=server_context(first_cert, first_key))
+    second = upstreams(a(2), tls=server_context(second_cert, second_key))
+    to = [f"tls://127.0.0.1%{name}.example:{server.port}" for name, server in (("first", first), ("second", second))]
+    node = nodes.start(forward(*to, options=[f"tls {bundle}", "policy round_robin"]))
+    assert {answers(node, f"{i}.example.org.")[0] for i in range(10)} == {"192.0.2.1", "192.0.2.2"}
+    swapped = nodes.start(forward(f"tls://127.0.0.1%second.example:{first.port}", options=[f"tls {bundle}"]))
+    asked = len(first.queries)
+    assert rcode(ask(swapped, "www.example.org.")) == "SERVFAIL"
+    assert len(first.queries) == asked, "nothing was said to a server of another name"
 
 
 def test_tls_to_a_plain_server_is_never_plaintext(upstreams, nodes, directory):
@@ -687,7 +825,7 @@ def test_client_certificates(upstreams, nodes, directory):
 
 @pytest.mark.parametrize("line, message", [
     ("forward .", "Wrong argument count"),
-    ("forward . localhost", 'not an IP address or file: "localhost"'),
+    ("forward . no/where", "not an IP address, file or host name: 'no/where'"),
     ("forward . https://192.0.2.1", "https:// is not supported"),
     ("forward . 192.0.2.1 {\n policy best\n}", "unknown policy 'best'"),
     ("forward . 192.0.2.1 {\n next NOSUCH\n}", "NOSUCH is not a valid rcode"),

@@ -32,8 +32,8 @@ def response_code(data, query_id):
 
 DROPPED = {
     "empty": b"",
-    "one octet": b"\x12",
-    "eleven octets": header(0x1234)[:11],
+    "one byte": b"\x12",
+    "eleven bytes": header(0x1234)[:11],
     "a response": header(0x1234, QR) + QUESTION,
     "a bare response header": header(0x1234, QR, qd=0),
     "a malformed response": header(0x1234, QR) + b"\xff",
@@ -60,8 +60,8 @@ TABLE = {
     "half a class": (header(ID) + QUESTION[:-1], FORMERR),
     "a name without its end": (header(ID) + b"\7worker1\2tf", FORMERR),
     "a label that overruns": (header(ID) + b"\x3fworker1", FORMERR),
-    "a name of 256 octets": (header(ID) + question("a" * 63 + "." + "b" * 63 + "." + "c" * 63 + "." + "d" * 62 + "."), FORMERR),
-    "a name of 300 octets": (header(ID) + question(("x" * 59 + ".") * 5), FORMERR),
+    "a name of 256 bytes": (header(ID) + question("a" * 63 + "." + "b" * 63 + "." + "c" * 63 + "." + "d" * 62 + "."), FORMERR),
+    "a name of 300 bytes": (header(ID) + question(("x" * 59 + ".") * 5), FORMERR),
     "a name of a thousand labels": (header(ID) + b"\1x" * 1000 + b"\0\0\1\0\1", FORMERR),
     "label type 01": (header(ID) + b"\x41a\0" + b"\0\1\0\1", FORMERR),
     "label type 10": (header(ID) + b"\x81a\0" + b"\0\1\0\1", FORMERR),
@@ -97,7 +97,7 @@ TABLE = {
     "opcode 15 and nothing else": (header(ID, 15 << 11, qd=0), NOTIMP),
     "a query with answers and authority": (
         header(ID, an=1, ns=1) + QUESTION + record(b"\xc0\x0c", 1, 1, 0, b"\1\2\3\4") * 2, (0, FORMERR)),
-    "trailing octets": (header(ID) + QUESTION + b"trailing", (0, FORMERR)),
+    "trailing bytes": (header(ID) + QUESTION + b"trailing", (0, FORMERR)),
     "every flag set but QR": (header(ID, 0x07F0) + QUESTION, 0),
     "a TSIG of nobody": (
         header(ID, ar=1) + QUESTION + record(
@@ -225,7 +225,7 @@ def test_a_thousand_questions_without_reading(node):
 
 
 def test_a_client_that_is_gone(node):
-    """Answers to closed ports come back as ICMP errors: they must not disturb anybody."""
+    """Answers to closed ports come back as ICMP errors: they must not disturb other clients."""
     for _ in range(200):
         with RawUdp(node.port) as udp:
             udp.send(header(ID) + QUESTION)

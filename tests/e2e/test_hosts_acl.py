@@ -1,4 +1,4 @@
-"""hosts, acl, any, loadbalance and loop: what is answered, or refused, before anybody else is asked."""
+"""hosts, acl, any, loadbalance and loop: what is answered, or refused, before any server is asked."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ from test_corefile import run, validate
 
 EDE_BLOCKED = 15
 EDE_FILTERED = 17
-SOON = 20 * TIME_FACTOR  # seconds; patience, not a delay
+SOON = 20 * TIME_FACTOR  # seconds; a time-out, not a delay
 
 
 class Upstream:
@@ -144,7 +144,7 @@ def test_hosts_follows_its_file(nodes, directory):
     assert answers(node, "a.") == ["192.0.2.2"], "the last one that was good"
     write_hosts(directory, "192.0.2.3 a\n")
     wait_until(lambda: answers(node, "a.") == ["192.0.2.3"], SOON, node.logs)
-    assert node.logs().count("[WARNING] plugin/hosts") == 1, "once"
+    node.wait_logged("[WARNING] plugin/hosts", times=1)
 
 
 def test_hosts_reload_0_reads_once(nodes, directory):
@@ -154,7 +154,7 @@ def test_hosts_reload_0_reads_once(nodes, directory):
     write_hosts(directory, "192.0.2.2 a\n")
     wait_until(lambda: answers(watched, "a.") == ["192.0.2.2"], SOON, watched.logs)
     assert answers(node, "a.") == ["192.0.2.1"]
-    assert answers(node, "1.2.0.192.in-addr.arpa.", "PTR") == "REFUSED", "nobody is behind hosts"
+    assert answers(node, "1.2.0.192.in-addr.arpa.", "PTR") == "REFUSED", "no directive follows hosts"
     assert answers(watched, "2.2.0.192.in-addr.arpa.", "PTR") == ["a."]
 
 
@@ -401,7 +401,7 @@ def test_an_upstream_that_answers_is_no_loop(nodes, upstream):
     node = nodes.start(f". {{\n loop\n forward . 127.0.0.1:{world.port}\n}}")
     wait_until(lambda: any(rdtype == "HINFO" for _, rdtype in world.asked), SOON, node.logs)
     probe = next(name for name, rdtype in world.asked if rdtype == "HINFO")
-    assert len(probe) >= 64, "nobody guesses it"
+    assert len(probe) >= 64, "it cannot be guessed"
     for _ in range(5):
         ask(node, "1.2.3.loop.example.", "HINFO")
         ask(node, probe, "A")

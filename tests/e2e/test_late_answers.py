@@ -113,14 +113,14 @@ def test_an_answer_says_the_name_of_the_moment_at_which_it_leaves(late, nodes, e
     wait_says(node, "worker1.tf.local.")
     waiting = Waiting(node, dns.message.make_query("www.example.org.", "A", use_edns=0, options=[NSID]))
     upstream.wait_asked()
-    etcd.put("worker1.tf.local.", '{"ipv4":"198.51.100.1"}')  # somebody else has it now
+    etcd.put("worker1.tf.local.", '{"ipv4":"198.51.100.1"}')  # another has it now
     wait_says(node, "worker2.tf.local.", timeout=4)
     upstream.release()
     assert nsid_of(dns.message.from_wire(waiting.receive())) == [b"worker2.tf.local"]
 
 
 def test_who_has_said_all_still_gets_late_answers(late, nodes):
-    """A half-close ends what the client asks, not what it is told."""
+    """A half-close ends the queries of the client, not the answers."""
     upstream = late()
     node = nodes.start(f". {{\n forward . {upstream.address} {{\n prefer_udp\n }}\n}}")
     with RawTcp(node.port) as tcp:
@@ -173,6 +173,14 @@ def established(port, peer_port):
         lines = [line.split() for line in file][1:]
     return any(local.endswith(f":{port:04X}") and remote.endswith(f":{peer_port:04X}") and state == "01"
                for _, local, remote, state, *_ in lines)
+
+
+def not_received(port, peer_port):
+    """Bytes that the kernel still has for the other side of a connection on 127.0.0.1, in whatever state that is."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        lines = [line.split() for line in file][1:]
+    return sum(int(queues.split(":")[0], 16) for _, local, remote, _, queues, *_ in lines
+               if local.endswith(f":{port:04X}") and remote.endswith(f":{peer_port:04X}"))
 
 
 def read_exactly(sock, size):
@@ -235,4 +243,5 @@ def test_a_client_that_does_not_read_is_closed(late, nodes):
         upstream.release()
         # A client that does not read does not see the end either, but the server's side of the connection shows it.
         wait_until(lambda: not established(node.port, client.getsockname()[1]), 30, "the connection to be closed", interval=0.1)
+        assert not_received(node.port, client.getsockname()[1]) == 0, "the kernel keeps nothing for it either"
     assert answers(node, "large.example.org.", "TXT", tcp=True)

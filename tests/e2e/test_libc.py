@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 
+import dns.message
+import dns.query
 import pytest
 
 from conftest import Nodes, managed
 from harness.dns_servers import Nsd
 from harness.etcd import EtcdMember
-from harness.namespace import Namespace
+from harness.namespace import Namespace, inside
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream
 
@@ -98,7 +100,6 @@ class Machine:
         wait_until(lambda: self.gets("worker77.tf.local"), 10, self.node.logs)
         wait_until(lambda: self.gets("www.net.example"), 10, self.upstream.logs)
 
-
     def gets(self, name):
         return self.attempt("getent", "ahosts", name).returncode == 0
 
@@ -117,10 +118,13 @@ class Machine:
         return re.findall(pattern, self.node.out()[since:])
 
     def logged(self, act):
-        """What the server logged of act()'s queries, once it has."""
+        """What the server logged of act()'s queries: lines come in order, so all of them are there before a later query's."""
         since = len(self.node.out())
         act()
-        return wait_until(lambda: self.queries(since), 5, lambda: f"queries in the log\n{self.node.logs()}")
+        end = f"end-of-{since}.tf.local."
+        dns.query.udp(dns.message.make_query(end, "A"), "127.0.0.1", timeout=5 * TIME_FACTOR)
+        wait_until(lambda: end in self.node.out()[since:], 5, lambda: f"{end} in the log\n{self.node.logs()}")
+        return [query for query in self.queries(since) if query[3] != end]
 
 
 @pytest.fixture(scope="module")
@@ -132,15 +136,9 @@ def directory(tmp_path_factory):
 def the_machine(directory, request):
     nodes = Nodes(directory)
     machine = Machine(directory, nodes)
-    try:
-        with machine.namespace.entered():
-            machine.start()
-            try:
-                yield from (machine for _ in managed(nodes, request))
-            finally:
-                machine.close()
-    finally:
-        machine.namespace.close()
+    with inside(machine):
+        machine.start()
+        yield from (machine for _ in managed(nodes, request))
 
 
 @pytest.fixture
@@ -222,10 +220,10 @@ def test_names_that_are_not(lookup):
 
 
 def test_addresses_have_names(lookup, machine):
-    results = lookup("reverse", V4, V6, "10.20.0.5", "2001:db8:20::5", "12.34.0.80", "127.0.0.1", "::1",
+    results = lookup("reverse", V4, V6, "192.0.2.77", "10.20.0.5", "2001:db8:20::5", "12.34.0.80", "127.0.0.1", "::1",
                      "12.34.0.99", "10.99.0.1")
     assert [result.canonical for result in results.values()] == [
-        machine.name, machine.name, "printer.lan", "printer.lan", "www.net.example", "localhost",
+        machine.name, machine.name, "worker77.tf.local", "printer.lan", "printer.lan", "www.net.example", "localhost",
         "localhost", "-", "-"]
     assert results["12.34.0.99"].code == results["10.99.0.1"].code == EAI_NONAME
     assert max(result.milliseconds for result in results.values()) < AT_ONCE
@@ -381,6 +379,7 @@ def test_getent(machine, options):
     assert {line.split()[0] for line in machine.run("getent", "ahostsv4", "alias.net.example").splitlines()} == {"12.34.0.80"}
     assert machine.run("getent", "hosts", V4).split() == [V4, machine.name]
     assert machine.run("getent", "hosts", V6).split() == [V6, machine.name]
+    assert machine.run("getent", "hosts", "192.0.2.77").split() == ["192.0.2.77", "worker77.tf.local"]
     assert machine.run("getent", "hosts", "12.34.0.80").split() == ["12.34.0.80", "www.net.example"]
     assert machine.run("getent", "hosts", "10.20.0.5").split()[1] == "printer.lan"
     assert machine.run("getent", "hosts", "127.0.0.1").split()[1] == "localhost"

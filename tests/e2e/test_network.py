@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -12,12 +13,13 @@ import pytest
 
 from conftest import Nodes
 from corefiles import corefile
-from dns_client import TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_resolves, wait_says
+from dns_client import RawUdp, TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_resolves, wait_says
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace
 from harness.node import ROOT
 from harness.processes import TIME_FACTOR, wait_until
 from harness.state import State, contents
+from harness.upstreams import Upstream
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -178,10 +180,10 @@ def test_the_record_follows_the_machines_addresses(directory):
 
         follows(["10.9.8.7"], ["2001:db8:9::7"])
         follows(["10.9.8.99"], ["2001:db8:9::7"], "route replace default via 10.9.8.1 src 10.9.8.99")
-        assert pointer(node, "10.9.8.7") == "REFUSED", "not its own any more"
+        assert pointer(node, "10.9.8.7") == ["fixed1.tf.local."], "not its own any more"
         follows(["10.9.8.99"], [], "-6 addr del 2001:db8:9::7/64 dev wan")
         follows(["10.9.8.99"], ["2001:db8:9::8"], "addr add 2001:db8:9::8/64 dev wan nodad")
-        # Off the network: what is published stays, for loopback would send everybody to himself.
+        # Off the network: what is published stays, for loopback would send every client to itself.
         ip("link set wan down")
         wait_until(lambda: "the addresses stay 10.9.8.99 2001:db8:9::8" in node.logs(), 10, node.logs)
         assert answers(node, worker1) == ["10.9.8.99"] and said_name(node) == worker1
@@ -292,7 +294,7 @@ class TwoWays:
         client.run("ip", "address", "add", "fd04::2/128", "dev", "lo", "nodad")
         server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.2.2", "dev", "back")
         server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:2::2", "dev", "back")
-        # An answer that is bound to the interface of its query takes this one, behind which there is nobody.
+        # An answer that is bound to the interface of its query takes this one, behind which there is no host.
         server.run("ip", "route", "add", "10.4.0.2/32", "via", "10.3.1.99", "dev", "there", "metric", "5000")
         server.run("ip", "-6", "route", "add", "fd04::2/128", "via", "fd03:1::99", "dev", "there", "table", "100")
         server.run("ip", "-6", "rule", "add", "oif", "there", "to", "fd04::2", "lookup", "100")
@@ -357,3 +359,54 @@ def test_port_0_is_not_answered(directory):
         assert not problems, problems
 
     in_own_network(body)
+
+
+def test_what_is_dropped_on_its_way_out_is_lost_like_anything_else(directory):
+    """A full queue of our own, which the kernel reports: the question is asked again, and no client gets SERVFAIL."""
+    def dropped():
+        shown = subprocess.run(["tc", "-s", "qdisc", "show", "dev", "lo"], check=True, capture_output=True, text=True).stdout
+        return int(shown.partition("(dropped ")[2].split(",")[0])
+
+    def body():
+        nodes = Nodes(directory)
+        try:
+            with Upstream() as upstream, RawUdp(nodes.start(f". {{\n    forward . {upstream.address}\n}}\n").port) as udp:
+                packet = header(7, 0x100) + question("a-name-of-some-length.example.")
+                frame = 14 + 20 + 8 + len(packet)  # what is forwarded has an OPT as well
+                subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", "bfifo", "limit", str(frame)], check=True)
+                udp.send(packet)
+                wait_until(lambda: dropped() > 0, 5, "the question to be dropped")
+                subprocess.run(["tc", "qdisc", "delete", "dev", "lo", "root"], check=True)
+                said = udp.receive()
+                assert said[:2] == packet[:2] and said[3] & 15 == 0 and said[6:8] == b"\0\1", said
+        finally:
+            problems = nodes.close()
+        assert not problems, problems
+
+    in_own_network(body)
+
+
+def test_an_open_resolver_is_told_of_once(directory):
+    warning = "is a public address"
+
+    def body():
+        nodes = Nodes(directory)
+        try:
+            def started(*directives):
+                lines = "".join(f"    {directive}\n" for directive in directives)
+                return nodes.start(f". {{\n{lines}    forward . 127.0.0.1:9\n}}\n")
+            node = started()
+            node.wait_logged(f"203.0.113.5:{node.port} {warning}", 1)
+            node.signal(signal.SIGHUP)
+            node.wait_logged("Reloading complete", 1)
+            node.wait_logged(warning, 1)
+            bound = started("bind 127.0.0.1 203.0.113.5")
+            bound.wait_logged(f"203.0.113.5:{bound.port} {warning}", 1)
+            for directives in (["bind 127.0.0.1 10.0.0.5"], ["acl {", "    allow net 10.0.0.0/8", "    block", "}"],
+                               ["rrl {", "    responses-per-second 100", "}"]):
+                quiet = started(*directives)
+                assert warning not in quiet.logs(), directives
+        finally:
+            problems = nodes.close()
+        assert not problems, problems
+    in_own_network(body, "address add 203.0.113.5/32 dev lo", "address add 10.0.0.5/32 dev lo")

@@ -1,4 +1,4 @@
-"""What a node tells the machine that it runs on: the program of `on-claim`, and the file that a shell can source."""
+"""What a node publishes on its machine: the program of `on-claim`, and the file that a shell can source."""
 
 import glob
 import os
@@ -51,7 +51,7 @@ def wait_contains(script, text, name="hook"):
 
 
 def gone(pid):
-    """It does not run; whoever inherits it may not have waited for it."""
+    """It does not run; the process that inherits it may not have waited for it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             return stat.read().rpartition(")")[2].split()[0] in "ZX"
@@ -80,7 +80,7 @@ def test_the_environment_and_the_order_of_events(etcd, nodes, script):
     wait_until(lambda: script.out().splitlines() == expected, 10, script.out)
     assert node.terminate() == 0
     expected.append(expected[-1].replace("claim", "loss"))
-    assert script.out().splitlines() == expected, "the loss is told before the process ends"
+    assert script.out().splitlines() == expected, "the loss is reported before the process ends"
     assert WORKER2 not in etcd.names()
 
 
@@ -96,7 +96,7 @@ def test_a_renewal_is_no_event_and_the_deadline_is(etcd, nodes, script, state):
     assert script.out() == first and etcd.pairs()[WORKER1.encode()] == before
     etcd.pause()
     wait_contains(script, "loss")
-    # Whoever reads the file after that finds nothing, and DNS says the same.
+    # A reader of the file finds nothing after that, and DNS says the same.
     assert contents(identity) == "" and said_name(node) is None and pointer(node, "192.0.2.7") == "REFUSED"
     assert answers(node, WORKER1) == ["192.0.2.7"], "as last known"
     etcd.resume()
@@ -124,7 +124,7 @@ def test_a_program_that_fails_is_logged_and_no_more(etcd, nodes, script, directo
     places = {"hook": script("exit 3"), "killed": script("kill -TERM $$", name="killed"), "directory": directory}
     node = started(etcd, nodes, command.format(**places))
     wait_until(lambda: complaint.format(**places) in node.logs(), 5, node.logs)
-    assert "on-claim" in node.logs()
+    node.wait_logged("on-claim")
     assert answers(node, WORKER1) == ["192.0.2.7"]
     assert node.terminate() == 0
     assert etcd.pairs() == {}
@@ -166,7 +166,7 @@ def test_old_pairs_are_left_out_and_the_truth_comes_next(etcd, nodes, script, di
 
 
 def test_a_disk_that_stands_still_holds_no_program_back(etcd, nodes, script, state):
-    """A FIFO in the place of a file that is written holds the writer up until somebody reads it."""
+    """A FIFO in the place of a file that is written holds the writer up until it is read."""
     node = started(etcd, nodes, script("echo $IDETCD_EVENT $IDETCD_SEQUENCE >> $OUT"), state.option)
     wait_contains(script, "claim")
     fifo = state.file("env") + ".new"
@@ -203,7 +203,7 @@ def test_it_has_no_terminal_and_no_socket_of_the_server(etcd, nodes, script):
     node = started(etcd, nodes, hook)
     wait_contains(script, "end")
     assert script.out() == "/dev/null\n0\nend\n"
-    assert "said\n" in node.out(), "its output is the server's"
+    node.wait_logged("said\n")  # its output is the server's
 
 
 @pytest.mark.parametrize("how", ["QUIT", "second INT", "QUIT with a retired cluster"])
@@ -237,6 +237,39 @@ def test_an_end_at_once_leaves_no_program_behind(etcd, nodes, script, state, how
     wait_until(lambda: all(gone(pid) for pid in pids), 5, lambda: f"{pids} to be gone")
     assert contents(identity) == "", "no process is called that any more"
     assert script.out().split() == pids, "and no other was begun"
+
+
+def helper_of(node):
+    """The process that runs the programs."""
+    with open(f"/proc/{node.pid}/task/{node.pid}/children", encoding="ascii") as file:
+        return int(file.read())
+
+
+def test_a_server_that_is_killed_leaves_no_program_behind(etcd, nodes, script):
+    node = started(etcd, nodes, script("trap '' TERM INT HUP QUIT", "sleep 600 &", "echo $$ $! >> $OUT", "wait"))
+    wait_contains(script, "\n")
+    pids = [*script.out().split(), helper_of(node)]
+    node.kill()
+    wait_until(lambda: all(gone(pid) for pid in pids), 5, lambda: f"{pids} to be gone")
+
+
+def test_a_signal_for_the_whole_service_still_lets_the_loss_be_told(etcd, nodes, script):
+    """systemd sends its SIGTERM to every process of a service, a terminal its SIGINT."""
+    node = started(etcd, nodes, script("echo $IDETCD_EVENT >> $OUT"))
+    wait_contains(script, "claim")
+    os.killpg(node.pid, signal.SIGTERM)
+    assert node.exit_code(8) == 0
+    assert script.out() == "claim\nloss\n"
+
+
+def test_without_the_helper_the_server_goes_on_and_says_so(etcd, nodes, script):
+    node = started(etcd, nodes, script("echo $IDETCD_EVENT >> $OUT"))
+    wait_contains(script, "claim")
+    os.kill(helper_of(node), signal.SIGKILL)
+    etcd.delete(WORKER1)
+    node.wait_logged("cannot be run: the helper process that runs programs has ended", times=2)
+    wait_says(node, WORKER1)
+    assert script.out() == "claim\n"
 
 
 # --- the identity file ---

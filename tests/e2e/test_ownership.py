@@ -16,14 +16,14 @@ from harness.clock import Clocks
 from harness.node import binary
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import MessageLoss, TcpProxy
-from identity import Interrogator, identity_file, name_in, queries, told
+from identity import Interrogator, identity_file, name_in, queries, own_names
 from test_etcd_faults import Questioner
 
 
 def wait_tells(node, name, address="192.0.2.7", timeout=10):
-    """Until the node says by every way that it is `name` (None: nobody)."""
-    wait_until(lambda: set(told(node, address).values()) == {name.rstrip(".") if name else None}, timeout,
-               lambda: f"{node.name} to be {name}: {told(node, address)}\n{node.logs()}")
+    """Until the node says by every way that it is `name` (None: it has none)."""
+    wait_until(lambda: set(own_names(node, address).values()) == {name.rstrip(".") if name else None}, timeout,
+               lambda: f"{node.name} to be {name}: {own_names(node, address)}\n{node.logs()}")
 
 
 # --- this process stands still ---
@@ -109,8 +109,8 @@ def test_the_loss_is_not_told_by_the_watch(etcd, nodes, how):
         assert after["create_revision"] > before["create_revision"]
         wait_tells(node, "worker1.tf.local.")
         lost = "lost worker1.tf.local.: " + ("etcd no longer knows its lease" if how == "keepalive says TTL 0" else "its key was deleted")
-        assert node.out().count(lost) == 1, node.logs()
-        assert node.out().count("claimed again: worker1.tf.local.") == 1
+        node.wait_logged(lost, times=1)
+        node.wait_logged("claimed again: worker1.tf.local.", times=1)
         assert len(etcd.leases()) == 1
 
 
@@ -133,7 +133,7 @@ def test_key_deleted_by_an_operator(etcd, nodes):
             assert after["create_revision"] > before["create_revision"] and after["lease"] != before["lease"]
             assert after["mod_revision"] - revision <= 3, "a ticket and a slot, and perhaps a beat between"
     assert interrogator.claims() == {"worker1.tf.local", None}
-    assert node.out().count("lost worker1.tf.local.: its key was deleted") == 4
+    node.wait_logged("lost worker1.tf.local.: its key was deleted", times=4)
     assert len(etcd.leases()) == 1, "the leases of before are given back"
     assert pauses[2] > 0.5 and pauses[3] > 1, pauses  # 1 s and 2 s, jittered by a half, after 0.25 s and 0.5 s
 
@@ -156,7 +156,7 @@ def test_key_overwritten_by_somebody_else(etcd, nodes):
     assert taken["mod_revision"] - revision <= 3 and taken["version"] == 1, "a ticket and a slot, and perhaps a beat between"
     told_since = interrogator.claims(since=overwritten + 2)
     assert "worker1.tf.local" not in told_since, told_since
-    assert node.out().count("lost worker1.tf.local.: its key was overwritten by somebody else") == 1
+    node.wait_logged("lost worker1.tf.local.: its key was overwritten by somebody else", times=1)
     assert len(etcd.leases()) == 1
 
 
@@ -187,13 +187,13 @@ def test_claim_transaction_times_out(etcd, nodes, how):
             assert etcd.names() == {}
         else:
             wait_until(lambda: etcd.names(), 5, "the claim to be applied")
-        assert set(told(node.wait_answers(), "192.0.2.7").values()) == {None}, "not before it is known"
+        assert set(own_names(node.wait_answers(), "192.0.2.7").values()) == {None}, "not before it is known"
         text = corefile(etcd.endpoint, lease=10, options=["address 192.0.2.8"])
         others = [nodes.make(text).launch() for _ in range(3)]
         for other in others:
             other.wait_owns(etcd)
         if how == "answered too late":
-            time.sleep(7 * TIME_FACTOR)  # a call takes at most 5 s
+            time.sleep(7 * TIME_FACTOR)  # the length of the fault: a call takes at most 5 s
             proxy.listen()
         else:
             proxy.cut()
@@ -202,9 +202,9 @@ def test_claim_transaction_times_out(etcd, nodes, how):
         def at_rest():
             held = [value["port"] for value in etcd.names().values()]
             assert len(held) == len(set(held)), f"two slots: {etcd.pairs()}"
-            return told(node, "192.0.2.7")["NSID"] and len(held) == 4 and len(etcd.pairs()) == 4
+            return own_names(node, "192.0.2.7")["NSID"] and len(held) == 4 and len(etcd.pairs()) == 4
         wait_until(at_rest, 25, lambda: f"four names: {etcd.pairs()}\n{node.logs()}", interval=0.02)
-        assert told(node, "192.0.2.7")["NSID"] + "." == node.owned_name(etcd)
+        assert own_names(node, "192.0.2.7")["NSID"] + "." == node.owned_name(etcd)
         assert len(etcd.leases()) == 4
         assert set(etcd.names()) == {f"worker{i}.tf.local." for i in range(1, 5)}
 
@@ -226,10 +226,10 @@ def test_same_address_in_two_slots(etcd, nodes):
         other = "worker2.tf.local." if own == "worker1.tf.local." else "worker1.tf.local."
         wait_tells(node, own)
         for _ in range(20):
-            assert told(node, "192.0.2.7")["PTR"] + "." == own
-            assert told(node, "2001:db8::7")["PTR"] + "." == own
+            assert own_names(node, "192.0.2.7")["PTR"] + "." == own
+            assert own_names(node, "2001:db8::7")["PTR"] + "." == own
         wait_until(lambda n=node, o=other: f"{o} has this node's address 192.0.2.7 too" in n.out(), 5, lambda n=node: n.logs())
-        assert node.out().count("has this node's address") == 1, node.logs()
+        node.wait_logged("has this node's address", times=1)
     assert "has this node's address" not in elsewhere.out()
 
 
@@ -243,12 +243,12 @@ def test_slots_exhausted(etcd, nodes):
     assert refused.err() == "plugin/idetcd: Could not have more than 2 nodes in your cluster.\n"
     observer = nodes.start(corefile(etcd.endpoint, limit=2, options=["observe", "address 192.0.2.9"]))
     wait_resolves([observer], "worker2.tf.local.", "192.0.2.7")
-    assert set(told(observer, "192.0.2.9").values()) == {None}
+    assert set(own_names(observer, "192.0.2.9").values()) == {None}
     assert etcd.pairs() == before and len(etcd.leases()) == 2
 
 
 def test_a_full_cluster_waits_in_order(etcd, nodes):
-    """Who finds no name serves, says so once, and takes the next name that falls free: the oldest first, and at once."""
+    """A node that finds no name serves, says so once, and takes the next name that becomes free: the oldest first, and at once."""
     def text(number):
         return corefile(etcd.endpoint, limit=2, lease=20, options=[f"address 192.0.2.{number}"])
     cluster = [nodes.start(text(number)) for number in (1, 2)]
@@ -260,8 +260,7 @@ def test_a_full_cluster_waits_in_order(etcd, nodes):
         wait_until(lambda n=number: len(etcd.pairs()) == n, 10, lambda: f"a ticket each: {etcd.pairs()}")
         wait_resolves([waiting[-1]], "worker1.tf.local.", "192.0.2.1")
         wait_until(lambda: "Could not have more than 2 nodes in your cluster." in waiting[-1].out(), 5, waiting[-1].logs)
-        assert set(told(waiting[-1], f"192.0.2.{number}").values()) == {None}
-    time.sleep(0.3)  # until the last has read the queue
+        assert set(own_names(waiting[-1], f"192.0.2.{number}").values()) == {None}
     waiting[1].terminate()  # gives its place up
     wait_until(lambda: len(etcd.pairs()) == 4, 5, "its ticket to go")
     for going, next_one in ((cluster[1], waiting[0]), (cluster[0], waiting[2])):
@@ -272,7 +271,7 @@ def test_a_full_cluster_waits_in_order(etcd, nodes):
         assert time.monotonic() - freed < 2 * TIME_FACTOR, "and not when it asks now and then: a lease is 20 s"
         wait_tells(next_one, name, "192.0.2.3" if next_one is waiting[0] else "192.0.2.5")
     for node in (waiting[0], waiting[2]):
-        assert node.out().count("Could not have more than") == 1
+        node.wait_logged("Could not have more than", times=1)
     assert len(etcd.pairs()) == 2 and len(etcd.leases()) == 2
 
 
@@ -280,6 +279,7 @@ def test_all_killed_and_back_in_a_full_cluster(etcd, nodes):
     """Without a state directory: every node serves while the old names are still taken, and has one of them after that."""
     text = corefile(etcd.endpoint, limit=6, lease=4, options=["address 192.0.2.7"])
     cluster = nodes.start_cluster(text, 6, etcd)
+    before = {value["id"] for value in etcd.names().values()}
     for node in cluster:
         node.kill()
     for node in cluster:
@@ -288,7 +288,9 @@ def test_all_killed_and_back_in_a_full_cluster(etcd, nodes):
         node.wait_answers()
         wait_resolves([node], "worker6.tf.local.", "192.0.2.7")
     def back():
-        return {value["port"] for value in etcd.names().values()} == {str(node.port) for node in cluster} and len(etcd.leases()) == 6
+        held = etcd.names().values()
+        return (not before & {value["id"] for value in held} and {value["port"] for value in held} == {str(node.port) for node in cluster}
+                and len(etcd.leases()) == 6)
     wait_until(back, 20, lambda: f"a name each: {etcd.pairs()}")
     assert set(etcd.names()) == {f"worker{number}.tf.local." for number in range(1, 7)}
     assert all(node.running() for node in cluster)
@@ -314,10 +316,56 @@ def test_an_own_value_without_the_lease_is_nobodys(etcd, nodes):
     assert node.owned_name(etcd) == "worker2.tf.local." and node.out().count(held) == 1
 
 
+LAST = "h9999.tf.local."  # of these names, as etcd orders them
+
+
+class SlowLine:
+    """Lets so many bytes a second through."""
+
+    def __init__(self, octets_per_second):
+        self.rate = octets_per_second
+
+    def filter(self):
+        def passed_on(octets):
+            time.sleep(len(octets) / self.rate)
+            return octets
+        return passed_on
+
+
+def test_a_name_does_not_wait_for_the_first_snapshot(etcd, nodes, directory):
+    """There are many names, and the line is slow: what a quorum has shown of the own key is enough until then. When the
+    watch is there nothing changes; and a key that vanishes meanwhile is not this node's."""
+    etcd.put_many({f"h{i}.tf.local.": '{"ipv4":"198.51.100.1"}' for i in range(40_000)})
+    line = SlowLine(80_000)
+    log = f"{directory}/hook"
+    hook = f'on-claim sh -c "echo $IDETCD_EVENT >> {log}"'
+    with TcpProxy(etcd.client_port, on_response=line.filter) as proxy, \
+            TcpProxy(etcd.client_port, on_response=line.filter) as other_proxy:
+        node = nodes.start(corefile(proxy.endpoint, lease=20, options=["address 192.0.2.7", hook]))
+        robbed = nodes.start(corefile(other_proxy.endpoint, lease=20, options=["address 192.0.2.8"]))
+        for which in (node, robbed):
+            which.wait_owns(etcd)
+            wait_tells(which, which.owned_name(etcd), "192.0.2.7" if which is node else "192.0.2.8")
+            assert answers(which, LAST) == "SERVFAIL", "the snapshot is not there yet"
+        name = node.owned_name(etcd).rstrip(".")
+        with Interrogator(node, "192.0.2.7") as interrogator:
+            etcd.delete(robbed.owned_name(etcd))
+            wait_until(lambda: own_names(robbed, "192.0.2.8")["NSID"] is None, 10, robbed.logs)
+            assert answers(robbed, LAST) == "SERVFAIL", "that took less than the snapshot"
+            line.rate = 100_000_000
+            wait_resolves([node, robbed], LAST, "198.51.100.1", timeout=20)
+            wait_resolves([node], "worker1.tf.local.", "192.0.2.7" if name.startswith("worker1.") else "192.0.2.8")
+            wait_tells(robbed, robbed.wait_owns(etcd), "192.0.2.8")
+            time.sleep(1)  # what must not happen has no event to wait for
+        assert {said for way, said, _, _ in interrogator.answers if way != "PTR"} == {name}
+    with open(log, encoding="utf-8") as file:
+        assert file.read() == "claim\n"
+
+
 # --- end and return ---
 
 def test_crash_and_quick_restart(etcd, nodes, directory):
-    """With a state directory: the same name, under a higher token, long before the lease of before ends, whoever else is
+    """With a state directory: the same name, under a higher token, long before the lease of before ends, whatever else is
     there and in whatever order they come."""
     def text(number):
         return corefile(etcd.endpoint, lease=60, options=[f"address 192.0.2.{number}", f"state {directory}/state{number}"])
@@ -348,6 +396,7 @@ def test_crash_and_quick_restart(etcd, nodes, directory):
         assert after[key]["token"] > pair["token"], "another process is another holder"
         assert after[key]["lease"] != pair["lease"], "not bound to the end of the old lease"
     assert set(after) - set(before) == {b"worker5.tf.local."}
+    assert not [key for key in etcd.pairs(internal=True) if key.startswith(b"/idetcd/token/")], "the store was not set back"
     wait_until(lambda: len(etcd.leases()) <= 9, 5, "no lease but the old ones and the new ones")
 
 

@@ -4,7 +4,6 @@ import concurrent.futures
 import os
 import shutil
 import signal
-import time
 
 import dns.flags
 import dns.rcode
@@ -25,21 +24,6 @@ alias CNAME www
 *.wild A 192.0.2.7
 """ + "".join(f"big A 10.0.{i // 250}.{i % 250}\n" for i in range(300)) + "".join(
     f"n{i} A 192.0.2.{i}\n" for i in range(200))
-
-
-@pytest.fixture
-def launched():
-    """A function that launches a server; all are ended."""
-    servers = []
-
-    def launch(server):
-        servers.append(server)
-        server.launch()
-        return server
-
-    yield launch
-    for server in servers:
-        server.kill()
 
 
 @pytest.fixture
@@ -122,7 +106,8 @@ def test_tls_sessions_are_resumed(nodes, tls):
     wait_gets(node)
     resumed = tls.counted("num.query.tls.resume")
     for i in range(5):
-        time.sleep(0.15)  # longer than `expire`: the connection is closed, the session is not
+        # The connection is closed, the session is not.
+        wait_until(lambda: not node.connected_ports()[tls.port], 5, "`expire` to close the connection")
         assert answers(node, f"n{i}.net.example.") == [f"192.0.2.{i}"]
     assert tls.counted("num.query.tls.resume") >= resumed + 5
 

@@ -57,7 +57,7 @@ def send_paced(sock, packets, each=50):
 
 
 class LiveOnly:
-    """Answers names that begin with `live`, and `held` when it is told to; of others it says nothing. Reads faster than a
+    """Answers names that begin with `live`, and `held` when the test wants it; of others it says nothing. Reads faster than a
     library would."""
 
     def __init__(self):
@@ -101,21 +101,21 @@ def test_a_flood_of_dead_names_costs_others_nothing(nodes):
     upstream = LiveOnly()
     try:
         node = nodes.start(f". {{\n forward . {upstream.address} {{\n max_fails 0\n }}\n}}\n")
-        told = []
+        refused = []
         with client(node) as flooder:
             sent = 14000  # more than may be in flight
             send_paced(flooder, [packet(f"dead{i}.example.org.", i) for i in range(sent)])
             for i in range(300):
                 send_paced(flooder, [packet(f"dead{sent + n}.example.org.", n) for n in range(20)])
                 sent += 20
-                told += drain(flooder)
+                refused += drain(flooder)
                 with client(node) as other:
                     other.send(packet(f"live{i}.example.org.", i))
                     response = other.recv(4096)
-                    assert code(response) == dns.rcode.NOERROR, f"query {i}, after {len(told)} refusals"
-            told += drain(flooder)
-        assert len(told) > 300, "the room was full"
-        assert all(code(response) == dns.rcode.SERVFAIL and EDE in response for response in told)
+                    assert code(response) == dns.rcode.NOERROR, f"query {i}, after {len(refused)} refusals"
+            refused += drain(flooder)
+        assert len(refused) > 300, "the room was full"
+        assert all(code(response) == dns.rcode.SERVFAIL and EDE in response for response in refused)
     finally:
         upstream.close()
 
@@ -191,7 +191,7 @@ def waiting_for(late):
 
 
 def test_repetitions_are_not_amplified(nodes, late):
-    """Nobody gets much more than it has sent: its address may be another's."""
+    """No client gets much more than it has sent: its address may be another's."""
     node = nodes.start(waiting_for(late))
     with client(node) as sock:
         packets = [packet("late.example.org.", number) for number in range(3000)]
@@ -202,7 +202,7 @@ def test_repetitions_are_not_amplified(nodes, late):
         late.free.set()
         while len(responses) < len(packets):
             responses.append(sock.recv(4096))
-    assert late.server.names().count("late.example.org.") == 1
+    assert late.server.names().count("late.example.org.") <= 2, "once for each attempt of two seconds"
     in_full = [r for r in responses if code(r) == dns.rcode.NOERROR and not is_truncated(r)]
     assert 1 <= len(in_full) <= 4
     assert sum(map(len, responses)) < 1.5 * sum(map(len, packets))
@@ -245,4 +245,4 @@ def test_all_programs_of_a_machine_get_the_answer(nodes, late, count):
     finally:
         for sock in clients:
             sock.close()
-    assert late.server.names().count("late.example.org.") == 1
+    assert late.server.names().count("late.example.org.") <= 2, "once for each attempt of two seconds"

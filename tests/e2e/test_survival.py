@@ -11,7 +11,7 @@ import pytest
 from conftest import Nodes, managed
 from dns_client import answers, make_query, rcode
 from harness.etcd import EtcdMember
-from harness.namespace import Namespace
+from harness.namespace import Namespace, inside
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer, make_certificate
 
@@ -108,14 +108,8 @@ class Machine:
 def machine(directory, request):
     nodes = Nodes(directory)
     machine = Machine(directory, nodes)
-    try:
-        with machine.namespace.entered():
-            try:
-                yield from (machine for _ in managed(nodes, request))
-            finally:
-                machine.close()
-    finally:
-        machine.namespace.close()
+    with inside(machine):
+        yield from (machine for _ in managed(nodes, request))
 
 
 # --- where the name may be known ---
@@ -138,7 +132,7 @@ def test_to_the_upstream(machine):
 
 
 def test_in_the_clusters_own_zone(machine):
-    """What the zone is read from cannot wait for the zone, nor is it somebody's mistake to ask the upstream for it."""
+    """What the zone is read from cannot wait for the zone, nor is it a mistake to ask the upstream for it."""
     machine.etcd.start()
     machine.world.addresses["etcd.tf.local."] = "127.0.0.1"
     machine.upstream.start()

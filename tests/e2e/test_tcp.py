@@ -138,7 +138,7 @@ def test_a_response_is_not_answered(node):
 
 
 def test_the_longest_message(node):
-    """65,535 octets: a good question and padding behind it, or nothing but zeros."""
+    """65,535 bytes: a good question and padding behind it, or nothing but zeros."""
     with RawTcp(node.port) as tcp:
         tcp.send_message(header(5) + QUESTION + b"\0" * (65535 - 12 - len(QUESTION)))
         data = tcp.receive_message()
@@ -189,7 +189,7 @@ def test_slow_writers_slow_down_nobody_else(node):
 
 
 def test_idle_and_trickling_connections_are_closed(node):
-    """A query must be completed from time to time: octets alone keep nothing open."""
+    """A query must be completed from time to time: bytes alone keep nothing open."""
     with RawTcp(node.port) as silent, RawTcp(node.port) as half, RawTcp(node.port) as trickle, RawTcp(node.port) as served:
         half.send(message(1)[:20])
         served.send(message(2))

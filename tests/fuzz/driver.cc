@@ -34,7 +34,7 @@ struct Options {
   std::vector<Input> inputs;
 };
 
-// What the handlers of fatal signals print: there is nobody else to ask.
+// What the handlers of fatal signals print: no other code can know it.
 const uint8_t* current_data = nullptr;
 size_t current_size = 0;
 
@@ -50,8 +50,8 @@ void printCurrentInput() {
   constexpr char kDigits[] = "0123456789abcdef";
   print("-input=", 7);
   for (size_t i = 0; i < current_size; ++i) {
-    const char octet[2] = {kDigits[current_data[i] >> 4], kDigits[current_data[i] & 15]};
-    print(octet, 2);
+    const char byte[2] = {kDigits[current_data[i] >> 4], kDigits[current_data[i] & 15]};
+    print(byte, 2);
   }
   print("\n", 1);
 }
@@ -87,10 +87,10 @@ class Mutator {
   static constexpr size_t kMaxSize = 65535;
 
   size_t below(size_t bound) { return bound == 0 ? 0 : random_() % bound; }
-  uint8_t interestingOctet() {
-    constexpr uint8_t kOctets[] = {0,    1,    2,    0x0c, 0x20, 0x29, 0x2e, 0x3f,
-                                   0x40, 0x41, 0x5c, 0x7f, 0x80, 0xc0, 0xfa, 0xff};
-    return kOctets[below(std::size(kOctets))];
+  uint8_t interestingByte() {
+    constexpr uint8_t kBytes[] = {0,    1,    2,    0x0c, 0x20, 0x29, 0x2e, 0x3f,
+                                  0x40, 0x41, 0x5c, 0x7f, 0x80, 0xc0, 0xfa, 0xff};
+    return kBytes[below(std::size(kBytes))];
   }
 
   void change(Input& input) {
@@ -101,7 +101,7 @@ class Mutator {
         if (at < input.size()) *place = static_cast<uint8_t>(*place ^ 1u << below(8));
         break;
       case 1:
-        if (at < input.size()) *place = interestingOctet();
+        if (at < input.size()) *place = interestingByte();
         break;
       case 2:
         if (at < input.size()) *place = static_cast<uint8_t>(random_());
@@ -110,7 +110,7 @@ class Mutator {
         if (at < input.size()) *place = static_cast<uint8_t>(*place + below(9) - 4);
         break;
       case 4:
-        input.insert(place, 1 + below(8), interestingOctet());
+        input.insert(place, 1 + below(8), interestingByte());
         break;
       case 5:
         input.erase(place, place + static_cast<std::ptrdiff_t>(below(std::min<size_t>(16, input.size() - at) + 1)));

@@ -17,12 +17,12 @@ using dns::test::ReadMessage;
 
 constexpr size_t kLimits[] = {512, 513, 541, 600, 1232, 4096};
 
-// The message in a block with room for what is read behind it, or for a response of `limit` octets, and no more.
+// The message in a block with room for what is read behind it, or for a response of `limit` bytes, and no more.
 struct Buffer {
-  Buffer(const uint8_t* data, size_t size, size_t room) : octets(std::make_unique_for_overwrite<uint8_t[]>(room)) {
-    std::memcpy(octets.get(), data, size);
+  Buffer(const uint8_t* data, size_t size, size_t room) : bytes(std::make_unique_for_overwrite<uint8_t[]>(room)) {
+    std::memcpy(bytes.get(), data, size);
   }
-  std::unique_ptr<uint8_t[]> octets;
+  std::unique_ptr<uint8_t[]> bytes;
 };
 
 void checkQuery(const dns::Query& query, const std::string& message) {
@@ -80,12 +80,16 @@ void answerRecords(const std::string& message, dns::Query& query, size_t limit) 
   const auto count = static_cast<uint16_t>(query.hash >> 8 & 0xf);
   for (uint16_t i = 0; i < count; ++i) records += record;
   const std::string nsid(query.hash >> 20 & 0x1ff, 'n');
-  if ((query.hash & 0x20000) != 0) query.nsid = &nsid;
+  if (query.has_edns && (query.hash & 0x20000) != 0) {
+    query.asked_options |= dns::kAsksNsid;
+    query.nsid = &nsid;
+  }
+  if (query.asksFor(dns::kAsksCookie)) query.cookie.in_response = (query.hash & 0x40000) != 0;
   dns::ResponseBuilder builder(query, limit);
   if ((query.hash & 0x10000) != 0) builder.setEde(dns::EdeCode::kStaleAnswer);
-  builder.addAnswer(dns::test::octets(records), count);
-  builder.addAuthority(dns::test::octets(record), 1);
-  builder.addAdditional(dns::test::octets(records), count);
+  builder.addAnswer(dns::test::bytes(records), count);
+  builder.addAuthority(dns::test::bytes(record), 1);
+  builder.addAdditional(dns::test::bytes(records), count);
   const size_t size = builder.finish(dns::Rcode::kNoError, dns::kFlagAa);
   const ReadMessage response = checkResponse(query, size, limit, message);
   const bool truncated = response.has(dns::kFlagTc);
@@ -101,8 +105,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const size_t limit : kLimits) {
     Buffer buffer(data, size, std::max(limit, size + dns::kReadSlack));
     dns::Query query;
-    const dns::ParseOutcome outcome = dns::parseQuery(buffer.octets.get(), size, 7, query);
-    FUZZ_CHECK(std::memcmp(buffer.octets.get(), data, size) == 0);
+    const dns::ParseOutcome outcome = dns::parseQuery(buffer.bytes.get(), size, 7, query);
+    FUZZ_CHECK(std::memcmp(buffer.bytes.get(), data, size) == 0);
     const bool ours = size >= dns::kHeaderSize && (data[2] & 0x80) == 0;
     FUZZ_CHECK((outcome == dns::ParseOutcome::kDrop) == !ours);
     if (outcome == dns::ParseOutcome::kDrop) return 0;
@@ -117,6 +121,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Once more with nothing behind the message but the slack.
   Buffer tight(data, size, size + dns::kReadSlack);
   dns::Query query;
-  dns::parseQuery(tight.octets.get(), size, 7, query);
+  dns::parseQuery(tight.bytes.get(), size, 7, query);
   return 0;
 }

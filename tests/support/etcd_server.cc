@@ -133,7 +133,7 @@ struct EtcdServer::Port {
     std::uniform_int_distribution<int> candidates(20000, 32000);
     for (int attempt = 0; attempt < 1000; ++attempt) {
       const auto port = static_cast<uint16_t>(candidates(random));
-      Fd mark(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      Fd mark(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));  // as harness/ports.py: a name counts for its type
       sockaddr_un name{};
       name.sun_family = AF_UNIX;
       const std::string text = "idetcd-test-port-" + std::to_string(port);

@@ -25,7 +25,7 @@ class EtcdServer {
   struct Tls {
     std::string certificate_file;
     std::string key_file;
-    std::string ca_file;                 // whom clients are to be certified by; empty: by nobody
+    std::string ca_file;                 // the CA of client certificates; empty: none is asked for
     std::vector<std::string> ctl_flags;  // what etcdctl needs: --cacert=…
   };
 
@@ -57,7 +57,7 @@ class EtcdServer {
   // Runs etcdctl (API v3) against this member and returns what it printed; throws if it fails.
   std::string ctl(const std::vector<std::string>& arguments) const;
 
-  // Switches authentication on: user root with password "root", as whom ctl() goes on.
+  // Switches authentication on: user root with password "root", which ctl() uses from then on.
   void enableAuthentication();
 
  private:

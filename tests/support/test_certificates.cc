@@ -63,15 +63,15 @@ Owned<X509> makeCertificate(EVP_PKEY* key, const CertificateOptions& options) {
   Owned<X509> certificate(X509_new());
   check(certificate && X509_set_version(certificate.get(), X509_VERSION_3) == 1, "no certificate");
   int64_t serial = 0;
-  void* const octets = &serial;
-  check(RAND_bytes(static_cast<unsigned char*>(octets), 7) == 1, "no serial number");
+  void* const bytes = &serial;
+  check(RAND_bytes(static_cast<unsigned char*>(bytes), 7) == 1, "no serial number");
   ASN1_INTEGER_set_int64(X509_get_serialNumber(certificate.get()), serial);
   X509_gmtime_adj(X509_getm_notBefore(certificate.get()), options.not_before.count());
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), options.not_after.count());
   const std::string& name = options.common_name;
-  const void* const name_octets = name.data();
+  const void* const name_bytes = name.data();
   check(X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, MBSTRING_UTF8,
-                                   static_cast<const unsigned char*>(name_octets), static_cast<int>(name.size()), -1,
+                                   static_cast<const unsigned char*>(name_bytes), static_cast<int>(name.size()), -1,
                                    0) == 1,
         "no name");
   check(X509_set_pubkey(certificate.get(), key) == 1, "no public key");

@@ -1,13 +1,20 @@
 """Where the cases run: a directory, one etcd and one set of servers a data set, started when first asked for."""
 
+import collections
 import json
 import os
 import subprocess
+import sys
 import tempfile
+import time
 
+import pairs
 from harness.etcd import EtcdMember
 
 SERVER_CORE, LOAD_CORE = 0, 1
+
+# plan: of the pairs. many: the size of the large data set. puts: how many are timed.
+Settings = collections.namedtuple("Settings", "quick plan many puts")
 
 
 class Dataset:
@@ -48,6 +55,7 @@ class Lab:
         self.dataset_key = None
         self.current = None
         self.missing = set()
+        self.started = time.monotonic()
 
     def __enter__(self):
         return self
@@ -56,24 +64,18 @@ class Lab:
         if self.current:
             self.current.close()
 
-    def dataset(self, names, ipv6=False):
-        if self.dataset_key != (names, ipv6):
-            if self.current:
-                self.current.close()
-            self.current = None
-            self.current = Dataset(self, names, ipv6)
-            self.dataset_key = (names, ipv6)
-        return self.current
+    def say(self, what):
+        """How far the run is, for who waits."""
+        print(f"[{time.monotonic() - self.started:4.0f} s] {what}", file=sys.stderr, flush=True)
 
-    def world(self, names):
-        """Names of the rest of the world, in front of which the resolvers stand."""
-        from resolvers import World
-        key = ("world", names)
+    def dataset(self, kind, *arguments):
+        """The data set of this kind (Dataset, or made of it), in place of the one before."""
+        key = (kind, arguments)
         if self.dataset_key != key:
             if self.current:
                 self.current.close()
             self.current = None
-            self.current = World(self, names)
+            self.current = kind(self, *arguments)
             self.dataset_key = key
         return self.current
 
@@ -87,6 +89,13 @@ class Lab:
         if check and done.returncode != 0:
             raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
+
+    def pairs(self, server, reference, ratio, plan, *arguments, core=LOAD_CORE):
+        """Slices of the two in turn: pairs.py."""
+        mine = ["--port", server.port, "--pid", server.pid, *server.load_arguments]
+        other = ["--reference", reference.port, "--reference-pid", reference.pid,
+                 *(argument.replace("--", "--reference-") for argument in reference.load_arguments)]
+        return pairs.measure(["taskset", "-c", core, self.program("load"), *mine, *other, *arguments], ratio, plan)[0]
 
     def load(self, server, *arguments, core=LOAD_CORE):
         # 3 says that answers were wrong, which the result says too.

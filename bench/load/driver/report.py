@@ -4,6 +4,9 @@ import html
 import os
 import platform
 
+from pairs import WIDE
+from verdicts import bound_of, figure
+
 MISSING = "–"
 
 
@@ -15,49 +18,69 @@ def describe_machine():
 
 # --- text ---
 
-def as_text(results, machine, settings, quick):
+IDLE = 0.01  # of a core: more is not asleep
+
+
+def as_text(results, machine, settings):
+    plan = settings.plan
     lines = [f"{machine}; server on core 0, load on core 1",
-             f"medians of {settings.rounds} runs of {settings.seconds:g} s{' (quick)' if quick else ''}; ratio: to the run of "
-             "the first line's server just before; in brackets the lowest and the highest",
-             "by CPU: the same ratio, of processor time a query, which other work on the machine disturbs less", ""]
+             f"ratio: the median of pairs of slices of {plan.slice} ms{' (quick)' if settings.quick else ''}, server and reference "
+             "(the first line) in turn, both running; in brackets its 95 % interval",
+             f"{plan.least} pairs, and more until the interval is ±{plan.narrow:.0%}, at most {plan.most}; WIDE: it is wider than "
+             f"±{WIDE:.0%} even so",
+             "answers/s, and its ratio: of the time in which nothing else used the two cores; waited: the rest of the time, as a share",
+             "by CPU: the same ratio, of the server's processor time a query", ""]
     for result in results:
         lines += [heading(result)]
-        lines += rates(result["rows"]) if any("rate" in row for row in result["rows"]) else values(result["rows"])
+        if any("rate" in row and "note" not in row for row in result["rows"]) or result["kind"] == "Latency":
+            lines += rates(result["rows"])
+        else:
+            lines += values(result["rows"])
         lines += [""]
     return "\n".join(lines)
 
 
 def heading(result):
-    if result["target"] is None:
-        return result["name"]
-    less_is_better = ("Latency", "PutLatency", "Memory", "TimeToReady", "Instructions", "StalledUpstream")
-    worse = "at most" if result["kind"] in less_is_better else "at least"
-    return f"{result['name']}   (wanted of idetcd: {worse} {result['target']:g})"
+    wanted = next((row for row in result["rows"] if "target" in row), None)
+    if not wanted:
+        return result["case"]
+    return f"{result['case']}   ({'must be' if wanted['gate'] else 'wanted'}: {bound_of(wanted)} {wanted['target']:g})"
 
 
 def rates(rows):
-    table = [["", "answers/s", "ratio", "", "CPU µs", "by CPU", "p50 µs", "p99 µs", "p999 µs", "RSS MB", ""]]
+    table = [["", "answers/s", "ratio", "", "pairs", "CPU µs", "by CPU", "", "waited", "p50 µs", "p99 µs", "p999 µs", "RSS MB", ""]]
     for row in rows:
-        low, high = row.get("ratio_spread", (None, None))
+        by_cpu = row.get("by_cpu", {})
         table.append([
-            row["server"], number(row, "rate", ",.0f"), number(row, "ratio", ".3f"),
-            f"[{low:.3f} {high:.3f}]" if low is not None else "",
-            number(row, "cpu_us", ".2f"), number(row, "cpu_ratio", ".3f"), number(row, "p50_us", ",.0f"), number(row, "p99_us", ",.0f"),
-            number(row, "p999_us", ",.0f"), f"{row['memory'] / 1e6:,.1f}" if row.get("memory") else MISSING, remarks(row)])
+            row["server"], number(row, "rate", ",.0f"), number(row, "ratio", ".3f"), interval(row), number(row, "pairs", "d"),
+            number(row, "cpu_us", ".2f"), number(by_cpu, "ratio", ".3f"), interval(by_cpu), number(row, "waited", ".0%"), number(row, "p50_us", ",.1f"),
+            number(row, "p99_us", ",.0f"), number(row, "p999_us", ",.0f"),
+            f"{row['memory'] / 1e6:,.1f}" if row.get("memory") else MISSING, remarks(row)])
     return aligned(table)
+
+
+def interval(row):
+    return f"[{row['low']:.3f} {row['high']:.3f}]" if "low" in row else ""
 
 
 def remarks(row):
     notes = []
+    if row.get("wide"):
+        notes.append("WIDE")
     if row.get("wrong"):
         notes.append(f"{row['wrong']} WRONG")
     if row.get("lost"):
         notes.append(f"{row['lost']} lost")
+    if row.get("discarded"):
+        notes.append(f"{row['discarded']} pairs without a ratio")
+    if row.get("idle_busy", 0) > IDLE:
+        notes.append(f"takes {row['idle_busy']:.1%} of its core while it is not asked")
     return ", ".join(notes)
 
 
 def values(rows):
-    return aligned([[row["server"], f"{row['value']:,.2f} {row['unit']}", row["note"]] for row in rows])
+    return aligned([[row.get("query", row["server"]), f"{figure(row):,.3f} {row['unit']}", interval(row),
+                     ", ".join(filter(None, [row.get("note"), remarks(row)]))] for row in rows])
 
 
 def number(row, field, form):
@@ -79,8 +102,9 @@ COLOURS = {"idetcd": "#1a7f5a", "echo": "#9aa3ab"}
 
 def as_svg(results, machine):
     """Rates as shares of the echo's: one group of bars a case."""
-    groups = [(result["name"], [(row["server"], row["ratio"]) for row in result["rows"] if "ratio" in row])
-              for result in results if result["kind"] in ("Rate", "CachedRate")]
+    groups = [(result["case"], [(row["server"], row["ratio"]) for row in result["rows"] if "ratio" in row])
+              for result in results if result["kind"] in ("Rate", "CachedRate") and result["rows"]
+              and result["rows"][0]["server"] == "echo"]
     body, y = [text(10, 22, "Answers a second, as a share of a bare UDP echo's", size=15, weight="bold"),
                text(10, 40, machine, fill="#666", size=11)], 62
     top = y

@@ -2,14 +2,14 @@
 
 CoreDNS, and NodeLocal DNSCache that is made of it, are not among the peers: Debian has no package of them."""
 
-import json
-
+import pairs
 import resolvers
-from cases import FLOOD, Case, Rate, QUICK
-from resolvers import WORLD, Dnsdist, DnsdistBatched, Dnsmasq, EchoOfWorld, IdetcdResolver, IdetcdStalled, UnboundResolver
+from cases import FLOOD, Case, Rate
+from lab import LOAD_CORE
+from resolvers import (WORLD, Dnsdist, DnsdistBatched, Dnsmasq, EchoOfWorld, IdetcdIdle, IdetcdResolver, IdetcdStalled,
+                       UnboundResolver, World)
 
 RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsmasq, Dnsdist]
-QUICK_RESOLVERS = [IdetcdResolver, UnboundResolver, Dnsdist]
 WORLD_NAMES = 100_000
 HOT_NAMES = 1000
 SMALL_CACHE = WORLD_NAMES // 100
@@ -17,7 +17,7 @@ SMALL_CACHE = WORLD_NAMES // 100
 
 def list_cases():
     return [
-        CachedRate("cached answers, 1,000 names", FLOOD, HOT_NAMES, target=0.92),
+        CachedRate("cached answers, 1,000 names", FLOOD, HOT_NAMES, target=0.92, gate=True),
         CachedRate("cached answers, 100,000 names, Zipf", (*FLOOD, "--select", "zipf"), WORLD_NAMES, target=0.85,
                    in_quick=False),
         CachedRate("30 % misses to a local upstream", (*FLOOD, "--misses", "30"), HOT_NAMES, in_quick=False),
@@ -30,41 +30,34 @@ class WorldCase(Case):
     group = "resolver"
 
     def dataset(self, lab, settings):
-        return lab.world(WORLD_NAMES)
+        return lab.dataset(World, WORLD_NAMES)
 
 
 class CachedRate(WorldCase, Rate):
     """Answers a second, with all names of the case in every cache before it begins."""
+    quick_kinds = (IdetcdResolver, UnboundResolver)
 
     def __init__(self, name, queries, names, **options):
-        super().__init__(name, queries, EchoOfWorld, RESOLVERS, **options)
+        super().__init__(name, queries, EchoOfWorld, [*RESOLVERS, DnsdistBatched], **options)
         self.names = names
-        self.warmed = set()
 
-    def rows(self, lab, settings, dataset):
-        self.kinds = QUICK_RESOLVERS if is_quick(settings) else [*RESOLVERS, DnsdistBatched]
-        return super().rows(lab, settings, dataset)
-
-    def measure(self, lab, settings, dataset, server, number):
-        if server not in self.warmed and server.name != "echo":
-            fill(lab, server, self.names)
-            self.warmed.add(server)
-        return lab.load(server, "--seconds", settings.seconds, "--zone", WORLD, "--names", self.names, "--seed", number + 1,
-                        *self.queries)
+    def measure(self, lab, settings, dataset, server, reference):
+        fill(lab, server, self.names)
+        return lab.pairs(server, reference, self.ratio, settings.plan, "--zone", WORLD, "--names", self.names, *self.queries)
 
 
 class HitRatio(WorldCase):
     """Of the same trace, the share that each answers without asking its upstream, whose queries are counted. Every cache
-    has room for as many names: idetcd, dnsmasq and dnsdist are told a number of entries; unbound's caches are bounded in
-    octets, so those are sized by trial, until each holds that number of entries or a few more."""
+    has room for as many names: idetcd, dnsmasq and dnsdist are given a number of entries; unbound's caches are bounded in
+    bytes, so those are sized by trial, until each holds that number of entries or a few more."""
 
     def rows(self, lab, settings, dataset):
         upstream = dataset.upstream()
         if not upstream:
             return []
-        warm, asked = (50_000, 100_000) if is_quick(settings) else (200_000, 400_000)
+        warm, asked = (50_000, 100_000) if settings.quick else (200_000, 400_000)
         rows = []
-        for kind in RESOLVERS[:2] if is_quick(settings) else RESOLVERS:
+        for kind in RESOLVERS[:2] if settings.quick else RESOLVERS:
             server = self.small_server(lab, kind, dataset)
             if not server:
                 continue
@@ -112,27 +105,23 @@ class HitRatio(WorldCase):
 
 class StalledUpstream(WorldCase):
     """p99 of one query at a time for the cluster's names, beside 10,000 other questions that wait for an upstream which
-    never answers, as a multiple of the same without them."""
+    never answers, as a multiple of that of a second idetcd which has nothing else to do."""
+    less_is_better = True
 
     def rows(self, lab, settings, dataset):
-        server = dataset.server(IdetcdStalled)
+        server, idle = dataset.server(IdetcdStalled), dataset.server(IdetcdIdle)
         before = server.memory()
-        rows = []
-        for _ in range(1 if is_quick(settings) else 3):
-            output = lab.tool("stalled_upstream", "--port", server.port, "--names", resolvers.CLUSTER_NAMES, "--zone", WORLD,
-                              "--seconds", 5 if is_quick(settings) else 10, "--json", check=False)
-            result = json.loads(output)
-            failed = result["asked"] - result["servfail_with_ede"]
-            note = (f"p99 {result['p99_us']:.0f} µs, idle {result['idle_p99_us']:.0f} µs; p50 {result['p50_us']:.0f} and "
-                    f"{result['idle_p50_us']:.0f} µs; {result['asked']:,} stalled, all but {failed} told SERVFAIL with an EDE, "
-                    f"the slowest after {result['slowest_s']:.2f} s; {(server.peak_memory() - before) / 1e6:.0f} MB more")
-            rows.append({"server": server.name, "value": result["p99_us"] / result["idle_p99_us"], "unit": "× idle",
-                         "note": note, "wrong": result["wrong"]})
-        return sorted(rows, key=lambda row: row["value"])[len(rows) // 2:][:1]
-
-
-def is_quick(settings):
-    return settings.seconds == QUICK.seconds
+        found, rest = pairs.measure(
+            ["taskset", "-c", LOAD_CORE, lab.program("stalled_upstream"), "--port", server.port, "--pid", server.pid,
+             "--reference", idle.port, "--names", resolvers.CLUSTER_NAMES, "--zone", WORLD], pairs.by("p99_us"), settings.plan)
+        row = pairs.summarize(server.name, found, pairs.by("p99_us"), "× idle, p99")
+        stalled, quiet = rest[-1], pairs.of_slices([pair["reference"] for pair in found])
+        row["note"] = (
+            f"p99 {row['p99_us']:.0f} µs, idle {quiet['p99_us']:.0f} µs; p50 {row['p50_us']:.0f} and {quiet['p50_us']:.0f} µs; never "
+            f"less than {stalled['in_flight']:,} stalled; of {stalled['asked']:,} all but "
+            f"{stalled['asked'] - stalled['servfail_with_ede']} got SERVFAIL with an EDE, the slowest after "
+            f"{stalled['slowest_s']:.2f} s; {(server.peak_memory() - before) / 1e6:.0f} MB more")
+        return [{**row, "reference": "idle"}]
 
 
 def fill(lab, server, names):

@@ -134,10 +134,14 @@ class IdetcdStalled(IdetcdResolver):
         return ask(self.port, f"worker{CLUSTER_NAMES}.tf.local.")
 
 
+class IdetcdIdle(IdetcdStalled):
+    """One that is not asked for what stalls."""
+
+
 class UnboundResolver(Resolver):
     name = "unbound"
     executable = "unbound"
-    message_cache = rrset_cache = 1 << 30  # octets
+    message_cache = rrset_cache = 1 << 30  # bytes
 
     def argv(self):
         return [self.path(), "-d", "-c", os.path.join(self.directory, "unbound.conf")]

@@ -74,7 +74,7 @@ class Server:
         return self.process.running()
 
     def memory(self):
-        """Resident octets, of all its processes."""
+        """Resident bytes, of all its processes."""
         return sum(status(pid, "VmRSS") for pid in [self.pid, *children(self.pid)])
 
     def peak_memory(self):
@@ -120,6 +120,11 @@ class Echo(Server):
         return ask(self.port, ZONE, echo=True)
 
 
+class EchoTwin(Echo):
+    """Another one: its ratio is 1, and whatever is measured instead is the error of the measuring."""
+    name = "the same again"
+
+
 class EchoDual(Echo):
     """Half A, half AAAA; the OPT is in the query."""
     pad = 22
@@ -150,6 +155,10 @@ class Idetcd(Server):
     }}
 }}
 """)
+
+    def answers_right(self):
+        # The last name is not the last key.
+        return super().answers_right() and self.ready()
 
     def ready(self):
         """The first snapshot is loaded: a name that is not there is denied, no longer unknown."""
@@ -249,7 +258,7 @@ zone:
 
 
 def unbound_server(port, directory, message_cache=1 << 30, rrset_cache=1 << 30):
-    """The `server:` clause of every unbound that is measured; the caches in octets, since it knows no other bound."""
+    """The `server:` clause of every unbound that is measured; the caches in bytes, since it knows no other bound."""
     return f"""server:
     interface: 127.0.0.1
     port: {port}
@@ -336,7 +345,7 @@ def children(pid):
 
 
 def status(pid, field):
-    """A field of /proc/PID/status that counts memory, in octets."""
+    """A field of /proc/PID/status that counts memory, in bytes."""
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         for line in file:
             if line.startswith(field + ":"):

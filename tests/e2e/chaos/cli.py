@@ -2,13 +2,10 @@
 
 import argparse
 import os
-import random
-import signal
 import sys
-import tempfile
 import time
 
-from harness.node import binary
+from harness import tool
 
 from . import runs
 
@@ -22,59 +19,37 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="tools/chaos", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="""A cluster under random faults, on this machine: etcd, and nodes that reach each of them over a
-link of its own. Nodes are stopped, killed and told to end; links are cut, black-holed in either direction and slowed
+link of its own. Nodes are stopped, killed and ended by SIGTERM; links are cut, black-holed in either direction and slowed
 down; etcd members are stopped and killed. Two runs, one after the other:
 
   ownership  Every node is asked every 20 ms which name it has. Fails if a node says "mine" of a name that another has,
              or that etcd has not given it at that moment; if the tokens of a name do not rise; if an on-claim program
-             was told anything else; if at rest the nodes do not have the first names, each its own.
+             was run for anything else; if at rest the nodes do not have the first names, each its own.
   mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted. Every
-             15 s all comes to rest. Fails if a name that nobody touches is ever missing, if a counter goes back, or if
+             15 s all comes to rest. Fails if a name that is not touched is ever missing, if a counter goes back, or if
              at rest any node answers anything but what `etcdctl get` shows.""",
         epilog="Exit status: 0 if all held, 1 if not, 2 for wrong arguments, 130 after Ctrl-C. The server is IDETCD_BINARY, or\n"
                "build/release/idetcd. Every process that was started is ended, and nothing is left but what --keep asks for.")
     parser.add_argument("--minutes", type=float, default=1, metavar="N", help="faults for so long in each run (1)")
-    parser.add_argument("--seed", type=int, metavar="S", help="what decides the faults and the writes (random, and printed)")
     parser.add_argument("--only", choices=sorted(_RUNS), help="one run")
     parser.add_argument("--nodes", type=int, metavar="N", help="how many, 2 to 200 (20 for ownership, 10 for mirror)")
     parser.add_argument("--members", type=int, default=3, choices=[1, 3], help="of etcd (3)")
     parser.add_argument("--lease", type=int, default=3, metavar="SECONDS", help="etcd gives no less than 2 here (3)")
     parser.add_argument("--stop-leaders", action="store_true",
                         help="stop etcd's leader for long too; etcd before 3.4.30 and 3.5.11 revokes living leases then")
-    parser.add_argument("--keep", metavar="DIRECTORY", help="a new directory for logs, events, and the intervals of ownership")
-    parser.add_argument("--quiet", action="store_true", help="no line for each fault")
+    tool.add_common_options(parser, "the faults and the writes", "logs, events, and the intervals of ownership", "fault")
     options = parser.parse_args(arguments)
     if options.minutes <= 0 or options.lease < 2 or not 2 <= (options.nodes or 2) <= 200:
         parser.error("a number is out of range")
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(2 ** 32)
+    tool.choose_seed(options)
     return options
 
 
 def main(arguments):
-    options = parse(arguments)
-    if not os.access(binary(), os.X_OK):
-        print(f"tools/chaos: {binary()} is not built: run tools/build release", file=sys.stderr)
-        return 1
-    # Either signal unwinds the stack, so that everything is cleaned up.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
-    try:
-        if options.keep:
-            os.makedirs(options.keep)
-            return run_all(options, os.path.abspath(options.keep))
-        with tempfile.TemporaryDirectory(prefix="idetcd-chaos-") as directory:
-            return run_all(options, directory)
-    except KeyboardInterrupt:
-        print()
-        return 130
-    except OSError as error:
-        print(f"tools/chaos: {error}", file=sys.stderr)
-        return 1
+    return tool.run("chaos", parse(arguments), run_all)
 
 
 def run_all(options, directory):
-    print(f"seed {options.seed}", flush=True)
     held = True
     for name in [options.only] if options.only else _RUNS:
         run, claim = _RUNS[name]

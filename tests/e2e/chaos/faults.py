@@ -1,4 +1,4 @@
-"""What happens to whom and when, all from one seed. What a seed decides is the order, not the moment: processes take
+"""Which fault hits which process, when: all from one seed. What a seed decides is the order, not the moment: processes take
 the time they take."""
 
 import heapq
@@ -162,11 +162,11 @@ class Storm:
 
     def _terminate_node(self):
         machine, seconds = self._free_machine(), self.random.uniform(0, 2)
-        if not machine or not machine.node.running():
+        if not machine or not machine.node.handles(signal.SIGTERM):
             return False
         self._take(("process", machine))
         machine.node.signal(signal.SIGTERM)
-        self.say(f"{machine.owner} is told to end")
+        self.say(f"{machine.owner} gets SIGTERM")
         deadline = now() + 20
 
         def end():
@@ -216,7 +216,7 @@ class Storm:
         return self._sick_link(f"needs {delay * 1000:.0f} ms {direction} for", **{direction: delay})
 
     def _late_link(self):
-        """A node hears its keepalives' answers late, and then nothing: whoever counted his lease from an answer would
+        """A node gets the answers to its keepalives late, and then none: one that counted its lease from an answer would
         have the name for longer than etcd gives it."""
         machine = self._free("links", self.rig.machines, self.MAX_SICK_LINKS)
         if not machine:
@@ -242,7 +242,7 @@ class Storm:
         return True
 
     def _hold_all_links(self):
-        """etcd is away for everybody, as if it were stopped, but that its clock goes on."""
+        """etcd is away for every node, as if it were stopped, but that its clock goes on."""
         machines = [machine for machine in self.rig.machines if ("links", machine) not in self._busy]
         seconds = self._duration()
         if len(machines) < len(self.rig.machines) / 2:
@@ -290,7 +290,7 @@ class Storm:
         return True
 
     def _led_by_another(self, member):
-        """Or nobody else can ever lead."""
+        """Else no other member could ever lead."""
         if len(self.rig.etcd.members) == 1:
             return True
         leader = self.rig.leader([other for other in self.rig.etcd.members if other is not member])

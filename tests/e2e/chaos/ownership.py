@@ -5,7 +5,7 @@ Three witnesses:
     key carries one incarnation's value under one token: the key's create_revision, or what the value says if that is more.
   - answers of nodes. An answer that names a slot was given somewhere between the sending of its query and the receipt
     of the answer, and at that moment the node took the slot for its own.
-  - what nodes told their on-claim programs: name and token.
+  - what the on-claim programs of nodes were given: name and token.
 
 When etcd made a revision is known within bounds too (Moments). Every check takes the bounds in favour of the server, so
 whatever is reported has happened."""
@@ -163,21 +163,21 @@ def overlaps(intervals):
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a node told its on-claim program. In the order of telling, for one incarnation."""
+class HookRun:
+    """One run of the on-claim program of one incarnation, in their order."""
     owner: str
     event: str
     name: str
     token: int
 
 
-def told_badly(told, spans):
-    """Problems of what one incarnation told: claims and losses take turns, each of one name and token that the node
+def hook_problems(runs, spans):
+    """Problems of the runs of one incarnation: claims and losses take turns, each of one name and token that the node
     really had in etcd, and the tokens of a slot only rise."""
     problems = []
     current = None
     highest = {}
-    for line in told:
+    for line in runs:
         if line.event == "claim":
             if current:
                 problems.append(f"{line} without the loss of {current.name} before it")
@@ -209,7 +209,7 @@ def falling_tokens(spans):
 def not_dense(names, count, render):
     """At rest `count` nodes have the first `count` names, each one."""
     wanted = {render(number) for number in range(1, count + 1)}
-    problems = [f"nobody has {name}" for name in sorted(wanted - set(names))]
-    problems += [f"somebody has {name}" for name in sorted(set(names) - wanted)]
+    problems = [f"no node has {name}" for name in sorted(wanted - set(names))]
+    problems += [f"a node has {name}" for name in sorted(set(names) - wanted)]
     problems += [f"{number} nodes have {name}" for name, number in collections.Counter(names).items() if number > 1]
     return problems

@@ -88,7 +88,7 @@ class Prober(threading.Thread):
     answer; those of one owner come in the order in which they were given."""
 
     INTERVAL = 0.02
-    # A stopped node's socket must have room for the latest query: it is the one that tells most.
+    # A stopped node's socket must have room for the latest query: it is the one that shows most.
     PATIENT_AFTER, PATIENT_INTERVAL = 25, 0.1
 
     def __init__(self, questions, observe):
@@ -182,10 +182,10 @@ class Prober(threading.Thread):
 class Asker:
     """One query at a time, to one port; context manager."""
 
-    def __init__(self, port, patience=3.0):
+    def __init__(self, port, timeout=3.0):
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._sock.connect(("127.0.0.1", port))
-        self._sock.settimeout(patience)
+        self._sock.settimeout(timeout)
         self._asked = 0
 
     def ask(self, packet):

@@ -8,7 +8,7 @@ from harness.etcd import EtcdCluster
 from harness.node import Node
 from harness.processes import prepare_child
 
-from .ownership import Told
+from .ownership import HookRun
 from .proxy import Links
 from .store import Refused, Store, Unavailable
 
@@ -59,12 +59,12 @@ class Machine:
         assert first == 10
         return f"node{number}.{high << 8 | low}"
 
-    def told_path(self, owner):
-        return os.path.join(self.rig.directory, f"{owner}.told")
+    def hook_path(self, owner):
+        return os.path.join(self.rig.directory, f"{owner}.hook")
 
     def launch(self):
         self.incarnation += 1
-        options = [f"address {self.address}", f"on-claim {self.rig.hook} {self.told_path(self.owner)}"]
+        options = [f"address {self.address}", f"on-claim {self.rig.hook} {self.hook_path(self.owner)}"]
         if self.state:
             options.append(f"state {self.state}")
         text = corefile(" ".join(f"http://127.0.0.1:{port}" for port in self.links), PATTERN, self.rig.limit,
@@ -83,18 +83,18 @@ class Machine:
         """Whether this incarnation ended since no name was free."""
         return FULL in (self.node.out() + self.node.err())[self._log_begins:]
 
-    def told(self):
-        """Owner -> what it told its on-claim program."""
-        told = {}
+    def hook_runs(self):
+        """Owner -> the runs of its on-claim program."""
+        runs = {}
         for incarnation in range(1, self.incarnation + 1):
             owner = f"{self.name}.{incarnation}"
             try:
-                with open(self.told_path(owner), encoding="ascii") as file:
+                with open(self.hook_path(owner), encoding="ascii") as file:
                     lines = [line.split() for line in file]
             except FileNotFoundError:
                 lines = []
-            told[owner] = [Told(owner, event, name, int(token)) for event, name, token in lines]
-        return told
+            runs[owner] = [HookRun(owner, event, name, int(token)) for event, name, token in lines]
+        return runs
 
     def identity(self):
         """What the identity file says; None without a state directory."""

@@ -45,9 +45,9 @@ class Store:
             raise Unavailable(body.decode(errors="replace"))
         raise Refused(body.decode(errors="replace"))
 
-    def insist(self, path, patience=30.0, **request):
+    def insist(self, path, timeout=30.0, **request):
         """Until it succeeds: for what may be repeated."""
-        deadline = now() + patience
+        deadline = now() + timeout
         while True:
             try:
                 return self.call(path, **request)

@@ -1,7 +1,7 @@
 // The wall clock of one process, set on or back while it runs: for LD_PRELOAD. CLOCK_REALTIME is what the kernel says
 // plus the seconds (a double) in the file $IDETCD_TEST_CLOCK; every other clock runs on, as when an operator or a bad
-// NTP server sets the clock. The second double in the file is added to CLOCK_BOOTTIME, which stands still while a virtual
-// machine is paused. Waits until a moment of CLOCK_REALTIME end when that clock shows it, however it is set
+// NTP server sets the clock. The second double in the file is added to CLOCK_BOOTTIME, which stands still while a
+// virtual machine is paused. Waits until a moment of CLOCK_REALTIME end when that clock shows it, however it is set
 // meanwhile: the kernel does the same.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -112,7 +112,8 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, co
   return result == ETIMEDOUT && !last ? 0 : result;
 }
 
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* moment) {
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const struct timespec* moment) {
   if (clock != CLOCK_REALTIME) return next_clockwait(condition, mutex, clock, moment);
   return pthread_cond_timedwait(condition, mutex, moment);
 }

@@ -1,4 +1,4 @@
-"""Other people's DNS servers as a test's upstream or yardstick: NSD, Knot and unbound, on loopback, in the foreground."""
+"""Other people's DNS servers as a test's upstream or yardstick: NSD, Knot, BIND and unbound, on loopback, in the foreground."""
 
 import os
 import signal
@@ -42,6 +42,20 @@ database:
 zone:
 """
 
+_NAMED = """options {{
+    directory "{directory}";
+    pid-file none;
+    session-keyfile none;
+    listen-on port {port} {{ {host}; }};
+    listen-on-v6 {{ none; }};
+    recursion no;
+    dnssec-validation no;
+    answer-cookie yes;
+    {more}
+}};
+controls {{ }};
+"""
+
 _UNBOUND = """server:
     interface: {host}
     port: {port}
@@ -52,7 +66,7 @@ _UNBOUND = """server:
     use-syslog: no
     do-ip6: no
     do-not-query-localhost: no
-    module-config: "iterator"
+    module-config: "{modules}"
     extended-statistics: yes
     access-control: 127.0.0.0/8 allow
     # What releases since 1.18 default to, and what idetcd's bufsize is.
@@ -63,7 +77,7 @@ _UNBOUND = """server:
     outgoing-range: 1024
     num-queries-per-thread: 1024
     incoming-num-tcp: 100
-{tls}remote-control:
+{more}remote-control:
     control-enable: yes
     control-interface: "{directory}/{name}.socket"
     control-use-cert: no
@@ -118,17 +132,34 @@ class Knot(Process):
         return self.spawn(["knotd", "-c", self.config], **spawn_options)
 
 
-class UnboundForwarder(Process):
-    """unbound as people run it on a node: a cache before one upstream; no validation. `tls`: a certificate's file and its
-    key's, with which it serves DNS over TLS on its port, and nothing else."""
+class Named(Process):
+    """As Nsd. `more`: further options."""
 
-    def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound", tls=None):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="named", more=""):
         super().__init__(name, directory)
         self.host, self.port = host, port
-        service = f'    tls-port: {port}\n    tls-service-pem: "{tls[0]}"\n    tls-service-key: "{tls[1]}"\n' if tls else ""
+        config = _NAMED.format(host=host, port=port, directory=directory, more=more)
+        for number, (zone, text) in enumerate(zones.items()):
+            path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
+            config += f'zone "{zone}" {{ type primary; file "{path}"; }};\n'
+        self.config = write(os.path.join(directory, f"{name}.conf"), config)
+
+    def launch(self, **spawn_options):
+        return self.spawn(["named", "-g", "-n", "1", "-c", self.config], **spawn_options)
+
+
+class UnboundForwarder(Process):
+    """unbound as people run it on a node: a cache before one upstream; no validation. `tls`: a certificate's file and its
+    key's, with which it serves DNS over TLS on its port, and nothing else. `options`: lines of the `server` clause."""
+
+    def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound", tls=None,
+                 modules="iterator", options=()):
+        super().__init__(name, directory)
+        self.host, self.port = host, port
+        service = [f"tls-port: {port}", f'tls-service-pem: "{tls[0]}"', f'tls-service-key: "{tls[1]}"'] if tls else []
         self.config = write(os.path.join(directory, f"{name}.conf"), _UNBOUND.format(
             host=host, port=port, directory=directory, name=name, upstream_host=upstream_host, upstream_port=upstream_port,
-            tls=service))
+            modules=modules, more="".join(f"    {line}\n" for line in [*service, *options])))
 
     def statistics(self):
         """What it counts, by name."""
@@ -137,3 +168,18 @@ class UnboundForwarder(Process):
 
     def launch(self, **spawn_options):
         return self.spawn(["unbound", "-d", "-c", self.config], **spawn_options)
+
+
+class Dnsmasq(Process):
+    """A forwarder with no cache of files, before one upstream; `options`: of its command line."""
+
+    def __init__(self, directory, port, upstream, host="127.0.0.1", name="dnsmasq", options=()):
+        super().__init__(name, directory)
+        self.host, self.port = host, port
+        self.arguments = [
+            "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", f"--port={port}", f"--listen-address={host}",
+            "--bind-interfaces", "--no-resolv", "--no-hosts", f"--server={upstream.replace(':', '#')}", "--user=root",
+            f"--pid-file={os.path.join(directory, name)}.pid", "--log-facility=-", *options]
+
+    def launch(self, **spawn_options):
+        return self.spawn(self.arguments, **spawn_options)

@@ -1,6 +1,6 @@
 """A zone with one of everything that a resolver passes on, and a seeded stream of queries about it.
 
-The signatures in it are made up: nobody here validates, they are there to be asked for with DO, or not."""
+The signatures in it are made up: nothing here validates them, they are there to be asked for with DO, or not."""
 
 import random
 
@@ -45,7 +45,7 @@ def forward_zone():
     for i in range(20):
         lines += [f"*.wild{i} A 10.4.0.{i}", f"*.wild{i} TXT \"wild {i}\"", f"deep.er.wild{i} A 10.4.1.{i}",
                   f"*.alias{i} CNAME host{i}", f"a.b.c.empty{i} A 10.5.0.{i}"]
-        # 100 octets to 38,000: some fit, some need EDNS, some TCP.
+        # 100 bytes to 38,000: some fit, some need EDNS, some TCP.
         size = 100 * (i + 1) * (1 + i)
         strings = " ".join(f"\"{chr(97 + j % 26) * min(250, size - j)}\"" for j in range(0, size, 250))
         lines.append(f"text{i} TXT {strings}")

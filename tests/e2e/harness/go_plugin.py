@@ -1,4 +1,4 @@
-"""A node of the CoreDNS plugin that idetcd replaces, as far as etcd can tell them apart.
+"""A node of the CoreDNS plugin that idetcd replaces, as far as etcd can see a difference.
 
 What it does, faults included: it asks for one name after the other from 1 on, and puts its value at the first that is
 absent, without a condition. Twice in the time of its lease it reads its key: if the value is its own, it puts it again
@@ -34,7 +34,7 @@ class GoPlugin:
         return kvs[0] if kvs else None
 
     def probe(self):
-        """The first name that nobody has; None: all are taken."""
+        """The first free name; None: all are taken."""
         names = (self.pattern.format(number) for number in range(1, self.limit + 1))
         return next((name for name in names if self.get(name) is None), None)
 
@@ -67,7 +67,7 @@ class GoPlugin:
         return self
 
     def kill(self):
-        """Its key stays until the lease ends, as it does when the process is told to end in order."""
+        """Its key stays until the lease ends, as it does after SIGTERM."""
         self._ended.set()
         if self._thread:
             self._thread.join()

@@ -1,5 +1,6 @@
 // What a program gets from its libc: `lookup [any|4|6] NAME...` with getaddrinfo(), `lookup reverse ADDRESS...` with
-// getnameinfo(), `lookup together NAME...` with a thread a name. One line each: NAME CODE MILLISECONDS CANONICAL ADDRESS...
+// getnameinfo(), `lookup together NAME...` with a thread a name. One line each: NAME CODE MILLISECONDS CANONICAL
+// ADDRESS...
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -22,7 +23,8 @@ static void forward(const char* name, int family) {
   const double took = milliseconds() - start;
   char line[65536];
   size_t used = 0;
-  for (struct addrinfo* info = code == 0 ? list : NULL; info != NULL && used < sizeof(line) - 100; info = info->ai_next) {
+  struct addrinfo* info = code == 0 ? list : NULL;
+  for (; info != NULL && used < sizeof(line) - 100; info = info->ai_next) {
     char text[64];
     getnameinfo(info->ai_addr, info->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST);
     used += (size_t)snprintf(line + used, sizeof(line) - used, " %s", text);

@@ -72,7 +72,7 @@ class Namespace:
 
 
 def _identity(pid):
-    """What tells one set of namespaces from another; that of `unshare` before it has done its work is ours."""
+    """What distinguishes one set of namespaces from another; that of `unshare` before it has done its work is ours."""
     try:
         return [os.readlink(f"/proc/{pid}/ns/{kind}") for kind in ("net", "mnt", "uts")]
     except FileNotFoundError:
@@ -82,3 +82,16 @@ def _identity(pid):
 def _set_network(file):
     if _libc.setns(file.fileno(), _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")
+
+
+@contextlib.contextmanager
+def inside(machine):
+    """The `namespace` of a machine is entered; in the end both are closed, the machine first and in there."""
+    try:
+        with machine.namespace.entered():
+            try:
+                yield
+            finally:
+                machine.close()
+    finally:
+        machine.namespace.close()

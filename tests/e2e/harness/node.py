@@ -70,6 +70,15 @@ class Node(Process):
     def start(self, **spawn_options):
         return self.launch(**spawn_options).wait_answers()
 
+    def wait_logged(self, text, times=None, timeout=10):
+        """Until it has logged `text`: a line is written a moment after what it reports. `times`: so often, and until now no
+        oftener."""
+        def count():
+            return (self.out() + self.err()).count(text)
+        wait_until(lambda: count() >= (times or 1), timeout,
+                   lambda: f"{self.name} to log '{text}'; {count()} times now\n{self.logs(tail=200)}")
+        assert times is None or count() == times, self.logs(tail=1000)
+
     def connected_ports(self):
         """Port at the other end -> how many established TCP connections."""
         inodes = set()
@@ -87,6 +96,11 @@ class Node(Process):
                     if fields[3] == "01" and fields[9] in inodes:
                         found[int(fields[2].rsplit(":", 1)[1], 16)] += 1
         return found
+
+    def peak_memory(self):
+        """The most that it has had resident, in bytes."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as file:
+            return 1024 * int(next(line for line in file if line.startswith("VmHWM:")).split()[1])
 
     def owned_name(self, etcd):
         """The name that this node holds in etcd, known by its port; None if it holds none."""

@@ -14,7 +14,7 @@ def free_port():
     """A port that is free for TCP and UDP on every local address, reserved for us."""
     for _ in range(5000):
         port = random.randrange(_FIRST, _LAST)
-        if port not in _reservations and _reserve(port):
+        if reserve(port):
             return port
     raise RuntimeError("no free port")
 
@@ -39,7 +39,10 @@ def is_free(port):
     return True
 
 
-def _reserve(port):
+def reserve(port):
+    """Reserves this very port; False if another process has reserved it or holds it, or if it is ours already."""
+    if port in _reservations:
+        return False
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         lock.bind(f"\0idetcd-test-port-{port}")

@@ -46,7 +46,7 @@ class Process:
         self.err_path = os.path.join(directory, f"{name}.err")
         self._popen = None
 
-    def spawn(self, argv, env=None, cwd=None, stdin_text=None, user=None, prefix=()):
+    def spawn(self, argv, env=None, cwd=None, stdin_text=None, user=None, prefix=(), pass_fds=()):
         assert not self.running(), f"{self.name} runs already"
         stdin = subprocess.DEVNULL
         if stdin_text is not None:
@@ -56,7 +56,7 @@ class Process:
         with open(self.out_path, "ab") as out, open(self.err_path, "ab") as err:
             self._popen = subprocess.Popen(
                 [*prefix, *argv], stdin=stdin, stdout=out, stderr=err, env={**os.environ, **(env or {})}, cwd=cwd,
-                user=user, process_group=0, preexec_fn=prepare_child)
+                user=user, pass_fds=pass_fds, process_group=0, preexec_fn=prepare_child)
         if stdin is not subprocess.DEVNULL:
             stdin.close()
         return self
@@ -64,6 +64,11 @@ class Process:
     @property
     def pid(self):
         return self._popen.pid
+
+    def children(self):
+        """The process IDs of those that its main thread has started."""
+        with open(f"/proc/{self.pid}/task/{self.pid}/children", encoding="ascii") as file:
+            return [int(pid) for pid in file.read().split()]
 
     def running(self):
         return self._popen is not None and self._popen.poll() is None
@@ -75,8 +80,20 @@ class Process:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} has not ended within {timeout * TIME_FACTOR:g} s\n{self.logs()}") from None
 
+    def handles(self, number):
+        """Whether it runs and handles the signal, or will. In its first moments, before any code of its own, no process does."""
+        if not self.running():
+            return False
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+            masks = [int(line.split()[1], 16) for line in status if line.startswith(("SigBlk:", "SigCgt:"))]
+        return any(mask >> (number - 1) & 1 for mask in masks)
+
     def signal(self, number):
         self._popen.send_signal(number)
+
+    def signal_all(self, number):
+        """It and what it has started. REQUIRES: it runs."""
+        os.killpg(self.pid, number)
 
     def kill(self):
         if self.running():

@@ -9,7 +9,7 @@ from . import ports
 class TcpProxy:
     """Forwards to a loopback port. One thread a direction of a connection.
 
-    `on_request(octets)` and `on_response`, made for each connection by the factories of that name, return what is
+    `on_request(bytes)` and `on_response`, made for each connection by the factories of that name, return what is
     passed on. They may call silence() or cut(), which count at once."""
 
     def __init__(self, target_port, on_request=None, on_response=None):

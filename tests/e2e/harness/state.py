@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shutil
 import struct
 
 
@@ -32,6 +33,11 @@ class State:
 
     def has(self, ending):
         return bool(glob.glob(os.path.join(self.path, f"*.{ending}")))
+
+    def copy(self, path):
+        """To another directory, but for what is just being written, which is renamed in the end."""
+        shutil.copytree(self.path, path, symlinks=True, ignore=shutil.ignore_patterns("*.new"))
+        return State(path)
 
     def names(self):
         """Of the saved names: name -> addresses, as texts. Raises if the file is not whole."""

@@ -1,5 +1,6 @@
-"""DNS servers that do what a test tells them: on sockets of their own, one thread each."""
+"""DNS servers that do what a test wants: on sockets of their own, one thread each."""
 
+import contextlib
 import os
 import selectors
 import socket
@@ -29,7 +30,7 @@ def answer(query, *records, rcode=dns.rcode.NOERROR, ttl=60):
 
 
 class Upstream:
-    """`handler(query, tcp)` returns a message, octets, a list of them, or None for silence. Over UDP and TCP on one
+    """`handler(query, tcp)` returns a message, bytes, a list of them, or None for silence. Over UDP and TCP on one
     port; with `tls` (an ssl.SSLContext) over TLS only."""
 
     def __init__(self, handler=None, host="127.0.0.1", port=None, tls=None):
@@ -38,12 +39,15 @@ class Upstream:
         self._owns_port = port is None
         self.port = ports.free_port() if port is None else port
         self.tls = tls
-        self.queries = []  # (message, tcp)
+        self.queries = []  # (message, tcp), but for repetitions
+        self.repeated = []  # the names in datagrams that came once more, byte for byte: as the node does when we are late
+        self._datagrams = set()
         self.connections = 0
         self.resumed = 0
         self._stop = None
         self._thread = None
         self._sockets = []
+        self._accepted = set()
 
     def start(self):
         self._selector = selectors.DefaultSelector()
@@ -66,6 +70,9 @@ class Upstream:
         self._thread = None
         for sock in self._sockets:
             sock.close()
+        for connection in list(self._accepted):  # their threads end with them; of TLS nothing more is said
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
         self._stop.close()
         self._selector.close()
 
@@ -107,7 +114,9 @@ class Upstream:
 
     def _on_datagram(self, sock):
         packet, client = sock.recvfrom(65535)
-        self._answer(packet, False, lambda octets: sock.sendto(octets, client))
+        repeated = (packet, client) in self._datagrams
+        self._datagrams.add((packet, client))
+        self._answer(packet, False, lambda octets: sock.sendto(octets, client), repeated)
 
     def _on_connection(self, listener):
         connection, _ = listener.accept()
@@ -122,14 +131,20 @@ class Upstream:
                     self.resumed += connection.session_reused
                 self.connections += 1
                 with connection:
+                    self._accepted.add(connection)
                     while packet := _read_framed(connection):
                         self._answer(packet, True, lambda octets: connection.sendall(struct.pack("!H", len(octets)) + octets))
         except OSError:
             pass  # the peer has gone
+        finally:
+            self._accepted.discard(connection)
 
-    def _answer(self, packet, tcp, send):
+    def _answer(self, packet, tcp, send, repeated=False):
         query = dns.message.from_wire(packet)
-        self.queries.append((query, tcp))
+        if repeated:
+            self.repeated.append(query.question[0].name.to_text())
+        else:
+            self.queries.append((query, tcp))
         replies = self.handler(query, tcp)
         for reply in replies if isinstance(replies, list) else [replies]:
             if reply is not None:

@@ -33,6 +33,8 @@ constexpr std::string_view kUsage = R"(Usage of ./idetcd:
     	Default port (default "53")
   -help
     	Show this text
+  -handover string
+    	Path of a Unix socket: take over from the server there, and be there for the next
   -p string
     	Default port (default "53")
   -pidfile string
@@ -41,6 +43,8 @@ constexpr std::string_view kUsage = R"(Usage of ./idetcd:
     	List installed plugins
   -quiet
     	Quiet mode (no initialization output)
+  -sandbox string
+    	What the server may do: on, log or off (default "on")
   -validate
     	Check the Corefile, start nothing
   -version
@@ -53,6 +57,7 @@ TEST(CommandLine, Defaults) {
   EXPECT_EQ(options.conf, "");
   EXPECT_EQ(options.port, 53);
   EXPECT_EQ(options.pid_file, "");
+  EXPECT_EQ(options.handover, "");
   EXPECT_FALSE(options.quiet);
   EXPECT_TRUE(std::holds_alternative<Options>(parseCommandLine({})));  // not even a program's name
 }
@@ -68,6 +73,7 @@ TEST(CommandLine, ValuesInEverySpelling) {
   EXPECT_EQ(accepted({"-conf", "--"}).conf, "--");
   EXPECT_EQ(accepted({"-conf=a=b"}).conf, "a=b");
   EXPECT_EQ(accepted({"-pidfile", "/run/x.pid"}).pid_file, "/run/x.pid");
+  EXPECT_EQ(accepted({"-handover", "/run/x.sock"}).handover, "/run/x.sock");
 }
 
 TEST(CommandLine, Ports) {

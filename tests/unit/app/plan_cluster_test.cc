@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
+#include "plugin/idetcd/setup.h"
 
 namespace idetcd::app {
 namespace {
@@ -12,13 +13,13 @@ Result<Plan> planOf(const std::string& options) {
   return makePlan("Corefile", text, 53);
 }
 
-ClusterPlan accepted(const std::string& options) {
+plugin::ClusterSettings accepted(const std::string& options) {
   const auto plan = planOf(options);
   if (!plan) {
     ADD_FAILURE() << options << ": " << plan.error().message;
     return {};
   }
-  return plan->blocks.at(0).cluster.value();
+  return plan->blocks.at(0).find<plugin::IdetcdDirective>()->settings();
 }
 
 testing::AssertionResult refused(const std::string& options, const std::string& why) {
@@ -71,6 +72,22 @@ TEST(PlanCluster, OnClaimIsAProgramAndItsArguments) {
   EXPECT_TRUE(refused("on-claim \"\"", "needs a program"));
 }
 
+TEST(PlanCluster, NoMessageQuotesAPassword) {
+  for (const char* options : {"credentials hunter2", "credentials root hunter2 hunter2", "credential root hunter2",
+                              "credentials root hunter2 { }", "endpoint http://root:hunter2@localhost:2379"}) {
+    const auto plan = makePlan("Corefile", std::string(". {\n  idetcd {\n    pattern a{{.ID}}.\n    ") + options + "\n  }\n}\n", 53);
+    ASSERT_FALSE(plan) << options;
+    EXPECT_EQ(plan.error().message.find("hunter2"), std::string::npos) << plan.error().message;
+  }
+  const std::string secret = "0123456789abcdef0123456789abcdef";
+  for (const std::string& cookies : {"{ secret " + secret + "0 }", "{ secret " + secret + " " + secret + " x" + secret + " " + secret + " }",
+                                     secret, "{ secrets " + secret + " }"}) {
+    const auto plan = makePlan("Corefile", ". {\n  cookies " + cookies + "\n}\n", 53);
+    ASSERT_FALSE(plan) << cookies;
+    EXPECT_EQ(plan.error().message.find(secret), std::string::npos) << plan.error().message;
+  }
+}
+
 TEST(PlanCluster, SeveralAreToldApart) {
   EXPECT_TRUE(accepted("").only);
   const auto block = [](int port, const std::string& pattern) {
@@ -78,10 +95,10 @@ TEST(PlanCluster, SeveralAreToldApart) {
   };
   const auto several = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "b{{.ID}}.") + block(3, "a{{.ID}}."), 53);
   ASSERT_TRUE(several) << several.error().message;
-  for (const BlockPlan& plan : several->blocks) EXPECT_FALSE(plan.cluster->only);
+  for (const auto& one : several->blocks) EXPECT_FALSE(one.find<plugin::IdetcdDirective>()->settings().only);
   const auto shared = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "a{{.ID}}."), 53);
   ASSERT_TRUE(shared) << shared.error().message;
-  for (const BlockPlan& plan : shared->blocks) EXPECT_TRUE(plan.cluster->only);
+  for (const auto& one : shared->blocks) EXPECT_TRUE(one.find<plugin::IdetcdDirective>()->settings().only);
 }
 
 }  // namespace

@@ -6,22 +6,71 @@
 
 #include <gtest/gtest.h>
 
+#include "plugin/acl/setup.h"
+#include "plugin/any/setup.h"
+#include "plugin/bind/setup.h"
+#include "plugin/bufsize/setup.h"
+#include "plugin/cache/setup.h"
+#include "plugin/cookies/setup.h"
+#include "plugin/dns64/setup.h"
+#include "plugin/errors/setup.h"
+#include "plugin/forward/setup.h"
+#include "plugin/health/setup.h"
+#include "plugin/hosts/setup.h"
+#include "plugin/loadbalance/setup.h"
+#include "plugin/log/setup.h"
+#include "plugin/loop/setup.h"
+#include "plugin/minimal/setup.h"
+#include "plugin/nsid/setup.h"
+#include "plugin/private/setup.h"
+#include "plugin/prometheus/setup.h"
+#include "plugin/ready/setup.h"
+#include "plugin/rrl/setup.h"
+#include "plugin/tcp/setup.h"
+#include "plugin/whoami/setup.h"
+#include "plugin/workers/setup.h"
+#include "plugin/zonelimit/setup.h"
+#include "upstream/late_answers.h"
+
 namespace idetcd::app {
 namespace {
 
 using namespace std::chrono_literals;
-using Policy = resolve::Forwarder::Policy;
+using Policy = upstream::Forwarder::Policy;
 
 Result<Plan> planOf(const std::string& directives) {
   return makePlan("Corefile", ".:0 {\n" + directives + "\n}\n", 53);
 }
 
-BlockPlan accepted(const std::string& directives) {
+resolve::Block accepted(const std::string& directives) {
   auto plan = planOf(directives);
   if (plan) return std::move(plan->blocks.at(0));
   ADD_FAILURE() << directives << ": " << plan.error().message;
   return {};
 }
+
+// The one directive of its type.
+template <typename T>
+const T& only(const resolve::Block& block) {
+  const T* found = block.find<T>();
+  EXPECT_NE(found, nullptr);
+  static const T kNone;
+  return found != nullptr ? *found : kNone;
+}
+template <typename T>
+bool has(const std::string& directives) {
+  return accepted(directives).find<T>() != nullptr;
+}
+std::vector<upstream::Forwarder::Options> forwards(const std::string& directives) {
+  return only<plugin::ForwardDirective>(accepted(directives)).options();
+}
+plugin::CacheSettings cache(const std::string& directives) {
+  return only<plugin::CacheDirective>(accepted(directives)).settings();
+}
+plugin::HostsOptions hosts(const std::string& directives) {
+  return only<plugin::HostsDirective>(accepted(directives)).options();
+}
+size_t bufsize(const std::string& directives) { return only<plugin::BufsizeDirective>(accepted(directives)).bytes(); }
 
 testing::AssertionResult refused(const std::string& directives, const std::string& why, int line = 2) {
   const auto plan = planOf(directives);
@@ -32,9 +81,9 @@ testing::AssertionResult refused(const std::string& directives, const std::strin
   return testing::AssertionFailure() << directives << ": " << message;
 }
 
-resolve::Forwarder::Options forward(const std::string& options, const std::string& to = "192.0.2.1") {
-  const BlockPlan plan = accepted("forward . " + to + " {\n" + options + "\n}");
-  return plan.forward.empty() ? resolve::Forwarder::Options{} : plan.forward.front();
+upstream::Forwarder::Options forward(const std::string& options, const std::string& to = "192.0.2.1") {
+  const auto all = forwards("forward . " + to + " {\n" + options + "\n}");
+  return all.empty() ? upstream::Forwarder::Options{} : all.front();
 }
 testing::AssertionResult forwardRefused(const std::string& option, const std::string& why) {
   return refused("forward . 192.0.2.1 {\n" + option + "\n}", why, 3);
@@ -65,6 +114,95 @@ TEST(Plan, WhatIsLikeNothingIsToldTheChoice) {
   EXPECT_TRUE(refused("hosts {\nqwerty\n}", "write: one of ttl, reload, no_reverse, fallthrough, ADDRESS NAME...", 3));
 }
 
+TEST(PlanCookies, Options) {
+  const auto cookies = [](const std::string& text) {
+    return only<plugin::CookiesDirective>(accepted(text)).settings();
+  };
+  const plugin::CookieSettings defaults = cookies("cookies");
+  EXPECT_FALSE(defaults.off || defaults.require);
+  EXPECT_TRUE(defaults.secrets.empty() && defaults.secret_file.empty());
+  EXPECT_TRUE(cookies("cookies off").off);
+  EXPECT_TRUE(cookies("cookies {\nrequire\n}").require);
+  EXPECT_EQ(cookies("cookies {\nsecret_file /etc/secret\n}").secret_file, "/etc/secret");
+  const std::string secret = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+  const auto secrets = cookies("cookies {\nsecret " + secret + " 000102030405060708090A0B0C0D0E0F\n}").secrets;
+  ASSERT_EQ(secrets.size(), 2u);
+  EXPECT_EQ(secrets[0][0], 0xe5);
+  EXPECT_EQ(secrets[1][15], 0x0f);
+}
+
+TEST(PlanCookies, Refused) {
+  const std::string secret = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+  EXPECT_TRUE(refused("cookies on", "the argument is neither off nor a block; write: cookies [off]"));
+  EXPECT_TRUE(refused("cookies off {\nrequire\n}", "cookies that are off have no options", 4));
+  EXPECT_TRUE(refused("cookies {\nsecret_file a\nsecret " + secret + "\n}", "exclude each other", 5));
+  EXPECT_TRUE(refused("cookies\ncookies", "once", 3));
+  for (const std::string& wrong : {secret.substr(1), secret + "0", "g" + secret.substr(1), "-" + secret.substr(1)}) {
+    EXPECT_TRUE(refused("cookies {\nsecret " + wrong + "\n}", "32 hexadecimal digits; write: secret HEX...", 3));
+    const auto plan = planOf("cookies {\nsecret " + wrong + "\n}");
+    EXPECT_EQ(plan.error().message.find(wrong.substr(2)), std::string::npos) << "a secret is not shown";
+  }
+}
+
+TEST(PlanRrl, Options) {
+  const auto rrl = [](const std::string& text) { return only<plugin::RrlDirective>(accepted(text)).settings(); };
+  const plugin::RrlSettings defaults = rrl("rrl");
+  EXPECT_EQ(textsOf(defaults.zones), Texts{"."});
+  EXPECT_EQ(defaults.window, 15s);
+  EXPECT_EQ(defaults.ipv4_prefix, 24);
+  EXPECT_EQ(defaults.ipv6_prefix, 56);
+  EXPECT_EQ(defaults.responses, (std::array<uint32_t, plugin::kLimitClasses>{}));
+  EXPECT_EQ(defaults.requests, 0u);
+  EXPECT_EQ(defaults.slip_ratio, 2u);
+  EXPECT_EQ(defaults.table_size, 100000u);
+  EXPECT_FALSE(defaults.report_only);
+  const plugin::RrlSettings all =
+      rrl("rrl example.org {\nwindow 5\nipv4-prefix-length 32\nipv6-prefix-length 64\nnodata-per-second 2\n"
+          "responses-per-second 1\nnxdomains-per-second 3\nreferrals-per-second 4\nerrors-per-second 0\n"
+          "requests-per-second 6\nslip-ratio 0\nmax-table-size 7\nreport-only\n}");
+  EXPECT_EQ(textsOf(all.zones), Texts{"example.org."});
+  EXPECT_EQ(all.window, 5s);
+  EXPECT_EQ(all.ipv4_prefix, 32);
+  EXPECT_EQ(all.ipv6_prefix, 64);
+  EXPECT_EQ(all.responses, (std::array<uint32_t, plugin::kLimitClasses>{1, 2, 3, 4, 0}));
+  EXPECT_EQ(all.requests, 6u);
+  EXPECT_EQ(all.slip_ratio, 0u);
+  EXPECT_EQ(all.table_size, 7u);
+  EXPECT_TRUE(all.report_only);
+  EXPECT_EQ(rrl("rrl {\nresponses-per-second 9\nerrors-per-second 1\n}").responses,
+            (std::array<uint32_t, plugin::kLimitClasses>{9, 9, 9, 9, 1}))
+      << "the first is the default of the others";
+}
+
+TEST(PlanRrl, Refused) {
+  for (const char* option : {"window 0", "window 1s", "ipv4-prefix-length 33", "ipv6-prefix-length 0", "slip-ratio 11",
+                             "responses-per-second -1", "requests-per-second 1000001", "max-table-size 0"}) {
+    EXPECT_TRUE(refused("rrl {\n" + std::string(option) + "\n}", "is no number from", 3)) << option;
+  }
+  EXPECT_TRUE(refused("rrl\nrrl", "once", 3));
+}
+
+TEST(PlanTcp, Options) {
+  const auto limits = [](const std::string& text) { return *only<plugin::TcpDirective>(accepted(text)).tcpLimits(); };
+  const resolve::TcpLimits all = limits("tcp {\nmax_per_client 7\nidle 1m30s\n}");
+  EXPECT_EQ(all.max_per_client, 7u);
+  EXPECT_EQ(all.idle, std::chrono::seconds(90));
+  EXPECT_EQ(limits("tcp {\nidle 1s\n}").max_per_client, 512u);
+}
+
+TEST(PlanTcp, Refused) {
+  EXPECT_TRUE(refused("tcp 7", "Wrong"));
+  EXPECT_TRUE(refused("tcp\ntcp", "once", 3));
+  for (const char* number : {"0", "1000001", "-1", "x"}) {
+    EXPECT_TRUE(refused("tcp {\nmax_per_client " + std::string(number) + "\n}", "is no number from 1 to 1000000", 3));
+  }
+  EXPECT_TRUE(refused("tcp {\nidle 10\n}", "missing unit", 3));
+  for (const char* duration : {"999ms", "61m", "-5s"}) {
+    EXPECT_TRUE(refused("tcp {\nidle " + std::string(duration) + "\n}", "is not from 1s to 1h", 3));
+  }
+  EXPECT_TRUE(refused("tcp {\nclients 7\n}", "unknown property", 3));
+}
+
 TEST(PlanForward, Defaults) {
   const auto options = forward("");
   EXPECT_EQ(textsOf(options.from), Texts{"."});
@@ -73,28 +211,33 @@ TEST(PlanForward, Defaults) {
   EXPECT_TRUE(options.except.empty() && options.next.empty());
   EXPECT_EQ(options.failover,
             (std::vector{dns::Rcode::kFormErr, dns::Rcode::kServFail, dns::Rcode::kNotImp, dns::Rcode::kRefused}));
-  EXPECT_FALSE(options.force_tcp || options.prefer_udp || options.failfast_all_unhealthy_upstreams || options.trust_ad);
+  EXPECT_FALSE(options.force_tcp || options.prefer_udp || options.failfast_all_unhealthy_upstreams ||
+               options.trust_ad || options.use_caps_for_id);
   EXPECT_EQ(options.expire, 10s);
   EXPECT_EQ(options.max_fails, 2u);
   EXPECT_EQ(options.policy, Policy::kRandom);
   EXPECT_EQ(options.health_check.interval, 500ms);
   EXPECT_TRUE(options.health_check.recursion_desired && options.health_check.domain.isRoot());
   EXPECT_EQ(options.max_concurrent, 0u);
-  EXPECT_EQ(resolve::Forwarder::kAttemptTime, 2s);
-  EXPECT_LT(resolve::Forwarder::kTotalTime, 5s);
+  EXPECT_EQ(upstream::Forwarder::kAttemptTime, 2s);
+  // A client waits five seconds. As many as may wait hear of a failure within them, though it leaves for one after
+  // another.
+  using Pace = upstream::LateAnswers;
+  const std::chrono::milliseconds all_told(static_cast<std::ptrdiff_t>(options.max_waiting) * Pace::kLeast /
+                                           Pace::kBytesPerMillisecond);
+  EXPECT_LT(upstream::Forwarder::kTotalTime + all_told, 5s);
 }
 
 TEST(PlanForward, FromAndTo) {
-  const auto options =
-      accepted("forward 10.1.0.0/16 192.0.2.1:5353 dns://[2001:db8::1]:54 tls://192.0.2.2").forward.at(0);
+  const auto options = forwards("forward 10.1.0.0/16 192.0.2.1:5353 dns://[2001:db8::1]:54 tls://192.0.2.2").at(0);
   EXPECT_EQ(textsOf(options.from), Texts{"1.10.in-addr.arpa."});
   ASSERT_EQ(options.to.size(), 3u);
   EXPECT_EQ(options.to[0].server->toString(), "192.0.2.1:5353");
   EXPECT_EQ(options.to[1].server->toString(), "[2001:db8::1]:54");
   EXPECT_EQ(options.to[2].server->toString(), "tls://192.0.2.2:853");
-  EXPECT_EQ(accepted("forward a. 192.0.2.1\nforward . 192.0.2.2").forward.size(), 2u);
-  for (const char* to : {"example.org", "grpc://192.0.2.1", "https://192.0.2.1", "0.0.0.0", "::", "224.0.0.1",
-                         "192.0.2.1:0", "192.0.2.1:65536", "/nowhere/resolv.conf", "tls://", "tls://example.org"}) {
+  EXPECT_EQ(forwards("forward a. 192.0.2.1\nforward . 192.0.2.2").size(), 2u);
+  for (const char* to : {"192.0.2.1.5", "grpc://192.0.2.1", "https://192.0.2.1", "0.0.0.0", "::", "224.0.0.1",
+                         "192.0.2.1:0", "192.0.2.1:65536", "/nowhere/resolv.conf", "tls://", "tls://a..b"}) {
     EXPECT_TRUE(refused(std::string("forward . ") + to, to));
   }
   EXPECT_TRUE(refused("forward", "Wrong argument count"));
@@ -110,6 +253,7 @@ TEST(PlanForward, Options) {
   EXPECT_EQ(textsOf(options.except), (Texts{"a.", "b.example."}));
   EXPECT_TRUE(options.force_tcp && options.prefer_udp && options.failfast_all_unhealthy_upstreams);
   EXPECT_TRUE(forward("trust-ad").trust_ad);
+  EXPECT_TRUE(forward("use_caps_for_id").use_caps_for_id);
   EXPECT_EQ(options.expire, 60s);
   EXPECT_EQ(options.max_fails, 0u);
   EXPECT_EQ(options.policy, Policy::kSequential);
@@ -122,6 +266,41 @@ TEST(PlanForward, Options) {
       << "in the place of the default";
   EXPECT_EQ(forward("policy round_robin").policy, Policy::kRoundRobin);
   EXPECT_EQ(forward("health_check 1ns").health_check.interval, 1ms) << "rounded up: zero would be none";
+}
+
+TEST(PlanForward, OptionsOfCoreDns114) {
+  const auto options = forward(
+      "max_age 5m\nmax_idle_conns 3\nread_timeout 500ms\nsource_address 127.0.0.2\nmax_connect_attempts 2\n"
+      "next_on_nodata");
+  EXPECT_EQ(options.max_age, 5min);
+  EXPECT_EQ(options.max_idle_conns, 3u);
+  EXPECT_EQ(options.attempt_time, 500ms);
+  EXPECT_EQ(options.source_address->toString(), "127.0.0.2");
+  EXPECT_EQ(options.max_connect_attempts, 2u);
+  EXPECT_TRUE(options.next_on_nodata);
+  const auto plain = forward("");
+  EXPECT_TRUE(plain.max_age == 0s && plain.max_idle_conns == 0 && plain.attempt_time == 2s && !plain.source_address &&
+              plain.max_connect_attempts == 0 && !plain.next_on_nodata);
+}
+
+TEST(PlanForward, Hosts) {
+  const auto options = forward("resolver 192.0.2.53 [2001:db8::1]:54\nresolver 192.0.2.54", "dns.example:54");
+  EXPECT_EQ(options.to[0].host->name.toString(), "dns.example.");
+  ASSERT_EQ(options.resolvers.size(), 3u);
+  EXPECT_EQ(options.resolvers[0].toString(), "192.0.2.53:53");
+  EXPECT_EQ(options.resolvers[1].toString(), "[2001:db8::1]:54");
+  EXPECT_TRUE(forward("", "dns.example").resolvers.empty());
+}
+
+TEST(PlanForward, ServersOfTheirOwnNames) {
+  const auto to =
+      forwards("forward . tls://192.0.2.1%dns.example:8853 tls://[2001:db8::1%b.example] tls://192.0.2.2").at(0).to;
+  EXPECT_EQ(to[0].server->server_name, "dns.example");
+  EXPECT_EQ(to[0].server->address.port, 8853);
+  EXPECT_EQ(to[1].server->server_name, "b.example");
+  EXPECT_EQ(to[2].server->server_name, "");
+  EXPECT_TRUE(
+      refused("forward . tls://192.0.2.1%dns.example {\ntls_servername b.example\n}", "both tls_servername", 4));
 }
 
 TEST(PlanForward, Tls) {
@@ -150,6 +329,19 @@ TEST(PlanForward, BadOptions) {
       {"expire", "Wrong argument count"},
       {"expire soon", "soon"},
       {"expire -1s", "negative"},
+      {"max_age -1s", "negative"},
+      {"max_idle_conns -1", "-1"},
+      {"max_connect_attempts many", "many"},
+      {"read_timeout 0s", "above 0"},
+      {"read_timeout -1s", "negative"},
+      {"resolver", "Wrong argument count"},
+      {"resolver dns.example", "dns.example"},
+      {"resolver tls://192.0.2.1", "tls://192.0.2.1"},
+      {"source_address", "Wrong argument count"},
+      {"source_address eth0", "eth0"},
+      {"source_address 0.0.0.0", "0.0.0.0"},
+      {"source_address fe80::1", "fe80::1"},
+      {"next_on_nodata yes", "Wrong argument count"},
       {"max_fails -1", "-1"},
       {"max_fails many", "many"},
       {"max_concurrent -1", "-1"},
@@ -171,7 +363,7 @@ TEST(PlanForward, BadOptions) {
 }
 
 TEST(PlanCache, Defaults) {
-  const CachePlan plan = accepted("cache").cache.value();
+  const auto plan = cache("cache");
   const auto& options = plan.options;
   EXPECT_EQ(options.success.capacity, 9984u);
   EXPECT_EQ(options.denial.capacity, 9984u);
@@ -189,10 +381,9 @@ TEST(PlanCache, Defaults) {
 }
 
 TEST(PlanCache, Options) {
-  const CachePlan plan = accepted(
-                             "cache 60 a. b. {\nsuccess 10 20 3\ndenial 40 50 6\nprefetch 2 5s 20%\n"
-                             "serve_stale 2h verify\nservfail 5m\nkeepttl\n}")
-                             .cache.value();
+  const auto plan = cache(
+      "cache 60 a. b. {\nsuccess 10 20 3\ndenial 40 50 6\nprefetch 2 5s 20%\n"
+      "serve_stale 2h verify\nservfail 5m\nkeepttl\n}");
   const auto& options = plan.options;
   EXPECT_EQ(textsOf(plan.zones), (Texts{"a.", "b."}));
   EXPECT_EQ(options.success.capacity, 10u);
@@ -207,11 +398,37 @@ TEST(PlanCache, Options) {
   EXPECT_EQ(options.serve_stale, 2h);
   EXPECT_TRUE(plan.verify_stale && options.keep_ttl);
   EXPECT_EQ(options.failure_ttl, 5min);
-  EXPECT_EQ(accepted("cache {\nserve_stale\n}").cache->options.serve_stale, 1h);
-  EXPECT_EQ(accepted("cache {\nserve_stale 1ms immediate\n}").cache->options.serve_stale, 1s) << "rounded up";
-  EXPECT_EQ(accepted("cache 30").cache->options.denial.max_ttl_seconds, 30u);
-  EXPECT_FALSE(accepted("cache {\ndisable success\n}").cache->options.success.enabled);
-  EXPECT_FALSE(accepted("cache {\ndisable denial\n}").cache->options.denial.enabled);
+  EXPECT_EQ(cache("cache {\nserve_stale\n}").options.serve_stale, 1h);
+  EXPECT_EQ(cache("cache {\nserve_stale 1ms immediate\n}").options.serve_stale, 1s) << "rounded up";
+  EXPECT_EQ(cache("cache 30").options.denial.max_ttl_seconds, 30u);
+  EXPECT_TRUE(cache("cache {\nnxdomain_cut\n}").options.nxdomain_cut);
+  EXPECT_FALSE(cache("cache").options.nxdomain_cut);
+  EXPECT_EQ(textsOf(cache("cache {\ndisable success\n}").options.success.disabled), Texts{"."});
+  EXPECT_EQ(textsOf(cache("cache {\ndisable denial a. b.\ndisable denial c.\n}").options.denial.disabled),
+            (Texts{"a.", "b.", "c."}));
+  EXPECT_TRUE(cache("cache {\ndisable denial a.\n}").options.success.disabled.empty());
+}
+
+TEST(PlanCache, ServeStale) {
+  const auto stale = [](const std::string& arguments) { return cache("cache {\nserve_stale " + arguments + "\n}"); };
+  const auto plain = stale("");
+  EXPECT_EQ(plain.stale_ttl, 30s);
+  EXPECT_EQ(plain.verify_time, 1800ms);
+  EXPECT_EQ(plain.options.recheck, 30s);
+  EXPECT_EQ(stale("1h20m").options.serve_stale, 80min);
+  for (const char* mode : {"verify", "VERIFY", "Verify"}) EXPECT_TRUE(stale(std::string("0 ") + mode).verify_stale);
+  for (const char* mode : {"immediate", "IMMEDIATE"}) EXPECT_FALSE(stale(std::string("0 ") + mode).verify_stale);
+  const auto immediate = stale("1h immediate 40s 1m");
+  EXPECT_EQ(immediate.stale_ttl, 40s);
+  EXPECT_EQ(immediate.options.recheck, 1min);
+  const auto verify = stale("1h verify 100ms 0 0");
+  EXPECT_EQ(verify.verify_time, 100ms);
+  EXPECT_EQ(verify.stale_ttl, 0s);
+  EXPECT_EQ(verify.options.recheck, 0s);
+  EXPECT_EQ(stale("1h verify 1ns").verify_time, 1ms) << "rounded up";
+  EXPECT_FALSE(plain.options.prefer_positive);
+  EXPECT_TRUE(stale("1h\nserve_stale_policy prefer_positive").options.prefer_positive);
+  EXPECT_TRUE(refused("cache {\nserve_stale_policy prefer_positive\n}", "needs serve_stale", 4));
 }
 
 TEST(PlanCache, BadOptions) {
@@ -233,27 +450,37 @@ TEST(PlanCache, BadOptions) {
       {"prefetch 1 1m 50", "[10%, 90%]"},
       {"serve_stale -1s", "negative"},
       {"serve_stale 1h never", "refresh mode: never"},
+      {"serve_stale 20", "missing unit"},
+      {"serve_stale 0 after nono", "nono"},
+      {"serve_stale 1h verify 0", "above 0"},
+      {"serve_stale 1h verify -1s", "negative"},
+      {"serve_stale 1h verify 1s 30s 6m", "over 5 minutes"},
+      {"serve_stale 1h immediate 30s 301s", "over 5 minutes"},
+      {"serve_stale 1h immediate 30s 30s 30s", "Wrong argument count"},
+      {"serve_stale 1h verify 1s 30s 30s 30s", "Wrong argument count"},
+      {"serve_stale_policy", "Wrong argument count"},
+      {"serve_stale_policy prefer_negative", "prefer_negative"},
       {"servfail", "Wrong argument count"},
       {"servfail -1s", "negative"},
       {"servfail 301s", "over 5 minutes"},
       {"disable", "Wrong argument count"},
       {"disable all", "success or denial"},
-      {"disable success example.org", "not supported"},
+      {"disable success a..b", "a..b"},
       {"keepttl 1", "Wrong argument count"},
+      {"nxdomain_cut 1", "Wrong argument count"},
   };
   for (const auto& [option, why] : cases) EXPECT_TRUE(refused(std::string("cache {\n") + option + "\n}", why, 3));
 }
 
 TEST(PlanHosts, Options) {
-  const auto plain = accepted("hosts").hosts.value();
+  const auto plain = hosts("hosts");
   EXPECT_EQ(plain.file, "/etc/hosts");
   EXPECT_EQ(plain.ttl_seconds, 3600u);
   EXPECT_EQ(plain.reload, 5s);
   EXPECT_TRUE(!plain.no_reverse && plain.fallthrough.empty() && plain.inline_lines.empty());
   EXPECT_EQ(textsOf(plain.zones), Texts{"."}) << "the block's";
 
-  const auto options =
-      accepted("hosts /x a. b. {\n192.0.2.1 c d\n::1 e\nttl 9\nno_reverse\nreload 1m\nfallthrough f.\n}").hosts.value();
+  const auto options = hosts("hosts /x a. b. {\n192.0.2.1 c d\n::1 e\nttl 9\nno_reverse\nreload 1m\nfallthrough f.\n}");
   EXPECT_EQ(options.file, "/x");
   EXPECT_EQ(textsOf(options.zones), (Texts{"a.", "b."}));
   EXPECT_EQ(options.inline_lines, (Texts{"192.0.2.1 c d", "::1 e"}));
@@ -261,15 +488,16 @@ TEST(PlanHosts, Options) {
   EXPECT_TRUE(options.no_reverse);
   EXPECT_EQ(options.reload, 1min);
   EXPECT_EQ(textsOf(options.fallthrough), Texts{"f."});
-  EXPECT_EQ(textsOf(accepted("hosts {\nfallthrough\n}").hosts->fallthrough), Texts{"."});
-  EXPECT_EQ(accepted("hosts {\nreload 1us\n}").hosts->reload, 1ms) << "rounded up: zero means never";
-  EXPECT_EQ(accepted("hosts {\nreload 0\n}").hosts->reload, 0ms);
+  EXPECT_EQ(textsOf(hosts("hosts {\nfallthrough\n}").fallthrough), Texts{"."});
+  EXPECT_EQ(hosts("hosts {\nreload 1us\n}").reload, 1ms) << "rounded up: zero means never";
+  EXPECT_EQ(hosts("hosts {\nreload 0\n}").reload, 0ms);
 }
 
 TEST(PlanBind, AddressesAndInterfaces) {
-  const BindPlan plan = accepted("bind 127.0.0.1 ::1 eth0.100 {\nexcept 127.0.0.2 lo\n}").bind;
-  EXPECT_EQ(plan.listen, (Texts{"127.0.0.1", "::1", "eth0.100"}));
-  EXPECT_EQ(plan.except, (Texts{"127.0.0.2", "lo"}));
+  const resolve::Block block = accepted("bind 127.0.0.1 ::1 eth0.100 {\nexcept 127.0.0.2 lo\n}");
+  const auto& plan = only<plugin::BindDirective>(block);
+  EXPECT_EQ(plan.listen(), (Texts{"127.0.0.1", "::1", "eth0.100"}));
+  EXPECT_EQ(plan.except(), (Texts{"127.0.0.2", "lo"}));
   for (const char* text :
        {"300.1.1.1", "1.2.3", "127.0.0.1:53", "[::1]", "::1:x", "127.0.0.1/8", "sixteen-letters-", "\"\"", "\"a b\""}) {
     EXPECT_TRUE(refused(std::string("bind ") + text, "not an IP address or the name of an interface"));
@@ -279,17 +507,88 @@ TEST(PlanBind, AddressesAndInterfaces) {
   EXPECT_TRUE(refused("bind lo {\nonly lo\n}", "unknown property 'only'", 3));
 }
 
+TEST(PlanBlock, Dns64) {
+  const auto settings = [](const std::string& text) { return only<plugin::Dns64Directive>(accepted(text)).settings(); };
+  const auto embedded = [](const plugin::Dns64Settings& from) {
+    const std::array<uint8_t, 4> v4{192, 0, 2, 1};
+    return IpAddress::v6(from.prefix.embed(v4)).toString();
+  };
+  const plugin::Dns64Settings plain = settings("dns64");
+  EXPECT_EQ(embedded(plain), "64:ff9b::c000:201");
+  EXPECT_FALSE(plain.translate_all || plain.allow_ipv4);
+  EXPECT_EQ(embedded(settings("dns64 2001:db8:64::/96")), "2001:db8:64::c000:201");
+  const plugin::Dns64Settings full = settings("dns64 {\nprefix 2001:db8:1::/96\ntranslate_all\nallow_ipv4\n}");
+  EXPECT_EQ(embedded(full), "2001:db8:1::c000:201");
+  EXPECT_TRUE(full.translate_all && full.allow_ipv4);
+  EXPECT_TRUE(refused("dns64 64:ff9b::/95", "32, 40, 48, 56, 64 or 96"));
+  EXPECT_TRUE(refused("dns64 192.0.2.0/24", "no IPv6 prefix"));
+  EXPECT_TRUE(refused("dns64 a b", "Wrong"));
+  EXPECT_TRUE(refused("dns64 {\nprefix\n}", "write: prefix PREFIX", 3));
+  EXPECT_TRUE(refused("dns64 {\ntranslate_all 1\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("dns64 {\nallow_ipv6\n}", "unknown property 'allow_ipv6'", 3));
+  EXPECT_TRUE(refused("dns64\ndns64", "once in a server block", 3));
+}
+
+TEST(PlanBlock, Zonelimit) {
+  const auto options = [](const std::string& text) {
+    return only<plugin::ZonelimitDirective>(accepted(text)).options();
+  };
+  const upstream::ZoneLimiter::Options plain = options("zonelimit");
+  EXPECT_EQ(plain.outstanding, 200u);
+  EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot() && plain.suffixes.empty()) << "the block's";
+  const auto full = options("zonelimit 50 example.org example.net {\nsuffix dyn.example.org\nsuffix a. b.\n}");
+  EXPECT_EQ(full.outstanding, 50u);
+  EXPECT_EQ(full.zones.size(), 2u);
+  EXPECT_EQ(full.suffixes.size(), 3u);
+  EXPECT_EQ(options("zonelimit example.org").zones.size(), 1u);
+  EXPECT_TRUE(refused("zonelimit 0", "no number from 1 to 1000000"));
+  EXPECT_TRUE(refused("zonelimit 1 a..b", "a..b"));
+  EXPECT_TRUE(refused("zonelimit {\nsuffix\n}", "write: suffix NAMES...", 3));
+  EXPECT_TRUE(refused("zonelimit {\nqps 1\n}", "unknown property 'qps'", 3));
+  EXPECT_TRUE(refused("zonelimit\nzonelimit", "once in a server block", 3));
+}
+
+TEST(PlanBlock, Private) {
+  const auto settings = [](const std::string& text) {
+    return only<plugin::PrivateDirective>(accepted(text)).settings();
+  };
+  const plugin::PrivateSettings plain = settings("private");
+  EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot()) << "the block's";
+  EXPECT_TRUE(plain.allowed.empty() && plain.networks.empty() && !plain.allow_loopback);
+  const plugin::PrivateSettings full = settings(
+      "private example.org example.net {\nallow a.example.org b.example.org\nallow c.example.org\n"
+      "allow_loopback\nnetwork 10.0.0.0/8 fd00::/8\nnetwork 192.0.2.1\n}");
+  EXPECT_EQ(full.zones.size(), 2u);
+  EXPECT_EQ(full.allowed.size(), 3u);
+  EXPECT_EQ(full.networks.size(), 3u);
+  EXPECT_TRUE(full.allow_loopback);
+  EXPECT_TRUE(refused("private {\nallow\n}", "write: allow ZONES...", 3));
+  EXPECT_TRUE(refused("private {\nallow_loopback x\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("private {\nnetwork\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("private {\nnetwork 10.0.0.0/33\n}", "illegal CIDR notation '10.0.0.0/33'", 3));
+  EXPECT_TRUE(refused("private {\npublic\n}", "unknown property 'public'", 3));
+  EXPECT_TRUE(refused("private\nprivate", "once in a server block", 3));
+}
+
 TEST(PlanBlock, SmallDirectives) {
-  EXPECT_EQ(accepted("whoami").bufsize, 1232u);
-  EXPECT_EQ(accepted("bufsize").bufsize, 1232u);
-  EXPECT_EQ(accepted("bufsize 512").bufsize, 512u);
-  EXPECT_EQ(accepted("bufsize 4096").bufsize, 4096u);
-  EXPECT_EQ(accepted("nsid").nsid, "");
-  EXPECT_EQ(accepted("nsid a b").nsid, "a b");
-  EXPECT_EQ(accepted("workers 3").workers, 3u);
-  EXPECT_TRUE(accepted("errors").errors && accepted("errors stdout").errors);
-  EXPECT_TRUE(accepted("any").any && accepted("loop").loop && accepted("minimal").minimal && accepted("whoami").whoami);
-  EXPECT_TRUE(accepted("loadbalance").loadbalance && accepted("loadbalance round_robin").loadbalance);
+  EXPECT_EQ(dns::kDefaultUdpPayload, 1232u);
+  EXPECT_EQ(bufsize("bufsize"), 1232u);
+  EXPECT_EQ(bufsize("bufsize 512"), 512u);
+  EXPECT_EQ(bufsize("bufsize 4096"), 4096u);
+  EXPECT_EQ(only<plugin::NsidDirective>(accepted("nsid")).data(), "");
+  EXPECT_EQ(only<plugin::NsidDirective>(accepted("nsid a b")).data(), "a b");
+  EXPECT_EQ(only<plugin::WorkersDirective>(accepted("workers 3")).workerCount(), 3u);
+  EXPECT_TRUE(has<plugin::ErrorsDirective>("errors") && has<plugin::ErrorsDirective>("errors stdout"));
+  EXPECT_TRUE(has<plugin::AnyDirective>("any") && has<plugin::LoopDirective>("loop") &&
+              has<plugin::MinimalDirective>("minimal") && has<plugin::WhoamiDirective>("whoami"));
+  EXPECT_TRUE(has<plugin::LoadbalanceDirective>("loadbalance") &&
+              has<plugin::LoadbalanceDirective>("loadbalance round_robin"));
+  const resolve::Block balanced = accepted("loadbalance {\nprefer 10.0.0.0/8 2001:db8::/32\nprefer 192.0.2.1\n}");
+  ASSERT_EQ(only<plugin::LoadbalanceDirective>(balanced).preferred().size(), 3u);
+  EXPECT_EQ(only<plugin::LoadbalanceDirective>(balanced).preferred()[1].prefix_length, 32);
+  EXPECT_TRUE(refused("loadbalance {\nprefer invalid\n}", "illegal CIDR notation 'invalid'", 3));
+  EXPECT_TRUE(refused("loadbalance {\nprefer\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("loadbalance round_robin {\nreload 10s\n}", "unknown property 'reload'", 3));
   const std::pair<const char*, const char*> cases[] = {
       {"bufsize 511", "512 - 4096"},
       {"bufsize 4097", "512 - 4096"},
@@ -305,22 +604,152 @@ TEST(PlanBlock, SmallDirectives) {
       {"loadbalance round_robin x", "Wrong"},
       {"errors /var/log/x", "not supported"},
       {"errors stdout x", "Wrong"},
-      {"log a {/x} {/y}", "{/y}"},
+      {"errors visible", "not supported"},
   };
   for (const auto& [directive, why] : cases) EXPECT_TRUE(refused(directive, why));
-  EXPECT_TRUE(refused("errors {\nstacktrace\n}", "stacktrace is not supported", 3));
-  EXPECT_TRUE(refused("errors {\nconsolidate 1s\n}", "Wrong", 3));
   EXPECT_TRUE(refused("log {\nclass some\n}", "some", 3));
 }
 
+TEST(PlanPrometheus, Options) {
+  const auto address = [](const std::string& directive) {
+    return only<plugin::PrometheusDirective>(accepted(directive)).address().toString();
+  };
+  EXPECT_EQ(address("prometheus"), "localhost:9153");
+  EXPECT_EQ(address("prometheus localhost:53"), "localhost:53");
+  EXPECT_EQ(address("prometheus :9153"), ":9153");
+  EXPECT_EQ(address("prometheus [::1]:9153"), "[::1]:9153");
+  EXPECT_EQ(address("prometheus {\nruntime_metrics\n}"), "localhost:9153");
+  EXPECT_EQ(address("prometheus localhost:53 {\nruntime_metrics\n}"), "localhost:53");
+  EXPECT_TRUE(refused("prometheus {}", "no port"));
+  EXPECT_TRUE(refused("prometheus /foo", "no port"));
+  EXPECT_TRUE(refused("prometheus a b c", "Wrong"));
+  EXPECT_TRUE(refused("prometheus {\nruntime_metrics extra\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("prometheus {\ntls x\n}", "unknown property 'tls'", 3));
+  EXPECT_TRUE(refused("prometheus\nprometheus", "once in a server block", 3));
+}
+
+TEST(PlanErrors, Options) {
+  using Level = plugin::ErrorLog::Level;
+  const auto consolidation = [](const std::string& arguments) {
+    const resolve::Block block = accepted("errors {\nconsolidate " + arguments + "\n}");
+    return only<plugin::ErrorsDirective>(block).consolidations().at(0);
+  };
+  const auto plain = consolidation("1m \"format error\"");
+  EXPECT_EQ(plain.period, 1min);
+  EXPECT_EQ(plain.pattern, "format error");
+  EXPECT_TRUE(plain.level == Level::kError && !plain.show_first);
+  const std::pair<const char*, Level> levels[] = {
+      {"debug", Level::kDebug}, {"info", Level::kInfo}, {"warning", Level::kWarning}, {"error", Level::kError}};
+  for (const auto& [word, level] : levels) {
+    EXPECT_EQ(consolidation(std::string("1m .* ") + word).level, level);
+    const auto shown = consolidation(std::string("1m .* ") + word + " show_first");
+    EXPECT_TRUE(shown.level == level && shown.show_first);
+  }
+  EXPECT_TRUE(consolidation("1m .* show_first").show_first);
+  const resolve::Block several = accepted("errors {\nstacktrace\nconsolidate 1m error1\nconsolidate 5s error2 info\n}");
+  EXPECT_EQ(only<plugin::ErrorsDirective>(several).consolidations().size(), 2u);
+}
+
+TEST(PlanErrors, BadOptions) {
+  EXPECT_TRUE(refused("errors\nerrors", "once", 3));
+  const std::pair<const char*, const char*> cases[] = {
+      {"log visible", "unknown property 'log'"},
+      {"stacktrace yes", "Wrong"},
+      {"consolidate", "Wrong"},
+      {"consolidate 1m", "Wrong"},
+      {"consolidate abc .*", "abc"},
+      {"consolidate 1 .*", "missing unit"},
+      {"consolidate 0s .*", "0s"},
+      {"consolidate 1m ())", "regular expression"},
+      {"consolidate 1m .* extra", "unknown level 'extra'"},
+      {"consolidate 1m .* show_first warning", "'warning'"},
+      {"consolidate 1m .* show_first show_first", "unknown level 'show_first'"},
+      {"consolidate 1m .* info error", "'error'"},
+      {"consolidate 1m .* info show_first 1", "Wrong"},
+  };
+  for (const auto& [option, why] : cases) EXPECT_TRUE(refused(std::string("errors {\n") + option + "\n}", why, 3));
+}
+
+TEST(PlanLog, Rules) {
+  const auto rules = [](const std::string& directives) {
+    const resolve::Block block = accepted(directives);
+    std::vector<std::string> texts;
+    for (const auto& rule : only<plugin::LogDirective>(block).rules()) {
+      texts.push_back(rule.zone.toString() + (rule.success ? " success" : "") + (rule.denial ? " denial" : "") +
+                      (rule.error ? " error" : ""));
+    }
+    return texts;
+  };
+  EXPECT_EQ(rules("log"), Texts{". success denial error"});
+  EXPECT_EQ(rules("log\nlog example.org {\nclass denial\nclass error\n}"),
+            (Texts{". success denial error", "example.org. denial error"}));
+  EXPECT_EQ(rules("log a. b. {host} {\nclass success\n}"), (Texts{"a. success", "b. success"}));
+  EXPECT_EQ(rules("log . \"{\\\"name\\\": \\\"{name}\\\"}\""), Texts{". success denial error"});
+  EXPECT_EQ(rules("log a. {/x}"), Texts{"a. success denial error"});
+  EXPECT_TRUE(refused("log {\nclass\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("log {\nunknown\n}", "unknown property", 3));
+}
+
+// As CoreDNS 1.14.
+TEST(PlanBlock, WhatMayBeRepeated) {
+  for (const std::string directive : {"cache", "errors", "hosts", "loop", "nsid"}) {
+    EXPECT_TRUE(refused(directive + "\n" + directive, "once", 3)) << directive;
+  }
+  for (const std::string directive : {"acl {\nallow\n}", "any", "bind 127.0.0.1", "bufsize", "forward . 192.0.2.1",
+                                      "loadbalance", "log", "minimal", "whoami"}) {
+    EXPECT_FALSE(accepted(directive + "\n" + directive).directives.empty()) << directive;
+  }
+}
+
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name :
-       {"health", "ready", "prometheus", "reload", "template", "rewrite", "etcd", "kubernetes", "file", "tls"}) {
+  for (const char* name : {"pprof", "reload", "template", "rewrite", "etcd", "kubernetes", "file", "tls"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));
   }
   EXPECT_TRUE(refused("nonsense", "Unknown directive 'nonsense'"));
+}
+
+plugin::HealthSettings health(const std::string& directives) {
+  return only<plugin::HealthDirective>(accepted(directives)).settings();
+}
+
+// CoreDNS's own table, and what it leaves out.
+TEST(PlanHealth, ListensWhereItIsTold) {
+  EXPECT_EQ(health("health").address.toString(), ":8080");
+  EXPECT_EQ(health("health").lame_duck, 0ms);
+  EXPECT_EQ(health("health localhost:1234").address.toString(), "localhost:1234");
+  EXPECT_EQ(health("health [::1]:1234").address.toString(), "[::1]:1234");
+  EXPECT_EQ(health("health bla:a").address.port, "a") << "whether there is such a service is seen at the start";
+  EXPECT_EQ(health("health localhost:1234 {\nlameduck 4s\n}").lame_duck, 4s);
+  EXPECT_TRUE(refused("health bla", "'bla': no port"));
+  EXPECT_TRUE(refused("health bla bla", "Wrong argument count"));
+}
+
+TEST(PlanHealth, HasOneOption) {
+  EXPECT_TRUE(refused("health {\nlameduck a\n}", "invalid duration", 3));
+  EXPECT_TRUE(refused("health {\nlameduck\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("health {\nlameduck 4s 5s\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("health {\nlameduck -4s\n}", "'-4s' is negative", 3));
+  EXPECT_TRUE(refused("health {\nlamedudk 4\n}", "unknown property 'lamedudk'", 3));
+}
+
+plugin::ReadySettings ready(const std::string& directives) {
+  return only<plugin::ReadyDirective>(accepted(directives)).settings();
+}
+
+TEST(PlanReady, AsCoreDns) {
+  using Monitor = plugin::Readiness::Monitor;
+  EXPECT_EQ(ready("ready").address.toString(), ":8181");
+  EXPECT_EQ(ready("ready").monitor, Monitor::kUntilReady);
+  EXPECT_EQ(ready("ready localhost:1234").address.toString(), "localhost:1234");
+  EXPECT_EQ(ready("ready {\nmonitor until-ready\n}").monitor, Monitor::kUntilReady);
+  EXPECT_EQ(ready("ready localhost:1234 {\nmonitor continuously\n}").monitor, Monitor::kContinuously);
+  EXPECT_TRUE(refused("ready {\nmonitor 404\n}", "monitor type '404' not supported", 3));
+  EXPECT_TRUE(refused("ready {\nmonitro continuously\n}", "unknown property 'monitro'", 3));
+  EXPECT_TRUE(refused("ready localhost:1234 b", "Wrong argument count"));
+  EXPECT_TRUE(refused("ready bla", "'bla': no port"));
+  EXPECT_TRUE(refused("ready\nready", "ready can be used once in a server block", 3));
 }
 
 }  // namespace

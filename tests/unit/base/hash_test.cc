@@ -8,7 +8,7 @@
 namespace idetcd {
 namespace {
 
-TEST(Hash, DependsOnEveryOctetAndOnTheSeed) {
+TEST(Hash, DependsOnEveryByteAndOnTheSeed) {
   const std::string text = "\x07worker1\x02tf\x05local";
   std::set<uint64_t> seen{hashBytes(text.data(), text.size(), 1)};
   EXPECT_TRUE(seen.insert(hashBytes(text.data(), text.size(), 2)).second);

@@ -10,27 +10,10 @@
 
 #include <gtest/gtest.h>
 
+#include "support/captured_stdout.h"
+
 namespace idetcd {
 namespace {
-
-// What `body` writes to the process's standard output. The sink writes to stdout(3), so descriptor 1 is swapped.
-template <typename Body>
-std::string captured(Body body) {
-  fflush(stdout);
-  char path[] = "/tmp/idetcd-log-test-XXXXXX";
-  const int file = mkstemp(path);
-  unlink(path);
-  const int saved = dup(STDOUT_FILENO);
-  dup2(file, STDOUT_FILENO);
-  body();
-  fflush(stdout);
-  dup2(saved, STDOUT_FILENO);
-  close(saved);
-  std::string text(static_cast<size_t>(lseek(file, 0, SEEK_END)), '\0');
-  EXPECT_EQ(pread(file, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  close(file);
-  return text;
-}
 
 TEST(Log, PrintsLevelAndComponent) {
   EXPECT_EQ(captured([] {
@@ -60,7 +43,7 @@ TEST(Log, BracesInWhatIsLoggedAreText) {
 TEST(Log, ADefaultLoggerIsSilent) {
   EXPECT_EQ(captured([] {
               const Logger logger;
-              logger.info("nobody hears");
+              logger.info("without a reader");
               logger.named("x").error("this");
               logger.plain("either");
               logger.flush(std::chrono::seconds(30));
@@ -113,8 +96,8 @@ TEST(Log, AFullPipeStallsNobody) {
     const Logger logger = Logger::toStdout();
     for (int i = 0; i < 30'000; ++i) logger.info("{:0>80}", i);
     EXPECT_GT(logger.droppedLines(), 0u);
-    EXPECT_FALSE(logger.flush(std::chrono::milliseconds(50))) << "nobody reads";
-    // Let the writer thread end: what is queued goes out once somebody reads.
+    EXPECT_FALSE(logger.flush(std::chrono::milliseconds(50))) << "there is no reader";
+    // Let the writer thread end: what is queued goes out once it is read.
     std::thread reader([&] {
       char buffer[1 << 16];
       while (read(pipe_ends[0], buffer, sizeof(buffer)) > 0) {

@@ -190,7 +190,7 @@ TEST_F(CorefileTest, BadImports) {
       {". {\n\n import none\n}", "Corefile:3 - Error during parsing: File to import not found: none"},
       {"import none", "Corefile:1 - Error during parsing: File to import not found: none"},
       {". {\n import late\n}\n(late) {\n}", "Corefile:2 - Error during parsing: File to import not found: late"},
-      {". {\n import dir\n}", "Corefile:2 - Error during parsing: Could not import /conf/dir: is a directory"},
+      {". {\n import dir\n}", "Corefile:2 - Error during parsing: Could not import /conf/dir: Is a directory"},
       {". {\n import */*.conf\n}",
        "Corefile:2 - Error during parsing: Glob pattern may only contain one wildcard (*), but has others: "
        "/conf/*/*.conf"},
@@ -237,7 +237,7 @@ TEST_F(CorefileTest, CyclesAndRunawaysEnd) {
   for (int i = 0; i < 200; ++i) many += "import s\n";
   EXPECT_TRUE(parse(many + "}").ends_with("more than 1000000 tokens"));
   EXPECT_EQ(parse(std::string(kMaxInputBytes + 1, ' ')),
-            "Corefile:1 - Error during parsing: Corefile: more than 4194304 octets in all");
+            "Corefile:1 - Error during parsing: Corefile: more than 4194304 bytes in all");
 }
 
 TEST_F(CorefileTest, SyntaxErrors) {

@@ -66,8 +66,8 @@ class SystemEnvironmentTest : public testing::Test {
 TEST_F(SystemEnvironmentTest, ReadsFiles) {
   const std::string path = write("a", "text\n");
   EXPECT_EQ(environment_.readFile(path, 5).value(), "text\n");
-  EXPECT_EQ(environment_.readFile(path, 4).error().message, "is larger than 4 octets");
-  EXPECT_EQ(environment_.readFile(directory_.string(), 100).error().message, "is a directory");
+  EXPECT_EQ(environment_.readFile(path, 4).error().message, "larger than 4 bytes");
+  EXPECT_EQ(environment_.readFile(directory_.string(), 100).error().message, "Is a directory");
   EXPECT_EQ(environment_.readFile(path + "x", 100).error().message, "No such file or directory");
 }
 

@@ -35,7 +35,7 @@ class FakeEnvironment final : public Environment {
     const auto found = files.find(path);
     if (found == files.end()) return fail("No such file or directory");
     if (found->second.size() > max_bytes) return fail("too large");
-    if (found->second == "EISDIR") return fail("is a directory");
+    if (found->second == "EISDIR") return fail("Is a directory");
     return found->second;
   }
 };

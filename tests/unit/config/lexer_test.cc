@@ -79,7 +79,7 @@ TEST(Lexer, Refuses) {
             (Tokens{"F:1 - Error during parsing: Unexpected EOF, the quote that opens here is not closed"}));
   EXPECT_EQ(lex("\""), (Tokens{"F:1 - Error during parsing: Unexpected EOF, the quote that opens here is not closed"}));
   EXPECT_EQ(lex(std::string_view("a\n\0", 3)),
-            (Tokens{"F:2 - Error during parsing: Unexpected NUL octet, is this a text file?"}));
+            (Tokens{"F:2 - Error during parsing: Unexpected NUL byte, is this a text file?"}));
 }
 
 }  // namespace

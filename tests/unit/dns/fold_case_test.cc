@@ -12,7 +12,7 @@ namespace {
 
 uint8_t reference(uint8_t c) { return c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c - 'A' + 'a') : c; }
 
-TEST(FoldCase, EveryOctetInEveryPlace) {
+TEST(FoldCase, EveryByteInEveryPlace) {
   for (size_t place = 0; place < 8; ++place) {
     for (unsigned c = 0; c < 256; ++c) {
       for (const uint8_t neighbour : {uint8_t{0}, uint8_t{'A'}, uint8_t{'Z'}, uint8_t{0x7f}, uint8_t{0xff}}) {

@@ -1,4 +1,4 @@
-// Messages for tests, written and read without the code under test: octets as std::string, names uncompressed.
+// Messages for tests, written and read without the code under test: bytes as std::string, names uncompressed.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "dns/types.h"
 
 namespace idetcd::dns::test {
 
@@ -26,9 +28,9 @@ inline std::string header(unsigned id, unsigned flags, Counts counts) {
          be16(counts.additionals);
 }
 
-inline std::string label(std::string_view octets) { return static_cast<char>(octets.size()) + std::string(octets); }
+inline std::string label(std::string_view bytes) { return static_cast<char>(bytes.size()) + std::string(bytes); }
 
-// "a.b." as wire form, octets as they are; "." is the root. No escapes.
+// "a.b." as wire form, bytes as they are; "." is the root. No escapes.
 inline std::string wireName(std::string_view text) {
   std::string wire;
   if (text != ".") {
@@ -39,12 +41,12 @@ inline std::string wireName(std::string_view text) {
   return wire + '\0';
 }
 
-// A name of exactly `size` octets, 3 <= size: labels of 63 as far as they go.
+// A name of exactly `size` bytes, 3 <= size: labels of 63 as far as they go.
 inline std::string wireNameOfSize(size_t size) {
   std::string wire;
   size_t left = size - 1;
   while (left > 0) {
-    const size_t step = left == 65 ? 63 : left > 64 ? 64 : left;  // no remainder of one octet
+    const size_t step = left == 65 ? 63 : left > 64 ? 64 : left;  // no remainder of one byte
     wire += label(std::string(step - 1, 'x'));
     left -= step;
   }
@@ -63,14 +65,14 @@ inline std::string option(unsigned code, std::string_view data) {
 }
 // `ttl`: extended rcode, version, flags (DO is 0x8000).
 inline std::string opt(unsigned payload, uint32_t ttl = 0, std::string_view options = {}) {
-  return record(std::string_view("\0", 1), 41, payload, ttl, options);
+  return record(std::string_view("\0", 1), code(RrType::kOpt), payload, ttl, options);
 }
 
-inline std::span<const uint8_t> octets(std::string_view text) {
+inline std::span<const uint8_t> bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
-inline std::string text(std::span<const uint8_t> octets) {
-  return {reinterpret_cast<const char*>(octets.data()), octets.size()};
+inline std::string text(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // --- reading ---
@@ -95,7 +97,7 @@ struct ReadMessage {
   bool has(unsigned flag) const { return (flags & flag) != 0; }
   const ReadRecord* opt() const {
     for (const ReadRecord& record : additionals) {
-      if (record.type == 41) return &record;
+      if (record.type == code(RrType::kOpt)) return &record;
     }
     return nullptr;
   }
@@ -104,15 +106,15 @@ struct ReadMessage {
 // Strict: nothing unless each count is met, each name is whole, and nothing is left over.
 class MessageReader {
  public:
-  static std::optional<ReadMessage> read(std::span<const uint8_t> octets) {
-    MessageReader reader(octets);
+  static std::optional<ReadMessage> read(std::span<const uint8_t> bytes) {
+    MessageReader reader(bytes);
     ReadMessage message;
     if (!reader.readAll(message)) return std::nullopt;
     return message;
   }
 
  private:
-  explicit MessageReader(std::span<const uint8_t> octets) : octets_(octets) {}
+  explicit MessageReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
   bool readAll(ReadMessage& message) {
     unsigned counts[4];
@@ -127,7 +129,7 @@ class MessageReader {
       message.questions.push_back(qname + be16(type) + be16(klass));
     }
     return records(counts[1], message.answers) && records(counts[2], message.authorities) &&
-           records(counts[3], message.additionals) && pos_ == octets_.size();
+           records(counts[3], message.additionals) && pos_ == bytes_.size();
   }
 
   bool records(unsigned count, std::vector<ReadRecord>& section) {
@@ -135,19 +137,19 @@ class MessageReader {
       ReadRecord& record = section.emplace_back();
       unsigned ttl = 0, size = 0;
       if (!name(record.owner) || !number(record.type, 2) || !number(record.klass, 2) || !number(ttl, 4)) return false;
-      if (!number(size, 2) || octets_.size() - pos_ < size) return false;
+      if (!number(size, 2) || bytes_.size() - pos_ < size) return false;
       record.ttl = ttl;
-      record.rdata = text(octets_.subspan(pos_, size));
+      record.rdata = text(bytes_.subspan(pos_, size));
       pos_ += size;
     }
     return true;
   }
 
-  bool number(unsigned& value, int octets) {
+  bool number(unsigned& value, int bytes) {
     value = 0;
-    for (int i = 0; i < octets; ++i) {
-      if (pos_ == octets_.size()) return false;
-      value = value << 8 | octets_[pos_++];
+    for (int i = 0; i < bytes; ++i) {
+      if (pos_ == bytes_.size()) return false;
+      value = value << 8 | bytes_[pos_++];
     }
     return true;
   }
@@ -156,19 +158,19 @@ class MessageReader {
     size_t at = pos_;
     size_t lowest = pos_;  // each pointer must lead further back
     bool jumped = false;
-    while (at < octets_.size()) {
-      const size_t length = octets_[at];
+    while (at < bytes_.size()) {
+      const size_t length = bytes_[at];
       if (length >= 0xc0) {
-        if (octets_.size() - at < 2) return false;
-        const size_t target = (length & 0x3f) << 8 | octets_[at + 1];
+        if (bytes_.size() - at < 2) return false;
+        const size_t target = (length & 0x3f) << 8 | bytes_[at + 1];
         if (!jumped) pos_ = at + 2;
         jumped = true;
         if (target < 12 || target >= lowest) return false;
         at = lowest = target;
         continue;
       }
-      if (length > 63 || octets_.size() - at < length + 1) return false;
-      wire += text(octets_.subspan(at, length + 1));
+      if (length > 63 || bytes_.size() - at < length + 1) return false;
+      wire += text(bytes_.subspan(at, length + 1));
       at += length + 1;
       if (length > 0) continue;
       if (!jumped) pos_ = at;
@@ -177,7 +179,7 @@ class MessageReader {
     return false;
   }
 
-  std::span<const uint8_t> octets_;
+  std::span<const uint8_t> bytes_;
   size_t pos_ = 0;
 };
 

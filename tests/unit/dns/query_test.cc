@@ -18,7 +18,7 @@ constexpr unsigned kA = 1;
 constexpr unsigned kId = 0xbeef;
 constexpr unsigned kRd = 0x0100;
 
-// Parses from a buffer with exactly kReadSlack octets behind the message, which AddressSanitizer guards.
+// Parses from a buffer with exactly kReadSlack bytes behind the message, which AddressSanitizer guards.
 struct Parsed {
   explicit Parsed(const std::string& message)
       : buffer(std::make_unique<uint8_t[]>(message.size() + kReadSlack)), size(message.size()) {
@@ -70,7 +70,31 @@ TEST(ParseQuery, FoldsTheNameAndLeavesTheMessage) {
   EXPECT_EQ(p.query.hash, Parsed(query()).query.hash);
 }
 
-TEST(ParseQuery, NulDotAndHighOctetsAreOrdinary) {
+// Names of the usual sizes take a path of their own; a query that came before in the same place leaves nothing.
+TEST(ParseQuery, NamesOfEverySizeAreFoldedAndHashedAlike) {
+  for (size_t size = 3; size <= 255; ++size) {
+    const std::string lower = wireNameOfSize(size);
+    std::string mixed = lower;
+    for (size_t i = 0; i < mixed.size(); i += 3) {
+      if (mixed[i] == 'x') mixed[i] = 'X';
+    }
+    Parsed p(query(mixed, 28));
+    ASSERT_EQ(p.outcome, ParseOutcome::kQuery) << size;
+    EXPECT_EQ(text(p.query.name()), lower) << size;
+    EXPECT_EQ(p.query.hash, hashBytes(lower.data(), lower.size(), kSeed)) << size;
+    EXPECT_EQ(p.query.qtype, 28);
+    EXPECT_EQ(p.query.question_end, p.size);
+
+    const std::string broken = query(mixed).substr(0, p.size - 1);
+    std::memcpy(p.buffer.get(), broken.data(), broken.size());
+    EXPECT_EQ(parseQuery(p.buffer.get(), broken.size(), kSeed, p.query), ParseOutcome::kError);
+    EXPECT_EQ(p.query.error, Rcode::kFormErr);
+    EXPECT_EQ(p.query.question_end, kHeaderSize);
+    EXPECT_EQ(p.query.qname_size, 0);
+  }
+}
+
+TEST(ParseQuery, NulDotAndHighBytesAreOrdinary) {
   const std::string name = label(std::string("\0.\xff\xc1", 4)) + label("a.B") + '\0';
   const Parsed p(query(name));
   ASSERT_EQ(p.outcome, ParseOutcome::kQuery);
@@ -97,7 +121,7 @@ TEST(ParseQuery, DropsResponses) {
   EXPECT_EQ(Parsed(header(kId, 0xffff, {.questions = 2})).outcome, ParseOutcome::kDrop);
 }
 
-TEST(ParseQuery, TruncatedAtEveryOctet) {
+TEST(ParseQuery, TruncatedAtEveryByte) {
   const std::string cookie = option(10, "12345678");
   const std::string tsig = record(wireName("key."), 250, 255, 0, wireName("hmac-sha256.") + std::string(16, '\0'));
   const std::string whole = header(kId, kRd, {.answers = 1, .authorities = 1, .additionals = 3}) + question(kName, kA) +
@@ -239,7 +263,7 @@ TEST(ParseQuery, OptionsThatOverrun) {
   EXPECT_TRUE(Parsed(message).isError(Rcode::kFormErr));
 }
 
-// RFC 7873 §5.2: 8 octets of the client's, or 8 and 8 to 32 of the server's.
+// RFC 7873 §5.2: 8 bytes of the client's, or 8 and 8 to 32 of the server's.
 TEST(ParseQuery, CookieLengths) {
   for (size_t size = 0; size <= 48; ++size) {
     const Parsed p(queryWith(opt(1232, 0, option(10, std::string(size, 'c')))));
@@ -249,6 +273,40 @@ TEST(ParseQuery, CookieLengths) {
       EXPECT_TRUE(p.isError(Rcode::kFormErr)) << size;
     }
   }
+}
+
+// A server cookie of ours has 16 bytes: what is longer or shorter is somebody else's.
+TEST(ParseQuery, CookieIsNoted) {
+  using Judgement = Cookie::Judgement;
+  EXPECT_FALSE(Parsed(queryWith(opt(1232, 0, option(3, "")))).query.asksFor(kAsksCookie));
+  for (const auto& [size, judgement] :
+       {std::pair{0, Judgement::kNew}, {8, Judgement::kBad}, {16, Judgement::kUnjudged}, {32, Judgement::kBad}}) {
+    const std::string server = std::string("sixteen bytes of, and then more").substr(0, static_cast<size_t>(size));
+    const std::string data = "12345678" + server + std::string(static_cast<size_t>(size) - server.size(), 'x');
+    const Parsed p(queryWith(opt(1232, 0, option(3, "") + option(10, data))));
+    EXPECT_TRUE(p.query.asksFor(kAsksCookie) && p.query.asksFor(kAsksNsid));
+    const Cookie& cookie = p.query.cookie;
+    EXPECT_EQ(std::string(cookie.client.begin(), cookie.client.end()), "12345678");
+    EXPECT_EQ(cookie.judgement, judgement) << size;
+    EXPECT_FALSE(cookie.in_response || p.query.hasGoodCookie());
+    if (judgement == Judgement::kUnjudged) {
+      EXPECT_EQ(std::string(cookie.server.begin(), cookie.server.end()), "sixteen bytes of");
+    }
+  }
+  EXPECT_FALSE(Parsed(queryWith(opt(1232, 0, option(10, "12345678") + "x"))).query.asksFor(kAsksCookie))
+      << "of what cannot be read nothing is taken";
+}
+
+// RFC 7828 §3.2.1: a query has no time-out in it. Whether that matters depends on what it came over.
+TEST(ParseQuery, KeepaliveIsNoted) {
+  const auto asked = [](const std::string& options) {
+    const Parsed p(queryWith(opt(1232, 0, options)));
+    EXPECT_EQ(p.outcome, ParseOutcome::kQuery);
+    return p.query.asked_options;
+  };
+  EXPECT_EQ(asked(option(11, "")), kAsksKeepalive);
+  EXPECT_EQ(asked(option(3, "") + option(11, "")), kAsksNsid | kAsksKeepalive);
+  for (const std::string data : {"1", "12", "123"}) EXPECT_EQ(asked(option(11, data)), kMisusesKeepalive);
 }
 
 // RFC 7873 §5.2: "only the first … is considered. All others are ignored".

@@ -20,14 +20,14 @@ const std::string kPointer("\xc0\x0c", 2);
 const std::string kAnswer = record(kPointer, 1, 1, 5, "\x0a\x01\x02\x03");
 const std::string kSoa = record(kPointer, 6, 1, 5, std::string(22, 's'));
 
-// A parsed query in a buffer of exactly the octets that a response may take, on the heap: AddressSanitizer guards it.
+// A parsed query in a buffer of exactly the bytes that a response may take, on the heap: AddressSanitizer guards it.
 struct Exchange {
   explicit Exchange(const std::string& message, size_t response_limit = 512)
       : limit(response_limit), buffer(std::make_unique<uint8_t[]>(std::max(limit, message.size() + kReadSlack))) {
     std::memcpy(buffer.get(), message.data(), message.size());
     outcome = parseQuery(buffer.get(), message.size(), 1, query);
   }
-  std::string octets(size_t size) const { return text({buffer.get(), size}); }
+  std::string bytes(size_t size) const { return text({buffer.get(), size}); }
   ReadMessage read(size_t size) const {
     EXPECT_LE(size, limit);
     const auto message = MessageReader::read({buffer.get(), size});
@@ -53,20 +53,20 @@ std::string ednsQuery(uint32_t ttl = 0, std::string_view options = {}) {
 TEST(ResponseBuilder, WritesAnAnswerByteForByte) {
   Exchange e(query());
   ResponseBuilder response(e.query, e.limit);
-  response.addAnswer(octets(kAnswer), 1);
+  response.addAnswer(bytes(kAnswer), 1);
   const size_t size = response.finish(Rcode::kNoError, kFlagAa);
-  EXPECT_EQ(e.octets(size), header(kId, 0x8500, {.answers = 1}) + question(kName, 1) + kAnswer);
+  EXPECT_EQ(e.bytes(size), header(kId, 0x8500, {.answers = 1}) + question(kName, 1) + kAnswer);
 }
 
 TEST(ResponseBuilder, WritesEverySectionByteForByte) {
   Exchange e(ednsQuery(0x8000));
   ResponseBuilder response(e.query, e.limit);
-  response.addAnswer(octets(kAnswer + kAnswer), 2);
-  response.addAuthority(octets(kSoa), 1);
-  response.addAdditional(octets(kAnswer), 1);
+  response.addAnswer(bytes(kAnswer + kAnswer), 2);
+  response.addAuthority(bytes(kSoa), 1);
+  response.addAdditional(bytes(kAnswer), 1);
   const size_t size = response.finish(Rcode::kNoError, kFlagAa | kFlagRa);
-  EXPECT_EQ(e.octets(size), header(kId, 0x8580, {.answers = 2, .authorities = 1, .additionals = 2}) +
-                                question(kName, 1) + kAnswer + kAnswer + kSoa + kAnswer + opt(1232, 0x8000));
+  EXPECT_EQ(e.bytes(size), header(kId, 0x8580, {.answers = 2, .authorities = 1, .additionals = 2}) +
+                               question(kName, 1) + kAnswer + kAnswer + kSoa + kAnswer + opt(1232, 0x8000));
 }
 
 TEST(ResponseBuilder, HeaderBits) {
@@ -108,7 +108,7 @@ TEST(ResponseBuilder, ExtendedErrors) {
   ResponseBuilder response(e.query, e.limit);
   response.setEde(EdeCode::kNotReady);
   response.setEde(EdeCode::kStaleAnswer);  // the first one stays
-  response.addAnswer(octets(kAnswer), 1);
+  response.addAnswer(bytes(kAnswer), 1);
   const ReadMessage message = e.read(response.finish(Rcode::kServFail, 0));
   ASSERT_NE(message.opt(), nullptr);
   EXPECT_EQ(message.opt()->rdata, option(15, be16(14)));
@@ -133,7 +133,7 @@ TEST(ResponseBuilder, TruncatesToQuestionAndOpt) {
         ResponseBuilder response(e.query, e.limit);
         if (ede) response.setEde(EdeCode::kStaleAnswer);
         const std::string answer = record(kPointer, 16, 1, 5, std::string(rdata_size, 't'));
-        response.addAnswer(octets(answer), 1);
+        response.addAnswer(bytes(answer), 1);
         const size_t size = response.finish(Rcode::kNoError, kFlagAa);
         const ReadMessage read = e.read(size);
         const bool fits = fixed + answer.size() <= 512;
@@ -152,9 +152,9 @@ TEST(ResponseBuilder, OneSectionThatDoesNotFitTakesAllWithIt) {
   {
     Exchange e(ednsQuery());
     ResponseBuilder response(e.query, e.limit);
-    response.addAnswer(octets(kAnswer), 1);
-    response.addAuthority(octets(big), 1);
-    response.addAdditional(octets(kAnswer), 1);
+    response.addAnswer(bytes(kAnswer), 1);
+    response.addAuthority(bytes(big), 1);
+    response.addAdditional(bytes(kAnswer), 1);
     const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
     EXPECT_TRUE(read.has(0x0200));
     EXPECT_TRUE(read.answers.empty() && read.authorities.empty());
@@ -163,8 +163,8 @@ TEST(ResponseBuilder, OneSectionThatDoesNotFitTakesAllWithIt) {
   {
     Exchange e(ednsQuery());
     ResponseBuilder response(e.query, e.limit);
-    response.addAnswer(octets(big), 1);
-    response.addAuthority(octets(kSoa), 1);  // would fit
+    response.addAnswer(bytes(big), 1);
+    response.addAuthority(bytes(kSoa), 1);  // would fit
     const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
     EXPECT_TRUE(read.has(0x0200));
     EXPECT_TRUE(read.answers.empty() && read.authorities.empty());
@@ -174,9 +174,9 @@ TEST(ResponseBuilder, OneSectionThatDoesNotFitTakesAllWithIt) {
 TEST(ResponseBuilder, AdditionalIsLeftOutSilently) {
   Exchange e(ednsQuery());
   ResponseBuilder response(e.query, e.limit);
-  response.addAnswer(octets(kAnswer), 1);
-  EXPECT_FALSE(response.addAdditional(octets(record(kPointer, 16, 1, 5, std::string(500, 't'))), 1));
-  EXPECT_TRUE(response.addAdditional(octets(kAnswer), 1));
+  response.addAnswer(bytes(kAnswer), 1);
+  EXPECT_FALSE(response.addAdditional(bytes(record(kPointer, 16, 1, 5, std::string(500, 't'))), 1));
+  EXPECT_TRUE(response.addAdditional(bytes(kAnswer), 1));
   const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
   EXPECT_FALSE(read.has(0x0200));
   EXPECT_EQ(read.answers.size(), 1u);
@@ -188,7 +188,7 @@ TEST(ResponseBuilder, PositionAndPatching) {
   ResponseBuilder response(e.query, e.limit);
   const size_t at = response.position();
   EXPECT_EQ(at, query().size());
-  response.addAnswer(octets(kAnswer), 1);
+  response.addAnswer(bytes(kAnswer), 1);
   EXPECT_EQ(response.position(), at + kAnswer.size());
   store32(response.at(at + 6), 77);
   EXPECT_EQ(e.read(response.finish(Rcode::kNoError, 0)).answers.at(0).ttl, 77u);
@@ -199,10 +199,24 @@ TEST(ResponseBuilder, TheLongestNameFitsTheSmallestLimit) {
   Exchange e(header(kId, 0, {.additionals = 1}) + question(name, 1) + opt(512));
   ResponseBuilder response(e.query, e.limit);
   response.setEde(EdeCode::kStaleAnswer);
-  response.addAnswer(octets(kAnswer), 1);
+  response.addAnswer(bytes(kAnswer), 1);
   const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
   EXPECT_EQ(read.answers.size(), 1u);
   EXPECT_EQ(read.answers.at(0).owner, name);
+}
+
+void askForNsid(Query& query, const std::string& nsid) {
+  query.asked_options |= kAsksNsid;
+  query.nsid = &nsid;
+}
+
+const std::string kClientCookie = "12345678";
+const std::string kServerCookie = "sixteen bytes of";
+void askForCookie(Query& query) {
+  query.asked_options |= kAsksCookie;
+  std::ranges::copy(kClientCookie, query.cookie.client.begin());
+  std::ranges::copy(kServerCookie, query.cookie.server.begin());
+  query.cookie.in_response = true;
 }
 
 // Names and NSIDs of every length: what does not fit is left out, and the answer comes first.
@@ -213,11 +227,11 @@ TEST(ResponseBuilder, NsidGivesWay) {
       for (const bool ede : {false, true}) {
         const std::string nsid(nsid_size, 'n');
         Exchange e(header(kId, 0, {.additionals = 1}) + question(wireNameOfSize(name_size), 1) + opt(512));
-        e.query.nsid = &nsid;
+        askForNsid(e.query, nsid);
         ResponseBuilder response(e.query, e.limit);
         if (ede) response.setEde(EdeCode::kStaleAnswer);
-        response.addAnswer(octets(kAnswer), 1);
-        const bool added = response.addAdditional(octets(big), 1);
+        response.addAnswer(bytes(kAnswer), 1);
+        const bool added = response.addAdditional(bytes(big), 1);
         const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
         EXPECT_FALSE(read.has(kFlagTc));
         EXPECT_EQ(read.answers.size(), 1u);
@@ -232,12 +246,69 @@ TEST(ResponseBuilder, NsidGivesWay) {
   }
 }
 
+// The cookie comes before all else, and takes the room of what does not have to be there.
+TEST(ResponseBuilder, TheCookieAlwaysFits) {
+  const std::string cookie = option(10, kClientCookie + kServerCookie);
+  for (size_t name_size = 3; name_size <= 255; name_size += 4) {
+    for (const size_t nsid_size : {0, 100, 200, 255, 512}) {
+      for (const size_t text_size : {0, 50, 400}) {
+        for (const size_t answer_size : {4, 150, 300}) {
+          const std::string nsid(nsid_size, 'n');
+          const std::string answer = record(kPointer, 16, 1, 5, std::string(answer_size, 't'));
+          Exchange e(header(kId, 0, {.additionals = 1}) + question(wireNameOfSize(name_size), 1) + opt(512));
+          askForCookie(e.query);
+          if (nsid_size > 0) askForNsid(e.query, nsid);
+          ResponseBuilder response(e.query, e.limit);
+          const std::string text(text_size, 'e');
+          response.setEde(EdeCode::kStaleAnswer, text);
+          response.addAnswer(bytes(answer), 1);
+          const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
+          ASSERT_NE(read.opt(), nullptr);
+          EXPECT_TRUE(read.opt()->rdata.starts_with(cookie));
+          const size_t fixed = 12 + name_size + 4 + 11 + cookie.size();
+          if (fixed + 6 + answer.size() <= 512 && text_size == 0) {
+            EXPECT_EQ(read.answers.size(), 1u);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ResponseBuilder, TheIdleTimeout) {
+  Exchange e(ednsQuery());
+  e.query.asked_options |= kAsksKeepalive | kTellsKeepalive;
+  e.query.idle_timeout = 0x1234;
+  askForCookie(e.query);
+  ResponseBuilder response(e.query, e.limit);
+  response.addAnswer(bytes(record(kPointer, 16, 1, 5, std::string(600, 't'))), 1);
+  const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
+  EXPECT_TRUE(read.has(kFlagTc));
+  EXPECT_EQ(read.opt()->rdata, option(10, kClientCookie + kServerCookie) + option(11, be16(0x1234)));
+}
+
+// Over UDP nobody says one (RFC 7828 §3.3.1).
+TEST(ResponseBuilder, AnIdleTimeoutThatNobodyKnowsIsNotSaid) {
+  Exchange e(ednsQuery());
+  e.query.asked_options |= kAsksKeepalive;
+  ResponseBuilder response(e.query, e.limit);
+  EXPECT_EQ(e.read(response.finish(Rcode::kNoError, 0)).opt()->rdata, "");
+}
+
+TEST(ResponseBuilder, ACookieThatNobodyHasJudgedIsNotSentBack) {
+  Exchange e(ednsQuery());
+  askForCookie(e.query);
+  e.query.cookie.in_response = false;
+  ResponseBuilder response(e.query, e.limit);
+  EXPECT_EQ(e.read(response.finish(Rcode::kNoError, 0)).opt()->rdata, "");
+}
+
 TEST(ResponseBuilder, ATruncatedResponseKeepsNsidWhereThereIsRoom) {
   const std::string nsid(100, 'n');
   Exchange e(ednsQuery());
-  e.query.nsid = &nsid;
+  askForNsid(e.query, nsid);
   ResponseBuilder response(e.query, e.limit);
-  response.addAnswer(octets(record(kPointer, 16, 1, 5, std::string(600, 't'))), 1);
+  response.addAnswer(bytes(record(kPointer, 16, 1, 5, std::string(600, 't'))), 1);
   const ReadMessage read = e.read(response.finish(Rcode::kNoError, 0));
   EXPECT_TRUE(read.has(kFlagTc));
   ASSERT_NE(read.opt(), nullptr);
@@ -254,7 +325,7 @@ TEST(ResponseBuilder, ALargeLimit) {
   ResponseBuilder response(e.query, e.limit);
   std::string answers;
   for (int i = 0; i < 4000; ++i) answers += kAnswer;
-  response.addAnswer(octets(answers), 4000);
+  response.addAnswer(bytes(answers), 4000);
   EXPECT_EQ(e.read(response.finish(Rcode::kNoError, 0)).answers.size(), 4000u);
 }
 
@@ -262,7 +333,7 @@ TEST(ResponseBuilder, ALargeLimit) {
 
 TEST(ErrorResponse, FormErrWithoutAQuestionIsTheHeader) {
   Exchange e(header(kId, 0x0110, {.questions = 2}) + question(kName, 1) + question(kName, 1));
-  EXPECT_EQ(e.octets(writeErrorResponse(e.query, e.limit)), header(kId, 0x8111, {.questions = 0}));
+  EXPECT_EQ(e.bytes(writeErrorResponse(e.query, e.limit)), header(kId, 0x8111, {.questions = 0}));
 }
 
 TEST(ErrorResponse, FormErrEchoesTheQuestionItCouldRead) {

@@ -6,29 +6,29 @@
 namespace idetcd::etcd {
 namespace {
 
-const EtcdError kStale{ErrorCode::kUnauthenticated, "etcdserver: invalid auth token", true};
+const EtcdError kStale{ErrorCode::kStaleToken, "etcdserver: invalid auth token", true};
 
 TEST(Authenticator, ALateFailureDoesNotDropTheNewToken) {
   Counters counters;
   int made = 0;
-  CompletionThread thread;
-  Authenticator authenticator(thread, Credentials{"user", "password"}, counters, Logger(),
+  const auto thread = CompletionThread::make().value();
+  Authenticator authenticator(*thread, Credentials{"user", "password"}, counters, Logger(),
                               [&made](bool) -> Task<EtcdResult<std::string>> { co_return std::to_string(++made); });
-  const auto first = await(thread, authenticator.token(false));
+  const auto first = await(*thread, authenticator.token(false));
   ASSERT_TRUE(succeeded(first));
   EXPECT_TRUE(authenticator.dismiss(*first, kStale));
-  const auto second = await(thread, authenticator.token(false));
+  const auto second = await(*thread, authenticator.token(false));
   ASSERT_TRUE(succeeded(second));
   EXPECT_EQ(second->text, "2");
   // A call that was made with the first one fails only now: it may be repeated, and the second token stays.
   EXPECT_TRUE(authenticator.dismiss(*first, kStale));
-  const auto third = await(thread, authenticator.token(false));
+  const auto third = await(*thread, authenticator.token(false));
   ASSERT_TRUE(succeeded(third));
   EXPECT_EQ(third->text, "2");
   EXPECT_EQ(made, 2);
   EXPECT_TRUE(authenticator.dismiss(*third, kStale));
-  EXPECT_EQ(await(thread, authenticator.token(false))->text, "3");
-  thread.stop();
+  EXPECT_EQ(await(*thread, authenticator.token(false))->text, "3");
+  thread->stop();
 }
 
 }  // namespace

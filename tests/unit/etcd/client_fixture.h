@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "etcd/client.h"
 #include "run_task.h"
 #include "support/etcd_server.h"
+#include "support/eventually.h"
+#include "support/metric_values.h"
 
 namespace idetcd::etcd {
 
@@ -27,9 +30,23 @@ inline Client::Options optionsFor(std::vector<std::string> endpoints) {
   return options;
 }
 
+// One put by itself. Returns its revision.
+inline Task<EtcdResult<int64_t>> put(Client& client, PutOp op) {
+  TxnRequest request;
+  request.success.push_back(std::move(op));
+  auto writing = client.txn(std::move(request));
+  const auto done = co_await writing;
+  if (!done) co_return tl::unexpected(done.error());
+  co_return done->revision;
+}
+
+inline Task<EtcdResult<std::unique_ptr<WatchStream>>> watch(Client& client, KeyRange keys, int64_t start_revision) {
+  return client.watch(std::vector<WatchRange>{{std::move(keys), start_revision}});
+}
+
 // A client with a thread of its own, and its calls as blocking functions.
 struct BlockingClient {
-  explicit BlockingClient(Client::Options options) : client(thread, std::move(options), Logger()) {}
+  explicit BlockingClient(Client::Options options) : client(thread, counted(std::move(options)), Logger()) {}
   explicit BlockingClient(const EtcdServer& server) : BlockingClient(optionsFor({server.endpoint()})) {}
   // Nothing of the client is in use any more when it is destroyed.
   ~BlockingClient() { thread.stop(); }
@@ -43,24 +60,41 @@ struct BlockingClient {
     return result->kvs[0].value;
   }
   EtcdResult<int64_t> put(std::string key, std::string text, int64_t lease = 0) {
-    return await(thread, client.put({std::move(key), std::move(text), lease}));
+    return await(thread, etcd::put(client, {std::move(key), std::move(text), lease}));
   }
-  EtcdResult<DeleteResult> remove(KeyRange keys) { return await(thread, client.remove({std::move(keys)})); }
+  EtcdResult<DeleteResult> remove(KeyRange keys) {
+    const auto done = txn({.compares = {}, .success = {DeleteOp{std::move(keys)}}, .failure = {}});
+    if (!done) return tl::unexpected(done.error());
+    return std::get<DeleteResult>(done->results.at(0));
+  }
   EtcdResult<TxnResult> txn(TxnRequest request) { return await(thread, client.txn(std::move(request))); }
   EtcdResult<Lease> grant(std::chrono::seconds ttl) { return await(thread, client.leaseGrant(ttl)); }
   EtcdResult<Lease> keepAlive(int64_t id, std::chrono::nanoseconds timeout = 5s) {
     return await(thread, client.leaseKeepAlive(id, timeout));
   }
   EtcdResult<void> revoke(int64_t id) { return await(thread, client.leaseRevoke(id)); }
-  EtcdResult<WatchStream> watch(KeyRange keys, int64_t revision) {
-    return await(thread, client.watch(std::move(keys), revision));
+  EtcdResult<std::unique_ptr<WatchStream>> watch(KeyRange keys, int64_t revision) {
+    return await(thread, etcd::watch(client, std::move(keys), revision));
   }
-  EtcdResult<WatchBatch> next(WatchStream& stream, std::chrono::nanoseconds timeout = 10s) {
-    return await(thread, stream.next(timeout));
+  EtcdResult<WatchBatch> next(const std::unique_ptr<WatchStream>& stream, std::chrono::nanoseconds timeout = 10s) {
+    return await(thread, stream->next(timeout));
   }
 
-  CompletionThread thread;
+  // "idetcd_etcd_…_total", of all that this client has done.
+  uint64_t count(std::string_view counter) const {
+    return static_cast<uint64_t>(test_support::sumOf(metrics, "idetcd_etcd_" + std::string(counter) + "_total"));
+  }
+
+  const metrics::Registry metrics;
+  const std::unique_ptr<CompletionThread> owned_thread = CompletionThread::make().value();
+  CompletionThread& thread = *owned_thread;
   Client client;
+
+ private:
+  Client::Options counted(Client::Options options) const {
+    options.metrics = metrics.scope();
+    return options;
+  }
 };
 
 class ClientTest : public testing::Test {

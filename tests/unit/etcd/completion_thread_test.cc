@@ -10,12 +10,15 @@
 #include <gtest/gtest.h>
 
 #include "run_task.h"
+#include "runtime/event.h"
 
 namespace idetcd::etcd {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+
+using runtime::Event;
 
 constexpr auto kForever = std::chrono::nanoseconds::max();
 
@@ -26,36 +29,36 @@ struct Counted {
 };
 
 TEST(CompletionThread, RunsPostedWorkInOrderOnItsThread) {
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   std::vector<int> order;
   std::promise<bool> on_thread;
-  for (int i = 0; i < 100; ++i) EXPECT_TRUE(thread.post([&order, i] { order.push_back(i); }));
-  thread.post([&] { on_thread.set_value(thread.onCompletionThread()); });
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(thread->post([&order, i] { order.push_back(i); }));
+  thread->post([&] { on_thread.set_value(thread->onThread()); });
   EXPECT_TRUE(on_thread.get_future().get());
-  EXPECT_FALSE(thread.onCompletionThread());
+  EXPECT_FALSE(thread->onThread());
   ASSERT_EQ(order.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
 TEST(CompletionThread, TakesPostsFromManyThreadsAtOnce) {
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   int sum = 0;  // of the completion thread alone
   std::vector<std::thread> posters;
   for (int t = 0; t < 4; ++t) {
     posters.emplace_back([&] {
-      for (int i = 0; i < 2000; ++i) thread.post([&sum] { ++sum; });
+      for (int i = 0; i < 2000; ++i) thread->post([&sum] { ++sum; });
     });
   }
   for (auto& poster : posters) poster.join();
   std::promise<int> result;
-  thread.post([&] { result.set_value(sum); });
+  thread->post([&] { result.set_value(sum); });
   EXPECT_EQ(result.get_future().get(), 8000);
 }
 
 TEST(CompletionThread, PostsFromItsOwnThread) {
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   std::promise<int> result;
-  thread.post([&] { thread.post([&] { thread.post([&] { result.set_value(3); }); }); });
+  thread->post([&] { thread->post([&] { thread->post([&] { result.set_value(3); }); }); });
   EXPECT_EQ(result.get_future().get(), 3);
 }
 
@@ -68,17 +71,17 @@ Task<int> countTo(int limit) {
 }
 
 TEST(CompletionThread, AwaitsTasksDeeply) {
-  CompletionThread thread;
-  EXPECT_EQ(await(thread, countTo(100000)), 100000);
+  const auto thread = CompletionThread::make().value();
+  EXPECT_EQ(await(*thread, countTo(100000)), 100000);
 }
 
 TEST(CompletionThread, SleepsAsLongAsAsked) {
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   const auto before = Clock::now();
-  EXPECT_TRUE(await(thread, thread.sleepFor(50ms)));
+  EXPECT_TRUE(await(*thread, thread->sleepFor(50ms)));
   EXPECT_GE(Clock::now() - before, 50ms);
-  EXPECT_TRUE(await(thread, thread.sleepFor(0ms)));
-  EXPECT_TRUE(await(thread, thread.sleepFor(-1s)));
+  EXPECT_TRUE(await(*thread, thread->sleepFor(0ms)));
+  EXPECT_TRUE(await(*thread, thread->sleepFor(-1s)));
 }
 
 Task<void> sleepAndNote(CompletionThread& thread, std::chrono::milliseconds duration, std::vector<int>& order) {
@@ -87,11 +90,11 @@ Task<void> sleepAndNote(CompletionThread& thread, std::chrono::milliseconds dura
 }
 
 TEST(CompletionThread, EndsSleepsInTheOrderOfTheirDeadlines) {
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   std::vector<int> order;
   std::vector<std::future<void>> ends;
   for (const int duration : {60, 20, 40}) {
-    ends.push_back(start(thread, sleepAndNote(thread, std::chrono::milliseconds(duration), order)));
+    ends.push_back(start(*thread, sleepAndNote(*thread, std::chrono::milliseconds(duration), order)));
   }
   for (auto& end : ends) end.get();
   EXPECT_EQ(order, (std::vector<int>{20, 40, 60}));
@@ -100,19 +103,19 @@ TEST(CompletionThread, EndsSleepsInTheOrderOfTheirDeadlines) {
 TEST(CompletionThread, StopCutsSleepsShortAndRunsTasksToTheirEnd) {
   std::atomic<int> alive{0};
   std::vector<std::future<bool>> sleeps;
-  CompletionThread thread;
+  const auto thread = CompletionThread::make().value();
   const Counted witness(alive);
   const auto sleeper = [](CompletionThread& t, Counted) -> Task<bool> { co_return co_await t.sleepFor(1h); };
-  for (int i = 0; i < 10; ++i) sleeps.push_back(start(thread, sleeper(thread, witness)));
-  sleeps.push_back(start(thread, thread.sleepFor(kForever)));
-  thread.stop();
+  for (int i = 0; i < 10; ++i) sleeps.push_back(start(*thread, sleeper(*thread, witness)));
+  sleeps.push_back(start(*thread, thread->sleepFor(kForever)));
+  thread->stop();
   for (auto& sleep : sleeps) EXPECT_FALSE(sleep.get());
   EXPECT_EQ(witness.count.use_count(), 1) << "a frame was not destroyed";
-  EXPECT_TRUE(thread.stopping());
+  EXPECT_TRUE(thread->stopping());
 }
 
-TEST(CompletionThread, ATaskThatWaitsAgainWhileStoppingIsToldAtOnce) {
-  CompletionThread thread;
+TEST(CompletionThread, ATaskThatWaitsAgainWhileStoppingIsCancelledAtOnce) {
+  const auto thread = CompletionThread::make().value();
   const auto stubborn = [](CompletionThread& t) -> Task<int> {
     int refused = 0;
     co_await t.sleepFor(1h);
@@ -122,40 +125,40 @@ TEST(CompletionThread, ATaskThatWaitsAgainWhileStoppingIsToldAtOnce) {
     }
     co_return refused;
   };
-  auto result = start(thread, stubborn(thread));
-  thread.stop();
+  auto result = start(*thread, stubborn(*thread));
+  thread->stop();
   EXPECT_EQ(result.get(), 1000);
 }
 
 TEST(CompletionThread, RefusesWorkAfterStopAndDestroysItUnstarted) {
   std::atomic<int> alive{0};
   bool started = false;
-  CompletionThread thread;
-  thread.stop();
+  const auto thread = CompletionThread::make().value();
+  thread->stop();
   const Counted witness(alive);
   const auto task = [](bool& flag, Counted) -> Task<void> {
     flag = true;
     co_return;
   };
-  EXPECT_FALSE(thread.spawn(task(started, witness)));
-  EXPECT_FALSE(thread.post([&started, witness] { started = true; }));
+  EXPECT_FALSE(thread->spawn(task(started, witness)));
+  EXPECT_FALSE(thread->post([&started, witness] { started = true; }));
   EXPECT_FALSE(started);
   EXPECT_EQ(witness.count.use_count(), 1);
 }
 
 TEST(CompletionThread, StopIsIdempotentAndMayComeFromSeveralThreads) {
-  CompletionThread thread;
-  auto sleep = start(thread, thread.sleepFor(1h));
+  const auto thread = CompletionThread::make().value();
+  auto sleep = start(*thread, thread->sleepFor(1h));
   std::vector<std::thread> stoppers;
-  for (int i = 0; i < 4; ++i) stoppers.emplace_back([&] { thread.stop(); });
+  for (int i = 0; i < 4; ++i) stoppers.emplace_back([&] { thread->stop(); });
   for (auto& stopper : stoppers) stopper.join();
-  thread.stop();
+  thread->stop();
   EXPECT_FALSE(sleep.get());
 }
 
 TEST(CompletionThread, EveryTaskThatWasAcceptedWhileOthersSpawnRunsToItsEnd) {
   for (int round = 0; round < 20; ++round) {
-    CompletionThread thread;
+    const auto thread = CompletionThread::make().value();
     std::atomic<int> accepted{0};
     std::atomic<int> ended{0};
     const auto task = [](CompletionThread& t, std::atomic<int>& ends) -> Task<void> {
@@ -163,19 +166,19 @@ TEST(CompletionThread, EveryTaskThatWasAcceptedWhileOthersSpawnRunsToItsEnd) {
       ++ends;
     };
     std::thread spawner([&] {
-      while (thread.spawn(task(thread, ended))) ++accepted;
+      while (thread->spawn(task(*thread, ended))) ++accepted;
     });
     while (accepted == 0) std::this_thread::yield();
-    thread.stop();
+    thread->stop();
     spawner.join();
     EXPECT_EQ(accepted, ended);
   }
 }
 
 TEST(CompletionThread, TasksThatKeepEachOtherBusyDoNotHoldUpTimers) {
-  CompletionThread thread;
-  Event ping(thread);
-  Event pong(thread);
+  const auto thread = CompletionThread::make().value();
+  Event ping(*thread);
+  Event pong(*thread);
   bool done = false;
   const auto player = [](Event& mine, Event& other, bool& end) -> Task<void> {
     while (!end) {
@@ -188,66 +191,18 @@ TEST(CompletionThread, TasksThatKeepEachOtherBusyDoNotHoldUpTimers) {
     co_await t.sleepFor(20ms);
     end = true;
   };
-  auto first = start(thread, player(ping, pong, done));
-  auto second = start(thread, player(pong, ping, done));
-  thread.post([&] { ping.set(); });
-  await(thread, whistle(thread, done));
+  auto first = start(*thread, player(ping, pong, done));
+  auto second = start(*thread, player(pong, ping, done));
+  thread->post([&] { ping.set(); });
+  await(*thread, whistle(*thread, done));
   first.get();
   second.get();
 }
 
-// --- Event ---
-
-TEST(Event, WakesEveryWaiterAndStaysSet) {
-  CompletionThread thread;
-  Event event(thread);
-  std::vector<std::future<bool>> waits;
-  for (int i = 0; i < 5; ++i) waits.push_back(start(thread, event.wait(kForever)));
-  thread.post([&] {
-    EXPECT_FALSE(event.isSet());
-    event.set();
-    event.set();
-    EXPECT_TRUE(event.isSet());
-  });
-  for (auto& wait : waits) EXPECT_TRUE(wait.get());
-  EXPECT_TRUE(await(thread, event.wait(0ms)));
-  thread.post([&] { event.reset(); });
-  EXPECT_FALSE(await(thread, event.wait(1ms)));
-}
-
-TEST(Event, SetThenResetStillWakesWhoWaited) {
-  CompletionThread thread;
-  Event event(thread);
-  auto wait = start(thread, event.wait(kForever));
-  thread.post([&] {
-    event.set();
-    event.reset();
-  });
-  EXPECT_TRUE(wait.get());
-}
-
-TEST(Event, ATimeOutLeavesNothingBehind) {
-  CompletionThread thread;
-  auto event = std::make_unique<Event>(thread);
-  EXPECT_FALSE(await(thread, event->wait(10ms)));
-  thread.post([&] { event->set(); });
-  EXPECT_TRUE(await(thread, event->wait(10ms)));
-}
-
-TEST(Event, StopEndsWaits) {
-  CompletionThread thread;
-  Event event(thread);
-  auto wait = start(thread, event.wait(kForever));
-  auto timed = start(thread, event.wait(1h));
-  thread.stop();
-  EXPECT_FALSE(wait.get());
-  EXPECT_FALSE(timed.get());
-}
-
-TEST(Event, TwoTasksPlayPingPong) {
-  CompletionThread thread;
-  Event ping(thread);
-  Event pong(thread);
+TEST(CompletionThread, TwoTasksPlayPingPong) {
+  const auto thread = CompletionThread::make().value();
+  Event ping(*thread);
+  Event pong(*thread);
   const auto player = [](Event& mine, Event& other, int rounds) -> Task<int> {
     int played = 0;
     for (; played < rounds; ++played) {
@@ -258,9 +213,9 @@ TEST(Event, TwoTasksPlayPingPong) {
     }
     co_return played;
   };
-  auto first = start(thread, player(ping, pong, 5000));
-  auto second = start(thread, player(pong, ping, 5000));
-  thread.post([&] { ping.set(); });
+  auto first = start(*thread, player(ping, pong, 5000));
+  auto second = start(*thread, player(pong, ping, 5000));
+  thread->post([&] { ping.set(); });
   EXPECT_EQ(first.get(), 5000);
   EXPECT_EQ(second.get(), 5000);
 }

@@ -62,7 +62,6 @@ TEST(Endpoint, RefusesTheRestAndSaysWhy) {
       {"ftp://localhost:2379", "unknown scheme"},
       {"http://localhost:2379/v3", "expected http(s)://host:port"},
       {"http://localhost:2379//", "expected http(s)://host:port"},
-      {"http://user@localhost:2379", "expected http(s)://host:port"},
       {"https://localhost:2379?x=1", "expected http(s)://host:port"},
       {"::1:2379", "in brackets"},
       {"2001:db8::1", "in brackets"},
@@ -83,6 +82,12 @@ TEST(Endpoint, RefusesTheRestAndSaysWhy) {
     EXPECT_NE(result.error().message.find(test.why), std::string::npos)
         << test.endpoint << ": " << result.error().message;
     EXPECT_NE(result.error().message.find(test.endpoint), std::string::npos) << "it does not name the endpoint";
+  }
+  for (const char* with_user : {"http://user:hunter2@localhost:2379", "hunter2@localhost:2379", "ftp://a:hunter2@b@localhost:2379"}) {
+    const auto result = Client::validateEndpoint(with_user);
+    ASSERT_FALSE(result) << with_user;
+    EXPECT_NE(result.error().message.find("endpoint '...@localhost:2379'"), std::string::npos) << result.error().message;
+    EXPECT_EQ(result.error().message.find("hunter2"), std::string::npos) << result.error().message;
   }
   const std::string long_label(64, 'a');
   EXPECT_FALSE(Client::validateEndpoint(long_label + ":1"));

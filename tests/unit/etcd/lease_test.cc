@@ -60,7 +60,7 @@ TEST_F(LeaseTest, ARenewalCountsFromItsRequest) {
   ASSERT_TRUE(succeeded(etcd_.keepAlive(lease->id)));  // the stream is open
   server_.pause();
   auto answer = start(etcd_.thread, etcd_.client.leaseKeepAlive(lease->id, 60s));
-  std::this_thread::sleep_for(1s);
+  std::this_thread::sleep_for(1s);  // the length of the fault
   const BootClock::time_point resumed = BootClock::now();
   server_.resume();
   const auto renewed = answer.get();

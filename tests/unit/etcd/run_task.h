@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "etcd/completion_thread.h"
-#include "etcd/task.h"
+#include "runtime/task.h"
 
 namespace idetcd::etcd {
+
+using runtime::Task;
 
 template <typename T>
 Task<void> fulfil(std::shared_ptr<std::promise<T>> promise, Task<T> task) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <ctime>
 #include <linux/futex.h>
+#include <memory>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -35,7 +36,8 @@ class SteadyWaitsTest : public testing::Test {
     return {.tv_sec = moment.tv_sec + nanoseconds / 1'000'000'000, .tv_nsec = nanoseconds % 1'000'000'000};
   }
 
-  CompletionThread thread_;  // whose program has the definition
+  const std::unique_ptr<CompletionThread> thread_ =
+      CompletionThread::make().value();  // whose program has the definition
   std::atomic<int32_t> word_{0};
 };
 

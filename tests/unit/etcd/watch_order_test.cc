@@ -17,7 +17,7 @@ namespace {
 
 namespace pb = etcdserverpb;
 
-// One stream at a time. It confirms each range, and then sends what it is told to.
+// One stream at a time. It confirms each range, and then sends what the test wants.
 class FakeWatch final : public pb::Watch::Service {
  public:
   FakeWatch() {

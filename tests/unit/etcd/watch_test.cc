@@ -11,7 +11,7 @@ namespace {
 class WatchTest : public ClientTest {
  protected:
   // Takes batches until there are `count` events; checks that revisions only rise and that resume_revision follows.
-  std::vector<WatchEvent> events(WatchStream& stream, size_t count) {
+  std::vector<WatchEvent> events(const std::unique_ptr<WatchStream>& stream, size_t count) {
     std::vector<WatchEvent> all;
     while (all.size() < count) {
       auto batch = etcd_.next(stream);
@@ -36,7 +36,7 @@ class WatchTest : public ClientTest {
 TEST_F(WatchTest, TellsPutsAndDeletesOfItsRangeOnly) {
   auto watch = etcd_.watch({"0", std::string(1, '\0')}, 2);
   ASSERT_TRUE(succeeded(watch));
-  EXPECT_EQ(watch->createdRevision(), 1);
+  EXPECT_EQ((*watch)->createdRevision(), 1);
   ASSERT_TRUE(succeeded(etcd_.put("/private", "v")));
   ASSERT_TRUE(succeeded(etcd_.put("a", "1")));
   ASSERT_TRUE(succeeded(etcd_.put("a", "2")));
@@ -66,7 +66,7 @@ TEST_F(WatchTest, StartsInThePastAndKeepsATxnTogether) {
   ASSERT_TRUE(succeeded(etcd_.put("z", "new")));
   auto watch = etcd_.watch(KeyRange::prefix(""), txn->revision);
   ASSERT_TRUE(succeeded(watch));
-  EXPECT_EQ(watch->createdRevision(), txn->revision + 1);
+  EXPECT_EQ((*watch)->createdRevision(), txn->revision + 1);
   const auto seen = events(*watch, 101);
   ASSERT_EQ(seen.size(), 101u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[static_cast<size_t>(i)].kv.mod_revision, txn->revision);
@@ -185,7 +185,7 @@ TEST_F(WatchTest, ASilentEtcdIsATimeOut) {
 TEST_F(WatchTest, SurvivesAShortPause) {
   auto watch = etcd_.watch(KeyRange::prefix("k"), 2);
   ASSERT_TRUE(succeeded(watch));
-  auto next = start(etcd_.thread, watch->next(10s));
+  auto next = start(etcd_.thread, (*watch)->next(10s));
   server_.pause();
   EXPECT_EQ(next.wait_for(1s), std::future_status::timeout);
   server_.resume();
@@ -243,11 +243,11 @@ TEST_F(WatchTest, ShowsAStoreThatWentBack) {
     watch = etcd_.watch(KeyRange::prefix("k"), 12);
   }
   ASSERT_TRUE(succeeded(watch));
-  EXPECT_EQ(watch->createdRevision(), 1);
+  EXPECT_EQ((*watch)->createdRevision(), 1);
 }
 
 TEST_F(WatchTest, ManyWatchesAtOnceAndAMovedStream) {
-  std::vector<WatchStream> watches;
+  std::vector<std::unique_ptr<WatchStream>> watches;
   for (int i = 0; i < 20; ++i) {
     auto watch = etcd_.watch(KeyRange::single("k" + std::to_string(i)), 2);
     ASSERT_TRUE(succeeded(watch));
@@ -269,9 +269,9 @@ TEST_F(WatchTest, StopEndsWatchesInEveryState) {
   auto waiting = etcd_.watch(KeyRange::prefix("k"), 2);
   ASSERT_TRUE(succeeded(idle));
   ASSERT_TRUE(succeeded(waiting));
-  auto next = start(etcd_.thread, waiting->next(1h));
+  auto next = start(etcd_.thread, (*waiting)->next(1h));
   server_.pause();
-  auto opening = start(etcd_.thread, etcd_.client.watch(KeyRange::prefix("k"), 2));
+  auto opening = start(etcd_.thread, etcd::watch(etcd_.client, KeyRange::prefix("k"), 2));
   const auto begin = SteadyClock::now();
   etcd_.thread.stop();
   EXPECT_LT(SteadyClock::now() - begin, 2s);

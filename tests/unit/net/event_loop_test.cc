@@ -145,7 +145,7 @@ TEST(ReadWatcher, CallsBackWhileThereIsSomethingToRead) {
   test::Socket sender = test::udpClient();
   std::vector<std::string> received;
   const ReadWatcher watcher(loop, receiver.fd(), [&] {  // one each time: what is left brings the next call
-    received.push_back(receiver.receive()->octets);
+    received.push_back(receiver.receive()->bytes);
     if (received.size() == 3) loop.stop();
   });
   for (const char* text : {"a", "b", "c"}) sender.sendTo(receiver.localAddress(), text);
@@ -162,18 +162,18 @@ TEST(ReadWatcher, GoesOnAfterAnErrorOfTheSocket) {
   ASSERT_TRUE(watched.connect(peer_address));
   std::vector<int> errors;
   const ReadWatcher watcher(loop, watched.fd(), [&] {
-    char octet;
-    errors.push_back(::recv(watched.fd(), &octet, 1, MSG_DONTWAIT) < 0 ? errno : 0);
+    char byte;
+    errors.push_back(::recv(watched.fd(), &byte, 1, MSG_DONTWAIT) < 0 ? errno : 0);
     loop.stop();
   });
-  ASSERT_TRUE(watched.send("x"));  // nobody is there: an ICMP message comes back
+  ASSERT_TRUE(watched.send("x"));  // no socket is there: an ICMP message comes back
   loop.run();
   ASSERT_EQ(errors, std::vector{ECONNREFUSED});
   peer.emplace(SOCK_DGRAM, peer_address);
   ASSERT_TRUE(peer->ok());
   ASSERT_TRUE(peer->sendTo(watched.localAddress(), "x"));
   Timer timer(loop, [&] { loop.stop(); });
-  timer.start(milliseconds(test::kPatienceMs));
+  timer.start(milliseconds(test::kTimeoutMs));
   loop.run();
   EXPECT_EQ(errors, (std::vector{ECONNREFUSED, 0}));
 }

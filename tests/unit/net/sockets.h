@@ -1,5 +1,5 @@
-// Blocking clients for tests of what listens on loopback: every call ends after kPatience, so that a lost datagram is a
-// failure, not a hang.
+// Blocking clients for tests of what listens on loopback: every call ends after kTimeoutMs, so that a lost datagram is
+// a failure, not a hang.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace idetcd::net::test {
 
-inline constexpr int kPatienceMs = 10'000;
+inline constexpr int kTimeoutMs = 10'000;
 
 inline SocketAddress address(std::string_view ip, uint16_t port) {
   return {.ip = IpAddress::parse(ip).value(), .port = port};
@@ -52,17 +52,17 @@ class Socket {
     const socklen_t length = to.toSockaddr(&storage);
     return ::connect(fd_, reinterpret_cast<const sockaddr*>(&storage), length) == 0;
   }
-  bool sendTo(const SocketAddress& to, std::string_view octets) {
+  bool sendTo(const SocketAddress& to, std::string_view bytes) {
     sockaddr_storage storage;
     const socklen_t length = to.toSockaddr(&storage);
-    return ::sendto(fd_, octets.data(), octets.size(), 0, reinterpret_cast<const sockaddr*>(&storage), length) ==
-           static_cast<ssize_t>(octets.size());
+    return ::sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&storage), length) ==
+           static_cast<ssize_t>(bytes.size());
   }
-  bool send(std::string_view octets) {
-    while (!octets.empty()) {
-      const ssize_t n = ::send(fd_, octets.data(), octets.size(), MSG_NOSIGNAL);
+  bool send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) return false;
-      octets.remove_prefix(static_cast<size_t>(n));
+      bytes.remove_prefix(static_cast<size_t>(n));
     }
     return true;
   }
@@ -71,36 +71,36 @@ class Socket {
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
     return ::poll(&readable, 1, timeout_ms) == 1;
   }
-  // What has come, at most `size` octets, and from where; empty at the end of a stream; nothing in case of an error.
+  // What has come, at most `size` bytes, and from where; empty at the end of a stream; nothing in case of an error.
   struct Received {
-    std::string octets;
+    std::string bytes;
     std::optional<SocketAddress> from;
   };
   std::optional<Received> receive(size_t size = 65536) {
-    if (!isReadable(kPatienceMs)) return std::nullopt;
-    Received received{.octets = std::string(size, '\0'), .from = {}};
+    if (!isReadable(kTimeoutMs)) return std::nullopt;
+    Received received{.bytes = std::string(size, '\0'), .from = {}};
     sockaddr_storage storage;
     socklen_t length = sizeof(storage);
-    const ssize_t n = ::recvfrom(fd_, received.octets.data(), size, 0, reinterpret_cast<sockaddr*>(&storage), &length);
+    const ssize_t n = ::recvfrom(fd_, received.bytes.data(), size, 0, reinterpret_cast<sockaddr*>(&storage), &length);
     if (n < 0) return std::nullopt;
-    received.octets.resize(static_cast<size_t>(n));
+    received.bytes.resize(static_cast<size_t>(n));
     if (length > 0) received.from = SocketAddress::fromSockaddr(reinterpret_cast<const sockaddr*>(&storage));
     return received;
   }
-  // Exactly `size` octets of a stream; fewer if it ends before.
+  // Exactly `size` bytes of a stream; fewer if it ends before.
   std::string receiveExactly(size_t size) {
-    std::string octets;
-    while (octets.size() < size) {
-      const auto part = receive(size - octets.size());
-      if (!part || part->octets.empty()) break;
-      octets += part->octets;
+    std::string bytes;
+    while (bytes.size() < size) {
+      const auto part = receive(size - bytes.size());
+      if (!part || part->bytes.empty()) break;
+      bytes += part->bytes;
     }
-    return octets;
+    return bytes;
   }
   // Whether the peer closes now: nothing more comes, but the end or a reset.
   bool isClosedByPeer() {
     const auto rest = receive();
-    return !rest ? isReadable(0) : rest->octets.empty();
+    return !rest ? isReadable(0) : rest->bytes.empty();
   }
 
  private:
@@ -111,10 +111,13 @@ class Socket {
 
 inline Socket udpClient(std::string_view ip = "127.0.0.1") { return {SOCK_DGRAM, address(ip, 0)}; }
 
-inline Socket tcpClient(const SocketAddress& server) {
-  Socket socket(SOCK_STREAM, address(server.ip.isV4() ? "127.0.0.1" : "::1", 0));
+inline Socket tcpClientFrom(std::string_view ip, const SocketAddress& server) {
+  Socket socket(SOCK_STREAM, address(ip, 0));
   socket.connect(server);
   return socket;
+}
+inline Socket tcpClient(const SocketAddress& server) {
+  return tcpClientFrom(server.ip.isV4() ? "127.0.0.1" : "::1", server);
 }
 
 }  // namespace idetcd::net::test

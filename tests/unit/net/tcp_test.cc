@@ -15,10 +15,10 @@ namespace {
 
 using test::address;
 
-std::vector<uint8_t> octets(std::string_view text) { return {text.begin(), text.end()}; }
+std::vector<uint8_t> bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
-// One accepted connection and what it was told, on a loop in the test's thread.
-class Peer : public TcpHandler {
+// One accepted connection and its callbacks, on a loop in the test's thread.
+class Peer : public StreamHandler {
  public:
   explicit Peer(EventLoop& loop) : loop_(loop) {}
 
@@ -89,7 +89,7 @@ TEST_F(TcpTest, ReadsAndWrites) {
   test::Socket client = connect();
   client.send("question");
   runUntil([this] { return peer_.received == "question"; });
-  EXPECT_TRUE(peer_.connection->write(octets("answer")));
+  EXPECT_TRUE(peer_.connection->write(bytes("answer")));
   EXPECT_TRUE(peer_.connection->isDrained());
   EXPECT_EQ(client.receiveExactly(6), "answer");
 }
@@ -100,7 +100,7 @@ TEST_F(TcpTest, TheOtherSideMayEndItsHalf) {
   ::shutdown(client.fd(), SHUT_WR);
   runUntil([this] { return peer_.ended; });
   EXPECT_EQ(peer_.received, "last");
-  EXPECT_TRUE(peer_.connection->write(octets("still heard")));
+  EXPECT_TRUE(peer_.connection->write(bytes("still heard")));
   EXPECT_EQ(client.receiveExactly(11), "still heard");
   peer_.connection.reset();
   EXPECT_TRUE(client.isClosedByPeer());
@@ -113,13 +113,13 @@ TEST_F(TcpTest, QueuesWhatTheKernelDoesNotTake) {
   for (int i = 0; all_taken && i < 1000; ++i) {  // until both sockets' buffers are full
     const std::string part(100'000, static_cast<char>('a' + i % 26));
     sent += part;
-    all_taken = peer_.connection->write(octets(part));
+    all_taken = peer_.connection->write(bytes(part));
   }
   ASSERT_FALSE(all_taken);
   EXPECT_FALSE(peer_.connection->isDrained());
   for (const char* part : {"second", "third"}) {  // behind what waits, in order
     sent += part;
-    EXPECT_FALSE(peer_.connection->write(octets(part)));
+    EXPECT_FALSE(peer_.connection->write(bytes(part)));
   }
   std::string read;
   std::thread reader([&] { read = client.receiveExactly(sent.size()); });
@@ -145,7 +145,7 @@ TEST_F(TcpTest, APausedConnectionKeepsWhatComes) {
 TEST_F(TcpTest, OthersHaveTheirTurnWhileOneFloods) {
   constexpr size_t kBuffer = size_t{64} << 10;
   constexpr size_t kFlood = size_t{64} << 20;
-  class Flooded : public TcpHandler {
+  class Flooded : public StreamHandler {
    public:
     void onData(std::span<const uint8_t> data) override {
       received += data.size();

@@ -17,7 +17,7 @@ bool hasIpv6() { return test::udpClient("::1").ok(); }
 // Waits for the socket, then takes one batch.
 size_t receive(UdpBatch& batch, const UdpSocket& socket) {
   pollfd readable{.fd = socket.fd(), .events = POLLIN, .revents = 0};
-  if (::poll(&readable, 1, test::kPatienceMs) != 1) return 0;
+  if (::poll(&readable, 1, test::kTimeoutMs) != 1) return 0;
   return batch.receive(socket);
 }
 
@@ -45,7 +45,7 @@ std::optional<SocketAddress> answerComesFrom(std::string_view bound_ip, std::str
   write(batch, 0, "answer");
   EXPECT_EQ(batch.flush(*socket), 0u);
   const auto answer = client.receive();
-  EXPECT_TRUE(answer && answer->octets == "answer");
+  EXPECT_TRUE(answer && answer->bytes == "answer");
   EXPECT_EQ(answer->from->port, asked.port);
   return answer->from;
 }
@@ -111,7 +111,7 @@ TEST(UdpBatch, EachAnswerOfAWildcardBatchHasItsOwnSource) {
   for (int i = 1; i <= kAddresses; ++i) {
     const auto answer = client.receive();
     ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->octets, answer->from->ip.toString());
+    EXPECT_EQ(answer->bytes, answer->from->ip.toString());
   }
 }
 
@@ -124,7 +124,7 @@ TEST(UdpBatch, SendsOnlyWhatIsRepliedInOrder) {
   ASSERT_EQ(receive(batch, *socket), kCount);
   for (size_t i = 0; i < kCount; i += 3) batch.reply(i, batch.size(i));  // two of three are dropped
   EXPECT_EQ(batch.flush(*socket), 0u);
-  for (size_t i = 0; i < kCount; i += 3) EXPECT_EQ(client.receive()->octets, std::to_string(i));
+  for (size_t i = 0; i < kCount; i += 3) EXPECT_EQ(client.receive()->bytes, std::to_string(i));
   EXPECT_FALSE(client.isReadable(0));
 }
 
@@ -147,14 +147,14 @@ TEST(UdpBatch, IsAsNewAfterEachBatch) {
     ASSERT_EQ(receive(batch, *socket), 5u);
     batch.reply(4, 1000);
     batch.flush(*socket);
-    EXPECT_EQ(v4.receive()->octets.size(), 1000u);
+    EXPECT_EQ(v4.receive()->bytes.size(), 1000u);
     v4.sendTo(address("127.0.0.1", socket->localAddress().port), "short");
     ASSERT_EQ(receive(batch, *socket), 1u);
     EXPECT_EQ(textOf(batch, 0), "short");
     batch.reply(0, 5);
     batch.flush(*socket);
     const auto answer = v4.receive();
-    EXPECT_EQ(answer->octets, "short");
+    EXPECT_EQ(answer->bytes, "short");
     EXPECT_EQ(answer->from->ip.toString(), "127.0.0.1");
     EXPECT_EQ(batch.receive(*socket), 0u);
   }
@@ -182,8 +182,8 @@ TEST(UdpBatch, AnAnswerThatCannotBeSentDoesNotHoldTheOthersBack) {
   // Port 0: sendmmsg stops there with EINVAL.
   const_cast<sockaddr_in*>(reinterpret_cast<const sockaddr_in*>(batch.source(1)))->sin_port = 0;
   EXPECT_EQ(batch.flush(*socket), 1u);
-  EXPECT_EQ(client.receive()->octets, "a");
-  EXPECT_EQ(client.receive()->octets, "c");
+  EXPECT_EQ(client.receive()->bytes, "a");
+  EXPECT_EQ(client.receive()->bytes, "c");
 }
 
 TEST(UdpBatch, AClosedClientIsNoErrorForTheNext) {

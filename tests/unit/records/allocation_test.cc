@@ -1,4 +1,4 @@
-// The hot path allocates nothing: from the octets of a query to the octets of its answer.
+// The hot path allocates nothing: from the bytes of a query to the bytes of its answer.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

@@ -18,6 +18,7 @@ namespace {
 
 using test::name;
 using test::numbered;
+using test::rrsetCount;
 using test::text;
 
 Entry* build(EntryArena& arena, const dns::Name& owner, size_t rdata_size, uint8_t fill = 0) {
@@ -25,16 +26,16 @@ Entry* build(EntryArena& arena, const dns::Name& owner, size_t rdata_size, uint8
   return EntryBuilder(owner.wire(), 1).add(dns::RrType::kTxt, 5, rdata).build(arena, 0);
 }
 
-TEST(EqualOctets, AgreesWithMemcmp) {
+TEST(EqualBytes, AgreesWithMemcmp) {
   std::string a(64, 'a');
   for (size_t size = 1; size <= 64; ++size) {  // a name is never empty
     // Copies of exactly this size on the heap: AddressSanitizer guards what is behind them.
     const std::vector<uint8_t> left(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size));
     std::vector<uint8_t> right = left;
-    EXPECT_TRUE(equalOctets(left.data(), right.data(), size)) << size;
+    EXPECT_TRUE(equalBytes(left.data(), right.data(), size)) << size;
     for (size_t i = 0; i < size; ++i) {
       right[i] ^= 0x20;
-      EXPECT_FALSE(equalOctets(left.data(), right.data(), size)) << i << " of " << size;
+      EXPECT_FALSE(equalBytes(left.data(), right.data(), size)) << i << " of " << size;
       right[i] ^= 0x20;
     }
   }
@@ -52,12 +53,67 @@ TEST(Entry, RecordsOfOneTypeInARowAreOneRrset) {
                      .add(dns::RrType::kAaaa, 5, aaaa)
                      .add(dns::RrType::kAaaa, 5, aaaa)
                      .build(arena, 0);
-  EXPECT_EQ(entry->rrsetCount(), 2u);
+  EXPECT_EQ(rrsetCount(*entry), 2u);
   EXPECT_EQ(entry->find(1).count, 2);
   EXPECT_EQ(text(entry->find(1).wire),
             std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1\xc0\x0c\0\1\0\1\0\0\0\6\0\4\x0a\0\0\2", 32));
   EXPECT_EQ(entry->find(28).count, 2);
   EXPECT_EQ(entry->find(28).wire.size(), 56u);
+}
+
+// Whatever the order in which they come.
+TEST(EntryBuilder, MergesRecordsOfOneType) {
+  EntryArena arena;
+  const dns::Name owner = numbered(1);
+  const uint8_t one[] = {10, 0, 0, 1}, two[] = {10, 0, 0, 2};
+  const uint8_t note[] = {2, 'h', 'i'};
+  const Rdata both[] = {one, two}, first[] = {one}, notes[] = {note};
+  EntryBuilder builder;
+  builder.begin(owner.wire(), 7, Source::kEtcd);
+  builder.merge({dns::RrType::kA, 9, first});
+  builder.merge({dns::RrType::kTxt, 8, notes});
+  builder.merge({dns::RrType::kA, 5, both});
+  builder.merge({dns::RrType::kTxt, 11, notes});
+  Entry* entry = builder.build(arena, 0);
+  EXPECT_EQ(entry->source(), Source::kEtcd);
+  EXPECT_EQ(rrsetCount(*entry), 2u);
+  EXPECT_EQ(text(entry->find(1).wire),
+            std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\2", 32));
+  EXPECT_EQ(text(entry->find(16).wire), std::string("\xc0\x0c\0\x10\0\1\0\0\0\x8\0\3\2hi", 15));
+  EXPECT_EQ(text(entry->rrsetBytes()), text(builder.rrsets()));
+
+  builder.begin(owner.wire(), 8, Source::kEtcd);
+  builder.mergeAll(entry->rrsetBytes());
+  EXPECT_EQ(text(entry->rrsetBytes()), text(builder.rrsets()));
+}
+
+TEST(EntryBuilder, LeavesOutWhatNoMessageHolds) {
+  EntryArena arena;
+  const dns::Name owner = numbered(1);
+  EntryBuilder builder;
+  builder.begin(owner.wire(), 7, Source::kEtcd);
+  for (uint32_t i = 0; i < 5000; ++i) {
+    uint8_t bytes[4];
+    dns::store32(bytes, i);
+    const Rdata rdata[] = {bytes};
+    builder.merge({dns::RrType::kA, 5, rdata});
+  }
+  const std::vector<uint8_t> large(100);
+  const Rdata notes[] = {large};
+  builder.merge({dns::RrType::kTxt, 5, notes});
+  Entry* entry = builder.build(arena, 0);
+  EXPECT_EQ(entry->find(1).count, (EntryBuilder::kMaxRecordBytes - 6) / 16);
+  EXPECT_EQ(entry->find(16).count, 0);
+  EXPECT_EQ(rrsetCount(*entry), 1u);
+  arena.free(entry);
+
+  builder.begin(owner.wire(), 7, Source::kEtcd);
+  const uint8_t byte[] = {0};
+  const Rdata small[] = {byte};
+  for (uint16_t type = 1000; type < 1300; ++type) builder.merge({static_cast<dns::RrType>(type), 5, small});
+  entry = builder.build(arena, 0);
+  EXPECT_EQ(rrsetCount(*entry), 255u);
+  arena.free(entry);
 }
 
 TEST(Entry, HoldsWhatWasAdded) {
@@ -75,7 +131,7 @@ TEST(Entry, HoldsWhatWasAdded) {
   EXPECT_FALSE(entry->isNamed(numbered(11).wire()));
   EXPECT_FALSE(entry->isNamed(owner.parent().wire()));
   EXPECT_EQ(entry->modRevision(), 42);
-  EXPECT_EQ(entry->rrsetCount(), 2u);
+  EXPECT_EQ(rrsetCount(*entry), 2u);
   EXPECT_EQ(text(entry->find(1).wire), std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\1", 16));
   EXPECT_EQ(entry->find(1).count, 1);
   EXPECT_EQ(text(entry->find(28).wire),
@@ -92,7 +148,7 @@ TEST(Entry, HoldsWhatWasAdded) {
 TEST(Entry, MayBeEmpty) {
   EntryArena arena;
   const Entry* entry = EntryBuilder(dns::Name().wire(), 1).build(arena, 0);
-  EXPECT_EQ(entry->rrsetCount(), 0u);
+  EXPECT_EQ(rrsetCount(*entry), 0u);
   EXPECT_EQ(entry->find(1).count, 0);
   EXPECT_TRUE(entry->isNamed(dns::Name().wire()));
 }
@@ -126,7 +182,7 @@ TEST(EntryArena, KeepsSizeClassesApart) {
   EXPECT_NE(build(arena, numbered(1), 60), small);
 }
 
-// Entries of all sizes, over the border between chunks and heap, never share an octet.
+// Entries of all sizes, over the border between chunks and heap, never share a byte.
 TEST(EntryArena, EntriesDoNotOverlap) {
   EntryArena arena;
   std::mt19937 random(3);

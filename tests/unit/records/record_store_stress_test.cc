@@ -29,8 +29,8 @@ constexpr size_t kBatch = 16;
 
 bool isStable(size_t index) { return index % (kNames / kStable) == 0; }
 
-// A: 6 octets of what (name, version) is do not fit 4, so the version's low half; AAAA: all of it, mixed over 16
-// octets.
+// A: 6 bytes of what (name, version) is do not fit 4, so the version's low half; AAAA: all of it, mixed over 16
+// bytes.
 HostAddresses addressesOf(uint32_t index, uint32_t version) {
   std::array<uint8_t, 4> v4;
   dns::store16(v4.data(), static_cast<uint16_t>(index));
@@ -183,6 +183,66 @@ TEST(RecordStoreStress, ReadersSeeWholeEntriesAndAllThatIsThere) {
   EXPECT_EQ(store.size(), kStable);
   RecordProperty("looks", std::to_string(findings.looks.load()));
   RecordProperty("rounds", std::to_string(rounds));
+}
+
+// Each address has a name that stays, whose entry is replaced, and others that come and go: as many as make the address
+// lead to one name, to several, and to more than an answer holds.
+TEST(RecordStoreStress, AnAddressAlwaysLeadsToItsName) {
+  constexpr uint32_t kAddresses = 300;
+  EpochDomain epochs;
+  RecordStore store(
+      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 17, .comes_first = [](const dns::Name& n) {
+                 return n.toString().starts_with("worker");
+               }});
+  const auto address = [](uint32_t i) {
+    std::array<uint8_t, 4> bytes;
+    dns::store32(bytes.data(), 10u << 24 | i);
+    return IpAddress::v4(bytes);
+  };
+  int64_t revision = 0;
+  const auto put = [&](const dns::Name& owner, uint32_t i) {
+    store.put(owner, {.ipv4 = address(i), .ipv6 = {}}, ++revision);
+  };
+  for (uint32_t i = 0; i < kAddresses; ++i) put(numbered(i), i);
+
+  std::atomic<bool> done{false};
+  std::atomic<uint64_t> looks{0}, missing{0}, wrong{0};
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < kReaders; ++r) {
+    threads.emplace_back([&, r] {
+      EpochDomain::Reader reader(epochs);
+      std::mt19937 random(static_cast<unsigned>(r));
+      while (!done.load(std::memory_order_relaxed)) {
+        const ReadSection section(reader);
+        const uint32_t i = random() % kAddresses;
+        const ReverseIndex::Names names = store.reverse().find(address(i));
+        const auto entries = names.entries();
+        if (entries.empty() || !entries.front()->isNamed(numbered(i).wire())) missing.fetch_add(1);
+        for (const Entry* entry : entries) {
+          bool has = false;
+          visitAddresses(*entry, [&](const IpAddress& a, uint32_t) { has = has || a == address(i); });
+          if (!has) wrong.fetch_add(1);
+        }
+        looks.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  std::mt19937 random(7);
+  std::vector<dns::Name> others;
+  for (uint32_t i = 0; i < 4000; ++i) others.push_back(name("x" + std::to_string(i) + ".tf.local."));
+  const auto end = std::chrono::steady_clock::now() + kDuration;
+  while (std::chrono::steady_clock::now() < end) {
+    for (uint32_t i = 0; i < kAddresses; ++i) put(numbered(i), i);
+    for (int i = 0; i < 500; ++i) put(others[random() % others.size()], 1000 + random() % 30000);
+    for (int i = 0; i < 500; ++i)
+      put(others[random() % others.size()], random() % (random() % 8 == 0 ? 3 : kAddresses));
+    for (int i = 0; i < 500; ++i) store.remove(others[random() % others.size()], ++revision);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0u);
+  EXPECT_GT(looks.load(), 0u);
+  EXPECT_EQ(missing.load(), 0u);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 using test::find;
 using test::name;
 using test::numbered;
+using test::rrsetCount;
 using Change = RecordStore::Change;
 
 HostAddresses v4(uint8_t last) { return {.ipv4 = IpAddress::v4({10, 0, 0, last}), .ipv6 = {}}; }
@@ -32,7 +33,7 @@ class RecordStoreTest : public ::testing::Test {
                          .hash_seed = 99}) {}
 
   bool exists(std::string_view owner) const { return find(store_.table(), name(owner)) != nullptr; }
-  // The octets of its A; "nodata", "nxdomain".
+  // The bytes of its A; "nodata", "nxdomain".
   std::string a(std::string_view owner) const {
     const Entry* entry = find(store_.table(), name(owner));
     if (entry == nullptr) return "nxdomain";
@@ -76,7 +77,7 @@ TEST_F(RecordStoreTest, RecordsCarryTheTtlAndBothFamilies) {
   const IpAddress v6 = *IpAddress::parse("fd00::7");
   store_.put(numbered(1), {.ipv4 = IpAddress::v4({10, 0, 0, 7}), .ipv6 = v6}, 1);
   const Entry* entry = find(store_.table(), numbered(1));
-  EXPECT_EQ(entry->rrsetCount(), 2u);
+  EXPECT_EQ(rrsetCount(*entry), 2u);
   EXPECT_EQ(test::text(entry->find(1).wire), std::string("\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x0a\0\0\7", 16));
   EXPECT_EQ(test::rdata(*entry, dns::RrType::kAaaa), test::text({v6.data(), 16}));
   store_.put(numbered(1), {.ipv4 = {}, .ipv6 = v6}, 2);
@@ -263,7 +264,7 @@ TEST_F(RecordStoreTest, NamesOutsideTheZoneMakeNoNonTerminals) {
 }
 
 TEST_F(RecordStoreTest, FreshnessIsWhatWasSet) {
-  for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kRestored, Freshness::kLoading}) {
+  for (const Freshness freshness : {Freshness::kFresh, Freshness::kStale, Freshness::kFromFile, Freshness::kLoading}) {
     store_.setFreshness(freshness);
     EXPECT_EQ(store_.freshness(), freshness);
     EXPECT_EQ(store_.isFresh(BootClock::now()), freshness == Freshness::kFresh);
@@ -315,6 +316,124 @@ TEST_F(RecordStoreTest, NonTerminalsAgreeWithAModel) {
   }
 }
 
+// --- several sources ---
+
+constexpr Source kOther = static_cast<Source>(2);
+constexpr Source kThird = static_cast<Source>(3);
+
+class SourcesTest : public RecordStoreTest {
+ protected:
+  Change put(std::string_view owner, Source source, dns::RrType type, const std::vector<std::string>& values,
+             uint32_t ttl_seconds = 5, int64_t revision = 0) {
+    std::vector<Rdata> rdata;
+    for (const std::string& value : values)
+      rdata.emplace_back(reinterpret_cast<const uint8_t*>(value.data()), value.size());
+    const Rrset rrset{type, ttl_seconds, rdata};
+    return store_.put(name(owner), source, {&rrset, 1}, revision);
+  }
+  // All that the name has: "TYPE TTL RDATA"; "nxdomain".
+  std::vector<std::string> said(std::string_view owner) const {
+    const Entry* entry = find(store_.table(), name(owner));
+    if (entry == nullptr) return {"nxdomain"};
+    std::vector<std::string> records;
+    entry->visitRecords([&records](dns::RrType type, uint32_t ttl_seconds, Rdata rdata) {
+      records.push_back(std::to_string(dns::code(type)) + " " + std::to_string(ttl_seconds) + " " + test::text(rdata));
+    });
+    return records;
+  }
+  std::vector<std::string> reverse(std::string_view address) const {
+    std::vector<std::string> names;
+    const ReverseIndex::Names found = store_.reverse().find(IpAddress::parse(address).value());
+    for (const Entry* entry : found.entries()) names.push_back(dns::Name::fromWire(entry->name()).toString());
+    return names;
+  }
+  using Said = std::vector<std::string>;
+};
+
+TEST_F(SourcesTest, ANameHasTheSum) {
+  EXPECT_EQ(put("a.tf.local.", kThird, dns::RrType::kTxt, {"three", "both"}, 9), Change::kAdded);
+  EXPECT_EQ(put("a.tf.local.", kOther, dns::RrType::kTxt, {"two", "both"}, 7), Change::kAdded);
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(65), 10), Change::kAdded);
+  const Said all{"1 5 " + v4Octets(65), "16 7 two", "16 7 both", "16 7 three"};
+  EXPECT_EQ(said("a.tf.local."), all);
+  EXPECT_EQ(store_.size(), 1u);
+  EXPECT_EQ(store_.revisionOf(name("a.tf.local.")), 10);
+  EXPECT_EQ(put("a.tf.local.", kOther, dns::RrType::kTxt, {"two", "both"}, 7), Change::kUnchanged);
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(65), 10), Change::kUnchanged);
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(66), 10), Change::kContradiction);
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(66), 9), Change::kOlder);
+  EXPECT_EQ(said("a.tf.local."), all);
+  EXPECT_EQ(put("a.tf.local.", kOther, dns::RrType::kTxt, {"new"}, 8), Change::kReplaced);
+  EXPECT_EQ(store_.put(name("a.tf.local."), v4(66), 11), Change::kReplaced);
+  EXPECT_EQ(said("a.tf.local."), (Said{"1 5 " + v4Octets(66), "16 8 new", "16 8 three", "16 8 both"}));
+  EXPECT_TRUE(store_.remove(name("a.tf.local."), kOther));
+  EXPECT_FALSE(store_.remove(name("a.tf.local."), kOther));
+  EXPECT_EQ(said("a.tf.local."), (Said{"1 5 " + v4Octets(66), "16 9 three", "16 9 both"}));
+  EXPECT_FALSE(store_.remove(name("a.tf.local."), 10)) << "what is stored is newer";
+  EXPECT_TRUE(store_.remove(name("a.tf.local."), 12));
+  EXPECT_EQ(said("a.tf.local."), (Said{"16 9 three", "16 9 both"}));
+  EXPECT_EQ(store_.size(), 0u);
+  EXPECT_EQ(store_.revisionOf(name("a.tf.local.")), 0);
+  EXPECT_TRUE(store_.remove(name("a.tf.local."), kThird));
+  EXPECT_EQ(said("a.tf.local."), Said{"nxdomain"});
+}
+
+TEST_F(SourcesTest, ASourceMayHaveANameForItself) {
+  EXPECT_EQ(put("x.a.tf.local.", kOther, dns::RrType::kA, {"abcd"}), Change::kAdded);
+  EXPECT_EQ(store_.size(), 0u) << "of etcd";
+  EXPECT_EQ(a("a.tf.local."), "nodata");
+  EXPECT_EQ(reverse("97.98.99.100"), Said{"x.a.tf.local."});
+  EXPECT_FALSE(store_.remove(name("x.a.tf.local."), 100)) << "etcd says nothing of it";
+  EXPECT_EQ(store_.see(name("x.a.tf.local.")), 0);
+  EXPECT_EQ(put("x.a.tf.local.", kOther, dns::RrType::kA, {"abcd"}), Change::kUnchanged);
+  EXPECT_EQ(put("x.a.tf.local.", kOther, dns::RrType::kA, {"abce", "abcd"}), Change::kReplaced);
+  EXPECT_EQ(reverse("97.98.99.101"), Said{"x.a.tf.local."});
+  EXPECT_TRUE(store_.remove(name("x.a.tf.local."), kOther));
+  EXPECT_FALSE(exists("a.tf.local."));
+  EXPECT_EQ(store_.reverse().size(), 0u);
+}
+
+TEST_F(SourcesTest, ASnapshotWithdrawsWhatEtcdSaidAndNothingElse) {
+  put("a.tf.local.", kOther, dns::RrType::kA, {"abcd"});
+  put("b.tf.local.", kOther, dns::RrType::kTxt, {"b"});
+  store_.put(name("a.tf.local."), v4(1), 1);
+  store_.put(name("b.tf.local."), v4(2), 2);
+  store_.beginSnapshot(false);
+  EXPECT_EQ(store_.see(name("b.tf.local.")), 2);
+  put("a.tf.local.", kOther, dns::RrType::kA, {"abcd", "abce"});  // is no sign of what etcd has
+  EXPECT_EQ(store_.endSnapshot(3, 10).names, Said{"a.tf.local."});
+  EXPECT_EQ(said("a.tf.local."), (Said{"1 5 abcd", "1 5 abce"}));
+  EXPECT_EQ(said("b.tf.local."), (Said{"1 5 " + v4Octets(2), "16 5 b"}));
+}
+
+TEST_F(SourcesTest, TheNameServerIsWhatSourcesSay) {
+  EXPECT_EQ(reverse("192.0.2.1"), Said{}) << "it is no node's name";
+  put("ns.dns.tf.local.", kOther, dns::RrType::kA, {"abcd"});
+  EXPECT_EQ(said("ns.dns.tf.local."), Said{"1 5 abcd"});
+  store_.put(name("ns.dns.tf.local."), v4(1), 1);
+  store_.setAddresses({IpAddress::v4({192, 0, 2, 77})});
+  EXPECT_EQ(said("ns.dns.tf.local."), (Said{"1 5 " + v4Octets(1), "1 5 abcd"}));
+  store_.remove(name("ns.dns.tf.local."), 1);
+  store_.remove(name("ns.dns.tf.local."), kOther);
+  EXPECT_EQ(a("ns.dns.tf.local."), std::string({'\xc0', 0, 2, 77}));
+}
+
+TEST_F(SourcesTest, AddressesLeadToTheirNames) {
+  store_.put(name("worker1.tf.local."), v4(1), 1);
+  EXPECT_EQ(reverse("10.0.0.1"), Said{"worker1.tf.local."});
+  store_.put(name("worker1.tf.local."), v4(2), 2);
+  EXPECT_EQ(reverse("10.0.0.1"), Said{});
+  EXPECT_EQ(reverse("10.0.0.2"), Said{"worker1.tf.local."});
+  put("worker1.tf.local.", kOther, dns::RrType::kA, {v4Octets(3)});
+  EXPECT_EQ(reverse("10.0.0.2"), Said{"worker1.tf.local."});
+  EXPECT_EQ(reverse("10.0.0.3"), Said{"worker1.tf.local."});
+  store_.remove(name("worker1.tf.local."), 2);
+  EXPECT_EQ(reverse("10.0.0.2"), Said{});
+  EXPECT_EQ(reverse("10.0.0.3"), Said{"worker1.tf.local."});
+  store_.remove(name("worker1.tf.local."), kOther);
+  EXPECT_EQ(store_.reverse().size(), 0u);
+}
+
 class RootZoneTest : public RecordStoreTest {
  protected:
   RootZoneTest() : RecordStoreTest(".") {}
@@ -344,7 +463,7 @@ TEST(RecordStore, ANodeWithoutAddressesHasANameServerWithoutData) {
   const RecordStore store(epochs, {.zone = name("tf.local."), .addresses = {}});
   const Entry* entry = find(store.table(), name("ns.dns.tf.local."));
   ASSERT_NE(entry, nullptr);
-  EXPECT_EQ(entry->rrsetCount(), 0u);
+  EXPECT_EQ(rrsetCount(*entry), 0u);
 }
 
 }  // namespace

@@ -33,8 +33,17 @@ inline const Entry* find(const RecordTable& table, const dns::Name& owner) {
   return table.find(hashBytes(owner.data(), owner.size(), table.seed()), owner.wire());
 }
 
-inline std::string text(std::span<const uint8_t> octets) {
-  return {reinterpret_cast<const char*>(octets.data()), octets.size()};
+inline std::string text(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+inline size_t rrsetCount(const Entry& entry) {
+  size_t count = 0;
+  entry.visitRrsets([&count](const Entry::Rrset&) {
+    ++count;
+    return false;
+  });
+  return count;
 }
 
 // The RDATA of the one record of an RRset; nothing if there is none.

@@ -15,7 +15,7 @@ using test::text;
 TEST(ZoneApex, SoaByteForByte) {
   const ZoneApex apex(name("tf.local."), 5);
   const ZoneApex::Soa soa = apex.soa(0x0116, 0x01020304);
-  EXPECT_EQ(text(soa.span()), std::string("\xc1\x16\0\6\0\1\0\0\0\5\0\x2a"              // owner SOA IN 5, 42 octets
+  EXPECT_EQ(text(soa.span()), std::string("\xc1\x16\0\6\0\1\0\0\0\5\0\x2a"              // owner SOA IN 5, 42 bytes
                                           "\2ns\3dns\xc1\x16"                           // MNAME
                                           "\x0ahostmaster\xc1\x16"                      // RNAME
                                           "\1\2\3\4\0\0\x1c\x20\0\0\7\x08\0\1\x51\x80"  // serial 7200 1800 86400
@@ -38,7 +38,7 @@ TEST(ZoneApex, NsByteForByte) {
 TEST(ZoneApex, AZoneTooLongForAPrefixIsItsOwnNameServer) {
   std::string zone;
   for (int i = 0; i < 3; ++i) zone += std::string(63, 'z') + ".";
-  const std::string fits = zone + std::string(50, 'z') + ".";      // 244 octets: 255 with "hostmaster"
+  const std::string fits = zone + std::string(50, 'z') + ".";      // 244 bytes: 255 with "hostmaster"
   const std::string too_long = zone + std::string(51, 'z') + ".";  // 245
   ASSERT_EQ(name(fits).size(), 244u);
 

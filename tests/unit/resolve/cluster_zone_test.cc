@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "query_fixture.h"
+#include "support/query_fixture.h"
 
 namespace idetcd::resolve {
 namespace {
@@ -42,7 +42,8 @@ class ClusterZoneTest : public testing::Test {
 
   static uint16_t ede(const Message& message) {
     for (const auto& record : message.records()) {
-      if (record.type == 41 && record.rdata_size == 6) return dns::load16(message.rdata(record).data() + 4);
+      if (record.type == code(dns::RrType::kOpt) && record.rdata_size == 6)
+        return dns::load16(message.rdata(record).data() + 4);
     }
     return 0;
   }
@@ -215,7 +216,7 @@ TEST_F(ClusterZoneTest, StaleAnswersSaySo) {
   EXPECT_EQ(ede(denied), 19);
 }
 
-// Nobody need tell the store: a process that wakes too late finds its names stale with the first query.
+// No call to the store is needed: a process that wakes too late finds its names stale with the first query.
 TEST_F(ClusterZoneTest, FreshnessEndsByItself) {
   put("worker1.tf.local.", "192.0.2.1");
   store_.setFreshUntil(now_ + std::chrono::seconds(1));
@@ -237,7 +238,7 @@ TEST_F(ClusterZoneTest, WhatAFileHasKeptIsStaleAndTheRestUnknown) {
   put("worker1.tf.local.", "192.0.2.1");
   put("x.deep.tf.local.", "192.0.2.2");
   put("db.example.org.", "192.0.2.3");
-  store_.setFreshness(Freshness::kRestored);
+  store_.setFreshness(Freshness::kFromFile);
   for (const char* text : {"worker1.tf.local.", "db.example.org."}) {
     Message known(text, kA, 1232);
     ASSERT_GT(ask(known), 0u);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "query_fixture.h"
+#include "support/query_fixture.h"
 
 namespace idetcd::resolve {
 namespace {
@@ -150,7 +150,7 @@ TEST_F(SpecialNamesTest, TheWorldIsNotSpecial) {
 }
 
 TEST_F(SpecialNamesTest, LabelsThatEndAlikeAreNotMistaken) {
-  // The last label is "x\005local", of seven octets.
+  // The last label is "x\005local", of seven bytes.
   Message message("aaaaaaa.", kA);
   const std::string_view label("\x07x\x05local", 8);
   std::copy(label.begin(), label.end(), message.data() + dns::kHeaderSize);

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "dns/name_reader.h"
-#include "query_fixture.h"
-#include "upstream_message.h"
+#include "support/query_fixture.h"
+#include "support/upstream_message.h"
 
 namespace idetcd::resolve {
 namespace {
@@ -23,10 +23,10 @@ class StoredResponseTest : public testing::Test {
   }
   UpstreamVerdict read(const UpstreamMessage& upstream) {
     response_.emplace();
-    return readUpstreamResponse(upstream.octets, kId, query_, *response_);
+    return readUpstreamResponse(upstream.bytes, kId, query_, *response_);
   }
-  std::vector<Message::Record> write(const WriteOptions& options = {}, size_t limit = 1232) {
-    message_.setResponse(writeStoredResponse(response_->sections, query_, limit, options));
+  std::vector<Message::Record> write(const dns::WriteOptions& options = {}, size_t limit = 1232) {
+    message_.setResponse(dns::writePackedResponse(*response_->packed, query_, limit, options));
     return message_.records();
   }
 
@@ -51,21 +51,21 @@ TEST_F(StoredResponseTest, ManyLongNames) {
   dns::Query query;
   dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
   StoredResponse response;
-  ASSERT_EQ(readUpstreamResponse(upstream.octets, 0xbeef, query, response), UpstreamVerdict::kAccepted);
-  EXPECT_LT(response.body.size(), upstream.octets.size() - 60 * 20);
+  ASSERT_EQ(readUpstreamResponse(upstream.bytes, 0xbeef, query, response), UpstreamVerdict::kAccepted);
+  EXPECT_LT(response.packed->body().size(), upstream.bytes.size() - 60 * 20);
   std::vector<uint8_t> room(65535);
   std::memcpy(room.data(), message.data(), message.size());
   query.message = room.data();
-  const size_t size = writeStoredResponse(response.sections, query, room.size(), {});
-  const std::span<const uint8_t> octets(room.data(), size);
+  const size_t size = dns::writePackedResponse(*response.packed, query, room.size(), {});
+  const std::span<const uint8_t> bytes(room.data(), size);
   size_t pos = query.question_end;
   for (const std::string& target : targets) {
     dns::ExpandedName owner;
     dns::ExpandedName exchange;
-    pos = dns::expandName(octets, pos, owner);
+    pos = dns::expandName(bytes, pos, owner);
     ASSERT_NE(pos, 0u);
     EXPECT_EQ(dns::nameToString(owner.wire.data()), "mail.example.");
-    pos = dns::expandName(octets, pos + 12, exchange);
+    pos = dns::expandName(bytes, pos + 12, exchange);
     ASSERT_NE(pos, 0u);
     EXPECT_EQ(dns::nameToString(exchange.wire.data()), target);
   }
@@ -89,7 +89,7 @@ TEST_F(StoredResponseTest, PositiveAnswerComesBackCompressed) {
   EXPECT_TRUE(message_.flag(dns::kFlagRa));
   EXPECT_FALSE(message_.flag(dns::kFlagAa));
   // CNAME: owner pointer, label "web" and a pointer; each A: a pointer for its owner.
-  EXPECT_EQ(response_->body.size(), (2u + 10 + 4 + 2) + 2 * (2 + 10 + 4));
+  EXPECT_EQ(response_->packed->body().size(), (2u + 10 + 4 + 2) + 2 * (2 + 10 + 4));
 }
 
 TEST_F(StoredResponseTest, MismatchesAreToldApart) {
@@ -111,9 +111,9 @@ TEST_F(StoredResponseTest, CutAnywhereItIsNeverAccepted) {
                                    .cname("www.example.org.", "b.example.org.")
                                    .a("b.example.org.", 60, {192, 0, 2, 1})
                                    .soa("example.org.", 60, 60);
-  for (size_t size = 0; size < good.octets.size(); ++size) {
+  for (size_t size = 0; size < good.bytes.size(); ++size) {
     UpstreamMessage cut = good;
-    cut.octets.resize(size);
+    cut.bytes.resize(size);
     EXPECT_NE(read(cut), UpstreamVerdict::kAccepted) << size;
   }
   EXPECT_EQ(read(good), UpstreamVerdict::kAccepted);
@@ -145,7 +145,7 @@ TEST_F(StoredResponseTest, CnameLoopsAndLongChainsEnd) {
   EXPECT_EQ(read(chain), UpstreamVerdict::kMalformed);
 }
 
-// Thousands of records of a few octets, each with a name of 255: as SRV, whose targets are never compressed, they would
+// Thousands of records of a few bytes, each with a name of 255: as SRV, whose targets are never compressed, they would
 // be a megabyte; as MX they shrink again, but each name has 120 labels to be looked for.
 TEST_F(StoredResponseTest, CompressionBombsAreDefused) {
   for (const uint16_t type : {uint16_t{33}, uint16_t{15}}) {
@@ -160,23 +160,25 @@ TEST_F(StoredResponseTest, CompressionBombsAreDefused) {
     const std::vector<uint8_t> target = UpstreamMessage::name(long_name);
     rdata.insert(rdata.end(), target.begin(), target.end());
     upstream.record(UpstreamMessage::kAnswer, "www.example.org.", type, 60, rdata);
-    const size_t at = upstream.octets.size() - target.size();
+    const size_t at = upstream.bytes.size() - target.size();
     uint8_t counter = 0;
-    while (upstream.octets.size() < 65000) {
+    while (upstream.bytes.size() < 65000) {
       std::vector<uint8_t> bomb{0xc0, 12, 0, static_cast<uint8_t>(type),      0, 1, 0, 0,
                                 0,    60, 0, static_cast<uint8_t>(before + 4)};
       bomb.resize(bomb.size() + before);
-      for (const size_t octet : {size_t{1}, size_t{counter++}, 0xc0 | at >> 8, at & 0xff}) {
-        bomb.push_back(static_cast<uint8_t>(octet));
+      for (const size_t byte : {size_t{1}, size_t{counter++}, 0xc0 | at >> 8, at & 0xff}) {
+        bomb.push_back(static_cast<uint8_t>(byte));
       }
-      upstream.count(UpstreamMessage::kAnswer).octets.insert(upstream.octets.end(), bomb.begin(), bomb.end());
+      upstream.count(UpstreamMessage::kAnswer).bytes.insert(upstream.bytes.end(), bomb.begin(), bomb.end());
     }
     response_.emplace();
     const auto start = std::chrono::steady_clock::now();
-    const UpstreamVerdict verdict = readUpstreamResponse(upstream.octets, kId, parsed, *response_);
+    const UpstreamVerdict verdict = readUpstreamResponse(upstream.bytes, kId, parsed, *response_);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
     EXPECT_EQ(verdict, type == 33 ? UpstreamVerdict::kMalformed : UpstreamVerdict::kAccepted);
-    EXPECT_LE(response_->body.size(), size_t{66000});
+    if (verdict == UpstreamVerdict::kAccepted) {
+      EXPECT_LE(response_->packed->body().size(), size_t{66000});
+    }
   }
 }
 
@@ -211,7 +213,7 @@ TEST_F(StoredResponseTest, DenialsLiveAsLongAsTheirSoaSays) {
   EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "no SOA";
   ASSERT_EQ(read(UpstreamMessage("www.example.org.", 1, 0x8183).soa("example.net.", 900, 120)),
             UpstreamVerdict::kAccepted);
-  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "somebody else's SOA";
+  EXPECT_EQ(response_->kind, ResponseKind::kUncacheable) << "the SOA of another name";
 }
 
 TEST_F(StoredResponseTest, TtlExtremes) {
@@ -234,10 +236,10 @@ TEST_F(StoredResponseTest, FailuresAndEde) {
   UpstreamMessage ede("www.example.org.", 1, 0x8182);
   ede.count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 6, 0, 15, 0, 2, 0, 9});
   ASSERT_EQ(read(ede), UpstreamVerdict::kAccepted);
-  EXPECT_EQ(response_->sections.ede, 9);
+  EXPECT_EQ(response_->packed->ede, 9);
   UpstreamMessage empty("www.example.org.", 1, 0x8181);
-  empty.octets.resize(12);
-  empty.octets[5] = 0;
+  empty.bytes.resize(12);
+  empty.bytes[5] = 0;
   ASSERT_EQ(read(empty), UpstreamVerdict::kAccepted) << "FORMERR without a question";
   EXPECT_EQ(response_->kind, ResponseKind::kFailure);
 }
@@ -277,12 +279,27 @@ TEST_F(StoredResponseTest, LoadbalanceRotatesAddressesOnly) {
   for (uint8_t i = 1; i <= 3; ++i) upstream.a("b.example.org.", 60, {192, 0, 2, i});
   ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
   for (uint8_t rotation = 1; rotation < 7; ++rotation) {
-    const auto records = write({.rotation = rotation});
+    const auto records = write({.addresses = {.rotation = rotation}});
     ASSERT_EQ(records.size(), 5u);
     EXPECT_EQ(records[0].type, 5);
     EXPECT_EQ(message_.rdata(records[1])[3], rotation % 3 + 1);
     EXPECT_EQ(message_.rdata(records[3])[3], (rotation + 2) % 3 + 1);
   }
+}
+
+TEST_F(StoredResponseTest, LoadbalancePrefersNetworksWithinARun) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.cname("www.example.org.", "b.example.org.");
+  for (uint8_t i = 1; i <= 4; ++i) upstream.a("b.example.org.", 60, {192, 0, 2, i});
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  const std::vector<IpNetwork> preferred{IpNetwork::parse("192.0.2.4").value(),
+                                         IpNetwork::parse("192.0.2.2/31").value()};
+  const auto records = write({.addresses = {.rotation = 2, .preferred = preferred}});
+  ASSERT_EQ(records.size(), 6u);
+  EXPECT_EQ(records[0].type, 5) << "aliases stay where they are";
+  std::vector<int> last_bytes;
+  for (size_t i = 1; i <= 4; ++i) last_bytes.push_back(message_.rdata(records[i])[3]);
+  EXPECT_EQ(last_bytes, (std::vector<int>{4, 3, 2, 1})) << "rotated: 3 4 1 2";
 }
 
 TEST_F(StoredResponseTest, NamesInRdataAreExpandedAndStillRight) {
@@ -312,14 +329,14 @@ class JoinTest : public StoredResponseTest {
   // `first` to www.example.org. A, `second` to the target's A.
   bool join(const UpstreamMessage& first, const std::string& target, const UpstreamMessage& second) {
     StoredResponse aliases;
-    EXPECT_EQ(readUpstreamResponse(first.octets, kId, query_, aliases), UpstreamVerdict::kAccepted);
+    EXPECT_EQ(readUpstreamResponse(first.bytes, kId, query_, aliases), UpstreamVerdict::kAccepted);
     EXPECT_EQ(aliases.kind, ResponseKind::kUncacheable);
     EXPECT_EQ(aliases.unfinished ? aliases.unfinished->toString() : "", target);
     Message target_message(target, 1, 4096);
     dns::Query target_query;
     dns::parseQuery(target_message.data(), target_message.size(), Message::kSeed, target_query);
     StoredResponse end;
-    EXPECT_EQ(readUpstreamResponse(second.octets, kId, target_query, end), UpstreamVerdict::kAccepted);
+    EXPECT_EQ(readUpstreamResponse(second.bytes, kId, target_query, end), UpstreamVerdict::kAccepted);
     response_.emplace();
     return joinResponses(query_, aliases, target_query, end, *response_);
   }
@@ -437,8 +454,8 @@ class ProofTest : public StoredResponseTest {
         .record(UpstreamMessage::kAuthority, "a.example.org.", kRrsig, 60, rrsig(kNsec, 100))
         .a("ns.example.org.", 60, {192, 0, 2, 53}, UpstreamMessage::kAdditional);
     ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
-    ASSERT_EQ(response_->sections.authorities, 4);
-    ASSERT_EQ(response_->sections.additionals, 1);
+    ASSERT_EQ(response_->packed->authorities, 4);
+    ASSERT_EQ(response_->packed->additionals, 1);
   }
   std::vector<uint16_t> types() const {
     std::vector<uint16_t> types;
@@ -450,15 +467,15 @@ class ProofTest : public StoredResponseTest {
 
 TEST_F(ProofTest, WhatProvesNothingGoesFirstThenTheAnswerIsTruncated) {
   readWildcard();
-  const ResponseView& view = response_->sections;
+  const dns::PackedResponse& view = *response_->packed;
   const size_t fixed = query_.question_end + dns::kOptSize;
   const struct {
     size_t limit;
     Types types;
     bool truncated;
   } cases[] = {
-      {fixed + view.body.size(), {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 1, 41}, false},
-      {fixed + view.body.size() - 1, {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 41}, false},
+      {fixed + view.body().size(), {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 1, 41}, false},
+      {fixed + view.body().size() - 1, {1, kRrsig, kNsec, kRrsig, kNs, kRrsig, 41}, false},
       {fixed + view.authority_end - 1, {1, kRrsig, kNsec, kRrsig, 41}, false},
       {fixed + view.proof_end, {1, kRrsig, kNsec, kRrsig, 41}, false},
       {fixed + view.proof_end - 1, {1, kRrsig, 41}, true},
@@ -479,7 +496,7 @@ TEST_F(ProofTest, MinimalKeepsProofs) {
   EXPECT_EQ(message_.authorities(), 2);
   ask("www.example.org.", 1);
   query_.dnssec_ok = true;
-  write({.minimal = true}, query_.question_end + dns::kOptSize + response_->sections.proof_end - 1);
+  write({.minimal = true}, query_.question_end + dns::kOptSize + response_->packed->proof_end - 1);
   EXPECT_TRUE(message_.flag(dns::kFlagTc));
 }
 
@@ -495,10 +512,10 @@ TEST_F(ProofTest, AChainToNowhereKeepsItsSoa) {
     EXPECT_EQ(types(), (Types{5, kSoa, 41}));
     EXPECT_FALSE(message_.flag(dns::kFlagTc));
     ask("www.example.org.", 1);
-    write({}, query_.question_end + dns::kOptSize + response_->sections.proof_end);
+    write({}, query_.question_end + dns::kOptSize + response_->packed->proof_end);
     EXPECT_EQ(types(), (Types{5, kSoa, 41})) << "the servers go first";
     ask("www.example.org.", 1);
-    write({}, query_.question_end + dns::kOptSize + response_->sections.proof_end - 1);
+    write({}, query_.question_end + dns::kOptSize + response_->packed->proof_end - 1);
     EXPECT_EQ(types(), (Types{5, 41}));
     EXPECT_TRUE(message_.flag(dns::kFlagTc));
   }
@@ -521,7 +538,7 @@ TEST_F(StoredResponseTest, ADenialDoesNotOutliveItsAlias) {
 std::vector<uint8_t> pointerChains(std::string_view qname, size_t links, size_t records,
                                    const std::vector<uint8_t>& tail) {
   UpstreamMessage upstream(qname, 1);
-  const auto start = static_cast<uint16_t>(upstream.octets.size() + 11);
+  const auto start = static_cast<uint16_t>(upstream.bytes.size() + 11);
   std::vector<uint8_t> chain(2 * links);
   for (size_t i = 0; i < links; ++i) {
     const size_t target = i == 0 ? dns::kHeaderSize : start + 2 * (i - 1);
@@ -531,10 +548,10 @@ std::vector<uint8_t> pointerChains(std::string_view qname, size_t links, size_t 
   for (size_t i = 0; i < records; ++i) {
     const auto pointer = static_cast<uint16_t>(0xc000 | (start + 2 * (links - 1 - i % 2)));
     upstream.raw({static_cast<uint8_t>(pointer >> 8), static_cast<uint8_t>(pointer)});
-    upstream.octets.insert(upstream.octets.end(), tail.begin(), tail.end());
+    upstream.bytes.insert(upstream.bytes.end(), tail.begin(), tail.end());
     upstream.count(UpstreamMessage::kAnswer);
   }
-  return upstream.octets;
+  return upstream.bytes;
 }
 
 const std::vector<uint8_t> kAddressTail{0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1};
@@ -543,7 +560,7 @@ TEST_F(StoredResponseTest, ANameMayJumpAsOftenAsItMayHaveLabels) {
   response_.emplace();
   const auto most = pointerChains("www.example.org.", dns::kMaxJumps - 1, 1, kAddressTail);
   ASSERT_EQ(readUpstreamResponse(most, kId, query_, *response_), UpstreamVerdict::kAccepted);
-  EXPECT_EQ(response_->sections.answers, 1);
+  EXPECT_EQ(response_->packed->answers, 1);
   response_.emplace();
   const auto more = pointerChains("www.example.org.", dns::kMaxJumps, 1, kAddressTail);
   EXPECT_EQ(readUpstreamResponse(more, kId, query_, *response_), UpstreamVerdict::kMalformed);
@@ -558,13 +575,13 @@ TEST_F(StoredResponseTest, TheWorkOfAMessageIsBounded) {
   const size_t links = dns::kMaxJumps - 1;
   std::vector<uint8_t> tail{0, 14, 0, 1, 0, 0, 0, 60, 0, 4, 0, 0, 0, 0};  // MINFO: two names
   UpstreamMessage upstream(longest, 14);
-  const auto start = static_cast<uint16_t>(upstream.octets.size() + 11);
+  const auto start = static_cast<uint16_t>(upstream.bytes.size() + 11);
   for (const size_t at : {10, 12}) dns::store16(&tail[at], static_cast<uint16_t>(0xc000 | (start + 2 * (links - 1))));
-  auto octets = pointerChains(longest, links, 3800, tail);
-  dns::store16(&octets[start - 11 - 4], 14);  // the question's type
+  auto bytes = pointerChains(longest, links, 3800, tail);
+  dns::store16(&bytes[start - 11 - 4], 14);  // the question's type
   response_.emplace();
-  ASSERT_LE(octets.size(), dns::kMaxMessageSize);
-  EXPECT_EQ(readUpstreamResponse(octets, kId, query_, *response_), UpstreamVerdict::kMalformed);
+  ASSERT_LE(bytes.size(), dns::kMaxMessageSize);
+  EXPECT_EQ(readUpstreamResponse(bytes, kId, query_, *response_), UpstreamVerdict::kMalformed);
 }
 
 // What the world sends is far from that bound: 3,000 name servers in 64 KB.
@@ -594,9 +611,35 @@ TEST_F(StoredResponseTest, LargeAnswersAreWithinTheBound) {
                   0x0c});
     upstream.count(UpstreamMessage::kAnswer);
   }
-  ASSERT_LE(upstream.octets.size(), dns::kMaxMessageSize);
+  ASSERT_LE(upstream.bytes.size(), dns::kMaxMessageSize);
   ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
-  EXPECT_EQ(response_->sections.answers, 3000);
+  EXPECT_EQ(response_->packed->answers, 3000);
+}
+
+// What the cache keeps of one name as the answer for a name below it: every pointer leads elsewhere then.
+TEST(DenyBelow, IsTheDenialThatTheServerWouldHaveGiven) {
+  const auto packed = [](const std::string& qname, const UpstreamMessage& upstream, auto&& use) {
+    Message message(qname, 1, 1232);
+    dns::Query query;
+    dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
+    StoredResponse response;
+    ASSERT_EQ(readUpstreamResponse(upstream.bytes, 0xbeef, query, response), UpstreamVerdict::kAccepted);
+    use(query, response);
+  };
+  const auto denial = [](const std::string& qname) {
+    return UpstreamMessage(qname, 1, 0x81a3).soa("example.", 900, 300);
+  };
+  packed("no.example.", denial("no.example."), [&](const dns::Query& above, const StoredResponse& kept) {
+    packed("a.b.no.example.", denial("a.b.no.example."), [&](const dns::Query& below, const StoredResponse& expected) {
+      StoredResponse made;
+      ASSERT_TRUE(denyBelow(below, above.name(), *kept.packed, made));
+      EXPECT_EQ(made.kind, ResponseKind::kNxDomain);
+      EXPECT_EQ(made.ttl_seconds, 300u);
+      EXPECT_TRUE(made.packed->authentic_data);
+      EXPECT_TRUE(std::ranges::equal(made.packed->body(), expected.packed->body()));
+      EXPECT_EQ(made.packed->counts(), expected.packed->counts());
+    });
+  });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Queries as octets, and what an answer says.
+// Queries as bytes, and what an answer says.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ inline std::string framed(const std::string& message) {
 // REQUIRES: a whole header.
 struct Answer {
   explicit Answer(std::string_view message) {
-    const auto* octets = reinterpret_cast<const uint8_t*>(message.data());
-    id = dns::load16(octets);
-    flags = dns::load16(octets + 2);
-    answers = dns::load16(octets + 6);
-    last_octet = octets[message.size() - 1];
+    const auto* bytes = reinterpret_cast<const uint8_t*>(message.data());
+    id = dns::load16(bytes);
+    flags = dns::load16(bytes + 2);
+    answers = dns::load16(bytes + 6);
+    last_octet = bytes[message.size() - 1];
   }
   uint16_t rcode() const { return flags & dns::kRcodeMask; }
   uint16_t id = 0;

@@ -9,9 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/metrics.h"
 #include "net/event_loop.h"
 #include "records/record_store.h"
-#include "resolve/resolver.h"
+#include "resolve/router.h"
 #include "server/tcp_service.h"
 #include "server/udp_service.h"
 
@@ -28,15 +29,15 @@ class Names {
       store_.put(dns::Name::parse(nameOf(i)).value(), {.ipv4 = IpAddress::v4({10, 0, 0, i}), .ipv6 = {}}, i);
     }
     store_.setFreshness(records::Freshness::kFresh);
-    auto block = std::make_shared<resolve::ServerBlock>();
-    block->cluster = std::make_shared<resolve::ClusterZone>(store_, resolve::ClusterZone::Options{});
-    resolver = std::make_shared<resolve::Resolver>(
-        std::vector<resolve::Resolver::Zone>{{.name = dns::Name(), .block = std::move(block)}}, store_.table().seed());
+    auto chain = std::make_shared<resolve::Chain>();
+    chain->addCluster(std::make_shared<const resolve::ClusterZone>(store_, resolve::ClusterZone::Options{}));
+    router = std::make_shared<resolve::Router>(
+        std::vector<resolve::Router::Zone>{{.name = dns::Name(), .chain = std::move(chain)}}, store_.table().seed());
   }
   static std::string nameOf(int number) { return "worker" + std::to_string(number) + ".tf.local."; }
 
   records::EpochDomain epochs;
-  std::shared_ptr<resolve::Resolver> resolver;
+  std::shared_ptr<resolve::Router> router;
 
  private:
   records::RecordStore store_;
@@ -44,13 +45,15 @@ class Names {
 
 class RunningServer {
  public:
-  explicit RunningServer(std::string_view ip = "127.0.0.1", TcpService::Limits limits = {})
-      : context_(loop_, names_.epochs) {
+  explicit RunningServer(
+      std::string_view ip = "127.0.0.1", TcpService::Limits limits = {},
+      std::shared_ptr<net::DescriptorAccount> descriptors = net::DescriptorBudget::unlimited()->account(0))
+      : context_(loop_, names_.epochs, std::make_shared<WriteBudget>(), std::move(descriptors), registry_.scope()) {
     const SocketAddress any_port{.ip = IpAddress::parse(ip).value(), .port = 0};
     auto socket = net::UdpSocket::bind(any_port, false);
     udp_address_ = socket->localAddress();
-    udp_ = std::make_unique<UdpService>(context_, std::move(*socket), names_.resolver);
-    auto tcp = TcpService::listen(context_, any_port, false, names_.resolver, limits);
+    udp_ = std::make_unique<UdpService>(context_, std::move(*socket), names_.router);
+    auto tcp = TcpService::listen(context_, any_port, false, names_.router, limits);
     EXPECT_TRUE(tcp.has_value());
     tcp_ = std::move(*tcp);
     tcp_address_ = tcp_->localAddress();
@@ -60,6 +63,7 @@ class RunningServer {
     loop_.post([this] {  // handles are their loop's thread's
       udp_.reset();
       tcp_.reset();
+      more_tcp_.reset();
     });
     loop_.stop();
     thread_.join();
@@ -69,7 +73,27 @@ class RunningServer {
 
   const SocketAddress& udpAddress() const { return udp_address_; }
   const SocketAddress& tcpAddress() const { return tcp_address_; }
+  // A second listener for TCP. Returns its address.
+  SocketAddress listenToo() {
+    onLoop([this] {
+      more_tcp_ = TcpService::listen(context_, {.ip = tcp_address_.ip}, false, names_.router, {}).value();
+    });
+    return more_tcp_->localAddress();
+  }
   const Counters& counters() const { return context_.counters; }
+  const metrics::Registry& registry() const { return registry_; }
+  WriteBudget& budget() { return *context_.write_budget; }
+  // Has everything answered by `handler`, at once or later.
+  void setHandler(std::unique_ptr<resolve::Handler> handler) {
+    auto chain = std::make_shared<resolve::Chain>();
+    chain->add(std::move(handler));
+    const auto router = std::make_shared<const resolve::Router>(
+        std::vector<resolve::Router::Zone>{{.name = dns::Name(), .chain = std::move(chain)}}, randomHashSeed());
+    onLoop([&] {
+      udp_->setRouter(router);
+      tcp_->setRouter(router);
+    });
+  }
   void post(std::function<void()> work) { loop_.post(std::move(work)); }
   // Runs `work` on the loop's thread and waits for its end.
   void onLoop(const std::function<void()>& work) {
@@ -83,10 +107,12 @@ class RunningServer {
 
  private:
   Names names_;
+  const metrics::Registry registry_;
   net::EventLoop loop_;
   WorkerContext context_;
   std::unique_ptr<UdpService> udp_;
   std::unique_ptr<TcpService> tcp_;
+  std::unique_ptr<TcpService> more_tcp_;
   SocketAddress udp_address_;
   SocketAddress tcp_address_;
   std::thread thread_;

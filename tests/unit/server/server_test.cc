@@ -9,7 +9,9 @@
 
 #include "../net/sockets.h"
 #include "dns_packets.h"
+#include "net/local_addresses.h"
 #include "running_server.h"
+#include "support/metric_values.h"
 
 namespace idetcd::server {
 namespace {
@@ -35,14 +37,17 @@ class ServerTest : public ::testing::Test {
   Result<void> open(size_t workers, const std::vector<SocketAddress>& addresses) {
     std::vector<Listen> listens;
     for (const SocketAddress& address : addresses) {
-      listens.push_back({.address = address, .workers = workers, .make_resolver = [this](size_t, net::EventLoop&) {
-                           return names_.resolver;
+      listens.push_back({.address = address, .workers = workers, .make_router = [this](size_t, net::EventLoop&) {
+                           return names_.router;
                          }});
     }
     return server_.open(listens);
   }
   Result<void> open(size_t workers, bool any_address = false) {
-    return open(workers, any_address ? anyAddresses(port_) : std::vector{net::test::address("127.0.0.1", port_)});
+    return open(workers, any_address ? net::anyAddresses(port_) : std::vector{net::test::address("127.0.0.1", port_)});
+  }
+  RouterFactory router() {
+    return [this](size_t, net::EventLoop&) { return names_.router; };
   }
   void start() {
     server_.start();
@@ -56,22 +61,23 @@ class ServerTest : public ::testing::Test {
 
   Names names_;
   net::EventLoop loop_;
-  Server server_{loop_, names_.epochs};
+  metrics::Registry registry_;
+  Server server_{loop_, names_.epochs, net::DescriptorBudget::unlimited(), registry_.scope()};
   const uint16_t port_ = freePort();
   std::thread thread_;
 };
 
 TEST_F(ServerTest, AWildcardAndOneOfItsAddressesShareAPort) {
-  std::vector<SocketAddress> addresses = anyAddresses(port_);
+  std::vector<SocketAddress> addresses = net::anyAddresses(port_);
   addresses.push_back(net::test::address("127.0.0.1", port_));
   const auto opened = open(1, addresses);
   EXPECT_TRUE(opened.has_value()) << opened.error().message;
   Server other(loop_, names_.epochs);
   EXPECT_FALSE(other
                    .open({{.address = net::test::address("127.0.0.1", port_),
-                           .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }}})
+                           .make_router = [this](size_t, net::EventLoop&) { return names_.router; }}})
                    .has_value())
-      << "but not with somebody else";
+      << "but not with another process";
   other.close();
 }
 
@@ -81,7 +87,7 @@ TEST_F(ServerTest, AWildcardAndOneOfItsAddressesReplaceEachOther) {
     const SocketAddress one = net::test::address("127.0.0.1", freePort());
     ASSERT_TRUE(open(workers, {one}).has_value());
     for (int i = 0; i < 2; ++i) {
-      const auto all = open(workers, anyAddresses(one.port));
+      const auto all = open(workers, net::anyAddresses(one.port));
       ASSERT_TRUE(all.has_value()) << all.error().message;
       EXPECT_FALSE(net::UdpSocket::bind(net::test::address("127.0.0.2", one.port), false).has_value());
       const auto back = open(workers, {one});
@@ -101,18 +107,20 @@ TEST_F(ServerTest, EveryClientOfTwoWorkersIsAnswered) {
     ASSERT_TRUE(udp.sendTo(server, query(1, Names::nameOf(1 + i))));
     const auto answer = udp.receive();
     ASSERT_TRUE(answer);
-    EXPECT_EQ(Answer(answer->octets).last_octet, 1 + i);
+    EXPECT_EQ(Answer(answer->bytes).last_octet, 1 + i);
     net::test::Socket tcp = net::test::tcpClient(server);
     tcp.send(test::framed(query(2, Names::nameOf(1 + i))));
     EXPECT_EQ(tcp.receiveExactly(2).size(), 2u);
   }
   ASSERT_EQ(server_.workers().size(), 2u);
-  uint64_t received = 0;
-  for (const auto& worker : server_.workers()) {  // 64 ports all on one of two: once in 2^63
-    EXPECT_GT(worker->counters().udp_sent.value(), 0u);
-    received += worker->counters().udp_sent.value();
-  }
-  EXPECT_EQ(received, kClients);
+  const auto values = test_support::valuesOf(registry_);  // while the loops go on
+  const double first = values.at("idetcd_udp_sent_total{worker=\"0\"}");
+  const double second = values.at("idetcd_udp_sent_total{worker=\"1\"}");
+  EXPECT_GT(first, 0);  // 64 ports all on one of two: once in 2^63
+  EXPECT_GT(second, 0);
+  EXPECT_EQ(first + second, kClients);
+  EXPECT_EQ(test_support::sumOf(registry_, "idetcd_tcp_received_total"), kClients);
+  EXPECT_EQ(values.at("idetcd_tcp_unread_bytes"), 0);
 }
 
 TEST_F(ServerTest, SeveralWorkersDoNotShareWithAStranger) {
@@ -123,7 +131,7 @@ TEST_F(ServerTest, SeveralWorkersDoNotShareWithAStranger) {
   EXPECT_NE(opened.error().message.find(std::to_string(port_)), std::string::npos) << opened.error().message;
 }
 
-// Two of the same user that start at once: one has the port, the other is told so.
+// Two of the same user that start at once: one has the port, the other gets an error.
 TEST_F(ServerTest, OfTwoServersAtOnceOneHasThePort) {
   constexpr int kRounds = 50;
   int opened = 0;
@@ -136,7 +144,7 @@ TEST_F(ServerTest, OfTwoServersAtOnceOneHasThePort) {
       const bool ok = server
                           .open({{.address = net::test::address("127.0.0.1", port_),
                                   .workers = 2,
-                                  .make_resolver = [this](size_t, net::EventLoop&) { return names_.resolver; }}})
+                                  .make_router = [this](size_t, net::EventLoop&) { return names_.router; }}})
                           .has_value();
       together.arrive_and_wait();
       server.close();
@@ -169,8 +177,53 @@ TEST_F(ServerTest, AnyAddressIsBothFamilies) {
     const auto answer = client.receive();
     ASSERT_TRUE(answer) << ip;
     EXPECT_EQ(answer->from->ip.toString(), ip);
-    EXPECT_EQ(Answer(answer->octets).last_octet, 9);
+    EXPECT_EQ(Answer(answer->bytes).last_octet, 9);
   }
+}
+
+// As a reload does: what belongs to a loop is made on its thread, and one that is slow holds up no other.
+TEST_F(ServerTest, GoesOverToOtherListensBesideTheLoops) {
+  ASSERT_TRUE(open(2).has_value());
+  start();
+  std::promise<void> asked;
+  std::promise<void> may_go_on;
+  const auto make_router = [&](size_t worker, net::EventLoop& loop) {
+    EXPECT_TRUE(loop.isLoopThread()) << worker;
+    if (worker == 1) {
+      asked.set_value();
+      may_go_on.get_future().wait();
+    }
+    return names_.router;
+  };
+  auto opening = std::async(std::launch::async, [&] {
+    return server_.open(
+        {{.address = net::test::address("127.0.0.1", port_), .workers = 2, .make_router = make_router}});
+  });
+  asked.get_future().wait();
+  std::promise<void> done;
+  loop_.post([&done] { done.set_value(); });
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  may_go_on.set_value();
+  const auto opened = opening.get();
+  EXPECT_TRUE(opened.has_value()) << opened.error().message;
+}
+
+TEST_F(ServerTest, WhatAFailedOpenHasMadeEndsBesideTheLoops) {
+  ASSERT_TRUE(open(1).has_value());
+  start();
+  const SocketAddress taken = net::test::address("127.0.0.1", freePort());
+  const net::test::Socket stranger(SOCK_DGRAM, taken);
+  auto reload = std::async(std::launch::async, [&] {
+    const auto opened = server_.open({{.address = net::test::address("127.0.0.1", port_), .make_router = router()},
+                                      {.address = taken, .workers = 3, .make_router = router()}});
+    server_.closeWorkers(1);
+    return opened.has_value();
+  });
+  EXPECT_FALSE(reload.get());
+  EXPECT_EQ(server_.workers().size(), 1u);
+  net::test::Socket udp = net::test::udpClient();
+  ASSERT_TRUE(udp.sendTo(net::test::address("127.0.0.1", port_), query(1, Names::nameOf(1))));
+  EXPECT_TRUE(udp.receive()) << "as before";
 }
 
 TEST_F(ServerTest, ClosesEverything) {

@@ -1,7 +1,6 @@
 #include "server/tcp_service.h"
 
 #include <chrono>
-#include <sys/resource.h>
 
 #include <gtest/gtest.h>
 
@@ -95,7 +94,7 @@ TEST(TcpService, ClosesWhatDoesNotSpeakDns) {
 }
 
 TEST(TcpService, ClosesIdleConnections) {
-  test::RunningServer server("127.0.0.1", {.idle = milliseconds(50)});
+  test::RunningServer server("127.0.0.1", {.of_clients = {.idle = milliseconds(50)}});
   Socket silent = tcpClient(server.tcpAddress());
   Socket slow = tcpClient(server.tcpAddress());
   slow.send("\0");  // a query that never gets complete keeps nothing open
@@ -104,9 +103,44 @@ TEST(TcpService, ClosesIdleConnections) {
   EXPECT_EQ(server.counters().tcp_timed_out.value(), 2u);
 }
 
+// Of clients that send the beginnings of long messages and no more; one of them is only slow.
+TEST(TcpService, HalfSentQueriesAreBounded) {
+  test::RunningServer server("127.0.0.1", {.max_input = size_t{1} << 18});
+  Socket slow = tcpClient(server.tcpAddress());
+  const std::string slow_query = framed(query(1, Names::nameOf(1)));
+  slow.send(slow_query.substr(0, 20));
+  std::vector<Socket> half_sent;
+  const std::string begin = std::string("\xff\xff", 2) + std::string(60000, 'x');
+  for (int i = 0; i < 12; ++i) {
+    half_sent.push_back(tcpClient(server.tcpAddress()));
+    half_sent.back().send(begin);
+  }
+  EXPECT_TRUE(half_sent.front().isClosedByPeer());
+  while (server.counters().tcp_evicted.value() < 6) server.onLoop([] {});
+  slow.send(slow_query.substr(20));
+  expectAnswer(slow, 1, 1);
+}
+
+TEST(TcpService, WhatIsAnsweredTakesNoMemory) {
+  test::RunningServer server("127.0.0.1", {.max_input = size_t{1} << 18});
+  std::vector<Socket> clients;
+  const std::string small = query(1, Names::nameOf(1));
+  std::string large = small.substr(0, 10) + std::string("\0\1", 2) + small.substr(12);  // with an OPT of 60,000 bytes
+  large +=
+      std::string("\0\0\x29\4\xd0\0\0\0\0", 9) + std::string("\xea\x60\xff\xfe\xea\x5c", 6) + std::string(59996, 'x');
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(tcpClient(server.tcpAddress()));
+    clients.back().send(framed(large).substr(0, 50000));
+    server.onLoop([] {});
+    clients.back().send(framed(large).substr(50000));
+    EXPECT_EQ(Answer(receiveMessage(clients.back())).answers, 1);
+  }
+  EXPECT_EQ(server.counters().tcp_evicted.value(), 0u);
+}
+
 TEST(TcpService, AQueryStartsTheIdleTimeAnew) {
   constexpr milliseconds kIdle{300};
-  test::RunningServer server("127.0.0.1", {.idle = kIdle});
+  test::RunningServer server("127.0.0.1", {.of_clients = {.idle = kIdle}});
   Socket client = tcpClient(server.tcpAddress());
   const auto start = std::chrono::steady_clock::now();
   uint8_t asked = 0;
@@ -141,22 +175,99 @@ TEST(TcpService, MakesRoomByClosingTheLongestIdle) {
   EXPECT_EQ(server.counters().tcp_evicted.value(), 1u);
 }
 
-TEST(TcpService, LeavesDescriptorsForOthers) {
-  constexpr rlim_t kDescriptors = 256;
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit few{.rlim_cur = kDescriptors, .rlim_max = before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  test::RunningServer server;
+TEST(TcpService, WithoutADescriptorTheLongestIdleGivesWay) {
+  const auto budget = net::DescriptorBudget::make(8);
+  test::RunningServer server("127.0.0.1", {}, budget->account(0));
+  constexpr size_t kClients = 8 - 2 - 1;  // what is not guaranteed to others
   std::vector<Socket> clients;
-  for (size_t i = 0; i < kDescriptors / 8 + 1; ++i) {
+  for (size_t i = 0; i < kClients + 1; ++i) {
     clients.push_back(tcpClient(server.tcpAddress()));
     clients.back().send(framed(query(1, Names::nameOf(1))));
     expectAnswer(clients.back(), 1, 1);
   }
   EXPECT_TRUE(clients.front().isClosedByPeer());
   EXPECT_EQ(server.counters().tcp_evicted.value(), 1u);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(budget->used(), kClients);
+}
+
+// Whichever listener it has come to.
+TEST(TcpService, AnotherListenersClientsGiveWay) {
+  const auto budget = net::DescriptorBudget::make(8);
+  test::RunningServer server("127.0.0.1", {}, budget->account(0));
+  const SocketAddress second = server.listenToo();
+  std::vector<Socket> clients;
+  for (size_t i = 0; i < 5; ++i) {
+    clients.push_back(tcpClient(server.tcpAddress()));
+    clients.back().send(framed(query(1, Names::nameOf(1))));
+    expectAnswer(clients.back(), 1, 1);
+  }
+  std::vector<Socket> others;
+  for (size_t i = 0; i < 2; ++i) {
+    others.push_back(tcpClient(second));
+    others.back().send(framed(query(2, Names::nameOf(2))));
+    expectAnswer(others.back(), 2, 2);
+    EXPECT_TRUE(clients[i].isClosedByPeer());
+  }
+  for (size_t i = 2; i < 5; ++i) {
+    clients[i].send(framed(query(3, Names::nameOf(3))));
+    expectAnswer(clients[i], 3, 3);
+  }
+  EXPECT_EQ(server.counters().tcp_evicted.value(), 2u);
+  EXPECT_EQ(budget->used(), 5u);
+}
+
+// Opens `count` connections from `ip`, each of which has been answered.
+std::vector<Socket> answeredClients(const test::RunningServer& server, std::string_view ip, size_t count) {
+  std::vector<Socket> clients;
+  for (size_t i = 0; i < count; ++i) {
+    clients.push_back(net::test::tcpClientFrom(ip, server.tcpAddress()));
+    clients.back().send(framed(query(1, Names::nameOf(1))));
+    expectAnswer(clients.back(), 1, 1);
+  }
+  return clients;
+}
+
+TEST(TcpService, TheClientWithMostGivesWay) {
+  test::RunningServer server("127.0.0.1", {.max_connections = 10});
+  std::vector<Socket> few = answeredClients(server, "127.0.0.2", 2);
+  std::vector<Socket> many = answeredClients(server, "127.0.0.3", 40);
+  std::vector<Socket> newcomers;
+  for (const char* ip : {"127.0.0.4", "127.0.0.5", "127.0.0.6"}) {
+    newcomers.push_back(std::move(answeredClients(server, ip, 1).front()));
+  }
+  for (Socket& client : few) {
+    client.send(framed(query(2, Names::nameOf(2))));
+    expectAnswer(client, 2, 2);
+  }
+  EXPECT_EQ(server.counters().tcp_evicted.value(), 35u);
+  for (size_t i = 0; i < 35; ++i) EXPECT_TRUE(many[i].isClosedByPeer()) << i;
+  for (size_t i = 35; i < 40; ++i) {
+    many[i].send(framed(query(3, Names::nameOf(3))));
+    expectAnswer(many[i], 3, 3);
+  }
+}
+
+TEST(TcpService, IdleConnectionsAreClosedSoonerWhileThereAreMany) {
+  constexpr milliseconds kIdle{10'000};
+  test::RunningServer server("127.0.0.1", {.of_clients = {.idle = kIdle}, .max_connections = 8});
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Socket> clients = answeredClients(server, "127.0.0.1", 7);
+  EXPECT_TRUE(clients.front().isClosedByPeer());
+  const auto taken = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(taken, kIdle / 10);
+  EXPECT_LT(taken, kIdle / 2);
+  EXPECT_GE(server.counters().tcp_timed_out.value(), 1u);
+  clients.back().send(framed(query(2, Names::nameOf(2))));
+  expectAnswer(clients.back(), 2, 2);  // once there are less of them, they stay
+}
+
+// A loop without room, and without a session that could give way, says so at once.
+TEST(TcpService, WhoFindsNoRoomAtAllIsClosed) {
+  const auto budget = net::DescriptorBudget::make(0);
+  test::RunningServer server("127.0.0.1", {}, budget->account(0));
+  Socket client = tcpClient(server.tcpAddress());
+  EXPECT_TRUE(client.isClosedByPeer());
+  EXPECT_EQ(server.counters().tcp_refused.value(), 1u);
 }
 
 TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
@@ -166,7 +277,7 @@ TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
   for (uint16_t i = 0; i < 2000; ++i) burst += framed(query(i, Names::nameOf(1)));
   size_t sent = 0;
   size_t left = 0;  // of the burst that is being sent
-  for (;;) {        // until no octet more has been taken for a while
+  for (;;) {        // until no byte more has been taken for a while
     const ssize_t n = ::send(stubborn.fd(), burst.data() + (burst.size() - (left == 0 ? burst.size() : left)),
                              left == 0 ? burst.size() : left, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n > 0) {
@@ -205,13 +316,13 @@ size_t sendUntilBlocked(Socket& client, const std::string& burst) {
 }
 
 TEST(TcpService, ClosesAClientThatDoesNotReadItsAnswers) {
-  test::RunningServer server("127.0.0.1", {.idle = milliseconds(300)});
+  test::RunningServer server("127.0.0.1", {.of_clients = {.idle = milliseconds(300)}});
   Socket stubborn = tcpClient(server.tcpAddress());
   std::string burst;
   for (uint16_t i = 0; i < 2000; ++i) burst += framed(query(i, Names::nameOf(1)));
   sendUntilBlocked(stubborn, burst);
   pollfd gone{.fd = stubborn.fd(), .events = 0, .revents = 0};
-  ASSERT_EQ(::poll(&gone, 1, net::test::kPatienceMs), 1);
+  ASSERT_EQ(::poll(&gone, 1, net::test::kTimeoutMs), 1);
   EXPECT_NE(gone.revents & (POLLERR | POLLHUP), 0);
   EXPECT_EQ(server.counters().tcp_stalled.value(), 1u);
   EXPECT_EQ(server.counters().tcp_timed_out.value(), 0u);
@@ -235,7 +346,7 @@ TEST(TcpService, UdpIsServedAmongBusyConnections) {
     for (Socket& client : busy) client.send(pipeline);
     udp.sendTo(server.udpAddress(), query(7, Names::nameOf(7)));
   });
-  ASSERT_TRUE(busy[1].isReadable(net::test::kPatienceMs));
+  ASSERT_TRUE(busy[1].isReadable(net::test::kTimeoutMs));
   EXPECT_TRUE(udp.isReadable(0));
 }
 

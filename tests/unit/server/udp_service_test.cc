@@ -23,8 +23,8 @@ class UdpServiceTest : public ::testing::Test {
   Answer ask(const std::string& message) {
     EXPECT_TRUE(client_.sendTo(server_.udpAddress(), message));
     const auto answer = client_.receive();
-    EXPECT_TRUE(answer && answer->octets.size() >= dns::kHeaderSize);
-    return Answer(answer->octets);
+    EXPECT_TRUE(answer && answer->bytes.size() >= dns::kHeaderSize);
+    return Answer(answer->bytes);
   }
   // What was sent before has been dealt with once this is answered.
   void settle() { EXPECT_EQ(ask(query(0xfff0, Names::nameOf(1))).id, 0xfff0); }
@@ -61,9 +61,9 @@ TEST_F(UdpServiceTest, AnswersABurstOfSeveralBatchesCompletely) {
   all_sent.set_value();
   for (auto& client : clients) {
     for (uint16_t i = 0; i < kQueries; ++i) {
-      const auto octets = client.receive();
-      ASSERT_TRUE(octets);
-      const Answer answer(octets->octets);
+      const auto bytes = client.receive();
+      ASSERT_TRUE(bytes);
+      const Answer answer(bytes->bytes);
       ASSERT_EQ(answer.id, i);
       ASSERT_EQ(answer.answers, 1);
       if (i % 2 == 1) {  // without OPT it ends with the address
@@ -83,6 +83,7 @@ TEST_F(UdpServiceTest, DropsWhatIsNoQueryAndGoesOn) {
   settle();
   EXPECT_FALSE(client_.isReadable(0));
   EXPECT_EQ(server_.counters().udp_dropped.value(), 4u);
+  EXPECT_EQ(server_.counters().udp_received.value(), 5u);
 }
 
 TEST_F(UdpServiceTest, DropsWhatIsLongerThanItsBuffer) {
@@ -100,7 +101,7 @@ TEST_F(UdpServiceTest, DroppedAndAnsweredOnesMayBeMixed) {
   }
   for (uint16_t i = 0; i < 60; ++i) {
     if (i % 3 == 0) continue;
-    const Answer answer(client_.receive()->octets);
+    const Answer answer(client_.receive()->bytes);
     EXPECT_EQ(answer.id, i);  // in order
     EXPECT_EQ(answer.last_octet, 1 + i);
   }
@@ -114,7 +115,7 @@ TEST(UdpService, OnAWildcardAddressAnswersFromTheAddressAsked) {
     const auto answer = client.receive();
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->from->ip.toString(), ip);
-    EXPECT_EQ(Answer(answer->octets).last_octet, 3);
+    EXPECT_EQ(Answer(answer->bytes).last_octet, 3);
   }
 }
 
@@ -123,7 +124,7 @@ TEST(UdpService, AnswersOverIpv6) {
   if (!client.ok()) GTEST_SKIP() << "no IPv6 here";
   test::RunningServer server("::");
   client.sendTo(net::test::address("::1", server.udpAddress().port), query(5, Names::nameOf(3)));
-  EXPECT_EQ(Answer(client.receive()->octets).last_octet, 3);
+  EXPECT_EQ(Answer(client.receive()->bytes).last_octet, 3);
 }
 
 }  // namespace

@@ -1,0 +1,68 @@
+// Threads for what may block (files, large objects to be made or freed), so that no loop does. Any thread may submit.
+//
+// What is submitted on one strand is done in order, one after the other; work of different strands goes on side by
+// side, so that a file system that stands still holds up those strands alone that use it. Threads are made when they
+// are needed, up to a maximum, and end when they have had nothing to do for a while.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace idetcd {
+
+class Executor {
+ public:
+  using Work = std::function<void()>;
+  static constexpr size_t kMaxThreads = 32;
+
+  class Strand;
+
+  explicit Executor(size_t max_threads = kMaxThreads);
+  ~Executor();  // finish(0)
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  std::shared_ptr<Strand> makeStrand();
+
+  // Work that needs no order. What it uses, it keeps alive itself. False after finish() began, or where the system has
+  // no thread for it: it is not run.
+  bool submit(Work work);
+  // Waits for `budget` at most until all that was submitted is done; what waits for its time is dropped. False: some is
+  // still under way, on threads that are left to themselves; the process has to end by _exit(), which does not wait for
+  // them. Takes no work from then on. Not on a loop and not within work.
+  bool finish(std::chrono::milliseconds budget);
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;  // shared with the threads
+};
+
+// May outlive the executor; takes no work then.
+class Executor::Strand : public std::enable_shared_from_this<Executor::Strand> {
+ public:
+  // As Executor::submit().
+  bool submit(Work work);
+  // Joins the queue when `delay` has passed.
+  bool submitAfter(std::chrono::milliseconds delay, Work work);
+  // Waits until what was submitted before is done, however long it takes. Not on a loop and not within work.
+  void drain();
+
+ private:
+  friend class Executor;
+  struct State;
+  explicit Strand(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const std::shared_ptr<State> state_;
+};
+
+// An object that is freed on the executor, wherever its last reference ends: for objects so large that freeing them
+// would hold up a loop.
+template <typename T>
+std::shared_ptr<T> freedOn(const std::shared_ptr<Executor>& executor, std::unique_ptr<T> object) {
+  return std::shared_ptr<T>(object.release(), [executor](T* old) {
+    if (!executor->submit([old] { delete old; })) delete old;
+  });
+}
+
+}  // namespace idetcd

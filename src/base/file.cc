@@ -1,0 +1,118 @@
+#include "base/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+namespace idetcd {
+namespace {
+
+tl::unexpected<Error> failOf(std::string_view doing, const std::string& path) {
+  return fail(fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
+std::string directoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+tl::unexpected<Error> tooLarge(size_t max_bytes) { return fail(fmt::format("larger than {} bytes", max_bytes)); }
+
+bool isSameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+}  // namespace
+
+Result<FileReplacement> FileReplacement::begin(std::string path) {
+  std::string temporary = path + ".new";
+  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.isOpen()) return failOf("write", temporary);
+  return FileReplacement(std::move(path), std::move(temporary), std::move(file));
+}
+
+FileReplacement::~FileReplacement() {
+  if (file_.isOpen()) unlink(temporary_.c_str());
+}
+
+Result<void> FileReplacement::append(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failOf("write", temporary_);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Result<void> FileReplacement::commit() {
+  if (fsync(file_.get()) != 0) return failOf("write", temporary_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return failOf("replace", path_);
+  const FileDescriptor committed = std::move(file_);
+  // The new name is durable with the directory. Not every file system can say so: then it is as durable as it gets.
+  const FileDescriptor directory(open(directoryOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.isOpen()) fsync(directory.get());
+  return {};
+}
+
+Result<void> replaceFile(const std::string& path, std::string_view contents) {
+  auto file = FileReplacement::begin(path);
+  if (!file) return tl::unexpected(file.error());
+  if (auto appended = file->append(contents); !appended) return appended;
+  return file->commit();
+}
+
+Result<std::string> readFile(const std::string& path, size_t max_bytes) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!file.isOpen() || fstat(file.get(), &status) != 0) return failWith(errno);
+  if (!S_ISREG(status.st_mode)) return fail("not a regular file");
+  if (static_cast<size_t>(status.st_size) > max_bytes) return tooLarge(max_bytes);
+  return readToEnd(file, max_bytes);
+}
+
+Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes) {
+  constexpr size_t kFirstBytes = 4096;
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return failWith(errno);
+  // One byte more, by which the end shows, or that there is too much.
+  const size_t expected = std::max(static_cast<size_t>(status.st_size) + 1, kFirstBytes);
+  std::string content(std::min(expected, max_bytes + 1), '\0');
+  size_t size = 0;
+  while (true) {
+    const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failWith(errno);
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+    if (size > max_bytes) return tooLarge(max_bytes);
+    if (size == content.size()) content.resize(std::min(size * 2, max_bytes + 1));
+  }
+  content.resize(size);
+  return content;
+}
+
+FileStamp::FileStamp(const struct stat& status)
+    : device_(status.st_dev),
+      inode_(status.st_ino),
+      size_(status.st_size),
+      modified_(status.st_mtim),
+      changed_(status.st_ctim) {}
+
+std::optional<FileStamp> FileStamp::of(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return FileStamp(status);
+}
+
+bool FileStamp::operator==(const FileStamp& other) const {
+  return device_ == other.device_ && inode_ == other.inode_ && size_ == other.size_ &&
+         isSameTime(modified_, other.modified_) && isSameTime(changed_, other.changed_);
+}
+
+time_t FileStamp::changedAtSeconds() const { return std::max(modified_.tv_sec, changed_.tv_sec); }
+
+}  // namespace idetcd

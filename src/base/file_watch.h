@@ -1,0 +1,41 @@
+// A file that is looked at now and then, and read again when it has changed: on the executor, so that no loop waits for
+// it. What reads the file gives its content to as many loops as there are.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/executor.h"
+#include "base/result.h"
+#include "base/watched_file.h"
+
+namespace idetcd {
+
+class FileWatch {
+ public:
+  // What WatchedFile::readIfChanged() returned. On a thread of the executor, one call after the other.
+  using OnRead = std::function<void(Result<std::optional<std::string>>)>;
+
+  struct Options {
+    std::chrono::milliseconds interval{1000};
+    // A writer truncates a file first and fills it then. A change is read this long after it was noticed.
+    std::chrono::milliseconds settle_time{20};
+  };
+
+  // Goes on from what `file` has read.
+  FileWatch(Executor& executor, WatchedFile file, Options options, OnRead on_read);
+  // Waits for nothing: `on_read` may be under way still, and keeps alive what it uses; it is not called anew, and is
+  // destroyed here or by that thread.
+  ~FileWatch();
+  FileWatch(const FileWatch&) = delete;
+  FileWatch& operator=(const FileWatch&) = delete;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace idetcd

@@ -1,0 +1,21 @@
+// Where random numbers come from: the kernel, or, in a simulation, a seed.
+#pragma once
+
+#include <cstdint>
+
+namespace idetcd {
+
+class RandomSource {
+ public:
+  virtual ~RandomSource() = default;
+  virtual uint64_t next() = 0;  // 64 random bits
+};
+
+// getrandom(2), fit for identities. Any thread. Aborts if the kernel has no randomness to give: an identity that is not
+// unique would be worse than no node.
+class KernelRandom final : public RandomSource {
+ public:
+  uint64_t next() override;
+};
+
+}  // namespace idetcd

@@ -1,0 +1,60 @@
+#include "http/endpoints.h"
+
+#include <thread>
+#include <utility>
+
+namespace idetcd::http {
+
+Result<std::vector<SocketAddress>> Endpoints::add(const ListenAddress& address, const std::string& path,
+                                                  const Handler& handler) {
+  const auto resolved = resolve(address);
+  if (!resolved) return tl::unexpected(resolved.error());
+  const std::lock_guard lock(mutex_);
+  if (!server_) {
+    auto server = Server::start();
+    if (!server) return tl::unexpected(server.error());
+    server_ = std::move(*server);
+  }
+  std::vector<SocketAddress> all;
+  for (const SocketAddress& one : *resolved) {
+    auto listening = listen(one);
+    if (!listening) return tl::unexpected(listening.error());
+    next_[one][path] = handler;
+    all.push_back(*listening);
+  }
+  return all;
+}
+
+// No event says that another process has closed its socket.
+Result<SocketAddress> Endpoints::listen(const SocketAddress& address) const {
+  constexpr std::chrono::milliseconds kPause{20};
+  const auto end = std::chrono::steady_clock::now() + kStartPatience;
+  auto listening = server_->listen(address);
+  while (!listening && is_start_ && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPause);
+    listening = server_->listen(address);
+  }
+  return listening;
+}
+
+void Endpoints::accept() {
+  const std::lock_guard lock(mutex_);
+  is_start_ = false;
+  used_ = std::exchange(next_, {});
+  if (server_) server_->use(used_);
+}
+
+void Endpoints::refuse() {
+  const std::lock_guard lock(mutex_);
+  next_.clear();
+  if (server_) server_->use(used_);
+}
+
+void Endpoints::stop() {
+  const std::lock_guard lock(mutex_);
+  server_.reset();
+  used_.clear();
+  next_.clear();
+}
+
+}  // namespace idetcd::http

@@ -1,0 +1,46 @@
+// The endpoints that the Corefile asks for, kept over a reload: what a configuration adds in Directive::share() is served
+// once it is accepted, all of it at once, in place of what the last one has added. An address that stays is listened on
+// without a gap, and a configuration that is thrown away leaves everything as it was.
+//
+// There is no thread and no listener until something is added.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "http/listen_address.h"
+#include "http/server.h"
+#include "resolve/directive.h"
+
+namespace idetcd::http {
+
+class Endpoints final : public resolve::ProcessState {
+ public:
+  static constexpr std::chrono::milliseconds kStartPatience{5000};
+
+  explicit Endpoints(resolve::Process&) {}
+
+  // In Directive::share(); may block. The port is taken at once, so that one that is not free is an error of the new
+  // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
+  // goes on for may be about to end. If the path is there already, of another server block, `handler` takes its place.
+  // Returns where it listens.
+  Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path, const Handler& handler);
+
+  void accept() override;
+  void refuse() override;
+  void stop() override;
+
+ private:
+  Result<SocketAddress> listen(const SocketAddress& address) const;
+
+  std::mutex mutex_;  // guards what follows
+  bool is_start_ = true;
+  std::unique_ptr<Server> server_;
+  Routes used_;
+  Routes next_;  // of the configuration that is being built
+};
+
+}  // namespace idetcd::http

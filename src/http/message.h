@@ -1,0 +1,28 @@
+// Requests and responses of HTTP/1.1 (RFC 9110, RFC 9112), as far as endpoints for operators need them. Plain values.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace idetcd::http {
+
+// GET or HEAD; others are refused before a handler sees them.
+struct Request {
+  std::string path;    // as it was sent, without the query: "/metrics"
+  std::string query;   // what is behind '?'
+  std::string accept;  // the field Accept
+  bool is_head = false;
+  bool keeps_alive = false;  // the connection stays open for another request
+};
+
+struct Response {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "text/plain; charset=utf-8";
+};
+
+// What answers the requests for a path. Called on the HTTP thread, one request at a time: it must not wait for anything,
+// and keeps alive what it uses. For HEAD it answers as for GET; the body is left out.
+using Handler = std::function<Response(const Request& request)>;
+
+}  // namespace idetcd::http

@@ -1,0 +1,284 @@
+#include "http/server.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <future>
+#include <list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/thread.h"
+#include "http/request_reader.h"
+#include "net/event_loop.h"
+#include "net/local_addresses.h"
+#include "net/tcp.h"
+
+namespace idetcd::http {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kTick{500};
+// A connection that is closed while bytes of its client are unread is reset, and the response may be lost with it.
+constexpr std::chrono::seconds kLinger{1};
+
+std::string_view reasonOf(int status) {
+  static constexpr std::array<std::pair<int, std::string_view>, 8> kReasons{{{200, "OK"},
+                                                                             {400, "Bad Request"},
+                                                                             {404, "Not Found"},
+                                                                             {405, "Method Not Allowed"},
+                                                                             {413, "Content Too Large"},
+                                                                             {431, "Request Header Fields Too Large"},
+                                                                             {503, "Service Unavailable"},
+                                                                             {505, "HTTP Version Not Supported"}}};
+  for (const auto& [known, reason] : kReasons) {
+    if (known == status) return reason;
+  }
+  return "";
+}
+
+// As RFC 9110, section 5.6.7 has it.
+std::string httpDate() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  const size_t size = std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &utc);
+  return {text.data(), size};
+}
+
+std::vector<uint8_t> encode(const Response& response, bool with_body, bool keeps_alive) {
+  std::string text = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", response.status,
+                                 reasonOf(response.status), httpDate(), response.content_type, response.body.size());
+  if (response.status == 405) text += "Allow: GET, HEAD\r\n";
+  text += keeps_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
+  if (with_body) text += response.body;
+  return {text.begin(), text.end()};
+}
+
+Response refusal(int status) { return {.status = status, .body = fmt::format("{}\n", reasonOf(status))}; }
+
+}  // namespace
+
+// All but `loop` and `thread` belongs to the loop's thread once that runs.
+struct Server::Impl {
+  class Session;
+
+  explicit Impl(std::unique_ptr<net::EventLoop> own_loop)
+      : loop(std::move(own_loop)), tick(*loop, [this] { closeLate(); }) {}
+
+  Result<SocketAddress> listen(const SocketAddress& address);
+  void use(std::shared_ptr<const Routes> next);
+  void accept(const SocketAddress& listening, std::unique_ptr<net::TcpConnection> connection);
+  Response respond(const SocketAddress& listening, const Request& request) const;
+  void touch(Session& session);
+  void close(Session& session);
+  void closeLate();
+  void clear();
+
+  std::unique_ptr<net::EventLoop> loop;
+  std::thread thread;
+  std::map<SocketAddress, std::unique_ptr<net::TcpListener>> listeners;  // by what listen() was given
+  std::shared_ptr<const Routes> routes = std::make_shared<const Routes>();
+  std::list<Session> sessions;  // longest idle first
+  net::Timer tick;              // runs while there are sessions
+};
+
+// One connection.
+class Server::Impl::Session final : public net::StreamHandler {
+ public:
+  Session(Impl& server, SocketAddress listening, std::unique_ptr<net::TcpConnection> connection)
+      : server_(server), listening_(listening), connection_(std::move(connection)) {}
+
+  void start() { connection_->start(*this); }
+  const SocketAddress& listening() const { return listening_; }
+  bool isLate(Clock::time_point now);
+
+  void onData(std::span<const uint8_t> bytes) override;
+  void onEnd() override;
+  void onDrained() override;
+  void onError() override { server_.close(*this); }
+
+ private:
+  enum class State : uint8_t {
+    kReading,
+    kAnswering,  // a response is on its way; what the client sends meanwhile waits
+    kLast,       // as before; then the connection is closed
+    kLingering,  // all is said; what the client still sends is thrown away
+  };
+
+  // These return whether the next request may be looked at: not for now, or never, as this object may be gone.
+  bool answerNext();
+  bool send(const Response& response, bool with_body, State meanwhile);
+  bool onSent();
+
+  Impl& server_;
+  const SocketAddress listening_;
+  const std::unique_ptr<net::TcpConnection> connection_;
+  State state_ = State::kReading;
+  bool refused_ = false;  // what the client sends after this has no meaning
+  bool ended_ = false;    // the client sends no more
+  RequestReader reader_;
+  std::string input_;  // that the reader has not taken
+  Clock::time_point deadline_ = Clock::now() + kPatience;
+  uint64_t taken_ = 0;  // by the client, when the deadline was set
+};
+
+void Server::Impl::Session::onData(std::span<const uint8_t> bytes) {
+  if (state_ == State::kLingering) return;
+  input_.append(bytes.begin(), bytes.end());
+  while (answerNext()) continue;
+}
+
+void Server::Impl::Session::onEnd() {
+  ended_ = true;
+  if (state_ == State::kReading || state_ == State::kLingering) server_.close(*this);
+}
+
+void Server::Impl::Session::onDrained() {
+  connection_->resumeReading();
+  if (!onSent()) return;
+  while (answerNext()) continue;
+}
+
+bool Server::Impl::Session::answerNext() {
+  if (state_ != State::kReading) return false;
+  const auto progress = reader_.read(input_);
+  input_.erase(0, reader_.taken());
+  if (progress == RequestReader::Progress::kIncomplete) return false;
+  if (progress == RequestReader::Progress::kRefused) {
+    refused_ = true;
+    return send(refusal(reader_.status()), true, State::kLast);
+  }
+  const Request& request = reader_.request();
+  const State meanwhile = request.keeps_alive ? State::kAnswering : State::kLast;
+  return send(server_.respond(listening_, request), !request.is_head, meanwhile);
+}
+
+bool Server::Impl::Session::send(const Response& response, bool with_body, State meanwhile) {
+  state_ = meanwhile;
+  deadline_ = Clock::now() + kPatience;
+  server_.touch(*this);
+  if (connection_->write(encode(response, with_body, meanwhile == State::kAnswering))) return onSent();
+  taken_ = connection_->taken();
+  connection_->pauseReading();
+  return false;
+}
+
+bool Server::Impl::Session::onSent() {
+  const bool is_last = state_ == State::kLast;
+  if ((is_last && !refused_) || ended_) {
+    server_.close(*this);
+    return false;
+  }
+  state_ = is_last ? State::kLingering : State::kReading;
+  deadline_ = Clock::now() + (is_last ? kLinger : kPatience);
+  return !is_last;
+}
+
+bool Server::Impl::Session::isLate(Clock::time_point now) {
+  if (const uint64_t taken = connection_->taken(); state_ != State::kReading && taken != taken_) {
+    taken_ = taken;
+    if (state_ != State::kLingering) deadline_ = now + kPatience;
+  }
+  return now >= deadline_;
+}
+
+Result<SocketAddress> Server::Impl::listen(const SocketAddress& address) {
+  if (const auto known = listeners.find(address); known != listeners.end()) return known->second->localAddress();
+  bool shared = false;
+  for (const auto& [other, listener] : listeners) {
+    if (!net::overlap(other, address)) continue;
+    listener->allowSharing();
+    shared = true;
+  }
+  auto listener = net::TcpListener::listen(*loop, address, shared, [this, address](auto connection) {
+    accept(address, std::move(connection));
+  });
+  if (!listener) return fail(fmt::format("listen tcp {}: {}", address.toString(), listener.error().message));
+  return listeners.emplace(address, std::move(*listener)).first->second->localAddress();
+}
+
+void Server::Impl::use(std::shared_ptr<const Routes> next) {
+  routes = std::move(next);
+  std::erase_if(listeners, [this](const auto& entry) { return !routes->contains(entry.first); });
+  std::erase_if(sessions, [this](const Session& session) { return !routes->contains(session.listening()); });
+}
+
+void Server::Impl::accept(const SocketAddress& listening, std::unique_ptr<net::TcpConnection> connection) {
+  if (sessions.size() == kMaxConnections) sessions.pop_front();
+  if (sessions.empty()) tick.start(kTick, kTick);
+  sessions.emplace_back(*this, listening, std::move(connection)).start();
+}
+
+Response Server::Impl::respond(const SocketAddress& listening, const Request& request) const {
+  const auto here = routes;  // a handler may be replaced while it answers
+  const auto paths = here->find(listening);
+  if (paths == here->end()) return refusal(503);
+  const auto route = paths->second.find(request.path);
+  return route != paths->second.end() ? route->second(request) : refusal(404);
+}
+
+void Server::Impl::touch(Session& session) {
+  const auto it = std::find_if(sessions.begin(), sessions.end(), [&session](const Session& one) { return &one == &session; });
+  sessions.splice(sessions.end(), sessions, it);
+}
+
+void Server::Impl::close(Session& session) {
+  sessions.remove_if([&session](const Session& one) { return &one == &session; });
+  if (sessions.empty()) tick.stop();
+}
+
+void Server::Impl::closeLate() {
+  const auto now = Clock::now();
+  sessions.remove_if([now](Session& session) { return session.isLate(now); });
+  if (sessions.empty()) tick.stop();
+}
+
+void Server::Impl::clear() {
+  tick.stop();
+  listeners.clear();
+  sessions.clear();
+  routes.reset();
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Server>> Server::start() {
+  auto loop = net::EventLoop::make();
+  if (!loop) return tl::unexpected(loop.error());
+  auto impl = std::make_unique<Impl>(std::move(*loop));
+  auto thread = startThread([loop = impl->loop.get()] { loop->run(); });
+  if (!thread) return tl::unexpected(thread.error());
+  impl->thread = std::move(*thread);
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::~Server() {
+  impl_->loop->post([this] { impl_->clear(); });
+  impl_->loop->stop();
+  impl_->thread.join();
+}
+
+Result<SocketAddress> Server::listen(const SocketAddress& address) {
+  std::promise<Result<SocketAddress>> listening;
+  impl_->loop->post([this, &address, &listening] { listening.set_value(impl_->listen(address)); });
+  return listening.get_future().get();
+}
+
+void Server::use(Routes routes) {
+  impl_->loop->post([this, next = std::make_shared<const Routes>(std::move(routes))]() mutable {
+    impl_->use(std::move(next));
+  });
+}
+
+}  // namespace idetcd::http

@@ -1,0 +1,50 @@
+// An HTTP server for operators' endpoints (health, metrics), on a thread of its own, so that no query waits for it.
+//
+// Bounded: kMaxConnections at a time, the longest idle of which gives way to a new one; a request has kPatience to
+// arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
+//
+// Any thread but its own.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+#include "http/message.h"
+
+namespace idetcd::http {
+
+// The handlers of each address, by path.
+using Routes = std::map<SocketAddress, std::map<std::string, Handler>>;
+
+class Server {
+ public:
+  // Well below the margin that net::DescriptorBudget leaves for what it does not count.
+  static constexpr size_t kMaxConnections = 16;
+  static constexpr std::chrono::seconds kPatience{10};
+
+  static Result<std::unique_ptr<Server>> start();
+  // Closes everything. The thread has ended when this returns, and the handlers are gone.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Listens on `address` if it does not yet; until there are routes for it requests get 503. Where it is a wildcard, or
+  // one is listened on, the two share the port until use(). Returns the address: with the port that was given for 0.
+  Result<SocketAddress> listen(const SocketAddress& address);
+
+  // All routes from now on, at once: a request gets an answer of the ones before or of these. Listeners of other
+  // addresses are closed; connections to addresses that stay are kept.
+  void use(Routes routes);
+
+  struct Impl;  // for http/server.cc only
+
+ private:
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace idetcd::http

@@ -1,0 +1,609 @@
+#include "naming/claim.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/text.h"
+#include "naming/keyspace.h"
+
+namespace idetcd::naming {
+namespace {
+
+using etcd::Compare;
+using etcd::ErrorCode;
+using etcd::EtcdError;
+using etcd::EtcdResult;
+using etcd::RangeOp;
+using etcd::RangeResult;
+using etcd::TxnRequest;
+using etcd::TxnResult;
+using namespace std::chrono_literals;
+
+constexpr std::string_view kDoing = "claiming a name";
+
+// Keys alone, of at most 255 bytes and some integers: a page stays well under gRPC's 4 MB.
+constexpr int64_t kLinePage = 10'000;
+
+etcd::KeyRange slotRange(const slots::NamePattern& pattern) {
+  if (pattern.literalPrefix().empty()) return watchedRange();
+  return etcd::KeyRange::prefix(pattern.literalPrefix());
+}
+
+tl::unexpected<EtcdError> unfitting() {
+  return tl::unexpected(EtcdError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
+}
+
+tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
+
+}  // namespace
+
+Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
+    : context_(context),
+      options_(std::move(options)),
+      own_key_(own_key),
+      slots_(slotRange(options_.pattern)),
+      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
+      waiting_(options_.pattern, [this] { wake_.set(); }),
+      wake_(context.scheduler),
+      ahead_changed_(context.scheduler) {
+  setRecord(options_.record);
+}
+
+void Claim::setRecord(NodeRecord record) {
+  record_ = std::move(record);
+  ticket_ = queuePrefix(options_.pattern.text()) + record_.id;
+}
+
+std::string Claim::valueWith(int64_t said_token) const {
+  NodeRecord said = record_;
+  said.token = said_token;
+  return encodeRecord(said);
+}
+
+void Claim::stop() {
+  wake_.set();
+  ahead_changed_.set();
+}
+
+runtime::Task<Claim::Outcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    const EtcdResult<Outcome> outcome = co_await attempt(preferred_id, when_full);
+    own_key_.setWaitingLine(nullptr);
+    ahead_.clear();
+    if (outcome) context_.trouble.succeeded(kDoing);
+    if (outcome && *outcome == Outcome::kClaimed) {
+      context_.counters.claims.add();
+      full_noted_ = false;
+      co_return Outcome::kClaimed;
+    }
+    co_await release();
+    if (outcome && *outcome == Outcome::kOldLease) {
+      const bool ended = co_await oldLeaseEnds();
+      if (!ended) co_return Outcome::kDuplicateNodeId;
+      const std::chrono::nanoseconds delay = backoff.next();
+      co_await context_.lifetime.pause(delay);
+      continue;
+    }
+    if (outcome) co_return *outcome;
+    context_.trouble.failed(kDoing, outcome.error());
+    const std::chrono::nanoseconds delay = delayAfter(outcome.error(), backoff);
+    co_await context_.lifetime.pause(delay);
+  }
+  co_return Outcome::kStopped;
+}
+
+// One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
+Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
+  const EtcdResult<bool> granted = co_await grant();
+  if (!granted) co_return tl::unexpected(granted.error());
+  EtcdResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
+  while (line && !context_.lifetime.stopping()) {
+    slots::SlotChoice choice = slots::chooseSlot(options_.pattern, *line, preferred_id);
+    switch (choice.kind) {
+      case slots::SlotChoice::Kind::kFull:
+        noteFull(*line, when_full);
+        if (when_full == WhenFull::kGiveUp) co_return Outcome::kFull;
+        line = co_await waitForTurn(true);
+        break;
+      case slots::SlotChoice::Kind::kUnqueued:
+        line = co_await enqueue(preferred_id);
+        break;
+      case slots::SlotChoice::Kind::kWait:
+        line = co_await waitForTurn(false);
+        break;
+      case slots::SlotChoice::Kind::kOldLease:
+        old_name_ = std::move(choice.name);
+        old_lease_ = line->own->lease;
+        co_return Outcome::kOldLease;
+      case slots::SlotChoice::Kind::kTake:
+      case slots::SlotChoice::Kind::kTakeBack: {
+        noteUnleased(*line, choice.id);
+        EtcdResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
+        if (!taken) co_return tl::unexpected(taken.error());
+        if (taken->claimed) co_return Outcome::kClaimed;
+        context_.counters.claim_collisions.add();
+        line = std::move(taken->line);
+        break;
+      }
+    }
+  }
+  if (!line) co_return tl::unexpected(line.error());
+  co_return stopped();
+}
+
+Claim::Answer<bool> Claim::grant() {
+  context_.counters.claim_requests.add();
+  EtcdResult<etcd::Lease> granted = co_await context_.store.leaseGrant(options_.lease);
+  if (!granted) co_return tl::unexpected(granted.error());
+  lease_ = *granted;
+  co_return true;
+}
+
+// Puts our ticket and reads where it stands, at the same revision.
+Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
+  const std::string preferred = preferredKey(preferred_id);
+  TxnRequest request;
+  const int64_t seen = own_key_.highestToken();
+  request.success.emplace_back(etcd::PutOp{ticket_, valueWith(0), lease_->id});
+  request.success.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
+  request.success.emplace_back(RangeOp{queue_, {.count_only = true}});
+  request.success.emplace_back(RangeOp{etcd::KeyRange::single(ticket_), {.keys_only = true}});
+  if (!preferred.empty()) {
+    request.success.emplace_back(RangeOp{etcd::KeyRange::single(preferred), {}});
+    request.success.emplace_back(RangeOp{etcd::KeyRange::single(tokenFloorKey(preferred)), {}});
+  }
+  context_.counters.claim_requests.add();
+  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  if (!answer) co_return tl::unexpected(answer.error());
+  if (answer->results.size() > 5) {
+    floor_.name = preferred;
+    learnFloor(answer->results[5]);
+  }
+  EtcdResult<slots::QueueSnapshot> line = co_await readEnqueued(std::move(answer->results), answer->revision);
+  if (line) line->set_back = line->revision < seen;
+  co_return line;
+}
+
+Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(std::vector<etcd::OpResult> results, int64_t revision) {
+  for (size_t i = 1; i < results.size(); ++i) {
+    if (!std::holds_alternative<RangeResult>(results[i])) co_return unfitting();
+  }
+  if (results.size() < 4) co_return unfitting();
+  const int64_t tickets = std::get<RangeResult>(results[2]).count;
+  const std::vector<etcd::KeyValue>& own_ticket = std::get<RangeResult>(results[3]).kvs;
+  // A ticket that was there before (its answer was lost) is not the youngest: its rank has to be counted.
+  if (own_ticket.empty() || own_ticket.front().create_revision != revision || tickets < 1) {
+    EtcdResult<slots::QueueSnapshot> line = co_await look();
+    if (line && results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
+    co_return line;
+  }
+  RangeResult taken = std::get<RangeResult>(std::move(results[1]));
+  EtcdResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+  if (!line) co_return tl::unexpected(line.error());
+  line->rank = static_cast<size_t>(tickets - 1);
+  line->ticket_revision = revision;
+  line->revision = revision;
+  if (results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
+  co_return line;
+}
+
+std::string Claim::preferredKey(int64_t preferred_id) const {
+  return preferred_id > 0 && preferred_id <= options_.pattern.limit() ? options_.pattern.render(preferred_id)
+                                                                      : std::string();
+}
+
+std::optional<slots::QueueSnapshot::OwnKey> Claim::readOwn(const RangeResult& found) const {
+  if (found.kvs.empty()) return std::nullopt;
+  const etcd::KeyValue& kv = found.kvs.front();
+  const Result<NodeRecord> record = decodeRecord(kv.value);
+  // A key without a lease belongs to no node: it was put by hand, and nothing would free it.
+  if (!record || record->id != record_.id || kv.lease == 0) return std::nullopt;
+  return slots::QueueSnapshot::OwnKey{.mod_revision = kv.mod_revision,
+                                      .create_revision = kv.create_revision,
+                                      .token = std::max(kv.create_revision, record->token),
+                                      .lease = kv.lease,
+                                      .abandoned = isAbandoned(kv)};
+}
+
+// A key with our UUID under a lease. What was put before a later claim of ours can be there only since the store was
+// set back.
+bool Claim::isAbandoned(const etcd::KeyValue& kv) const {
+  if (kv.lease == last_lease_) return true;
+  if (slot_.name == kv.key && kv.mod_revision < slot_.revision) return true;
+  const std::optional<Predecessor>& predecessor = options_.predecessor;
+  return predecessor && (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);
+}
+
+Claim::Answer<slots::QueueSnapshot> Claim::look() {
+  TxnRequest request;
+  request.success = lineReads();
+  const int64_t seen = own_key_.highestToken();
+  context_.counters.claim_requests.add();
+  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  if (!answer) co_return tl::unexpected(answer.error());
+  EtcdResult<slots::QueueSnapshot> line = co_await readLine(std::move(answer->results), 0, answer->revision);
+  if (line) line->set_back = line->revision < seen;
+  co_return line;
+}
+
+// --- waiting ---
+
+// Returns when it is our turn, when the ticket is gone, or when no slot is free any more if one was (not `full`); an
+// error if the lease is lost.
+Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
+  own_key_.setWaitingLine(&waiting_);
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    look_again_ = false;
+    waiting_.beginLook();
+    EtcdResult<slots::QueueSnapshot> line = co_await look();
+    if (!line) {
+      // The place in the queue is worth waiting for, as long as the lease lives.
+      context_.trouble.failed(kDoing, line.error());
+      const std::chrono::nanoseconds delay = delayAfter(line.error(), backoff);
+      co_await context_.lifetime.pause(delay);
+      const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+      if (!kept) co_return tl::unexpected(kept.error());
+      continue;
+    }
+    context_.trouble.succeeded(kDoing);
+    if (!line->rank && !line->far_back) co_return std::move(*line);
+    follow(*line);
+    // Whatever is lost on the way to us is noticed after that.
+    const BootClock::time_point poll_at = context_.now() + context_.jitter.around(options_.lease, 0.25);
+    while (!context_.lifetime.stopping() && !waiting_.mustLook() && !look_again_ && context_.now() < poll_at) {
+      if (waiting_.isOurTurn() || (!full && waiting_.isFull())) co_return waiting_.take();
+      const EtcdResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
+      if (!kept) co_return tl::unexpected(kept.error());
+    }
+  }
+  co_return stopped();
+}
+
+void Claim::follow(const slots::QueueSnapshot& line) {
+  ahead_ = line.ahead;
+  ahead_seen_at_ = line.revision;
+  ahead_changed_.set();
+  waiting_.endLook(line);
+}
+
+Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, bool full) {
+  const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+  if (!kept) co_return tl::unexpected(kept.error());
+  wake_.reset();
+  // While the lease was kept, something may have come.
+  if (waiting_.isOurTurn() || (!full && waiting_.isFull()) || waiting_.mustLook() || look_again_ ||
+      context_.lifetime.stopping()) {
+    co_return true;
+  }
+  const BootClock::time_point now = context_.now();
+  const std::chrono::nanoseconds to_renewal = lease_->sent_at + lease_->ttl / 3 - now;
+  co_await wake_.wait(
+      std::clamp<std::chrono::nanoseconds>(poll_at - now, 0ns, std::max<std::chrono::nanoseconds>(to_renewal, 100ms)));
+  co_return true;
+}
+
+// False: etcd does not answer. An error: the lease is lost.
+Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
+  const std::chrono::nanoseconds ttl = lease_->ttl;
+  if (context_.now() < lease_->sent_at + ttl / 3) co_return true;
+  EtcdResult<etcd::Lease> kept =
+      co_await context_.store.leaseKeepAlive(lease_->id, std::clamp<std::chrono::nanoseconds>(ttl / 5, 200ms, 3s));
+  if (!kept && kept.error().code == ErrorCode::kLeaseNotFound) co_return tl::unexpected(kept.error());
+  if (kept) lease_ = *kept;
+  co_return kept.has_value();
+}
+
+runtime::Task<void> Claim::watchAhead() {
+  // The stream asks for a sign of life at half of this, and then sees whether the ticket is still the one to watch.
+  constexpr std::chrono::nanoseconds kSilence = 10s;
+  Backoff backoff(context_.jitter, 200ms, 5s);
+  while (!context_.lifetime.stopping()) {
+    ahead_changed_.reset();
+    if (ahead_.empty()) {
+      co_await ahead_changed_.wait(1h);
+      continue;
+    }
+    const std::string ticket = ahead_;
+    std::vector<etcd::WatchRange> ranges{{etcd::KeyRange::single(ticket), ahead_seen_at_ + 1}};
+    EtcdResult<std::unique_ptr<etcd::WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+    bool gone = false;
+    bool alive = stream.has_value();
+    while (alive && !gone && ahead_ == ticket && !context_.lifetime.stopping()) {
+      const EtcdResult<etcd::WatchBatch> batch = co_await (*stream)->next(kSilence);
+      alive = batch.has_value();
+      if (!alive) break;
+      backoff.reset();
+      gone = std::any_of(batch->events.begin(), batch->events.end(),
+                         [](const etcd::WatchEvent& event) { return event.type == etcd::WatchEvent::Type::kDelete; });
+    }
+    if (gone && ahead_ == ticket) {
+      ahead_.clear();
+      look_again_ = true;
+      wake_.set();
+    } else if (!alive) {
+      const std::chrono::nanoseconds delay = backoff.next();
+      co_await context_.lifetime.pause(delay);
+      if (ahead_ != ticket) continue;
+      look_again_ = true;  // it may have gone meanwhile, and its revision may be compacted
+      wake_.set();
+    }
+  }
+}
+
+// Until a lease that a key of ours is bound to has ended. False: it is renewed, by a process that is alive and has our
+// UUID.
+runtime::Task<bool> Claim::oldLeaseEnds() {
+  constexpr int kRenewals = 2;  // one may be that of a new leader, which gives every lease its full time again
+  context_.log.info(
+      "{} is held under this node's UUID, and nothing proves that its holder has ended: "
+      "waiting for the end of its lease",
+      old_name_);
+  std::optional<BootClock::time_point> latest_end;
+  int renewals = 0;
+  while (!context_.lifetime.stopping()) {
+    const BootClock::time_point asked = context_.now();
+    context_.counters.claim_requests.add();
+    const EtcdResult<std::chrono::seconds> left = co_await context_.store.leaseTimeToLive(old_lease_);
+    std::chrono::nanoseconds delay = 1s;
+    if (left) {
+      context_.trouble.succeeded(kDoing);
+      const bool renewed = latest_end && asked + *left > *latest_end;
+      if (renewed && ++renewals == kRenewals) co_return false;
+      if (renewed || !latest_end) latest_end = context_.now() + *left + 1s;  // it was rounded down
+      delay = std::clamp<std::chrono::nanoseconds>(*left / 4, 200ms, 2s);
+    } else if (left.error().code == ErrorCode::kLeaseNotFound) {
+      co_return true;
+    } else {
+      context_.trouble.failed(kDoing, left.error());
+    }
+    co_await context_.lifetime.pause(delay);
+  }
+  co_return true;
+}
+
+// --- what is logged for the operator ---
+
+void Claim::noteUnleased(const slots::QueueSnapshot& line, int64_t last_id) {
+  constexpr int64_t kMaxNoted = 100;
+  for (const int64_t id : line.unleased.lowest(kMaxNoted)) {
+    if (id > last_id) break;
+    if (unleased_noted_.size() >= kMaxNoted || !unleased_noted_.insert(id)) continue;
+    context_.log.warning(
+        "{} is held by a key without a lease: no node has it, and it stays taken until somebody deletes "
+        "the key",
+        options_.pattern.render(id));
+  }
+}
+
+void Claim::noteFull(const slots::QueueSnapshot& line, WhenFull when_full) {
+  constexpr int64_t kMaxNamed = 10;
+  std::vector<std::string> unleased;
+  for (const int64_t id : line.unleased.lowest(kMaxNamed)) unleased.push_back(options_.pattern.render(id));
+  const int64_t count = line.unleased.size();
+  refusal_ = fmt::format("Could not have more than {} nodes in your cluster.", options_.pattern.limit());
+  if (count > 0) {
+    refusal_ += fmt::format(" Held by keys without a lease, which no node has: {}{}", fmt::join(unleased, " "),
+                            count > kMaxNamed ? fmt::format(" and {} more", count - kMaxNamed) : "");
+  }
+  if (std::exchange(full_noted_, true)) return;
+  context_.counters.claims_refused.add();
+  if (when_full == WhenFull::kWait)
+    context_.log.error("{} This node serves without a name and waits for the next name that becomes free.", refusal_);
+}
+
+// --- taking a slot ---
+
+// Above every token that this node knows of, of any holder.
+int64_t Claim::leastToken(const slots::QueueSnapshot& line, bool back) const {
+  return std::min(std::max({own_key_.highestToken(), floor_.token, back ? line.own->token : 0}) + 1, kMaxToken);
+}
+
+// What a claim that failed has read beside the line.
+void Claim::learnFloor(const etcd::OpResult& result) {
+  const auto* found = std::get_if<RangeResult>(&result);
+  floor_.token = floor_.revision = 0;
+  if (found == nullptr || found->kvs.empty()) return;
+  const etcd::KeyValue& kv = found->kvs.front();
+  floor_.revision = kv.mod_revision;
+  // A value that was put there by hand is no token.
+  if (const auto token = parseNumber<int64_t>(kv.value)) floor_.token = std::clamp<int64_t>(*token, 0, kMaxToken);
+}
+
+void Claim::remember(Slot slot) {
+  slot_ = std::move(slot);
+  own_key_.sawToken(slot_.token);
+  own_key_.claimed(slot_.revision);
+}
+
+// Ticket against slot: one transaction, so that every reader of the queue finds us in the queue or in the slot, never
+// in both.
+Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::QueueSnapshot line) {
+  // Before the request: the watch may bring the key before the answer comes.
+  own_key_.follow(choice.name);
+  const bool back = choice.kind == slots::SlotChoice::Kind::kTakeBack;
+  // A key that is made now gets a higher create_revision than all before, unless the store was set back.
+  if (floor_.name != choice.name) floor_ = {.name = choice.name};
+  const int64_t least = leastToken(line, back);
+  const bool raised = line.set_back || line.revision < std::max(floor_.token, back ? line.own->token : 0);
+  const int64_t said = back || raised ? least : 0;
+  const std::string value = valueWith(said);
+  const std::string floor_key = tokenFloorKey(choice.name);
+  TxnRequest request;
+  request.compares.push_back({.key = choice.name,
+                              .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
+                              .number = back ? line.own->mod_revision : 0});
+  request.compares.push_back(
+      {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
+  request.success.emplace_back(etcd::PutOp{choice.name, value, lease_->id});
+  request.compares.push_back({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
+  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(ticket_)});
+  // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
+  if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
+    request.success.emplace_back(etcd::PutOp{floor_key, std::to_string(said), 0});
+  } else if (floor_.revision != 0) {
+    request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(floor_key)});
+  }
+  request.failure = lineReads();
+  request.failure.emplace_back(RangeOp{etcd::KeyRange::single(floor_key), {}});
+  context_.counters.claim_requests.add();
+  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  if (!answer && answer.error().ambiguous()) {
+    EtcdResult<Attempt> attempt = co_await readBack(std::move(choice), answer.error());
+    co_return attempt;
+  }
+  if (!answer) co_return tl::unexpected(answer.error());
+  if (answer->succeeded) {
+    const int64_t created = back ? line.own->create_revision : answer->revision;
+    remember({choice.id, std::move(choice.name), std::max(created, said), created, said, answer->revision, value});
+    co_return Attempt{.claimed = true, .line = {}};
+  }
+  if (answer->results.empty()) co_return unfitting();
+  learnFloor(answer->results.back());
+  EtcdResult<slots::QueueSnapshot> next = co_await readLine(std::move(answer->results), 0, answer->revision);
+  if (!next) co_return tl::unexpected(next.error());
+  next->set_back = line.set_back;
+  co_return Attempt{.claimed = false, .line = *std::move(next)};
+}
+
+// The answer to the claim was lost. If the slot shows our UUID under our lease, the claim was applied. If not, it may
+// still be applied later: the failure stands, and release() makes sure that it is not.
+Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, EtcdError unclear) {
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    context_.counters.claim_requests.add();
+    etcd::KeyRange slot = etcd::KeyRange::single(choice.name);
+    EtcdResult<RangeResult> answer = co_await context_.store.range(std::move(slot), {});
+    if (answer) {
+      for (const etcd::KeyValue& kv : answer->kvs) {
+        const Result<NodeRecord> record = decodeRecord(kv.value);
+        if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
+        const int64_t token = std::max(kv.create_revision, record->token);
+        remember(
+            {choice.id, std::move(choice.name), token, kv.create_revision, record->token, kv.mod_revision, kv.value});
+        co_return Attempt{.claimed = true, .line = {}};
+      }
+      co_return tl::unexpected(std::move(unclear));
+    }
+    context_.trouble.failed(kDoing, answer.error());
+    const std::chrono::nanoseconds delay = backoff.next();
+    co_await context_.lifetime.pause(delay);
+  }
+  co_return stopped();
+}
+
+std::vector<etcd::Op> Claim::lineReads() const {
+  std::vector<etcd::Op> reads;
+  reads.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
+  // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
+  // them need not know its place.
+  const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.pattern.limit(), 1000));
+  reads.emplace_back(RangeOp{queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
+  return reads;
+}
+
+// The answers to lineReads(), from results[first] on. If ours is among the tickets that were not read, it waits.
+Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<etcd::OpResult> results, size_t first,
+                                                    int64_t revision) {
+  if (results.size() < first + 2 || !std::holds_alternative<RangeResult>(results[first]) ||
+      !std::holds_alternative<RangeResult>(results[first + 1])) {
+    co_return unfitting();
+  }
+  RangeResult taken = std::get<RangeResult>(std::move(results[first]));
+  const RangeResult& queue = std::get<RangeResult>(results[first + 1]);
+  EtcdResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+  if (!line) co_return tl::unexpected(line.error());
+  for (size_t i = 0; i < queue.kvs.size(); ++i) {
+    if (queue.kvs[i].key != ticket_) continue;
+    line->rank = i;
+    if (i > 0) line->ahead = queue.kvs[i - 1].key;
+    line->ticket_revision = queue.kvs[i].create_revision;
+  }
+  line->far_back = !line->rank && queue.more;
+  line->revision = revision;
+  co_return line;
+}
+
+// The keys of all slots: those of the first page, and the others at the same revision.
+Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int64_t revision) {
+  slots::QueueSnapshot line;
+  const std::string last = first_page.kvs.empty() ? std::string() : first_page.kvs.back().key;
+  const auto add = [this, &line](const std::vector<etcd::KeyValue>& page) {
+    for (const etcd::KeyValue& kv : page) {
+      const std::optional<int64_t> id = options_.pattern.recognise(kv.key);
+      if (!id) continue;
+      line.taken.insert(*id);
+      if (kv.lease == 0) line.unleased.insert(*id);
+    }
+  };
+  add(first_page.kvs);
+  if (!first_page.more || last.empty()) co_return line;
+
+  etcd::KeyRange rest{last + '\0', slots_.end};
+  etcd::RangeOptions options{.revision = revision, .keys_only = true};
+  auto collect = [&add](std::vector<etcd::KeyValue>&& page) {
+    add(page);
+    return true;
+  };
+  EtcdResult<int64_t> read =
+      co_await etcd::rangePaginated(context_.store, std::move(rest), options, kLinePage, std::move(collect));
+  if (!read) co_return tl::unexpected(read.error());
+  co_return line;
+}
+
+Claim::Answer<bool> Claim::refresh() {
+  const std::string value = valueWith(slot_.said_token);
+  const std::string key = slot_.name;
+  const int64_t revision = slot_.revision;  // of the claim, which is another one later
+  TxnRequest request;
+  request.compares.push_back({.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision});
+  request.compares.push_back({.key = key, .target = Compare::Target::kLease, .number = lease_->id});
+  request.success.emplace_back(etcd::PutOp{key, value, lease_->id});
+  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  if (!answer) co_return tl::unexpected(answer.error());
+  // Meanwhile the name may have been lost, and another one claimed.
+  if (answer->succeeded && slot_.name == key && slot_.revision == revision) slot_.value = value;
+  co_return answer->succeeded;
+}
+
+runtime::Task<void> Claim::release() {
+  constexpr int kAttemptsWhileStopping = 2;
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  for (int attempts = 1; lease_; ++attempts) {
+    const EtcdResult<void> revoked = co_await context_.store.leaseRevoke(lease_->id);
+    if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;
+    context_.trouble.failed("giving a lease back", revoked.error());
+    if (context_.lifetime.stopping() && attempts >= kAttemptsWhileStopping) break;
+    // etcd does answer, and refuses (permission revoked): a lease that is not kept alive is gone after its time. Twice,
+    // because a new leader gives every lease its full time again. While nobody answers, any number of leaders may come
+    // and go, and there is nothing to claim from either.
+    const bool refused = revoked.error().sent && !revoked.error().ambiguous();
+    if (refused && context_.now() > lease_->sent_at + 2 * lease_->ttl) break;
+    const std::chrono::nanoseconds delay = backoff.next();
+    co_await context_.lifetime.pause(delay);
+  }
+  if (lease_) last_lease_ = lease_->id;
+  lease_.reset();
+}
+
+std::chrono::nanoseconds Claim::delayAfter(const EtcdError& error, Backoff& backoff) {
+  // Not connected: that costs etcd nothing, and when it is back the name comes soon.
+  if (!error.sent) return std::min(backoff.next(), context_.jitter.around(1s, 0.5));
+  switch (error.code) {
+    case ErrorCode::kNoSpace:  // an operator has to act; reads, and so our answers, go on
+    case ErrorCode::kPermissionDenied:
+    case ErrorCode::kUnauthenticated:
+    case ErrorCode::kStaleToken:
+      return context_.jitter.around(10s, 0.5);
+    default:
+      return backoff.next();
+  }
+}
+
+}  // namespace idetcd::naming

@@ -1,0 +1,188 @@
+// Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about three requests each.
+//
+//   1. LeaseGrant
+//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys and the queue, and the
+//           key of the name that this node had before, if any. Of the queue only the number of tickets is read, which
+//           is the rank of the youngest: N nodes at once would read N²/2 tickets otherwise
+//           -> our ticket's rank by age names our slot: the rank-th free one (slot_choice.h)
+//   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
+//           ticket; else read both again
+//
+// Where every slot is taken the ticket stays, and with it the place in the queue. No node polls etcd: a node goes on
+// when its own watch has shown that more slots are free than tickets are ahead of it (waiting_line.h), and it watches
+// the one ticket just before its own, in case that its node gives up waiting.
+//
+// A node that crashed and is back finds its UUID in the key of its last name. If it is certain that the one that put it
+// owns it no more (its lease is that of a process of this very state directory that has ended, or this node has claimed
+// the name later: the store was set back), the node puts the key anew under the new lease, on condition that it is
+// unchanged since it was read. That detaches it from the old lease, so it neither waits for that one to end nor loses
+// the key when it does. If not, the old holder may be alive, cut off from etcd: the node waits until that lease has
+// ended, and claims as any other does. If the lease is renewed meanwhile, another node uses the same UUID.
+//
+// The fencing token belongs to one holder, which is one claim: it is the key's create_revision, or what the value says
+// if that is higher. The value says it where the create_revision does not rise by itself: when a key is taken back, and
+// in a store that was set back. There a key of its own keeps it when the holder has gone (keyspace.h), for nodes that
+// have seen nothing of what was before; a claim names the revision of that key that it knows, none at first.
+//
+// Invariants:
+//   - At most one lease of ours holds anything in etcd. A lease is left behind only by a confirmed revoke: whatever
+//     request was still under way can then no longer be applied, so an unclear failure never ends in two slots.
+//   - A claim whose answer was lost is read back: the slot's value carries our UUID.
+//   - A key of another owner is never overwritten: one that does not carry our UUID, or is bound to no lease.
+// Scheduler's thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "etcd/store.h"
+#include "naming/context.h"
+#include "naming/own_key_observer.h"
+#include "naming/record_codec.h"
+#include "runtime/event.h"
+#include "runtime/task.h"
+#include "slots/name_pattern.h"
+#include "slots/slot_choice.h"
+#include "slots/slot_set.h"
+#include "slots/waiting_line.h"
+
+namespace idetcd::naming {
+
+class Claim {
+ public:
+  // The last claim of a process of this node that has ended for certain.
+  struct Predecessor {
+    int64_t lease = 0;
+    int64_t revision = 0;  // of the store when it claimed
+  };
+  struct Options {
+    slots::NamePattern pattern;
+    std::chrono::seconds lease{20};
+    NodeRecord record;  // with our UUID
+    std::optional<Predecessor> predecessor = {};
+  };
+  enum class WhenFull { kWait, kGiveUp };
+  enum class Outcome {
+    kClaimed,          // slot() and lease() are ours
+    kFull,             // no slot was free: refusal(); ticket and lease are gone
+    kDuplicateNodeId,  // another node uses our UUID; ticket and lease are gone
+    kStopped,          // the protocol is being stopped; ticket and lease are gone, if etcd could be reached
+    kOldLease,         // never of run()
+  };
+  struct Slot {
+    int64_t id = 0;
+    std::string name;
+    int64_t token = 0;            // the fencing token
+    int64_t create_revision = 0;  // of the key
+    int64_t said_token = 0;       // in the value; 0: none
+    int64_t revision = 0;         // of the store when we put it
+    std::string value;            // what we put
+  };
+
+  // What is passed by reference outlives the claim.
+  Claim(Context& context, Options options, OwnKeyObserver& own_key);
+
+  // Tries until one of the outcomes. `preferred_id`: the slot to take if it is free; 0: none.
+  // REQUIRES: nothing is held: the first call, or after release().
+  runtime::Task<Outcome> run(int64_t preferred_id, WhenFull when_full);
+  // Watches the ticket before ours while we wait. Until the protocol stops.
+  runtime::Task<void> watchAhead();
+  // The protocol stops: ends the waiting.
+  void stop();
+  // For the operator, after kFull.
+  const std::string& refusal() const { return refusal_; }
+
+  // REQUIRES: kClaimed.
+  const Slot& slot() const { return slot_; }
+  const etcd::Lease& lease() const { return *lease_; }
+  // A keepalive was confirmed.
+  void renewed(const etcd::Lease& lease) { lease_ = lease; }
+
+  // What the slot is to say from now on: in the next claim, and in the one that is held after refresh(). The UUID may
+  // change only while nothing is held.
+  void setRecord(NodeRecord record);
+  const NodeRecord& record() const { return record_; }
+  // REQUIRES: kClaimed. The slot says something else than the record.
+  bool outdated() const { return slot_.value != valueWith(slot_.said_token); }
+  // Writes the record into the slot, on condition that the slot is still ours. False: it is not.
+  runtime::Task<etcd::EtcdResult<bool>> refresh();
+
+  // Revokes the lease, with all keys that are bound to it. Returns when etcd has confirmed it; while stopping, after
+  // few attempts.
+  runtime::Task<void> release();
+  // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
+  void leaveLease() { lease_.reset(); }
+
+ private:
+  // No token of this name may be lower, as far as it is known.
+  struct Floor {
+    std::string name;
+    int64_t token = 0;
+    int64_t revision = 0;  // of its key; 0: there is none
+  };
+  struct Attempt {
+    bool claimed = false;
+    slots::QueueSnapshot line;  // if not
+  };
+  template <typename T>
+  using Answer = runtime::Task<etcd::EtcdResult<T>>;
+
+  Answer<Outcome> attempt(int64_t preferred_id, WhenFull when_full);
+  Answer<bool> grant();
+  Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id);
+  Answer<slots::QueueSnapshot> look();
+  Answer<slots::QueueSnapshot> waitForTurn(bool full);
+  Answer<bool> untilSomethingChanges(BootClock::time_point poll_at, bool full);
+  Answer<bool> keepLeaseWhileWaiting();
+  runtime::Task<bool> oldLeaseEnds();
+  void follow(const slots::QueueSnapshot& line);
+  void noteUnleased(const slots::QueueSnapshot& line, int64_t last_id);
+  void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
+  int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
+  std::string valueWith(int64_t said_token) const;
+  void learnFloor(const etcd::OpResult& result);
+  void remember(Slot slot);
+  Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
+  Answer<Attempt> readBack(slots::SlotChoice choice, etcd::EtcdError unclear);
+  Answer<slots::QueueSnapshot> readLine(std::vector<etcd::OpResult> results, size_t first, int64_t revision);
+  std::vector<etcd::Op> lineReads() const;
+  std::chrono::nanoseconds delayAfter(const etcd::EtcdError& error, Backoff& backoff);
+
+  Answer<slots::QueueSnapshot> readEnqueued(std::vector<etcd::OpResult> results, int64_t revision);
+  Answer<slots::QueueSnapshot> readSlots(etcd::RangeResult first_page, int64_t revision);
+  std::string preferredKey(int64_t preferred_id) const;
+  std::optional<slots::QueueSnapshot::OwnKey> readOwn(const etcd::RangeResult& found) const;
+  bool isAbandoned(const etcd::KeyValue& kv) const;
+
+  Context& context_;
+  const Options options_;
+  OwnKeyObserver& own_key_;
+  NodeRecord record_;
+  const etcd::KeyRange slots_;
+  const etcd::KeyRange queue_;
+  std::string ticket_;
+  std::optional<etcd::Lease> lease_;
+  Slot slot_;               // the last one that was ours, too
+  int64_t last_lease_ = 0;  // that we gave back, or tried to
+  Floor floor_;             // of the slot that was tried last
+
+  // A key of ours under a lease that may be another's, for oldLeaseEnds().
+  std::string old_name_;
+  int64_t old_lease_ = 0;
+
+  slots::WaitingLine waiting_;
+  runtime::Event wake_;  // it may be our turn, or stop()
+  bool look_again_ = false;
+  std::string ahead_;          // the ticket before ours, while we wait; empty: none
+  int64_t ahead_seen_at_ = 0;  // the revision at which it was there
+  runtime::Event ahead_changed_;
+
+  std::string refusal_;
+  bool full_noted_ = false;  // since the last claim
+  slots::SlotSet unleased_noted_;
+};
+
+}  // namespace idetcd::naming

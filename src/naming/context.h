@@ -1,0 +1,68 @@
+// What the parts of one Protocol share. Everything here belongs to the scheduler's thread.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "etcd/store.h"
+#include "naming/backoff.h"
+#include "naming/counters.h"
+#include "runtime/event.h"
+#include "runtime/scheduler.h"
+#include "runtime/task.h"
+
+namespace idetcd::naming {
+
+// Ends the loops of a Protocol: every one asks stopping() after each co_await, and sleeps by pause().
+class Lifetime {
+ public:
+  explicit Lifetime(runtime::Scheduler& scheduler) : scheduler_(scheduler), stopped_(scheduler) {}
+
+  bool stopping() const { return stopped_.isSet() || scheduler_.stopping(); }
+  void stop() { stopped_.set(); }
+
+  // False: the protocol is being stopped.
+  runtime::Task<bool> pause(std::chrono::nanoseconds duration) {
+    co_await stopped_.wait(duration);
+    co_return !stopping();
+  }
+
+ private:
+  runtime::Scheduler& scheduler_;
+  runtime::Event stopped_;
+};
+
+// Says once for each activity that etcd refuses it (permission, NOSPACE, …), however often it is tried again, and once
+// that it is allowed again. The client itself logs endpoints that are away.
+class ErrorLogThrottle {
+ public:
+  explicit ErrorLogThrottle(Logger log) : log_(std::move(log)) {}
+
+  // `doing`: "watching the names".
+  void failed(std::string_view doing, const etcd::EtcdError& error);
+  void succeeded(std::string_view doing);
+
+ private:
+  Logger log_;
+  std::map<std::string, etcd::ErrorCode, std::less<>> refused_;
+};
+
+struct Context {
+  runtime::Scheduler& scheduler;
+  etcd::Store& store;
+  Lifetime& lifetime;
+  ErrorLogThrottle& trouble;
+  Counters& counters;
+  RandomSource& random;
+  Jitter& jitter;
+  Logger log;
+
+  BootClock::time_point now() const { return scheduler.now(); }
+};
+
+}  // namespace idetcd::naming

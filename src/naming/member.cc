@@ -1,0 +1,273 @@
+#include "naming/member.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <future>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "etcd/client.h"
+#include "naming/machine_watch.h"
+#include "naming/names_saver.h"
+#include "naming/ownership_notifier.h"
+#include "naming/ownership_reporter.h"
+#include "naming/protocol.h"
+#include "naming/published_addresses.h"
+#include "node/uuid.h"
+
+namespace idetcd::naming {
+
+struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
+  Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store, Options member_options,
+       Logger logger, std::function<void(std::string)> on_fatal);
+
+  Protocol::Options protocolOptions(std::function<void(std::string)> on_fatal);
+  OwnershipReporter::Listener ownershipListener();
+  void onClaimed(const Ownership& owned);
+  void onAddresses(const Result<node::NodeAddresses>& found);
+  void restore();
+  void start();
+  void giveUp();
+  void close(std::chrono::milliseconds budget, bool may_save);
+
+  etcd::CompletionThread& thread;
+  records::RecordStore& store;
+  KernelRandom random;
+  const Options options;
+  const Logger log;
+  etcd::Client client;
+  Protocol protocol;
+  PublishedAddresses addresses;
+  OwnershipReporter reporter;
+
+  const std::shared_ptr<Executor::Strand> files;  // small ones
+  std::unique_ptr<OwnershipNotifier> notifier;    // if there is a state directory or a hook
+  std::shared_ptr<NamesSaver> saver;              // if there is a state directory
+  std::unique_ptr<MachineWatch> machine;          // from start() to stop()
+
+  NamedNode named;       // the name under which the claim was reported. Completion thread only
+  bool unsaved = false;  // read when quiet
+
+  std::atomic<bool> started{false};
+  std::once_flag restored;
+  std::once_flag stop_once;
+  std::once_flag close_once;
+  std::promise<void> quiet;     // nothing is published and no callback is called any more
+  std::promise<void> released;  // nothing is held any more
+  const std::shared_future<void> is_quiet = quiet.get_future().share();
+  const std::shared_future<void> is_released = released.get_future().share();
+};
+
+namespace {
+
+Member::Options withUuid(Member::Options options, RandomSource& random) {
+  if (options.uuid.empty()) options.uuid = options.state ? options.state->node().uuid : node::randomUuid(random);
+  return options;
+}
+
+etcd::Client::Options clientOptions(const Member::Options& options) {
+  etcd::Client::Options client;
+  client.endpoints = options.endpoints;
+  client.tls = options.tls;
+  client.credentials = options.credentials;
+  client.spread = true;
+  client.metrics = options.metrics;
+  client.executor = options.executor;
+  return client;
+}
+
+Claim::Options claimOptions(const Member::Options& options) {
+  NodeRecord record;
+  record.ipv4 = options.addresses.ipv4;
+  record.ipv6 = options.addresses.ipv6;
+  record.port = fmt::format("{}", options.dns_port);
+  record.id = options.uuid;
+  std::optional<Claim::Predecessor> predecessor;
+  if (options.state && options.state->predecessorEnded()) {
+    const node::RememberedNode& before = options.state->node();
+    predecessor = Claim::Predecessor{.lease = before.lease, .revision = before.revision};
+  }
+  return {.pattern = options.pattern, .lease = options.lease, .record = std::move(record), .predecessor = predecessor};
+}
+
+std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, std::shared_ptr<Executor::Strand> files,
+                                                const Logger& log) {
+  if (!options.state && options.on_claim.empty()) return nullptr;
+  std::optional<node::ClaimHook::Options> hook;
+  if (!options.on_claim.empty()) hook = node::ClaimHook::Options{.command = options.on_claim, .runner = options.runner};
+  return std::make_unique<OwnershipNotifier>(options.state, std::move(hook), std::move(files), log);
+}
+
+}  // namespace
+
+Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store,
+                   Options member_options, Logger logger, std::function<void(std::string)> on_fatal)
+    : thread(completion_thread),
+      store(record_store),
+      options(withUuid(std::move(member_options), random)),
+      log(std::move(logger)),
+      client(thread, clientOptions(options), log),
+      protocol(thread, client, random, store, protocolOptions(std::move(on_fatal)), log),
+      addresses(options.addresses, log),
+      reporter(thread, protocol.lifetime(), protocol.name(), ownershipListener()),
+      files(options.executor->makeStrand()),
+      notifier(makeNotifier(options, files, log)) {
+  if (!options.state) return;
+  saver = std::make_shared<NamesSaver>(thread, store, protocol.source(), protocol.counters(),
+                                       options.executor->makeStrand(),
+                                       NamesSaver::Options{.file = options.state->namesFile(),
+                                                           .pattern = options.pattern.text(),
+                                                           .interval = options.save_interval,
+                                                           .max_names = options.max_names},
+                                       log);
+}
+
+Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)> on_fatal) {
+  return {.claim = claimOptions(options),
+          .exit_when_full = options.exit_when_full,
+          .observe = options.observe,
+          .returns_home = options.endpoints.size() > 1,
+          .reconcile_interval = options.reconcile_interval,
+          .max_names = options.max_names,
+          .watched = options.watched,
+          .metrics = options.metrics,
+          .on_refused = std::move(on_fatal),
+          .on_change = [this] { reporter.report(); },
+          .on_released = [this] { released.set_value(); }};
+}
+
+OwnershipReporter::Listener Member::Impl::ownershipListener() {
+  return {.claimed = [this](const Ownership& owned) { onClaimed(owned); },
+          .lost =
+              [this] {
+                if (notifier) notifier->lost(named);
+                if (options.on_ownership) options.on_ownership(std::nullopt);
+              }};
+}
+
+void Member::Impl::onClaimed(const Ownership& owned) {
+  const NodeRecord& record = protocol.name().record();
+  named = {owned.name, owned.id, owned.token, record.id, {record.ipv4, record.ipv6}, owned.lease, owned.revision};
+  if (notifier) notifier->claimed(named);
+  if (options.on_ownership) options.on_ownership(owned);
+}
+
+void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
+  if (protocol.stopping() || !addresses.update(found)) return;
+  store.setAddresses(found->addresses.list());
+  protocol.name().setAddresses(found->addresses);
+  named.addresses = found->addresses;
+  if (notifier && reporter.reported()) notifier->moved(named);
+}
+
+void Member::Impl::restore() {
+  if (!options.state) return;
+  const node::RememberedNode& node = options.state->node();
+  protocol.sawToken(node.token);
+  if (options.pattern.recognise(node.name) == node.id) protocol.prefer(node.id);
+  saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
+}
+
+namespace {
+
+// Each task keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
+template <typename Impl>
+runtime::Task<void> runReporter(std::shared_ptr<Impl> impl) {
+  co_await impl->reporter.watchDeadline();
+}
+template <typename Impl>
+runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
+  co_await impl->saver->saveRegularly(impl->protocol.lifetime());
+}
+
+}  // namespace
+
+void Member::Impl::start() {
+  const auto self = shared_from_this();
+  if (options.on_ownership || notifier) thread.spawn(runReporter(self));
+  if (saver) thread.spawn(runSaver(self));
+  protocol.start(self);
+  machine = std::make_unique<MachineWatch>(thread, self, log);
+  if (!options.observe) machine->watchGeneration(protocol.name());
+  if (options.find_addresses) {
+    machine->watchAddresses(options.find_addresses,
+                            [this](const Result<node::NodeAddresses>& found) { onAddresses(found); });
+  }
+}
+
+// Ends when nothing is published and called back any more.
+void Member::Impl::giveUp() {
+  machine.reset();
+  const bool accepted = thread.post([self = shared_from_this()] {
+    self->protocol.stop();
+    self->unsaved = self->saver && self->saver->hasUnsaved();
+    self->quiet.set_value();
+  });
+  // Refused: the thread is at its end, and every task with it, or it will be when thread.stop() returns.
+  if (!accepted) quiet.set_value();
+}
+
+// REQUIRES: quiet.
+void Member::Impl::close(std::chrono::milliseconds budget, bool may_save) {
+  if (!notifier) return;
+  if (saver) {
+    if (may_save && unsaved) saver->save();
+    if (!may_save) saver->abandon();
+  }
+  if (options.state) {
+    files->submit([this] { (void)options.state->writeIdentity(""); });  // whatever way the end came
+  }
+  notifier->finish(budget);  // first: a program does not wait for a disk
+  files->drain();
+  if (saver) saver->drain();
+  if (options.state) options.state->release();
+}
+
+// --- Member ---
+
+Member::Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
+               std::function<void(std::string)> on_fatal)
+    : impl_(std::make_shared<Impl>(thread, store, std::move(options), std::move(log), std::move(on_fatal))) {}
+
+Member::~Member() { stop(std::chrono::milliseconds(0)); }
+
+void Member::restore() {
+  std::call_once(impl_->restored, [this] { impl_->restore(); });
+}
+
+void Member::start() {
+  const bool first = !impl_->started.exchange(true);
+  assert(first);
+  if (!first) return;
+  restore();
+  impl_->start();
+}
+
+void Member::stop(std::chrono::milliseconds budget) {
+  assert(!impl_->thread.onThread());
+  if (!impl_->started) return;
+  const BootClock::time_point end = impl_->thread.now() + budget;
+  std::call_once(impl_->stop_once, [this] { impl_->giveUp(); });
+  impl_->is_quiet.wait();
+  impl_->is_released.wait_for(budget);
+  std::call_once(impl_->close_once, [this, budget, end] {
+    constexpr std::chrono::milliseconds kForTheHook{500};  // even if etcd has taken all the time
+    constexpr size_t kQuicklySaved = 100'000;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - impl_->thread.now());
+    const bool in_haste = budget.count() == 0;
+    const bool may_save = !in_haste && impl_->store.size() <= kQuicklySaved;
+    impl_->close(in_haste ? budget : std::max(left, kForTheHook), may_save);
+  });
+}
+
+void Member::abandon() {
+  if (impl_->notifier) impl_->notifier->abandon();
+}
+
+std::optional<Ownership> Member::ownership() const { return impl_->protocol.name().ownership(); }
+
+records::HostAddresses Member::addresses() const { return impl_->addresses.get(); }
+
+}  // namespace idetcd::naming

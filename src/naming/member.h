@@ -1,0 +1,97 @@
+// One node's membership of its cluster: a keeper of its own name and a mirror of all names. It owns the etcd client.
+//
+// start() returns at once, after restore(); everything goes on in the background on the completion thread, for as long
+// as it takes: etcd may be away at start and at any time later. Any thread may call any function, start() once.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "etcd/client.h"
+#include "etcd/completion_thread.h"
+#include "naming/keyspace.h"
+#include "naming/ownership.h"
+#include "node/addresses.h"
+#include "node/state_directory.h"
+#include "records/record_store.h"
+#include "sandbox/program_runner.h"
+#include "slots/name_pattern.h"
+
+namespace idetcd::naming {
+
+class Member {
+ public:
+  struct Options {
+    std::vector<std::string> endpoints{"http://localhost:2379"};  // with the next two: see etcd::Client::Options
+    std::optional<etcd::TlsFiles> tls;
+    std::optional<etcd::Credentials> credentials;
+    slots::NamePattern pattern;
+    std::chrono::seconds lease{20};
+    bool exit_when_full = false;       // call on_fatal if no name is free at start, instead of waiting for one
+    bool observe = false;              // serve names, claim none
+    records::HostAddresses addresses;  // of this node
+    uint16_t dns_port = 53;
+    std::string uuid;  // of this node; empty: as in `state`, or a random one
+    // Keeps UUID, last name and all names over a restart, and publishes the own name to shells; may be null.
+    std::shared_ptr<node::StateDirectory> state;
+    // Writes the files of `state`, and looks at those of `tls`.
+    std::shared_ptr<Executor> executor = std::make_shared<Executor>();
+    std::chrono::milliseconds save_interval{30'000};  // between two writings of the names; they are large
+    std::vector<std::string> on_claim;                // a program and its arguments (claim_hook.h); may be empty
+    std::shared_ptr<sandbox::ProgramRunner> runner;   // runs it
+    // Where this node's addresses come from when those of the machine have changed; called on a thread of its own.
+    // Empty: they stay as they are.
+    std::function<Result<node::NodeAddresses>()> find_addresses;
+    size_t max_names = 10'000'000;  // more are not served
+    std::chrono::milliseconds reconcile_interval{60'000};
+    std::vector<etcd::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    metrics::Scope metrics{};                             // of the member and its client of etcd
+    // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
+    // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
+    // change, ownership() shows the new deadline. After a pause of the process none comes before anything else. Must
+    // not block and not call stop(). Not called any more when stop() has returned; stop() brings a last call with none.
+    std::function<void(const std::optional<Ownership>&)> on_ownership;
+  };
+
+  // `thread` and `store` outlive the member. `on_fatal` is called on the completion thread, at most once, with a line
+  // for the operator, when this node cannot be a member: no name is free at start, with `exit_when_full`.
+  Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
+         std::function<void(std::string)> on_fatal);
+  ~Member();  // stop(0)
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // Reads what an earlier process has left in `state`, as large as that may be: blocks on the file system.
+  void restore();
+  // After restore(), or in its place if it was not called.
+  void start();
+
+  // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that, and for the
+  // program of `on_claim`, for about `budget`. When it returns, the store is not touched any more, nothing is called
+  // back any more, and the state directory is free for another. Not within a callback.
+  void stop(std::chrono::milliseconds budget);
+
+  // The process is about to end at once, without stop(): the name stays in etcd until its lease ends, but no program of
+  // `on_claim` is left running, and the state directory names no owner. Waits for nothing.
+  void abandon();
+
+  // The name, while its ownership is confirmed.
+  std::optional<Ownership> ownership() const;
+  // Of this node, as published. They can change: see find_addresses.
+  records::HostAddresses addresses() const;
+
+ private:
+  struct Impl;
+  // Shared with the tasks on the completion thread: a call may be under way for some seconds after stop().
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace idetcd::naming

@@ -1,0 +1,487 @@
+#include "naming/mirror.h"
+
+#include <algorithm>
+#include <malloc.h>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "naming/name_pages.h"
+
+namespace idetcd::naming {
+namespace {
+
+using etcd::ErrorCode;
+using etcd::EtcdError;
+using etcd::EtcdResult;
+using etcd::KeyValue;
+using etcd::WatchBatch;
+using etcd::WatchStream;
+using records::Freshness;
+using runtime::Task;
+using namespace std::chrono_literals;
+
+constexpr std::string_view kLoading = "reading the names";
+constexpr std::string_view kWatching = "watching the names";
+
+// A comparison soon after a watch was opened shows what may have been lost between this one and the one before.
+constexpr std::chrono::nanoseconds kFirstComparison = 2s;
+// While no endpoint can be connected to, which costs etcd nothing: when one is back, names are current within seconds.
+constexpr std::chrono::nanoseconds kAwayPause = 1s;
+constexpr size_t kValuesPerRequest = 100;    // etcd takes 128 operations in a transaction
+constexpr size_t kMostDifferences = 10'000;  // beyond, all is read
+constexpr size_t kNewestChecked = 64;
+constexpr size_t kManyNames = 10'000;
+// A cluster of up to so many nodes compares at reconcile_interval.
+constexpr double kNodesPerInterval = 500;
+
+std::chrono::nanoseconds times(std::chrono::nanoseconds duration, double factor) {
+  return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) * factor));
+}
+
+tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
+
+}  // namespace
+
+Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKeyObserver& own_key,
+               Confirmation& confirmation)
+    : context_(context),
+      options_(std::move(options)),
+      store_(store),
+      replica_(store, own_key, context.counters, context.scheduler, context.log,
+               {.max_names = options_.max_names, .shared_address = options_.shared_address}),
+      confirmation_(confirmation) {
+  confirmation_.onCurrent([this](BootClock::time_point as_of) { confirmed(as_of); });
+}
+
+double Mirror::secondsSince(BootClock::time_point start) const {
+  return std::chrono::duration<double>(context_.now() - start).count();
+}
+
+Task<void> Mirror::run() {
+  while (!context_.lifetime.stopping()) {
+    const bool loaded = co_await load();
+    if (loaded) co_await follow();
+  }
+}
+
+// --- snapshot ---
+
+// Takes a snapshot, however long etcd is away. False: stopping.
+Task<bool> Mirror::load() {
+  Backoff backoff(context_.jitter, 100ms, 5s);
+  while (true) {
+    const EtcdResult<int64_t> revision = co_await readSnapshot();
+    if (context_.lifetime.stopping()) co_return false;
+    if (revision) break;
+    context_.trouble.failed(kLoading, revision.error());
+    const std::chrono::nanoseconds delay = pauseAfter(revision.error(), backoff);
+    co_await context_.lifetime.pause(delay);
+  }
+  context_.trouble.succeeded(kLoading);
+  loaded_ = true;
+  context_.counters.names.set(static_cast<double>(replica_.size()));
+  confirmation_.loaded(resumeFloor(), cluster_id_);
+  confirmed(snapshot_at_);  // its revision came from a linearizable read after that
+  co_return true;
+}
+
+Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
+  const BootClock::time_point started = context_.now();
+  const EtcdResult<StoreState> now = co_await readState();
+  if (!now) co_return tl::unexpected(now.error());
+  snapshot_at_ = started;
+  const int64_t revision = now->revision;
+  const bool is_other = isOtherStore(*now) || other_history_;
+  if (other_history_) {
+    context_.log.warning("etcd tells another history than before, up to revision {}: the store was restored", revision);
+  } else if (is_other && now->cluster_id != cluster_id_) {
+    context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
+  } else if (is_other) {
+    context_.log.warning("etcd's revision went back from {}, it is {} now: the store was lost or restored", highest_,
+                         revision);
+  }
+  const uint64_t generation = ++generation_;
+  using History = Replica::History;
+  replica_.beginSnapshot(is_other ? History::kOther : restored_ ? History::kUnknown : History::kSame);
+  // What is in the table already needs no reading, unless its revisions say nothing.
+  StoreState at{revision, now->cluster_id};
+  EtcdResult<bool> by_keys = false;
+  if (loaded_ && !is_other && !restored_) by_keys = co_await readDifferences(at, generation, 0ns);
+  if (!by_keys) {
+    if (!ended(generation)) replica_.abandonSnapshot();
+    co_return tl::unexpected(std::move(by_keys.error()));
+  }
+  if (!*by_keys) {
+    const EtcdResult<int64_t> read = co_await readPages(at, generation);
+    if (!read) co_return tl::unexpected(read.error());
+    giveBackPages();
+  }
+  const Replica::Difference difference = replica_.endSnapshot(revision);
+  context_.counters.snapshots.add();
+  other_history_ = difference.other_history && !is_other;
+  if (other_history_) co_return tl::unexpected(EtcdError{ErrorCode::kOther, "its history is not the one before"});
+  if (is_other) context_.counters.restarts_of_store.add();
+  restored_ = false;
+  must_reload_ = false;
+  logLoaded(difference, revision, started);
+  highest_ = revision;
+  resume_.assign(options_.ranges.size(), revision);
+  cluster_id_ = now->cluster_id;
+  co_return revision;
+}
+
+// What pages took, 17 MB of a million names, goes back to the machine.
+void Mirror::giveBackPages() const {
+  if (replica_.size() > kManyNames) malloc_trim(0);
+}
+
+// Into the replica, page by page, until `generation` ends.
+Task<EtcdResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation) {
+  auto take = [this, generation](std::vector<KeyValue>&& page) {
+    if (ended(generation)) return false;
+    replica_.addToSnapshot(page);
+    return true;
+  };
+  const etcd::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
+  auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
+  const EtcdResult<int64_t> read = co_await reading;
+  if (ended(generation)) co_return stopped();
+  if (!read) replica_.abandonSnapshot();
+  co_return read;
+}
+
+// Of the store, by a linearizable read: not a lagging member's.
+Task<EtcdResult<Mirror::StoreState>> Mirror::readState() {
+  etcd::KeyRange range = etcd::KeyRange::single(options_.ranges.front().begin);
+  etcd::RangeOptions options{.limit = 1, .keys_only = true};
+  const EtcdResult<etcd::RangeResult> answer = co_await context_.store.range(std::move(range), options);
+  if (context_.lifetime.stopping()) co_return stopped();
+  if (!answer) co_return tl::unexpected(answer.error());
+  co_return StoreState{answer->revision, answer->cluster_id};
+}
+
+bool Mirror::isOtherStore(const StoreState& state) const {
+  return confirmation_.isOtherStore() || state.revision < highest_ ||
+         (cluster_id_ != 0 && state.cluster_id != cluster_id_);
+}
+
+void Mirror::logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started) {
+  if (!loaded_) {
+    context_.log.info("{} names at revision {} in {:.1f} s", replica_.size(), revision, secondsSince(started));
+    return;
+  }
+  context_.log.info("read all names again at revision {} in {:.1f} s: {} names, {} added or changed, {} removed{}{}",
+                    revision, secondsSince(started), replica_.size(), difference.added_or_changed, difference.removed,
+                    difference.names.empty() ? "" : ": ", fmt::join(difference.names, " "));
+}
+
+std::chrono::nanoseconds Mirror::pauseAfter(const EtcdError& error, Backoff& backoff) {
+  const std::chrono::nanoseconds pause = backoff.next();
+  return error.sent ? pause : std::min(pause, context_.jitter.around(kAwayPause, 0.5));
+}
+
+// --- watch ---
+
+// Watches from the snapshot on, over as many streams as it takes. Returns when only a new snapshot helps.
+Task<void> Mirror::follow() {
+  Backoff backoff(context_.jitter, 50ms, 5s);
+  bool resumed = false;
+  while (!context_.lifetime.stopping()) {
+    EtcdResult<Next> next = Next::kWatchAgain;
+    if (resumed) next = co_await prepareWatch();
+    if (next && *next == Next::kSnapshot) co_return;
+    EtcdError error;
+    if (next) {
+      EtcdResult<std::unique_ptr<WatchStream>> stream = co_await openWatch();
+      const BootClock::time_point opened = context_.now();
+      if (stream) {
+        watching_ = true;
+        context_.counters.watch_connected.set(1);
+        error = co_await consume(std::move(*stream));
+        watching_ = false;
+        context_.counters.watch_connected.set(0);
+        confirmation_.watchEnded();
+        if (context_.now() - opened > 10s) backoff.reset();
+      } else {
+        error = std::move(stream.error());
+      }
+    } else {
+      error = std::move(next.error());
+    }
+    if (context_.lifetime.stopping()) co_return;
+    resumed = true;
+    after_break_ = true;
+    if (other_history_) co_return;
+    context_.counters.watch_breaks.add();
+    if (must_reload_) co_return;
+    if (error.code == ErrorCode::kCompacted) {
+      context_.log.warning("etcd has compacted what came after revision {}", resumeFloor());
+      co_return;
+    }
+    if (error.code == ErrorCode::kDisordered) {
+      context_.counters.watch_disorders.add();
+      context_.log.warning("the watch is not to be trusted: {}", error.message);
+      co_return;
+    }
+    context_.trouble.failed(kWatching, error);
+    const std::chrono::nanoseconds delay = pauseAfter(error, backoff);
+    co_await context_.lifetime.pause(delay);
+  }
+}
+
+// After a break: is it still the same history?
+Task<EtcdResult<Mirror::Next>> Mirror::prepareWatch() {
+  const EtcdResult<StoreState> now = co_await readState();
+  if (!now) co_return tl::unexpected(now.error());
+  if (isOtherStore(*now)) co_return Next::kSnapshot;
+  highest_ = now->revision;
+  co_return Next::kWatchAgain;
+}
+
+Task<EtcdResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
+  std::vector<etcd::WatchRange> ranges;
+  for (size_t i = 0; i < resume_.size(); ++i) ranges.push_back({options_.ranges[i], resume_[i] + 1});
+  EtcdResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+  if (!stream) co_return tl::unexpected(std::move(stream.error()));
+  const int64_t newest = *std::max_element(resume_.begin(), resume_.end());
+  // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
+  if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id_)
+    co_return tl::unexpected(EtcdError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
+  suspect_ = false;
+  ++watches_opened_;
+  reconcileWithin(kFirstComparison);
+  confirmation_.watchOpened(context_.now() < current_at_ + options_.stale_after);
+  co_return std::move(stream);
+}
+
+// The client may have gone back to its first endpoint (Store::returnHome()), so that the members share the nodes. The
+// watch follows; the old one ends only when the new one is there, and the new one repeats what it has not delivered.
+Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
+  constexpr std::chrono::nanoseconds kPause = 5s;
+  if (context_.now() < next_move_) co_return;
+  next_move_ = context_.now() + kPause;
+  EtcdResult<std::unique_ptr<WatchStream>> moved = co_await openWatch();
+  if (moved && !context_.lifetime.stopping()) stream = std::move(*moved);
+}
+
+Task<EtcdError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
+  // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
+  // for a second is not.
+  const std::chrono::nanoseconds silence =
+      std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
+  while (true) {
+    EtcdResult<WatchBatch> batch = co_await stream->next(silence);
+    if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
+    if (!batch) co_return std::move(batch.error());
+    context_.trouble.succeeded(kWatching);
+    replica_.apply(batch->events);
+    learn(*batch);
+    if (confirmation_.behind()) {
+      constexpr std::string_view kBehind = "its watch does not show the present";
+      context_.counters.watches_behind.add();
+      stream->leave(std::string(kBehind));
+      co_return EtcdError{ErrorCode::kUnavailable, std::string(kBehind)};
+    }
+    if (other_history_) co_return EtcdError{ErrorCode::kOther, "the store was restored"};
+    if (suspect_) {
+      stream->leave("its watch has lost changes");
+      co_return EtcdError{ErrorCode::kOther, "the watch has lost changes"};
+    }
+    if (!stream->isAtCurrentEndpoint()) co_await followClient(stream);
+    if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
+  }
+}
+
+int64_t Mirror::resumeFloor() const { return *std::min_element(resume_.begin(), resume_.end()); }
+
+// Everything up to `revision` is in the table.
+void Mirror::passed(int64_t revision) {
+  for (int64_t& resume : resume_) resume = std::max(resume, revision);
+}
+
+void Mirror::learn(const WatchBatch& batch) {
+  const bool progress = batch.events.empty();
+  resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);
+  highest_ = std::max(highest_, batch.revision);
+  for (const etcd::WatchEvent& event : batch.events) {
+    if (isBeatKey(event.kv.key)) confirmation_.sawBeat(event.kv.key, event.kv.mod_revision);
+  }
+  confirmation_.delivered(resumeFloor());
+  if (progress) confirmation_.progressed(batch.revision);
+  context_.counters.names.set(static_cast<double>(replica_.size()));
+}
+
+// --- comparison ---
+
+// All nodes of a cluster together read the square of their number: they take their time by it.
+double Mirror::stretch() const {
+  const double nodes = std::min(static_cast<double>(options_.limit), static_cast<double>(replica_.size()));
+  return std::max(1.0, nodes / kNodesPerInterval);
+}
+
+// The next comparison, unless an earlier one is due already.
+void Mirror::reconcileWithin(std::chrono::nanoseconds mean) {
+  // A short interval was chosen on purpose.
+  const std::chrono::nanoseconds wanted = times(std::min(mean, options_.reconcile_interval), stretch());
+  next_comparison_ = std::min(next_comparison_, context_.now() + context_.jitter.around(wanted, 0.5));
+}
+
+Task<void> Mirror::reconcileRegularly() {
+  constexpr std::chrono::nanoseconds kLook = 1s;  // a new watch makes the next comparison an early one
+  while (true) {
+    const std::chrono::nanoseconds left = next_comparison_ - context_.now();
+    if (left > 0ns || !watching_) {
+      const std::chrono::nanoseconds delay = left > 0ns ? std::min(left, kLook) : 100ms;
+      const bool go_on = co_await context_.lifetime.pause(delay);
+      if (!go_on) co_return;
+      continue;
+    }
+    const bool compared = co_await reconcile();
+    if (context_.lifetime.stopping()) co_return;
+    if (!compared) {
+      next_comparison_ = BootClock::time_point::max();
+      reconcileWithin(kFirstComparison);
+      continue;
+    }
+    // With a million names a comparison takes seconds of both ends: keep it under a twentieth of the time.
+    const std::chrono::nanoseconds interval =
+        std::max(times(options_.reconcile_interval, stretch()), 20 * last_comparison_took_);
+    next_comparison_ = context_.now() + context_.jitter.around(interval, 0.25);
+  }
+}
+
+// Compares the table with etcd as a quorum has it. The watch goes on meanwhile; Replica keeps the two apart. False:
+// nothing was compared.
+Task<bool> Mirror::reconcile() {
+  const uint64_t generation = ++generation_;
+  const uint64_t watch = watches_opened_;
+  replica_.beginSnapshot(Replica::History::kSame);
+  StoreState at{0, cluster_id_};
+  const EtcdResult<bool> read = co_await readDifferences(at, generation, options_.settle_time);
+  // A full load may have taken over. If what was read is compacted by now, the next comparison will do.
+  if (ended(generation)) co_return false;
+  // What was read before this watch may be of a store that was set back since.
+  if (!read || !*read || watches_opened_ != watch) {
+    replica_.abandonSnapshot();
+    if (read && !*read) suspect_ = must_reload_ = true;
+    co_return false;
+  }
+  const Replica::Difference difference = replica_.endSnapshot(at.revision);
+  context_.counters.comparisons.add();
+  if (!difference.lacks_changes) {
+    after_break_ = false;
+    passed(at.revision);
+    confirmation_.delivered(resumeFloor());
+  }
+  other_history_ = other_history_ || difference.other_history;
+  if (difference.total() == 0) co_return !difference.lacks_changes;
+  suspect_ = true;
+  context_.counters.reconciled.add(difference.total());
+  context_.log.warning("the watch had lost {} changes, found by comparison at revision {}: {}", difference.total(),
+                       at.revision, fmt::join(difference.names, " "));
+  co_return !difference.lacks_changes;
+}
+
+// Into the snapshot that was begun: the keys at `at` (revision 0: the newest, by a linearizable read, which is filled
+// in), and after `settle_time` the values of those that the table does not have by then. False: they are too many,
+// nothing was read of them.
+Task<EtcdResult<bool>> Mirror::readDifferences(StoreState& at, uint64_t generation,
+                                               std::chrono::nanoseconds settle_time) {
+  const BootClock::time_point started = context_.now();
+  EtcdResult<std::vector<KeyValue>> wanted = co_await readKeys(at, generation);
+  if (!wanted) co_return tl::unexpected(std::move(wanted.error()));
+  last_comparison_took_ = context_.now() - started;
+  if (wanted->size() > kMostDifferences) co_return false;
+  if (settle_time > 0ns) co_await context_.lifetime.pause(settle_time);
+  if (ended(generation)) co_return stopped();
+  EtcdResult<bool> read = co_await readValues(std::move(*wanted), generation, 0);
+  co_return read;
+}
+
+// The keys whose values are wanted. After a break of the watch those with the newest values too: a store that was
+// restored and has gone on since may have the same keys at the same revisions, with other values.
+Task<EtcdResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64_t generation) {
+  const auto newer = [](const KeyValue& a, const KeyValue& b) { return a.mod_revision > b.mod_revision; };
+  std::vector<KeyValue> wanted;
+  std::vector<KeyValue> newest;  // a heap, with the oldest of them on top
+  auto take = [&, this](std::vector<KeyValue>&& page) {
+    if (ended(generation)) return false;
+    for (const KeyValue& kv : page) {
+      if (!after_break_ || isPath(kv.key)) continue;
+      if (newest.size() == kNewestChecked && kv.mod_revision < newest.front().mod_revision) continue;
+      newest.push_back(kv);
+      std::push_heap(newest.begin(), newest.end(), newer);
+      if (newest.size() <= kNewestChecked) continue;
+      std::pop_heap(newest.begin(), newest.end(), newer);
+      newest.pop_back();
+    }
+    std::vector<KeyValue> differ = replica_.addKeysToSnapshot(std::move(page));
+    std::move(differ.begin(), differ.end(), std::back_inserter(wanted));
+    return wanted.size() <= kMostDifferences;
+  };
+  const etcd::RangeOptions options{.revision = at.revision, .keys_only = true, .cluster_id = at.cluster_id};
+  auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
+  const EtcdResult<int64_t> read = co_await reading;
+  if (ended(generation)) co_return stopped();
+  if (!read) co_return tl::unexpected(read.error());
+  giveBackPages();
+  at.revision = *read;
+  EtcdResult<bool> checked = co_await readValues(std::move(newest), generation, at.revision);
+  if (!checked) co_return tl::unexpected(std::move(checked.error()));
+  co_return std::move(wanted);
+}
+
+// At `revision`; 0: at the newest, of those only that are needed still.
+Task<EtcdResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation, int64_t revision) {
+  for (size_t next = 0; next < wanted.size();) {
+    etcd::TxnRequest request;
+    for (; next < wanted.size() && request.success.size() < kValuesPerRequest; ++next) {
+      if (revision == 0 && !replica_.needs(wanted[next])) continue;
+      request.success.emplace_back(
+          etcd::RangeOp{etcd::KeyRange::single(std::move(wanted[next].key)), {.revision = revision}});
+    }
+    if (request.success.empty()) break;
+    EtcdResult<etcd::TxnResult> answer = co_await context_.store.txn(std::move(request));
+    if (ended(generation)) co_return stopped();
+    if (!answer) co_return tl::unexpected(std::move(answer.error()));
+    for (etcd::OpResult& result : answer->results) {
+      if (const auto* found = std::get_if<etcd::RangeResult>(&result)) replica_.addToSnapshot(found->kvs);
+    }
+  }
+  co_return true;
+}
+
+// --- freshness ---
+
+// The store has the deadline for itself: it counts from the moment on when this process goes on after a pause, before
+// anything here runs.
+void Mirror::confirmed(BootClock::time_point as_of) {
+  if (!loaded_) return;
+  current_at_ = std::max(current_at_, as_of);
+  const BootClock::time_point deadline = current_at_ + options_.stale_after;
+  if (context_.now() >= deadline) return;
+  const bool was_old = isOld(store_.freshness(context_.now()));
+  store_.setFreshUntil(deadline);
+  fresh_ = true;
+  if (was_old) context_.log.info("names are current again");
+  if (options_.on_freshness) options_.on_freshness();
+}
+
+Task<void> Mirror::watchFreshness() {
+  while (true) {
+    std::chrono::nanoseconds left = current_at_ + options_.stale_after - context_.now();
+    if (fresh_ && left <= 0ns) {
+      context_.log.warning("names are stale: nothing has confirmed them for {:.0f} s", secondsSince(current_at_));
+      fresh_ = false;
+      store_.setFreshness(Freshness::kStale);
+      if (options_.on_freshness) options_.on_freshness();
+    }
+    if (left <= 0ns) left = options_.stale_after / 10;
+    const bool go_on = co_await context_.lifetime.pause(left);
+    if (!go_on) co_return;
+  }
+}
+
+}  // namespace idetcd::naming

@@ -1,0 +1,133 @@
+// Brings every name in etcd into the record store, and keeps it there: a snapshot at one revision R, a watch from R +
+// 1, resumed at the last event + 1 after any break, and a comparison with etcd, soon after each new watch and at long
+// intervals.
+//
+// The comparison measures against a quorum's revision, never against what the watch says of itself. It reads keys,
+// which carry their revisions, and then the values of those that differ. What still differs some seconds later the
+// watch has lost: it is repaired, counted and logged, and the watch is not trusted any more: another is opened, at
+// another member. What etcd 3.4.23 was seen to lose: see etcd::WatchStream.
+//
+// Invariants:
+//   - The table is changed only by what etcd has said. No failure, however long, empties it.
+//   - A snapshot that replaces another is a difference: no moment with an empty or half table.
+//   - Memory is bounded by one page of a snapshot and one watch response, besides the table itself and the names that
+//     vanish while a snapshot is read.
+//   - What is applied is never older than what it replaces, unless the store itself went back (restored backup).
+// Scheduler's thread only. After stop() the record store is not touched any more.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "etcd/store.h"
+#include "naming/backoff.h"
+#include "naming/confirmation.h"
+#include "naming/context.h"
+#include "naming/keyspace.h"
+#include "naming/own_key_observer.h"
+#include "naming/record_source.h"
+#include "naming/replica.h"
+#include "records/record_store.h"
+#include "runtime/task.h"
+
+namespace idetcd::naming {
+
+class Mirror final : public RecordSource {
+ public:
+  struct Options {
+    std::chrono::nanoseconds stale_after{std::chrono::seconds(20)};  // the lease time
+    // Mean, in a small cluster: all nodes together read the square of their number, so it is stretched by a 500th of
+    // that, and if a comparison takes long.
+    std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
+    std::chrono::nanoseconds settle_time{std::chrono::seconds(2)};  // for what is on its way from etcd
+    int64_t limit = 1;                                              // how many nodes the cluster may have
+    int64_t page_size = 0;                               // of a snapshot, in keys; 0: by the size of the range
+    std::vector<etcd::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
+    size_t max_names = 10'000'000;
+    SharedAddress* shared_address = nullptr;  // see Replica::Options
+    std::function<void()> on_freshness = {};  // the store's freshness has changed or been prolonged; may be empty
+  };
+
+  Mirror(Context& context, Options options, records::RecordStore& store, OwnKeyObserver& own_key,
+         Confirmation& confirmation);
+
+  // The three loops; each until the protocol stops.
+  runtime::Task<void> run();  // snapshot, watch, again
+  runtime::Task<void> reconcileRegularly();
+  runtime::Task<void> watchFreshness();  // kStale when the present was not confirmed for too long
+
+  void restored() override { restored_ = true; }
+  uint64_t changes() const override { return replica_.changes(); }
+
+ private:
+  enum class Next { kWatchAgain, kSnapshot };
+  // Of the store at present.
+  struct StoreState {
+    int64_t revision = 0;
+    uint64_t cluster_id = 0;
+  };
+
+  runtime::Task<bool> load();
+  runtime::Task<etcd::EtcdResult<int64_t>> readSnapshot();
+  void giveBackPages() const;
+  runtime::Task<etcd::EtcdResult<int64_t>> readPages(StoreState at, uint64_t generation);
+  runtime::Task<etcd::EtcdResult<std::vector<etcd::KeyValue>>> readKeys(StoreState& at, uint64_t generation);
+  runtime::Task<etcd::EtcdResult<bool>> readValues(std::vector<etcd::KeyValue> wanted, uint64_t generation,
+                                                   int64_t revision);
+  runtime::Task<etcd::EtcdResult<bool>> readDifferences(StoreState& at, uint64_t generation,
+                                                        std::chrono::nanoseconds settle_time);
+  runtime::Task<void> follow();
+  runtime::Task<etcd::EtcdResult<Next>> prepareWatch();
+  runtime::Task<etcd::EtcdResult<std::unique_ptr<etcd::WatchStream>>> openWatch();
+  runtime::Task<void> followClient(std::unique_ptr<etcd::WatchStream>& stream);
+  runtime::Task<etcd::EtcdError> consume(std::unique_ptr<etcd::WatchStream> stream);
+  runtime::Task<bool> reconcile();
+  void reconcileWithin(std::chrono::nanoseconds mean);
+  double stretch() const;
+  std::chrono::nanoseconds pauseAfter(const etcd::EtcdError& error, Backoff& backoff);
+  int64_t resumeFloor() const;
+  void passed(int64_t revision);
+  runtime::Task<etcd::EtcdResult<StoreState>> readState();
+  bool isOtherStore(const StoreState& state) const;
+
+  bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
+  double secondsSince(BootClock::time_point start) const;
+  void confirmed(BootClock::time_point as_of);
+  void learn(const etcd::WatchBatch& batch);
+  void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
+
+  Context& context_;
+  const Options options_;
+  records::RecordStore& store_;
+  Replica replica_;
+  Confirmation& confirmation_;
+
+  // Of each range: all events up to this revision are in the table, as far as the watch can be trusted. What it reports
+  // as progress may be ahead of events in flight (some etcd 3.4 and 3.5), so no watch is resumed there (see
+  // WatchBatch).
+  std::vector<int64_t> resume_;
+  uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
+  int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
+
+  bool loaded_ = false;
+  bool restored_ = false;       // and nothing from etcd yet
+  bool other_history_ = false;  // a comparison has shown that the store was restored: everything has to be read anew
+  bool watching_ = false;       // a comparison may begin: nothing is being read, and what differs is the watch's fault
+  bool fresh_ = false;          // as it was last reported
+  BootClock::time_point current_at_;   // as of when the table is known to be the present
+  BootClock::time_point snapshot_at_;  // when the last snapshot was begun
+  uint64_t generation_ = 0;            // of snapshots: a new one ends the one under way
+  uint64_t watches_opened_ = 0;        // what was read before the last one says nothing of what it shows
+  std::chrono::nanoseconds last_comparison_took_{0};
+  BootClock::time_point next_comparison_ = BootClock::time_point::max();
+  BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while
+  bool after_break_ = false;         // since the last comparison: the store may be another, and shows it in values only
+  bool suspect_ = false;             // a comparison has shown that the watch loses changes
+  bool must_reload_ = false;         // and so many that all is to be read
+};
+
+}  // namespace idetcd::naming

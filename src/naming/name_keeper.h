@@ -1,0 +1,114 @@
+// Keeps one name for this node: claims it, renews its lease, lets it go when etcd says so, and claims again.
+//
+// A name is owned while all of these hold: a keepalive was confirmed within the lease time, less a margin, of when it
+// was sent; so was a read of our incarnation, which shows that no copy of this process has the lease
+// (confirmation.h); our own watch has shown the key with our UUID, as created by our claim; and no clock shows that the
+// machine stood still since. Where the first snapshot takes longer than a second there is no watch yet: meanwhile a
+// read of the key by a quorum, within the lease time too, stands for it. That needs no request to etcd: whatever
+// happens to this process (paused, partitioned, suspended), the deadline passes here before etcd gives the name to
+// another node. Scheduler's thread only, but for ownership().
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "naming/claim.h"
+#include "naming/confirmation.h"
+#include "naming/context.h"
+#include "naming/own_key_observer.h"
+#include "naming/own_name.h"
+#include "naming/ownership.h"
+#include "records/record_store.h"
+#include "runtime/event.h"
+#include "runtime/task.h"
+
+namespace idetcd::naming {
+
+class NameKeeper final : public OwnName {
+ public:
+  // Where no name is free: waits for one, or, if `exit_when_full` and no name was held yet, calls `on_fatal`, once. A
+  // node that has had a name always waits: it still serves the names of the others. `on_change` is called whenever
+  // ownership() may say something else, but for the deadline, which passes by itself. `records` is what the
+  // mirror writes.
+  NameKeeper(Context& context, Claim::Options options, bool exit_when_full, const records::RecordStore& records,
+             OwnKeyObserver& own_key, Confirmation& confirmation, std::function<void(std::string)> on_fatal,
+             std::function<void()> on_change);
+
+  // --- before run() ---
+  // The slot to take if it is free, or back if it carries our UUID.
+  void prefer(int64_t id) { preferred_id_ = id; }
+
+  // Until the protocol stops; then lease, ticket and slot are given back.
+  runtime::Task<void> run();
+  // The protocol stops: ends run(). Ownership ends at once.
+  void stop();
+
+  // Watches the queue while this node waits for a name. Until the protocol stops.
+  runtime::Task<void> watchQueue() { return claim_.watchAhead(); }
+
+  // Keeps the slot's value up to date. Until the protocol stops.
+  runtime::Task<void> keepRecord();
+
+  std::optional<Ownership> ownership() const override;
+  void noteGeneration() override { confirmation_.standstill().noteGeneration(); }
+  bool isBeingConfirmed() const override;
+  void suspect() override { confirmation_.suspect(); }
+  const NodeRecord& record() const override { return claim_.record(); }
+  void setAddresses(const records::HostAddresses& addresses) override;
+
+ private:
+  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
+
+  runtime::Task<Loss> hold();
+  runtime::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
+  void scheduleKeepAlive();
+  void announce(BootClock::time_point started);
+  void recordLoss(Loss loss);
+  void becomeSomebodyElse();
+  void publish();
+  void disown();
+  OwnKeyObserver::Held held() const;
+  BootClock::time_point deadline() const;
+  BootClock::time_point readUntil() const;
+  void renewNow();
+
+  Context& context_;
+  const Claim::Options options_;
+  const bool exit_when_full_;
+  const records::RecordStore& records_;
+  OwnKeyObserver& own_key_;
+  Confirmation& confirmation_;
+  const std::function<void(std::string)> on_fatal_;
+  const std::function<void()> on_change_;
+  Claim claim_;
+  runtime::Event wake_;   // the own key was seen, or stop()
+  runtime::Event moved_;  // keepRecord() may have something to do
+  int64_t preferred_id_ = 0;
+
+  bool holding_ = false;  // between a claim and its loss
+  bool stopped_in_doubt_ = false;
+  bool ever_held_ = false;
+  bool overdue_logged_ = false;  // the deadline has passed without an answer
+  BootClock::time_point next_keepalive_;
+  node::Standstill::Mark renewed_mark_;  // before the last renewal was sent
+  BootClock::time_point claimed_at_;
+
+  // What a keepalive, a read of the incarnation and the key have shown.
+  struct Evidence {
+    Ownership ownership;
+    bool seen = false;                 // the key, by the mirror: it is there while what the mirror shows is the present
+    BootClock::time_point read_until;  // a quorum has shown it, which counts until then,
+    BootClock::time_point read_counts_from;  // and from then on; before, the watch is waited for
+    node::Standstill::Mark mark;             // before all of it
+  };
+
+  mutable std::mutex mutex_;
+  std::optional<Evidence> evidence_;  // guarded by mutex_
+};
+
+}  // namespace idetcd::naming

@@ -1,0 +1,31 @@
+// Reads the names in etcd page by page, and as little as possible of what else lies between them.
+//
+// No name has a '/', so everything below "other/" belongs to other programs, however much that is: a page that ends
+// inside goes on behind it, at "other0", the first key that does not begin with "other/" ('0' follows '/'). For the
+// same reason the first page is small: what is behind it is known only when it has been read. Scheduler's thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "etcd/store.h"
+#include "runtime/task.h"
+
+namespace idetcd::naming {
+
+// Every key at one revision, in order, a page at a time; `page` returns false to stop. The revision. `page_size`: in
+// keys; 0: by what the pages before have shown, 64 MiB at most. Ends like etcd::rangePaginated(), which says what the
+// errors mean.
+runtime::Task<etcd::EtcdResult<int64_t>> readNamePages(etcd::Store& store, std::vector<etcd::KeyRange> ranges,
+                                                       etcd::RangeOptions options, int64_t page_size,
+                                                       std::function<bool(std::vector<etcd::KeyValue>&&)> page);
+
+// The path of another program, and no name.
+inline bool isPath(std::string_view key) { return key.find('/') != std::string_view::npos; }
+// The first key behind everything below the first '/' of `key`. REQUIRES: isPath(key).
+inline std::string behindPath(std::string_view key) { return std::string(key.substr(0, key.find('/'))) + '0'; }
+
+}  // namespace idetcd::naming

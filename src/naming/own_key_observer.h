@@ -1,0 +1,94 @@
+// What the mirror has seen of the one key that this node claims. It ties the keeper of the name to the mirror: a name
+// is owned only when it came back through the same stream that every other node learns it from, and it is lost the
+// moment that stream says so. Scheduler's thread only; no I/O.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "etcd/store.h"
+#include "slots/waiting_line.h"
+
+namespace idetcd::naming {
+
+class OwnKeyObserver {
+ public:
+  // What the claim was answered.
+  struct Held {
+    int64_t create_revision = 0;
+    int64_t revision = 0;  // of the store when the claim was applied; a sighting from before says nothing
+    int64_t lease = 0;
+    std::string uuid;
+  };
+  enum class State {
+    kUnseen,   // nothing as new as the claim has come yet
+    kOurs,     // there, created by the claim, under its lease, with our UUID
+    kGone,     // deleted
+    kForeign,  // another node's, or without a lease: such a key belongs to no node, whatever UUID it carries
+    // With our UUID under a lease that is not ours, and not written after our claim: the store was set back to what an
+    // earlier process of this node had put.
+    kReverted,
+    kDuplicateNodeId,  // with our UUID, written after our claim under a lease that is not ours: another process takes
+                       // itself for us
+  };
+
+  // --- keeper ---
+  // From now on sightings of `key` count, and none from before. REQUIRES: before the claim is sent.
+  void follow(std::string key);
+  // The claim was applied at this revision.
+  void claimed(int64_t revision);
+  State state(const Held& held) const;
+  // Called after each sighting.
+  void onChange(std::function<void()> listener) { listener_ = std::move(listener); }
+  // The highest revision or token that this node ever has seen, over stores that were set back too: no token of before
+  // is higher.
+  int64_t highestToken() const { return highest_token_; }
+  void sawToken(int64_t token) { highest_token_ = std::max(highest_token_, token); }
+  // The highest revision that the mirror has shown of the present store; of the one before, until it finds that it was
+  // set back.
+  int64_t newestRevision() const { return newest_revision_; }
+  // Every change of any key goes there too while this node waits for a slot. One at most; null: it does not wait.
+  void setWaitingLine(slots::WaitingLine* line) { waiting_ = line; }
+
+  // --- mirror ---
+  void put(const etcd::KeyValue& kv);
+  void remove(std::string_view key, int64_t revision);
+  // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.
+  bool confirm(std::string_view key, int64_t revision);
+  // Every key of a snapshot is put() between these; what was not put is not there at `revision`. `revisions_restarted`:
+  // what was seen before says nothing about this store, however high its revision.
+  void beginSnapshot(bool revisions_restarted);
+  void endSnapshot(int64_t revision);
+
+ private:
+  struct Sighting {
+    bool present = false;
+    int64_t revision = 0;  // the key's mod_revision, or where it was found missing
+    int64_t create_revision = 0;
+    int64_t lease = 0;
+    std::string uuid;
+    bool reverted = false;  // found in a store that was set back
+    static Sighting missing(int64_t revision) { return {false, revision, 0, 0, {}, false}; }
+  };
+  void see(Sighting sighting);
+
+  std::string key_;
+  std::optional<Sighting> newest_;
+  bool in_snapshot_ = false;  // the key was put since beginSnapshot()
+  bool restarted_ = false;    // since follow(): revisions do not compare with the claim's
+  bool restarting_ = false;   // in a snapshot of a store that was set back
+  // The claim was made in a store that had been set back before the mirror noticed it.
+  bool claim_is_newer_ = false;
+  int64_t newest_revision_ = 0;  // that the mirror has shown of the present store
+  // At follow(). When the answer to the claim is here, the mirror may have shown what came after the claim.
+  int64_t newest_before_claim_ = 0;
+  int64_t highest_token_ = 0;
+  slots::WaitingLine* waiting_ = nullptr;
+  std::function<void()> listener_;
+};
+
+}  // namespace idetcd::naming

@@ -1,0 +1,33 @@
+// This node's own name, in whatever way it is held: what the rest of the server asks of that. etcd's way is NameKeeper.
+#pragma once
+
+#include <optional>
+
+#include "naming/ownership.h"
+#include "naming/record_codec.h"
+#include "records/host_addresses.h"
+
+namespace idetcd::naming {
+
+class OwnName {
+ public:
+  virtual ~OwnName() = default;
+
+  // --- any thread ---
+  // The name, while its ownership is confirmed: no other node can have it before the deadline, nor a name with a token
+  // as low. None after the deadline, whether or not this process runs meanwhile.
+  virtual std::optional<Ownership> ownership() const = 0;
+  // This machine was resumed from a snapshot: nothing is certain until it is confirmed anew.
+  virtual void noteGeneration() = 0;
+
+  // --- scheduler's thread ---
+  // The name would be owned, had the machine not stood still, perhaps: it is being confirmed.
+  virtual bool isBeingConfirmed() const = 0;
+  // After noteGeneration(): confirms at once.
+  virtual void suspect() = 0;
+  // What is published under the name, the UUID with it: one that another node uses is given up.
+  virtual const NodeRecord& record() const = 0;
+  virtual void setAddresses(const records::HostAddresses& addresses) = 0;
+};
+
+}  // namespace idetcd::naming

@@ -1,0 +1,79 @@
+// Publishes this node's name on its machine: by the identity file, which a shell can source, and by the program of
+// `on-claim`. The completion thread calls; files are written and programs run on other threads. A program starts when
+// the file says what the program is given; but it does not wait for a disk that is slow or stands still
+// (ClaimHook::Options).
+//
+//   IDETCD_NAME='worker1.tf.local.'          the file exists and is empty while no name is owned
+//   IDETCD_ID='1'
+//   IDETCD_TOKEN='4711'
+//   IDETCD_UUID='6c3e…'
+//   IDETCD_IPV4='192.0.2.2'                  empty: none
+//   IDETCD_IPV6=''
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "naming/ownership.h"
+#include "node/claim_hook.h"
+#include "node/state_directory.h"
+#include "records/record_store.h"
+
+namespace idetcd::naming {
+
+// A node under its name.
+struct NamedNode {
+  std::string name;
+  int64_t id = 0;
+  int64_t token = 0;
+  std::string uuid;
+  records::HostAddresses addresses;
+  int64_t lease = 0;
+  int64_t revision = 0;  // of the store when it was claimed
+};
+
+class OwnershipNotifier {
+ public:
+  // Either may be missing. What `files` has been given is done before the notifier goes.
+  OwnershipNotifier(std::shared_ptr<node::StateDirectory> state, std::optional<node::ClaimHook::Options> hook,
+                    std::shared_ptr<Executor::Strand> files, Logger log);
+
+  void claimed(const NamedNode& node);
+  void moved(const NamedNode& node);  // the same name, other addresses
+  void lost(const NamedNode& node);
+
+  // No program is started any more; what runs or waits has until then. Any thread.
+  void finish(std::chrono::nanoseconds budget);
+  // The process is about to end without finish(): no program is left running, and the file says nothing. Any thread.
+  void abandon();
+
+ private:
+  // What the files are to say. Of what comes while the disk is busy the last is written.
+  struct Note {
+    std::optional<node::RememberedNode> node;  // none: as it was
+    std::string identity;
+    std::promise<void> written;
+    node::ClaimHook::Ready is_written = written.get_future().share();
+  };
+
+  node::ClaimHook::Ready write(std::optional<node::RememberedNode> node, std::string identity);
+  void writeNext();
+
+  const std::shared_ptr<node::StateDirectory> state_;
+  const std::unique_ptr<node::ClaimHook> hook_;
+  const std::shared_ptr<Executor::Strand> files_;
+  const Logger log_;
+  std::mutex mutex_;            // guards the next
+  std::shared_ptr<Note> next_;  // to be written, if that has not begun yet
+};
+
+// The identity file of a node.
+std::string renderIdentity(const NamedNode& node);
+
+}  // namespace idetcd::naming

@@ -1,0 +1,95 @@
+#include "naming/protocol.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace idetcd::naming {
+namespace {
+
+using runtime::Task;
+using namespace std::chrono_literals;
+
+// A task keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
+Task<void> withOwner([[maybe_unused]] std::shared_ptr<void> owner, Task<void> task) { co_await task; }
+
+}  // namespace
+
+Protocol::Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSource& random,
+                   records::RecordStore& records, Options options, const Logger& log)
+    : scheduler_(scheduler),
+      store_(store),
+      options_(std::move(options)),
+      counters_(options_.metrics),
+      jitter_(random),
+      lifetime_(scheduler),
+      trouble_(log),
+      context_{scheduler, store, lifetime_, trouble_, counters_, random, jitter_, log},
+      shared_address_(
+          options_.claim.pattern, [this]() -> const NodeRecord& { return keeper_.record(); }, counters_, log),
+      confirmation_(context_, confirmationOptions()),
+      mirror_(context_, mirrorOptions(), records, own_key_, confirmation_),
+      keeper_(context_, options_.claim, options_.exit_when_full, records, own_key_, confirmation_, options_.on_refused,
+              [this] { changed(); }) {}
+
+Confirmation::Options Protocol::confirmationOptions() const {
+  Confirmation::Options made{.lease = options_.claim.lease, .beat_keys = {}};
+  for (const etcd::KeyRange& range : options_.watched) made.beat_keys.push_back(beatKey(range));
+  return made;
+}
+
+Mirror::Options Protocol::mirrorOptions() {
+  Mirror::Options made;
+  made.stale_after = options_.claim.lease;
+  made.reconcile_interval = options_.reconcile_interval;
+  made.max_names = options_.max_names;
+  made.limit = options_.claim.pattern.limit();
+  made.ranges = options_.watched;
+  if (!options_.observe) made.shared_address = &shared_address_;
+  made.on_freshness = [this] { changed(); };
+  return made;
+}
+
+void Protocol::changed() {
+  if (options_.on_change) options_.on_change();
+}
+
+void Protocol::start(const std::shared_ptr<void>& owner) {
+  const auto spawn = [this, &owner](Task<void> task) { return scheduler_.spawn(withOwner(owner, std::move(task))); };
+  spawn(mirror_.run());
+  spawn(mirror_.reconcileRegularly());
+  spawn(mirror_.watchFreshness());
+  if (options_.returns_home) spawn(returnHomeRegularly());
+  spawn(confirmation_.run());
+  if (!options_.observe) {
+    spawn(keeper_.keepRecord());
+    spawn(keeper_.watchQueue());
+  }
+  // Last: if the scheduler is being stopped, this one is refused and nothing will be released.
+  if (!spawn(keepName()) && options_.on_released) options_.on_released();
+}
+
+void Protocol::stop() {
+  lifetime_.stop();
+  keeper_.stop();
+  confirmation_.stop();
+}
+
+Task<void> Protocol::keepName() {
+  if (!options_.observe) {
+    auto keeping = keeper_.run();
+    co_await keeping;
+  }
+  if (options_.on_released) options_.on_released();
+}
+
+// An endpoint that is back takes its share of the nodes again within two minutes, and not all at once.
+Task<void> Protocol::returnHomeRegularly() {
+  while (true) {
+    const std::chrono::nanoseconds delay = jitter_.around(20s, 0.5);
+    const bool go_on = co_await lifetime_.pause(delay);
+    if (!go_on) co_return;
+    co_await store_.returnHome();
+  }
+}
+
+}  // namespace idetcd::naming

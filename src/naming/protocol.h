@@ -1,0 +1,99 @@
+// The naming protocol of one node over a store with etcd's semantics: the claim and keeping of its own name
+// (name_keeper.h), the mirror of all names (mirror.h), and the confirmation of both (confirmation.h). All that decides
+// which node owns a name is below this class, and nothing else: no file, no other program, no thread. So it runs in
+// virtual time too (tests/simulation). Its time is the scheduler's, its chance the random source's.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/random.h"
+#include "etcd/store.h"
+#include "naming/claim.h"
+#include "naming/confirmation.h"
+#include "naming/context.h"
+#include "naming/keyspace.h"
+#include "naming/mirror.h"
+#include "naming/name_keeper.h"
+#include "naming/own_key_observer.h"
+#include "naming/shared_address.h"
+#include "records/record_store.h"
+#include "runtime/scheduler.h"
+
+namespace idetcd::naming {
+
+class Protocol {
+ public:
+  struct Options {
+    Claim::Options claim;         // pattern, lease, and the record of this node with its UUID
+    bool exit_when_full = false;  // call on_refused if no name is free at start, instead of waiting for one
+    bool observe = false;         // serve names, claim none
+    bool returns_home = false;    // the store has several endpoints, and goes back to its first one when that is back
+    std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
+    size_t max_names = 10'000'000;                        // more are not served
+    std::vector<etcd::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    metrics::Scope metrics{};
+    // All are called on the scheduler's thread, unless said otherwise, and may be empty.
+    std::function<void(std::string)> on_refused = {};  // with a line for the operator, once
+    // ownership() may say something else, but for its deadline, which passes by itself.
+    std::function<void()> on_change = {};
+    // After stop(): the name was given up in the store, or cannot be. Within start() if the scheduler stops already.
+    std::function<void()> on_released = {};
+  };
+
+  // What is passed by reference outlives the protocol.
+  Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSource& random, records::RecordStore& records,
+           Options options, const Logger& log);
+
+  // --- before start() ---
+  // What an earlier process of this node has seen or had: no token is lower; the slot to take if it is free.
+  void sawToken(int64_t token) { own_key_.sawToken(std::min(token, kMaxToken)); }
+  void prefer(int64_t id) { keeper_.prefer(id); }
+
+  // Spawns the tasks; each keeps `owner` alive until its end. Any thread, once.
+  void start(const std::shared_ptr<void>& owner);
+  // Scheduler's thread. Ownership ends at once, and the record store is not touched any more; then the name is given up
+  // in the store.
+  void stop();
+  bool stopping() const { return lifetime_.stopping(); }
+
+  OwnName& name() { return keeper_; }
+  const OwnName& name() const { return keeper_; }
+  RecordSource& source() { return mirror_; }
+  const RecordSource& source() const { return mirror_; }
+  Lifetime& lifetime() { return lifetime_; }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  Confirmation::Options confirmationOptions() const;
+  Mirror::Options mirrorOptions();
+  void changed();
+  runtime::Task<void> keepName();
+  runtime::Task<void> returnHomeRegularly();
+
+  runtime::Scheduler& scheduler_;
+  etcd::Store& store_;
+  const Options options_;
+  Counters counters_;
+  Jitter jitter_;
+  Lifetime lifetime_;
+  ErrorLogThrottle trouble_;
+  Context context_;
+  OwnKeyObserver own_key_;
+  SharedAddress shared_address_;
+  Confirmation confirmation_;
+  Mirror mirror_;
+  NameKeeper keeper_;
+};
+
+}  // namespace idetcd::naming

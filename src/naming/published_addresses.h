@@ -1,0 +1,32 @@
+// The addresses that this node publishes under its name. They follow those of the machine while the machine has any:
+// one that is off the network for a moment keeps what it has published, as loopback would send every client to itself.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+#include "base/result.h"
+#include "node/addresses.h"
+#include "records/host_addresses.h"
+
+namespace idetcd::naming {
+
+class PublishedAddresses {
+ public:
+  PublishedAddresses(records::HostAddresses first, Logger log) : log_(std::move(log)), addresses_(std::move(first)) {}
+
+  records::HostAddresses get() const;  // any thread
+
+  // What the machine has now. True: they are published from now on. One thread.
+  bool update(const Result<node::NodeAddresses>& found);
+
+ private:
+  const Logger log_;
+  std::string trouble_;  // as logged
+  mutable std::mutex mutex_;
+  records::HostAddresses addresses_;  // guarded by mutex_
+};
+
+}  // namespace idetcd::naming

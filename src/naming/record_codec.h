@@ -1,0 +1,51 @@
+// The values and keys that nodes write into etcd, and what they mean. Pure functions over bytes; any thread.
+//
+//   key    worker1.tf.local.
+//   value  {"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":"6c3e…"}
+//          {…,"id":"6c3e…","token":4711}     where the key's create_revision is not the token (see NodeRecord::token)
+//
+// The Go plugin writes the same bytes without "id" and skips the fields when it reads. A client that may write to etcd
+// may write anything: decoding is bounded in size and depth, and an error text says why a key or a value is no record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+#include "dns/name.h"
+
+namespace idetcd::naming {
+
+inline constexpr size_t kMaxKeyBytes = dns::kMaxNameLength;
+inline constexpr size_t kMaxValueBytes = 4096;
+// What every reader of JSON can hold. A value that says more says nothing: it is no token of ours.
+inline constexpr int64_t kMaxToken = (int64_t{1} << 53) - 1;
+
+struct NodeRecord {
+  std::optional<IpAddress> ipv4;
+  std::optional<IpAddress> ipv6;
+  std::string port;  // of the node's DNS server; as it was written; nothing resolves through it yet
+  std::string id;    // UUID of the node that wrote it; empty: not one of ours
+  // The least that the fencing token of the one that wrote it is: the token is this or the key's create_revision,
+  // whichever is higher. 0: nothing said.
+  int64_t token = 0;
+  bool operator==(const NodeRecord&) const = default;
+};
+
+// Compact JSON, in the order above; absent and empty fields are left out.
+std::string encodeRecord(const NodeRecord& record);
+
+// As Go's encoding/json reads it: fields in any order and case, the last of two wins, null and "" mean absent, unknown
+// fields are skipped. `{}` is a record: a name without data. A token that is no whole number from 0 to kMaxToken counts
+// as none.
+Result<NodeRecord> decodeRecord(std::string_view value);
+
+// A key is a name if it is what NamePattern::render could have written: absolute, lower case, labels of letters,
+// digits, '-' and '_'. There is exactly one such key for a name, so no two keys fight for one record.
+Result<dns::Name> decodeKey(std::string_view key);
+
+}  // namespace idetcd::naming

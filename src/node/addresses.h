@@ -1,0 +1,51 @@
+// The addresses that this node publishes under its name: at most one of each family, never link-local.
+//
+// Without configuration: the source address of the default route of each family. Then, without a default route, an
+// address of an interface that is up, of real hardware before virtual ones (bridges, container networks), and loopback
+// as the last resort, so that one machine without a network works too. Any thread; called at start.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip_address.h"
+#include "base/result.h"
+#include "records/record_store.h"
+
+namespace idetcd::node {
+
+// One network interface as the kernel describes it.
+struct NetworkInterface {
+  std::string name;
+  bool up = false;
+  bool loopback = false;
+  bool is_virtual = false;  // bridge, veth, tunnel, …: not hardware
+  std::vector<IpAddress> addresses;
+};
+
+// What the choice depends on besides the configuration.
+struct NetworkView {
+  std::optional<IpAddress> default_source_ipv4;  // source address of the default route
+  std::optional<IpAddress> default_source_ipv6;
+  std::vector<NetworkInterface> interfaces;  // in the kernel's order
+};
+
+// The directives `address IP…` and `interface NAME`. At most one of them; neither: see above.
+struct AddressOptions {
+  std::vector<IpAddress> addresses;
+  std::string interface_name;
+};
+
+struct NodeAddresses {
+  records::HostAddresses addresses;
+  std::string warning;  // for the operator; empty: nothing to say
+};
+
+// Pure: the choice.
+Result<NodeAddresses> selectNodeAddresses(const AddressOptions& options, const NetworkView& view);
+
+// The machine as it is now. Sends nothing; what the kernel does not report is left out.
+NetworkView readNetworkView();
+
+}  // namespace idetcd::node

@@ -1,0 +1,92 @@
+// `on-claim COMMAND [ARG…]`: runs a program when this node gets its name and when it ceases to own it.
+//
+// One at a time, in the order of the events: nothing but a thread of this object waits for it. It is run by the helper
+// process of sandbox/program_runner.h, which says what it has of the server. A program that does not end in time is
+// killed, with what it started (its process group). Its exit status, if not 0, is logged.
+//
+// Every claim that is run is followed by its own loss. If events come faster than programs end, a claim that has not
+// been run when its loss comes is left out, and so is that loss. So at most two wait: the loss of the claim that was
+// run, and the claim that holds now. IDETCD_EVENT says `claim` or `loss`; IDETCD_SEQUENCE numbers the events of this
+// object from 1, those that are left out too.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "sandbox/program_runner.h"
+
+namespace idetcd::node {
+
+class ClaimHook {
+ public:
+  struct Options {
+    std::vector<std::string> command;                // looked for in PATH. REQUIRES: not empty
+    std::shared_ptr<sandbox::ProgramRunner> runner;  // REQUIRES: not null
+    std::chrono::milliseconds time_limit{30'000};
+    std::chrono::milliseconds ready_timeout{200};  // for what is to come before a program (`ready`)
+  };
+  using Variables = sandbox::ProgramRunner::Variables;
+  using Ready = std::shared_future<void>;
+
+  ClaimHook(Options options, Logger log);
+  ~ClaimHook();  // finish(0)
+  ClaimHook(const ClaimHook&) = delete;
+  ClaimHook& operator=(const ClaimHook&) = delete;
+
+  // Strictly in turn; each returns at once. The program starts when `ready` is, or without it (a disk may take for
+  // ever) after `ready_timeout`. One thread. After finish() began nothing is run any more.
+  void claimed(Variables variables, Ready ready = {});
+  void lost(Variables variables, Ready ready = {});
+  // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind.
+  void finish(std::chrono::nanoseconds budget);
+  // The process is about to end without finish(): kills what runs, and nothing is run any more. Waits for nothing. Any
+  // thread.
+  void abandon();
+
+ private:
+  struct Event {
+    bool is_claim = false;
+    Variables variables;
+    Ready ready;
+  };
+
+  void add(bool is_claim, Variables variables, Ready ready);
+  void startLoop();
+  void loop();
+  void runOne(const Variables& variables);
+  std::shared_ptr<sandbox::RunningProgram> start(const Variables& variables);
+  bool waitForEnd(const sandbox::RunningProgram& program);
+  void report(const Result<int>& status) const;
+  // When the program that was started at `started` has to be gone.
+  BootClock::time_point limitOf(BootClock::time_point started);
+
+  const Options options_;
+  const Logger log_;
+  int wake_fd_ = -1;  // readable once finish() has set the end
+
+  std::mutex mutex_;  // guards the four below, and the start of the thread
+  std::condition_variable changed_;
+  std::deque<Event> waiting_;  // at most two
+  uint64_t sequence_ = 0;
+  std::optional<BootClock::time_point> end_;  // finish() was called
+
+  std::mutex running_mutex_;                          // guards the two below
+  std::shared_ptr<sandbox::RunningProgram> running_;  // null: nothing runs
+  bool abandoned_ = false;
+
+  std::thread thread_;  // from the first event on
+};
+
+}  // namespace idetcd::node

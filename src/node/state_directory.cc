@@ -1,0 +1,220 @@
+#include "node/state_directory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "node/uuid.h"
+
+namespace idetcd::node {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kMaxStateBytes = 64 << 10;
+constexpr size_t kMaxStemLength = 100;  // with its hash and ending well below NAME_MAX
+
+bool isPlain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_';
+}
+
+// Of a text that may be longer than what is read of it.
+std::string textOf(const ordered_json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// 0 if there is no such number.
+int64_t numberOf(const ordered_json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+std::string lockHolder(int fd) {
+  char text[32];
+  const ssize_t size = pread(fd, text, sizeof text, 0);
+  const std::string_view pid(text, size > 0 ? static_cast<size_t>(size) : 0);
+  const std::string_view digits = pid.substr(0, pid.find_first_not_of("0123456789"));
+  return digits.empty() ? std::string() : fmt::format(" (process {})", digits);
+}
+
+}  // namespace
+
+std::string stateDirectoryOfService() {
+  const char* of_service = std::getenv("STATE_DIRECTORY");
+  if (of_service == nullptr) return {};
+  const std::string_view list(of_service);
+  return std::string(list.substr(0, list.find(':')));
+}
+
+std::string fileStem(std::string_view pattern) {
+  std::string stem;
+  for (const char c : pattern.substr(0, kMaxStemLength)) {
+    if (isPlain(c)) {
+      if (c == '.' && (stem.empty() || stem.back() == '-')) continue;  // no hidden file, and no "-."
+      stem += c;
+    } else if (c != '}' && !stem.empty() && stem.back() != '-') {
+      stem += '-';
+    }
+  }
+  while (!stem.empty() && (stem.back() == '-' || stem.back() == '.')) stem.pop_back();
+  return fmt::format("{}-{:08x}", stem.empty() ? "pattern" : stem, XXH3_64bits(pattern.data(), pattern.size()) >> 32);
+}
+
+StateDirectory::StateDirectory(Options options, Logger log)
+    : options_(std::move(options)),
+      log_(std::move(log)),
+      stem_(options_.directory + "/" + fileStem(options_.pattern)) {}
+
+StateDirectory::~StateDirectory() { release(); }
+
+Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Logger log) {
+  const std::shared_ptr<StateDirectory> state(new StateDirectory(std::move(options), std::move(log)));
+  std::error_code error;
+  std::filesystem::create_directories(state->options_.directory, error);
+  if (error) return fail(fmt::format("state directory {}: {}", state->options_.directory, error.message()));
+  if (auto locked = state->lock(); !locked) return tl::unexpected(locked.error());
+
+  auto node = state->read();
+  if (!node) state->log_.warning("{}; this node starts as a new one", node.error().message);
+  state->node_ = node ? *node : RememberedNode{};
+  if (state->node_.uuid.empty()) {
+    KernelRandom random;
+    state->node_.uuid = randomUuid(random);
+    // Once here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
+    if (auto written = state->remember(state->node_); !written) return tl::unexpected(written.error());
+  }
+  // Whatever a process that crashed left there: this one owns nothing yet.
+  if (auto emptied = state->writeIdentity(""); !emptied) return tl::unexpected(emptied.error());
+  state->linkIdentity();
+  return state;
+}
+
+Result<void> StateDirectory::lock() {
+  const std::string path = stem_ + ".lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return fail(fmt::format("state directory {}: {}", options_.directory, std::strerror(errno)));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    std::string why = errno == EWOULDBLOCK
+                          ? fmt::format("is in use by another idetcd{} for {}", lockHolder(fd), options_.pattern)
+                          : fmt::format("cannot be locked: {}", std::strerror(errno));
+    close(fd);
+    return fail(fmt::format("state directory {} {}", options_.directory, why));
+  }
+  lock_fd_.store(fd, std::memory_order_relaxed);
+  const std::string pid = fmt::format("{}\n", getpid());
+  // Only for the message above.
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
+  return {};
+}
+
+void StateDirectory::release() {
+  if (const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed); fd >= 0) close(fd);
+}
+
+Result<RememberedNode> StateDirectory::read() {
+  const std::string path = stem_ + ".json";
+  const auto text = readFile(path, kMaxStateBytes);
+  if (!text && text.error().code == ErrorCode::kNotFound) return RememberedNode{};
+  if (!text) return fail(fmt::format("cannot read {}: {}", path, text.error().message));
+  const ordered_json state = ordered_json::parse(*text, nullptr, false);
+  if (!state.is_object()) return fail(fmt::format("{} is not valid JSON", path));
+  if (textOf(state, "pattern") != options_.pattern) return fail(fmt::format("{} is of another pattern", path));
+  RememberedNode node{.uuid = textOf(state, "uuid"),
+                      .name = textOf(state, "name"),
+                      .id = numberOf(state, "id"),
+                      .token = numberOf(state, "token"),
+                      .lease = numberOf(state, "lease"),
+                      .revision = numberOf(state, "revision")};
+  if (!isUuid(node.uuid)) return fail(fmt::format("{} holds no UUID", path));
+  const std::string before = textOf(state, "machine");
+  const std::string here = machine();
+  if (!before.empty() && !here.empty() && before != here) {
+    log_.warning("{} was written on another machine: this node is not that one, and gets a UUID of its own", path);
+    node.uuid.clear();
+  }
+  const std::string held_by = textOf(state, "holder");
+  predecessor_ended_ = !held_by.empty() && held_by == holder();
+  return node;
+}
+
+Result<void> StateDirectory::remember(const RememberedNode& node) {
+  ordered_json state;
+  state["pattern"] = options_.pattern;
+  state["uuid"] = node.uuid;
+  if (!node.name.empty()) state["name"] = node.name;
+  if (node.id > 0) state["id"] = node.id;
+  if (node.token > 0) state["token"] = node.token;
+  if (node.lease != 0) state["lease"] = node.lease;
+  if (node.revision > 0) state["revision"] = node.revision;
+  if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
+  if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
+  node_ = node;
+  return replaceFile(stem_ + ".json", state.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+Result<void> StateDirectory::writeIdentity(std::string_view contents) {
+  const std::string path = identityFile();
+  auto written = replaceFile(path, contents);
+  if (written || !contents.empty()) return written;
+  // A name that is not ours any more must not stand there, come what may.
+  if (truncate(path.c_str(), 0) == 0 || unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return written;
+}
+
+void StateDirectory::clearIdentity() const {
+  if (lock_fd_.load(std::memory_order_relaxed) < 0) return;
+  if (truncate(identityFile().c_str(), 0) != 0) log_.debug("{}: {}", identityFile(), std::strerror(errno));
+}
+
+void StateDirectory::linkIdentity() {
+  namespace fs = std::filesystem;
+  const fs::path link = fs::path(options_.directory) / "identity";
+  const fs::path target = fs::path(identityFile()).filename();
+  std::error_code error;
+  if (!options_.only) {
+    // It is undefined which of several it would lead to.
+    if (fs::is_symlink(link, error)) fs::remove(link, error);
+    return;
+  }
+  if (fs::is_symlink(link, error) && fs::read_symlink(link, error) == target) return;
+  const fs::path fresh = link.string() + ".new";
+  fs::remove(fresh, error);
+  fs::create_symlink(target, fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) log_.warning("{}: {}", link.string(), error.message());
+}
+
+// The process that holds the lock: "boot device inode". Empty if that cannot be found out.
+std::string StateDirectory::holder() const {
+  std::string boot;
+  std::ifstream(options_.boot_id_file) >> boot;  // a file of the kernel's has no size that could be asked for
+  struct stat lock_file;
+  if (boot.empty() || fstat(lock_fd_.load(std::memory_order_relaxed), &lock_file) != 0) return {};
+  return fmt::format("{} {} {}", boot, lock_file.st_dev, lock_file.st_ino);
+}
+
+// Not the machine-id itself, which is confidential (machine-id(5)).
+std::string StateDirectory::machine() const {
+  constexpr size_t kMaxMachineId = 4096;
+  const auto id = readFile(options_.machine_id_file, kMaxMachineId);
+  if (!id || id->empty()) return {};
+  const std::string keyed = "idetcd " + *id;
+  return fmt::format("{:016x}", XXH3_64bits(keyed.data(), keyed.size()));
+}
+
+}  // namespace idetcd::node

@@ -1,0 +1,100 @@
+// What a node keeps over a restart, in the directory `state DIR`: its UUID, the name it had, the names it knew. Several
+// patterns share one directory; each has files of its own, which begin with the pattern made fit for a file name:
+//
+//   worker-ID.tf.local-8d3c2a71.json    the node's UUID, its last name, and the claim that it had it by
+//   worker-ID.tf.local-8d3c2a71.env     the name while it is owned, for a shell to source; empty otherwise
+//   worker-ID.tf.local-8d3c2a71.names   every name as last known (saved_names.h)
+//   worker-ID.tf.local-8d3c2a71.lock    held while a process uses the three
+//   identity                            link to the .env, if there is one pattern only
+//
+// Two processes on the same files would be one node twice, so the second is refused. A state that came to this machine
+// within a copied image has the machine-id of another: then the node is a new one. What cannot be read is not worth a
+// start: it is logged, and the node is a new one.
+//
+// A machine-id may be copied, empty or missing, so a state that passes for our own may still be a copy whose original
+// lives. That the process that wrote it has ended is certain only if it held the very lock that we hold: it wrote down
+// the device and the inode of its lock file (a copy has others) and the boot of the kernel (device and inode mean
+// nothing beyond it; containers on one machine share it, which is why it alone proves nothing).
+//
+// Blocking; one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/result.h"
+
+namespace idetcd::node {
+
+// What is kept of a node.
+struct RememberedNode {
+  std::string uuid;
+  std::string name;  // the last one that it owned; empty: none yet
+  int64_t id = 0;
+  // The claim of that name; 0: not known.
+  int64_t token = 0;
+  int64_t lease = 0;
+  int64_t revision = 0;  // of the store when it was made
+  bool operator==(const RememberedNode&) const = default;
+};
+
+class StateDirectory {
+ public:
+  struct Options {
+    std::string directory;  // made if it is not there
+    std::string pattern;    // as configured
+    bool only = true;       // no other pattern uses the directory: `identity` leads to this one's .env
+    std::string machine_id_file = "/etc/machine-id";
+    std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
+  };
+
+  // The error is for the operator: the directory cannot be used, or is in use.
+  static Result<std::shared_ptr<StateDirectory>> open(Options options, Logger log);
+  ~StateDirectory();  // release()
+  StateDirectory(const StateDirectory&) = delete;
+  StateDirectory& operator=(const StateDirectory&) = delete;
+
+  // As last remembered; with a new UUID if there was nothing.
+  const RememberedNode& node() const { return node_; }
+  // Whether the process that remembered what open() has read has ended for certain.
+  bool predecessorEnded() const { return predecessor_ended_; }
+  Result<void> remember(const RememberedNode& node);
+
+  // What the .env says from now on; empty: the node owns no name. Emptying works on a full disk too.
+  Result<void> writeIdentity(std::string_view contents);
+  // Empties it in place, for a process that is about to end at once. Nothing after release(). Any thread, beside any
+  // other call.
+  void clearIdentity() const;
+
+  std::string namesFile() const { return stem_ + ".names"; }
+  std::string identityFile() const { return stem_ + ".env"; }
+  // Another process, or another StateDirectory of this one, may use the files from now on; this one must not.
+  void release();
+
+ private:
+  StateDirectory(Options options, Logger log);
+  Result<void> lock();
+  Result<RememberedNode> read();
+  void linkIdentity();
+  std::string machine() const;
+  std::string holder() const;
+
+  const Options options_;
+  const Logger log_;
+  const std::string stem_;        // with the directory
+  std::atomic<int> lock_fd_{-1};  // relaxed: clearIdentity() only asks whether the file is still ours
+  RememberedNode node_;
+  bool predecessor_ended_ = false;
+};
+
+// What systemd has made for the service (the first of systemd.exec(5)'s list); empty: nothing.
+std::string stateDirectoryOfService();
+
+// The part of the file names that stands for the pattern.
+std::string fileStem(std::string_view pattern);
+
+}  // namespace idetcd::node

@@ -1,0 +1,81 @@
+#include "plugin/order.h"
+
+#include <algorithm>
+
+#include "plugin/acl/setup.h"
+#include "plugin/any/setup.h"
+#include "plugin/bind/setup.h"
+#include "plugin/bufsize/setup.h"
+#include "plugin/cache/setup.h"
+#include "plugin/cookies/setup.h"
+#include "plugin/dns64/setup.h"
+#include "plugin/errors/setup.h"
+#include "plugin/forward/setup.h"
+#include "plugin/health/setup.h"
+#include "plugin/hosts/setup.h"
+#include "plugin/idetcd/setup.h"
+#include "plugin/loadbalance/setup.h"
+#include "plugin/log/setup.h"
+#include "plugin/loop/setup.h"
+#include "plugin/minimal/setup.h"
+#include "plugin/nsid/setup.h"
+#include "plugin/private/setup.h"
+#include "plugin/prometheus/setup.h"
+#include "plugin/ready/setup.h"
+#include "plugin/rrl/setup.h"
+#include "plugin/tcp/setup.h"
+#include "plugin/whoami/setup.h"
+#include "plugin/workers/setup.h"
+#include "plugin/zonelimit/setup.h"
+
+namespace idetcd::plugin {
+
+std::span<const resolve::DirectiveType* const> directives() {
+  static constexpr const resolve::DirectiveType* kDirectives[]{
+      &kNsidDirective,         // which node answers
+      &kCookiesDirective,      // who has shown its address
+      &kBindDirective,         // where a block listens
+      &kBufsizeDirective,      // the size of UDP responses
+      &kWorkersDirective,      // loops
+      &kTcpDirective,          // what clients over TCP may take up
+      &kReadyDirective,        // says over HTTP whether all is there
+      &kHealthDirective,       // says over HTTP that the process lives
+      &kPrometheusDirective,   // counts queries and shows what is counted
+      &kErrorsDirective,       // reports failures
+      &kLogDirective,          // reports answers
+      &kAclDirective,          // before all that answers, and before errors too
+      &kRrlDirective,          // how often
+      &kAnyDirective,          // queries for every type
+      &kLoadbalanceDirective,  // the order of addresses
+      &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
+      &kIdetcdDirective,       // the names of the cluster
+      &kHostsDirective,        // a hosts file
+      &kCacheDirective,        // kept answers of `forward`
+      &kMinimalDirective,      // answers of `forward` without what was not asked for
+      &kPrivateDirective,      // answers of `forward` without private addresses
+      &kZonelimitDirective,    // what `forward` is asked of one zone
+      &kLoopDirective,         // watches what `forward` is asked
+      &kForwardDirective,      // other servers
+      &kWhoamiDirective,       // the rest
+  };
+  return kDirectives;
+}
+
+const resolve::DirectiveType* findDirective(std::string_view name) {
+  const auto all = directives();
+  const auto it = std::find_if(all.begin(), all.end(), [name](const auto* type) { return type->name == name; });
+  return it != all.end() ? *it : nullptr;
+}
+
+std::span<const std::string_view> foreignDirectives() {
+  static constexpr std::string_view kForeign[]{
+      "acme",   "auto",         "autopath",   "azure", "cancel",   "chaos",       "clouddns",    "debug",    "dnssec",
+      "dnstap", "erratic",      "etcd",       "file",  "geoip",    "grpc",        "grpc_server", "header",   "https",
+      "https3", "k8s_external", "kubernetes", "local", "metadata", "multisocket", "nomad",       "on",       "pprof",
+      "quic",   "reload",       "rewrite",    "root",  "route53",  "secondary",   "sign",        "template", "timeouts",
+      "tls",    "trace",        "transfer",   "tsig",  "view",
+  };
+  return kForeign;
+}
+
+}  // namespace idetcd::plugin

@@ -1,0 +1,213 @@
+#include "plugin/prometheus/query_meters.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "dns/types.h"
+#include "plugin/prometheus/derived.h"
+
+namespace idetcd::plugin {
+
+namespace {
+
+using metrics::Kind;
+using metrics::LabelName;
+using resolve::DurationHistogram;
+using resolve::QueryMeter;
+using resolve::SizeHistogram;
+
+constexpr LabelName kBuildLabels[]{"version", "revision", "goversion"};
+constexpr LabelName kRequestLabels[]{"server", "zone", "view", "proto", "family", "type"};
+constexpr LabelName kZoneLabels[]{"server", "zone", "view"};
+constexpr LabelName kServerLabels[]{"server", "view"};
+constexpr LabelName kSizeLabels[]{"server", "zone", "view", "proto"};
+constexpr LabelName kResponseLabels[]{"server", "zone", "view", "rcode", "plugin"};
+constexpr LabelName kPluginLabels[]{"server", "zone", "view", "name"};
+
+constexpr Exposed kBuildInfo{"coredns_build_info", Kind::kGauge, "The version of the server.", kBuildLabels};
+constexpr Exposed kPanics{"coredns_panics_total", Kind::kCounter,
+                          "Queries that failed by a defect: 0, for a defect ends the process."};
+constexpr Exposed kPluginEnabled{"coredns_plugin_enabled", Kind::kGauge, "The directives of a zone.", kPluginLabels};
+constexpr Exposed kRequests{"coredns_dns_requests_total", Kind::kCounter, "Queries.", kRequestLabels};
+constexpr Exposed kDoRequests{"coredns_dns_do_requests_total", Kind::kCounter, "Queries with the DO bit.", kZoneLabels};
+constexpr Exposed kResponses{"coredns_dns_responses_total", Kind::kCounter,
+                             "Responses, by the directive that has answered.", kResponseLabels};
+constexpr Exposed kDuration{"coredns_dns_request_duration_seconds", Kind::kHistogram,
+                            "The time from a query to its response.", kZoneLabels};
+constexpr Exposed kShortDuration{"idetcd_dns_request_duration_seconds", Kind::kHistogram,
+                                 "The time from a query to its response, where that is short.", kZoneLabels};
+constexpr Exposed kRequestSize{"coredns_dns_request_size_bytes", Kind::kHistogram, "The sizes of queries.",
+                               kSizeLabels};
+constexpr Exposed kResponseSize{"coredns_dns_response_size_bytes", Kind::kHistogram, "The sizes of responses.",
+                                kSizeLabels};
+constexpr Exposed kAllowed{"coredns_acl_allowed_requests_total", Kind::kCounter, "Queries that acl has let through.",
+                           kServerLabels};
+constexpr Exposed kFiltered{"coredns_acl_filtered_requests_total", Kind::kCounter,
+                            "Queries to which acl has answered without records.", kZoneLabels};
+constexpr Exposed kBlocked{"coredns_acl_blocked_requests_total", Kind::kCounter, "Queries that acl has refused.",
+                           kZoneLabels};
+constexpr Exposed kDropped{"coredns_acl_dropped_requests_total", Kind::kCounter,
+                           "Queries that acl has left without an answer.", kZoneLabels};
+
+constexpr std::string_view kView;  // this server has no views
+
+template <typename Counts>
+std::vector<uint64_t> read(const Counts& counts) {
+  std::vector<uint64_t> values;
+  values.reserve(counts.size());
+  for (const resolve::MeterCount& count : counts) values.push_back(count.value());
+  return values;
+}
+
+bool isEmpty(std::span<const uint64_t> buckets) {
+  return std::ranges::all_of(buckets, [](uint64_t count) { return count == 0; });
+}
+
+// One meter, into a snapshot. Only what has happened is shown, as by CoreDNS.
+class MeterReader {
+ public:
+  MeterReader(Snapshot& snapshot, std::string server, std::string zone, const QueryMeter& meter)
+      : snapshot_(snapshot), server_(std::move(server)), zone_(std::move(zone)), meter_(meter) {}
+
+  void addAll(const std::vector<std::string>& directives) {
+    addRequests();
+    addResponses(directives);
+    addSizes();
+    addDurations();
+    addVerdicts();
+  }
+
+ private:
+  static constexpr std::array<std::string_view, QueryMeter::kTransports> kTransports{"udp", "tcp"};
+  static constexpr std::array<std::string_view, QueryMeter::kFamilies> kFamilies{"1", "2"};
+
+  Snapshot::LabelValues labels(std::initializer_list<std::string_view> more = {}) const {
+    Snapshot::LabelValues values{server_, zone_, std::string(kView)};
+    values.insert(values.end(), more.begin(), more.end());
+    return values;
+  }
+  void add(const Exposed& family, const resolve::MeterCount& count, Snapshot::LabelValues values) {
+    if (const uint64_t value = count.value(); value > 0) {
+      snapshot_.add(family, std::move(values), static_cast<double>(value));
+    }
+  }
+
+  void addRequests() {
+    for (size_t transport = 0; transport < kTransports.size(); ++transport) {
+      for (size_t family = 0; family < kFamilies.size(); ++family) {
+        for (size_t type = 0; type < QueryMeter::kTypes.size(); ++type) {
+          add(kRequests, meter_.requests[transport][family][type],
+              labels({kTransports[transport], kFamilies[family], QueryMeter::kTypes[type]}));
+        }
+      }
+    }
+    add(kDoRequests, meter_.requests_with_do, labels());
+  }
+
+  void addResponses(const std::vector<std::string>& directives) {
+    for (size_t by = 0; by < directives.size(); ++by) {
+      for (size_t rcode = 0; rcode < QueryMeter::kRcodes; ++rcode) {
+        add(kResponses, meter_.responses[by][rcode],
+            labels({dns::kRcodeNames.toString(static_cast<uint16_t>(rcode)), directives[by]}));
+      }
+    }
+  }
+
+  void addSizes() {
+    static const std::vector<double> kBounds(SizeHistogram::kBounds.begin(), SizeHistogram::kBounds.end());
+    const auto add = [this](const Exposed& family, const SizeHistogram& sizes, std::string_view transport) {
+      const auto buckets = read(sizes.buckets_);
+      if (isEmpty(buckets)) return;
+      snapshot_.add(family, labels({transport}), kBounds, buckets, static_cast<double>(sizes.sum_.value()));
+    };
+    for (size_t transport = 0; transport < kTransports.size(); ++transport) {
+      add(kRequestSize, meter_.request_sizes[transport], kTransports[transport]);
+      add(kResponseSize, meter_.response_sizes[transport], kTransports[transport]);
+    }
+  }
+
+  // The histogram of CoreDNS has the sum of the finer buckets as its first one; ours has the rest as its last one.
+  void addDurations() {
+    const auto buckets = read(meter_.durations.buckets_);
+    if (isEmpty(buckets)) return;
+    const auto seconds = [](std::span<const uint64_t> nanoseconds) {
+      std::vector<double> bounds;
+      for (const uint64_t bound : nanoseconds) bounds.push_back(static_cast<double>(bound) / 1e9);
+      return bounds;
+    };
+    constexpr size_t kFirst = DurationHistogram::kFine;
+    constexpr std::span<const uint64_t> kBounds = DurationHistogram::kBounds;
+    static const std::vector<double> kCoarse = seconds(kBounds.subspan(kFirst));
+    static const std::vector<double> kFine = seconds(kBounds.first(kFirst + 1));
+    const double sum = static_cast<double>(meter_.durations.sum_.value()) / 1e9;
+    std::vector<uint64_t> coarse(buckets.begin() + kFirst, buckets.end());
+    coarse[0] = std::accumulate(buckets.begin(), buckets.begin() + kFirst + 1, uint64_t{0});
+    std::vector<uint64_t> fine(buckets.begin(), buckets.begin() + kFirst + 1);
+    fine.push_back(std::accumulate(buckets.begin() + kFirst + 1, buckets.end(), uint64_t{0}));
+    snapshot_.add(kDuration, labels(), kCoarse, coarse, sum);
+    snapshot_.add(kShortDuration, labels(), kFine, fine, sum);
+  }
+
+  void addVerdicts() {
+    using resolve::Gate;
+    const auto count = [this](Gate::Verdict verdict) -> const auto& {
+      return meter_.verdicts[static_cast<size_t>(verdict)];
+    };
+    add(kAllowed, count(Gate::Verdict::kAllow), {server_, std::string(kView)});
+    add(kFiltered, count(Gate::Verdict::kFilter), labels());
+    add(kBlocked, count(Gate::Verdict::kBlock), labels());
+    add(kDropped, count(Gate::Verdict::kDrop), labels());
+  }
+
+  Snapshot& snapshot_;
+  const std::string server_;
+  const std::string zone_;
+  const QueryMeter& meter_;
+};
+
+}  // namespace
+
+std::shared_ptr<QueryMeter> QueryMeters::meterOf(const std::string& server, const std::string& zone, size_t worker) {
+  const std::lock_guard lock(mutex_);
+  auto& meter = meters_[{server, zone, worker}];
+  if (!meter) meter = std::make_shared<QueryMeter>();
+  return meter;
+}
+
+void QueryMeters::enable(const void* owner, std::vector<Enabled> directives) {
+  const std::lock_guard lock(mutex_);
+  enabled_[owner] = std::move(directives);
+}
+
+void QueryMeters::disable(const void* owner) {
+  const std::lock_guard lock(mutex_);
+  enabled_.erase(owner);
+}
+
+void QueryMeters::addQueries(Snapshot& snapshot) const {
+  const auto directives = process_.names.all();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, meter] : meters_) {
+    const auto& [server, zone, worker] = key;
+    MeterReader(snapshot, server, zone, *meter).addAll(directives);
+  }
+  for (const auto& [owner, all] : enabled_) {
+    for (const Enabled& enabled : all) {
+      snapshot.family(kPluginEnabled).series[{enabled.server, enabled.zone, std::string(kView), enabled.directive}] = {
+          .value = 1, .buckets = {}};
+    }
+  }
+}
+
+Snapshot QueryMeters::snapshot() const {
+  Snapshot snapshot;
+  process_.metrics.visit([&snapshot](const metrics::Sample& sample) { snapshot.add(sample); });
+  snapshot.add(kBuildInfo, {IDETCD_VERSION, "", ""}, 1);
+  snapshot.add(kPanics, {}, 0);
+  addQueries(snapshot);
+  addDerived(snapshot);
+  return snapshot;
+}
+
+}  // namespace idetcd::plugin

@@ -1,0 +1,58 @@
+// What one source says of one name: RRsets of any types of class IN. Views; any thread; no allocation.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dns/wire.h"
+#include "records/host_addresses.h"
+
+namespace idetcd::records {
+
+// Where records come from. Several sources may have records of one name: it has the sum of them (record_store.h). A new
+// source is a line here; those with lower numbers come first in the sum.
+enum class Source : uint8_t {
+  kNone = 0,      // the name only exists: an empty non-terminal, or what the store itself has at the apex
+  kEtcd = 1,      // keys of the cluster, with revisions and snapshots
+  kSeveral = 15,  // of an entry only: more than one of those above
+};
+
+// The data of one record in wire form, without compression. Two are the same record if their bytes are equal, so names
+// in them are in lower case.
+using Rdata = std::span<const uint8_t>;
+
+// Borrowed.
+struct Rrset {
+  dns::RrType type{};
+  uint32_t ttl_seconds = 0;
+  std::span<const Rdata> rdata;
+};
+using RrsetSet = std::span<const Rrset>;
+
+// A and AAAA of a host. Borrows the addresses.
+class AddressRrsets {
+ public:
+  AddressRrsets(const HostAddresses& addresses, uint32_t ttl_seconds) {
+    if (addresses.ipv4) add(dns::RrType::kA, *addresses.ipv4, ttl_seconds);
+    if (addresses.ipv6) add(dns::RrType::kAaaa, *addresses.ipv6, ttl_seconds);
+  }
+  AddressRrsets(const AddressRrsets&) = delete;
+  AddressRrsets& operator=(const AddressRrsets&) = delete;
+
+  RrsetSet set() const { return {rrsets_.data(), count_}; }
+
+ private:
+  void add(dns::RrType type, const IpAddress& address, uint32_t ttl_seconds) {
+    rdata_[count_] = {address.data(), address.size()};
+    rrsets_[count_] = {type, ttl_seconds, {&rdata_[count_], 1}};
+    ++count_;
+  }
+
+  std::array<Rdata, 2> rdata_;
+  std::array<Rrset, 2> rrsets_;
+  size_t count_ = 0;
+};
+
+}  // namespace idetcd::records

@@ -1,0 +1,128 @@
+#include "resolve/chain.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "dns/message_reader.h"
+#include "dns/response.h"
+
+namespace idetcd::resolve {
+
+// The cluster's names where something comes before them.
+class Chain::ClusterHandler final : public Handler {
+ public:
+  explicit ClusterHandler(const Chain& chain) : chain_(chain) {}
+  Outcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
+    const Outcome outcome = chain_.cluster_->answer(query, request.response_limit, flags, request.now);
+    if (!outcome.isNext() && chain_.parts.errors) chain_.reportFailure(query);
+    return outcome;
+  }
+
+ private:
+  const Chain& chain_;
+};
+
+void Chain::add(std::unique_ptr<Handler> handler) {
+  if (handler->prefetches()) prefetching_.push_back(handler.get());
+  handlers_.push_back({.handler = std::move(handler), .directive = adding_});
+}
+
+void Chain::addForOtherClasses(std::unique_ptr<Handler> handler) {
+  for_other_classes_.insert(for_other_classes_.begin(), Link{.handler = std::move(handler), .directive = adding_});
+}
+
+void Chain::addCluster(std::shared_ptr<const ClusterZone> cluster) {
+  cluster_ = std::move(cluster);
+  cluster_directive_ = adding_;
+  handlers_.push_back({.handler = std::make_unique<ClusterHandler>(*this), .directive = adding_});
+  behind_cluster_ = handlers_.size();
+}
+
+Outcome Chain::answer(dns::Query& query, const Request& request) const {
+  if (!parts.log) return answerLimited(query, request);
+  const auto start = BootClock::now();
+  const Outcome outcome = answerLimited(query, request);
+  if (outcome.kind == Outcome::Kind::kAnswer) {
+    parts.log->onAnswered(query, request, {query.message, outcome.size}, BootClock::now() - start);
+  }
+  return outcome;
+}
+
+Outcome Chain::answerLimited(dns::Query& query, const Request& request) const {
+  if (!parts.limiter) return answerUnobserved(query, request);
+  if (!parts.limiter->mayAsk(query, request)) return Outcome::drop();
+  return limitOutcome(parts.limiter.get(), query, request, answerUnobserved(query, request));
+}
+
+// A client that may not ask does not learn which node this is either: the gate comes before the NSID.
+Outcome Chain::answerUnobserved(dns::Query& query, const Request& request) const {
+  if (parts.gate) {
+    if (const Outcome outcome = judge(query, request); !outcome.isNext()) return outcome;
+  }
+  if (parts.requires_cookie && request.transport == Transport::kUdp && !query.hasGoodCookie()) [[unlikely]]
+    return askForCookie(query, request);
+  if (query.asksFor(dns::kAsksNsid) && parts.nsid) query.nsid = parts.nsid->text();
+  if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
+    return answerOtherClass(query, request);
+  return answerFrom(0, query, request, flags());
+}
+
+Outcome Chain::judge(const dns::Query& query, const Request& request) const {
+  const auto verdict = parts.gate->judge(IpAddress::fromSockaddr(request.source), query.name(), query.qtype);
+  if (request.meter != nullptr) request.meter->verdicts[static_cast<size_t>(verdict)].add();
+  Outcome outcome = Gate::answer(verdict, query, request.response_limit, flags());
+  outcome.answered_by = parts.gate_directive;
+  return outcome;
+}
+
+Outcome Chain::answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
+  for (size_t i = first; i < handlers_.size(); ++i) {
+    Outcome outcome = handlers_[i].handler->answer(query, request, flags);
+    if (outcome.isNext()) continue;
+    if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
+    return outcome;
+  }
+  return refuse(query, request.response_limit, flags);
+}
+
+Outcome Chain::answerOtherClass(const dns::Query& query, const Request& request) const {
+  for (const Link& link : for_other_classes_) {
+    Outcome outcome = link.handler->answer(query, request, flags());
+    outcome.answered_by = link.directive;
+    if (!outcome.isNext()) return outcome;
+  }
+  return refuse(query, request.response_limit, flags());
+}
+
+bool Chain::isBusy() const {
+  return std::any_of(handlers_.begin(), handlers_.end(), [](const Link& link) { return link.handler->isBusy(); });
+}
+
+// BADCOOKIE with the right one (RFC 7873 §5.2.3); a client that knows no cookies is sent to TCP, which shows as well that
+// it has its address.
+Outcome Chain::askForCookie(const dns::Query& query, const Request& request) const {
+  dns::ResponseBuilder response(query, request.response_limit);
+  if (query.asksFor(dns::kAsksCookie)) return Outcome::answer(response.finish(dns::Rcode::kBadCookie, flags()));
+  response.truncate();
+  return Outcome::answer(response.finish(dns::Rcode::kNoError, flags()));
+}
+
+// REQUIRES: the response stands in the query's buffer; parts.errors is set.
+void Chain::reportFailure(const dns::Query& query) const {
+  const auto rcode = dns::HeaderView(query.message).rcode();
+  if (rcode == dns::Rcode::kServFail) parts.errors->onFailed(query, rcode, "etcd has not been read yet");
+}
+
+Outcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, Outcome outcome) {
+  if (limiter == nullptr || outcome.kind != Outcome::Kind::kAnswer) return outcome;
+  const size_t size = limiter->limit(query, request, outcome.size);
+  if (size == 0) return Outcome::drop();
+  outcome.size = size;
+  return outcome;
+}
+
+Outcome refuse(const dns::Query& query, size_t limit, uint16_t flags) {
+  return Outcome::answer(dns::ResponseBuilder(query, limit).finish(dns::Rcode::kRefused, flags));
+}
+
+}  // namespace idetcd::resolve

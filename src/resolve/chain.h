@@ -1,0 +1,121 @@
+// The handlers of one server block on one loop, in the order of plugin/order.h. Loop thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dns/query.h"
+#include "dns/server_cookies.h"
+#include "resolve/cluster_zone.h"
+#include "resolve/directive_names.h"
+#include "resolve/handler.h"
+#include "resolve/query_meter.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+// Asks the servers that the block forwards to on behalf of this process.
+class OwnQuestions {
+ public:
+  virtual ~OwnQuestions() = default;
+  // `done(answered)` at most once, possibly before this returns; `query` is borrowed for the call.
+  virtual void ask(const dns::Query& query, const std::function<void(bool answered)>& done) = 0;
+};
+
+class Chain {
+ public:
+  // What directives supply beside handlers; null or false: the block has no such directive.
+  struct Parts {
+    std::shared_ptr<const Gate> gate;
+    DirectiveId gate_directive = DirectiveNames::kServer;  // whose it is
+    std::shared_ptr<RateLimiter> limiter;
+    std::shared_ptr<const NsidSource> nsid;
+    std::shared_ptr<const dns::ServerCookies> cookies;  // null: COOKIE options are ignored
+    bool requires_cookie = false;                       // of clients over UDP
+    std::shared_ptr<QueryMeterSource> meters;
+    std::shared_ptr<const QueryObserver> log;
+    std::shared_ptr<FailureObserver> errors;
+    OwnQuestions* own_questions = nullptr;     // one of the handlers
+    size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
+    bool recursion_available = false;          // RA
+  };
+  Parts parts;
+
+  // While the chain is built: whose handlers and parts are added from now on.
+  void setDirective(DirectiveId id) { adding_ = id; }
+  // The next handler.
+  void add(std::unique_ptr<Handler> handler);
+  // One that answers queries of other classes than IN only. The last one added is asked first.
+  void addForOtherClasses(std::unique_ptr<Handler> handler);
+  // The cluster's names are the next handler. If nothing comes before them, they are looked up without the chain.
+  // REQUIRES: once at most.
+  void addCluster(std::shared_ptr<const ClusterZone> cluster);
+
+  // Whether an ordinary query (class IN, no option asked for) goes straight to the cluster's names.
+  bool isDirect() const {
+    return cluster_ && behind_cluster_ == 1 && !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie;
+  }
+
+  void prefetchBucket(const dns::Query& query) const {
+    if (cluster_) cluster_->table().prefetchBucket(query.hash);
+    for (Handler* handler : prefetching_) handler->prefetchBucket(query);
+  }
+  void prefetchEntry(const dns::Query& query) const {
+    if (cluster_) cluster_->table().prefetchEntry(query.hash);
+    for (Handler* handler : prefetching_) handler->prefetchEntry(query);
+  }
+
+  // Both write the response over the query. Never kNext. REQUIRES: isDirect(), and an ordinary query.
+  // `names_directive`: whether Outcome::answered_by is set.
+  template <bool names_directive = false>
+  [[gnu::always_inline]] Outcome answerDirectly(const dns::Query& query, const Request& request) const {
+    const uint16_t added = flags();
+    Outcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
+    if (outcome.isNext()) return answerFrom(behind_cluster_, query, request, added);
+    if (parts.errors) reportFailure(query);
+    if constexpr (names_directive) outcome.answered_by = cluster_directive_;
+    return outcome;
+  }
+  Outcome answer(dns::Query& query, const Request& request) const;
+
+  // For a handler that asks those behind it: what they answer to a query of class IN, from the `first` one on, else
+  // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.
+  Outcome answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
+  size_t size() const { return handlers_.size(); }
+
+  bool isBusy() const;
+
+ private:
+  class ClusterHandler;
+  uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
+  Outcome answerLimited(dns::Query& query, const Request& request) const;
+  Outcome answerUnobserved(dns::Query& query, const Request& request) const;
+  Outcome askForCookie(const dns::Query& query, const Request& request) const;
+  Outcome answerOtherClass(const dns::Query& query, const Request& request) const;
+  void reportFailure(const dns::Query& query) const;
+  Outcome judge(const dns::Query& query, const Request& request) const;
+
+  struct Link {
+    std::unique_ptr<Handler> handler;
+    DirectiveId directive;
+  };
+
+  DirectiveId adding_ = DirectiveNames::kServer;
+  DirectiveId cluster_directive_ = DirectiveNames::kServer;
+  std::vector<Link> handlers_;
+  std::vector<Link> for_other_classes_;  // the last one first
+  std::vector<Handler*> prefetching_;
+  std::shared_ptr<const ClusterZone> cluster_;
+  size_t behind_cluster_ = 0;  // the handler that comes after the cluster's names
+};
+
+// What leaves of a response that was made at once. `limiter` may be null.
+Outcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, Outcome outcome);
+
+// REFUSED: what no handler answers.
+Outcome refuse(const dns::Query& query, size_t limit, uint16_t flags);
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,71 @@
+#include "resolve/deferred_reply.h"
+
+#include <cstring>
+#include <utility>
+
+#include "resolve/query_meter.h"
+
+namespace idetcd::resolve {
+
+DeferredReply::DeferredReply(const dns::Query& query, const Request& request)
+    : query_(query),
+      source_{},
+      local_(*request.local),
+      transport_(request.transport),
+      is_inner_(request.is_inner),
+      meter_(request.meter),
+      response_limit_(request.response_limit),
+      received_at_(request.now),
+      sink_(request.deferrer->deferReply()) {
+  std::memcpy(buffer_.data(), query.message, query.question_end);
+  query_.message = buffer_.data();
+  query_.nsid = nullptr;  // this node may have another name by then
+  const size_t source_size = request.source->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&source_, request.source, source_size);
+}
+
+void DeferredReply::makeRoom(std::vector<uint8_t>& room, const NsidSource* nsid) {
+  if (room.size() < response_limit_) room.resize(response_limit_);
+  std::memcpy(room.data(), query_.message, query_.question_end);
+  query_.message = room.data();
+  query_.nsid = query_.asksFor(dns::kAsksNsid) && nsid != nullptr ? nsid->text() : nullptr;
+}
+
+Request DeferredReply::request() const {
+  return {.source = reinterpret_cast<const sockaddr*>(&source_),
+          .local = &local_,
+          .transport = transport_,
+          .response_limit = response_limit_,
+          .now = received_at_,
+          .deferrer = nullptr,
+          .is_inner = is_inner_,
+          .meter = meter_};
+}
+
+bool DeferredReply::defer() {
+  if (!sink_ || !sink_->defer()) return false;
+  sink_.reset();
+  return true;
+}
+
+void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by) {
+  if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size);
+  if (size == 0) return drop();
+  if (log != nullptr && !is_inner_) {
+    log->onAnswered(query_, request(), {query_.message, size}, BootClock::now() - received_at_);
+  }
+  if (meter_ != nullptr && !is_inner_) meter_->onLateAnswer(query_, request(), size, by);
+  send(size);
+}
+
+void DeferredReply::drop() {
+  sink_.reset();
+  query_.message = buffer_.data();
+}
+
+void DeferredReply::send(size_t size) {
+  if (sink_) std::exchange(sink_, nullptr)->send({query_.message, size});
+  query_.message = buffer_.data();
+}
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,61 @@
+// A query whose answer comes later: a copy of all that its buffer held, and the way back to the client. One thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ip_address.h"
+#include "dns/query.h"
+#include "resolve/handler.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+class DeferredReply {
+ public:
+  // REQUIRES: request.deferrer is set.
+  DeferredReply(const dns::Query& query, const Request& request);
+  DeferredReply(const DeferredReply&) = delete;
+  DeferredReply& operator=(const DeferredReply&) = delete;
+
+  // As parsed. Its `message` is a buffer of this object that holds the header and the question and nothing more.
+  const dns::Query& query() const { return query_; }
+  // Moves that to `room`, borrowed until send(), which grows to responseLimit() bytes if it is smaller: a response can
+  // be written there. `nsid`: which NSID it carries, as of now; may be null.
+  void makeRoom(std::vector<uint8_t>& room, const NsidSource* nsid);
+  size_t responseLimit() const { return response_limit_; }
+  // REQUIRES: before makeRoom(). At least what the question and an OPT record take.
+  void limitResponse(size_t limit) { response_limit_ = limit; }
+  // As the handlers and logs want it; borrowed from this object.
+  Request request() const;
+  BootClock::time_point receivedAt() const { return received_at_; }
+
+  // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
+  void send(size_t size);
+  // What stands in the query's buffer, `size` bytes, as far as `limiter` lets it leave, and into `log`; both may be null,
+  // and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. As send().
+  void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer);
+  // As send(), but the client gets nothing.
+  void drop();
+  // True: no answer is wanted now, and this counts as answered; ReplySink::defer().
+  bool defer();
+  bool isAnswered() const { return sink_ == nullptr; }
+
+ private:
+  static constexpr size_t kQuestionTail = 4;
+  std::array<uint8_t, dns::kHeaderSize + dns::kMaxNameLength + kQuestionTail> buffer_;
+  dns::Query query_;
+  sockaddr_storage source_;
+  SocketAddress local_;
+  Transport transport_;
+  bool is_inner_;
+  QueryMeter* meter_;
+  size_t response_limit_;
+  BootClock::time_point received_at_;
+  std::unique_ptr<ReplySink> sink_;
+};
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,205 @@
+// A directive of the Corefile, from its words to its handlers. Each is one folder, plugin/NAME, and one line of
+// plugin/order.cc; outside of plugin/ nothing knows it by name. A directive may know another one that it works together
+// with (`forward` keeps what it brings in the block's `cache`), and asks for it with Block::find().
+//
+//   read()      parses and validates what one server block says with it. Touches nothing outside
+//   share()     makes what all loops of the block share, and reads the files that they need
+//   addTo()     makes what one loop owns, and adds it to that loop's chain. On that loop, one loop after the other
+//   start()     the configuration is in use
+//   stop()      another one has taken its place; chains of this one may still live, for answers that come late
+//
+// read() and share() may block, and so may listenAddresses(): they are called before the loops run, or on the executor,
+// while the loops go on with the configuration before. addTo() must not, nor start() and stop(), which are called on
+// the first loop. One configuration is built at a time, and one that fails half-way is thrown away, so that nothing
+// before start() may be felt by others.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/hash.h"
+#include "base/ip_address.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/result.h"
+#include "config/corefile.h"
+#include "config/directive_cursor.h"
+#include "net/descriptor_budget.h"
+#include "net/event_loop.h"
+#include "records/epoch.h"
+#include "resolve/chain.h"
+#include "resolve/directive_names.h"
+#include "resolve/tcp_limits.h"
+#include "sandbox/program_runner.h"
+
+namespace idetcd::resolve {
+
+class Directive;
+class Process;
+
+// One line of the table.
+struct DirectiveType {
+  std::string_view name;
+  std::string_view syntax;  // of its own line: what to write instead of what was refused
+  std::unique_ptr<Directive> (*make)();
+  // Reads the files that the directive names, for `-validate`; may be null. Looks at the words alone, so that the rest
+  // of the directive may be wrong too. Each error is complete. Blocks on the file system.
+  std::vector<Error> (*check_files)(const config::Directive& directive) = nullptr;
+  bool once = false;  // in a server block
+};
+
+// What a server block says: the directives that it has, in the order of the table.
+class Block {
+ public:
+  std::vector<config::ServerKey> keys;
+  std::vector<std::pair<const DirectiveType*, std::unique_ptr<Directive>>> directives;
+
+  // Null: the block has no such directive.
+  template <typename T>
+  T* find() const {
+    for (const auto& [type, directive] : directives) {
+      if (auto* found = dynamic_cast<T*>(directive.get())) return found;
+    }
+    return nullptr;
+  }
+};
+
+// What is known when a loop's handlers are made.
+struct LoopContext {
+  Process& process;
+  const Block& block;
+  size_t worker;  // whose loop it is
+  net::EventLoop& loop;
+  std::span<const SocketAddress> listening;  // on the block's ports; an unspecified IP: on every address
+};
+
+class Directive {
+ public:
+  virtual ~Directive() = default;
+
+  // `cursor` stands at the directive's name; `block` has its keys. Called again if the directive is repeated. Errors
+  // are complete (config/directive_cursor.h), one a line.
+  virtual Result<void> read(config::DirectiveCursor& cursor, const Block& block) = 0;
+  // Once the whole Corefile has been read: all of its directives of this type, this one among them.
+  virtual void meet(std::span<Directive* const>) {}
+  // Where the block listens; empty: this directive does not say, and if none does, on every address. The port of each
+  // is 0. The error is one line.
+  virtual Result<std::vector<SocketAddress>> listenAddresses() const { return {}; }
+  // Where the block keeps files. What the Corefile says at the start stays for as long as the process lives (sandbox/).
+  virtual std::vector<std::string> writtenDirectories() const { return {}; }
+  // How many loops answer the block: the most that a directive asks for.
+  virtual size_t workerCount() const { return 1; }
+  // What clients may take up there; nothing: this directive does not say.
+  virtual std::optional<TcpLimits> tcpLimits() const { return std::nullopt; }
+  // After share(): says what is missing until the directive can answer, in a few words; "": nothing. Null: it always
+  // can. The function is called on any thread, and may outlive the configuration.
+  virtual std::function<std::string()> readiness() const { return nullptr; }
+  // The errors of these are one line, "plugin/NAME: …".
+  virtual Result<void> share(Process&, const Block&) { return {}; }  // must not make handles of a loop
+  virtual Result<void> addTo(Chain&, const LoopContext&) { return {}; }
+  virtual void start() {}
+  virtual void stop() {}
+};
+
+template <typename T>
+std::unique_ptr<Directive> makeDirective() {
+  return std::make_unique<T>();
+}
+
+// What a directive keeps for the whole process, whatever the Corefile says at the moment: names that go on through a
+// reload, sockets of its own. The first loop's thread, where nothing else is said.
+class ProcessState {
+ public:
+  virtual ~ProcessState() = default;
+  // The configuration that was built is in use from now on.
+  virtual void accept() {}
+  // It is thrown away, and gone already. May block, as share().
+  virtual void refuse() {}
+  // Whether something of the last configuration is still being given up; the next one waits. Process::settled is called
+  // when it is done.
+  virtual bool isSettling() const { return false; }
+  // What an operator should know of it at the moment, in some words; empty: nothing. Process::status_changed is called
+  // when it is something else.
+  virtual std::string status() const { return {}; }
+  // The process is told to end. For how long it goes on as before, so that clients can go elsewhere; the longest wish
+  // counts. Not before an end because of an error.
+  virtual std::chrono::milliseconds prepareEnd() { return std::chrono::milliseconds(0); }
+  // Writes down what the next process goes on with, within `budget`, while the loops go on. Not on a loop's thread.
+  virtual void save(std::chrono::milliseconds) {}
+  // Gives up what others could use, within `budget`. Any thread.
+  virtual void release(std::chrono::milliseconds) {}
+  // The process ends at once: what it has started must end with it.
+  virtual void abandon() {}
+  // No thread of it runs any more when this returns.
+  virtual void stop() {}
+};
+
+// What the process lends to directives.
+class Process {
+ public:
+  Process(Logger logger, net::EventLoop& main_loop, records::EpochDomain& domain)
+      : log(std::move(logger)), loop(main_loop), epochs(domain) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  const Logger log;
+  net::EventLoop& loop;  // the first one
+  records::EpochDomain& epochs;
+  const HashSeed hash_seed = randomHashSeed();
+  // Of the blocks that have no secret of their own.
+  const std::shared_ptr<const dns::ServerCookies> cookies =
+      std::make_shared<const dns::ServerCookies>(dns::ServerCookies::withRandomSecret());
+  // Of all that counts anything. What a directive counts is declared in its folder.
+  const metrics::Registry metrics;
+  // Of the directives that answer queries.
+  DirectiveNames names;
+  // All listeners and forwarders draw on it, those that a reload replaces too.
+  const std::shared_ptr<net::DescriptorBudget> descriptors = net::DescriptorBudget::unlimited();
+  // For what blocks; outlives every configuration.
+  const std::shared_ptr<Executor> executor = std::make_shared<Executor>();
+  // Below which files may be written; none: anywhere.
+  std::optional<std::vector<std::string>> written_directories;
+  // Runs what the Corefile has run. Null: there is nothing to be run.
+  std::shared_ptr<sandbox::ProgramRunner> programs;
+  std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread
+  std::function<void()> settled;                       // see ProcessState::isSettling(). On the loop's thread
+  std::function<void()> status_changed;                // see ProcessState::status(). Any thread
+
+  // The one T, made when it is first asked for, as T(*this). Any thread.
+  template <typename T>
+  T& state() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [type, state] : states_) {
+      if (type == typeid(T)) return static_cast<T&>(*state);
+    }
+    auto made = std::make_unique<T>(*this);
+    T& state = *made;
+    states_.emplace_back(typeid(T), std::move(made));
+    return state;
+  }
+  template <typename Visitor>
+  void visitStates(Visitor&& visit) const {
+    std::vector<ProcessState*> all;  // which stay as long as the process
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [type, state] : states_) all.push_back(state.get());
+    }
+    for (ProcessState* state : all) visit(*state);
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards the list, not the states
+  std::vector<std::pair<std::type_index, std::unique_ptr<ProcessState>>> states_;
+};
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,103 @@
+// What a directive does with a query: one handler of one server block on one loop, asked in the order of plugin/order.h
+// until one answers.
+//
+// Beside handlers a directive may supply what applies to all handlers of its block: which clients may query (Gate),
+// how often (RateLimiter), which node this is (NsidSource), and what observes answers (QueryObserver) and failures
+// (FailureObserver). Handlers and limiters belong to one loop and are called on its thread only; the others are shared
+// by all loops of their block: any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ip_address.h"
+#include "dns/query.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+class Handler {
+ public:
+  virtual ~Handler() = default;
+
+  // The passes over a batch that come before answer(): begin to fetch the memory that it reads. Called only if
+  // prefetches() is true.
+  virtual bool prefetches() const { return false; }
+  virtual void prefetchBucket(const dns::Query&) {}
+  virtual void prefetchEntry(const dns::Query&) {}
+
+  // The response over the query, in query.message; or pending: the client was kept; or next: not a question for this
+  // handler. `flags` are added to the response's header.
+  virtual Outcome answer(const dns::Query& query, const Request& request, uint16_t flags) = 0;
+
+  // Whether an answer is still to come, which would be lost with the handler.
+  virtual bool isBusy() const { return false; }
+};
+
+// `acl`: judges which clients may query, before anything else, even for messages that cannot be parsed.
+class Gate {
+ public:
+  enum class Verdict : uint8_t {  // by how much is withheld
+    kAllow,
+    kFilter,  // NOERROR without records, EDE 17
+    kBlock,   // REFUSED, EDE 15
+    kDrop,    // no answer
+  };
+
+  virtual ~Gate() = default;
+  // `source`: nothing if it is no IP address. `name`: valid, uncompressed, lower case; `type`: nothing if it is not
+  // known.
+  virtual Verdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
+                        std::optional<uint16_t> type) const = 0;
+
+  // The response to `query` by this verdict; next for kAllow.
+  static Outcome answer(Verdict verdict, const dns::Query& query, size_t limit, uint16_t flags);
+};
+
+// `rrl`: how many queries over UDP are answered. Belongs to one loop.
+class RateLimiter {
+ public:
+  enum class Verdict : uint8_t {
+    kSend,
+    kTruncate,  // TC and nothing else: a client that is there asks over TCP
+    kDrop,
+  };
+
+  virtual ~RateLimiter() = default;
+  // Before the query is looked at. False: it is dropped.
+  virtual bool mayAsk(const dns::Query& query, const Request& request) = 0;
+  // `response`: to `query`, in its buffer.
+  virtual Verdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response) = 0;
+
+  // What leaves of a response of `size` bytes in the query's buffer; 0: nothing.
+  size_t limit(const dns::Query& query, const Request& request, size_t size);
+};
+
+// The NSID option (RFC 5001) of responses.
+class NsidSource {
+ public:
+  virtual ~NsidSource() = default;
+  // The text at this moment. Null: no option. Valid for as long as this object lives.
+  virtual const std::string* text() const = 0;
+};
+
+// `log`: called for each response that leaves.
+class QueryObserver {
+ public:
+  virtual ~QueryObserver() = default;
+  virtual void onAnswered(const dns::Query& query, const Request& request, std::span<const uint8_t> response,
+                          std::chrono::nanoseconds duration) const = 0;
+};
+
+// `errors`: called for each query that this server could not answer.
+class FailureObserver {
+ public:
+  virtual ~FailureObserver() = default;
+  virtual void onFailed(const dns::Query& query, dns::Rcode rcode, std::string_view reason) = 0;
+};
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,22 @@
+#include <algorithm>
+
+#include "dns/message_reader.h"
+#include "dns/response.h"
+#include "resolve/handler.h"
+
+namespace idetcd::resolve {
+
+size_t RateLimiter::limit(const dns::Query& query, const Request& request, size_t size) {
+  const Verdict verdict = judge(query, request, {query.message, size});
+  if (verdict == Verdict::kSend) return size;
+  if (verdict == Verdict::kDrop) return 0;
+  // NSID stays if the response is no larger than the query for it.
+  const size_t room = query.question_end + dns::kOptSize + dns::kCookieOptionSize;
+  const dns::HeaderView header(query.message);
+  const auto flags = static_cast<uint16_t>(header.flags() & (dns::kFlagAa | dns::kFlagRa));
+  dns::ResponseBuilder response(query, std::min(request.response_limit, std::max<size_t>(query.size, room)));
+  response.truncate();
+  return response.finish(header.rcode(), flags);
+}
+
+}  // namespace idetcd::resolve

@@ -1,0 +1,138 @@
+#include "resolve/router.h"
+
+#include <algorithm>
+#include <ctime>
+#include <optional>
+
+#include "dns/response.h"
+#include "resolve/query_meter_inl.h"
+
+namespace idetcd::resolve {
+
+using dns::ParseOutcome;
+
+namespace {
+
+void applyCookies(const std::shared_ptr<const dns::ServerCookies>& cookies, dns::Query& query, const Request& request) {
+  if (!cookies || !query.asksFor(dns::kAsksCookie)) return;
+  const auto client = IpAddress::fromSockaddr(request.source);
+  if (client) cookies->apply(query, *client, static_cast<uint32_t>(std::time(nullptr)));
+}
+
+// A query without a question, which asks whether its cookie is still good (RFC 7873 §5.4).
+bool isBadCookieQuery(const dns::Query& query) {
+  return query.error == dns::Rcode::kNoError && query.asksFor(dns::kAsksCookie) && query.cookie.in_response &&
+         query.cookie.judgement == dns::Cookie::Judgement::kBad;
+}
+
+}  // namespace
+
+Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted)
+    : unrouted_(std::move(unrouted)), seed_(seed) {
+  std::stable_sort(zones.begin(), zones.end(),
+                   [](const Zone& a, const Zone& b) { return a.name.size() > b.name.size(); });
+  for (Zone& zone : zones) {
+    has_gate_ |= zone.chain->parts.gate != nullptr;
+    Shortcut shortcut = Shortcut::kNone;
+    if (zone.chain->isDirect()) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
+    if (zone.meter) meters_.push_back(zone.meter.get());
+    routes_.push_back(
+        {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});
+  }
+  if (unrouted_) meters_.push_back(unrouted_.get());
+}
+
+bool Router::isBusy() const {
+  return std::any_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.chain->isBusy(); });
+}
+
+Outcome Router::answerOther(Job& job, Request& request) const {
+  if (job.chain == nullptr) {
+    if (job.outcome == ParseOutcome::kDrop) return Outcome::drop();
+    return unrouted_ ? answerMetered(job, *unrouted_, request) : answerUnrouted(job, request);
+  }
+  return job.meter != nullptr ? answerMetered(job, *job.meter, request) : answerBlock(job, request);
+}
+
+Outcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request) const {
+  if (!request.is_again) meter.onQuery(job.query, request);
+  Outcome outcome;
+  request.meter = &meter;
+  if (job.shortcut == Shortcut::kMeteredCluster) {
+    outcome = job.chain->answerDirectly<true>(job.query, request);
+  } else {
+    outcome = job.chain == nullptr ? answerUnrouted(job, request) : answerBlock(job, request);
+  }
+  request.meter = nullptr;
+  if (outcome.kind == Outcome::Kind::kAnswer) {
+    meter.onAnswerInBatch(job.query, request, outcome.size, outcome.answered_by);
+  }
+  return outcome;
+}
+
+void Router::timeBatch(BootClock::time_point begin) const {
+  std::optional<std::chrono::nanoseconds> duration;  // the clock is read once
+  for (QueryMeter* meter : meters_) {
+    if (!meter->hasUntimed()) continue;
+    if (!duration) duration = BootClock::now() - begin;
+    meter->onBatchDone(*duration);
+  }
+}
+
+Outcome Router::answerBlock(Job& job, const Request& request) const {
+  applyCookies(job.chain->parts.cookies, job.query, request);
+  return job.chain->answer(job.query, request);
+}
+
+// What is no query, or not for us.
+Outcome Router::answerUnrouted(Job& job, const Request& request) const {
+  const Chain::Parts* parts = partsForUnrouted(job.query);
+  if (parts == nullptr) return refuseUnrouted(job, request);
+  applyCookies(parts->cookies, job.query, request);
+  if (parts->limiter && !parts->limiter->mayAsk(job.query, request)) return Outcome::drop();
+  return limitOutcome(parts->limiter.get(), job.query, request, refuseUnrouted(job, request));
+}
+
+// Of the block of its zone, if a name can be read; else of the block with the shortest zone. Null: there is no block.
+const Chain::Parts* Router::partsForUnrouted(const dns::Query& query) const {
+  if (routes_.empty()) return nullptr;
+  const Route* found = query.qname_size > 0 ? route(query) : nullptr;
+  return &(found != nullptr ? *found : routes_.back()).chain->parts;
+}
+
+Outcome Router::refuseUnrouted(Job& job, const Request& request) const {
+  const size_t limit = request.response_limit;
+  if (has_gate_) {
+    const Gate::Verdict verdict = judgeUnrouted(job, request);
+    // Only a query can be answered with no records: for other messages (NOTIFY, UPDATE) that would mean success.
+    const bool asks = job.query.opcode() == dns::Opcode::kQuery;
+    if (verdict != Gate::Verdict::kFilter || asks) {
+      if (const Outcome outcome = Gate::answer(verdict, job.query, limit, 0); !outcome.isNext()) return outcome;
+    }
+  }
+  if (job.outcome == ParseOutcome::kError) {
+    if (isBadCookieQuery(job.query)) job.query.error = dns::Rcode::kBadCookie;
+    return Outcome::answer(dns::writeErrorResponse(job.query, limit));
+  }
+  return refuse(job.query, limit, 0);
+}
+
+Gate::Verdict Router::judgeUnrouted(const Job& job, const Request& request) const {
+  const auto source = IpAddress::fromSockaddr(request.source);
+  if (job.query.qname_size > 0) {  // it can be read, though it cannot be answered
+    if (const Route* found = route(job.query); found != nullptr) {
+      const auto& gate = found->chain->parts.gate;
+      return gate ? gate->judge(source, job.query.name(), job.query.qtype) : Gate::Verdict::kAllow;
+    }
+  }
+  Gate::Verdict strictest = Gate::Verdict::kAllow;
+  const bool has_root = !routes_.empty() && routes_.back().name.isRoot();
+  for (const Route& route : routes_) {
+    const auto& gate = route.chain->parts.gate;
+    if (!gate || (has_root && !route.name.isRoot())) continue;
+    strictest = std::max(strictest, gate->judge(source, route.name.wire(), std::nullopt));
+  }
+  return strictest;
+}
+
+}  // namespace idetcd::resolve

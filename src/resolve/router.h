@@ -1,0 +1,120 @@
+// From a query to its response: routes it to the server block of the longest zone and runs that block's chain. First of
+// all comes the Gate (`acl`), even for what cannot be read: a question that can is judged by the block of its zone;
+// what has none is judged by the block for the root, as a question for the root of no particular type, and where no
+// block is for the root, by all blocks of this listener, each asked for its own zone, the strictest one of which
+// decides. A DNS cookie is judged before, so that whatever is answered carries one: what has no block carries that of
+// the block with the shortest zone. One loop; inside a ReadSection; no allocation unless a `log` or an error asks for a
+// line.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/hash.h"
+#include "dns/name.h"
+#include "dns/query.h"
+#include "resolve/chain.h"
+#include "resolve/query_meter.h"
+#include "resolve/request.h"
+
+namespace idetcd::resolve {
+
+// Straight to the cluster's names: nothing comes before them, but that what a block with `prometheus` answers is counted.
+enum class Shortcut : uint8_t { kNone, kCluster, kMeteredCluster };
+
+// A query on its way through the three passes over a batch.
+struct Job {
+  dns::Query query;
+  dns::ParseOutcome outcome = dns::ParseOutcome::kDrop;
+  const Chain* chain = nullptr;  // null: no zone of this listener holds the name
+  QueryMeter* meter = nullptr;   // null: it is not counted
+  Shortcut shortcut = Shortcut::kNone;
+};
+
+class Router {
+ public:
+  struct Zone {
+    dns::Name name;
+    std::shared_ptr<const Chain> chain;
+    std::shared_ptr<QueryMeter> meter = nullptr;  // null: its queries are not counted
+  };
+
+  // REQUIRES: no name twice. `unrouted` counts what no zone holds or what cannot be read; it may be null.
+  Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted = nullptr);
+
+  // Pass 1: parses, routes, and begins to fetch what pass 2 reads. REQUIRES of `message`: as parseQuery().
+  void begin(Job& job, uint8_t* message, size_t size) const {
+    job.chain = nullptr;
+    job.shortcut = Shortcut::kNone;
+    job.outcome = dns::parseQuery(message, size, seed_, job.query);
+    if (job.outcome != dns::ParseOutcome::kQuery) return;
+    const Route* found = route(job.query);
+    if (found == nullptr) return;
+    job.chain = found->chain.get();
+    job.meter = found->meter.get();
+    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && job.query.asked_options == 0;
+    job.shortcut = ordinary ? found->shortcut : Shortcut::kNone;
+    job.chain->prefetchBucket(job.query);
+  }
+  // After begin(): whatever it asks, the answer is `error`.
+  static void reject(Job& job, dns::Rcode error) {
+    job.query.error = error;
+    job.outcome = dns::ParseOutcome::kError;
+    job.chain = nullptr;
+    job.shortcut = Shortcut::kNone;
+  }
+  // Pass 2: begins to fetch what pass 3 reads.
+  void prefetch(const Job& job) const {
+    if (job.chain != nullptr) job.chain->prefetchEntry(job.query);
+  }
+  // What a UDP client takes, but no more than `bufsize` lets through.
+  static size_t udpResponseLimit(const Job& job) {
+    if (!job.query.has_edns) return dns::kMinUdpPayload;
+    return std::min<size_t>(job.query.udp_payload,
+                            job.chain != nullptr ? job.chain->parts.bufsize : dns::kDefaultUdpPayload);
+  }
+  // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
+  Outcome answer(Job& job, Request& request) const {
+    return job.shortcut == Shortcut::kCluster ? job.chain->answerDirectly(job.query, request)
+                                              : answerOther(job, request);
+  }
+  // All answers of a batch, or the one to a query over TCP, were given to the kernel. `begin`: when it was taken.
+  void onBatchDone(BootClock::time_point begin) const {
+    if (!meters_.empty()) timeBatch(begin);
+  }
+
+  // Whether an answer is still to come, which would be lost with the chains. Their loop's thread.
+  bool isBusy() const;
+
+ private:
+  struct Route {
+    dns::Name name;
+    std::shared_ptr<const Chain> chain;
+    std::shared_ptr<QueryMeter> meter;
+    Shortcut shortcut;
+  };
+
+  const Route* route(const dns::Query& query) const {
+    for (const Route& route : routes_) {
+      if (route.name.isRoot() || dns::isNameWithin(query.name(), route.name)) return &route;
+    }
+    return nullptr;
+  }
+  Outcome answerOther(Job& job, Request& request) const;
+  Outcome answerMetered(Job& job, QueryMeter& meter, Request& request) const;
+  void timeBatch(BootClock::time_point begin) const;
+  Outcome answerUnrouted(Job& job, const Request& request) const;
+  Outcome refuseUnrouted(Job& job, const Request& request) const;
+  const Chain::Parts* partsForUnrouted(const dns::Query& query) const;
+  Outcome answerBlock(Job& job, const Request& request) const;
+  Gate::Verdict judgeUnrouted(const Job& job, const Request& request) const;
+
+  std::vector<Route> routes_;  // longest name first
+  std::shared_ptr<QueryMeter> unrouted_;
+  std::vector<QueryMeter*> meters_;  // of routes_, and unrouted_
+  bool has_gate_ = false;            // some block
+  HashSeed seed_;
+};
+
+}  // namespace idetcd::resolve

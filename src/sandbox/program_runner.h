@@ -1,0 +1,71 @@
+// Runs programs for a server that may start none itself: a helper process, forked before the server is confined
+// (confinement.h), starts them where the server asks for it. The helper is no path to more rights: it has those that
+// the server had when it was forked, it is asked only to run what the Corefile names, and it holds no secret, because
+// it is forked before any is read.
+//
+//   server ── SOCK_SEQPACKET: one request a program, with a channel of its own ──► helper ── posix_spawn ──► program
+//          ◄── the program's channel: one report, when the program has ended ────
+//
+// A program has the helper's environment, less variables that begin with IDETCD_, with those of the request added; its
+// standard input is empty, its standard output and error are the server's, and it has no other open file. It is the
+// leader of a process group. No program outlives the server: if the server ends in whatever way, the helper kills those
+// that run, with their groups, and ends. It ends by nothing else: it takes no signal that can be blocked, so that
+// systemd's or a terminal's SIGTERM leaves it there for what the server still wants to run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/result.h"
+
+namespace idetcd::sandbox {
+
+// One that runs, or has ended. Killed when this object goes, unless it has ended by then; nothing waits for that.
+class RunningProgram {
+ public:
+  explicit RunningProgram(FileDescriptor channel) : channel_(std::move(channel)) {}
+
+  // Readable once the program has ended, or never began.
+  int descriptor() const { return channel_.get(); }
+  // With its process group. Returns at once. Any thread, beside wait() too.
+  void kill() const;
+  // Waits for the end. How it came: a status as waitpid(2) gives it. The error says why the program never ran, or that
+  // the helper is gone.
+  Result<int> wait() const;
+
+ private:
+  FileDescriptor channel_;
+};
+
+class ProgramRunner {
+ public:
+  using Variables = std::vector<std::pair<std::string, std::string>>;  // without NUL, as are arguments
+  static constexpr size_t kMaxRequestBytes = 64 << 10;
+
+  // Forks the helper.
+  // REQUIRES: the process has one thread. (A test may have more, as long as none of them holds a lock of stdio's.)
+  static Result<std::unique_ptr<ProgramRunner>> make();
+  // Kills what runs, and waits a second at most for the helper to end.
+  ~ProgramRunner();
+  ProgramRunner(const ProgramRunner&) = delete;
+  ProgramRunner& operator=(const ProgramRunner&) = delete;
+
+  // Has `command` run, whose first word is looked for in PATH. Waits for nothing; whether it could be run is reported
+  // by RunningProgram::wait(). Any thread.
+  // REQUIRES: `command` is not empty.
+  Result<RunningProgram> start(const std::vector<std::string>& command, const Variables& variables) const;
+
+  pid_t helper() const { return helper_; }
+
+ private:
+  ProgramRunner(FileDescriptor channel, pid_t helper) : channel_(std::move(channel)), helper_(helper) {}
+
+  FileDescriptor channel_;
+  const pid_t helper_;
+};
+
+}  // namespace idetcd::sandbox

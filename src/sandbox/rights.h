@@ -1,0 +1,29 @@
+// What the process and its children may do at all: the kernel's capabilities(7), and whether a program may give more.
+#pragma once
+
+#include "base/result.h"
+
+namespace idetcd::sandbox {
+
+// Gives up every capability but CAP_NET_BIND_SERVICE, by which a reload opens a port below 1024: in all sets of this
+// thread, so that no program gets another one either, not even as root, and as another user none at all. A process that
+// was not given it does not get it. A process that may not change its bounding set (it lacks CAP_SETPCAP, so it is not
+// root) keeps that set; with noNewPrivileges() nothing can draw on it.
+//
+// To a process of root this means that it reads and writes files as their modes say: without CAP_DAC_OVERRIDE root is a
+// user like others.
+// REQUIRES: the process has one thread. Capabilities are a thread's; later ones inherit them.
+Result<void> keepOnlyBindingOfPorts();
+
+// No program that this process or a child of it runs has more rights by its file (set-user-ID, file capabilities).
+// REQUIRES: as above.
+Result<void> noNewPrivileges();
+
+// The process leaves no core dump, and other processes of its user can neither trace it nor read its memory.
+//
+// etcd's password, keys of TLS and secrets of cookies are in its memory, in copies that the libraries make too. To mark
+// the pages that hold them (MADV_DONTDUMP) would miss these, and cannot be shown to be complete; a dump without any
+// memory says little. Who hunts a crash turns the sandbox off, knowing what the dump then holds.
+Result<void> leaveNoDump();
+
+}  // namespace idetcd::sandbox

@@ -1,0 +1,161 @@
+#include "sandbox/system_calls.h"
+
+#include <array>
+#include <cerrno>
+#include <linux/sched.h>
+#include <memory>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+namespace idetcd::sandbox {
+namespace {
+
+// Allowed whatever the arguments. From Linux 5.11 on the kernel looks these up in a bitmap, without the filter: all that
+// a query costs is among them.
+constexpr std::array kAllowed{
+    // Sockets
+    "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",
+    "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socketpair",
+    // Waiting for them, wake-ups, timers
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd", "eventfd2",
+    "pipe", "pipe2", "poll", "ppoll", "pselect6", "select", "timerfd_create", "timerfd_gettime", "timerfd_settime",
+    // Descriptors and files. Landlock says where files may be written
+    "access", "close", "close_range", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fcntl", "fdatasync", "flock",
+    "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents", "getdents64", "lseek", "lstat", "mkdir", "mkdirat",
+    "newfstatat", "open", "openat", "pread64", "pwrite64", "read", "readlink", "readlinkat", "readv", "rename",
+    "renameat", "renameat2", "stat", "statfs", "statx", "symlink", "symlinkat", "truncate", "unlink", "unlinkat",
+    "write", "writev",
+    // Memory
+    "brk", "madvise", "mincore", "mremap", "munmap",
+    // Threads. For clone3(2) see hideClone3()
+    "clone3", "exit", "exit_group", "futex", "futex_waitv", "getcpu", "gettid", "membarrier", "restart_syscall", "rseq",
+    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_yield", "set_robust_list", "set_tid_address",
+    // Signals to itself, and the end of the helper process
+    "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "sigaltstack",
+    "wait4", "waitid",
+    // Time and randomness
+    "clock_getres", "clock_gettime", "clock_nanosleep", "getrandom", "gettimeofday", "nanosleep", "time",
+    // What it is and what it uses
+    "getegid", "geteuid", "getgid", "getgroups", "getpgrp", "getpid", "getppid", "getresgid", "getresuid", "getrlimit",
+    "getrusage", "getuid", "sysinfo", "times", "uname"};
+
+// Refused with EPERM: see the header.
+constexpr std::array kRefused{
+    "add_key",      "bpf",           "capset",          "chmod",            "chown",
+    "chroot",       "delete_module", "execve",          "execveat",         "fchmod",
+    "fchmodat",     "fchown",        "fchownat",        "finit_module",     "fork",
+    "init_module",  "kexec_load",    "kexec_file_load", "keyctl",           "kill",
+    "lchown",       "link",          "linkat",          "mknod",            "mknodat",
+    "mount",        "open_by_handle_at", "perf_event_open", "personality",  "pidfd_send_signal",
+    "pivot_root",   "process_vm_readv", "process_vm_writev", "ptrace",      "quotactl",
+    "reboot",       "request_key",   "setgid",          "setgroups",        "sethostname",
+    "setns",        "setresgid",     "setresuid",       "settimeofday",     "setuid",
+    "setxattr",     "swapon",        "syslog",          "tkill",            "umount2",
+    "unshare",      "userfaultfd",   "vfork"};
+
+constexpr uint64_t kSocketType = 0xf;  // the rest are SOCK_NONBLOCK and SOCK_CLOEXEC
+constexpr uint64_t kNamespaces = CLONE_NEWCGROUP | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID |
+                                 CLONE_NEWUSER | CLONE_NEWUTS;
+
+struct ConditionalRule {
+  const char* name;
+  std::vector<scmp_arg_cmp> conditions;  // all of which have to hold
+};
+
+scmp_arg_cmp equals(unsigned argument, uint64_t value) {
+  return {.arg = argument, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+}
+
+scmp_arg_cmp maskedEquals(unsigned argument, uint64_t mask, uint64_t value) {
+  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+}
+
+// Allowed with certain arguments; otherwise as if the list did not name them.
+std::vector<ConditionalRule> conditionalRules() {
+  std::vector<ConditionalRule> rules{
+      {"socket", {equals(0, AF_UNIX)}},     // syslog, nscd, resolved; programs
+      {"socket", {equals(0, AF_NETLINK)}},  // addresses of the machine
+      // A thread, no process and no namespace.
+      {"clone", {maskedEquals(0, CLONE_THREAD | kNamespaces, CLONE_THREAD)}},
+      {"prctl", {equals(0, PR_SET_NAME)}},
+      {"prctl", {equals(0, PR_GET_NAME)}},
+      {"prlimit64", {equals(0, 0)}},  // the process's own
+      {"tgkill", {equals(0, static_cast<uint64_t>(getpid()))}},
+      // No memory is both written and run. A library of nsswitch.conf's is mapped from its file.
+      {"mmap", {maskedEquals(2, PROT_EXEC, 0)}},
+      {"mmap", {maskedEquals(2, PROT_WRITE, 0)}},
+      {"mprotect", {maskedEquals(2, PROT_EXEC, 0)}},
+  };
+  for (const uint64_t family : {AF_INET, AF_INET6}) {  // no raw sockets
+    for (const uint64_t type : {SOCK_STREAM, SOCK_DGRAM}) {
+      rules.push_back({"socket", {equals(0, family), maskedEquals(1, kSocketType, type)}});
+    }
+  }
+  // Interfaces' names and numbers; whether the output is a terminal (not TIOCSTI, which types into it).
+  for (const uint64_t request : {FIONBIO, FIOCLEX, FIONREAD, TCGETS, SIOCGIFNAME, SIOCGIFINDEX, SIOCGIFFLAGS}) {
+    rules.push_back({"ioctl", {equals(1, request)}});
+  }
+  return rules;
+}
+
+using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
+
+// A name that this architecture or version of the library does not know needs no rule.
+Result<void> addRule(const Filter& filter, uint32_t action, const char* name,
+                     const std::vector<scmp_arg_cmp>& conditions = {}) {
+  const int number = seccomp_syscall_resolve_name(name);
+  if (number < 0) return {};
+  const int error =
+      seccomp_rule_add_array(filter.get(), action, number, static_cast<unsigned>(conditions.size()), conditions.data());
+  return error == 0 ? Result<void>() : failWith(-error, name);
+}
+
+Result<void> addRules(const Filter& filter, Refusal refusal) {
+  for (const char* name : kAllowed) {
+    if (auto added = addRule(filter, SCMP_ACT_ALLOW, name); !added) return added;
+  }
+  for (const ConditionalRule& rule : conditionalRules()) {
+    if (auto added = addRule(filter, SCMP_ACT_ALLOW, rule.name, rule.conditions); !added) return added;
+  }
+  if (refusal == Refusal::kReportOnly) return {};
+  for (const char* name : kRefused) {
+    if (auto added = addRule(filter, SCMP_ACT_ERRNO(EPERM), name); !added) return added;
+  }
+  return {};
+}
+
+Result<void> load(const Filter& filter) {
+  const int error = seccomp_load(filter.get());
+  return error == 0 ? Result<void>() : failWith(-error, "seccomp");
+}
+
+// clone3(2) has its flags in memory, which no filter sees. glibc asks for it with every thread, and takes clone(2) if
+// there is none. A filter of its own says so, because a filter reports all that it refuses, or nothing.
+Result<void> hideClone3() {
+  const Filter filter(seccomp_init(SCMP_ACT_ALLOW), &seccomp_release);
+  if (!filter) return fail("seccomp_init");
+  if (auto added = addRule(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3"); !added) return added;
+  return load(filter);
+}
+
+}  // namespace
+
+Result<void> restrictSystemCalls(Refusal refusal) {
+  if constexpr (sizeof(void*) != 8) return fail("there is no list of system calls for 32-bit machines");
+  const uint32_t otherwise = refusal == Refusal::kReportOnly ? SCMP_ACT_LOG : SCMP_ACT_ERRNO(ENOSYS);
+  const Filter filter(seccomp_init(otherwise), &seccomp_release);
+  if (!filter) return fail("seccomp_init");
+  if (auto added = addRules(filter, refusal); !added) return added;
+  constexpr uint32_t kBinaryTree = 2;  // instead of one comparison after the other
+  seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, kBinaryTree);
+  seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_LOG, 1);  // kernels before 4.14 report nothing
+  if (auto hidden = hideClone3(); !hidden) return hidden;
+  return load(filter);
+}
+
+}  // namespace idetcd::sandbox

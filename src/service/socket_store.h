@@ -1,0 +1,88 @@
+// Listening sockets that outlive the process: those that the service manager has given to it (Given::descriptors), and
+// those that it is to keep for the next one (Manager::store()). Queries that come while no process runs wait in them.
+//
+// A given socket is known by what it is, not by its name or place: its kind, address and port, which must be those of a
+// listener exactly. So one of a systemd.socket(5) unit serves as well. Those of the manager's store have names of ours,
+//
+//   dns-udp-192.0.2.1_53-0     kind, address with '_' for ':', worker
+//
+// by which they are removed from it. Of several sockets of one address each belongs to one worker: what the kernel has
+// put into a socket no other can read, so that none may be left without a reader.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/ip_address.h"
+#include "base/log.h"
+#include "service/given.h"
+#include "service/handover.h"
+#include "service/manager.h"
+
+namespace idetcd::service {
+
+// What listens for a worker.
+struct SocketPlace {
+  enum class Kind : uint8_t { kUdp, kTcp };
+  Kind kind;
+  SocketAddress address;
+  size_t worker;
+
+  std::string name() const;  // in the manager's store
+};
+
+class SocketStore {
+ public:
+  // `manager` outlives the store.
+  SocketStore(std::vector<GivenDescriptor> given, Manager& manager, Logger log);
+  SocketStore(const SocketStore&) = delete;
+  SocketStore& operator=(const SocketStore&) = delete;
+
+  // Closes what was given for none of `wanted`, with a line in the log, and has the manager close it too.
+  void closeAllBut(const std::vector<SocketPlace>& wanted);
+  // Whether a socket of this address was given that nobody has taken yet.
+  bool has(const SocketAddress& address) const;
+  // The socket that was given for this place, preferably what its name says too; none is open. It does not block.
+  FileDescriptor take(const SocketPlace& place);
+
+  // All that keep() was told of, and not remove().
+  std::vector<OwnDescriptor> kept() const;
+  // The manager keeps `fd`, which listens there, unless it has it already.
+  void keep(const SocketPlace& place, int fd);
+  // And it does not any more.
+  void remove(const SocketPlace& place);
+  // After remove(): until the manager has closed them, or does not answer, so that their addresses are free. Blocks.
+  void awaitRemoval();
+
+  // Whether the manager keeps them when this process ends.
+  bool isKept() const { return manager_.exists(); }
+
+ private:
+  struct Socket {
+    FileDescriptor fd;
+    std::string name;
+    SocketPlace::Kind kind;
+    SocketAddress address;
+  };
+
+  void add(GivenDescriptor given);
+  void discard(const std::string& name, const std::string& what);
+
+  Manager& manager_;
+  const Logger log_;
+  std::vector<Socket> given_;
+  struct Kept {
+    std::string stored;  // its name in the manager's store; empty: a socket unit has it
+    int fd;              // whose owner calls remove() before it closes it
+  };
+  std::map<std::string, Kept> kept_;  // by the names of their places
+  bool removed_ = false;  // some, since awaitRemoval()
+};
+
+}  // namespace idetcd::service

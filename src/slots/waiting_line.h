@@ -1,0 +1,68 @@
+// What a node that waits for a slot knows of the slots and of its place among the waiting tickets: what one look at
+// etcd has shown, carried on by what its own watch says since. It answers one question: is it this node's turn? It is
+// when more slots are free than tickets are ahead, so one freed slot brings one node to etcd, however many wait.
+//
+// A slot that is taken while this node waits counts as taken by a ticket ahead. One that was taken past the queue (by
+// the Go plugin) makes the place too good by one; the transaction that takes a slot finds that out. Completion thread
+// only; no I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slots/name_pattern.h"
+#include "slots/slot_choice.h"
+
+namespace idetcd::slots {
+
+class WaitingLine {
+ public:
+  // `on_change` is called when isOurTurn() or mustLook() may say something else.
+  WaitingLine(NamePattern pattern, std::function<void()> on_change)
+      : pattern_(std::move(pattern)), on_change_(std::move(on_change)) {}
+
+  // A look is sent: from now on changes are kept, since they may be newer than what it shows.
+  void beginLook();
+  // What it has shown. Changes that it knew of do not count again.
+  void endLook(QueueSnapshot line);
+
+  // Slots are free for all that are ahead, and one more.
+  bool isOurTurn() const;
+  // No slot is free.
+  bool isFull() const { return !looking_ && freeSlots() == 0; }
+  // What is known has become uncertain: only another look helps.
+  bool mustLook() const { return must_look_; }
+  // The slots and the place as they are now. REQUIRES: endLook(). beginLook() comes next.
+  QueueSnapshot take() { return std::exchange(line_, {}); }
+
+  // --- mirror ---
+  void put(std::string_view key, int64_t revision);
+  void remove(std::string_view key, int64_t revision);
+  void lookAgain();
+
+ private:
+  // Between a look and its answer; more make another look necessary.
+  static constexpr size_t kMaxPending = 10'000;
+
+  struct Change {
+    int64_t id = 0;
+    int64_t revision = 0;
+    bool put = false;
+  };
+  size_t freeSlots() const { return static_cast<size_t>(pattern_.limit() - line_.taken.size()); }
+  void change(std::string_view key, int64_t revision, bool put);
+  void apply(int64_t id, bool put);
+
+  const NamePattern pattern_;
+  const std::function<void()> on_change_;
+  QueueSnapshot line_;
+  std::vector<Change> pending_;
+  bool looking_ = false;
+  bool must_look_ = false;
+};
+
+}  // namespace idetcd::slots

@@ -1,0 +1,114 @@
+// Questions to one upstream over TCP or TLS (RFC 7766, RFC 7858): connections are opened as needed, carry several
+// questions at a time, are used again, and closed when they were not used for a while. Loop thread only.
+//
+// A server that closes a connection while questions wait for it may want fewer of them on each. Once is an accident, or
+// a restart; when it closes one that was opened after that, each connection gets one question, and more connections
+// are opened. For every `relax` without another such end the number doubles, up to what it was.
+//
+// Where a server says how long a connection may be idle (RFC 7828), ours is closed a little before that, so that no
+// question meets the server's end; one that it wants closed gets no further question.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "net/event_loop.h"
+#include "net/secure_random.h"
+#include "net/stream.h"
+#include "upstream/forward_room.h"
+
+namespace idetcd::upstream {
+
+// A caller that waits for an answer over a stream. Either call may destroy it, and its ticket.
+class StreamWaiter {
+ public:
+  virtual ~StreamWaiter() = default;
+  // A message with the waiter's ID. It goes on waiting until its ticket is dropped: this may not be the answer.
+  virtual void onStreamMessage(std::span<const uint8_t> message) = 0;
+  // The connection is gone; the ticket is void. `used_before`: it had brought answers, so that the server may merely
+  // have closed it, and another connection is worth a try.
+  virtual void onStreamFailed(const std::string& reason, bool used_before) = 0;
+};
+
+class StreamPool : public ForwardRoom::Connections {
+  class Connection;
+
+ public:
+  using Connect = std::function<Result<std::unique_ptr<net::Stream>>()>;
+
+  struct Options {
+    std::chrono::milliseconds expire{10000};
+    std::chrono::milliseconds max_age{0};  // after which a connection gets no further question; 0: none
+    size_t max_idle = 0;                   // connections without a question that are kept; 0: all, until they expire
+    size_t max_connections = 64;
+    // Questions on a connection before another one is opened. When the maximum of connections is reached, up to
+    // `max_pipelined`.
+    size_t preferred_pipelined = 8;
+    size_t max_pipelined = 512;
+    std::chrono::nanoseconds relax = std::chrono::seconds(10);
+  };
+
+  // One question on its way. Dropping it gives the answer up.
+  class Ticket {
+   public:
+    Ticket() = default;
+    Ticket(Ticket&& other) noexcept { *this = std::move(other); }
+    Ticket& operator=(Ticket&& other) noexcept;
+    ~Ticket() { drop(); }
+
+    void drop();
+    // There was no answer in time. If the connection has brought nothing else meanwhile, it gets no further questions.
+    void noteLate();
+    // Whether there may still be an answer.
+    bool isWaiting() const;
+    // Whether that was said of the connection, by whomever.
+    bool isLate() const;
+    // Whether the connection had been opened before `when`, and has brought nothing since.
+    bool isSilentSince(BootClock::time_point when) const;
+
+   private:
+    friend class StreamPool;
+    std::weak_ptr<Connection> connection_;
+    uint16_t id_ = 0;
+  };
+
+  StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect);
+  ~StreamPool() override;  // closes all; waiters are not called
+  StreamPool(const StreamPool&) = delete;
+  StreamPool& operator=(const StreamPool&) = delete;
+
+  // Sends `message` under an ID of its own, which is returned, and sets `ticket`. `waiter` must outlive the ticket. The
+  // error of `connect` where there is no connection, and none can be opened. `proven`: only over a connection that is
+  // younger, or has brought something since.
+  Result<uint16_t> send(std::span<const uint8_t> message, StreamWaiter& waiter, Ticket& ticket,
+                        BootClock::time_point proven = {});
+
+  size_t connectionCount() const override { return connections_.size(); }
+  bool closeIdle() override;
+  void closeOne() override;
+
+ private:
+  Result<std::shared_ptr<Connection>> choose(BootClock::time_point proven);
+  Result<std::shared_ptr<Connection>> open();
+  void remove(Connection& connection);
+  void noteEarlyEnd(const Connection& connection);
+  size_t pipelined();
+  bool hasTooManyIdle() const;
+
+  net::EventLoop& loop_;
+  net::SecureRandom& random_;
+  Options options_;
+  Connect connect_;
+  std::vector<std::shared_ptr<Connection>> connections_;  // oldest first
+  size_t pipelined_;                                      // questions on a connection before another one is opened
+  BootClock::time_point early_end_{};                     // the last one that counted; or when pipelined_ last grew
+};
+
+}  // namespace idetcd::upstream

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""Holds that each metric that src/ declares is read by a test, and declared once.
+
+usage: check_metrics.py [ROOT]       checks ROOT/src and ROOT/tests (default: the tree that this file is in); exit 0 or 1
+       check_metrics.py --self-test  shows that each rule refuses what it is there to refuse
+
+A test reads a metric by its family's name ("idetcd_claims_total", with labels behind it or without), by its member
+(`counters.claims.value()`) or a pointer to that (`&Counters::claims`) in a file that names the struct, itself or by a
+header of the tests: others may have a member of that name.
+"""
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+# metrics::Counter claims{*this, "idetcd_claims_total", …   and   log_dropped_(scope, "idetcd_log_lines_dropped_total", …
+DECLARATION = re.compile(r'\b(\w+)\s*[({]\s*(?:\*this|scope|metrics),\s*"([a-zA-Z_:][a-zA-Z0-9_:]*)"')
+
+
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+STRUCT = re.compile(r"\bstruct\s+(\w+)")
+
+
+def sources(folder, *suffixes):
+    return [path for suffix in suffixes for path in sorted(folder.rglob("*" + suffix))]
+
+
+def declarations(src):
+    """(struct, member, family, file) of each metric; struct: None if it is not in one."""
+    found = []
+    for path in sources(src, ".h", ".cc"):
+        if path.name in ("metrics.h", "metrics.cc"):
+            continue
+        text = path.read_text()
+        for match in DECLARATION.finditer(text):
+            structs = STRUCT.findall(text, 0, match.start())
+            found.append((structs[-1] if structs else None, *match.groups(), path))
+    return found
+
+
+def with_headers(path, tests):
+    """The text of a test's file, and of the headers of the tests that it includes."""
+    seen = []
+    waiting = [path]
+    while waiting:
+        file = waiting.pop()
+        if file not in seen and file.is_file():
+            seen.append(file)
+            for name in INCLUDE.findall(file.read_text()):
+                waiting += [(folder / name).resolve() for folder in (file.parent, tests)]
+    return "\n".join(file.read_text() for file in seen)
+
+
+def is_read(struct, member, family, test, context):
+    """Whether the text of one test's file reads the metric; `context`: with its headers."""
+    if re.search(rf'"{family}["{{]', test):
+        return True
+    if struct is None or not re.search(rf"\b{struct}\b", context):
+        return False
+    return re.search(rf"\b{member}\.(value|count|sum)\(\)|&{struct}::{member}\b", test) is not None
+
+
+def check(root):
+    """What is wrong, one line each."""
+    tests = [(path.read_text(), with_headers(path.resolve(), (root / "tests").resolve()))
+             for path in sources(root / "tests", ".h", ".cc")]
+    found = declarations(root / "src")
+    problems = [f"{path.relative_to(root)}: no test reads {family} ({member})"
+                for struct, member, family, path in found
+                if not any(is_read(struct, member, family, *test) for test in tests)]
+    times = Counter(family for _, _, family, _ in found)
+    problems += [f"{family} is declared {count} times" for family, count in sorted(times.items()) if count > 1]
+    if not found:
+        problems.append("there is no metric at all")
+    return problems
+
+
+def self_test():
+    def problems(declared, tests, fixture=""):
+        declared = f"struct Counters : metrics::Group {{\n{declared}" if "*this" in declared else declared
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name, text in (("src/a/counters.h", declared), ("tests/a_test.cc", tests),
+                               ("tests/support/fixture.h", fixture)):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return check(root)
+
+    one = 'metrics::Counter asked{*this, "x_asked_total", "Asked."};\n'
+    broken = '  metrics::Gauge open{*this,\n      "x_open",\n "Open."};\n'
+    function = 'open_(metrics, "x_open", "Open.", [] { return 1.0; })'
+    cases = [
+        (one, "const Counters counters;\nEXPECT_EQ(counters.asked.value(), 1)", 0),
+        (one, "EXPECT_EQ(counters.asked.value(), 1)", 1),
+        (one, "OtherCounters counters;\nEXPECT_EQ(counters.asked.value(), 1)", 1),
+        (one, '#include "support/fixture.h"\nEXPECT_EQ(counters().asked.value(), 1)', 0, "const Counters& counters();"),
+        (one, '#include "support/fixture.h"\nEXPECT_EQ(counters().asked.value(), 1)', 1, "const Others& counters();"),
+        (one, 'values.at("x_asked_total{a=1}")', 0),
+        (one, 'sumOf(registry, "x_asked_total")', 0),
+        (one, "{&Counters::asked}", 0),
+        (one, "{&OtherCounters::asked}", 1),
+        (one, "Counters counters; counters.asked.add()", 1),
+        (one, "Counters counters; counters.unasked.value()", 1),
+        (one, 'values.at("x_asked_total_2")', 1),
+        (one + broken, "Counters counters; counters.asked.value()", 1),
+        (broken, "Counters counters; counters.open.value()", 0),
+        (function, "", 1),
+        (function, '"x_open"', 0),
+        (one + one, "Counters counters; counters.asked.value()", 1),
+        ("", "", 1),
+    ]
+    wrong = [case for case in cases if len(problems(case[0], case[1], *case[3:])) != case[2]]
+    for case in wrong:
+        print(f"check_metrics: not as expected: {case}")
+    return not wrong
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return 0 if self_test() else 1
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    problems = check(root)
+    for problem in problems:
+        print(problem)
+    print(f"check_metrics: {len(declarations(root / 'src'))} metrics, {len(problems)} problem(s)")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,436 @@
+"""A server that is started anew, and what it tells the service manager that does that (harness/service_manager.py speaks
+systemd's protocol)."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+import threading
+import time
+
+import pytest
+
+from corefiles import corefile
+from dns_client import RawTcp, RawUdp, answers, header, question, said_name, wait_says
+from harness.load import Load
+from harness.processes import TIME_FACTOR, wait_until
+from harness.service_manager import ServiceManager
+from harness.state import State, contents
+from harness.upstreams import Upstream
+from harness.upstreams import answer as upstream_answer
+
+SO_RCVBUFFORCE = 33  # Python has no name for it
+WORKER1 = "worker1.tf.local."
+WHOAMI = ". {\n    bind 127.0.0.1\n    whoami\n}\n"
+
+
+@pytest.fixture
+def manager(directory):
+    with ServiceManager(directory) as service_manager:
+        yield service_manager
+
+
+@pytest.fixture
+def state(directory):
+    return State(f"{directory}/state")
+
+
+# --- what the service manager is told ---
+
+def test_ready_means_that_the_listeners_answer(nodes, manager):
+    node = nodes.make(WHOAMI)
+    manager.launch(node)
+    manager.wait_said("READY", "1")
+    assert node.answers()
+
+
+def test_an_abstract_socket_does_as_well(nodes, directory):
+    with ServiceManager(directory, abstract=True) as manager:
+        node = nodes.make(WHOAMI)
+        manager.launch(node)
+        manager.wait_said("READY", "1")
+
+
+def test_the_status_is_the_name_that_the_node_owns(etcd, nodes, manager):
+    node = nodes.make(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+    manager.launch(node)
+    manager.wait_said("STATUS", "no name of worker{{.ID}}.tf.local.")
+    manager.wait_said("STATUS", "worker1.tf.local")
+    assert said_name(node) == WORKER1
+    seen = len(manager.messages)
+    # Another takes the name by force, as the Go plugin may: the node takes another one.
+    etcd.put(WORKER1, '{"ipv4":"192.0.2.8","ipv6":"","port":"53"}')
+    manager.wait_said("STATUS", "worker2.tf.local", seen)
+
+
+def test_a_reload_is_announced_and_its_end_too(nodes, manager):
+    node = nodes.make(WHOAMI)
+    manager.launch(node)
+    manager.wait_said("READY", "1")
+    for text, line in ((WHOAMI, "Reloading complete"), (". {\n    nonsense\n}\n", "Restart failed")):
+        seen = len(manager.messages)
+        with open(node.corefile_path, "w", encoding="ascii") as file:
+            file.write(text)
+        before = time.monotonic()
+        node.signal(signal.SIGHUP)
+        reloading = manager.wait_said("RELOADING", "1", seen)
+        assert before <= int(reloading["MONOTONIC_USEC"]) / 1e6 <= time.monotonic(), "as systemd orders them"
+        ready = manager.wait_said("READY", "1", seen)
+        assert ready["at"] >= reloading["at"]
+        node.wait_logged(line)
+
+
+def test_the_end_is_announced(nodes, manager):
+    node = nodes.make(WHOAMI)
+    manager.launch(node)
+    manager.wait_said("READY", "1")
+    assert node.terminate() == 0
+    manager.wait_said("STOPPING", "1")
+
+
+def test_a_program_of_on_claim_is_told_of_no_manager(etcd, nodes, manager, directory):
+    node = nodes.make(corefile(etcd.endpoint, options=[
+        "address 192.0.2.7", f'on-claim /bin/sh -c "env > {directory}/new; mv {directory}/new {directory}/env"']))
+    manager.launch(node, watchdog=5)
+    environment = wait_until(lambda: contents(f"{directory}/env"), 10, "the program to run")
+    assert "IDETCD_NAME" in environment
+    assert not any(variable in environment for variable in ("NOTIFY_SOCKET", "LISTEN_", "WATCHDOG_")), environment
+
+
+# --- the watchdog ---
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_lives_gives_signs_of_it_in_time(nodes, manager, workers):
+    node = nodes.make(WHOAMI.replace("whoami", f"workers {workers}\n    whoami"))
+    limit = 0.6 * TIME_FACTOR
+    manager.launch(node, watchdog=limit)
+    signs = manager.wait(lambda m: [s["at"] for s in m.messages if "WATCHDOG" in s][:6] if
+                         sum("WATCHDOG" in s for s in m.messages) >= 6 else None, "six signs of life")
+    assert max(later - earlier for earlier, later in zip(signs, signs[1:])) < limit, signs
+
+
+def test_no_watchdog_no_signs(nodes, manager):
+    node = nodes.make(WHOAMI)
+    manager.launch(node)
+    manager.wait_said("READY", "1")
+    assert node.terminate() == 0
+    manager.wait_said("STOPPING", "1")
+    assert not any("WATCHDOG" in message for message in manager.messages)
+
+
+# --- sockets that outlive the process ---
+
+NAMES = [f"db{number}.tf.local." for number in range(100)]
+OWN = "address 192.0.2.7"
+
+
+def put_names(etcd):
+    etcd.put_many({name: f'{{"ipv4":"192.0.2.{number + 100}"}}' for number, name in enumerate(NAMES)})
+
+
+def start(node, manager, **options):
+    seen = len(manager.messages)
+    manager.launch(node, **options)
+    manager.wait_said("READY", "1", seen)
+
+
+# What a process that is killed has read and not answered ends with it: at most one batch (net::UdpBatch::kCapacity) for each worker.
+BATCH = 64
+
+
+def wait_owns(node, etcd, state):
+    """It has its name, and its state directory knows by which claim: only then can the next process prove that this one has ended."""
+    wait_says(node, WORKER1)
+    wait_until(lambda: str(etcd.pairs()[WORKER1.encode()]["lease"]) in contents(state.file("json")), 5, lambda: contents(state.file("json")))
+
+
+def end_with(how):
+    """What ends it: each returns when it has ended."""
+    def end(node):
+        if how == "KILL":
+            node.kill()
+        elif how == "USR2":
+            node.signal(signal.SIGUSR2)
+            assert node.exit_code(8) == 75
+        else:
+            assert node.terminate() == 0
+    return end
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", ["KILL", "TERM", "USR2"])
+def test_a_restart_loses_no_query(etcd, nodes, manager, state, directory, how, workers):
+    """The second time with another binary."""
+    put_names(etcd)
+    node = nodes.make(corefile(etcd.endpoint, lease=20, options=[OWN, state.option], directives=[f"workers {workers}", "bind 127.0.0.1"]))
+    start(node, manager)
+    wait_owns(node, etcd, state)
+    wait_until(lambda: state.saved(*NAMES), 40, "the names to be kept")
+    assert len(manager.names()) == 2 * workers
+    with Load(directory, node.port, NAMES, rate=2000) as load:
+        for binary in (node.binary, shutil.copy(node.binary, f"{directory}/new-idetcd")):
+            time.sleep(0.5)  # of load, as such
+            end_with(how)(node)
+            node.binary = binary
+            start(node, manager)
+            wait_owns(node, etcd, state)
+        time.sleep(0.5)
+    print(load)
+    assert load.lost <= (2 * workers * BATCH if how == "KILL" else 0)
+    assert load.other == {}, "names that were known, if only as stale"
+    assert set(etcd.names()) == {WORKER1}
+    assert len(manager.names()) == 2 * workers, "none is stored twice"
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a socket as much room as it likes")
+def test_twenty_restarts_at_50_000_queries_a_second(etcd, nodes, manager, state, directory):
+    """With room for what comes meanwhile, which a socket unit gives (ReceiveBuffer=64M): kills, upgrades and reloads in turn."""
+    kills = 0
+    put_names(etcd)
+    node = nodes.make(corefile(etcd.endpoint, lease=20, options=[OWN, state.option], directives=["bind 127.0.0.1"]))
+    with contextlib.ExitStack() as stack:
+        sockets = unit_sockets(node.port, room=64 << 20)
+        for _, sock in sockets:
+            stack.enter_context(sock)
+        start(node, manager, sockets=sockets)
+        wait_owns(node, etcd, state)
+        wait_until(lambda: state.saved(*NAMES), 40, "the names to be kept")
+        load = stack.enter_context(Load(directory, node.port, NAMES, rate=50_000))
+        for turn in range(20):
+            if turn % 3 == 2:
+                seen = len(manager.messages)
+                node.signal(signal.SIGHUP)
+                manager.wait_said("READY", "1", seen)
+                continue
+            kills += turn % 3 == 0
+            end_with(("KILL", "USR2")[turn % 3])(node)
+            start(node, manager, sockets=sockets)
+            wait_owns(node, etcd, state)
+    print(load)
+    assert load.lost <= kills * BATCH
+    assert load.other == {}
+
+
+def test_a_connection_that_comes_while_no_server_runs_waits_for_one(nodes, manager):
+    node = nodes.make(WHOAMI)
+    start(node, manager)
+    node.kill()
+    with RawTcp(node.port) as client:
+        client.send_message(header(7) + question("anything.test."))
+        start(node, manager)
+        assert client.receive_message()[:2] == b"\0\7"
+
+
+def test_a_socket_that_a_reload_drops_is_not_stored_any_more(nodes, manager, free_port):
+    other = free_port()
+    both = f".:{other} {{\n    bind 127.0.0.1\n    whoami\n}}\n.:{free_port()} {{\n    bind 127.0.0.1\n    whoami\n}}\n"
+    one = both.split("\n.")[1]
+    node = nodes.make(both, "both", port=None)
+    start(node, manager)
+    assert len(manager.names()) == 4
+    for text, count in ((f".{one}", 2), (both, 4), (f".{one}", 2)):
+        seen = len(manager.messages)
+        with open(node.corefile_path, "w", encoding="ascii") as file:
+            file.write(text)
+        node.signal(signal.SIGHUP)
+        manager.wait_said("READY", "1", seen)
+        assert len(manager.names()) == count, (text, node.logs())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", other))
+
+
+def test_a_stored_socket_that_the_corefile_does_not_want_is_closed(nodes, manager, free_port):
+    node = nodes.make(WHOAMI + f".:{free_port()} {{\n    bind 127.0.0.1\n    whoami\n}}\n")
+    start(node, manager)
+    assert len(manager.names()) == 4
+    node.kill()
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(". {\n    bind 127.0.0.2\n    workers 2\n    whoami\n}\n")
+    start(node, manager)
+    assert len(manager.names()) == 4 and all("127.0.0.2" in name for name in manager.names())
+    node.wait_logged("of the service manager is closed: no server block wants", times=4)
+    node.kill()
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(". {\n    bind 127.0.0.2\n    whoami\n}\n")
+    start(node, manager)
+    assert len(manager.names()) == 2, "fewer workers"
+    assert all(node.answers("127.0.0.2") for _ in range(20)), "no query goes to a socket that nobody reads"
+
+
+def unit_sockets(port, host="127.0.0.1", room=None):
+    """As a socket unit makes them."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    if room:
+        udp.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, room)
+    udp.bind((host, port))
+    tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    tcp.bind((host, port))
+    tcp.listen()
+    return [("idetcd.socket", tcp), ("idetcd.socket", udp)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_sockets_of_a_socket_unit(nodes, manager, host):
+    node = nodes.make(f". {{\n    bind {host}\n    whoami\n}}\n")
+    sockets = unit_sockets(node.port, host)
+    with contextlib.ExitStack() as stack:
+        for _, sock in sockets:
+            stack.enter_context(sock)
+        with RawUdp(node.port) as client:
+            client.send(header(5) + question("early.test."))  # which is why the service is started
+            start(node, manager, sockets=sockets)
+            assert client.receive()[:2] == b"\0\5"
+        assert answers(node, "a.test.", tcp=True) == answers(node, "a.test.")
+        assert manager.names() == [], "the unit has them"
+        assert node.terminate() == 0
+        with RawUdp(node.port) as client:
+            client.send(header(6) + question("between.test."))
+            start(node, manager, sockets=sockets)
+            assert client.receive()[:2] == b"\0\6"
+
+
+def test_what_was_read_is_answered_before_the_end(nodes, manager):
+    """A query that waits for an upstream when the service is stopped."""
+    asked = threading.Event()
+    released = threading.Event()
+
+    def slowly(query, tcp):
+        asked.set()
+        released.wait(5)
+        return upstream_answer(query, "A 192.0.2.1")
+
+    with Upstream(slowly) as upstream:
+        node = nodes.make(f". {{\n    bind 127.0.0.1\n    forward . 127.0.0.1:{upstream.port}\n}}\n")
+        start(node, manager)
+        with RawUdp(node.port) as client, RawUdp(node.port) as late:
+            client.send(header(5, 0x100) + question("slow.example.org."))
+            assert asked.wait(5)
+            node.signal(signal.SIGTERM)
+            manager.wait_said("STOPPING", "1")
+            time.sleep(0.15)  # of the time that the upstream has, as such: a server that does not wait is gone by then
+            released.set()
+            assert client.receive()[:2] == b"\0\5"
+            assert node.exit_code(5) == 0
+            late.send(header(6, 0x100) + question("late.example.org."))
+            start(node, manager)
+            assert late.receive()[:2] == b"\0\6"
+
+
+# --- without a service manager ---
+
+@pytest.fixture
+def place(directory):
+    return f"{directory}/handover"
+
+
+def successor(nodes, node, place):
+    """The same server once more."""
+    with open(node.corefile_path, encoding="ascii") as file:
+        return nodes.make(file.read(), port=node.port, arguments=["-handover", place])
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_new_process_takes_over_and_no_query_is_lost(etcd, nodes, state, directory, place, workers):
+    put_names(etcd)
+    node = nodes.make(corefile(etcd.endpoint, lease=20, options=[OWN, state.option], directives=[f"workers {workers}", "bind 127.0.0.1"]),
+                      arguments=["-handover", place])
+    node.start()
+    wait_owns(node, etcd, state)
+    wait_until(lambda: state.saved(*NAMES), 40, "the names to be kept")
+    uuid = etcd.names()[WORKER1]["id"]
+    with Load(directory, node.port, NAMES, rate=2000) as load:
+        for _ in range(3):
+            time.sleep(0.5)  # of load, as such
+            new = successor(nodes, node, place).launch()
+            assert node.exit_code(8) == 0
+            wait_owns(new, etcd, state)
+            node = new
+    print(load)
+    assert load.lost == 0
+    assert load.other == {}
+    assert {name: value["id"] for name, value in etcd.names().items()} == {WORKER1: uuid}
+
+
+def test_a_successor_with_a_bad_corefile_changes_nothing(nodes, place):
+    node = nodes.make(WHOAMI, arguments=["-handover", place]).start()
+    new = successor(nodes, node, place)
+    with open(new.corefile_path, "w", encoding="ascii") as file:
+        file.write(". {\n    nonsense\n}\n")
+    assert new.launch().exit_code(5) == 1
+    assert node.running() and node.answers()
+    with open(new.corefile_path, "w", encoding="ascii") as file:
+        file.write(WHOAMI)
+    new.launch()
+    assert node.exit_code(5) == 0
+    new.wait_answers()
+
+
+def test_a_successor_may_want_other_addresses(nodes, place):
+    node = nodes.make(WHOAMI, arguments=["-handover", place]).start()
+    new = successor(nodes, node, place)
+    with open(new.corefile_path, "w", encoding="ascii") as file:
+        file.write(WHOAMI.replace("127.0.0.1", "0.0.0.0"))  # which the socket of the first one would keep it from
+    new.launch()
+    assert node.exit_code(5) == 0
+    new.wait_answers()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to be another user needs root")
+def test_only_the_user_of_the_server_can_take_over(nodes):
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        place = f"{open_to_all}/handover"
+        node = nodes.make(WHOAMI, arguments=["-handover", place]).start()
+        assert stat.S_IMODE(os.stat(place).st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            with as_nobody(), pytest.raises(PermissionError):
+                other.connect(place)
+            os.chmod(place, 0o666)  # whoever did that
+            with as_nobody():
+                other.connect(place)
+            assert other.recv(100) == b""
+        node.wait_logged("does not get them: it is another user's")
+        assert node.answers()
+        assert node.terminate() == 0
+
+
+@contextlib.contextmanager
+def as_nobody():
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_a_crashed_server_has_left_is_no_hindrance(nodes, place):
+    node = nodes.make(WHOAMI, arguments=["-handover", place]).start()
+    node.kill()
+    assert os.path.exists(place)
+    node.start()
+    new = successor(nodes, node, place).launch()
+    assert node.exit_code(5) == 0
+    new.wait_answers()
+
+
+def test_a_file_that_is_no_socket_is_left_alone(nodes, place):
+    with open(place, "w", encoding="ascii") as file:
+        file.write("mine")
+    node = nodes.make(WHOAMI, arguments=["-handover", place]).launch()
+    assert node.exit_code(5) == 1
+    assert f"-handover {place}: " in node.err()
+    assert contents(place) == "mine"
+
+
+def test_without_a_manager_a_restart_is_not_begun(nodes):
+    node = nodes.start(WHOAMI)
+    node.signal(signal.SIGUSR2)
+    node.wait_logged("SIGUSR2: No service manager keeps the sockets")
+    assert node.running() and node.answers()

@@ -1,0 +1,395 @@
+#include "simulation/etcd_model.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace idetcd::simulation {
+namespace {
+
+using etcd::Compare;
+using etcd::DeleteOp;
+using etcd::ErrorCode;
+using etcd::EtcdError;
+using etcd::EtcdResult;
+using etcd::KeyRange;
+using etcd::KeyValue;
+using etcd::Op;
+using etcd::PutOp;
+using etcd::RangeOp;
+using etcd::RangeOptions;
+using etcd::RangeResult;
+using etcd::TxnRequest;
+using etcd::TxnResult;
+using etcd::WatchBatch;
+using etcd::WatchEvent;
+
+constexpr size_t kMaxTxnOperations = 128;
+constexpr std::chrono::seconds kMaxTtl{9'000'000'000};
+
+tl::unexpected<EtcdError> fail(ErrorCode code, std::string text) {
+  return tl::unexpected(EtcdError{code, std::move(text)});
+}
+
+tl::unexpected<EtcdError> leaseNotFound() {
+  return fail(ErrorCode::kLeaseNotFound, "etcdserver: requested lease not found");
+}
+
+EtcdError noSpace() { return {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"}; }
+EtcdError emptyKey() { return {ErrorCode::kOther, "etcdserver: key is not provided"}; }
+EtcdError duplicateKey() { return {ErrorCode::kOther, "etcdserver: duplicate key given in txn request"}; }
+
+bool isEndless(const KeyRange& range) { return range.end == std::string_view("\0", 1); }
+
+bool isPut(const WatchEvent& event) { return event.type == WatchEvent::Type::kPut; }
+
+const std::string& keyOf(const Op& op) {
+  if (const auto* put = std::get_if<PutOp>(&op)) return put->key;
+  if (const auto* removal = std::get_if<DeleteOp>(&op)) return removal->range.begin;
+  return std::get<RangeOp>(op).range.begin;
+}
+
+bool hasPut(const std::vector<Op>& branch) {
+  return std::any_of(branch.begin(), branch.end(), [](const Op& op) { return std::holds_alternative<PutOp>(op); });
+}
+
+// No key is put twice, and none put and deleted. (Where a range without an end is deleted, etcd 3.4 finds some of these
+// and misses others; nobody asks for that.)
+bool hasDuplicates(const std::vector<Op>& branch) {
+  std::set<std::string_view> put;
+  for (const Op& op : branch) {
+    const auto* found = std::get_if<PutOp>(&op);
+    if (found != nullptr && !put.insert(found->key).second) return true;
+  }
+  return std::any_of(branch.begin(), branch.end(), [&](const Op& op) {
+    const auto* removal = std::get_if<DeleteOp>(&op);
+    return removal != nullptr &&
+           std::any_of(put.begin(), put.end(), [&](std::string_view key) { return contains(removal->range, key); });
+  });
+}
+
+// What etcd refuses before it looks at any key.
+std::optional<EtcdError> malformed(const TxnRequest& request) {
+  if (std::max({request.compares.size(), request.success.size(), request.failure.size()}) > kMaxTxnOperations)
+    return EtcdError{ErrorCode::kOther, "etcdserver: too many operations in txn request"};
+  for (const Compare& compare : request.compares) {
+    if (compare.key.empty()) return emptyKey();
+  }
+  for (const auto* branch : {&request.success, &request.failure}) {
+    for (const Op& op : *branch) {
+      if (keyOf(op).empty()) return emptyKey();
+    }
+  }
+  if (hasDuplicates(request.success) || hasDuplicates(request.failure)) return duplicateKey();
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool contains(const KeyRange& range, std::string_view key) {
+  if (range.end.empty()) return key == range.begin;
+  return key >= range.begin && (isEndless(range) || key < range.end);
+}
+
+// --- keys ---
+
+const KeyValue* EtcdModel::findAt(const std::vector<size_t>& changes, int64_t revision) const {
+  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+    const WatchEvent& event = history_[*change];
+    if (event.kv.mod_revision <= revision) return isPut(event) ? &event.kv : nullptr;
+  }
+  return nullptr;
+}
+
+const KeyValue* EtcdModel::find(std::string_view key) const {
+  const auto found = keys_.find(key);
+  return found == keys_.end() ? nullptr : findAt(found->second, INT64_MAX);
+}
+
+std::optional<EtcdError> EtcdModel::unreadable(int64_t wanted, int64_t applied) const {
+  if (wanted > applied) return EtcdError{ErrorCode::kOther, "etcdserver: mvcc: required revision is a future revision"};
+  if (wanted > 0 && wanted < compacted_)
+    return EtcdError{ErrorCode::kCompacted, "etcdserver: mvcc: required revision has been compacted"};
+  return std::nullopt;
+}
+
+RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, int64_t at) const {
+  RangeResult result;
+  result.cluster_id = options_.cluster_id;
+  std::vector<const KeyValue*> found;
+  for (auto key = keys_.lower_bound(range.begin); key != keys_.end() && contains(range, key->first); ++key) {
+    const KeyValue* kv = findAt(key->second, at);
+    if (kv != nullptr) found.push_back(kv);
+  }
+  result.count = static_cast<int64_t>(found.size());
+  if (options.count_only) return result;
+  if (options.sort_by_create_revision) {
+    std::stable_sort(found.begin(), found.end(),
+                     [](const KeyValue* a, const KeyValue* b) { return a->create_revision < b->create_revision; });
+  }
+  const auto limit = static_cast<size_t>(options.limit);
+  result.more = limit > 0 && found.size() > limit;
+  if (result.more) found.resize(limit);
+  result.kvs.reserve(found.size());
+  for (const KeyValue* kv : found) {
+    if (options.keys_only) {
+      result.kvs.push_back({kv->key, {}, kv->create_revision, kv->mod_revision, kv->version, kv->lease});
+    } else {
+      result.kvs.push_back(*kv);
+    }
+  }
+  return result;
+}
+
+EtcdResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOptions& options, int64_t applied) const {
+  if (range.begin.empty()) return tl::unexpected(emptyKey());
+  applied = std::min(applied, revision_);
+  if (auto error = unreadable(options.revision, applied)) return tl::unexpected(*std::move(error));
+  if (options.cluster_id != 0 && options.cluster_id != options_.cluster_id)
+    return fail(ErrorCode::kOtherCluster, "the cluster is another one");
+  RangeResult result = read(range, options, options.revision > 0 ? options.revision : applied);
+  result.revision = applied;
+  return result;
+}
+
+bool EtcdModel::holds(const Compare& compare) const {
+  const KeyValue* kv = find(compare.key);
+  if (kv == nullptr) return compare.number == 0;
+  switch (compare.target) {
+    case Compare::Target::kCreateRevision:
+      return kv->create_revision == compare.number;
+    case Compare::Target::kModRevision:
+      return kv->mod_revision == compare.number;
+    case Compare::Target::kLease:
+      return kv->lease == compare.number;
+  }
+  return false;
+}
+
+// Why none of the branch may be done.
+std::optional<EtcdError> EtcdModel::refusal(const std::vector<Op>& branch) const {
+  for (const Op& op : branch) {
+    if (const auto* put = std::get_if<PutOp>(&op); put != nullptr && put->lease != 0 && !leases_.contains(put->lease))
+      return leaseNotFound().value();
+    if (const auto* range = std::get_if<RangeOp>(&op)) {
+      if (auto error = unreadable(range->options.revision, revision_)) return error;
+    }
+  }
+  return std::nullopt;
+}
+
+EtcdModel::Space EtcdModel::takeSpace() {
+  if (!no_space_) return Space::kEnough;
+  if (last_ones_ == 0) return Space::kNone;
+  --last_ones_;
+  return Space::kLast;
+}
+
+EtcdResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
+  if (auto error = malformed(request)) return tl::unexpected(*std::move(error));
+  const bool stores = hasPut(request.success) || hasPut(request.failure);
+  const Space space = stores ? takeSpace() : Space::kEnough;
+  if (space == Space::kNone) return tl::unexpected(noSpace());
+  TxnResult result;
+  result.succeeded = std::all_of(request.compares.begin(), request.compares.end(),
+                                 [this](const Compare& compare) { return holds(compare); });
+  const std::vector<Op>& branch = result.succeeded ? request.success : request.failure;
+  if (auto error = refusal(branch)) return tl::unexpected(*std::move(error));
+
+  const int64_t next = revision_ + 1;
+  const size_t changes_before = history_.size();
+  for (const Op& op : branch) {
+    if (const auto* write = std::get_if<PutOp>(&op)) {
+      put(*write, next);
+      result.results.emplace_back(etcd::PutResult{});
+    } else if (const auto* removal = std::get_if<DeleteOp>(&op)) {
+      result.results.emplace_back(etcd::DeleteResult{remove(removal->range, next)});
+    } else {
+      const auto& [range, options] = std::get<RangeOp>(op);
+      result.results.emplace_back(read(range, options, options.revision > 0 ? options.revision : next));
+    }
+  }
+  if (history_.size() > changes_before) revision_ = next;
+  if (space == Space::kLast) return tl::unexpected(noSpace());
+  result.revision = revision_;
+  result.cluster_id = options_.cluster_id;
+  for (etcd::OpResult& op : result.results) {
+    if (auto* found = std::get_if<RangeResult>(&op)) found->revision = revision_;
+  }
+  return result;
+}
+
+void EtcdModel::put(const PutOp& op, int64_t revision) {
+  KeyValue kv{op.key, op.value, revision, revision, 1, op.lease};
+  if (const KeyValue* old = find(op.key)) {
+    kv.create_revision = old->create_revision;
+    kv.version = old->version + 1;
+    detach(*old);
+  }
+  if (op.lease != 0) leases_.at(op.lease).keys.insert(op.key);
+  append({WatchEvent::Type::kPut, std::move(kv)});
+}
+
+int64_t EtcdModel::remove(const KeyRange& range, int64_t revision) {
+  std::vector<KeyValue> found = read(range, {.keys_only = true}, revision).kvs;
+  for (KeyValue& kv : found) {
+    detach(kv);
+    append({WatchEvent::Type::kDelete, {std::move(kv.key), {}, 0, revision, 0, 0}});
+  }
+  return static_cast<int64_t>(found.size());
+}
+
+void EtcdModel::detach(const KeyValue& kv) {
+  if (const auto lease = leases_.find(kv.lease); lease != leases_.end()) lease->second.keys.erase(kv.key);
+}
+
+void EtcdModel::append(WatchEvent event) {
+  keys_[event.kv.key].push_back(history_.size());
+  history_.push_back(std::move(event));
+}
+
+EtcdResult<void> EtcdModel::compact(int64_t revision) {
+  if (revision <= compacted_)
+    return fail(ErrorCode::kCompacted, "etcdserver: mvcc: required revision has been compacted");
+  if (revision > revision_) return fail(ErrorCode::kOther, "etcdserver: mvcc: required revision is a future revision");
+  compacted_ = revision;
+  return {};
+}
+
+size_t EtcdModel::historyFrom(int64_t revision) const {
+  const auto before = [](const WatchEvent& event, int64_t wanted) { return event.kv.mod_revision < wanted; };
+  return static_cast<size_t>(std::lower_bound(history_.begin(), history_.end(), revision, before) - history_.begin());
+}
+
+// --- leases ---
+
+EtcdResult<etcd::Lease> EtcdModel::leaseGrant(int64_t id, std::chrono::seconds ttl, Time now) {
+  if (ttl > kMaxTtl) return fail(ErrorCode::kOther, "etcdserver: too large lease TTL");
+  const Space space = takeSpace();
+  if (space == Space::kNone) return tl::unexpected(noSpace());
+  if (leases_.contains(id)) return fail(ErrorCode::kOther, "etcdserver: lease already exists");
+  ttl = std::max(ttl, options_.min_ttl);
+  leases_[id] = {ttl, now + ttl, {}};
+  if (space == Space::kLast) return tl::unexpected(noSpace());
+  return etcd::Lease{id, ttl, now};
+}
+
+std::optional<EtcdResult<etcd::Lease>> EtcdModel::leaseKeepAlive(int64_t id, Time now) {
+  const auto found = leases_.find(id);
+  // etcd answers with a TTL of 0, of which etcd::Client makes this.
+  if (found == leases_.end()) return fail(ErrorCode::kLeaseNotFound, "the lease has expired or was revoked");
+  if (found->second.end <= now) return std::nullopt;
+  found->second.end = now + found->second.ttl;
+  return etcd::Lease{id, found->second.ttl, now};
+}
+
+EtcdResult<std::chrono::seconds> EtcdModel::leaseTimeToLive(int64_t id, Time now) const {
+  const auto found = leases_.find(id);
+  if (found == leases_.end()) return fail(ErrorCode::kLeaseNotFound, "the lease has expired or was revoked");
+  return std::chrono::duration_cast<std::chrono::seconds>(found->second.end - now);
+}
+
+EtcdResult<void> EtcdModel::leaseRevoke(int64_t id) {
+  const auto found = leases_.find(id);
+  if (found == leases_.end()) return leaseNotFound();
+  end(found);
+  return {};
+}
+
+void EtcdModel::end(std::map<int64_t, LeaseState>::iterator lease) {
+  const std::set<std::string> keys = std::move(lease->second.keys);
+  leases_.erase(lease);
+  if (keys.empty()) return;
+  ++revision_;
+  for (const std::string& key : keys) append({WatchEvent::Type::kDelete, {key, {}, 0, revision_, 0, 0}});
+}
+
+size_t EtcdModel::revokeExpired(Time now) {
+  size_t count = 0;
+  for (auto lease = leases_.begin(); lease != leases_.end();) {
+    const auto next = std::next(lease);
+    if (lease->second.end <= now) {
+      end(lease);
+      ++count;
+    }
+    lease = next;
+  }
+  return count;
+}
+
+std::optional<EtcdModel::Time> EtcdModel::nextExpiry() const {
+  std::optional<Time> first;
+  for (const auto& [id, lease] : leases_) {
+    if (!first || lease.end < *first) first = lease.end;
+  }
+  return first;
+}
+
+void EtcdModel::changeLeader(Time now) {
+  for (auto& [id, lease] : leases_) lease.end = now + lease.ttl + options_.election_timeout;
+}
+
+EtcdModel EtcdModel::restored(const EtcdModel& backup, uint64_t cluster_id, Time now) {
+  EtcdModel made = backup;
+  made.options_.cluster_id = cluster_id;
+  made.setNoSpace(false);
+  made.changeLeader(now);
+  return made;
+}
+
+// --- WatchModel ---
+
+WatchModel::WatchModel(const EtcdModel& model, std::vector<etcd::WatchRange> ranges, int64_t applied)
+    : model_(model), created_revision_(std::min(applied, model.revision())), cluster_id_(model.clusterId()) {
+  for (etcd::WatchRange& wanted : ranges) {
+    const int64_t start = wanted.start_revision == 0 ? created_revision_ + 1 : wanted.start_revision;
+    parts_.push_back({std::move(wanted.range), start, start, model.historyFrom(start)});
+    // What is up to date when it begins is not looked for in the store.
+    compacted_ = compacted_ || (start <= created_revision_ && start < model.compactedRevision());
+  }
+}
+
+bool WatchModel::hasNews(int64_t applied) const {
+  const std::vector<WatchEvent>& history = model_.history();
+  return compacted_ || std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+           return part.next < history.size() && history[part.next].kv.mod_revision <= applied;
+         });
+}
+
+EtcdResult<std::vector<WatchBatch>> WatchModel::collect(int64_t applied, size_t max_events) {
+  if (compacted_) {
+    return fail(ErrorCode::kCompacted,
+                "the store is compacted up to revision " + std::to_string(model_.compactedRevision()));
+  }
+  applied = std::min(applied, model_.revision());
+  const std::vector<WatchEvent>& history = model_.history();
+  std::vector<WatchBatch> batches;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    Part& part = parts_[i];
+    WatchBatch batch{.revision = applied, .cluster_id = cluster_id_, .range = i, .events = {}, .resume_revision = 0};
+    bool cut = false;
+    for (; part.next < history.size() && history[part.next].kv.mod_revision <= applied; ++part.next) {
+      const WatchEvent& event = history[part.next];
+      if (event.kv.mod_revision < part.start_revision || !contains(part.range, event.kv.key)) continue;
+      cut = max_events > 0 && batch.events.size() == max_events;
+      if (cut) break;
+      batch.events.push_back(event);
+    }
+    if (batch.events.empty()) continue;
+    const int64_t newest = batch.events.back().kv.mod_revision;
+    part.resume_revision = cut && history[part.next].kv.mod_revision == newest ? newest : newest + 1;
+    batch.resume_revision = part.resume_revision;
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+WatchBatch WatchModel::progress(int64_t applied) const {
+  return {.revision = std::min(applied, model_.revision()),
+          .cluster_id = cluster_id_,
+          .range = 0,
+          .events = {},
+          .resume_revision = parts_.front().resume_revision};
+}
+
+}  // namespace idetcd::simulation

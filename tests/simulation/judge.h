@@ -1,0 +1,173 @@
+// Holds what the processes say to the true time and to what the quorum has:
+//
+//   owner     a process that says that a slot is its own has the slot's key in the store, under the lease it names
+//   two       no two processes say so of one slot
+//   token     of a slot, each holder's token is above all before; no two claims have one token
+//   queue     who puts a name gives a ticket for it, in one revision; more names were free than tickets were older
+//   claim     who says that it has claimed a name has had it in the store, under the lease of that claim
+//   one       a node has one name in the store
+//   kept      nobody gives up a name that it has in the store and can see there, nor, by silence, a place in the queue
+//   turns     claims and losses are reported in turn
+//   fresh     the names of a process that calls them fresh show what was in the store a lease time ago
+// and at rest, when all faults are over:
+//   named     every process that can have a name has one
+//   dense     names are 1 to N if no process ended and no name was ever lost
+//   mirror    the names of each process are those of the store
+//
+// What no protocol over leases can promise is excused, for a lease time: an operator overwrites or deletes a key, the
+// store is set back, a copy of a process begins while the original runs on unaware.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dns/name.h"
+#include "simulation/etcd_model.h"
+#include "simulation/process.h"
+#include "simulation/simulated_store.h"
+#include "simulation/virtual_time.h"
+#include "slots/name_pattern.h"
+
+namespace idetcd::simulation {
+
+struct Violation {
+  std::string property;
+  std::string text;
+  std::vector<size_t> machines;  // that are concerned
+};
+
+class Judge {
+ public:
+  // `watched`: what every process watches. What is passed by reference outlives the judge.
+  Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, etcd::KeyRange watched,
+        std::chrono::seconds lease);
+
+  const std::optional<Violation>& violation() const { return violation_; }
+  void violated(std::string property, std::string text, std::vector<size_t> machines);
+
+  // --- what happens ---
+  // `family`: the process that it is a copy of, or itself.
+  void began(Process& process, uint64_t family);
+  void ended(const Process& process);
+  // It runs, and may say what it says now.
+  void look(Process& process);
+  void reportedClaim(const Process& process, const naming::Ownership& owned);
+  void reportedLoss(const Process& process);
+  // Before the network has it.
+  void sent(uint64_t process, const Request& request);
+  // The quorum's state has changed.
+  void storeChanged();
+
+  // --- what is excused ---
+  // Before an operator changes this key: whoever has it, or is about to.
+  void operatorTouches(const std::string& key);
+  // A ticket or an incarnation.
+  void operatorDeletesInternal(const std::string& key);
+  void storeWasSetBack();
+  // Two processes that were one.
+  void copied(const Process& original, const Process& copy, bool original_is_aware);
+  // No clock of the machine counts what has passed.
+  void machineStoodStill(const Process& process, Duration duration);
+
+  // --- now and then ---
+  void lookAtAll();
+
+  // --- at rest. None: all is as it should be ---
+  std::optional<Violation> atRest() const;
+
+ private:
+  // The last Txn of a process that would put a name.
+  struct Try {
+    int64_t slot = 0;
+    int64_t lease = 0;
+    std::optional<Time> looked_at;  // when it last asked for that key since
+  };
+  struct Witness {
+    Process* process = nullptr;
+    uint64_t family = 0;                     // of processes that were one
+    std::optional<naming::Ownership> owned;  // as it was last seen
+    uint64_t history = 0;                    // in which that was claimed
+    std::optional<Try> tried;
+    uint64_t claims = 0;     // that it has counted
+    int64_t lease = 0;       // of its ticket, while it waits; 0: it does not
+    Time spoke_of_lease_at;  // when it last asked for it, or was seen to stand
+    std::optional<naming::Ownership> reported;
+    Time excused_until;  // whatever it says of its name
+    Time freshness_excused_until;
+    uint64_t unaware_original = 0;  // that goes on beside this copy; 0: none, or it can know
+    Duration stood_still{0};        // in all, and no clock of its own has counted it
+    // The highest revision that it knew of when the store was set back: history that ended -> revision.
+    std::map<uint64_t, int64_t> seen_when_set_back;
+  };
+  struct Holder {
+    int64_t token = 0;
+    int64_t revision = 0;  // of the claim
+    uint64_t process = 0;
+    uint64_t family = 0;
+    uint64_t history = 0;
+  };
+
+  struct Change {
+    dns::Name name;
+    const etcd::WatchEvent* event = nullptr;
+    bool may_be_gone = false;  // from what a process shows
+  };
+
+  struct Touched {
+    Time at;
+    int64_t revision = 0;
+  };
+
+  bool isExcused(const Witness& witness) const;
+  std::optional<naming::Ownership> owned(const Witness& witness) const;  // now; none while it stands
+  uint64_t historyOf(const Witness& witness) const;
+  bool isInStore(const Witness& witness) const;
+  void judgeOwner(const Witness& witness);
+  void judgeTwo(const Witness& witness);
+  void judgeToken(const Witness& witness);
+  std::vector<Change> changesUntil(Time past) const;
+  void judgeFreshness(const Witness& witness, const std::vector<Change>& changes);
+  void judgeClaim(Witness& witness);
+  void judgeQueue(const std::vector<etcd::WatchEvent>& history, size_t first, size_t last);
+  void judgeKept(const Witness& witness, int64_t lease);
+  void judgeTicket(const etcd::WatchEvent& event);
+  void noteNames(const etcd::WatchEvent& event, int64_t slot);
+  void excuseCopies(const etcd::KeyValue& kv, int64_t slot, const std::string& uuid);
+  bool hasUnknownCopy(uint64_t id) const;
+  bool hasCopy(uint64_t id) const;  // that runs
+  bool isAmbiguous(const std::string& uuid) const;
+  std::string describe(const Witness& witness) const;
+  std::optional<naming::NodeRecord> recordOf(const etcd::KeyValue& kv) const;
+  std::string keyOf(int64_t slot) const { return pattern_.render(slot); }
+  std::optional<Violation> mirrorAtRest(const Witness& witness, size_t names) const;
+
+  const VirtualTime& time_;
+  const EtcdModel& model_;
+  const slots::NamePattern pattern_;
+  const std::string queue_;  // the prefix of tickets
+  const etcd::KeyRange watched_;
+  const std::chrono::seconds lease_;
+  std::optional<Violation> violation_;
+  std::map<uint64_t, Witness> witnesses_;             // by process
+  std::map<int64_t, std::set<uint64_t>> claimants_;   // of each slot, those that said last that they own it
+  std::map<int64_t, std::vector<Holder>> holders_;    // of each slot, in order
+  std::map<int64_t, Touched> touched_;                // of each slot, by an operator
+  std::map<std::string, Time> incarnations_deleted_;  // by an operator
+  std::map<int64_t, size_t> revokers_;                // of each lease, the machine that last asked to revoke it
+  std::map<std::string, std::set<uint64_t>> users_;   // of each UUID, the processes that began with it
+  std::map<int64_t, std::string> names_;              // of each slot that is taken, whose it is; empty: nobody's
+  std::set<int64_t> leases_of_names_;                 // under which a name was ever put
+  bool names_by_operator_ = false;                    // an operator has put some
+  size_t judged_ = 0;                                 // of the store's history
+  std::vector<std::pair<Time, int64_t>> revisions_;   // when the store came to a revision
+  uint64_t history_ = 0;                              // counts how often the store was set back
+  Time set_back_at_;
+  bool somebody_ended_ = false;  // or lost a name
+};
+
+}  // namespace idetcd::simulation

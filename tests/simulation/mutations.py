@@ -1,0 +1,242 @@
+#!/usr/bin/python3 -B
+"""Breaks the naming protocol in one place at a time and asks whether the simulated world notices (tools/simulate
+--mutations). Each mutation is a piece of src/ and what stands in its place; it must be there exactly once, so a change of
+the code that it is about is noticed here. A copy of the tree in build/mutations is built again and again: a mutation costs
+a file, two links and the seeds up to the first that notices.
+
+Some rules are a second line of defence: what they forbid, others forbid too. Their mutations say by what they are
+covered; they need not be noticed, and are counted apart.
+
+usage: mutations.py [--seeds N] [--only WORD] [--list]
+Prints a line for each, and ends with how many were caught; exit status 1 if one was not that nothing covers."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = ROOT / "build/mutations"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    file: str  # below src/
+    old: str
+    new: str
+    covered: str = ""  # by what else; empty: by nothing
+
+
+MUTATIONS = [
+    # The claim.
+    Mutation("no compare of the slot", "naming/claim.cc",
+             """  request.compares.push_back({.key = choice.name,
+                              .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
+                              .number = back ? line.own->mod_revision : 0});
+""", ""),
+    Mutation("no compare of the ticket", "naming/claim.cc",
+             """  request.compares.push_back(
+      {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
+""", ""),
+    Mutation("the ticket is kept", "naming/claim.cc",
+             "  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(ticket_)});\n", ""),
+    Mutation("no reading back after a lost answer", "naming/claim.cc",
+             "if (!answer && answer.error().ambiguous()) {", "if (false) {"),
+    Mutation("a lost answer counts as a claim", "naming/claim.cc",
+             "if (!record || record->id != record_.id || kv.lease != lease_->id) continue;",
+             "if (!record) continue;"),
+    Mutation("a lease is left behind unrevoked", "naming/claim.cc",
+             "if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;", "break;"),
+    Mutation("a key of its own UUID is taken back without proof", "naming/claim.cc",
+             "return predecessor && (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);",
+             "(void)predecessor;\n  return true;"),
+    Mutation("a name that is taken back keeps its token", "naming/claim.cc",
+             "const int64_t said = back || raised ? least : 0;",
+             "const int64_t said = raised ? least : back ? line.own->token : 0;"),
+    Mutation("a store that was set back is not noticed by tokens", "naming/claim.cc",
+             "const bool raised = line.set_back ||", "const bool raised ="),
+    Mutation("a full cluster: it is not waited for", "naming/name_keeper.cc",
+             "may_exit ? Claim::WhenFull::kGiveUp : Claim::WhenFull::kWait;",
+             "may_exit || !ever_held_ ? Claim::WhenFull::kGiveUp : Claim::WhenFull::kWait;"),
+    Mutation("what etcd refuses for want of space counts as not done", "naming/claim.cc",
+             "if (!answer && answer.error().ambiguous()) {",
+             "if (!answer && answer.error().ambiguous() && answer.error().code != ErrorCode::kNoSpace) {"),
+    Mutation("a name is taken before its turn", "slots/slot_choice.cc",
+             "if (!line.rank || *line.rank >= free_slots) return {Kind::kWait, 0, {}};",
+             "if (!line.rank) return {Kind::kWait, 0, {}};"),
+    Mutation("the next free name but one", "slots/slot_choice.cc",
+             "line.taken.missing(*line.rank);", "line.taken.missing(*line.rank + (free_slots > *line.rank + 1 ? 1 : 0));"),
+    Mutation("the lease is not kept while waiting", "naming/claim.cc",
+             "if (context_.now() < lease_->sent_at + ttl / 3) co_return true;", "co_return true;"),
+    # The name while it is held.
+    Mutation("no margin", "naming/name_keeper.cc", "{ return ttl / 10; }", "{ return ttl * 0; }"),
+    Mutation("a deadline that the incarnation does not bound", "naming/name_keeper.cc",
+             "const BootClock::time_point proven = std::min(claim_.lease().sent_at, confirmation_.heldAsOf());",
+             "const BootClock::time_point proven = claim_.lease().sent_at;",
+             covered="the mirror's freshness, which the same read confirms, and the mark of a standstill"),
+    Mutation("the deadline counts from the answer", "naming/name_keeper.cc",
+             "    claim_.renewed(*renewed);\n",
+             "    etcd::Lease late = *renewed;\n    late.sent_at = context_.now();\n    claim_.renewed(late);\n"),
+    Mutation("a lease that is not found counts as kept", "naming/name_keeper.cc",
+             "  if (renewed.error().code == ErrorCode::kLeaseNotFound) co_return false;\n", "",
+             covered="the watch, which shows that the key has gone with the lease"),
+    Mutation("a keepalive without an answer renews", "naming/name_keeper.cc",
+             "  context_.counters.keepalive_failures.add();\n",
+             "  context_.counters.keepalive_failures.add();\n"
+             "  claim_.renewed({claim_.lease().id, claim_.lease().ttl, context_.now()});\n"),
+    Mutation("a key that is gone counts as held", "naming/name_keeper.cc",
+             "if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;", ""),
+    Mutation("another's key counts as one's own", "naming/own_key_observer.cc",
+             "if (newest_->uuid != held.uuid) return State::kForeign;", ""),
+    Mutation("a name is owned whatever the mirror shows", "naming/name_keeper.cc",
+             "const bool seen = state == OwnKeyObserver::State::kOurs && !confirmation_.slotIsMissing();", "const bool seen = true;"),
+    Mutation("a frozen member: owned though the mirror is not fresh", "naming/name_keeper.cc",
+             "if (evidence_->seen) until = fresh_until;",
+             "(void)fresh_until;\n  if (evidence_->seen) until = evidence_->ownership.deadline;"),
+    Mutation("a read of the key counts for ever", "naming/name_keeper.cc",
+             "return std::min(deadline(), read + claim_.lease().ttl - marginOf(claim_.lease().ttl));",
+             "return read == BootClock::time_point() ? read : deadline();",
+             covered="the incarnation, which the same transaction reads"),
+    # The machine, and copies of it.
+    Mutation("a pause of the machine is not noticed", "naming/name_keeper.cc",
+             "  if (confirmation_.standstill().since(evidence_->mark, confirmation_.tolerance())) return std::nullopt;\n"
+             "  BootClock::time_point until;\n", "  BootClock::time_point until;\n"),
+    Mutation("a clone: a foreign incarnation is overlooked", "naming/confirmation.cc",
+             "    } else if (kv.lease == lease_) {\n      holder_ = Holder::kForeign;",
+             "    } else if (kv.lease == lease_) {\n      holder_ = Holder::kOurs;"),
+    Mutation("a clone: the incarnation is written whatever is there", "naming/confirmation.cc",
+             """    made.compares.push_back(
+        {.key = incarnation_key, .target = Compare::Target::kModRevision, .number = incarnation_revision_});
+""", ""),
+    Mutation("a clone: no new incarnation after a standstill", "naming/confirmation.cc",
+             "  in_doubt_ = true;\n  wantNewIncarnation();\n", ""),
+    Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/confirmation.cc",
+             "confirmed = wanted_.empty() || (!may_write && !in_doubt_);", "confirmed = wanted_.empty() || !may_write;"),
+    Mutation("a copied state: a second process with the UUID is left to the watch", "naming/confirmation.cc",
+             "      if (is_newer) holder_ = Holder::kDuplicateNodeId;\n      if (is_newer && on_holder_) on_holder_();\n",
+             "      (void)is_newer;\n"),
+    # The mirror.
+    Mutation("an event is skipped", "naming/replica.cc",
+             "  for (const etcd::WatchEvent& event : events) {\n    counters_.events.add();\n",
+             "  for (const etcd::WatchEvent& event : events) {\n    counters_.events.add();\n"
+             "    if (counters_.events.value() % 5 == 0) continue;\n"),
+    Mutation("deletions are skipped", "naming/replica.cc",
+             "if (remove(event.kv.key, event.kv.mod_revision)) ++removed;", ""),
+    Mutation("an old revision is taken", "records/record_store.cc",
+             "    if (revision < old->mod_revision_ && !from_other_history) return Change::kOlder;\n", ""),
+    Mutation("a watch is resumed one revision late", "naming/mirror.cc",
+             "ranges.push_back({options_.ranges[i], resume_[i] + 1});",
+             "ranges.push_back({options_.ranges[i], resume_[i] + 2});"),
+    Mutation("caught up too early: any batch counts as all up to its revision", "naming/mirror.cc",
+             "resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);",
+             "resume_[batch.range] = std::max(resume_[batch.range], batch.revision);"),
+    Mutation("caught up too early: what is read counts as delivered", "naming/confirmation.cc",
+             "while (!pending_.empty() && pending_.front().revision <= evidence) {",
+             "(void)evidence;\n  while (!pending_.empty()) {"),
+    Mutation("a frozen member is not left", "naming/confirmation.cc",
+             "return loaded_ && beatRevision() > delivered_ && context_.now() - lacking_since_ > grace_;",
+             "return false;",
+             covered="the requests that such a member does not answer: they take the client to another one, and its watch follows"),
+    Mutation("a restore: another store is not noticed", "naming/mirror.cc",
+             "  return confirmation_.isOtherStore() || state.revision < highest_ ||\n"
+             "         (cluster_id_ != 0 && state.cluster_id != cluster_id_);",
+             "  (void)state;\n  return false;"),
+    Mutation("a restore: old revisions win over the new store's", "naming/replica.cc",
+             "store_.beginSnapshot(history != History::kSame);", "store_.beginSnapshot(false);"),
+    Mutation("names that have gone stay after a snapshot", "records/record_store.cc",
+             "    unseen.push_back(&entry);\n", ""),
+    # Who is told.
+    Mutation("hook order: a claim is reported without the loss before it", "naming/ownership_reporter.cc",
+             "    reported_.reset();\n    listener_.lost();\n", "    reported_.reset();\n"),
+]
+
+
+def run(arguments, **options):
+    return subprocess.run(arguments, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+
+
+def prepare():
+    """A fresh copy, two folders down as the tree itself is from its builds, so that ccache knows what it compiles."""
+    shutil.rmtree(TREE, ignore_errors=True)
+    names = run(["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], check=True)
+    for name in filter(None, names.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (TREE / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, TREE / name)
+    configured = run(["cmake", "--preset", "release"], cwd=TREE)
+    if configured.returncode != 0:
+        sys.exit(configured.stdout)
+
+
+def build():
+    return run(["ninja", "-C", str(TREE / "build/release"), f"-j{os.cpu_count()}", "simulate"])
+
+
+def simulate(seeds):
+    return run([str(TREE / "build/release/tests/simulation/simulate"), "--seeds", str(seeds), "--quiet"])
+
+
+def describe(outcome):
+    """What a run that failed says of the seed and the property."""
+    seed = re.search(r"^seed (\d+): .*VIOLATED$", outcome, re.MULTILINE)
+    kind = re.search(r"VIOLATED\n([a-z]+): ", outcome)
+    return (int(seed.group(1)) if seed else 0), (kind.group(1) if kind else "the process died")
+
+
+def try_out(mutation, seeds):
+    """Whether it was caught."""
+    path = TREE / "src" / mutation.file
+    whole = path.read_text()
+    path.write_text(whole.replace(mutation.old, mutation.new))
+    try:
+        built = build()
+        if built.returncode != 0:
+            sys.exit(f"{mutation.name} does not compile:\n{built.stdout[-4000:]}")
+        outcome = simulate(seeds)
+    finally:
+        path.write_text(whole)
+    if outcome.returncode == 0:
+        why = f" (covered by {mutation.covered})" if mutation.covered else ""
+        print(f"{'covered' if why else 'NOT CAUGHT':19}  {mutation.name}{why}", flush=True)
+        return False
+    seed, kind = describe(outcome.stdout)
+    print(f"seed {seed:<4}  {kind:<8}  {mutation.name}", flush=True)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--only", default="", metavar="WORD", help="mutations with this in their name")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
+    for mutation in chosen:
+        count = (ROOT / "src" / mutation.file).read_text().count(mutation.old)
+        if count != 1:
+            sys.exit(f"{mutation.name}: what it replaces stands {count} times in src/{mutation.file}")
+    if options.list:
+        print("\n".join(mutation.name for mutation in chosen))
+        return 0
+
+    prepare()
+    built = build()
+    if built.returncode != 0:
+        sys.exit(built.stdout)
+    sound = simulate(options.seeds)
+    if sound.returncode != 0:
+        sys.exit("the code as it is does not hold:\n" + sound.stdout)
+    missed = [mutation for mutation in chosen if not try_out(mutation, options.seeds)]
+    covered = [mutation for mutation in missed if mutation.covered]
+    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutations caught within {options.seeds} seeds, "
+          f"{len(covered)} covered by another rule")
+    return 0 if len(missed) == len(covered) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

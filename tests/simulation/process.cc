@@ -1,0 +1,51 @@
+#include "simulation/process.h"
+
+namespace idetcd::simulation {
+namespace {
+
+// The process lives as long as its tasks. Parameters, not captures: a lambda's captures would die before the coroutine.
+runtime::Task<void> keepAlive([[maybe_unused]] std::shared_ptr<Process> process, runtime::Task<void> task) {
+  co_await task;
+}
+
+}  // namespace
+
+Process::Process(VirtualTime& time, const SimulatedClock& clock, Network& network, Options options)
+    : options_(std::move(options)),
+      random_(options_.seed),
+      scheduler_(time, clock, [this] { options_.after_turn(*this); }),
+      store_(scheduler_, network, options_.store),
+      protocol_(scheduler_, store_, random_, records_, protocolOptions(), options_.log),
+      reporter_(scheduler_, protocol_.lifetime(), protocol_.name(),
+                {.claimed = [this](const naming::Ownership& owned) { options_.on_claimed(*this, owned); },
+                 .lost = [this] { options_.on_lost(*this); }}) {
+  protocol_.sawToken(options_.seen_token);
+  if (options_.preferred_slot > 0) protocol_.prefer(options_.preferred_slot);
+}
+
+Process::~Process() = default;
+
+naming::Protocol::Options Process::protocolOptions() {
+  naming::Protocol::Options made = options_.protocol;
+  made.on_change = [this] { reporter_.report(); };
+  made.on_released = [this] {
+    if (protocol_.stopping() && !scheduler_.stopping()) options_.on_released(*this);
+  };
+  return made;
+}
+
+void Process::start() {
+  scheduler_.deliver([this] {
+    protocol_.start(shared_from_this());
+    scheduler_.spawn(keepAlive(shared_from_this(), reporter_.watchDeadline()));
+  });
+}
+
+void Process::terminate() {
+  scheduler_.deliver([this] {
+    protocol_.stop();
+    reporter_.report();
+  });
+}
+
+}  // namespace idetcd::simulation

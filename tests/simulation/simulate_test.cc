@@ -1,0 +1,83 @@
+// The program behind tools/simulate, as it is called.
+#include <array>
+#include <cstdio>
+#include <string>
+#include <sys/wait.h>
+
+#include <gtest/gtest.h>
+
+namespace idetcd::simulation {
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+};
+
+// With what it prints to both; `arguments` are words for a shell.
+Outcome run(const std::string& arguments) {
+  Outcome outcome;
+  FILE* const pipe = ::popen((std::string(IDETCD_SIMULATE) + " " + arguments).c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> part{};
+  for (size_t size = 0; (size = std::fread(part.data(), 1, part.size(), pipe)) > 0;)
+    outcome.output.append(part.data(), size);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+TEST(Simulate, PrintsTheSameTwice) {
+  const Outcome first = run("--seeds 12 --trace 2>/dev/null");
+  EXPECT_EQ(first.status, 0);
+  EXPECT_NE(first.output.find("seed 12: "), std::string::npos);
+  EXPECT_EQ(first.output, run("--seeds 12 --trace --jobs 1 2>/dev/null").output);
+}
+
+TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
+  const Outcome all = run("--seeds 7 2>/dev/null");
+  const Outcome one = run("--seed 7 --trace 2>/dev/null");
+  const std::string line = one.output.substr(0, one.output.find('\n') + 1);
+  EXPECT_NE(line.find(" nodes, limit "), std::string::npos) << line;
+  EXPECT_NE(line.find(" states, "), std::string::npos) << line;
+  EXPECT_NE(all.output.find(line), std::string::npos) << all.output;
+  EXPECT_NE(one.output.find("all faults end"), std::string::npos) << one.output;
+}
+
+TEST(Simulate, SaysWhichArgumentIsWrong) {
+  const struct {
+    const char* arguments;
+    const char* said;
+  } cases[] = {
+      {"--seed x", "--seed takes a number, from 0 on, and not 'x'"},
+      {"--seeds", "--seeds takes a number, from 1 on, and not ''"},
+      {"--seeds 0", "--seeds takes a number"},
+      {"--nodes 1001", "--nodes takes a number, 1 to 1000, and not '1001'"},
+      {"--jobs -1", "--jobs takes a number"},
+      {"--speed 3", "there is no option '--speed'"},
+      {"--seed 1 --seeds 2", "--seed goes with neither --seeds nor --from"},
+      {"--from 3 --seed 1", "--seed goes with neither --seeds nor --from"},
+      {"--from 18446744073709551615 --seeds 2", "there are no 2 seeds from 18446744073709551615 on"},
+  };
+  for (const auto& test : cases) {
+    const Outcome outcome = run(std::string(test.arguments) + " 2>&1");
+    EXPECT_EQ(outcome.status, 2) << test.arguments;
+    EXPECT_NE(outcome.output.find(test.said), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("usage: "), std::string::npos) << outcome.output;
+  }
+}
+
+TEST(Simulate, PrintsItsUsageWhenAsked) {
+  const Outcome outcome = run("--help 2>/dev/null");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output.find("usage: "), 0u) << outcome.output;
+}
+
+TEST(Simulate, OutputThatIsLostIsAFailure) {
+  const Outcome outcome = run("--seed 7 2>&1 >/dev/full");
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_NE(outcome.output.find("the output cannot be written"), std::string::npos) << outcome.output;
+}
+
+}  // namespace
+}  // namespace idetcd::simulation

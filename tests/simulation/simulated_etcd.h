@@ -1,0 +1,132 @@
+// A cluster of etcd members in virtual time: one model of what a quorum has (etcd_model.h), members that have applied
+// more or less of it, and what may happen to them.
+//
+// A member applies everything in order, a moment after the quorum has it. What waits for that is answered then.
+//   lagging    it applies later than others
+//   frozen     it applies nothing, and answers what needs no applying: serializable reads, keepalives, progress
+//   paused     its process stands; what arrives is dealt with when it goes on
+//   isolated   it reaches no other member; it says so after an election's time
+//   killed     connections break; it comes back with all that the quorum has
+// Not modelled: a leader that is paused for longer than an election and revokes leases that its successor has renewed
+// (https://github.com/etcd-io/etcd/issues/15247, mended in 3.4.30). It has lost its office when it goes on here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "etcd/store.h"
+#include "simulation/etcd_model.h"
+#include "simulation/random.h"
+#include "simulation/simulated_store.h"
+#include "simulation/virtual_time.h"
+
+namespace idetcd::simulation {
+
+class SimulatedEtcd {
+ public:
+  using Reply = std::function<void(Answer)>;
+  // Where a watch's messages go, in their order.
+  struct WatchSink {
+    std::function<void(int64_t revision, uint64_t cluster_id)> created;
+    std::function<void(etcd::WatchBatch)> batch;
+    std::function<void(etcd::EtcdError)> ended;
+  };
+  enum class Fault { kFrozen, kPaused, kIsolated, kKilled };
+
+  // `time` and `random` outlive it. `on_change` is called when the quorum's state has changed.
+  SimulatedEtcd(VirtualTime& time, Random& random, size_t members, std::function<void()> on_change);
+
+  const EtcdModel& model() const { return model_; }
+  size_t size() const { return members_.size(); }
+
+  // --- clients; what has arrived at a member ---
+  // It listens: a connection to it can be made.
+  bool listens(size_t member) const { return up_ && !members_[member].is(Fault::kKilled); }
+  // `reply` is called once or never.
+  void handle(size_t member, Request request, Reply reply);
+  // The number of the watch, for the next two; `sink` may be called within.
+  uint64_t openWatch(size_t member, std::vector<etcd::WatchRange> ranges, WatchSink sink);
+  void askProgress(uint64_t watch);
+  void cancelWatch(uint64_t watch);
+
+  // --- faults ---
+  void begin(size_t member, Fault fault);
+  void end(size_t member, Fault fault);
+  void setLag(size_t member, Duration lag) { members_[member].lag = lag; }
+  bool isHealthy(size_t member) const { return members_[member].faults == 0; }
+  bool isUp() const { return up_; }
+  // Enough members are healthy that one more may fail.
+  bool canSpare() const;
+  void changeLeader();
+  // The watches of this member go on without any event, though it answers all else.
+  void deafen(size_t member);
+  bool hasDeafWatches() const;
+  // They end with an error.
+  void breakWatches(size_t member, const etcd::EtcdError& error);
+  void compact(int64_t revision);
+  void setNoSpace(bool on, size_t last_ones = 0) { model_.setNoSpace(on, last_ones); }
+  // An operator's, beside all faults of members.
+  etcd::EtcdResult<etcd::TxnResult> operate(const etcd::TxnRequest& request);
+  int64_t operatorLease(std::chrono::seconds ttl);
+  // The whole cluster ends, and comes back, without any fault, with what `backup` holds. No `on_change`.
+  void stop();
+  void startFrom(const EtcdModel& backup, uint64_t cluster_id);
+
+ private:
+  struct Member {
+    unsigned faults = 0;  // a bit each
+    Time isolated_since;
+    bool led = false;  // when it was isolated
+    Duration lag{0};
+    int64_t applied = 1;                                             // the revision
+    uint64_t entries = 0;                                            // of the log, that it has applied
+    std::deque<std::pair<uint64_t, std::function<void()>>> waiting;  // for an entry
+    std::deque<std::function<void()>> inbox;                         // while it is paused
+    bool is(Fault fault) const { return (faults & (1U << static_cast<unsigned>(fault))) != 0; }
+    bool votes() const { return faults == 0; }
+  };
+  struct Watch {
+    size_t member = 0;
+    WatchModel state;
+    WatchSink sink;
+    bool deaf = false;
+  };
+
+  bool isAvailable() const;
+  void dispatch(size_t member, const Request& request, const Reply& reply);
+  void answerWithoutQuorum(size_t member, Request request, Reply reply);
+  void process(size_t member, const Request& request, const Reply& reply);
+  void keepAlive(size_t member, int64_t id, const Reply& reply);
+  void write(size_t member, const Request& request, const Reply& reply);
+  void whenApplied(size_t member, std::function<void()> what);
+  void commit();
+  void advance(size_t member, uint64_t entries, int64_t revision);
+  void catchUp(size_t member);
+  void tell(Watch& watch);
+  void loseOffice(size_t member);
+  void endWatches(size_t member, const etcd::EtcdError& error);
+  void lookForExpired();
+
+  VirtualTime& time_;
+  Random& random_;
+  const std::function<void()> on_change_;
+  EtcdModel model_;
+  std::vector<Member> members_;
+  std::map<uint64_t, Watch> watches_;
+  std::deque<std::function<void()>> held_;  // until there is a quorum with a leader
+  uint64_t watch_numbers_ = 0;
+  uint64_t entries_ = 0;  // of the log
+  uint64_t life_ = 0;     // of the cluster: what was planned in another one does not happen
+  size_t leader_ = 0;
+  bool has_leader_ = true;
+  uint64_t elections_ = 0;
+  bool up_ = true;
+};
+
+}  // namespace idetcd::simulation

@@ -1,0 +1,278 @@
+#include "simulation/simulated_store.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace idetcd::simulation {
+namespace {
+
+using etcd::ErrorCode;
+using etcd::EtcdError;
+using etcd::EtcdResult;
+using etcd::WatchBatch;
+using runtime::Suspension;
+using runtime::Task;
+
+constexpr size_t kHome = 0;
+
+bool endpointIsAway(const EtcdError& error) {
+  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
+}
+
+EtcdError stopped(bool sent) { return {ErrorCode::kCancelled, "stopping", sent}; }
+
+template <typename T>
+EtcdResult<T> as(Answer answer) {
+  if (!answer) return tl::unexpected(std::move(answer.error()));
+  return std::get<T>(*std::move(answer));
+}
+
+}  // namespace
+
+// --- calls ---
+
+// One attempt at one endpoint.
+Task<Answer> SimulatedStore::ask(size_t endpoint, Request request, std::chrono::nanoseconds timeout) {
+  if (scheduler_.stopping()) co_return tl::unexpected(stopped(false));
+  const uint64_t number = ++numbers_;
+  Suspension pause(scheduler_, scheduler_.deadlineAfter(timeout));
+  calls_[number].waiter = &pause;
+  network_.send(number, options_.endpoints[endpoint], std::move(request));
+  const auto outcome = co_await pause;
+  const Call call = std::move(calls_.at(number));
+  calls_.erase(number);
+  if (call.answer) co_return *call.answer;
+  if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
+  co_return tl::unexpected(EtcdError{ErrorCode::kDeadlineExceeded, "no answer in time"});
+}
+
+// With the fail-over of etcd::Client.
+Task<Answer> SimulatedStore::call(Request request, bool repeatable, std::chrono::nanoseconds timeout) {
+  const size_t first = current_;
+  bool sent = false;
+  for (size_t attempt = 0;; ++attempt) {
+    const size_t endpoint = (first + attempt) % size();
+    auto asking = ask(endpoint, request, timeout);
+    Answer answer = co_await asking;
+    if (answer || !endpointIsAway(answer.error())) co_return answer;
+    failed(endpoint);
+    sent = sent || answer.error().sent;
+    answer.error().sent = sent;
+    if ((sent && !repeatable) || attempt + 1 == size()) co_return answer;
+  }
+}
+
+void SimulatedStore::failed(size_t endpoint) {
+  if (current_ == endpoint) current_ = (endpoint + 1) % size();
+}
+
+void SimulatedStore::answer(uint64_t number, Answer answer) {
+  const auto found = calls_.find(number);
+  if (found == calls_.end() || found->second.answer) return;
+  found->second.answer = std::move(answer);
+  found->second.waiter->wake();
+}
+
+Task<EtcdResult<etcd::RangeResult>> SimulatedStore::range(etcd::KeyRange range, etcd::RangeOptions options) {
+  Request request = RangeRequest{std::move(range), options};
+  auto calling = call(std::move(request), true, options_.call_timeout);
+  Answer answer = co_await calling;
+  EtcdResult<etcd::RangeResult> result = as<etcd::RangeResult>(std::move(answer));
+  if (result && options.cluster_id != 0 && result->cluster_id != options.cluster_id)
+    co_return tl::unexpected(EtcdError{ErrorCode::kOtherCluster, "the cluster is another one"});
+  co_return result;
+}
+
+Task<EtcdResult<etcd::TxnResult>> SimulatedStore::txn(etcd::TxnRequest wanted) {
+  const bool repeatable = wanted.repeatable;
+  const auto timeout = wanted.timeout.count() > 0 ? wanted.timeout : options_.call_timeout;
+  Request request = std::move(wanted);
+  auto calling = call(std::move(request), repeatable, timeout);
+  Answer answer = co_await calling;
+  co_return as<etcd::TxnResult>(std::move(answer));
+}
+
+Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseGrant(std::chrono::seconds ttl) {
+  const auto sent_at = scheduler_.now();
+  Request request = LeaseGrantRequest{ttl};
+  auto calling = call(std::move(request), true, options_.call_timeout);
+  Answer answer = co_await calling;
+  EtcdResult<etcd::Lease> lease = as<etcd::Lease>(std::move(answer));
+  if (lease) lease->sent_at = sent_at;
+  co_return lease;
+}
+
+Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
+  const auto deadline = scheduler_.now() + timeout;
+  for (size_t attempt = 1;; ++attempt) {
+    const size_t endpoint = current_;
+    const auto sent_at = scheduler_.now();
+    Request request = LeaseKeepAliveRequest{id};
+    auto asking = ask(endpoint, std::move(request), deadline - sent_at);
+    Answer answer = co_await asking;
+    EtcdResult<etcd::Lease> lease = as<etcd::Lease>(std::move(answer));
+    if (lease) lease->sent_at = sent_at;
+    if (lease || !endpointIsAway(lease.error())) co_return lease;
+    failed(endpoint);
+    if (lease.error().code == ErrorCode::kDeadlineExceeded || attempt == size()) co_return lease;
+  }
+}
+
+Task<EtcdResult<std::chrono::seconds>> SimulatedStore::leaseTimeToLive(int64_t id) {
+  Request request = LeaseTimeToLiveRequest{id};
+  auto calling = call(std::move(request), true, options_.call_timeout);
+  Answer answer = co_await calling;
+  co_return as<std::chrono::seconds>(std::move(answer));
+}
+
+Task<EtcdResult<void>> SimulatedStore::leaseRevoke(int64_t id) {
+  Request request = LeaseRevokeRequest{id};
+  auto calling = call(std::move(request), true, options_.call_timeout);
+  const Answer answer = co_await calling;
+  if (!answer) co_return tl::unexpected(answer.error());
+  co_return EtcdResult<void>{};
+}
+
+Task<bool> SimulatedStore::returnHome() {
+  constexpr std::chrono::seconds kTimeout{2};
+  constexpr int kAnswersWanted = 2;
+  if (current_ == kHome || scheduler_.stopping()) {
+    home_answers_ = 0;
+    co_return false;
+  }
+  Request request = RangeRequest{etcd::KeyRange::single("0"), {.keys_only = true}};
+  auto asking = ask(kHome, std::move(request), kTimeout);
+  const Answer answer = co_await asking;
+  home_answers_ = answer ? home_answers_ + 1 : 0;
+  if (home_answers_ < kAnswersWanted || current_ == kHome) co_return false;
+  home_answers_ = 0;
+  current_ = kHome;
+  co_return true;
+}
+
+// --- watches ---
+
+class SimulatedStore::Stream final : public etcd::WatchStream {
+ public:
+  Stream(SimulatedStore& store, uint64_t number, std::shared_ptr<WatchState> watch)
+      : store_(store), number_(number), watch_(std::move(watch)) {}
+  ~Stream() override {
+    if (store_.watches_.erase(number_) > 0) store_.network_.cancelWatch(number_);
+  }
+
+  Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override {
+    bool asked = false;
+    while (true) {
+      if (!watch_->inbox.empty()) {
+        WatchBatch batch = std::move(watch_->inbox.front());
+        watch_->inbox.pop_front();
+        if (!batch.events.empty())
+          store_.highest_seen_ = std::max(store_.highest_seen_, batch.events.back().kv.mod_revision);
+        co_return batch;
+      }
+      if (watch_->error) {
+        if (endpointIsAway(*watch_->error)) store_.failed(watch_->endpoint);
+        co_return tl::unexpected(*watch_->error);
+      }
+      auto waiting = store_.waitForNews(watch_, timeout / 2);
+      const auto outcome = co_await waiting;
+      if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
+      if (outcome == Suspension::Outcome::kWoken) {
+        asked = false;
+      } else if (!std::exchange(asked, true)) {
+        store_.network_.askProgress(number_);
+      } else {
+        store_.fail(number_, *watch_, {ErrorCode::kDeadlineExceeded, "the watch is silent"});
+      }
+    }
+  }
+
+  int64_t createdRevision() const override { return watch_->created_revision; }
+  uint64_t clusterId() const override { return watch_->cluster_id; }
+  bool isAtCurrentEndpoint() const override { return watch_->endpoint == store_.current_; }
+  void leave(const std::string&) override { store_.failed(watch_->endpoint); }
+
+ private:
+  SimulatedStore& store_;
+  const uint64_t number_;
+  const std::shared_ptr<WatchState> watch_;
+};
+
+Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> SimulatedStore::watch(std::vector<etcd::WatchRange> ranges) {
+  const size_t first = current_;
+  for (size_t attempt = 0;;) {
+    if (scheduler_.stopping()) co_return tl::unexpected(stopped(false));
+    const size_t endpoint = (first + attempt) % size();
+    const uint64_t number = ++numbers_;
+    const auto watch = std::make_shared<WatchState>();
+    watch->endpoint = endpoint;
+    watches_[number] = watch;
+    auto stream = std::make_unique<Stream>(*this, number, watch);
+    network_.openWatch(number, options_.endpoints[endpoint], ranges);
+    auto outcome = Suspension::Outcome::kWoken;
+    while (outcome == Suspension::Outcome::kWoken && !watch->created && !watch->error) {
+      auto waiting = waitForNews(watch, options_.call_timeout);
+      outcome = co_await waiting;
+    }
+    if (watch->created) co_return std::unique_ptr<etcd::WatchStream>(std::move(stream));
+    if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
+    const EtcdError error = watch->error.value_or(EtcdError{ErrorCode::kDeadlineExceeded, "the watch is silent"});
+    if (!endpointIsAway(error)) co_return tl::unexpected(error);
+    failed(endpoint);
+    if (++attempt == size()) co_return tl::unexpected(error);
+  }
+}
+
+Task<Suspension::Outcome> SimulatedStore::waitForNews(std::shared_ptr<WatchState> watch,
+                                                      std::chrono::nanoseconds timeout) {
+  Suspension pause(scheduler_, scheduler_.deadlineAfter(timeout));
+  watch->reader = &pause;
+  const auto outcome = co_await pause;
+  watch->reader = nullptr;
+  co_return outcome;
+}
+
+std::shared_ptr<SimulatedStore::WatchState> SimulatedStore::find(uint64_t stream) {
+  const auto found = watches_.find(stream);
+  return found == watches_.end() || found->second->error ? nullptr : found->second;
+}
+
+void SimulatedStore::watchCreated(uint64_t stream, int64_t revision, uint64_t cluster_id) {
+  const auto watch = find(stream);
+  if (!watch) return;
+  watch->created = true;
+  watch->created_revision = revision;
+  watch->cluster_id = cluster_id;
+  if (watch->reader != nullptr) watch->reader->wake();
+}
+
+void SimulatedStore::watchBatch(uint64_t stream, WatchBatch batch) {
+  const auto watch = find(stream);
+  if (!watch) return;
+  watch->inbox.push_back(std::move(batch));
+  if (watch->reader != nullptr) watch->reader->wake();
+}
+
+void SimulatedStore::watchEnded(uint64_t stream, EtcdError error) {
+  const auto watch = find(stream);
+  if (watch) fail(stream, *watch, std::move(error));
+}
+
+void SimulatedStore::fail(uint64_t stream, WatchState& watch, EtcdError error) {
+  if (watch.error) return;
+  watch.error = std::move(error);
+  network_.cancelWatch(stream);
+  if (watch.reader != nullptr) watch.reader->wake();
+}
+
+void SimulatedStore::breakConnections() {
+  const EtcdError broken{ErrorCode::kUnavailable, "the connection broke"};
+  for (auto& [number, call] : calls_) {
+    if (call.answer) continue;
+    call.answer = tl::unexpected(broken);
+    call.waiter->wake();
+  }
+  for (auto& [number, watch] : watches_) fail(number, *watch, broken);
+}
+
+}  // namespace idetcd::simulation

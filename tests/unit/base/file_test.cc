@@ -1,0 +1,78 @@
+#include "base/file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_directory.h"
+
+namespace idetcd {
+namespace {
+
+class FileTest : public testing::Test {
+ protected:
+  TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "file";
+};
+
+TEST_F(FileTest, IsReadWholeOrNotAtAll) {
+  const std::string contents(10000, 'x');
+  overwrite(path_, contents);
+  EXPECT_EQ(readFile(path_, 10000).value(), contents);
+  EXPECT_EQ(readFile(path_, 9999).error().message, "larger than 9999 bytes");
+  overwrite(path_, "");
+  EXPECT_EQ(readFile(path_, 0).value(), "");
+}
+
+TEST_F(FileTest, WhatCannotBeReadIsSaid) {
+  const Error missing = readFile(path_, 10).error();
+  EXPECT_EQ(missing.message, "No such file or directory");
+  EXPECT_EQ(missing.code, ErrorCode::kNotFound);
+  const Error directory = readFile(directory_.path(), 10).error();
+  EXPECT_EQ(directory.message, "not a regular file");
+  EXPECT_EQ(directory.code, ErrorCode::kOther);
+}
+
+TEST_F(FileTest, AFifoHoldsUpNobody) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(readFile(path_, 10).error().message, "not a regular file");
+}
+
+TEST_F(FileTest, APipeIsReadToItsEnd) {
+  for (const size_t size : {3u, 4096u, 20000u}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const FileDescriptor out(ends[0]);
+    const std::string contents(size, 'x');
+    {
+      const FileDescriptor in(ends[1]);
+      ASSERT_EQ(write(in.get(), contents.data(), size), static_cast<ssize_t>(size));
+    }
+    EXPECT_EQ(readToEnd(out, size).value(), contents);
+  }
+}
+
+TEST_F(FileTest, AStampShowsAnotherFileOfTheSameName) {
+  EXPECT_EQ(FileStamp::of(path_), std::nullopt);
+  overwrite(path_, "one");
+  const auto before = FileStamp::of(path_);
+  ASSERT_TRUE(before);
+  EXPECT_EQ(FileStamp::of(path_), before);
+  ASSERT_TRUE(replaceFile(path_, "two"));
+  EXPECT_NE(FileStamp::of(path_), before);
+}
+
+TEST_F(FileTest, AReplacementThatIsNotCommittedLeavesNothing) {
+  overwrite(path_, "one");
+  {
+    auto begun = FileReplacement::begin(path_);
+    ASSERT_TRUE(begun && begun->append("two"));
+    const FileReplacement moved = std::move(*begun);
+  }
+  EXPECT_EQ(contentsOf(path_), "one");
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
+}
+
+}  // namespace
+}  // namespace idetcd

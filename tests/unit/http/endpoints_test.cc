@@ -1,0 +1,100 @@
+// What a configuration asks for is served when it is accepted, and nothing else changes what is served.
+#include "http/endpoints.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "../net/sockets.h"
+#include "net/event_loop.h"
+#include "records/epoch.h"
+
+namespace idetcd::http {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EndpointsTest : public ::testing::Test {
+ protected:
+  ~EndpointsTest() override { endpoints_.stop(); }
+
+  // An address of this process alone, so that its ports are.
+  static std::string host() {
+    const auto id = static_cast<unsigned>(::getpid());
+    return "127." + std::to_string(64 + (id >> 16)) + "." + std::to_string(id >> 8 & 0xff) + "." +
+           std::to_string(id & 0xff);
+  }
+  static uint16_t freePort() {
+    return net::test::Socket(SOCK_STREAM, net::test::address(host(), 0)).localAddress().port;
+  }
+  Result<std::vector<SocketAddress>> add(uint16_t port, const std::string& path, const std::string& body) {
+    return endpoints_.add({.host = host(), .port = std::to_string(port)}, path,
+                          [body](const Request&) { return Response{.body = body}; });
+  }
+  // The status and the body; "" if nothing listens.
+  static std::string get(uint16_t port, const std::string& path) {
+    net::test::Socket client(SOCK_STREAM, net::test::address("127.0.0.1", 0));
+    if (!client.connect(net::test::address(host(), port))) return "";
+    client.send("GET " + path + " HTTP/1.0\r\n\r\n");
+    const std::string answer = client.receiveExactly(10'000);
+    return answer.size() < 13 ? "" : answer.substr(9, 3) + " " + answer.substr(answer.find("\r\n\r\n") + 4);
+  }
+  static void await(uint16_t port, const std::string& path, const std::string& wanted) {
+    const auto end = std::chrono::steady_clock::now() + 10s;
+    while (get(port, path) != wanted) ASSERT_LT(std::chrono::steady_clock::now(), end) << get(port, path);
+  }
+
+  records::EpochDomain epochs_;
+  net::EventLoop loop_;
+  resolve::Process process_{Logger(), loop_, epochs_};
+  Endpoints& endpoints_ = process_.state<Endpoints>();
+};
+
+TEST_F(EndpointsTest, AreServedOnceAccepted) {
+  const uint16_t port = freePort();
+  ASSERT_TRUE(add(port, "/a", "one").has_value());
+  ASSERT_TRUE(add(port, "/b", "two").has_value());
+  EXPECT_EQ(get(port, "/a"), "503 Service Unavailable\n");
+  endpoints_.accept();
+  await(port, "/a", "200 one");
+  EXPECT_EQ(get(port, "/b"), "200 two");
+}
+
+TEST_F(EndpointsTest, AreReplacedTogether) {
+  const uint16_t port = freePort();
+  const uint16_t old = freePort();
+  ASSERT_TRUE(add(port, "/a", "one").has_value() && add(old, "/a", "one").has_value());
+  endpoints_.accept();
+  ASSERT_TRUE(add(port, "/a", "new").has_value());
+  EXPECT_EQ(get(port, "/a"), "200 one") << "it is not accepted yet";
+  endpoints_.accept();
+  await(port, "/a", "200 new");
+  EXPECT_EQ(get(old, "/a"), "");
+}
+
+TEST_F(EndpointsTest, ARefusedConfigurationChangesNothing) {
+  const uint16_t port = freePort();
+  const uint16_t other = freePort();
+  ASSERT_TRUE(add(port, "/a", "one").has_value());
+  endpoints_.accept();
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(add(other, "/a", "bad").has_value() && add(port, "/a", "bad").has_value());
+    endpoints_.refuse();
+    ASSERT_EQ(get(port, "/a"), "200 one");
+  }
+  EXPECT_EQ(get(other, "/a"), "");
+}
+
+TEST_F(EndpointsTest, APortOfAnotherProgramIsAnError) {
+  const net::test::Socket taken(SOCK_STREAM, net::test::address(host(), 0));
+  ASSERT_EQ(::listen(taken.fd(), 1), 0);
+  endpoints_.accept();
+  const auto added = add(taken.localAddress().port, "/a", "one");
+  ASSERT_FALSE(added.has_value());
+  EXPECT_NE(added.error().message.find("Address already in use"), std::string::npos) << added.error().message;
+}
+
+}  // namespace
+}  // namespace idetcd::http

@@ -1,0 +1,216 @@
+// Real connections to a server on loopback: answers, what becomes of those that ask wrongly or not at all, and routes that
+// change beneath them.
+#include "http/server.h"
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "../net/sockets.h"
+
+namespace idetcd::http {
+namespace {
+
+using namespace std::chrono_literals;
+using net::test::Socket;
+
+const std::string kGet = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+
+Handler saying(std::string text) {
+  return [text = std::move(text)](const Request&) { return Response{.body = text}; };
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = Server::start();
+    ASSERT_TRUE(server.has_value());
+    server_ = std::move(*server);
+    const auto listening = server_->listen(kAny);
+    ASSERT_TRUE(listening.has_value()) << listening.error().message;
+    address_ = *listening;
+  }
+
+  void serve(const std::string& text) { server_->use({{kAny, {{"/a", saying(text)}}}}); }
+  Socket connect() { return net::test::tcpClient(address_); }
+  // One response whose body is `body_size` bytes.
+  static std::string receive(Socket& client, size_t body_size) {
+    std::string text;
+    while (!text.ends_with("\r\n\r\n")) {
+      const std::string next = client.receiveExactly(1);
+      if (next.empty()) return text + " (the connection has ended)";
+      text += next;
+    }
+    return text + client.receiveExactly(body_size);
+  }
+  std::string ask(const std::string& request, size_t body_size) {
+    Socket client = connect();
+    client.send(request);
+    return receive(client, body_size);
+  }
+  // Until use() has been heard of.
+  void awaitAnswer(const std::string& body) {
+    const auto end = std::chrono::steady_clock::now() + 10s;
+    while (!ask(kGet, body.size()).ends_with("\r\n\r\n" + body)) ASSERT_LT(std::chrono::steady_clock::now(), end) << body;
+  }
+
+  const SocketAddress kAny = net::test::address("127.0.0.1", 0);
+  std::unique_ptr<Server> server_;
+  SocketAddress address_;
+};
+
+TEST_F(HttpServerTest, AnswersWithAWholeMessage) {
+  serve("hello");
+  const std::string answer = ask(kGet, 5);
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\nDate: ")) << answer;
+  EXPECT_NE(answer.find(" GMT\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n"), answer.npos) << answer;
+  EXPECT_TRUE(answer.ends_with("Connection: keep-alive\r\n\r\nhello")) << answer;
+}
+
+TEST_F(HttpServerTest, UntilThereAreRoutesItIsNotAvailable) {
+  EXPECT_TRUE(ask(kGet, 0).starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+}
+
+TEST_F(HttpServerTest, SaysWhatIsWrong) {
+  serve("hello");
+  EXPECT_TRUE(ask("GET /b HTTP/1.1\r\nHost: x\r\n\r\n", 0).starts_with("HTTP/1.1 404 Not Found\r\n"));
+  const std::string posted = ask("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", 0);
+  EXPECT_TRUE(posted.starts_with("HTTP/1.1 405 Method Not Allowed\r\n")) << posted;
+  EXPECT_NE(posted.find("\r\nAllow: GET, HEAD\r\n"), posted.npos) << posted;
+}
+
+TEST_F(HttpServerTest, HeadHasNoBody) {
+  serve("hello");
+  Socket client = connect();
+  client.send("HEAD /a HTTP/1.1\r\nHost: x\r\n\r\n" + kGet);
+  const std::string head = receive(client, 0);
+  EXPECT_NE(head.find("Content-Length: 5\r\n"), head.npos) << head;
+  EXPECT_TRUE(receive(client, 5).starts_with("HTTP/1.1 200")) << "the next response begins right behind it";
+}
+
+TEST_F(HttpServerTest, ClosesWhenItSaysSo) {
+  serve("hello");
+  for (const char* request : {"GET /a HTTP/1.0\r\n\r\n", "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "?\r\n\r\n"}) {
+    Socket client = connect();
+    client.send(request);
+    const std::string answer = receive(client, 5);
+    EXPECT_NE(answer.find("\r\nConnection: close\r\n"), answer.npos) << answer;
+    while (const auto rest = client.receive()) {
+      if (rest->bytes.empty()) break;
+    }
+    EXPECT_TRUE(client.isReadable(0)) << "the end";
+  }
+}
+
+// What is still to be read when a refused client is answered must not turn the answer into a reset.
+TEST_F(HttpServerTest, ARefusalArrivesThoughTheClientGoesOn) {
+  serve("hello");
+  Socket client = connect();
+  client.send("GET /" + std::string(100'000, 'a'));
+  EXPECT_TRUE(receive(client, 0).starts_with("HTTP/1.1 431 "));
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  std::atomic<int> count = 0;
+  server_->use({{kAny, {{"/a", [&count](const Request&) { return Response{.body = std::to_string(count++ % 10)}; }}}}});
+  Socket client = connect();
+  std::string requests;
+  for (int i = 0; i < 2000; ++i) requests += kGet;
+  client.send(requests);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string answer = receive(client, 1);
+    ASSERT_TRUE(answer.ends_with("\r\n\r\n" + std::to_string(i % 10))) << i << ": " << answer;
+  }
+}
+
+TEST_F(HttpServerTest, ALargeAnswerArrivesWhole) {
+  const std::string large(8 << 20, 'x');
+  serve(large);
+  EXPECT_TRUE(ask(kGet, large.size()).ends_with("\r\n\r\n" + large));
+}
+
+// Connections that say nothing cannot keep others out: the longest idle one gives way.
+TEST_F(HttpServerTest, IdleConnectionsGiveWay) {
+  serve("hello");
+  std::vector<Socket> idle;
+  for (size_t i = 0; i < Server::kMaxConnections; ++i) {
+    idle.push_back(connect());
+    idle.back().send("GET /");
+  }
+  EXPECT_TRUE(ask(kGet, 5).ends_with("hello"));
+  EXPECT_TRUE(idle.front().isClosedByPeer());
+  EXPECT_FALSE(idle.back().isReadable(0));
+}
+
+TEST_F(HttpServerTest, WhoHasAskedLatelyStays) {
+  serve("hello");
+  Socket asking = connect();
+  std::vector<Socket> idle;
+  for (size_t i = 1; i < Server::kMaxConnections; ++i) idle.push_back(connect());
+  asking.send(kGet);
+  EXPECT_TRUE(receive(asking, 5).ends_with("hello"));
+  EXPECT_TRUE(ask(kGet, 5).ends_with("hello"));
+  EXPECT_TRUE(idle.front().isClosedByPeer());
+  asking.send(kGet);
+  EXPECT_TRUE(receive(asking, 5).ends_with("hello"));
+}
+
+TEST_F(HttpServerTest, ARequestHasItsTimeToArrive) {
+  serve("hello");
+  Socket slow = connect();
+  const auto begin = std::chrono::steady_clock::now();
+  slow.send("GET /a HTTP/1.1\r\n");
+  while (!slow.isReadable(500)) ASSERT_TRUE(slow.send("X: y\r\n")) << "a byte now and then gains nothing";
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, Server::kPatience);
+  EXPECT_TRUE(slow.isClosedByPeer());
+}
+
+TEST_F(HttpServerTest, ConnectionsStayWhenRoutesChange) {
+  serve("one");
+  Socket client = connect();
+  client.send(kGet);
+  EXPECT_TRUE(receive(client, 3).ends_with("one"));
+  serve("two");
+  awaitAnswer("two");
+  client.send(kGet);
+  EXPECT_TRUE(receive(client, 3).ends_with("two"));
+}
+
+TEST_F(HttpServerTest, AnAddressWithoutRoutesIsClosed) {
+  serve("one");
+  Socket client = connect();
+  client.send(kGet);
+  EXPECT_TRUE(receive(client, 3).ends_with("one"));
+  server_->use({});
+  EXPECT_TRUE(client.isClosedByPeer());
+  EXPECT_TRUE(connect().isClosedByPeer()) << "nothing listens";
+}
+
+TEST_F(HttpServerTest, APortThatIsTakenIsAnError) {
+  const auto other = Server::start();
+  const auto listening = (*other)->listen(address_);
+  ASSERT_FALSE(listening.has_value());
+  EXPECT_EQ(listening.error().message, "listen tcp " + address_.toString() + ": Address already in use");
+}
+
+// From every address to one of them, as a reload may want it, and back.
+TEST_F(HttpServerTest, ItsOwnListenersShareAPort) {
+  const SocketAddress everywhere = net::test::address("0.0.0.0", address_.port);
+  const SocketAddress here = net::test::address("127.0.0.1", address_.port);
+  serve("narrow");
+  server_->use({});
+  EXPECT_TRUE(connect().isClosedByPeer());
+  ASSERT_TRUE(server_->listen(everywhere).has_value());
+  server_->use({{everywhere, {{"/a", saying("wide")}}}});
+  awaitAnswer("wide");
+  ASSERT_TRUE(server_->listen(here).has_value());
+  server_->use({{here, {{"/a", saying("narrow")}}}});
+  awaitAnswer("narrow");
+}
+
+}  // namespace
+}  // namespace idetcd::http

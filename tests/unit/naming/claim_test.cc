@@ -1,0 +1,142 @@
+// What a claim makes of an answer that leaves open whether it was applied.
+#include "naming/claim.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "etcd/client.h"
+#include "naming/keyspace.h"
+#include "support/etcd_server.h"
+#include "unit/naming/on_thread.h"
+
+namespace idetcd::naming {
+namespace {
+
+using namespace std::chrono_literals;
+using etcd::ErrorCode;
+using etcd::EtcdError;
+using etcd::EtcdResult;
+using runtime::Task;
+using test_support::EtcdServer;
+
+// A client whose first claims (transactions that delete a ticket) are answered with an error, done or not.
+class UnclearStore final : public etcd::Store {
+ public:
+  enum class First { kDone, kNotDone };
+
+  UnclearStore(etcd::Client& client, First first, EtcdError answer)
+      : client_(client), first_(first), answer_(std::move(answer)) {}
+
+  Task<EtcdResult<etcd::TxnResult>> txn(etcd::TxnRequest request) override {
+    if (answered_ || request.success.size() < 2 || !std::holds_alternative<etcd::DeleteOp>(request.success[1]))
+      return client_.txn(std::move(request));
+    answered_ = true;
+    return answerUnclearly(std::move(request));
+  }
+  Task<EtcdResult<etcd::RangeResult>> range(etcd::KeyRange range, etcd::RangeOptions options) override {
+    return client_.range(std::move(range), options);
+  }
+  Task<EtcdResult<etcd::Lease>> leaseGrant(std::chrono::seconds ttl) override { return client_.leaseGrant(ttl); }
+  Task<EtcdResult<etcd::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override {
+    return client_.leaseKeepAlive(id, timeout);
+  }
+  Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override { return client_.leaseTimeToLive(id); }
+  Task<EtcdResult<void>> leaseRevoke(int64_t id) override {
+    ++revocations;
+    return client_.leaseRevoke(id);
+  }
+  Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> watch(std::vector<etcd::WatchRange> ranges) override {
+    return client_.watch(std::move(ranges));
+  }
+  Task<bool> returnHome() override { return client_.returnHome(); }
+
+  int revocations = 0;
+
+ private:
+  Task<EtcdResult<etcd::TxnResult>> answerUnclearly(etcd::TxnRequest request) {
+    if (first_ == First::kDone) {
+      const auto done = co_await client_.txn(std::move(request));
+      EXPECT_TRUE(done && done->succeeded);
+    }
+    co_return tl::unexpected(answer_);
+  }
+
+  etcd::Client& client_;
+  const First first_;
+  const EtcdError answer_;
+  bool answered_ = false;
+};
+
+class ClaimTest : public testing::Test {
+ protected:
+  ~ClaimTest() override { thread_.stop(); }
+
+  // The lease of the name that is claimed, of which the first answer is this one.
+  int64_t claim(UnclearStore::First first, EtcdError answer) {
+    UnclearStore store(client_, first, std::move(answer));
+    Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, {}};
+    OwnKeyObserver own_key;
+    Claim claim(context, options(), own_key);
+    std::promise<Claim::Outcome> outcome;
+    thread_.spawn(run(claim, outcome));
+    EXPECT_EQ(outcome.get_future().get(), Claim::Outcome::kClaimed);
+    onThread(thread_, [] {});  // so the task has ended
+    EXPECT_EQ(claim.slot().name, "worker1.tf.local.");
+    revocations_ = store.revocations;
+    return claim.lease().id;
+  }
+  static Task<void> run(Claim& claim, std::promise<Claim::Outcome>& outcome) {
+    auto running = claim.run(0, Claim::WhenFull::kWait);
+    outcome.set_value(co_await running);
+  }
+  static Claim::Options options() {
+    Claim::Options made{.pattern = slots::NamePattern::parse("worker{{.ID}}.tf.local.", 3).value(), .record = {}};
+    made.record.id = "uuid";
+    return made;
+  }
+  static etcd::Client::Options clientOptions(const EtcdServer& server) {
+    etcd::Client::Options options;
+    options.endpoints = {server.endpoint()};
+    return options;
+  }
+  // Of the name, as etcd has it.
+  std::string leaseInEtcd() { return server_.ctl({"get", "worker1.tf.local.", "--write-out=fields"}); }
+
+  EtcdServer server_;
+  Counters counters_;
+  KernelRandom random_;
+  Jitter jitter_{random_};
+  const std::unique_ptr<etcd::CompletionThread> owned_thread_ = etcd::CompletionThread::make().value();
+  etcd::CompletionThread& thread_ = *owned_thread_;
+  etcd::Client client_{thread_, clientOptions(server_), {}};
+  Lifetime lifetime_{thread_};
+  ErrorLogThrottle trouble_{Logger()};
+  int revocations_ = 0;
+};
+
+TEST_F(ClaimTest, ALostAnswerIsReadBack) {
+  const int64_t lease = claim(UnclearStore::First::kDone, {ErrorCode::kDeadlineExceeded, "no answer in time"});
+  EXPECT_EQ(revocations_, 0);
+  EXPECT_NE(leaseInEtcd().find("\"Lease\" : " + std::to_string(lease)), std::string::npos) << leaseInEtcd();
+}
+
+// etcd has done the last ones that it had no space for (etcd_model_test.cc).
+TEST_F(ClaimTest, ARefusalForWantOfSpaceIsReadBack) {
+  const int64_t lease =
+      claim(UnclearStore::First::kDone, {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"});
+  EXPECT_EQ(revocations_, 0);
+  EXPECT_NE(leaseInEtcd().find("\"Lease\" : " + std::to_string(lease)), std::string::npos) << leaseInEtcd();
+}
+
+TEST_F(ClaimTest, WhatMayStillComeIsRuledOutBeforeTheNextTry) {
+  claim(UnclearStore::First::kNotDone, {ErrorCode::kDeadlineExceeded, "no answer in time"});
+  EXPECT_EQ(revocations_, 1);
+}
+
+}  // namespace
+}  // namespace idetcd::naming

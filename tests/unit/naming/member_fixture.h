@@ -1,0 +1,142 @@
+// Whole members against a real etcd, for tests.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "naming/keyspace.h"
+#include "naming/member.h"
+#include "naming/record_codec.h"
+#include "support/etcd_server.h"
+#include "support/eventually.h"
+#include "support/metric_values.h"
+#include "unit/naming/records_view.h"
+
+namespace idetcd::naming {
+
+using namespace std::chrono_literals;
+using test_support::EtcdServer;
+
+inline constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
+inline constexpr const char* kQueue = "/idetcd/queue/";
+
+inline Member::Options options(const std::string& endpoint, int64_t limit = 10) {
+  Member::Options made;
+  made.endpoints = {endpoint};
+  made.pattern = slots::NamePattern::parse(kPattern, limit).value();
+  made.addresses.ipv4 = IpAddress::parse("192.0.2.2");
+  made.addresses.ipv6 = IpAddress::parse("fd00::2");
+  return made;
+}
+
+// A member with the store it writes.
+struct Node {
+  Node(etcd::CompletionThread& thread, Member::Options member_options)
+      : member(thread, store, counting(std::move(member_options)), {},
+               [this](std::string why) { fatal.set_value(std::move(why)); }) {
+    member.start();
+  }
+
+  std::string name() const {
+    const std::optional<Ownership> owned = member.ownership();
+    return owned ? owned->name : "";
+  }
+  bool owns(const std::string& name_wanted) const {
+    return eventually([&] { return name() == name_wanted; });
+  }
+  bool ownsSomething() const {
+    return eventually([&] { return !name().empty(); });
+  }
+  bool sees(const std::string& at, const std::string& what) {
+    return eventually([&] { return view.at(at) == what; });
+  }
+
+  // Of the metric of this name.
+  uint64_t counted(std::string_view metric) const {
+    return static_cast<uint64_t>(test_support::sumOf(registry, metric));
+  }
+  Member::Options counting(Member::Options member_options) const {
+    member_options.metrics = registry.scope();
+    return member_options;
+  }
+
+  metrics::Registry registry;
+  std::promise<std::string> fatal;
+  records::EpochDomain epochs;
+  records::RecordStore store{epochs, {}};
+  RecordsView view{epochs, store};
+  Member member;
+};
+
+class MemberTest : public testing::Test {
+ protected:
+  ~MemberTest() override {
+    for (const auto& node : nodes_) node->member.stop(0ms);
+    thread_.stop();  // before the stores go
+  }
+
+  Node& start(Member::Options member_options) {
+    nodes_.push_back(std::make_unique<Node>(thread_, std::move(member_options)));
+    return *nodes_.back();
+  }
+  Node& start() { return start(options(server_.endpoint())); }
+
+  std::vector<std::string> lines(const std::vector<std::string>& command) {
+    std::istringstream output(server_.ctl(command));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(output, line);) {
+      if (!line.empty()) found.push_back(line);
+    }
+    return found;
+  }
+  // Every key below `prefix` with its value, but what nodes write to confirm what they know.
+  std::map<std::string, std::string> keys(const std::string& prefix) {
+    const std::vector<std::string> output = lines({"get", "--prefix", prefix});
+    std::map<std::string, std::string> found;
+    for (size_t i = 0; i + 1 < output.size(); i += 2) {
+      const std::string& key = output[i];
+      const bool internal = isBeatKey(key) || key.starts_with(incarnationKey("")) || key.starts_with(tokenFloorKey(""));
+      if (!internal) found[key] = output[i + 1];
+    }
+    return found;
+  }
+  // Of a key; 0: it is not there.
+  int64_t createRevision(const std::string& key) {
+    const std::string json = server_.ctl({"get", key, "--write-out=json"});
+    const std::string field = "\"create_revision\":";
+    const size_t at = json.find(field);
+    return at == std::string::npos ? 0 : std::stoll(json.substr(at + field.size()));
+  }
+  size_t leases() { return lines({"lease", "list"}).size() - 1; }  // a heading
+  std::string lease(const std::string& ttl) {
+    const std::string granted = server_.ctl({"lease", "grant", ttl});  // "lease 694d… granted with TTL(20s)"
+    return granted.substr(6, granted.find(' ', 6) - 6);
+  }
+  // The slots by the UUID of who holds them.
+  std::map<std::string, std::vector<std::string>> slotsByUuid() {
+    std::map<std::string, std::vector<std::string>> found;
+    for (const auto& [key, value] : keys("worker")) found[decodeRecord(value).value().id].push_back(key);
+    return found;
+  }
+
+  // Of the node that holds this name; empty: none does.
+  std::string uuidOf(const std::string& name) {
+    const auto found = keys(name);
+    const auto value = found.find(name);
+    return value == found.end() ? "" : decodeRecord(value->second).value().id;
+  }
+
+  EtcdServer server_;
+  const std::unique_ptr<etcd::CompletionThread> owned_thread_ = etcd::CompletionThread::make().value();
+  etcd::CompletionThread& thread_ = *owned_thread_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace idetcd::naming

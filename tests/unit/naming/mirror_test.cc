@@ -1,0 +1,299 @@
+// The mirror against a real etcd.
+#include "naming/mirror.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "etcd/client.h"
+#include "naming/keyspace.h"
+#include "support/etcd_server.h"
+#include "support/eventually.h"
+#include "unit/naming/on_thread.h"
+#include "unit/naming/records_view.h"
+#include "unit/naming/tcp_proxy.h"
+
+namespace idetcd::naming {
+namespace {
+
+using namespace std::chrono_literals;
+using records::Freshness;
+using test_support::EtcdServer;
+
+std::string v4(const std::string& address) { return R"({"ipv4":")" + address + R"("})"; }
+
+// A mirror with all that it stands on, as Member wires it.
+struct Fixture {
+  explicit Fixture(const std::string& endpoint, Mirror::Options options = {})
+      : Fixture(std::vector<std::string>{endpoint}, std::move(options)) {}
+  explicit Fixture(std::vector<std::string> endpoints, Mirror::Options options = {})
+      : client(thread, clientOptions(std::move(endpoints)), {}),
+        confirmation(context, {.lease = options.stale_after, .beat_keys = {beatKey(watchedRange())}}),
+        mirror(context, options, store, own_key, confirmation) {}
+  ~Fixture() { stop(); }
+
+  static etcd::Client::Options clientOptions(std::vector<std::string> endpoints) {
+    etcd::Client::Options options;
+    options.endpoints = std::move(endpoints);
+    options.call_timeout = 1000ms;
+    return options;
+  }
+  void start() {
+    thread.spawn(mirror.run());
+    thread.spawn(mirror.reconcileRegularly());
+    thread.spawn(mirror.watchFreshness());
+    thread.spawn(confirmation.run());
+  }
+  void stop() {
+    thread.post([this] { lifetime.stop(); });
+    thread.stop();
+  }
+  size_t size() {
+    size_t size = 0;
+    onThread(thread, [&] { size = store.size(); });
+    return size;
+  }
+  bool becomes(const std::string& name, const std::string& expected) {
+    return eventually([&] { return view.at(name) == expected; });
+  }
+  bool becomesFresh() {
+    return eventually([&] { return store.freshness() == Freshness::kFresh; });
+  }
+
+  records::EpochDomain epochs;
+  records::RecordStore store{epochs, {}};
+  RecordsView view{epochs, store};
+  Counters counters;
+  KernelRandom random;
+  Jitter jitter{random};
+  const std::unique_ptr<etcd::CompletionThread> owned_thread = etcd::CompletionThread::make().value();
+  etcd::CompletionThread& thread = *owned_thread;
+  etcd::Client client;
+  Lifetime lifetime{thread};
+  ErrorLogThrottle trouble{Logger()};
+  Context context{thread, client, lifetime, trouble, counters, random, jitter, {}};
+  OwnKeyObserver own_key;
+  Confirmation confirmation;
+  Mirror mirror;
+};
+
+TEST(Mirror, LoadsAndFollows) {
+  EtcdServer server;
+  server.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.1","ipv6":"fd00::1","port":"53"})"});
+  server.ctl({"put", "worker2.tf.local.", "garbage"});
+  server.ctl({"put", "/registry/pods/x.", v4("192.0.2.9")});
+  Fixture node(server.endpoint());
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.1 fd00::1");
+  EXPECT_EQ(node.size(), 1u);
+  EXPECT_EQ(node.counters.rejected.value(), 1u);
+
+  server.ctl({"put", "worker3.tf.local.", v4("192.0.2.3")});
+  EXPECT_TRUE(node.becomes("worker3.tf.local.", "192.0.2.3"));
+  server.ctl({"put", "worker2.tf.local.", v4("192.0.2.2")});
+  EXPECT_TRUE(node.becomes("worker2.tf.local.", "192.0.2.2"));
+  server.ctl({"put", "worker2.tf.local.", R"({"ipv4":1})"});
+  EXPECT_TRUE(node.becomes("worker2.tf.local.", "none"));
+  server.ctl({"del", "worker3.tf.local."});
+  EXPECT_TRUE(node.becomes("worker3.tf.local.", "none"));
+  EXPECT_EQ(node.view.at("worker1.tf.local."), "192.0.2.1 fd00::1");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+  EXPECT_EQ(node.counters.watch_breaks.value(), 0u);
+}
+
+TEST(Mirror, LoadsPageByPage) {
+  EtcdServer server;
+  for (int i = 0; i < 20; ++i) server.ctl({"put", "n" + std::to_string(i) + ".x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint(), {.page_size = 3});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.size(), 20u);
+}
+
+TEST(Mirror, WaitsForEtcdToCome) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.stop();
+  Fixture node(server.endpoint());
+  node.start();
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  server.start();
+  EXPECT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  EXPECT_TRUE(node.becomesFresh());
+}
+
+TEST(Mirror, SurvivesARestartOfEtcd) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  server.restart();
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+}
+
+TEST(Mirror, ResumesAfterAPartition) {
+  EtcdServer server;
+  TcpProxy proxy(server.clientPort());
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(proxy.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  proxy.cut();
+  server.ctl({"del", "a.x."});
+  server.ctl({"put", "b.x.", v4("192.0.2.9")});
+  server.ctl({"put", "c.x.", v4("192.0.2.3")});
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");  // the last known answer
+  proxy.restore();
+  EXPECT_TRUE(node.becomes("c.x.", "192.0.2.3"));
+  EXPECT_EQ(node.view.at("a.x."), "none");
+  EXPECT_EQ(node.view.at("b.x."), "192.0.2.9");
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+  EXPECT_GE(node.counters.watch_breaks.value(), 1u);
+}
+
+TEST(Mirror, TakesANewSnapshotWhenItsPlaceWasCompacted) {
+  EtcdServer server;
+  TcpProxy proxy(server.clientPort());
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(proxy.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  proxy.cut();
+  server.ctl({"del", "a.x."});
+  server.ctl({"put", "c.x.", v4("192.0.2.3")});  // the fourth change: revision 5
+  server.ctl({"put", "c.x.", v4("192.0.2.4")});
+  server.ctl({"compact", "6"});
+  proxy.restore();
+  EXPECT_TRUE(node.becomes("c.x.", "192.0.2.4"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.view.at("b.x."), "192.0.2.2");
+  EXPECT_EQ(node.counters.snapshots.value(), 2u);
+  server.ctl({"put", "d.x.", v4("192.0.2.5")});
+  EXPECT_TRUE(node.becomes("d.x.", "192.0.2.5"));
+}
+
+TEST(Mirror, FollowsAStoreThatWentBack) {
+  EtcdServer server;
+  for (int i = 0; i < 5; ++i) server.ctl({"put", "a.x.", v4("192.0.2." + std::to_string(i + 1))});
+  Fixture node(server.endpoint());
+  node.start();
+  ASSERT_TRUE(node.becomes("a.x.", "192.0.2.5"));
+  server.kill();
+  server.wipe();
+  server.start();
+  server.ctl({"put", "b.x.", v4("192.0.2.9")});
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.9"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
+}
+
+// One endpoint serves no watches; the other, which does, is of another cluster. Its events are no news of ours.
+TEST(Mirror, AWatchOfAnotherStoreIsNotApplied) {
+  EtcdServer ours;
+  EtcdServer other;
+  ours.ctl({"put", "a.x.", v4("192.0.2.1")});
+  other.ctl({"put", "b.x.", v4("192.0.2.2")});
+  for (int i = 1; i <= 10; ++i) other.ctl({"put", "later.x.", v4("192.0.2." + std::to_string(i))});
+  TcpProxy proxy(ours.clientPort());
+  proxy.setFilter([](std::string_view bytes) { return bytes.find("etcdserverpb.Watch") == std::string_view::npos; });
+  Fixture node(std::vector<std::string>{proxy.endpoint(), other.endpoint()});
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  EXPECT_TRUE(node.becomes("a.x.", "none"));
+  EXPECT_EQ(node.view.at("later.x."), "192.0.2.10");
+  EXPECT_EQ(node.counters.events.value(), 0u) << "all came with the snapshot of the other store";
+  EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
+}
+
+TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  Fixture node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 50ms});
+  node.start();
+  ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+  onThread(node.thread, [&] {  // as if two events had been lost
+    node.store.remove(dns::Name::parse("a.x.").value(), 1000);
+    node.store.put(dns::Name::parse("gone.x.").value(), {IpAddress::parse("192.0.2.7"), {}}, 2);
+  });
+  EXPECT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  EXPECT_TRUE(node.becomes("gone.x.", "none"));
+  EXPECT_TRUE(eventually([&] { return node.counters.reconciled.value() == 2; }));
+  const uint64_t repairs = node.counters.comparisons.value();
+  EXPECT_TRUE(eventually([&] { return node.counters.comparisons.value() >= repairs + 2; }));
+  EXPECT_EQ(node.counters.reconciled.value(), 2u);
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+}
+
+TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
+  EtcdServer server;
+  Fixture node(server.endpoint(), {.reconcile_interval = 1ms, .settle_time = 10ms, .page_size = 2});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 5; ++i) server.ctl({"put", "n" + std::to_string(i) + ".x.", v4("192.0.2.1")});
+    server.ctl({"del", "n0.x."});
+    EXPECT_TRUE(node.becomes("n4.x.", "192.0.2.1"));
+    EXPECT_TRUE(node.becomes("n0.x.", "none"));
+  }
+  EXPECT_TRUE(eventually([&] { return node.counters.comparisons.value() >= 5; }));
+  EXPECT_EQ(node.counters.reconciled.value(), 0u);
+  EXPECT_EQ(node.size(), 4u);
+}
+
+TEST(Mirror, SilenceMakesTheNamesStaleAndTheReturnFresh) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint(), {.stale_after = 2s});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  server.pause();
+  ASSERT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kStale; }));
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+  server.resume();
+  ASSERT_TRUE(node.becomesFresh());
+  EXPECT_EQ(node.view.at("a.x."), "192.0.2.1");
+}
+
+TEST(Mirror, AQuietEtcdIsNotStale) {
+  constexpr auto kStaleAfter = 3s;  // confirmed four times in it: a busy machine may miss some
+  EtcdServer server;
+  Fixture node(server.endpoint(), {.stale_after = kStaleAfter});
+  node.start();
+  ASSERT_TRUE(node.becomesFresh());
+  const auto begin = BootClock::now();
+  bool was_old = false;
+  EXPECT_TRUE(eventually(
+      [&] {
+        was_old = was_old || node.store.freshness() != Freshness::kFresh;
+        return node.store.freshUntil() > begin + 2 * kStaleAfter;
+      },
+      4 * kStaleAfter));
+  EXPECT_FALSE(was_old);
+  EXPECT_EQ(node.counters.watch_breaks.value(), 0u);
+}
+
+TEST(Mirror, LargeForeignValuesDoNotStandInTheWay) {
+  EtcdServer server;
+  const std::string value(100'000, 'x');  // a command line holds 128 KiB; together more than gRPC's 4 MiB
+  for (int i = 0; i < 50; ++i) server.ctl({"put", "big" + std::to_string(i) + ".x.", value});
+  server.ctl({"put", "small.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint());
+  node.start();
+  EXPECT_TRUE(node.becomes("small.x.", "192.0.2.1"));
+  EXPECT_EQ(node.counters.rejected.value(), 50u);
+}
+
+}  // namespace
+}  // namespace idetcd::naming

@@ -1,0 +1,98 @@
+#include "naming/ownership_notifier.h"
+
+#include <cstdlib>
+#include <future>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "support/eventually.h"
+#include "support/temporary_directory.h"
+
+namespace idetcd::naming {
+namespace {
+
+// Patterns let no such name pass; the file would be safe all the same.
+TEST(RenderIdentity, AShellTakesEveryValueAsItIs) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "identity";
+  const std::string out = directory / "out";
+  for (const std::string odd : {"plain", "", "with space", "it's", "''", "a\nb", "$(touch x)", "`id`", "\\", "\\'",
+                                "\"", "*", "~", "#", ";&|<>(){}!", "-n", "\xff\x01\t"}) {
+    overwrite(file, renderIdentity({.name = odd, .id = 7, .token = 42, .uuid = odd, .addresses = {}}));
+    const std::string command = "cd " + directory.path() + " && . " + file +
+                                " && printf '%s|%s|%s|%s|%s.' \"$IDETCD_NAME\" \"$IDETCD_ID\" \"$IDETCD_TOKEN\" " +
+                                "\"$IDETCD_UUID\" \"$IDETCD_IPV4$IDETCD_IPV6\" > " + out;
+    ASSERT_EQ(std::system(command.c_str()), 0) << odd;
+    EXPECT_EQ(contentsOf(out), odd + "|7|42|" + odd + "|.");
+    EXPECT_EQ(contentsOf(directory / "x"), "") << "a command was run";
+  }
+}
+
+// The strand is busy for as long as the test wants, as with a disk that stands still.
+class BusyNotifierTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto state = node::StateDirectory::open({.directory = directory_ / "state", .pattern = "w{{.ID}}.tf."}, {});
+    ASSERT_TRUE(state) << state.error().message;
+    state_ = *state;
+    files_->submit([go = go_.get_future().share()] { go.wait(); });
+  }
+  void makeNotifier(const std::string& script) {
+    notifier_ = std::make_unique<OwnershipNotifier>(
+        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = runner_}, files_, Logger());
+  }
+  void TearDown() override {
+    if (!released_) release();
+    notifier_->finish(std::chrono::seconds(60));
+  }
+  void release() {
+    released_ = true;
+    go_.set_value();
+    executor_.finish(std::chrono::seconds(30));
+  }
+  static NamedNode node(int64_t id) {
+    return {.name = "w" + std::to_string(id) + ".tf.", .id = id, .token = id, .uuid = "u", .addresses = {}};
+  }
+
+  const TemporaryDirectory directory_;
+  const std::string out_ = directory_ / "out";
+  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make().value();
+  std::promise<void> go_;
+  bool released_ = false;
+  std::shared_ptr<node::StateDirectory> state_;
+  Executor executor_;
+  const std::shared_ptr<Executor::Strand> files_ = executor_.makeStrand();
+  std::unique_ptr<OwnershipNotifier> notifier_;
+};
+
+TEST_F(BusyNotifierTest, AProgramDoesNotWaitForADisk) {
+  makeNotifier("echo $IDETCD_EVENT $IDETCD_NAME >> " + out_);
+  notifier_->claimed(node(1));
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim w1.tf.\n"; }));
+  notifier_->lost(node(1));
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim w1.tf.\nloss w1.tf.\n"; }));
+  EXPECT_EQ(contentsOf(state_->identityFile()), "");
+}
+
+TEST_F(BusyNotifierTest, TheLastIsWhatIsWritten) {
+  makeNotifier(":");
+  for (int64_t id = 1; id < 20; ++id) {
+    notifier_->claimed(node(id));
+    notifier_->lost(node(id));
+  }
+  notifier_->claimed(node(20));
+  release();
+  EXPECT_EQ(contentsOf(state_->identityFile()), renderIdentity(node(20)));
+  EXPECT_EQ(state_->node().name, "w20.tf.");
+}
+
+TEST_F(BusyNotifierTest, AProgramFindsTheFileAsItIsTold) {
+  makeNotifier("cat " + state_->identityFile() + " > " + out_);
+  notifier_->claimed(node(7));
+  release();
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == renderIdentity(node(7)); }));
+}
+
+}  // namespace
+}  // namespace idetcd::naming

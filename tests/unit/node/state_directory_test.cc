@@ -1,0 +1,195 @@
+#include "node/state_directory.h"
+
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "node/uuid.h"
+#include "support/temporary_directory.h"
+
+namespace idetcd::node {
+namespace {
+
+constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
+
+class StateDirectoryTest : public testing::Test {
+ protected:
+  StateDirectory::Options options(const std::string& pattern = kPattern) {
+    return {.directory = directory_ / "state", .pattern = pattern, .machine_id_file = directory_ / "machine-id"};
+  }
+  Result<std::shared_ptr<StateDirectory>> open() { return StateDirectory::open(options(), {}); }
+  std::string file(const std::string& ending) { return directory_ / "state/" + fileStem(kPattern) + ending; }
+
+  TemporaryDirectory directory_;
+};
+
+TEST(FileStem, IsReadableAndDiffersWithEveryPattern) {
+  EXPECT_EQ(fileStem(kPattern).substr(0, 19), "worker-ID.tf.local-");
+  EXPECT_NE(fileStem("a{{.ID}}."), fileStem("a-{{.ID}}."));
+  EXPECT_NE(fileStem("a{{.ID}}."), fileStem("a{{.ID}}"));
+  EXPECT_EQ(fileStem("{{.ID}}.x.").substr(0, 5), "ID.x-");
+  for (const std::string& stem : {fileStem("../../{{.ID}}"), fileStem(std::string(500, '{')), fileStem("")}) {
+    EXPECT_EQ(stem.find('/'), std::string::npos) << stem;
+    EXPECT_NE(stem[0], '.') << stem;
+    EXPECT_LT(stem.size(), 150u);
+  }
+}
+
+TEST_F(StateDirectoryTest, KeepsUuidAndNameOverARestart) {
+  RememberedNode node;
+  {
+    const auto state = open();
+    ASSERT_TRUE(state) << state.error().message;
+    node = (*state)->node();
+    EXPECT_TRUE(isUuid(node.uuid));
+    EXPECT_EQ(node.name, "");
+    node.name = "worker7.tf.local.";
+    node.id = 7;
+    ASSERT_TRUE((*state)->remember(node));
+  }
+  EXPECT_EQ((*open())->node(), node);
+}
+
+TEST_F(StateDirectoryTest, ThePredecessorHasEndedIfItHeldThisLockInThisBoot) {
+  const auto options_of = [this](const std::string& directory) {
+    StateDirectory::Options made = options();
+    made.directory = directory;
+    made.boot_id_file = directory_ / "boot";
+    return made;
+  };
+  const auto reopened = [&](const std::string& directory) {
+    const auto state = StateDirectory::open(options_of(directory), {});
+    return state && (*state)->predecessorEnded();
+  };
+  const std::string here = directory_ / "state";
+  const std::string there = directory_ / "copy";
+  overwrite(directory_ / "boot", "6c3e\n");
+  {
+    const auto state = StateDirectory::open(options_of(here), {});
+    EXPECT_FALSE((*state)->predecessorEnded()) << "there was none";
+    ASSERT_TRUE((*state)->remember({(*state)->node().uuid, "worker7.tf.local.", 7, 41, 42, 43}));
+  }
+  EXPECT_EQ((*StateDirectory::open(options_of(here), {}))->node().lease, 42);
+  EXPECT_TRUE(reopened(here));
+  std::filesystem::copy(here, there, std::filesystem::copy_options::copy_symlinks);
+  EXPECT_FALSE(reopened(there)) << "a copy: its lock file is another one";
+  EXPECT_TRUE(reopened(here));
+  overwrite(directory_ / "boot", "another\n");
+  EXPECT_FALSE(reopened(here));
+  std::filesystem::remove(directory_ / "boot");
+  EXPECT_FALSE(reopened(here));
+  overwrite(directory_ / "boot", "6c3e\n");
+  EXPECT_TRUE(reopened(here));
+}
+
+TEST_F(StateDirectoryTest, TheKernelTellsTheBoot) {
+  {
+    const auto state = open();
+    ASSERT_TRUE((*state)->remember((*state)->node()));
+  }
+  EXPECT_TRUE((*open())->predecessorEnded());
+}
+
+TEST_F(StateDirectoryTest, TheUuidIsKeptBeforeAnyNameIs) {
+  const std::string uuid = (*open())->node().uuid;
+  EXPECT_EQ((*open())->node().uuid, uuid);
+}
+
+TEST_F(StateDirectoryTest, TheSecondProcessIsRefusedInOneLine) {
+  const auto first = open();
+  ASSERT_TRUE(first);
+  const auto second = open();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().message, "state directory " + (directory_ / "state") +
+                                        " is in use by another idetcd (process " + std::to_string(getpid()) + ") for " +
+                                        kPattern);
+  EXPECT_TRUE(StateDirectory::open(options("other{{.ID}}."), {}));
+  (*first)->release();
+  EXPECT_TRUE(open());
+}
+
+TEST_F(StateDirectoryTest, WhatCannotBeReadMakesANewNode) {
+  const std::string uuid = (*open())->node().uuid;
+  const std::string good = contentsOf(file(".json"));
+  const std::string other = R"({"pattern":"other","uuid":")" + uuid + R"("})";
+  for (const std::string& bad : {std::string(), std::string("{"), std::string("[]"), std::string("nonsense"), other,
+                                 good.substr(0, good.size() / 2), std::string(100'000, '['),
+                                 R"({"pattern":")" + std::string(kPattern) + R"(","uuid":"me"})"}) {
+    overwrite(file(".json"), bad);
+    const auto state = open();
+    ASSERT_TRUE(state) << bad.substr(0, 100);
+    EXPECT_TRUE(isUuid((*state)->node().uuid));
+    EXPECT_NE((*state)->node().uuid, uuid);
+    EXPECT_EQ((*state)->node().name, "");
+  }
+}
+
+TEST_F(StateDirectoryTest, ACopyOnAnotherMachineIsAnotherNodeThatPrefersTheName) {
+  overwrite(directory_ / "machine-id", "0123\n");
+  RememberedNode node;
+  {
+    const auto state = open();
+    node = {(*state)->node().uuid, "worker7.tf.local.", 7};
+    ASSERT_TRUE((*state)->remember(node));
+  }
+  EXPECT_EQ(contentsOf(file(".json")).find("0123\n"), std::string::npos);
+  EXPECT_EQ((*open())->node(), node);
+  overwrite(directory_ / "machine-id", "4567\n");
+  const RememberedNode copy = (*open())->node();
+  EXPECT_NE(copy.uuid, node.uuid);
+  EXPECT_EQ(copy.name, node.name);
+  EXPECT_EQ((*open())->node().uuid, copy.uuid);
+}
+
+TEST_F(StateDirectoryTest, ADirectoryThatCannotBeIsAnError) {
+  overwrite(directory_ / "state", "a file");
+  const auto state = open();
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().message.find("state directory " + (directory_ / "state")), 0u) << state.error().message;
+}
+
+TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
+  {
+    const auto state = open();
+    ASSERT_TRUE((*state)->writeIdentity("IDETCD_NAME='x'\n"));
+    EXPECT_EQ(contentsOf((*state)->identityFile()), "IDETCD_NAME='x'\n");
+    EXPECT_EQ(contentsOf(directory_ / "state/identity"), "IDETCD_NAME='x'\n");
+  }
+  const auto state = open();
+  EXPECT_TRUE(std::filesystem::exists((*state)->identityFile()));
+  EXPECT_EQ(contentsOf((*state)->identityFile()), "");
+}
+
+TEST_F(StateDirectoryTest, TheIdentityIsClearedInHasteOnlyByWhoHoldsTheDirectory) {
+  const auto first = StateDirectory::open(options(), {}).value();
+  ASSERT_TRUE(first->writeIdentity("x"));
+  first->clearIdentity();
+  EXPECT_EQ(contentsOf(first->identityFile()), "");
+  first->release();
+  const auto second = StateDirectory::open(options(), {}).value();
+  ASSERT_TRUE(second->writeIdentity("y"));
+  first->clearIdentity();
+  EXPECT_EQ(contentsOf(second->identityFile()), "y");
+}
+
+TEST_F(StateDirectoryTest, WithSeveralPatternsThereIsNoSingleIdentity) {
+  ASSERT_TRUE(open());
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "state/identity"));
+  StateDirectory::Options one_of_two = options();
+  one_of_two.only = false;
+  ASSERT_TRUE(StateDirectory::open(one_of_two, {}));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "state/identity"));
+}
+
+TEST_F(StateDirectoryTest, NothingUnfinishedIsLeft) {
+  const auto state = open();
+  ASSERT_TRUE((*state)->remember({(*state)->node().uuid, "worker1.tf.local.", 1}));
+  for (const auto& entry : std::filesystem::directory_iterator(directory_ / "state")) {
+    EXPECT_NE(entry.path().extension(), ".new") << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace idetcd::node

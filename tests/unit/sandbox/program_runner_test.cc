@@ -1,0 +1,133 @@
+#include "sandbox/program_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "support/eventually.h"
+#include "support/temporary_directory.h"
+
+namespace idetcd::sandbox {
+namespace {
+
+// It does not run any more; init may not have reaped it yet.
+bool hasEnded(const std::string& pid) {
+  const std::string status = contentsOf("/proc/" + pid + "/stat");
+  return status.empty() || status.find(") Z") != std::string::npos;
+}
+
+std::string firstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+class ProgramRunnerTest : public testing::Test {
+ protected:
+  RunningProgram shell(const std::string& script, const ProgramRunner::Variables& variables = {}) const {
+    return runner_->start({"sh", "-c", script}, variables).value();
+  }
+
+  TemporaryDirectory directory_;
+  const std::string out_ = directory_ / "out";
+  std::unique_ptr<ProgramRunner> runner_ = ProgramRunner::make().value();
+};
+
+TEST_F(ProgramRunnerTest, ReportsHowAProgramHasEnded) {
+  const int exited = shell("exit 7").wait().value();
+  EXPECT_TRUE(WIFEXITED(exited));
+  EXPECT_EQ(WEXITSTATUS(exited), 7);
+  const int killed = shell("kill -TERM $$").wait().value();
+  EXPECT_TRUE(WIFSIGNALED(killed));
+  EXPECT_EQ(WTERMSIG(killed), SIGTERM);
+}
+
+TEST_F(ProgramRunnerTest, ReportsWhyAProgramCannotBeRun) {
+  EXPECT_EQ(runner_->start({directory_ / "no-such-program"}, {})->wait().error().message, "No such file or directory");
+  EXPECT_EQ(runner_->start({directory_.path()}, {})->wait().error().message, "Permission denied");
+  const std::vector<std::string> much{"true", std::string(ProgramRunner::kMaxRequestBytes, 'x')};
+  EXPECT_EQ(runner_->start(much, {}).error().message, "Argument list too long");
+  EXPECT_EQ(shell("exit 0").wait(), 0) << "and goes on";
+}
+
+TEST_F(ProgramRunnerTest, HandsArgumentsAndVariablesOverAsTheyAre) {
+  const std::string script = "printf '%s|' \"$#\" \"$@\" \"$IDETCD_A\" \"$IDETCD_EMPTY\" \"$IDETCD_OLD\" \"$HERE\" > " + out_;
+  setenv("IDETCD_OLD", "of another", 1);
+  setenv("HERE", "here", 1);
+  const auto runner = ProgramRunner::make().value();
+  unsetenv("IDETCD_OLD");
+  unsetenv("HERE");
+  const auto program = runner->start({"sh", "-c", script, "sh", "", "a 'b' \"c\" $d\n", ""},
+                                     {{"IDETCD_A", "x=y 'z'"}, {"IDETCD_EMPTY", ""}});
+  ASSERT_EQ(program->wait(), 0);
+  EXPECT_EQ(contentsOf(out_), "3||a 'b' \"c\" $d\n||x=y 'z'|||here|");
+}
+
+TEST_F(ProgramRunnerTest, AProgramHasNoFileOpenButTheStandardOnes) {
+  ASSERT_EQ(shell("exec > " + out_ + "; for f in /proc/$$/fd/*; do echo ${f##*/}; done; cat").wait(), 0);
+  const std::string fds = contentsOf(out_);
+  EXPECT_EQ(fds.substr(0, 6), "0\n1\n2\n");
+  EXPECT_LE(std::count(fds.begin(), fds.end(), '\n'), 4) << fds;  // and the directory that the shell reads
+}
+
+TEST_F(ProgramRunnerTest, AProgramHasNoSignalBlocked) {
+  ASSERT_EQ(shell("grep SigBlk /proc/self/status > " + out_).wait(), 0);
+  EXPECT_EQ(contentsOf(out_), "SigBlk:\t0000000000000000\n");
+}
+
+TEST_F(ProgramRunnerTest, RunsSeveralAtOnceAndKillsOneWithItsChildren) {
+  const RunningProgram first = shell("sleep 600 & echo $! > " + out_ + "; wait");
+  const RunningProgram second = shell("until test -e " + (directory_ / "go") + "; do sleep 0.01; done; exit 3");
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_).ends_with("\n"); }));
+  first.kill();
+  const int killed = first.wait().value();
+  EXPECT_TRUE(WIFSIGNALED(killed));
+  EXPECT_EQ(WTERMSIG(killed), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return hasEnded(firstLine(contentsOf(out_))); }));
+  overwrite(directory_ / "go", "");
+  EXPECT_EQ(WEXITSTATUS(second.wait().value()), 3);
+}
+
+TEST_F(ProgramRunnerTest, AProgramThatNobodyWaitsForIsKilled) {
+  { const RunningProgram forgotten = shell("echo $$ > " + out_ + "; exec sleep 600"); }
+  // It may have been killed before it could say who it is: either way nothing is left of it.
+  ASSERT_EQ(shell("exit 0").wait(), 0);
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_).empty() || hasEnded(firstLine(contentsOf(out_))); }));
+}
+
+TEST_F(ProgramRunnerTest, NothingOutlivesTheServer) {
+  const RunningProgram program = shell("sleep 600 & echo $! > " + out_ + "; echo $$ >> " + out_ + "; wait");
+  const auto lines = [&] {
+    const std::string text = contentsOf(out_);
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  ASSERT_TRUE(eventually([&] { return lines() == 2; }));
+  const pid_t helper = runner_->helper();
+  runner_.reset();
+  EXPECT_EQ(::kill(helper, 0), -1) << "the helper has been reaped";
+  const std::string pids = contentsOf(out_);
+  const std::string second = pids.substr(pids.find('\n') + 1);
+  EXPECT_TRUE(eventually([&] { return hasEnded(firstLine(pids)) && hasEnded(firstLine(second)); }));
+}
+
+TEST_F(ProgramRunnerTest, TheHelperTakesNoSignalThatEndsTheServer) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1}) ASSERT_EQ(::kill(runner_->helper(), signal), 0);
+  EXPECT_EQ(shell("exit 0").wait(), 0);
+}
+
+TEST_F(ProgramRunnerTest, WithoutTheHelperNothingRunsAndNothingHangs) {
+  const RunningProgram program = shell("echo $$ > " + out_ + "; exec sleep 600");
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_).ends_with("\n"); }));
+  ASSERT_EQ(::kill(runner_->helper(), SIGKILL), 0);
+  EXPECT_FALSE(program.wait());
+  ::kill(std::stoi(contentsOf(out_)), SIGKILL);  // which nobody else does any more
+  const auto next = runner_->start({"true"}, {});
+  EXPECT_FALSE(next && next->wait());
+}
+
+}  // namespace
+}  // namespace idetcd::sandbox

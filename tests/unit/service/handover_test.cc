@@ -1,0 +1,120 @@
+#include "service/handover.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "service_socket.h"
+
+namespace idetcd::service {
+namespace {
+
+using namespace std::chrono_literals;
+
+class HandoverTest : public ::testing::Test {
+ protected:
+  HandoverTest() {
+    std::string made = (std::filesystem::temp_directory_path() / "handover-XXXXXX").string();
+    EXPECT_NE(mkdtemp(made.data()), nullptr);
+    directory_ = made;
+    path_ = directory_ / "socket";
+  }
+  ~HandoverTest() override { std::filesystem::remove_all(directory_); }
+
+  // A server that gives `all` and ends.
+  std::thread serve(std::vector<OwnDescriptor> all) {
+    auto listening = std::make_shared<Result<HandoverSocket>>(HandoverSocket::listen(path_));
+    EXPECT_TRUE(listening->has_value());
+    return std::thread([listening, all = std::move(all)] {
+      pollfd event{.fd = (*listening)->fd(), .events = POLLIN, .revents = 0};
+      EXPECT_EQ(poll(&event, 1, 10'000), 1);
+      EXPECT_TRUE((*listening)->give(all).has_value());
+    });
+  }
+
+  std::filesystem::path directory_;
+  std::string path_;
+};
+
+TEST_F(HandoverTest, TheSuccessorHasEverySocketByItsName) {
+  const FileDescriptor udp(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::thread server = serve({{.fd = udp.get(), .name = "first"}, {.fd = tcp.get(), .name = "second"}});
+  const auto taken = takeOver(path_, 10s);
+  server.join();
+  ASSERT_TRUE(taken.has_value()) << taken.error().message;
+  ASSERT_EQ(taken->size(), 2U);
+  EXPECT_EQ((*taken)[0].name, "first");
+  EXPECT_EQ(test::inode((*taken)[0].fd.get()), test::inode(udp.get()));
+  EXPECT_EQ((*taken)[1].name, "second");
+  EXPECT_EQ(test::inode((*taken)[1].fd.get()), test::inode(tcp.get()));
+}
+
+// Until the server has ended it has the state directory.
+TEST_F(HandoverTest, TheSuccessorWaitsForTheEndOfTheServer) {
+  auto listening = HandoverSocket::listen(path_);
+  ASSERT_TRUE(listening.has_value());
+  auto taken = std::async(std::launch::async, [this] { return takeOver(path_, 10s); });
+  pollfd event{.fd = listening->fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&event, 1, 10'000), 1);
+  ASSERT_TRUE(listening->give({}).has_value());
+  EXPECT_EQ(taken.wait_for(50ms), std::future_status::timeout);  // meant as such: it must not return
+  listening = fail("it has ended");
+  EXPECT_TRUE(taken.get().has_value());
+}
+
+TEST_F(HandoverTest, WhereNobodyListensThereIsNothingToTake) {
+  auto taken = takeOver(path_, 10s);
+  EXPECT_TRUE(taken && taken->empty());
+  { const auto former = HandoverSocket::listen(path_); }
+  EXPECT_TRUE(std::filesystem::exists(path_)) << "what a process leaves";
+  taken = takeOver(path_, 10s);
+  EXPECT_TRUE(taken && taken->empty());
+  EXPECT_TRUE(HandoverSocket::listen(path_).has_value()) << "and it is replaced";
+}
+
+TEST_F(HandoverTest, AServerThatGivesNothingIsNotTakenOver) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path_.copy(address.sun_path, sizeof address.sun_path - 1);
+  FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  const auto silent = takeOver(path_, 20ms);
+  ASSERT_FALSE(silent.has_value());
+  EXPECT_EQ(silent.error().message, "it takes too long");
+  close(accept(listener.get(), nullptr, nullptr));  // the one that was not answered
+  std::thread server([&listener] { close(accept(listener.get(), nullptr, nullptr)); });
+  const auto refused = takeOver(path_, 10s);
+  server.join();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().message, "the server that runs does not give up its sockets");
+}
+
+TEST_F(HandoverTest, NobodyElseMayConnectAndNoFileIsReplaced) {
+  const auto listening = HandoverSocket::listen(path_);
+  struct stat status {};
+  ASSERT_EQ(stat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  const std::string file = directory_ / "file";
+  std::ofstream(file) << "mine";
+  EXPECT_FALSE(HandoverSocket::listen(file).has_value());
+  EXPECT_EQ(std::filesystem::file_size(file), 4U);
+  EXPECT_FALSE(HandoverSocket::listen(directory_ / std::string(200, 'x')).has_value());
+}
+
+}  // namespace
+}  // namespace idetcd::service

@@ -1,0 +1,85 @@
+#include "slots/slot_choice.h"
+
+#include <gtest/gtest.h>
+
+namespace idetcd::slots {
+namespace {
+
+using Kind = SlotChoice::Kind;
+
+NamePattern pattern(int64_t limit) { return NamePattern::parse("w{{.ID}}.x.", limit).value(); }
+
+QueueSnapshot line(SlotSet taken, std::optional<size_t> rank) {
+  return {.taken = std::move(taken), .rank = rank, .ticket_revision = 1};
+}
+
+int64_t take(const SlotChoice& choice) { return choice.kind == Kind::kTake ? choice.id : 0; }
+
+TEST(ChooseSlot, TheRankNamesTheFreeSlot) {
+  const NamePattern p = pattern(10);
+  EXPECT_EQ(take(chooseSlot(p, line({}, 0), 0)), 1);
+  EXPECT_EQ(take(chooseSlot(p, line({}, 3), 0)), 4);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 3}, 0), 0)), 2);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 3}, 1), 0)), 4);
+  EXPECT_EQ(chooseSlot(p, line({1}, 0), 0).name, "w2.x.");
+}
+
+TEST(ChooseSlot, FullWhenNothingIsFree) {
+  const NamePattern p = pattern(2);
+  EXPECT_EQ(chooseSlot(p, line({1, 2}, 0), 0).kind, Kind::kFull);
+  EXPECT_EQ(chooseSlot(p, line({1, 2}, 7), 0).kind, Kind::kFull);
+  QueueSnapshot far_back = line({1, 2}, std::nullopt);
+  far_back.far_back = true;
+  EXPECT_EQ(chooseSlot(p, far_back, 0).kind, Kind::kFull);
+}
+
+TEST(ChooseSlot, WaitsWhileThoseAheadMayStillDie) {
+  const NamePattern p = pattern(2);
+  EXPECT_EQ(chooseSlot(p, line({1}, 1), 0).kind, Kind::kWait);
+  EXPECT_EQ(chooseSlot(p, line({}, 2), 0).kind, Kind::kWait);
+  QueueSnapshot far_back = line({}, std::nullopt);
+  far_back.far_back = true;
+  EXPECT_EQ(chooseSlot(p, far_back, 1).kind, Kind::kWait);
+}
+
+TEST(ChooseSlot, WithoutATicketFirstGetOne) {
+  const NamePattern p = pattern(2);
+  EXPECT_EQ(chooseSlot(p, line({}, std::nullopt), 0).kind, Kind::kUnqueued);
+  EXPECT_EQ(chooseSlot(p, line({}, std::nullopt), 1).kind, Kind::kUnqueued);
+  EXPECT_EQ(chooseSlot(p, line({1, 2}, std::nullopt), 0).kind, Kind::kUnqueued);
+}
+
+TEST(ChooseSlot, ThePreferredSlotIfItIsFree) {
+  const NamePattern p = pattern(10);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, 0), 7)), 7);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 7}, 0), 7)), 2);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, 0), 11)), 2);  // the limit was lowered
+}
+
+TEST(ChooseSlot, ThePreferredSlotPastNobodyWhoWaits) {
+  const NamePattern p = pattern(3);
+  EXPECT_EQ(chooseSlot(p, line({1, 2}, 1), 3).kind, Kind::kWait);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, 1), 2)), 2);
+}
+
+TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {
+  const NamePattern p = pattern(2);
+  QueueSnapshot own = line({1, 2}, 5);
+  own.own = QueueSnapshot::OwnKey{.lease = 7, .abandoned = true};
+  EXPECT_EQ(chooseSlot(p, own, 2).kind, Kind::kTakeBack);
+  own.own->abandoned = false;
+  EXPECT_EQ(chooseSlot(p, own, 2).kind, Kind::kOldLease);
+}
+
+TEST(ChooseSlot, AHugeLimitCostsNothing) {
+  const NamePattern p = pattern(1'000'000'000);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, 1), 0)), 3);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, 999'999'998), 0)), 1'000'000'000);
+  EXPECT_EQ(chooseSlot(p, line({1}, 999'999'999), 0).kind, Kind::kWait);
+  QueueSnapshot most = line({}, 5);
+  for (int64_t id = 1; id <= 1'000'000; ++id) most.taken.insert(id);
+  EXPECT_EQ(chooseSlot(p, most, 0).name, "w1000006.x.");
+}
+
+}  // namespace
+}  // namespace idetcd::slots
