@@ -486,7 +486,35 @@ def test_a_broken_reload_changes_nothing_of_the_cache(start, world):
     node.signal(signal.SIGHUP)
     node.wait_logged("Restart failed", 1)
     assert count_kept(node, world, names) == 5
-    assert count_kept(node, world, ["other.example.org.", *names]) == 6, "the capacity is what it was"
+    names.append("other.example.org.")
+    assert count_kept(node, world, names) == 6, "the capacity is what it was"
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        # For which there is a new cache.
+        file.write(text.replace("    cache", "    private\n    cache") + "b.org {\n    bind 192.0.2.77\n    whoami\n}\n")
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Restart failed", 2)
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(text)
+    reload(node, "max_fails 0", "max_fails 3")
+    assert count_kept(node, world, names) == 6, "the next reload goes on with what was in use"
+
+
+def test_blocks_with_the_same_keys_do_not_share_what_is_cached(nodes):
+    """Views: what one learns is not for the clients of the other, before and after a reload."""
+    def view(address):
+        return Upstream(lambda query, tcp: answer(query, f"A {address}"))
+    with view("192.0.2.1") as one, view("192.0.2.2") as other:
+        text = (f". {{\n bind 127.0.0.1\n cache\n forward . {one.address}\n}}\n"
+                f". {{\n bind 127.0.0.2\n cache\n forward . {other.address}\n}}\n")
+        node = nodes.start(text)
+        def ask_both():
+            assert answers(node, "view.example.org.") == ["192.0.2.1"]
+            assert answers(node, "view.example.org.", host="127.0.0.2") == ["192.0.2.2"]
+            return [server.names().count("view.example.org.") for server in (one, other)]
+
+        asked = ask_both()
+        reload(node, " cache\n", " cache\n errors\n")
+        assert ask_both() == asked, "each was kept"
 
 
 def test_a_scan_leaves_the_hot_names(start, world):

@@ -16,15 +16,21 @@
 namespace idetcd::plugin {
 
 // A cache lives as long as a chain that uses it. While a reload goes on, the chain before and the one after it use one
-// cache, on the same loop.
+// cache, on the same loop; a reload that is refused leaves each with the cache that it has.
 class KeptCaches final : public resolve::ProcessState {
  public:
   explicit KeptCaches(resolve::Process& process) : executor_(process.executor) {}
 
-  // What makes a cache that of the block before: a server block is known by its keys. What was kept without `private`,
-  // or with another one, has not passed this one's rules.
+  // A server block is known by its keys, and if several have the same, by the addresses that it listens on too: what
+  // one has learnt is not for the clients of another one. In Directive::share() of each block with a cache.
+  void announce(const std::string& keys) { ++announced_[keys]; }
+  // After the announcements. `listen`: what `bind` says.
+  std::string nameOf(const std::string& keys, const std::vector<std::string>& listen) const;
+
+  // What makes a cache that of the block before. What was kept without `private`, or with another one, has not passed
+  // this one's rules.
   struct Block {
-    std::string keys;
+    std::string name;
     std::optional<PrivateSettings> rules;
     bool operator==(const Block&) const = default;
   };
@@ -40,7 +46,7 @@ class KeptCaches final : public resolve::ProcessState {
            const metrics::Scope& metrics);
 
   void accept() override;
-  void refuse() override { changes_.clear(); }
+  void refuse() override;
 
  private:
   struct Kept {
@@ -48,6 +54,7 @@ class KeptCaches final : public resolve::ProcessState {
     net::EventLoop* loop = nullptr;
     std::weak_ptr<Cache> cache;
   };
+  using AllKept = std::map<std::pair<size_t, std::string>, Kept>;  // by worker and name
   struct Change {
     net::EventLoop& loop;
     std::weak_ptr<Cache> cache;
@@ -55,8 +62,11 @@ class KeptCaches final : public resolve::ProcessState {
   };
 
   const std::shared_ptr<Executor> executor_;
-  std::map<std::pair<size_t, std::string>, Kept> kept_;  // by worker and keys
-  std::vector<Change> changes_;                          // of the configuration that is being made
+  AllKept used_;
+  // Of the configuration that is being made:
+  std::map<std::string, size_t> announced_;  // how many blocks have these keys
+  AllKept next_;
+  std::vector<Change> changes_;
 };
 
 }  // namespace idetcd::plugin

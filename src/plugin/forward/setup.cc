@@ -19,6 +19,7 @@
 #include "net/tls_stream.h"
 #include "node/state_directory.h"
 #include "plugin/acl/setup.h"
+#include "plugin/bind/setup.h"
 #include "plugin/bufsize/setup.h"
 #include "plugin/cache/cache_saver.h"
 #include "plugin/cache/setup.h"
@@ -330,16 +331,17 @@ class ForwardRooms final : public resolve::ProcessState {
   std::map<size_t, std::weak_ptr<upstream::ForwardRoom>> rooms_;  // by worker
 };
 
-// The files are told apart by the block's keys and the worker.
+// The files are told apart by the block's name and the worker.
 std::shared_ptr<CacheSaver> makeSaver(const CacheSettings& settings, const KeptCaches::Found& found,
-                                      const std::string& keys, const resolve::LoopContext& context) {
+                                      const std::string& name, const resolve::LoopContext& context) {
   constexpr size_t kMaxBytesEach = 2048;  // more than the cache has, on average, and what a file adds
   const size_t answers = settings.options.success.capacity + settings.options.denial.capacity + 1;
-  return CacheSaver::make({.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(keys), context.worker),
-                           .seed = context.process.hash_seed,
-                           .loads = found.is_new,
-                           .max_bytes = answers * kMaxBytesEach},
-                          found.cache, context.loop, context.process);
+  return CacheSaver::make(
+      {.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(name), context.worker),
+       .seed = context.process.hash_seed,
+       .loads = found.is_new,
+       .max_bytes = answers * kMaxBytesEach},
+      found.cache, context.loop, context.process);
 }
 
 // Says once, whatever is reloaded, that anybody on the Internet may ask.
@@ -383,8 +385,9 @@ Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resol
   return {};
 }
 
-Result<void> ForwardDirective::share(resolve::Process& process, const resolve::Block&) {
+Result<void> ForwardDirective::share(resolve::Process& process, const resolve::Block& block) {
   process_ = &process;
+  if (block.find<CacheDirective>() != nullptr) process.state<KeptCaches>().announce(textOf(block.keys));
   local_addresses_ = net::localAddresses();
   for (upstream::Forwarder::Options& options : options_) {
     auto files = upstream::ForwardFiles::read(options, *process.executor);
@@ -424,13 +427,16 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
     // Later the upstream has failed.
     options.verify_time = std::min(settings.verify_time, upstream::Forwarder::kTotalTime);
     options.stale_ttl = settings.stale_ttl;
-    KeptCaches::Block kept{.keys = textOf(block.keys), .rules = {}};
+    auto& caches = context.process.state<KeptCaches>();
+    const auto* bind = block.find<BindDirective>();
+    KeptCaches::Block kept{
+        .name = caches.nameOf(textOf(block.keys), bind != nullptr ? bind->listen() : std::vector<std::string>{}),
+        .rules = {}};
     if (const auto* rules = block.find<PrivateDirective>()) kept.rules = rules->settings();
     const auto found =
-        context.process.state<KeptCaches>().of(kept, context.worker, context.loop, settings.options,
-                                               cacheScope(context, settings.zones));
+        caches.of(kept, context.worker, context.loop, settings.options, cacheScope(context, settings.zones));
     cache = found.cache;
-    if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.keys, context);
+    if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.name, context);
   }
   auto resolver =
       std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders));
