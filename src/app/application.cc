@@ -35,9 +35,10 @@ Application::Application(Logger log, std::shared_ptr<sandbox::ProgramRunner> pro
   server_.setStore(sockets_);
   process_.fatal = [this](const std::string& line) { loop_.post([this, line] { fatal(line); }); };
   process_.settled = [this] {
-    if (std::exchange(reload_waits_, false)) reload();
+    if (std::exchange(process_.reloads.waits, false)) reload();
   };
   process_.status_changed = [this] { loop_.post([this] { reportStatus(); }); };
+  process_.reloads.start = [this] { reload(); };
   for (const int signal : kHandledSignals) {
     signals_.push_back(std::make_unique<net::SignalWatcher>(loop_, signal, [this, signal] { onSignal(signal); }));
   }
@@ -49,8 +50,14 @@ Application::~Application() {
   server_.close();
 }
 
+void Application::setReload(std::function<CorefileSource::Reading()> read) {
+  read_corefile_ = std::move(read);
+  process_.reloads.digest = [this] { return read_corefile_().digest; };
+}
+
 void Application::accept(Configuration configuration) {
   configuration_ = std::move(configuration);
+  process_.reloads.in_use = process_.reloads.tried;
   process_.visitStates([](resolve::ProcessState& state) { state.accept(); });
   configuration_.start();
   watchLoops();
@@ -76,8 +83,9 @@ void Application::reportStatus() {
   manager_.status(all.empty() ? "serves" : fmt::format("{}", fmt::join(all, ", ")));
 }
 
-Result<void> Application::open(Plan plan) {
-  auto configuration = Configuration::make(std::move(plan), process_);
+Result<void> Application::open(CorefileSource::Reading corefile) {
+  process_.reloads.tried = corefile.digest;
+  auto configuration = Configuration::make(std::move(*corefile.plan), process_);
   if (!configuration) return tl::unexpected(configuration.error());
   if (auto listening = configuration->listen(server_, process_); !listening) return listening;
   configuration_ = std::move(*configuration);
@@ -126,31 +134,35 @@ void Application::onSignal(int signal) {
   }
 }
 
-Result<Plan> Application::readPlan() const {
-  if (!read_plan_) return fail("there is no file to read again");
+CorefileSource::Reading Application::readCorefile() const {
+  const auto nothing = [](std::string why) {
+    return CorefileSource::Reading{.name = {}, .digest = {}, .plan = fail(std::move(why))};
+  };
+  if (!read_corefile_) return nothing("there is no file to read again");
   // What is built beside what runs needs some; where libraries open their own, having none may end the process.
   if (const size_t left = net::freeDescriptors(); left < kReloadDescriptors) {
-    return fail(fmt::format("only {} descriptors are left (RLIMIT_NOFILE)", left));
+    return nothing(fmt::format("only {} descriptors are left (RLIMIT_NOFILE)", left));
   }
-  return read_plan_();
+  return read_corefile_();
 }
 
 void Application::reload() {
   if (shutting_down_) return;
   if (building_) {
-    reload_waits_ = true;
+    process_.reloads.waits = true;
     return;
   }
   // Until a name is given up its member has its ticket and its files, which the new configuration may want.
   if (isSettling()) {
     log_.info("The reload waits until the names that the last one has dropped are given up");
-    reload_waits_ = true;
+    process_.reloads.waits = true;
     return;
   }
   manager_.reloading();
   building_ = process_.executor->submit([this] { build(); });
-  if (!building_) manager_.ready();
-  if (!building_) log_.error("Restart failed: there is no thread for it");
+  if (building_) return;
+  manager_.ready();
+  reportRefusal("there is no thread for it");
 }
 
 bool Application::isSettling() const {
@@ -161,16 +173,17 @@ bool Application::isSettling() const {
 
 // On the executor: everything is built beside what runs; only when nothing can fail any more does it take its place.
 void Application::build() {
-  auto plan = readPlan();
+  auto [name, digest, plan] = readCorefile();
   auto built = std::make_shared<Result<Configuration>>(tl::unexpected(plan ? Error{} : plan.error()));
   if (plan) *built = Configuration::make(std::move(*plan), process_);
-  loop_.post([this, built] { onBuilt(std::move(*built)); });
+  loop_.post([this, digest = std::move(digest), built] { onBuilt(digest, std::move(*built)); });
 }
 
 // The listeners go over to it beside the loop too, so that no loop waits for another one, for a thread that ends, or
-// for the descriptors to be counted.
-void Application::onBuilt(Result<Configuration> built) {
+// for the descriptors to be counted. `digest` is empty if nothing was read.
+void Application::onBuilt(const std::string& digest, Result<Configuration> built) {
   if (shutting_down_) return;
+  if (!digest.empty()) process_.reloads.tried = digest;
   if (!built) return refuse(built.error());
   listening_ = true;
   const auto next = std::make_shared<Configuration>(std::move(*built));
@@ -196,9 +209,14 @@ void Application::onListening(Result<Configuration> built) {
   onReloaded();
 }
 
+void Application::reportRefusal(std::string_view why) {
+  log_.error("Restart failed: {}", why);
+  metrics_.countFailedReload();
+}
+
 // What has failed leaves nothing behind when the next one is built.
 void Application::refuse(const Error& error) {
-  log_.error("Restart failed: {}", error.message);
+  reportRefusal(error.message);
   const auto throw_away = [this] {
     process_.visitStates([](resolve::ProcessState& state) { state.refuse(); });
     process_.descriptors->fitToProcess();
@@ -211,7 +229,7 @@ void Application::onReloaded() {
   building_ = false;
   manager_.ready();
   watchSuccessors();
-  if (std::exchange(reload_waits_, false)) reload();
+  if (std::exchange(process_.reloads.waits, false)) reload();
 }
 
 // Nothing is given back; but what this process has started ends with it, and no disk is waited for.

@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "app/configuration.h"
+#include "app/corefile_source.h"
 #include "app/plan.h"
 #include "app/process_metrics.h"
 #include "app/watchdog.h"
@@ -41,8 +43,9 @@ class Application {
   Application(const Application&) = delete;
   Application& operator=(const Application&) = delete;
 
-  // Builds everything and opens the DNS sockets. etcd is not contacted yet. The error is one line.
-  Result<void> open(Plan plan);
+  // Builds everything and opens the DNS sockets. etcd is not contacted yet. The error is one line. REQUIRES: the plan is
+  // good.
+  Result<void> open(CorefileSource::Reading corefile);
 
   // To be started again: the status that SIGUSR2 ends with (EX_TEMPFAIL of sysexits.h).
   static constexpr int kRestartStatus = 75;
@@ -53,8 +56,9 @@ class Application {
   // Where a successor takes the sockets from. Before run().
   void setHandover(service::HandoverSocket handover) { handover_ = std::move(handover); }
 
-  // What HUP and USR1 go over to; without it they change nothing. Called on the executor.
-  void setReload(std::function<Result<Plan>()> read_plan) { read_plan_ = std::move(read_plan); }
+  // What HUP, USR1 and directives go over to; without it they change nothing. `read` is called on the executor, and may
+  // be called again before it has returned. Before open().
+  void setReload(std::function<CorefileSource::Reading()> read);
 
   // Joins the clusters and serves until a signal or a fatal error ends it. Returns the exit status.
   //   TERM, INT  goes on for as long as directives wish (`health`), gives the names up (at most kReleaseBudget), closes
@@ -89,14 +93,15 @@ class Application {
   void reload();
   bool isSettling() const;
   void build();
-  void onBuilt(Result<Configuration> built);
+  void onBuilt(const std::string& digest, Result<Configuration> built);
   void onListening(Result<Configuration> built);
   void refuse(const Error& error);
+  void reportRefusal(std::string_view why);
   void onReloaded();
   void watchLoops();
   void watchSuccessors();
   void reportStatus();
-  Result<Plan> readPlan() const;
+  CorefileSource::Reading readCorefile() const;
   [[noreturn]] void quit(int status);
   void shutDown();
   void end(int status);
@@ -112,17 +117,16 @@ class Application {
   resolve::Process process_;
   std::vector<std::unique_ptr<net::SignalWatcher>> signals_;
   server::Server server_;
-  const ProcessMetrics metrics_;
+  ProcessMetrics metrics_;
   service::Manager manager_;
   service::SocketStore sockets_;
   Watchdog watchdog_;
   std::optional<service::HandoverSocket> handover_;
   std::optional<net::ReadWatcher> successors_;  // none while another configuration is built
   Configuration configuration_;
-  std::function<Result<Plan>()> read_plan_;
+  std::function<CorefileSource::Reading()> read_corefile_;
   bool building_ = false;       // beside the loop; or what failed is being thrown away
   bool listening_ = false;      // server_ goes over to what was built, beside the loop
-  bool reload_waits_ = false;   // for that, or for what the last configuration still gives up
   bool shutting_down_ = false;  // no reload any more
   bool ending_ = false;         // what others could use is given up
   bool keeps_names_ = false;    // for the next process

@@ -7,8 +7,6 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,8 +21,8 @@
 
 #include "app/application.h"
 #include "app/command_line.h"
+#include "app/corefile_source.h"
 #include "app/plan.h"
-#include "config/environment.h"
 #include "node/state_directory.h"
 #include "plugin/order.h"
 #include "sandbox/confinement.h"
@@ -45,31 +43,6 @@ struct Surroundings {
   std::optional<service::HandoverSocket> handover;
   std::optional<std::vector<std::string>> written;  // below which files may be written; none: anywhere
 };
-
-struct Source {
-  std::string name;
-  std::string text;
-};
-
-Result<Source> readStdin() {
-  Source source{.name = "stdin", .text = {}};
-  source.text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  if (std::cin.bad()) return fail("cannot read the Corefile from standard input");
-  return source;
-}
-
-// The Corefile that the command line names; else the one in the working directory; else CoreDNS's default.
-Result<Source> readCorefile(const Options& options) {
-  if (options.conf == "stdin") return readStdin();
-  const std::string path = options.conf.empty() ? "Corefile" : options.conf;
-  std::error_code error;
-  if (options.conf.empty() && !std::filesystem::exists(path, error)) {
-    return Source{.name = "default", .text = fmt::format(".:{} {{\n  whoami\n  log\n}}\n", options.port)};
-  }
-  const auto text = config::SystemEnvironment().readFile(path, config::kMaxInputBytes);
-  if (!text) return fail(fmt::format("cannot read {}: {}", path, text.error().message));
-  return Source{.name = path, .text = *text};
-}
 
 // Removes the file again when the process ends in order.
 class PidFile {
@@ -114,22 +87,14 @@ int failWith(const Error& error) {
   return 1;
 }
 
-Result<Plan> readPlan(const Options& options) {
-  const auto source = readCorefile(options);
-  if (!source) return tl::unexpected(source.error());
-  return makePlan(source->name, source->text, options.port);
-}
-
 int validate(const Options& options) {
-  const auto source = readCorefile(options);
-  if (!source) return failWith(source.error());
-  const auto plan = makePlan(source->name, source->text, options.port, NamedFiles::kRead);
+  const auto [name, digest, plan] = CorefileSource(options).read(NamedFiles::kRead);
   if (!plan) return failWith(plan.error());
   for (const std::string& warning : plan->warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   for (const resolve::Block& block : plan->blocks) {
     for (const config::ServerKey& key : block.keys) std::printf("%s\n", key.text.c_str());
   }
-  std::printf("%s is valid\n", source->name.c_str());
+  std::printf("%s is valid\n", name.c_str());
   return 0;
 }
 
@@ -157,7 +122,8 @@ std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options&
     std::filesystem::create_directories(directory, error);
   }
   // A reload may be the first to need it. The service manager has made it.
-  if (std::string service = node::stateDirectoryOfService(); !service.empty()) directories.push_back(std::move(service));
+  if (std::string service = node::stateDirectoryOfService(); !service.empty())
+    directories.push_back(std::move(service));
   if (!options.pid_file.empty()) {
     const std::filesystem::path parent = std::filesystem::path(options.pid_file).parent_path();
     directories.push_back(parent.empty() ? "." : parent.string());
@@ -175,15 +141,16 @@ void say(const sandbox::Notices& notices, const Logger& log) {
   }
 }
 
-int serve(Plan plan, Surroundings surroundings, const Options& options, const Logger& log) {
+int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surroundings surroundings,
+          const Options& options, const Logger& log) {
   Application application(log, std::move(surroundings.programs), std::move(surroundings.given));
   if (surroundings.handover) application.setHandover(std::move(*surroundings.handover));
   if (surroundings.written) application.setWrittenDirectories(std::move(*surroundings.written));
   maskSignals(SIG_UNBLOCK);
-  if (auto opened = application.open(std::move(plan)); !opened) return failWith(opened.error());
-  if (options.conf != "stdin") {
-    application.setReload([&options] { return readPlan(options); });
+  if (source.canBeReadAgain()) {
+    application.setReload([&source] { return source.read(); });
   }
+  if (auto opened = application.open(std::move(corefile)); !opened) return failWith(opened.error());
   PidFile pid_file;
   if (!options.pid_file.empty()) {
     if (auto written = pid_file.write(options.pid_file); !written) return failWith(written.error());
@@ -217,9 +184,10 @@ int serve(const Options& options) {
   const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
   auto programs = sandbox::ProgramRunner::make();
   if (!programs) return failWith(programs.error());
-  auto plan = readPlan(options);
-  if (!plan) return failWith(plan.error());
-  std::vector<std::string> written = makeWrittenDirectories(*plan, options);
+  const CorefileSource source(options);
+  auto corefile = source.read();
+  if (!corefile.plan) return failWith(corefile.plan.error());
+  std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, &given.descriptors);
   if (!handover) return failWith(handover.error());
   const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
@@ -227,9 +195,10 @@ int serve(const Options& options) {
   const Logger log = Logger::toStdout();  // with the first thread
   say(limited, log);
   say(confined, log);
-  Surroundings surroundings{.given = std::move(given), .programs = std::move(*programs), .handover = std::move(*handover), .written = {}};
+  Surroundings surroundings{
+      .given = std::move(given), .programs = std::move(*programs), .handover = std::move(*handover), .written = {}};
   if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
-  const int status = serve(std::move(*plan), std::move(surroundings), options, log);
+  const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
   // The output has no reader any more: the log's writer would wait for ever.
   if (!log.flush(kFlushBudget)) _exit(status);
   return status;

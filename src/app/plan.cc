@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "config/environment.h"
 #include "config/option_table.h"
 #include "plugin/order.h"
 
@@ -83,12 +82,12 @@ void introduce(const std::vector<Block>& blocks) {
 
 }  // namespace
 
-Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port, NamedFiles files) {
+Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port, NamedFiles files,
+                      const config::Environment& environment) {
   std::vector<Error> errors;
   // Any directive is known to the parser, so that it reads on after one that is not.
   const config::ParseOptions options{
       .known_directives = {}, .default_port = default_port, .listen_directive = "bind", .errors = &errors};
-  const config::SystemEnvironment environment;
   const auto corefile = config::parseCorefile(name, text, options, environment);
   config::Problems problems;
   for (const Error& error : errors) problems.add(error.message);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "config/environment.h"
 #include "resolve/directive.h"
 
 namespace idetcd::app {
@@ -23,6 +24,7 @@ enum class NamedFiles : bool { kNotRead, kRead };
 // `text` of the file `name`. The error holds all that is wrong, one a line, each complete: "Corefile:3 - Error during
 // parsing: …", with what to write instead.
 Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port,
-                      NamedFiles files = NamedFiles::kNotRead);
+                      NamedFiles files = NamedFiles::kNotRead,
+                      const config::Environment& environment = config::SystemEnvironment());
 
 }  // namespace idetcd::app

@@ -70,6 +70,8 @@ ProcessMetrics::ProcessMetrics(const metrics::Scope& scope, const Logger& log,
       open_descriptors_(scope, "process_open_fds", "Descriptors that are open.", openDescriptors),
       descriptor_limit_(scope, "process_max_fds", "Descriptors that may be open.", descriptorLimit),
       start_time_(scope, "process_start_time_seconds", "When the process began, in seconds since 1970.",
-                  [start = now()] { return start; }) {}
+                  [start = now()] { return start; }),
+      failed_reloads_(scope, "coredns_reload_failed_total",
+                      "Reloads that were refused, so that the configuration before stayed in use.") {}
 
 }  // namespace idetcd::app

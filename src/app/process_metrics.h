@@ -14,6 +14,9 @@ class ProcessMetrics {
  public:
   ProcessMetrics(const metrics::Scope& scope, const Logger& log, const std::shared_ptr<net::DescriptorBudget>& budget);
 
+  // By one thread.
+  void countFailedReload() { failed_reloads_.add(); }
+
  private:
   const metrics::CounterFunction log_dropped_;
   const metrics::GaugeFunction descriptors_;
@@ -25,6 +28,7 @@ class ProcessMetrics {
   const metrics::GaugeFunction open_descriptors_;
   const metrics::GaugeFunction descriptor_limit_;
   const metrics::GaugeFunction start_time_;
+  metrics::Counter failed_reloads_;
 };
 
 }  // namespace idetcd::app

@@ -39,6 +39,7 @@
 #include "records/epoch.h"
 #include "resolve/chain.h"
 #include "resolve/directive_names.h"
+#include "resolve/reloads.h"
 #include "resolve/tcp_limits.h"
 #include "sandbox/program_runner.h"
 
@@ -174,6 +175,7 @@ class Process {
   std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread
   std::function<void()> settled;                       // see ProcessState::isSettling(). On the loop's thread
   std::function<void()> status_changed;                // see ProcessState::status(). Any thread
+  Reloads reloads;
 
   // The one T, made when it is first asked for, as T(*this). Any thread.
   template <typename T>

@@ -29,6 +29,15 @@ TEST(ProcessMetrics, SayWhatIsInUse) {
   EXPECT_EQ(test_support::sumOf(registry, "idetcd_max_descriptors"), 40);
 }
 
+TEST(ProcessMetrics, CountRefusedReloads) {
+  const metrics::Registry registry;
+  ProcessMetrics metrics(registry.scope(), Logger(), net::DescriptorBudget::make(80));
+  EXPECT_EQ(test_support::valuesOf(registry).at("coredns_reload_failed_total"), 0);
+  metrics.countFailedReload();
+  metrics.countFailedReload();
+  EXPECT_EQ(test_support::sumOf(registry, "coredns_reload_failed_total"), 2);
+}
+
 // As the kernel says it in /proc/self/status.
 TEST(ProcessMetrics, SayWhatTheProcessUses) {
   const metrics::Registry registry;
