@@ -22,6 +22,7 @@
 #include "plugin/private/setup.h"
 #include "plugin/prometheus/setup.h"
 #include "plugin/ready/setup.h"
+#include "plugin/reload/setup.h"
 #include "plugin/rrl/setup.h"
 #include "plugin/tcp/setup.h"
 #include "plugin/whoami/setup.h"
@@ -32,6 +33,7 @@ namespace idetcd::plugin {
 
 std::span<const resolve::DirectiveType* const> directives() {
   static constexpr const resolve::DirectiveType* kDirectives[]{
+      &kReloadDirective,       // takes over what has changed in the Corefile
       &kNsidDirective,         // which node answers
       &kCookiesDirective,      // who has shown its address
       &kBindDirective,         // where a block listens
@@ -69,11 +71,11 @@ const resolve::DirectiveType* findDirective(std::string_view name) {
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme",   "auto",         "autopath",   "azure", "cancel",   "chaos",       "clouddns",    "debug",    "dnssec",
-      "dnstap", "erratic",      "etcd",       "file",  "geoip",    "grpc",        "grpc_server", "header",   "https",
-      "https3", "k8s_external", "kubernetes", "local", "metadata", "multisocket", "nomad",       "on",       "pprof",
-      "quic",   "reload",       "rewrite",    "root",  "route53",  "secondary",   "sign",        "template", "timeouts",
-      "tls",    "trace",        "transfer",   "tsig",  "view",
+      "acme",   "auto",     "autopath", "azure",        "cancel",     "chaos",    "clouddns", "debug",
+      "dnssec", "dnstap",   "erratic",  "etcd",         "file",       "geoip",    "grpc",     "grpc_server",
+      "header", "https",    "https3",   "k8s_external", "kubernetes", "local",    "metadata", "multisocket",
+      "nomad",  "on",       "pprof",    "quic",         "rewrite",    "root",     "route53",  "secondary",
+      "sign",   "template", "timeouts", "tls",          "trace",      "transfer", "tsig",     "view",
   };
   return kForeign;
 }

@@ -25,6 +25,7 @@
 #include "plugin/private/setup.h"
 #include "plugin/prometheus/setup.h"
 #include "plugin/ready/setup.h"
+#include "plugin/reload/setup.h"
 #include "plugin/rrl/setup.h"
 #include "plugin/tcp/setup.h"
 #include "plugin/whoami/setup.h"
@@ -702,12 +703,37 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "reload", "template", "rewrite", "etcd", "kubernetes", "file", "tls"}) {
+  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "file", "tls"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));
   }
   EXPECT_TRUE(refused("nonsense", "Unknown directive 'nonsense'"));
+}
+
+plugin::ReloadSettings reload(const std::string& directives) {
+  return only<plugin::ReloadDirective>(accepted(directives)).settings();
+}
+
+// CoreDNS's own table, and what it leaves out. CoreDNS 1.14.1 still refuses the jitter 0s, 1.14.2 does not.
+TEST(PlanReload, IntervalAndJitter) {
+  using Settings = plugin::ReloadSettings;
+  EXPECT_EQ(reload("reload"), (Settings{.interval = 30s, .jitter = 15s}));
+  EXPECT_EQ(reload("reload 10s"), (Settings{.interval = 10s, .jitter = 5s}));
+  EXPECT_EQ(reload("reload 10s 2s"), (Settings{.interval = 10s, .jitter = 2s}));
+  EXPECT_EQ(reload("reload 2s 0s"), (Settings{.interval = 2s, .jitter = 0s}));
+  EXPECT_EQ(reload("reload 2s"), (Settings{.interval = 2s, .jitter = 1s}));
+  EXPECT_EQ(reload("reload 10s 1h"), (Settings{.interval = 10s, .jitter = 5s}));
+  EXPECT_EQ(reload("reload 1m30s 10s"), (Settings{.interval = 90s, .jitter = 10s}));
+  const std::pair<const char*, const char*> refusals[] = {
+      {"reload foo", "invalid duration \"foo\""},      {"reload 10s foo", "invalid duration \"foo\""},
+      {"reload 10s 5s foo", "Wrong argument count"},   {"reload 1s", "'1s' is less than 2s"},
+      {"reload 0s", "'0s' is less than 2s"},           {"reload 3s 0.5s", "'0.5s' is less than 1s, and not 0s"},
+      {"reload 3s 1us", "'1us' is less than 1s"},      {"reload -10s", "'-10s' is less than 2s"},
+      {"reload 10s -2s", "'-2s' is less than 1s"},     {"reload 30", "missing unit in duration \"30\""},
+      {"reload {\ninterval 5s\n}", "Unexpected token"}};
+  for (const auto& [directive, why] : refusals) EXPECT_TRUE(refused(directive, why)) << directive;
+  EXPECT_TRUE(refused("reload 1s", "write: reload [INTERVAL] [JITTER]"));
 }
 
 plugin::HealthSettings health(const std::string& directives) {
