@@ -24,7 +24,10 @@ std::string bannerLine(const config::ServerKey& key, const std::vector<SocketAdd
 
 // Of blocks on one address none gets less than it asks for.
 resolve::TcpLimits looser(const resolve::TcpLimits& a, const resolve::TcpLimits& b) {
-  return {.max_per_client = std::max(a.max_per_client, b.max_per_client), .idle = std::max(a.idle, b.idle)};
+  return {.max_per_client = std::max(a.max_per_client, b.max_per_client),
+          .idle = std::max(a.idle, b.idle),
+          .first = std::max(a.firstTime(), b.firstTime()),
+          .write = std::max(a.writeTime(), b.writeTime())};
 }
 
 }  // namespace
@@ -46,7 +49,8 @@ Result<void> Configuration::add(Block block, Process& process) {
     if (!bound) return tl::unexpected(bound.error());
     addresses.insert(addresses.end(), bound->begin(), bound->end());
     options.workers = std::max(options.workers, directive->workerCount());
-    if (const auto tcp = directive->tcpLimits()) options.tcp = tcp;
+    if (resolve::TcpLimits tcp = options.tcp.value_or(resolve::TcpLimits{}); directive->limitTcp(tcp))
+      options.tcp = tcp;
   }
   for (const auto& [type, directive] : block.directives) {
     if (auto shared = directive->share(process, block); !shared) return shared;

@@ -61,6 +61,10 @@ class LogSink {
     return true;
   }
 
+  void wantDebug(int change) { debug_wanted_.fetch_add(change, std::memory_order_relaxed); }
+  // Relaxed: a line more or less, at the moment at which somebody changes their mind, does not matter.
+  bool isDebugWanted() const { return debug_wanted_.load(std::memory_order_relaxed) > 0; }
+
   uint64_t dropped() const { return pool_->overrun_counter(); }
 
  private:
@@ -70,6 +74,7 @@ class LogSink {
   std::shared_ptr<spdlog::details::thread_pool> pool_;
   std::shared_ptr<spdlog::async_logger> logger_;
   std::atomic<uint64_t> queued_{0};
+  std::atomic<int> debug_wanted_{0};
 };
 
 Logger Logger::toStdout() {
@@ -96,6 +101,14 @@ void Logger::write(Level level, std::string_view message) const {
   }
   sink_->write(line);
 }
+
+std::shared_ptr<const void> Logger::showDebug() const {
+  if (!sink_) return nullptr;
+  sink_->wantDebug(1);
+  return {sink_.get(), [sink = sink_](const void*) { sink->wantDebug(-1); }};
+}
+
+bool Logger::showsDebug() const { return sink_ && sink_->isDebugWanted(); }
 
 void Logger::plain(std::string_view line) const {
   if (sink_) sink_->write(line);

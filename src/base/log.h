@@ -2,7 +2,7 @@
 //
 // Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a
 // full pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited
-// for.
+// for. Debug lines are written while somebody wants them (showDebug()).
 #pragma once
 
 #include <chrono>
@@ -29,6 +29,7 @@ class Logger {
 
   template <typename... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) const {
+    if (!showsDebug()) return;
     write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
   }
   template <typename... Args>
@@ -43,6 +44,10 @@ class Logger {
   void error(fmt::format_string<Args...> format, Args&&... args) const {
     write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
   }
+
+  // Debug lines are written, whatever the prefix, for as long as one of what this returns lives.
+  [[nodiscard]] std::shared_ptr<const void> showDebug() const;
+  bool showsDebug() const;
 
   // A line as it is, without level and prefix (the start-up banner).
   void plain(std::string_view line) const;

@@ -90,4 +90,9 @@ Result<std::chrono::nanoseconds> parseDuration(std::string_view text) {
   return std::chrono::nanoseconds(static_cast<int64_t>(negative ? 0 - total : total));
 }
 
+Result<std::chrono::nanoseconds> parseDurationOrSeconds(std::string_view text) {
+  const bool is_number = !text.empty() && std::all_of(text.begin(), text.end(), isDigit);
+  return parseDuration(is_number ? std::string(text) + "s" : std::string(text));
+}
+
 }  // namespace idetcd::config

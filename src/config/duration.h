@@ -12,4 +12,7 @@ namespace idetcd::config {
 // optional fraction and a unit: ns, us (µs), ms, s, m, h. "0" needs no unit. Fractions below a nanosecond are dropped.
 Result<std::chrono::nanoseconds> parseDuration(std::string_view text);
 
+// The same; a number without unit is seconds.
+Result<std::chrono::nanoseconds> parseDurationOrSeconds(std::string_view text);
+
 }  // namespace idetcd::config

@@ -7,7 +7,10 @@
 #include "plugin/bind/setup.h"
 #include "plugin/bufsize/setup.h"
 #include "plugin/cache/setup.h"
+#include "plugin/cancel/setup.h"
+#include "plugin/chaos/setup.h"
 #include "plugin/cookies/setup.h"
+#include "plugin/debug/setup.h"
 #include "plugin/dns64/setup.h"
 #include "plugin/errors/setup.h"
 #include "plugin/forward/setup.h"
@@ -15,6 +18,7 @@
 #include "plugin/hosts/setup.h"
 #include "plugin/idetcd/setup.h"
 #include "plugin/loadbalance/setup.h"
+#include "plugin/local/setup.h"
 #include "plugin/log/setup.h"
 #include "plugin/loop/setup.h"
 #include "plugin/minimal/setup.h"
@@ -25,6 +29,7 @@
 #include "plugin/reload/setup.h"
 #include "plugin/rrl/setup.h"
 #include "plugin/tcp/setup.h"
+#include "plugin/timeouts/setup.h"
 #include "plugin/whoami/setup.h"
 #include "plugin/workers/setup.h"
 #include "plugin/zonelimit/setup.h"
@@ -33,11 +38,14 @@ namespace idetcd::plugin {
 
 std::span<const resolve::DirectiveType* const> directives() {
   static constexpr const resolve::DirectiveType* kDirectives[]{
+      &kCancelDirective,       // how long a query may take
+      &kTimeoutsDirective,     // how long a connection may be of no use
       &kReloadDirective,       // takes over what has changed in the Corefile
       &kNsidDirective,         // which node answers
       &kCookiesDirective,      // who has shown its address
       &kBindDirective,         // where a block listens
       &kBufsizeDirective,      // the size of UDP responses
+      &kDebugDirective,        // what is logged
       &kWorkersDirective,      // loops
       &kTcpDirective,          // what clients over TCP may take up
       &kReadyDirective,        // says over HTTP whether all is there
@@ -45,9 +53,11 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kPrometheusDirective,   // counts queries and shows what is counted
       &kErrorsDirective,       // reports failures
       &kLogDirective,          // reports answers
+      &kLocalDirective,        // names of this machine
       &kAclDirective,          // before all that answers, and before errors too
       &kRrlDirective,          // how often
       &kAnyDirective,          // queries for every type
+      &kChaosDirective,        // which software answers
       &kLoadbalanceDirective,  // the order of addresses
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
       &kIdetcdDirective,       // the names of the cluster
@@ -71,11 +81,11 @@ const resolve::DirectiveType* findDirective(std::string_view name) {
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme",   "auto",     "autopath", "azure",        "cancel",     "chaos",    "clouddns", "debug",
-      "dnssec", "dnstap",   "erratic",  "etcd",         "file",       "geoip",    "grpc",     "grpc_server",
-      "header", "https",    "https3",   "k8s_external", "kubernetes", "local",    "metadata", "multisocket",
-      "nomad",  "on",       "pprof",    "quic",         "rewrite",    "root",     "route53",  "secondary",
-      "sign",   "template", "timeouts", "tls",          "trace",      "transfer", "tsig",     "view",
+      "acme",    "auto",     "autopath",     "azure",      "clouddns", "dnssec",      "dnstap",
+      "erratic", "etcd",     "file",         "geoip",      "grpc",     "grpc_server", "header",
+      "https",   "https3",   "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",
+      "on",      "pprof",    "quic",         "rewrite",    "root",     "route53",     "secondary",
+      "sign",    "template", "tls",          "trace",      "transfer", "tsig",        "view",
   };
   return kForeign;
 }

@@ -100,8 +100,9 @@ class Directive {
   virtual std::vector<std::string> writtenDirectories() const { return {}; }
   // How many loops answer the block: the most that a directive asks for.
   virtual size_t workerCount() const { return 1; }
-  // What clients may take up there; nothing: this directive does not say.
-  virtual std::optional<TcpLimits> tcpLimits() const { return std::nullopt; }
+  // Says what clients may take up there, in those members that it has an opinion on; false: it has none. Asked in the
+  // order of the table.
+  virtual bool limitTcp(TcpLimits&) const { return false; }
   // After share(): says what is missing until the directive can answer, in a few words; "": nothing. Null: it always
   // can. The function is called on any thread, and may outlive the configuration.
   virtual std::function<std::string()> readiness() const { return nullptr; }

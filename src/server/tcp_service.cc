@@ -121,8 +121,8 @@ class TcpService::Session : public net::StreamHandler,
       taken_at_ = now;
     }
     const bool scarce = budget().room(client_) != WriteBudget::Room::kPlenty;
-    const auto idle = service_.limits_.of_clients.idle;
-    const auto stall_timeout = scarce ? std::min(kScarceStall, idle) : idle;
+    const auto write_time = service_.limits_.of_clients.writeTime();
+    const auto stall_timeout = scarce ? std::min(kScarceStall, write_time) : write_time;
     if (now - taken_at_ >= stall_timeout) {
       service_.context_.counters.tcp_stalled.add(1);
       return reset();  // without a RST the kernel offers it to the client for minutes
@@ -140,6 +140,7 @@ class TcpService::Session : public net::StreamHandler,
 
   const net::TcpConnection& connection() const { return *connection_; }
 
+  Sessions* in = nullptr;  // where it is at `position`
   Sessions::iterator position;
   BootClock::time_point idle_since;
 
@@ -351,9 +352,8 @@ Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, c
 std::unique_ptr<TcpService> TcpService::adopt(WorkerContext& context, FileDescriptor listening,
                                               std::shared_ptr<const resolve::Router> router, Limits limits) {
   std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits));
-  service->listener_ =
-      net::TcpListener::adopt(context.loop, std::move(listening),
-                              [s = service.get()](auto connection) { s->accept(std::move(connection)); });
+  service->listener_ = net::TcpListener::adopt(
+      context.loop, std::move(listening), [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   return service;
 }
 
@@ -374,12 +374,14 @@ void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
   }
   if (!lease) return context_.counters.tcp_refused.add(1);
   context_.counters.tcp_accepted.add(1);
-  if (sessions_.empty()) {
-    const auto tick = std::min(kTick, limits_.of_clients.idle / kShortestIdlePart);
+  if (sessions_.empty() && new_sessions_.empty()) {
+    const auto shortest = std::min(limits_.of_clients.idle, limits_.of_clients.firstTime());
+    const auto tick = std::min(kTick, shortest / kShortestIdlePart);
     idle_tick_.start(tick, tick);
   }
   session->idle_since = BootClock::now();
-  session->position = sessions_.insert(sessions_.end(), session);
+  session->in = &new_sessions_;
+  session->position = new_sessions_.insert(new_sessions_.end(), session);
   session->start(std::move(lease));
 }
 
@@ -413,17 +415,16 @@ TcpService::Crowd TcpService::crowd() const {
 }
 
 // What a connection may be idle for at the moment: less while there are many (RFC 7766 §6.2.3).
-std::chrono::milliseconds TcpService::idleTimeout() const {
-  const auto idle = limits_.of_clients.idle;
+std::chrono::milliseconds TcpService::shortened(std::chrono::milliseconds timeout) const {
   switch (crowd()) {
     case Crowd::kFew:
-      return idle;
+      return timeout;
     case Crowd::kMany:
-      return idle / kShortIdlePart;
+      return timeout / kShortIdlePart;
     case Crowd::kTooMany:
       break;
   }
-  return idle / kShortestIdlePart;
+  return timeout / kShortestIdlePart;
 }
 
 // RFC 7828 §3.3.2: the time-out as it is; 0 asks the client to close.
@@ -440,10 +441,17 @@ void TcpService::noteKeepalive() {
 }
 
 void TcpService::closeIdle() {
+  closeIdle(new_sessions_, limits_.of_clients.firstTime());
+  closeIdle(sessions_, limits_.of_clients.idle);
+  if (sessions_.empty() && new_sessions_.empty()) idle_tick_.stop();
+}
+
+// `timeout` where there are few connections.
+void TcpService::closeIdle(const Sessions& sessions, std::chrono::milliseconds timeout) {
   const auto now = BootClock::now();
-  while (!sessions_.empty()) {
-    Session& session = *sessions_.front();
-    if (now - session.idle_since < idleTimeout()) return;
+  while (!sessions.empty()) {
+    Session& session = *sessions.front();
+    if (now - session.idle_since < shortened(timeout)) return;
     if (session.isBusy()) {
       touch(session);
       continue;
@@ -451,23 +459,32 @@ void TcpService::closeIdle() {
     context_.counters.tcp_timed_out.add(1);
     close(session);
   }
-  idle_tick_.stop();
 }
 
 // Closes those with the most unfinished input, the longest idle first. A query comes whole, or almost, so this hits
 // slow clients only.
 void TcpService::boundInput() {
-  while (input_bytes_ > limits_.max_input && !sessions_.empty()) {
-    const auto largest = std::max_element(sessions_.begin(), sessions_.end(),
-                                          [](const auto& a, const auto& b) { return a->input() < b->input(); });
+  while (input_bytes_ > limits_.max_input) {
+    const auto largest = largestInput();
+    if (!largest) return;
     context_.counters.tcp_evicted.add(1);
-    (*largest)->reset();
+    largest->reset();
   }
+}
+
+std::shared_ptr<TcpService::Session> TcpService::largestInput() const {
+  std::shared_ptr<Session> largest;
+  for (const Sessions* sessions : {&sessions_, &new_sessions_}) {
+    for (const auto& session : *sessions) {
+      if (!largest || session->input() > largest->input()) largest = session;
+    }
+  }
+  return largest;
 }
 
 void TcpService::watchReaders() {
   if (std::exchange(ticking_, true)) return;
-  const auto tick = std::min(kTick, limits_.of_clients.idle);
+  const auto tick = std::min(kTick, limits_.of_clients.writeTime());
   tick_.start(tick, tick);
 }
 
@@ -475,8 +492,10 @@ void TcpService::watchReaders() {
 void TcpService::onTick() {
   const auto now = BootClock::now();
   std::vector<std::weak_ptr<Session>> watched;  // one that goes on may end another
-  for (const auto& session : sessions_) {
-    if (session->isWatched()) watched.push_back(session);
+  for (const Sessions* sessions : {&sessions_, &new_sessions_}) {
+    for (const auto& session : *sessions) {
+      if (session->isWatched()) watched.push_back(session);
+    }
   }
   for (const auto& weak : watched) {
     if (const auto session = weak.lock()) session->onTick(now);
@@ -489,12 +508,13 @@ void TcpService::onTick() {
 void TcpService::touch(Session& session) {
   session.noteUse();
   session.idle_since = BootClock::now();
-  sessions_.splice(sessions_.end(), sessions_, session.position);
+  sessions_.splice(sessions_.end(), *session.in, session.position);
+  session.in = &sessions_;
 }
 
 void TcpService::close(Session& session) {
   session.leave();
-  sessions_.erase(session.position);
+  session.in->erase(session.position);
 }
 
 resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& session) {

@@ -1,16 +1,17 @@
 // DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
 //
-// Connections are kept open and pipelined. One that has not completed a query for idleTimeout() is closed. When there
-// would be more than `max_connections` on the loop, or its descriptors do not allow one more, the longest idle one of
-// the client with most connections gives way (server/client_connections). A client that has `max_per_client`, on
-// loopback excepted, gets a new one for its own longest idle one. A query that asks how long its connection may be idle
-// (RFC 7828) is told, or that it had better be closed.
+// Connections are kept open and pipelined. One that has not completed a query for idleTimeout() is closed, or, if it has
+// not completed any yet, for `of_clients.firstTime()`, shortened as the other. When there would be more than
+// `max_connections` on the loop, or its descriptors do not allow one more, the longest idle one of the client with most
+// connections gives way (server/client_connections). A client that has `max_per_client`, on loopback excepted, gets a
+// new one for its own longest idle one. A query that asks how long its connection may be idle (RFC 7828) is told, or that
+// it had better be closed.
 //
 // A client that does not read its answers is not read from either. Answers that come late are put off while more than
 // kMaxQueued bytes wait for it, or while it, or the process, uses up its WriteBudget: of such a query the question is
 // kept, and answered anew when the client has read (by then from the cache; if there is none, the upstream is asked
 // again, for one question at a time). So no answer is lost for a client that reads. One that has not read anything for
-// `of_clients.idle`, or for kScarceStall while the budget is scarce, is closed.
+// `of_clients.writeTime()`, or for kScarceStall while the budget is scarce, is closed.
 //
 // The beginnings of queries are bounded too: when there are more than `max_input` bytes, whose is the longest is
 // closed.
@@ -34,7 +35,7 @@ class TcpService {
  public:
   struct Limits {
     resolve::TcpLimits of_clients = {};
-    size_t max_connections = 16384;  // of the loop, over all listeners
+    size_t max_connections = 16384;       // of the loop, over all listeners
     size_t max_pending = 128;             // queries of one connection whose answers come later
     size_t max_input = size_t{16} << 20;  // bytes of all connections that have been read, but not answered
   };
@@ -73,7 +74,8 @@ class TcpService {
   bool evict(ClientConnections::Connection* connection);
   enum class Crowd : uint8_t { kFew, kMany, kTooMany };
   Crowd crowd() const;
-  std::chrono::milliseconds idleTimeout() const;
+  std::chrono::milliseconds shortened(std::chrono::milliseconds timeout) const;
+  std::chrono::milliseconds idleTimeout() const { return shortened(limits_.of_clients.idle); }
   void noteKeepalive();
   void touch(Session& session);
   void close(Session& session);
@@ -82,6 +84,8 @@ class TcpService {
   void boundInput();
   void onTick();
   void closeIdle();
+  void closeIdle(const Sessions& sessions, std::chrono::milliseconds timeout);
+  std::shared_ptr<Session> largestInput() const;
 
   WorkerContext& context_;
   Limits limits_;
@@ -89,6 +93,7 @@ class TcpService {
   std::unique_ptr<net::TcpListener> listener_;
   size_t input_bytes_ = 0;  // of all sessions
   Sessions sessions_;       // longest idle first
+  Sessions new_sessions_;   // those that have not completed a query yet, the oldest first
   resolve::Job job_;
   net::Timer idle_tick_;  // runs while there are sessions
   net::Timer tick_;       // runs while some client has something to read

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
 #include "dns/own_query.h"
 #include "dns/response.h"
 #include "net/udp_query_socket.h"
@@ -20,17 +23,26 @@ bool isFailure(const upstream::ForwardResult& result) {
 
 }  // namespace
 
-// A client that hears what is old if the upstream takes too long. Lives as long as its question is on its way.
-struct ForwardingResolver::ClientResponseTimer {
-  ClientResponseTimer(ForwardingResolver& waiting_resolver, Pending waiting)
-      : resolver(waiting_resolver), pending(std::move(waiting)), deadline(this, [](void* self) {
-          auto& timer = *static_cast<ClientResponseTimer*>(self);
-          timer.resolver.onClientResponseTimer(*timer.pending);
+// Of a client that hears what is old, or that there is no answer, if the upstream takes too long. Lives as long as its
+// question is on its way.
+struct ForwardingResolver::Timers {
+  Timers(ForwardingResolver& waiting_resolver, Pending waiting)
+      : resolver(waiting_resolver),
+        pending(std::move(waiting)),
+        stale(this,
+              [](void* self) {
+                auto& timers = *static_cast<Timers*>(self);
+                timers.resolver.onClientResponseTimer(*timers.pending);
+              }),
+        cancel(this, [](void* self) {
+          auto& timers = *static_cast<Timers*>(self);
+          timers.resolver.cancel(*timers.pending);
         }) {}
 
   ForwardingResolver& resolver;
   Pending pending;
-  net::Deadline deadline;
+  net::Deadline stale;
+  net::Deadline cancel;
 };
 
 // A question that no client waits for, charged to the client that caused it.
@@ -52,6 +64,7 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
                                        std::vector<std::unique_ptr<upstream::Forwarder>> forwarders)
     : options_(std::move(options)),
       client_response_timers_(loop, std::min(kMinClientResponseTime, options_.verify_time), options_.verify_time),
+      cancel_timers_(loop, options_.cancel_time),
       fast_path_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
       cache_(std::move(cache)),
       aliases_(loop,
@@ -85,12 +98,12 @@ resolve::Outcome ForwardingResolver::answerOther(const dns::Query& query, const 
   }
   auto pending =
       std::allocate_shared<resolve::DeferredReply>(PoolAllocator<resolve::DeferredReply>(pending_), query, request);
-  std::shared_ptr<ClientResponseTimer> timer;
-  if (options_.verify_stale) {
-    timer = std::make_shared<ClientResponseTimer>(*this, pending);
-    client_response_timers_.arm(timer->deadline, clientResponseTime(forwarder, request.now));
-  }
-  forward(pending, forwarder, timer);
+  std::shared_ptr<Timers> timers;
+  const bool may_cancel = options_.cancel_time.count() > 0;
+  if (options_.verify_stale || may_cancel) timers = std::make_shared<Timers>(*this, pending);
+  if (options_.verify_stale) client_response_timers_.arm(timers->stale, clientResponseTime(forwarder, request.now));
+  if (may_cancel) cancel_timers_.arm(timers->cancel);
+  forward(pending, forwarder, timers);
   return resolve::Outcome::pending();
 }
 
@@ -181,14 +194,13 @@ size_t ForwardingResolver::findForwarder(const dns::Query& query, size_t first) 
   return first;
 }
 
-void ForwardingResolver::forward(const Pending& pending, size_t forwarder,
-                                 const std::shared_ptr<ClientResponseTimer>& timer) {
+void ForwardingResolver::forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Timers>& timers) {
   const resolve::Request request = pending->request();
   upstream::Asker asker = upstream::Asker::of(pending->query(), request);
   asker.urgent = isUrgent(pending->query(), request);
-  const auto done = [this, pending, forwarder, timer](const upstream::ForwardResult& result) {
+  const auto done = [this, pending, forwarder, timers](const upstream::ForwardResult& result) {
     upstream::ForwardResult room;
-    onResult(pending, forwarder, timer, permitted(pending->query(), result, room));
+    onResult(pending, forwarder, timers, permitted(pending->query(), result, room));
   };
   const auto limit = [pending, asker] { pending->limitResponse(upstream::Forwarder::littleResponse(asker)); };
   const auto wait = forwarders_[forwarder]->resolve(
@@ -260,14 +272,13 @@ bool ForwardingResolver::isBusy() const {
                      [](const auto& forwarder) { return forwarder->waiting() > 0; });
 }
 
-void ForwardingResolver::onResult(const Pending& pending, size_t forwarder,
-                                  const std::shared_ptr<ClientResponseTimer>& timer,
+void ForwardingResolver::onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Timers>& timers,
                                   const upstream::ForwardResult& result) {
   const dns::Query& query = pending->query();
   if (pending->isAnswered()) return remember(query, result);
   if (result.next) {
     const size_t next = findForwarder(query, forwarder + 1);
-    if (next < forwarders_.size()) return forward(pending, next, timer);
+    if (next < forwarders_.size()) return forward(pending, next, timers);
   }
   if (isFailure(result) && options_.errors && !result.reason.empty()) {
     options_.errors->onFailed(query, result.rcode, result.reason);
@@ -286,7 +297,21 @@ bool ForwardingResolver::isWorseThanStale(const upstream::ForwardResult& result)
 
 // The upstream is as good as silent: the next queries do not wait for it.
 void ForwardingResolver::onClientResponseTimer(resolve::DeferredReply& pending) {
-  if (answerStale(pending)) cache_->noteFailure(pending.query(), BootClock::now());
+  if (!pending.isAnswered() && answerStale(pending)) cache_->noteFailure(pending.query(), BootClock::now());
+}
+
+// The client has waited long enough. Nothing to remember: the servers may still answer.
+void ForwardingResolver::cancel(resolve::DeferredReply& pending) {
+  if (pending.isAnswered()) return;
+  const dns::Query& query = pending.query();
+  if (options_.errors) {
+    options_.errors->onFailed(query, dns::Rcode::kServFail, fmt::format("cancelled after {}", options_.cancel_time));
+  }
+  if (answerStale(pending) || putOff(pending)) return;
+  pending.makeRoom(room_, options_.nsid.get());
+  const upstream::ForwardResult failure{
+      .response = nullptr, .rcode = dns::Rcode::kServFail, .ede = dns::EdeCode::kNoReachableAuthority, .reason = {}};
+  finish(pending, writeResult(query, pending.responseLimit(), failure), options_.directive);
 }
 
 // False if there is nothing stale to answer with.

@@ -35,6 +35,8 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
     bool verify_stale = false;
     std::chrono::milliseconds verify_time{1800};  // above 0
     std::chrono::seconds stale_ttl{30};
+    // A client gets SERVFAIL after so long, or what is stale; 0: no sooner than the forwarders give up.
+    std::chrono::milliseconds cancel_time{0};
     bool minimal = false;
     bool loadbalance = false;                     // the addresses of answers are rotated
     std::vector<IpNetwork> preferred_networks{};  // and those within these come first (dns::AddressOrder)
@@ -76,7 +78,7 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
 
  private:
   using Pending = std::shared_ptr<resolve::DeferredReply>;
-  struct ClientResponseTimer;
+  struct Timers;
   struct Refresh;
 
   // The usual case, and fast: what the cache has at hand, else next. A name that must not be asked for elsewhere is not
@@ -105,15 +107,16 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
   const upstream::ForwardResult& permitted(const dns::Query& query, const upstream::ForwardResult& result,
                                            upstream::ForwardResult& room) const;
   bool isUrgent(const dns::Query& query, const resolve::Request& request) const;
-  void forward(const Pending& pending, size_t forwarder, const std::shared_ptr<ClientResponseTimer>& timer);
+  void forward(const Pending& pending, size_t forwarder, const std::shared_ptr<Timers>& timers);
   void refresh(const dns::Query& query, const resolve::Request& request);
   void refreshFrom(size_t forwarder, const std::shared_ptr<Refresh>& refresh);
-  void onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<ClientResponseTimer>& timer,
+  void onResult(const Pending& pending, size_t forwarder, const std::shared_ptr<Timers>& timers,
                 const upstream::ForwardResult& result);
   std::chrono::nanoseconds clientResponseTime(size_t forwarder, BootClock::time_point now) const;
   bool mustVerify(const dns::Query& query, BootClock::time_point now) const;
   bool isWorseThanStale(const upstream::ForwardResult& result) const;
   void onClientResponseTimer(resolve::DeferredReply& pending);
+  void cancel(resolve::DeferredReply& pending);
   bool putOff(resolve::DeferredReply& pending);
   bool answerStale(resolve::DeferredReply& pending);
   void remember(const dns::Query& query, const upstream::ForwardResult& result);
@@ -122,6 +125,7 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
 
   const Options options_;
   net::DeadlineLadder client_response_timers_;
+  net::DeadlineQueue cancel_timers_;
   const Cache::FastPath fast_path_;
   std::shared_ptr<Cache> cache_;
   BlockPool pending_;

@@ -23,6 +23,7 @@
 #include "plugin/bufsize/setup.h"
 #include "plugin/cache/cache_saver.h"
 #include "plugin/cache/setup.h"
+#include "plugin/cancel/setup.h"
 #include "plugin/cookies/setup.h"
 #include "plugin/forward/forwarding_resolver.h"
 #include "plugin/forward/kept_caches.h"
@@ -411,6 +412,7 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
                                       .limiter = chain.parts.limiter,
                                       .log = chain.parts.log,
                                       .errors = chain.parts.errors};
+  if (const auto* directive = block.find<CancelDirective>()) options.cancel_time = directive->timeout();
   if (const auto* directive = block.find<LoadbalanceDirective>()) {
     options.loadbalance = true;
     options.preferred_networks = directive->preferred();

@@ -1,10 +1,10 @@
 #include "plugin/nsid/identity.h"
 
 #include <algorithm>
-#include <array>
+#include <span>
 
-#include "dns/record.h"
 #include "dns/response.h"
+#include "plugin/nsid/chaos_text.h"
 
 namespace idetcd::plugin {
 
@@ -36,20 +36,10 @@ void Identity::disown() const {
 }
 
 resolve::Outcome Identity::answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const {
-  dns::ResponseBuilder response(query, limit);
-  const std::string* said = isServerIdName(query) ? text() : nullptr;
-  constexpr size_t kMaxText = 255;  // of one character-string
-  if (said == nullptr || said->size() > kMaxText)
-    return resolve::Outcome::answer(response.finish(dns::Rcode::kRefused, flags));
-  const bool asked = query.qtype == dns::code(dns::RrType::kTxt) || query.qtype == dns::code(dns::RrType::kAny);
-  if (asked) {
-    std::array<uint8_t, dns::kRecordHeadSize + 1 + kMaxText> record;
-    uint8_t* p = dns::putRecordHead(record.data(), dns::kQuestionPointer, dns::RrType::kTxt, 0, said->size() + 1,
-                                    dns::RrClass::kCh);
-    *p++ = static_cast<uint8_t>(said->size());
-    response.addAnswer({record.data(), dns::putBytes(p, *said)}, 1);
-  }
-  return resolve::Outcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+  if (!isServerIdName(query)) return resolve::Outcome::next();
+  const std::string* said = text();
+  if (said != nullptr && said->size() <= kMaxChaosText) return answerWithTexts(query, limit, flags, std::span(said, 1));
+  return resolve::Outcome::answer(dns::ResponseBuilder(query, limit).finish(dns::Rcode::kRefused, flags));
 }
 
 OwnAddress Identity::ownAddress(const IpAddress& address) const {

@@ -46,7 +46,7 @@ class Identity final : public resolve::NsidSource {
   // From now on `own_name` is not called: its owner goes, while answers that come late are still to be written.
   // REQUIRES: no new query is answered with this.
   void disown() const;
-  // id.server. and hostname.bind.; REFUSED for every other name and type of class CH.
+  // id.server. and hostname.bind., REFUSED if there is nothing to say; kNext for every other name of class CH.
   resolve::Outcome answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const;
   // Whether the address is one of this node's, and the name that it owns.
   OwnAddress ownAddress(const IpAddress& address) const;

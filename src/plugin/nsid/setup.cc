@@ -22,15 +22,19 @@ class ChaosHandler final : public resolve::Handler {
   const std::shared_ptr<const Identity> identity_;
 };
 
+}  // namespace
+
 std::string hostName() {
   char name[256];
   return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
 }
 
-}  // namespace
-
 void addIdentity(resolve::Chain& chain, std::shared_ptr<const Identity> identity) {
   chain.parts.nsid = identity;
+  addServerNames(chain, std::move(identity));
+}
+
+void addServerNames(resolve::Chain& chain, std::shared_ptr<const Identity> identity) {
   chain.addForOtherClasses(std::make_unique<ChaosHandler>(std::move(identity)));
 }
 

@@ -24,8 +24,13 @@ class NsidDirective final : public resolve::Directive {
   std::shared_ptr<const Identity> identity_;
 };
 
+// This machine's; empty: it has none.
+std::string hostName();
+
 // Has a chain say which node this is: NSID, and the names of class CH.
 void addIdentity(resolve::Chain& chain, std::shared_ptr<const Identity> identity);
+// The names alone.
+void addServerNames(resolve::Chain& chain, std::shared_ptr<const Identity> identity);
 
 extern const resolve::DirectiveType kNsidDirective;
 

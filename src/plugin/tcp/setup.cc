@@ -19,19 +19,19 @@ constexpr std::chrono::milliseconds kMaxIdle = std::chrono::hours(1);
 
 class TcpParser {
  public:
-  explicit TcpParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+  TcpParser(config::DirectiveCursor& cursor, std::optional<size_t>& max_per_client,
+            std::optional<std::chrono::milliseconds>& idle)
+      : cursor_(cursor), max_per_client_(max_per_client), idle_(idle) {}
 
   // `tcp { … }`
-  Result<resolve::TcpLimits> parse() {
+  Result<void> parse() {
     const auto head = cursor_.args(0, 0);
     static constexpr config::OptionTable<TcpParser, 2> kOptions{{
         {"max_per_client", "max_per_client N, from 1 to 1000000", &TcpParser::readMaxPerClient},
         {"idle", "idle DURATION, from 1s to 1h", &TcpParser::readIdle},
     }};
-    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr,
-                                        head ? Result<void>() : Result<void>(tl::unexpected(head.error())));
-    if (!read) return tl::unexpected(read.error());
-    return limits_;
+    return config::readBlock(cursor_, *this, kOptions, nullptr,
+                             head ? Result<void>() : Result<void>(tl::unexpected(head.error())));
   }
 
  private:
@@ -42,7 +42,7 @@ class TcpParser {
     if (!number || *number < 1 || *number > kMostPerClient) {
       return cursor_.error(fmt::format("'{}' is no number from 1 to {}", *word, kMostPerClient));
     }
-    limits_.max_per_client = *number;
+    max_per_client_ = *number;
     return {};
   }
 
@@ -54,21 +54,26 @@ class TcpParser {
     if (*duration < kMinIdle || *duration > kMaxIdle) {
       return cursor_.error(fmt::format("'{}' is not from 1s to 1h", *word));
     }
-    limits_.idle = std::chrono::floor<std::chrono::milliseconds>(*duration);
+    idle_ = std::chrono::floor<std::chrono::milliseconds>(*duration);
     return {};
   }
 
   config::DirectiveCursor& cursor_;
-  resolve::TcpLimits limits_;
+  std::optional<size_t>& max_per_client_;
+  std::optional<std::chrono::milliseconds>& idle_;
 };
 
 }  // namespace
 
 Result<void> TcpDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  const auto limits = TcpParser(cursor).parse();
-  if (!limits) return tl::unexpected(limits.error());
-  limits_ = *limits;
-  return {};
+  return TcpParser(cursor, max_per_client_, idle_).parse();
+}
+
+// Over `timeouts`, which comes before it in the table.
+bool TcpDirective::limitTcp(resolve::TcpLimits& limits) const {
+  if (max_per_client_) limits.max_per_client = *max_per_client_;
+  if (idle_) limits.idle = *idle_;
+  return true;
 }
 
 const resolve::DirectiveType kTcpDirective{

@@ -1,6 +1,8 @@
 // The directive `tcp`: what clients may take up over TCP.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <optional>
 
 #include "resolve/directive.h"
@@ -11,10 +13,11 @@ class TcpDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
 
-  std::optional<resolve::TcpLimits> tcpLimits() const override { return limits_; }
+  bool limitTcp(resolve::TcpLimits& limits) const override;
 
  private:
-  resolve::TcpLimits limits_;
+  std::optional<size_t> max_per_client_;
+  std::optional<std::chrono::milliseconds> idle_;
 };
 
 extern const resolve::DirectiveType kTcpDirective;

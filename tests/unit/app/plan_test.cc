@@ -11,13 +11,17 @@
 #include "plugin/bind/setup.h"
 #include "plugin/bufsize/setup.h"
 #include "plugin/cache/setup.h"
+#include "plugin/cancel/setup.h"
+#include "plugin/chaos/setup.h"
 #include "plugin/cookies/setup.h"
+#include "plugin/debug/setup.h"
 #include "plugin/dns64/setup.h"
 #include "plugin/errors/setup.h"
 #include "plugin/forward/setup.h"
 #include "plugin/health/setup.h"
 #include "plugin/hosts/setup.h"
 #include "plugin/loadbalance/setup.h"
+#include "plugin/local/setup.h"
 #include "plugin/log/setup.h"
 #include "plugin/loop/setup.h"
 #include "plugin/minimal/setup.h"
@@ -28,6 +32,7 @@
 #include "plugin/reload/setup.h"
 #include "plugin/rrl/setup.h"
 #include "plugin/tcp/setup.h"
+#include "plugin/timeouts/setup.h"
 #include "plugin/whoami/setup.h"
 #include "plugin/workers/setup.h"
 #include "plugin/zonelimit/setup.h"
@@ -184,7 +189,11 @@ TEST(PlanRrl, Refused) {
 }
 
 TEST(PlanTcp, Options) {
-  const auto limits = [](const std::string& text) { return *only<plugin::TcpDirective>(accepted(text)).tcpLimits(); };
+  const auto limits = [](const std::string& text) {
+    resolve::TcpLimits said;
+    EXPECT_TRUE(only<plugin::TcpDirective>(accepted(text)).limitTcp(said));
+    return said;
+  };
   const resolve::TcpLimits all = limits("tcp {\nmax_per_client 7\nidle 1m30s\n}");
   EXPECT_EQ(all.max_per_client, 7u);
   EXPECT_EQ(all.idle, std::chrono::seconds(90));
@@ -202,6 +211,106 @@ TEST(PlanTcp, Refused) {
     EXPECT_TRUE(refused("tcp {\nidle " + std::string(duration) + "\n}", "is not from 1s to 1h", 3));
   }
   EXPECT_TRUE(refused("tcp {\nclients 7\n}", "unknown property", 3));
+}
+
+resolve::TcpLimits timeouts(const std::string& directives) {
+  resolve::TcpLimits limits;
+  for (const auto& [type, directive] : accepted(directives).directives) directive->limitTcp(limits);
+  return limits;
+}
+
+TEST(PlanTimeouts, Options) {
+  const resolve::TcpLimits all = timeouts("timeouts {\nread 10\nwrite 20\nidle 60\n}");
+  EXPECT_EQ(all.firstTime(), 10s);
+  EXPECT_EQ(all.writeTime(), 20s);
+  EXPECT_EQ(all.idle, 60s);
+  const resolve::TcpLimits twice = timeouts("timeouts {\nread 1m\n}\ntimeouts {\nwrite 24h\n}");
+  EXPECT_EQ(twice.firstTime(), 1min);
+  EXPECT_EQ(twice.writeTime(), 24h);
+  EXPECT_EQ(twice.idle, 10s);
+}
+
+TEST(PlanTimeouts, WhatIsNotSaidIsNotLongerThanTheDefault) {
+  const resolve::TcpLimits longer = timeouts("timeouts {\nidle 1h\n}");
+  EXPECT_EQ(longer.idle, 1h);
+  EXPECT_EQ(longer.firstTime(), 10s);
+  EXPECT_EQ(longer.writeTime(), 10s);
+  const resolve::TcpLimits shorter = timeouts("timeouts {\nidle 1s\n}");
+  EXPECT_EQ(shorter.firstTime(), 1s);
+  EXPECT_EQ(shorter.writeTime(), 1s);
+  EXPECT_EQ(timeouts("tcp {\nidle 1h\n}").firstTime(), 1h) << "which stands for all three";
+}
+
+TEST(PlanTimeouts, WithTcp) {
+  const resolve::TcpLimits both = timeouts("tcp {\nidle 7s\n}\ntimeouts {\nread 2s\nidle 9s\n}");
+  EXPECT_EQ(both.idle, 7s);
+  EXPECT_EQ(both.firstTime(), 2s);
+  EXPECT_EQ(timeouts("tcp {\nmax_per_client 7\n}\ntimeouts {\nidle 9s\n}").idle, 9s);
+}
+
+TEST(PlanTimeouts, Refused) {
+  EXPECT_TRUE(refused("timeouts", "without a block"));
+  EXPECT_TRUE(refused("timeouts {\n}", "without a block", 3));
+  EXPECT_TRUE(refused("timeouts 5s {\nread 5s\n}", "Wrong"));
+  EXPECT_TRUE(refused("timeouts {\nread 10s\ngiraffe 30s\n}", "unknown property", 4));
+  EXPECT_TRUE(refused("timeouts {\nread 10s 20s\nwrite 30s\n}", "Wrong", 3));
+  EXPECT_TRUE(refused("timeouts {\nwrite snake\n}", "snake", 3));
+  for (const char* duration : {"0s", "0", "999ms", "48h", "-5s"}) {
+    EXPECT_TRUE(refused("timeouts {\nidle " + std::string(duration) + "\n}", "is not from 1s to 24h", 3));
+  }
+}
+
+TEST(PlanCancel, Timeout) {
+  const auto timeout = [](const std::string& text) { return only<plugin::CancelDirective>(accepted(text)).timeout(); };
+  EXPECT_EQ(timeout("cancel"), 5001ms);
+  EXPECT_EQ(timeout("cancel 5s"), 5s);
+  EXPECT_EQ(timeout("cancel 1ns"), 1ms);
+  EXPECT_EQ(timeout("cancel 2000000h"), 24h);
+  EXPECT_EQ(timeout("cancel 5s\ncancel 7s"), 7s);
+  EXPECT_EQ(timeout("cancel 5s\ncancel"), 5001ms);
+}
+
+TEST(PlanCancel, Refused) {
+  EXPECT_TRUE(refused("cancel 5", "missing unit"));
+  EXPECT_TRUE(refused("cancel -1s", "above 0"));
+  EXPECT_TRUE(refused("cancel 0s", "above 0"));
+  EXPECT_TRUE(refused("cancel 5s 6s", "Wrong"));
+  EXPECT_TRUE(refused("cancel {\nx\n}", "Unexpected"));
+}
+
+TEST(PlanChaos, Texts) {
+  const auto texts = [](const std::string& text) { return only<plugin::ChaosDirective>(accepted(text)).texts(); };
+  EXPECT_TRUE(texts("chaos").version.starts_with("idetcd-"));
+  EXPECT_EQ(texts("chaos").authors.size(), 1u);
+  EXPECT_EQ(texts("chaos v2").version, "v2");
+  EXPECT_EQ(texts("chaos v2").authors.size(), 1u);
+  const plugin::ChaosTexts all = texts("chaos v3 \"Miek Gieben\" b a b");
+  EXPECT_EQ(all.version, "v3");
+  EXPECT_EQ(all.authors, (Texts{"Miek Gieben", "a", "b"}));
+  const plugin::ChaosTexts cut = texts("chaos " + std::string(300, 'v') + ' ' + std::string(256, 'a'));
+  EXPECT_EQ(cut.version.size(), 255u);
+  EXPECT_EQ(cut.authors, Texts{std::string(255, 'a')});
+}
+
+TEST(PlanChaos, Refused) {
+  EXPECT_TRUE(refused("chaos v2 {\nunknown\n}", "Unexpected"));
+  EXPECT_TRUE(refused("chaos\nchaos", "once", 3));
+}
+
+TEST(PlanDebug, IsThereOrNot) {
+  EXPECT_TRUE(has<plugin::DebugDirective>("debug"));
+  EXPECT_TRUE(has<plugin::DebugDirective>("debug\ndebug"));
+  EXPECT_TRUE(refused("debug off", "Wrong"));
+}
+
+TEST(PlanLocal, Prefix) {
+  const auto prefix = [](const std::string& text) { return only<plugin::LocalDirective>(accepted(text)).prefix(); };
+  EXPECT_TRUE(prefix("local"));
+  EXPECT_TRUE(prefix("local {\nlocalhost_prefix on\n}"));
+  EXPECT_FALSE(prefix("local {\nlocalhost_prefix off\n}"));
+  EXPECT_TRUE(refused("local x", "Wrong"));
+  EXPECT_TRUE(refused("local {\nlocalhost_prefix maybe\n}", "neither on nor off", 3));
+  EXPECT_TRUE(refused("local {\nx\n}", "unknown property", 3));
 }
 
 TEST(PlanForward, Defaults) {

@@ -26,6 +26,26 @@ TEST(Log, PrintsLevelAndComponent) {
             "[INFO] 5 nodes\n[WARNING] plugin/idetcd: careful\n[ERROR] plugin/idetcd: bad thing\n");
 }
 
+TEST(Log, DebugLinesAreWrittenWhileSomebodyWantsThem) {
+  EXPECT_EQ(captured([] {
+              const Logger logger = Logger::toStdout();
+              const Logger plugin = logger.named("plugin/x");
+              plugin.debug("0");
+              auto one = logger.showDebug();
+              auto other = plugin.showDebug();
+              plugin.debug("1");
+              one.reset();
+              EXPECT_TRUE(logger.showsDebug());
+              logger.debug("2");
+              other.reset();
+              EXPECT_FALSE(logger.showsDebug());
+              plugin.debug("3");
+            }),
+            "[DEBUG] plugin/x: 1\n[DEBUG] 2\n");
+  EXPECT_EQ(Logger().showDebug(), nullptr);
+  EXPECT_FALSE(Logger().showsDebug());
+}
+
 TEST(Log, PlainLinesAreAsTheyAre) {
   EXPECT_EQ(captured([] { Logger::toStdout().plain(".:53"); }), ".:53\n");
 }

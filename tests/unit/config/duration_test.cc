@@ -84,5 +84,12 @@ TEST(Duration, RefusesWhatGoRefuses) {
   }
 }
 
+TEST(Duration, ANumberMayBeSeconds) {
+  EXPECT_EQ(parseDurationOrSeconds("10").value(), std::chrono::seconds(10));
+  EXPECT_EQ(parseDurationOrSeconds("10ms").value(), std::chrono::milliseconds(10));
+  EXPECT_EQ(parseDurationOrSeconds("0").value(), std::chrono::seconds(0));
+  for (const char* text : {"", "1.5", "-3", "x"}) EXPECT_FALSE(parseDurationOrSeconds(text)) << text;
+}
+
 }  // namespace
 }  // namespace idetcd::config

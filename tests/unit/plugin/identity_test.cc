@@ -51,8 +51,7 @@ TEST_F(IdentityTest, AnswersIdServerAndHostnameBind) {
     EXPECT_EQ(rdata[0], rdata.size() - 1);
   }
   Message version("version.bind.", kTxt, std::nullopt, kChaos);
-  chaos(identity_, version);
-  EXPECT_EQ(version.rcode(), 5);
+  EXPECT_TRUE(chaos(identity_, version).isNext());
   name_.reset();
   Message unowned("id.server.", kTxt, std::nullopt, kChaos);
   chaos(identity_, unowned);
