@@ -1,15 +1,12 @@
 // The file of names as last known: any file is refused, or gives whole names. The input is a file without its hash,
 // which would keep all but one in 2^64 of them from being looked at; as it is it is tried, too.
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <string_view>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "fuzz/check.h"
+#include "fuzz/memory_file.h"
 #include "fuzz/whole_name.h"
 #include "naming/saved_names.h"
 
@@ -20,22 +17,8 @@ using fuzz::isWhole;
 
 constexpr std::string_view kPattern = "worker{{.ID}}.tf.local.";
 
-// A file that is only in memory.
-class MemoryFile {
- public:
-  MemoryFile() : fd_(memfd_create("names", MFD_CLOEXEC)) { FUZZ_CHECK(fd_ >= 0); }
-  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
-  void assign(std::string_view contents) const {
-    FUZZ_CHECK(ftruncate(fd_, 0) == 0);
-    FUZZ_CHECK(pwrite(fd_, contents.data(), contents.size(), 0) == static_cast<ssize_t>(contents.size()));
-  }
-
- private:
-  int fd_;
-};
-
 void load(std::string_view contents) {
-  static const MemoryFile file;
+  static const fuzz::MemoryFile file;
   file.assign(contents);
   size_t taken = 0;
   const auto loaded = naming::loadNames(file.path(), kPattern, [&taken](const naming::SavedName& saved) {

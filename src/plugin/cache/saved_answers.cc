@@ -164,8 +164,8 @@ bool AnswersReader::restore(Cache& cache, HashSeed seed, const Clocks& clocks, s
     next_ += sizeof(AnswerHead) + head.size;
     const std::span<const uint8_t> answer(message, head.size);
     const auto name = questionName(answer);
+    if (name.empty() || head.came_at_ns < 0 || nanoseconds(head.came_at_ns) > clocks.wall) continue;
     const nanoseconds age = clocks.wall - nanoseconds(head.came_at_ns);
-    if (name.empty() || age.count() < 0) continue;
     dns::Query query;
     resolve::StoredResponse response;
     if (!makeQuery(name, dns::load16(name.data() + name.size()), head.key_flags, seed, query)) continue;

@@ -3,10 +3,11 @@
 //   bytes   8  "idetcdA1"
 //   then for each answer
 //            4  size of the message, above 0
-//            8  when it came, in nanoseconds since 1970
 //            1  1: CD, 2: DO, as it was asked for
 //            1  how often it was asked for of late
 //            1  1: asked for again since it came
+//            1  0
+//            8  when it came, in nanoseconds since 1970
 //            …  the answer, a DNS message with its question
 //   then     4  0
 //            8  number of answers
