@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
