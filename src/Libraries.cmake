@@ -49,6 +49,7 @@ idetcd_package(grpc grpc++ protobuf)
 idetcd_package(tls libssl libcrypto)
 idetcd_package(uv ${uv})
 idetcd_package(xxhash libxxhash)
+idetcd_package(nghttp2 libnghttp2)
 idetcd_package(re2 re2)
 idetcd_package(seccomp libseccomp)
 

@@ -17,6 +17,9 @@ class StreamHandler {
   virtual void onEnd() = 0;      // the peer will send no more; it may still read
   virtual void onDrained() = 0;  // everything written is in the kernel's hands
   virtual void onError() = 0;    // refused, reset, a write failed: nothing more will come
+  // Of a stream of questions and answers in no order: there will be no answer to the question `id`. `worth_another_try`:
+  // the peer has not looked at it.
+  virtual void onUnanswered(uint16_t /*id*/, const std::string& /*reason*/, bool /*worth_another_try*/) {}
 };
 
 class Stream {
@@ -30,6 +33,11 @@ class Stream {
   virtual bool write(std::vector<uint8_t>&& bytes) = 0;
   // After onError(): why, for a log.
   virtual std::string failure() const = 0;
+
+  // Of a stream of questions and answers: whether another question may be written now.
+  virtual bool takesMore() const { return true; }
+  // Nobody waits for the answer to the question `id` any more.
+  virtual void cancel(uint16_t /*id*/) {}
 };
 
 }  // namespace idetcd::net

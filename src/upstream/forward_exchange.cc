@@ -261,7 +261,7 @@ std::span<const uint8_t> ForwardExchange::messageFor(Attempt& attempt) {
   UpstreamCookie& cookie = attempt.server->cookie();
   attempt.cookie.reset();
   const bool doubtful = attempt.cookie_refused || (attempt.repeated && !cookie.isTolerated());
-  ForwardMessage::Extras extras{.cookie = {}, .keepalive = &attempt == &stream_};
+  ForwardMessage::Extras extras{.cookie = {}, .keepalive = &attempt == &stream_ && attempt.server->asksKeepalive()};
   if (form != ForwardMessage::Form::kEdns || doubtful) return message_.bytes(form, extras);
   extras.cookie = cookie.option(BootClock::now());
   if (!extras.cookie.empty()) attempt.cookie = cookie.client();

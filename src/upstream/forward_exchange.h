@@ -111,7 +111,7 @@ class ForwardExchange : private StreamWaiter {
   bool attempt(uint8_t index);
   bool attemptStream(BootClock::time_point proven = {});
   bool trustsAd(const UpstreamServer& server) const {
-    return context_.options.trust_ad || server.address().protocol == UpstreamProtocol::kTls;
+    return context_.options.trust_ad || isEncrypted(server.address().protocol);
   }
   bool attemptDatagram(Datagram& datagram);
   std::span<const uint8_t> messageFor(Attempt& attempt);

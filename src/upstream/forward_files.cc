@@ -1,6 +1,7 @@
 #include "upstream/forward_files.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,12 +12,26 @@ namespace idetcd::upstream {
 
 namespace {
 
+bool isOver(const UpstreamTarget& target, UpstreamProtocol protocol) {
+  return (target.server && target.server->protocol == protocol) || (target.host && target.host->protocol == protocol);
+}
+
+bool needs(const Forwarder::Options& options, UpstreamProtocol protocol) {
+  return std::any_of(options.to.begin(), options.to.end(),
+                     [protocol](const UpstreamTarget& target) { return isOver(target, protocol); });
+}
+
+// Files that are named are looked at, whether a server needs them or not.
 bool needsTls(const Forwarder::Options& options) {
   return !options.tls.certificate_file.empty() || !options.tls.ca_file.empty() ||
-         std::any_of(options.to.begin(), options.to.end(), [](const UpstreamTarget& target) {
-           return (target.server && target.server->protocol == UpstreamProtocol::kTls) ||
-                  (target.host && target.host->protocol == UpstreamProtocol::kTls);
-         });
+         needs(options, UpstreamProtocol::kTls);
+}
+
+Result<std::shared_ptr<net::TlsContext>> makeContext(const Forwarder::Tls& tls, std::string application_protocol) {
+  return net::TlsContext::make({.certificate_file = tls.certificate_file,
+                                .key_file = tls.key_file,
+                                .ca_file = tls.ca_file,
+                                .application_protocol = std::move(application_protocol)});
 }
 
 constexpr const char* kSystemResolvers = "/etc/resolv.conf";
@@ -38,7 +53,7 @@ Result<std::vector<UpstreamAddress>> serversOf(const UpstreamHost& host, const F
   if (!addresses) return tl::unexpected(addresses.error());
   std::string name = host.name.toString();
   name.pop_back();
-  const bool is_named_here = host.protocol == UpstreamProtocol::kTls && options.tls.server_name.empty();
+  const bool is_named_here = isEncrypted(host.protocol) && options.tls.server_name.empty();
   std::vector<UpstreamAddress> servers;
   for (const IpAddress& ip : *addresses) {
     servers.push_back({.address = {.ip = ip, .port = host.port},
@@ -53,12 +68,14 @@ Result<std::vector<UpstreamAddress>> serversOf(const UpstreamHost& host, const F
 Result<std::shared_ptr<const ForwardFiles>> ForwardFiles::read(const Forwarder::Options& options, Executor& executor) {
   auto files = std::make_shared<ForwardFiles>();
   if (needsTls(options)) {
-    auto made = net::TlsContext::make({.certificate_file = options.tls.certificate_file,
-                                       .key_file = options.tls.key_file,
-                                       .ca_file = options.tls.ca_file,
-                                       .application_protocol = {}});
+    auto made = makeContext(options.tls, {});
     if (!made) return tl::unexpected(made.error());
     files->tls = std::move(*made);
+  }
+  if (needs(options, UpstreamProtocol::kHttps)) {
+    auto made = makeContext(options.tls, "h2");
+    if (!made) return tl::unexpected(made.error());
+    files->https = std::move(*made);
   }
   for (const UpstreamTarget& target : options.to) {
     auto& list = files->lists.emplace_back();

@@ -19,6 +19,7 @@ struct ForwardFiles {
   static Result<std::shared_ptr<const ForwardFiles>> read(const Forwarder::Options& options, Executor& executor);
 
   std::shared_ptr<net::TlsContext> tls;              // null: no server needs it
+  std::shared_ptr<net::TlsContext> https;            // the same
   std::vector<std::shared_ptr<UpstreamFile>> lists;  // one a target of `to`; null where that is no file
   std::vector<std::vector<UpstreamAddress>> hosts;   // one a target of `to`; empty where that is no host
 };

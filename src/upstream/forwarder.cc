@@ -131,6 +131,7 @@ Result<std::unique_ptr<Forwarder>> Forwarder::make(net::EventLoop& loop, Options
   options.named.insert(options.named.end(), options.from.begin(), options.from.end());
   auto impl = std::make_unique<Impl>(loop, std::move(options), std::move(log));
   impl->context.tls = impl->context.options.files->tls;
+  impl->context.https = impl->context.options.files->https;
   if (auto opened = impl->context.openSource(); !opened) return tl::unexpected(opened.error());
   if (auto started = impl->set.start(); !started) return tl::unexpected(started.error());
   return std::unique_ptr<Forwarder>(new Forwarder(std::move(impl)));

@@ -91,6 +91,7 @@ class Forwarder {
     size_t udp_payload = dns::kDefaultUdpPayload;  // that is offered to servers (RFC 6891 §6.2.3): 512 at least
     uint32_t max_fails = 2;  // 0: no server is ever thought to be down
     Tls tls;
+    DohMethod doh_method = DohMethod::kPost;
     Policy policy = Policy::kRandom;
     HealthCheck health_check;
     size_t max_concurrent = 0;  // client queries; beyond it REFUSED. 0: up to the maxima below, then SERVFAIL
@@ -102,7 +103,7 @@ class Forwarder {
     bool failfast_all_unhealthy_upstreams = false;
     bool cookies = true;    // DNS cookies are sent (upstream_cookie.h)
     bool use_caps_for_id = false;  // forward_exchange.h
-    bool trust_ad = false;  // AD of answers in plain text is passed on, as those from tls:// always are
+    bool trust_ad = false;  // AD of answers in plain text is passed on, as those from encrypted servers always are
 
     // What the server block and its directives name beside `from`: no special names (special_names.h) within these.
     std::vector<dns::Name> named;

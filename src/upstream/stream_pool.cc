@@ -31,7 +31,7 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
 
   size_t waiting() const { return waiters_.size(); }
   bool isSuspect() const { return stream_ == nullptr || suspect_; }
-  bool isUsable() const { return !isSuspect() && !unwanted_ && !isOld(); }
+  bool isUsable() const { return !isSuspect() && !unwanted_ && !isOld() && stream_->takesMore(); }
   BootClock::time_point openedAt() const { return opened_at_; }
   bool isProven(BootClock::time_point since) const { return std::max(opened_at_, heard_at_) >= since; }
   bool isWaitedFor(uint16_t id) const { return waiters_.contains(id); }
@@ -50,7 +50,9 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
   }
 
   void drop(uint16_t id) {
-    if (waiters_.erase(id) > 0 && waiters_.empty()) onIdle();
+    if (waiters_.erase(id) == 0) return;
+    if (stream_ != nullptr) stream_->cancel(id);
+    if (waiters_.empty()) onIdle();
   }
 
   void noteLate(uint16_t id) {
@@ -95,6 +97,16 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
   }
   void onDrained() override {}
   void onError() override { fail(stream_->failure()); }
+  void onUnanswered(uint16_t id, const std::string& reason, bool worth_another_try) override {
+    const auto waiting = waiters_.find(id);
+    if (waiting == waiters_.end()) return;
+    const auto self = shared_from_this();
+    heard_at_ = BootClock::now();
+    StreamWaiter* waiter = waiting->second.waiter;
+    waiters_.erase(waiting);
+    if (waiters_.empty()) onIdle();
+    waiter->onStreamFailed(reason, worth_another_try);
+  }
 
  private:
   // Hands out every whole message at the front of `bytes`. Returns how many bytes it used.
@@ -130,7 +142,7 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
   void onIdle() {
     if (pool_ == nullptr || stream_ == nullptr) return;
     // Not at once: this may be a callback of the stream.
-    const bool is_kept = !suspect_ && !isOld() && !pool_->hasTooManyIdle();
+    const bool is_kept = !suspect_ && !isOld() && stream_->takesMore() && !pool_->hasTooManyIdle();
     idle_.start(is_kept ? idle_timeout_ : std::chrono::milliseconds(0));
   }
 

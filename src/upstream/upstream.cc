@@ -1,6 +1,7 @@
 #include "upstream/upstream.h"
 
 #include <algorithm>
+#include <array>
 #include <net/if.h>
 #include <sstream>
 
@@ -16,6 +17,16 @@ namespace {
 
 constexpr uint16_t kDnsPort = 53;
 constexpr uint16_t kTlsPort = 853;
+constexpr uint16_t kHttpsPort = 443;
+
+struct Scheme {
+  std::string_view name;
+  UpstreamProtocol protocol;
+  uint16_t port;
+};
+constexpr std::array<Scheme, 3> kSchemes{{{"dns", UpstreamProtocol::kDns, kDnsPort},
+                                          {"tls", UpstreamProtocol::kTls, kTlsPort},
+                                          {"https", UpstreamProtocol::kHttps, kHttpsPort}}};
 
 struct ScopedAddress {
   SocketAddress address;
@@ -106,24 +117,23 @@ std::optional<UpstreamHost> parseHost(std::string_view text, uint16_t default_po
 }  // namespace
 
 std::string UpstreamAddress::toString() const {
-  return (protocol == UpstreamProtocol::kTls ? "tls://" : "") + address.toString();
+  if (!isEncrypted(protocol)) return address.toString();
+  return (protocol == UpstreamProtocol::kTls ? "tls://" : "https://") + address.toString();
 }
 
 Result<UpstreamTarget> parseUpstreamTarget(std::string_view text) {
-  UpstreamProtocol protocol = UpstreamProtocol::kDns;
+  const Scheme* scheme = kSchemes.data();
   std::string_view rest = text;
   if (const size_t colon = text.find("://"); colon != std::string_view::npos) {
-    const std::string_view scheme = text.substr(0, colon);
     rest = text.substr(colon + 3);
-    if (scheme == "tls") {
-      protocol = UpstreamProtocol::kTls;
-    } else if (scheme != "dns") {
-      return fail(fmt::format("{}:// is not supported: '{}'", scheme, text));
-    }
+    scheme = std::ranges::find(kSchemes, text.substr(0, colon), &Scheme::name);
+    if (scheme == kSchemes.end()) return fail(fmt::format("{}:// is not supported: '{}'", text.substr(0, colon), text));
   }
-  const bool is_tls = protocol == UpstreamProtocol::kTls;
-  const NamedAddress named = is_tls ? splitServerName(rest) : NamedAddress{std::string(rest), {}};
-  if (auto scoped = parseAddress(named.address, is_tls ? kTlsPort : kDnsPort)) {
+  const UpstreamProtocol protocol = scheme->protocol;
+  if (protocol == UpstreamProtocol::kHttps && rest.find('/') != std::string_view::npos)
+    return fail(fmt::format("https:// has no path here, it is always /dns-query: '{}'", text));
+  const NamedAddress named = isEncrypted(protocol) ? splitServerName(rest) : NamedAddress{std::string(rest), {}};
+  if (auto scoped = parseAddress(named.address, scheme->port)) {
     if (scoped->address.ip.isUnspecified() || scoped->address.ip.isMulticast())
       return fail(fmt::format("no server's address: '{}'", text));
     if (!named.server_name.empty() && !dns::Name::parse(named.server_name))
@@ -138,7 +148,7 @@ Result<UpstreamTarget> parseUpstreamTarget(std::string_view text) {
   if (rest.size() == text.size() && !rest.empty() && WatchedFile(file).readIfChanged()) {
     return UpstreamTarget{.server = std::nullopt, .file = std::move(file)};
   }
-  if (auto host = parseHost(rest, is_tls ? kTlsPort : kDnsPort)) {
+  if (auto host = parseHost(rest, scheme->port)) {
     host->protocol = protocol;
     return UpstreamTarget{.server = std::nullopt, .file = {}, .host = std::move(host)};
   }

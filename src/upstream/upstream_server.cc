@@ -7,6 +7,10 @@
 #include <net/if.h>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "upstream/doh_stream.h"
+
 namespace idetcd::upstream {
 
 namespace {
@@ -21,6 +25,22 @@ constexpr std::chrono::nanoseconds kMaxTrialTime = std::chrono::seconds(30);
 std::chrono::nanoseconds minTimeout(const Forwarder::Options& options) {
   return std::max<std::chrono::nanoseconds>(RoundTrip::kMinTimeout, options.least_timeout);
 }
+
+// As CoreDNS calls them.
+const char* protoLabel(UpstreamProtocol protocol) {
+  switch (protocol) {
+    case UpstreamProtocol::kTls:
+      return "tcp-tls";
+    case UpstreamProtocol::kHttps:
+      return "https";
+    case UpstreamProtocol::kDns:
+      break;
+  }
+  return "tcp";
+}
+
+// Answers over HTTP/2 need not wait for each other.
+size_t preferredPipelined(UpstreamProtocol protocol) { return protocol == UpstreamProtocol::kHttps ? 64 : 8; }
 
 // Two transmissions, and the time to hear from the second, fit into an attempt.
 std::chrono::nanoseconds maxTimeout(const Forwarder::Options& options) {
@@ -54,20 +74,20 @@ UpstreamServer::UpstreamServer(ForwardContext& context, const UpstreamAddress& a
     : context_(context),
       address_(address),
       counters_(context.options.metrics.with("proxy_name", "forward").with("to", address.address.toString())),
-      connection_counters_(
-          counters_.scope().with("proto", address.protocol == UpstreamProtocol::kTls ? "tcp-tls" : "tcp")),
+      connection_counters_(counters_.scope().with("proto", protoLabel(address.protocol))),
       streams_(context.loop, context.random,
                {.expire = context.options.expire,
                 .max_age = context.options.max_age,
-                .max_idle = context.options.max_idle_conns},
+                .max_idle = context.options.max_idle_conns,
+                .preferred_pipelined = preferredPipelined(address.protocol)},
                [this] { return connect(); }),
       cookie_(context.options.cookies),
       suspicion_(context.loop, [this] { is_suspect_ = false; }),
       late_(*this),
       probe_timer_(context.loop, [this] { onProbeTimer(); }) {
-  if (address.protocol == UpstreamProtocol::kTls) {
-    const std::string& name = address.server_name.empty() ? context.options.tls.server_name : address.server_name;
-    tls_peer_ = std::make_unique<net::TlsPeer>(context.tls, name, address.address.ip);
+  if (isEncrypted(address.protocol)) {
+    const auto& tls = address.protocol == UpstreamProtocol::kTls ? context.tls : context.https;
+    tls_peer_ = std::make_unique<net::TlsPeer>(tls, serverName(), address.address.ip);
   }
   context_.room.add(streams_);
 }
@@ -80,8 +100,24 @@ Result<std::unique_ptr<net::Stream>> UpstreamServer::connect() {
   auto connection = context_.tcp.connect(address_.address, context_.sourceOf(address_.address.ip));
   if (!connection) return tl::unexpected(connection.error());
   (*connection)->hold(std::move(lease));
-  if (tls_peer_) return std::make_unique<net::TlsStream>(*tls_peer_, std::move(*connection));
-  return std::move(*connection);
+  if (!tls_peer_) return std::move(*connection);
+  auto tls = std::make_unique<net::TlsStream>(*tls_peer_, std::move(*connection));
+  if (address_.protocol == UpstreamProtocol::kTls) return tls;
+  return std::make_unique<DohStream>(
+      std::move(tls), DohStream::Options{.authority = authority(), .method = context_.options.doh_method});
+}
+
+const std::string& UpstreamServer::serverName() const {
+  return address_.server_name.empty() ? context_.options.tls.server_name : address_.server_name;
+}
+
+// RFC 9110 §4.2.2: without the port that is understood.
+std::string UpstreamServer::authority() const {
+  constexpr uint16_t kHttpsPort = 443;
+  const SocketAddress& at = address_.address;
+  const std::string name = serverName().empty() ? at.ip.toString() : serverName();
+  const std::string host = name.find(':') != std::string::npos ? fmt::format("[{}]", name) : name;
+  return at.port == kHttpsPort ? host : fmt::format("{}:{}", host, at.port);
 }
 
 void UpstreamServer::noteAnswer(BootClock::time_point now) {
@@ -189,7 +225,7 @@ void UpstreamServer::probe() {
   probe_message_.assignProbe(check.domain, check.recursion_desired);
   probe_timer_.start(kProbeTime);
   if (isStreamOnly()) {
-    const bool with_edns = address_.protocol == UpstreamProtocol::kTls && knowsEdns();  // there is padding in it
+    const bool with_edns = isEncrypted(address_.protocol) && knowsEdns();  // there is padding in it
     const auto id = streams_.send(probe_message_.bytes(form(with_edns)), *this, probe_ticket_);
     if (!id && id.error().code == ErrorCode::kNoResources) return probeAgainLater();
     if (!id) return onProbeFailed(id.error().message);

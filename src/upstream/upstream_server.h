@@ -58,7 +58,8 @@ struct ForwardContext {
   net::SecureRandom& random;
   size_t datagrams = 0;  // open sockets
   net::TcpConnector tcp;
-  std::shared_ptr<net::TlsContext> tls;  // null: no server needs it
+  std::shared_ptr<net::TlsContext> tls;    // null: no server needs it
+  std::shared_ptr<net::TlsContext> https;  // the same
   ExtraDatagrams extra;
   ExtraDatagrams extra_over_tcp;  // questions asked over TCP before the server has had its time
   net::DeadlineLadder timeouts;   // after which a datagram counts as lost
@@ -74,7 +75,9 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   UpstreamServer& operator=(const UpstreamServer&) = delete;
 
   const UpstreamAddress& address() const { return address_; }
-  bool isStreamOnly() const { return address_.protocol == UpstreamProtocol::kTls || context_.options.force_tcp; }
+  bool isStreamOnly() const { return isEncrypted(address_.protocol) || context_.options.force_tcp; }
+  // Whether a message over a stream asks how long the connection may be idle. HTTP has its own ways to end one.
+  bool asksKeepalive() const { return address_.protocol != UpstreamProtocol::kHttps; }
   StreamPool& streams() { return streams_; }
 
   bool isDown() const { return context_.options.max_fails > 0 && fails_ >= context_.options.max_fails; }
@@ -115,7 +118,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   // What a message to it looks like: padded where it is encrypted.
   ForwardMessage::Form form(bool with_edns) const {
     if (!with_edns) return ForwardMessage::Form::kPlain;
-    return address_.protocol == UpstreamProtocol::kTls ? ForwardMessage::Form::kPadded : ForwardMessage::Form::kEdns;
+    return isEncrypted(address_.protocol) ? ForwardMessage::Form::kPadded : ForwardMessage::Form::kEdns;
   }
   // Of messages whose form is kEdns.
   UpstreamCookie& cookie() { return cookie_; }
@@ -143,6 +146,9 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   };
 
   Result<std::unique_ptr<net::Stream>> connect();
+  // What its certificate must name; empty: its address.
+  const std::string& serverName() const;
+  std::string authority() const;
   void findInterface();
   void probe();
   void onProbeTimer();

@@ -826,7 +826,7 @@ def test_client_certificates(upstreams, nodes, directory):
 @pytest.mark.parametrize("line, message", [
     ("forward .", "Wrong argument count"),
     ("forward . no/where", "not an IP address, file or host name: 'no/where'"),
-    ("forward . https://192.0.2.1", "https:// is not supported"),
+    ("forward . quic://192.0.2.1", "quic:// is not supported"),
     ("forward . 192.0.2.1 {\n policy best\n}", "unknown policy 'best'"),
     ("forward . 192.0.2.1 {\n next NOSUCH\n}", "NOSUCH is not a valid rcode"),
     ("forward . 192.0.2.1 {\n nosuch\n}", "unknown property 'nosuch'"),

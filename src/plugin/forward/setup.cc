@@ -48,7 +48,7 @@ class ForwardParser {
   // `forward FROM TO… { … }`
   Result<upstream::Forwarder::Options> parse() {
     const auto head = readHead();
-    static constexpr config::OptionTable<ForwardParser, 22> kOptions{{
+    static constexpr config::OptionTable<ForwardParser, 23> kOptions{{
         {"except", "except ZONES...", &ForwardParser::readExcept},
         {"force_tcp", "force_tcp", &ForwardParser::readForceTcp},
         {"prefer_udp", "prefer_udp", &ForwardParser::readPreferUdp},
@@ -61,6 +61,7 @@ class ForwardParser {
         {"max_connect_attempts", "max_connect_attempts N", &ForwardParser::readMaxConnectAttempts},
         {"tls", "tls [[CERT KEY] CA]", &ForwardParser::readTls},
         {"tls_servername", "tls_servername NAME", &ForwardParser::readTlsServerName},
+        {"doh_method", "doh_method GET|POST", &ForwardParser::readDohMethod},
         {"policy", "policy random|round_robin|sequential", &ForwardParser::readPolicy},
         {"health_check", "health_check DURATION [no_rec] [domain NAME]", &ForwardParser::readHealthCheck},
         {"max_concurrent", "max_concurrent N", &ForwardParser::readMaxConcurrent},
@@ -195,6 +196,15 @@ class ForwardParser {
     const auto argument = cursor_.oneArg();
     if (!argument) return tl::unexpected(argument.error());
     options_.tls.server_name = *argument;
+    return {};
+  }
+
+  Result<void> readDohMethod() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const std::string method = lowerCase(*argument);
+    if (method != "get" && method != "post") return cursor_.error(fmt::format("unknown doh_method '{}'", *argument));
+    options_.doh_method = method == "get" ? upstream::DohMethod::kGet : upstream::DohMethod::kPost;
     return {};
   }
 
@@ -489,7 +499,8 @@ Result<std::vector<std::unique_ptr<upstream::Forwarder>>> ForwardDirective::make
 
 const resolve::DirectiveType kForwardDirective{
     .name = "forward",
-    .syntax = "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP or a file like /etc/resolv.conf",
+    .syntax = "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "
+              "/etc/resolv.conf",
     .make = resolve::makeDirective<ForwardDirective>,
     .check_files = checkFiles};
 

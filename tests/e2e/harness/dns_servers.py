@@ -133,12 +133,12 @@ class Knot(Process):
 
 
 class Named(Process):
-    """As Nsd. `more`: further options."""
+    """As Nsd. `more`: further options; `statements`: what stands beside them."""
 
-    def __init__(self, directory, port, zones, host="127.0.0.1", name="named", more=""):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="named", more="", statements=""):
         super().__init__(name, directory)
         self.host, self.port = host, port
-        config = _NAMED.format(host=host, port=port, directory=directory, more=more)
+        config = _NAMED.format(host=host, port=port, directory=directory, more=more) + statements
         for number, (zone, text) in enumerate(zones.items()):
             path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
             config += f'zone "{zone}" {{ type primary; file "{path}"; }};\n'
@@ -150,13 +150,16 @@ class Named(Process):
 
 class UnboundForwarder(Process):
     """unbound as people run it on a node: a cache before one upstream; no validation. `tls`: a certificate's file and its
-    key's, with which it serves DNS over TLS on its port, and nothing else. `options`: lines of the `server` clause."""
+    key's, with which it serves DNS over TLS on its port, and nothing else; `https`: the same over HTTPS. `options`: lines of the
+    `server` clause."""
 
     def __init__(self, directory, port, upstream_host, upstream_port, host="127.0.0.1", name="unbound", tls=None,
-                 modules="iterator", options=()):
+                 https=None, modules="iterator", options=()):
         super().__init__(name, directory)
         self.host, self.port = host, port
-        service = [f"tls-port: {port}", f'tls-service-pem: "{tls[0]}"', f'tls-service-key: "{tls[1]}"'] if tls else []
+        files = tls or https
+        service = [f"{'tls' if tls else 'https'}-port: {port}", f'tls-service-pem: "{files[0]}"',
+                   f'tls-service-key: "{files[1]}"'] if files else []
         self.config = write(os.path.join(directory, f"{name}.conf"), _UNBOUND.format(
             host=host, port=port, directory=directory, name=name, upstream_host=upstream_host, upstream_port=upstream_port,
             modules=modules, more="".join(f"    {line}\n" for line in [*service, *options])))

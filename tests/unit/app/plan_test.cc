@@ -346,7 +346,7 @@ TEST(PlanForward, FromAndTo) {
   EXPECT_EQ(options.to[1].server->toString(), "[2001:db8::1]:54");
   EXPECT_EQ(options.to[2].server->toString(), "tls://192.0.2.2:853");
   EXPECT_EQ(forwards("forward a. 192.0.2.1\nforward . 192.0.2.2").size(), 2u);
-  for (const char* to : {"192.0.2.1.5", "grpc://192.0.2.1", "https://192.0.2.1", "0.0.0.0", "::", "224.0.0.1",
+  for (const char* to : {"192.0.2.1.5", "grpc://192.0.2.1", "https://192.0.2.1/path", "0.0.0.0", "::", "224.0.0.1",
                          "192.0.2.1:0", "192.0.2.1:65536", "/nowhere/resolv.conf", "tls://", "tls://a..b"}) {
     EXPECT_TRUE(refused(std::string("forward . ") + to, to));
   }
@@ -424,6 +424,18 @@ TEST(PlanForward, Tls) {
   EXPECT_EQ(files("tls cert key ca\ntls_servername dns.example"), (Texts{"cert", "key", "ca", "dns.example"}));
 }
 
+TEST(PlanForward, Https) {
+  const auto method = [](const std::string& option) { return forward(option, "https://192.0.2.1").doh_method; };
+  EXPECT_EQ(method("force_tcp"), upstream::DohMethod::kPost);
+  EXPECT_EQ(method("doh_method GET"), upstream::DohMethod::kGet);
+  EXPECT_EQ(method("doh_method get"), upstream::DohMethod::kGet);
+  EXPECT_EQ(method("doh_method POST"), upstream::DohMethod::kPost);
+  const auto to = forwards("forward . https://192.0.2.1%dns.example:8443 https://dns.example").at(0).to;
+  EXPECT_EQ(to[0].server->toString(), "https://192.0.2.1:8443");
+  EXPECT_EQ(to[0].server->server_name, "dns.example");
+  EXPECT_EQ(to[1].host->port, 443);
+}
+
 TEST(PlanForward, BadOptions) {
   const std::pair<const char*, const char*> cases[] = {
       {"nosuch", "unknown property 'nosuch'"},
@@ -458,6 +470,8 @@ TEST(PlanForward, BadOptions) {
       {"max_concurrent 1e3", "1e3"},
       {"tls a b c d", "Wrong argument count"},
       {"tls_servername", "Wrong argument count"},
+      {"doh_method", "Wrong argument count"},
+      {"doh_method PUT", "unknown doh_method 'PUT'"},
       {"policy", "Wrong argument count"},
       {"policy best", "unknown policy 'best'"},
       {"health_check", "Wrong argument count"},

@@ -22,6 +22,8 @@ struct FakeStream : net::Stream {
     return true;
   }
   std::string failure() const override { return {}; }
+  bool takesMore() const override { return asked.size() < limit; }
+  void cancel(uint16_t id) override { cancelled.push_back(id); }
 
   void answer() { answerWith({}); }
   // With an OPT record that says how long the connection may be idle, in units of 100 ms.
@@ -42,6 +44,8 @@ struct FakeStream : net::Stream {
 
   net::StreamHandler* handler = nullptr;
   std::vector<uint16_t> asked;  // IDs
+  std::vector<uint16_t> cancelled;
+  size_t limit = 1000;
   net::DescriptorLease lease;
 
  private:
@@ -115,6 +119,37 @@ TEST_F(StreamPoolTest, WhoClosesAgainAndAgainGetsAQuestionAConnection) {
   endEarly();
   ask(16);
   EXPECT_EQ(pool_.connectionCount(), 16u);
+}
+
+TEST_F(StreamPoolTest, AConnectionThatTakesNoMoreGetsNoMore) {
+  ask(1);
+  streams_.front()->limit = 1;
+  ask(1);
+  ASSERT_EQ(streams_.size(), 2u);
+  EXPECT_EQ(streams_.front()->asked.size(), 1u);
+}
+
+TEST_F(StreamPoolTest, AConnectionHearsOfWhatIsGivenUp) {
+  ask(2);
+  const FakeStream& stream = *streams_.front();
+  tickets_.pop_front();
+  EXPECT_EQ(stream.cancelled, std::vector<uint16_t>{stream.asked.front()});
+}
+
+TEST_F(StreamPoolTest, OneQuestionMayHaveNoAnswer) {
+  ask(2);
+  FakeStream& stream = *streams_.front();
+  stream.handler->onUnanswered(stream.asked.back(), "HTTP status 500", false);
+  EXPECT_EQ(failed_, 1u);
+  EXPECT_FALSE(worth_another_try_);
+  EXPECT_TRUE(tickets_.front().isWaiting());
+  EXPECT_FALSE(tickets_.back().isWaiting());
+  stream.handler->onUnanswered(stream.asked.back(), "HTTP status 500", false);
+  EXPECT_EQ(failed_, 1u) << "it was said";
+  stream.handler->onUnanswered(stream.asked.front(), "refused", true);
+  EXPECT_EQ(failed_, 2u);
+  EXPECT_TRUE(worth_another_try_);
+  EXPECT_EQ(pool_.connectionCount(), 1u) << "the connection is kept";
 }
 
 TEST_F(StreamPoolTest, TheNumberOfConnectionsDecays) {

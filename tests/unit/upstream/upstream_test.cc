@@ -21,6 +21,8 @@ TEST(UpstreamTargetTest, Addresses) {
   EXPECT_EQ(parsed("dns://192.0.2.1:1"), "192.0.2.1:1");
   EXPECT_EQ(parsed("tls://192.0.2.1"), "tls://192.0.2.1:853");
   EXPECT_EQ(parsed("tls://[2001:db8::1]:8853"), "tls://[2001:db8::1]:8853");
+  EXPECT_EQ(parsed("https://192.0.2.1"), "https://192.0.2.1:443");
+  EXPECT_EQ(parsed("https://[2001:db8::1]:8443"), "https://[2001:db8::1]:8443");
   EXPECT_EQ(parsed("2001:db8::1"), "[2001:db8::1]:53");
   EXPECT_EQ(parsed("[2001:db8::1]"), "[2001:db8::1]:53");
   EXPECT_EQ(parsed("[2001:db8::1]:65535"), "[2001:db8::1]:65535");
@@ -46,6 +48,7 @@ TEST(UpstreamTargetTest, ATlsServerMayHaveAName) {
     return target->server->toString() + " " + target->server->server_name;
   };
   EXPECT_EQ(named("tls://192.0.2.1%dns.example"), "tls://192.0.2.1:853 dns.example");
+  EXPECT_EQ(named("https://192.0.2.1%dns.example"), "https://192.0.2.1:443 dns.example");
   EXPECT_EQ(named("tls://192.0.2.1%dns.example:8853"), "tls://192.0.2.1:8853 dns.example");
   EXPECT_EQ(named("tls://2001:db8::1%dns.example"), "tls://[2001:db8::1]:853 dns.example");
   EXPECT_EQ(named("tls://2001:db8::1%dns.example:8853"), "tls://[2001:db8::1]:8853 dns.example");
@@ -63,7 +66,9 @@ TEST(UpstreamTargetTest, WhatIsNoServerIsRefused) {
                            "[]:53", "192.0.2.256", "/nonexistent/resolv.conf"}) {
     EXPECT_TRUE(parsed(text).starts_with("error: not an IP address, file or host name")) << text;
   }
-  EXPECT_EQ(parsed("https://192.0.2.1/dns-query"), "error: https:// is not supported: 'https://192.0.2.1/dns-query'");
+  EXPECT_EQ(parsed("https://192.0.2.1/dns-query"),
+            "error: https:// has no path here, it is always /dns-query: 'https://192.0.2.1/dns-query'");
+  EXPECT_EQ(parsed("quic://192.0.2.1"), "error: quic:// is not supported: 'quic://192.0.2.1'");
   EXPECT_EQ(parsed("grpc://192.0.2.1"), "error: grpc:// is not supported: 'grpc://192.0.2.1'");
   EXPECT_EQ(parsed("tls:///etc/hosts"), "error: not an IP address, file or host name: 'tls:///etc/hosts'");
   EXPECT_TRUE(parsed("0.0.0.0").starts_with("error: no server's address"));

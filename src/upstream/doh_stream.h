@@ -1,0 +1,47 @@
+// DNS over HTTPS (RFC 8484) as a client: questions to one server over one HTTP/2 connection (RFC 9113), each a request
+// of its own, in any number at a time that the server allows. Towards its owner it is a stream like one over TCP: whole
+// messages with their length in front go in and come out. On the wire they have the ID 0, so that caches between here
+// and there may know the question again. Loop thread only.
+//
+// What a server can make this hold is bounded: an answer is at most as long as a DNS message, a header field that does
+// not matter is not kept, all of a response's are limited in length, a request that nobody waits for any more is
+// cancelled, and what the server does not read is not produced.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/stream.h"
+#include "upstream/upstream.h"
+
+namespace idetcd::upstream {
+
+class DohStream : public net::Stream {
+ public:
+  struct Options {
+    std::string authority;  // host and port as in a URL (RFC 3986 §3.2)
+    DohMethod method = DohMethod::kPost;
+  };
+
+  // `stream`: to the server, not started; TLS with "h2" as its application protocol.
+  DohStream(std::unique_ptr<net::Stream> stream, Options options);
+  ~DohStream() override;
+  DohStream(const DohStream&) = delete;
+  DohStream& operator=(const DohStream&) = delete;
+
+  // `handler` gets each answer in one onData(), and onUnanswered() instead where the server gives none.
+  void start(net::StreamHandler& handler) override;
+  // REQUIRES: one whole message with its length in front, under an ID that no other has that is waited for.
+  bool write(std::vector<uint8_t>&& bytes) override;
+  std::string failure() const override;
+  // Neither told to stop by the server (GOAWAY), nor at the limit that it has set (SETTINGS_MAX_CONCURRENT_STREAMS).
+  bool takesMore() const override;
+  void cancel(uint16_t id) override;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace idetcd::upstream
