@@ -707,7 +707,8 @@ def test_a_killed_process_has_written_what_it_had(start, world, directory):
     node = persistent(start, directory)
     ask(node, "www.example.org.")
     kept = os.path.join(directory, "kept")
-    wait_until(lambda: os.path.isdir(kept) and [file for file in os.listdir(kept) if not file.startswith(".")], 40, node.logs)
+    wait_until(lambda: os.path.isdir(kept) and [file for file in os.listdir(kept) if not file.endswith(".new")], 40,
+               node.logs)
     node = restarted(node, kill=True)
     wait_loaded(node)
     assert answers(node, "www.example.org.") == ["192.0.2.1"]
