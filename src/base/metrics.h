@@ -212,6 +212,32 @@ class Counter {
   internal::Registration registration_;
 };
 
+// Counters of one family that differ in one label, one for each value of an enum. `size`: of the enum, whose values are
+// 0, 1, …; `values`: the label's, in the same order. Written by one thread at a time; value() by any.
+template <typename Key, size_t size>
+class CountersBy {
+ public:
+  CountersBy(const Group& group, Name<Kind::kCounter> name, LabelName label,
+             const std::array<std::string_view, size>& values, Help help)
+      : CountersBy(group.scope(), name, label, values, help, std::make_index_sequence<size>()) {}
+
+  void add(Key key, uint64_t n = 1) { counters_[static_cast<size_t>(key)].add(n); }
+  uint64_t value(Key key) const { return counters_[static_cast<size_t>(key)].value(); }
+  uint64_t value() const {  // of all
+    uint64_t sum = 0;
+    for (const Counter& counter : counters_) sum += counter.value();
+    return sum;
+  }
+
+ private:
+  template <size_t... i>
+  CountersBy(const Scope& scope, Name<Kind::kCounter> name, LabelName label,
+             const std::array<std::string_view, size>& values, Help help, std::index_sequence<i...>)
+      : counters_{Counter(scope.with(label, std::string(values[i])), name, help)...} {}
+
+  std::array<Counter, size> counters_;
+};
+
 // What goes up and down. Written by one thread at a time; value() by any.
 class Gauge {
  public:

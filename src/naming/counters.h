@@ -1,9 +1,22 @@
 // What happened to this node's name and to its mirror of etcd. Written by the completion thread, but for what is said.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <string_view>
+
 #include "base/metrics.h"
 
 namespace idetcd::naming {
+
+// Why a key and its value are no record.
+enum class Rejection : uint8_t {
+  kKey,            // no name
+  kKeyTooLong,     // longer than any name
+  kValue,          // nothing that a record says
+  kValueTooLarge,  // larger than any record
+};
+inline constexpr std::array<std::string_view, 4> kRejections{"key", "key_too_long", "value", "value_too_large"};
 
 struct Counters : metrics::Group {
   using Group::Group;
@@ -43,11 +56,9 @@ struct Counters : metrics::Group {
 
   // The mirror.
   metrics::Counter events{*this, "idetcd_watch_events_total", "Changes of names that a watch has delivered."};
-  metrics::Counter rejected{*this, "idetcd_rejected_total",
-                            "Keys and values that are no record; each version of a key counts once."};
-  metrics::Counter keys_too_long{*this, "idetcd_keys_too_long_total", "Rejected keys that are longer than any name."};
-  metrics::Counter values_too_large{*this, "idetcd_values_too_large_total",
-                                    "Rejected values that are larger than any record."};
+  metrics::CountersBy<Rejection, kRejections.size()> rejected{
+      *this, "idetcd_rejected_total", "reason", kRejections,
+      "Keys and values that are no record; each version of a key counts once."};
   metrics::Counter names_refused{*this, "idetcd_names_refused_total",
                                  "Names that are not served since there are as many as may be."};
   metrics::Gauge names{*this, "idetcd_names", "Names of etcd that are known."};

@@ -14,6 +14,15 @@
 
 namespace idetcd::naming {
 
+namespace {
+
+// REQUIRES: the key is no name.
+Rejection rejectionOfKey(const etcd::KeyValue& kv) {
+  return kv.key.size() > kMaxKeyBytes ? Rejection::kKeyTooLong : Rejection::kKey;
+}
+
+}  // namespace
+
 void Replica::apply(const std::vector<etcd::WatchEvent>& events) {
   const size_t before = store_.size();
   size_t removed = 0;
@@ -69,7 +78,7 @@ std::vector<etcd::KeyValue> Replica::addKeysToSnapshot(std::vector<etcd::KeyValu
     put_meanwhile_.erase(kv.key);
     const Result<dns::Name> name = decodeKey(kv.key);
     if (!name) {
-      reject(kv, name.error().message);
+      reject(kv, rejectionOfKey(kv), name.error().message);
       continue;
     }
     const int64_t stored = store_.see(*name);
@@ -154,12 +163,13 @@ Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
   }
   const Result<dns::Name> name = decodeKey(kv.key);
   if (!name) {
-    reject(kv, name.error().message);
+    reject(kv, rejectionOfKey(kv), name.error().message);
     return Outcome::kRejected;
   }
   const Result<NodeRecord> record = decodeRecord(kv.value);
   if (!record) {
-    reject(kv, record.error().message);
+    reject(kv, kv.value.size() > kMaxValueBytes ? Rejection::kValueTooLarge : Rejection::kValue,
+           record.error().message);
     if (remove(kv.key, kv.mod_revision)) log_.warning("{} is withdrawn: its key says nothing valid any more", kv.key);
     return Outcome::kRejected;
   }
@@ -203,12 +213,12 @@ bool Replica::remove(std::string_view key, int64_t mod_revision) {
   return true;
 }
 
-void Replica::reject(const etcd::KeyValue& kv, std::string_view why) {
+void Replica::reject(const etcd::KeyValue& kv, Rejection rejection, std::string_view why) {
   const auto known = rejected_.find(kv.key);
   const bool known_before = known != rejected_.end();
   if (known_before && known->second == kv.mod_revision) return;
-  counters_.rejected.add();
-  countLimits(kv);
+  counters_.rejected.add(rejection);
+  warnOfLimit(kv, rejection);
   if (!known_before && rejected_.size() >= kMaxRememberedRejections) return;
   rejected_.insert_or_assign(kv.key, kv.mod_revision);
   if (known_before) return;  // a client may write an invalid value every second
@@ -236,19 +246,13 @@ void Replica::logRejection(const etcd::KeyValue& kv, std::string_view why) {
 }
 
 // Beside the line that each rejected key gets, as long as they are few, until it is valid or gone.
-void Replica::countLimits(const etcd::KeyValue& kv) {
-  if (kv.key.size() > kMaxKeyBytes) {
-    counters_.keys_too_long.add();
-    if (!std::exchange(long_key_logged_, true))
-      log_.warning("etcd holds a key of {} bytes; names have at most {}: such keys are skipped", kv.key.size(),
-                   kMaxKeyBytes);
-  }
-  if (kv.value.size() > kMaxValueBytes) {
-    counters_.values_too_large.add();
-    if (!std::exchange(large_value_logged_, true))
-      log_.warning("etcd holds a value of {} bytes; records have at most {}: such values are skipped", kv.value.size(),
-                   kMaxValueBytes);
-  }
+void Replica::warnOfLimit(const etcd::KeyValue& kv, Rejection rejection) {
+  if (rejection == Rejection::kKeyTooLong && !std::exchange(long_key_logged_, true))
+    log_.warning("etcd holds a key of {} bytes; names have at most {}: such keys are skipped", kv.key.size(),
+                 kMaxKeyBytes);
+  if (rejection == Rejection::kValueTooLarge && !std::exchange(large_value_logged_, true))
+    log_.warning("etcd holds a value of {} bytes; records have at most {}: such values are skipped", kv.value.size(),
+                 kMaxValueBytes);
 }
 
 void Replica::noteMassDeletion(size_t removed, size_t before) {

@@ -94,8 +94,8 @@ class Replica {
   void compare(const etcd::KeyValue& kv, Outcome outcome);
   void withdrawUnread();
   bool hasRoomFor(const dns::Name& name);
-  void countLimits(const etcd::KeyValue& kv);
-  void reject(const etcd::KeyValue& kv, std::string_view why);
+  void warnOfLimit(const etcd::KeyValue& kv, Rejection rejection);
+  void reject(const etcd::KeyValue& kv, Rejection rejection, std::string_view why);
   void logRejection(const etcd::KeyValue& kv, std::string_view why);
   void noteMassDeletion(size_t removed, size_t before);
 

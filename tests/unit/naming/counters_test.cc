@@ -32,9 +32,6 @@ const std::vector<std::pair<std::string, metrics::Counter Counters::*>> kCounter
     {"standstills", &Counters::standstills},
     {"clones", &Counters::clones},
     {"watch_events", &Counters::events},
-    {"rejected", &Counters::rejected},
-    {"keys_too_long", &Counters::keys_too_long},
-    {"values_too_large", &Counters::values_too_large},
     {"names_refused", &Counters::names_refused},
     {"watch_breaks", &Counters::watch_breaks},
     {"watch_disorders", &Counters::watch_disorders},
@@ -67,7 +64,12 @@ TEST(NamingCounters, AreKnownByTheirNames) {
     (counters.*gauge).set(static_cast<double>(expected.size() + 1));
     expected["idetcd_" + name + "{pattern=\"worker{{.ID}}.x.\"}"] = static_cast<double>(expected.size() + 1);
   }
-  EXPECT_EQ(expected.size(), kCounters.size() + kGauges.size());
+  for (size_t i = 0; i < kRejections.size(); ++i) {
+    counters.rejected.add(static_cast<Rejection>(i), expected.size() + 1);
+    expected["idetcd_rejected_total{pattern=\"worker{{.ID}}.x.\",reason=\"" + std::string(kRejections.at(i)) + "\"}"] =
+        static_cast<double>(expected.size() + 1);
+  }
+  EXPECT_EQ(expected.size(), kCounters.size() + kGauges.size() + kRejections.size());
   EXPECT_EQ(test_support::valuesOf(registry), expected) << "all of them, and no other";
 }
 

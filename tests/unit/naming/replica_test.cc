@@ -88,12 +88,15 @@ TEST_F(ReplicaTest, EachForeignValueIsJudgedAlone) {
   EXPECT_EQ(counters_.rejected.value(), 4u);
 }
 
-TEST_F(ReplicaTest, WhatIsLargerThanAnyRecordIsCountedApart) {
+TEST_F(ReplicaTest, WhatIsNoRecordIsCountedByItsReason) {
   replica_.apply({putEvent(std::string(kMaxKeyBytes + 1, 'k'), "{}", 2),
-                  putEvent("e.x.", std::string(kMaxValueBytes + 1, '['), 3), putEvent("f.x.", "[", 4)});
-  EXPECT_EQ(counters_.rejected.value(), 3u);
-  EXPECT_EQ(counters_.keys_too_long.value(), 1u);
-  EXPECT_EQ(counters_.values_too_large.value(), 1u);
+                  putEvent("e.x.", std::string(kMaxValueBytes + 1, '['), 3), putEvent("f.x.", "[", 4),
+                  putEvent("G.x.", "{}", 5), putEvent("g.x", "{}", 6)});
+  EXPECT_EQ(counters_.rejected.value(Rejection::kKeyTooLong), 1u);
+  EXPECT_EQ(counters_.rejected.value(Rejection::kValueTooLarge), 1u);
+  EXPECT_EQ(counters_.rejected.value(Rejection::kValue), 1u);
+  EXPECT_EQ(counters_.rejected.value(Rejection::kKey), 2u);
+  EXPECT_EQ(counters_.rejected.value(), 5u);
 }
 
 TEST_F(ReplicaTest, TheBeatIsNoNameAndNoRubbish) {
