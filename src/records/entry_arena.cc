@@ -44,7 +44,10 @@ EntryArena::~EntryArena() {
 
 Entry* EntryArena::allocate(size_t size) {
   const size_t rounded = (size + kGranule - 1) / kGranule * kGranule;
-  if (rounded > kMaxPooled) return ::new (::operator new(rounded)) Entry;
+  if (rounded > kMaxPooled) {
+    noteBytes(static_cast<ptrdiff_t>(rounded));
+    return ::new (::operator new(rounded)) Entry;
+  }
   FreeNode*& free_list = free_[rounded / kGranule];
   if (free_list != nullptr) {
     FreeNode* node = free_list;
@@ -58,6 +61,7 @@ Entry* EntryArena::allocate(size_t size) {
     bump_left_ = chunk_size;
     ASAN_POISON_MEMORY_REGION(bump_, chunk_size);
     chunks_.push_back({bump_, chunk_size});
+    noteBytes(static_cast<ptrdiff_t>(chunk_size));
   }
   void* memory = bump_;
   bump_ += rounded;
@@ -69,6 +73,7 @@ Entry* EntryArena::allocate(size_t size) {
 void EntryArena::free(Entry* entry) {
   const size_t rounded = entry->roundedSize();
   if (rounded > kMaxPooled) {
+    noteBytes(-static_cast<ptrdiff_t>(rounded));
     ::operator delete(entry);
     return;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -48,6 +49,8 @@ class EntryArena {
   // An uninitialised entry of `size` bytes, header included. REQUIRES: sizeof(Entry) <= size <= 65535.
   Entry* allocate(size_t size);
   void free(Entry* entry);
+  // What it takes up. Any thread.
+  size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kGranule = Entry::kGranule;
@@ -63,7 +66,10 @@ class EntryArena {
     FreeNode* next;
   };
 
+  void noteBytes(ptrdiff_t more) { bytes_.store(bytes() + static_cast<size_t>(more), std::memory_order_relaxed); }
+
   std::vector<Chunk> chunks_;
+  std::atomic<size_t> bytes_{0};  // relaxed: a number, and nothing that depends on it
   uint8_t* bump_ = nullptr;
   size_t bump_left_ = 0;
   std::array<FreeNode*, kMaxPooled / kGranule + 1> free_{};

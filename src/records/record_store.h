@@ -113,7 +113,8 @@ class RecordStore {
 
   // --- readers ---
   const RecordTable& table() const { return table_; }
-  const ReverseIndex& reverse() const { return reverse_; }  // of all names that a source speaks of
+  const ReverseIndex& reverse() const { return reverse_; }            // of all names that a source speaks of
+  size_t bytes() const { return table_.bytes() + reverse_.bytes(); }  // of what readers look into
   // acquire: a reader that sees kFresh also sees the snapshot it stands for.
   bool isFresh(BootClock::time_point now) const { return now < freshUntil(); }
   Freshness freshness(BootClock::time_point now = BootClock::now()) const {

@@ -129,6 +129,7 @@ void RecordTable::rebuild(size_t buckets) {
     return;
   }
   directory_.store(fresh, std::memory_order_seq_cst);
+  buckets_.store(buckets, std::memory_order_relaxed);
   tombstones_ = 0;
   retire(freeDirectory, old);
   // Large, and what only adds names retires nothing else: so now, not at the next round.

@@ -87,6 +87,8 @@ class RecordTable {
     return end <= dir.mask ? ScanStep::kMore : ScanStep::kDone;
   }
   EpochDomain& epochs() const { return epochs_; }  // where a reader signs on; any thread
+  // What entries and buckets take up. Any thread.
+  size_t bytes() const { return arena_.bytes() + buckets_.load(std::memory_order_relaxed) * sizeof(Bucket); }
 
   // --- writer ---
   EntryArena& arena() { return arena_; }
@@ -172,6 +174,7 @@ class RecordTable {
   const HashSeed seed_;
   EntryArena arena_;
   std::atomic<Directory*> directory_;
+  std::atomic<size_t> buckets_{kFirstBuckets};  // of it; relaxed: a number, and nothing that depends on it
   size_t live_ = 0;
   size_t tombstones_ = 0;
   size_t retired_since_reclaim_ = 0;

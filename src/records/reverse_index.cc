@@ -217,6 +217,7 @@ void ReverseIndex::rebuild(size_t capacity) {
     if (word > kTombstone) reinsert(*old, *fresh, word);
   }
   directory_.store(fresh, std::memory_order_seq_cst);
+  capacity_.store(capacity, std::memory_order_relaxed);
   tombstones_ = 0;
   retire(freeDirectory, old);
   epochs_.reclaim();  // large

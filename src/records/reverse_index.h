@@ -63,6 +63,8 @@ class ReverseIndex {
   // given as `fresh` before.
   void replace(const Entry* old, const Entry* fresh);
   size_t size() const { return live_; }  // addresses
+  // What the slots take up; what several names of one address take besides is not counted. Any thread.
+  size_t bytes() const { return capacity_.load(std::memory_order_relaxed) * sizeof(uint64_t); }
 
  private:
   static constexpr uint64_t kEmpty = 0;
@@ -131,6 +133,7 @@ class ReverseIndex {
   const HashSeed seed_;
   const ComesFirst comes_first_;
   std::atomic<Directory*> directory_;
+  std::atomic<size_t> capacity_{kFirstCapacity};  // of it; relaxed: a number, and nothing that depends on it
   size_t live_ = 0;
   size_t tombstones_ = 0;
   size_t retired_since_reclaim_ = 0;

@@ -118,11 +118,15 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
       fresh_(scope, "idetcd_names_fresh", "Whether answers are not marked as stale: 1 or 0.",
              [&store] { return store.freshness() == records::Freshness::kFresh ? 1.0 : 0.0; }),
       lag_(scope, "idetcd_watch_lag_seconds",
-           "How old the last moment is as of which all names were known; infinite: there was none.", [&store, lease] {
+           "How old the last moment is as of which all names were known; infinite: there was none.",
+           [&store, lease] {
              const auto until = store.freshUntil();
              if (until == BootClock::time_point()) return std::numeric_limits<double>::infinity();
              return std::chrono::duration<double>(BootClock::now() - (until - lease)).count();
-           }) {}
+           }),
+      table_bytes_(scope, "idetcd_table_bytes",
+                   "The size of the table of names, with that of addresses: as large as they were at their largest.",
+                   [&store] { return static_cast<double>(store.bytes()); }) {}
 
 Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings, uint16_t dns_port) {
   const Logger log = process_.log.named("plugin/idetcd");

@@ -32,6 +32,7 @@ class ClusterMetrics {
   const metrics::GaugeFunction lease_;
   const metrics::GaugeFunction fresh_;
   const metrics::GaugeFunction lag_;
+  const metrics::GaugeFunction table_bytes_;
 };
 
 struct Cluster {

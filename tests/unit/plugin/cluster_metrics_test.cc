@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +30,16 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
   EXPECT_TRUE(std::isinf(values.at("idetcd_watch_lag_seconds")));
+  const double empty = values.at("idetcd_table_bytes");
+  constexpr int kNames = 2000;
+  for (int i = 0; i < kNames; ++i) {
+    const auto address = IpAddress::v4({10, 0, static_cast<uint8_t>(i >> 8), static_cast<uint8_t>(i)});
+    store.put(dns::Name::parse("worker" + std::to_string(i) + ".tf.local.").value(), {.ipv4 = address, .ipv6 = {}}, 1);
+  }
+  constexpr double kEntry = 64;  // bytes
+  EXPECT_GT(empty, 0);
+  EXPECT_GE(test_support::valuesOf(registry).at("idetcd_table_bytes"), kNames * kEntry);
+  EXPECT_LT(empty, kNames * kEntry);
   store.setFreshUntil(BootClock::now() + 15s);
   values = test_support::valuesOf(registry);
   EXPECT_EQ(values.at("idetcd_names_fresh"), 1);
