@@ -282,6 +282,7 @@ void Cache::noteFailure(const dns::Query& query, BootClock::time_point now) {
 }
 
 void Cache::insert(const dns::Query& query, const resolve::StoredResponse& response, BootClock::time_point now) {
+  if (response.kind == resolve::ResponseKind::kUncacheable) counters_.drops.add();
   const bool failure = isFailure(response);
   const uint64_t hash = keyHash(query);
   const int64_t now_ns = nanosecondsOf(now);

@@ -24,6 +24,9 @@ struct CacheCounters : metrics::Group {
                                 "Queries that were answered with what is stale."};
   metrics::Counter prefetches{*this, "coredns_cache_prefetch_total",
                               "Answers that were asked for anew before their time was over."};
+  metrics::Counter drops{*this, "coredns_cache_drops_total",
+                         "Answers that were not kept since they say nothing that lasts: a denial without SOA, a TTL of "
+                         "0, aliases without what they lead to."};
   metrics::Counter cut_hits{*this, "idetcd_cache_cut_hits_total",
                             "Queries that were answered from the cache since a name above does not exist; they count "
                             "among the misses too."};

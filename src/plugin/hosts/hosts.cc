@@ -1,6 +1,7 @@
 #include "plugin/hosts/hosts.h"
 
 #include <algorithm>
+#include <sys/stat.h>
 
 #include <fmt/format.h>
 
@@ -41,18 +42,20 @@ void addOrdered(ResponseBuilder& response, const Entry::Rrset& rrset, const dns:
 }  // namespace
 
 HostsSource::Shared::Shared(HostsOptions hosts_options, HashSeed seed, std::shared_ptr<Executor> executor, Logger log,
-                            const metrics::Scope& metrics)
+                            const metrics::Scope& metrics, std::shared_ptr<HostsReload> reload)
     : options(std::move(hosts_options)),
       table_options_{
           .zones = options.zones, .ttl_seconds = options.ttl_seconds, .reverse = !options.no_reverse, .seed = seed},
       inline_text_(join(options.inline_lines)),
       executor_(std::move(executor)),
       log_(std::move(log)),
-      counters_(metrics.with("hostsfile", options.file)) {}
+      counters_(metrics.with("hostsfile", options.file)),
+      reload_(std::move(reload)) {}
 
 HostsSource::HostsSource(HostsOptions options, HashSeed seed, const std::shared_ptr<Executor>& executor, Logger log,
-                         const metrics::Scope& metrics)
-    : shared_(std::make_shared<Shared>(std::move(options), seed, executor, std::move(log), metrics)) {
+                         const metrics::Scope& metrics, std::shared_ptr<HostsReload> reload)
+    : shared_(
+          std::make_shared<Shared>(std::move(options), seed, executor, std::move(log), metrics, std::move(reload))) {
   WatchedFile file(shared_->options.file);
   shared_->onRead(file.readIfChanged());
   const std::chrono::milliseconds interval = shared_->options.reload;
@@ -78,7 +81,10 @@ void HostsSource::Shared::onRead(const Result<std::optional<std::string>>& conte
   auto table = content ? Result<std::shared_ptr<const HostsTable>>() : tl::unexpected(content.error());
   if (content && *content) table = build(&**content);
   if (table) {
-    if (*table) publish(*table);
+    if (*table) {
+      publish(*table);
+      noteReload();
+    }
     if (failing_) log_.info("{}: can be read again", options.file);
     failing_ = false;
     return;
@@ -92,6 +98,14 @@ void HostsSource::Shared::onRead(const Result<std::optional<std::string>>& conte
 void HostsSource::Shared::warnOnce(const std::string& what) {
   if (!failing_) log_.warning("{}: {}; {}", options.file, what, newest() ? "what it said last stays" : "left out");
   failing_ = true;
+}
+
+void HostsSource::Shared::noteReload() const {
+  struct stat status;
+  if (!reload_ || stat(options.file.c_str(), &status) != 0) return;
+  constexpr double kNanosecond = 1e-9;
+  const auto& changed = status.st_mtim;
+  reload_->timestamp.set(static_cast<double>(changed.tv_sec) + static_cast<double>(changed.tv_nsec) * kNanosecond);
 }
 
 void HostsSource::Shared::publish(std::shared_ptr<const HostsTable> table) {

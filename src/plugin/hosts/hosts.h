@@ -50,13 +50,21 @@ struct HostsCounters : metrics::Group {
   metrics::Gauge entries{*this, "coredns_hosts_entries", "Names of the file and of the Corefile."};
 };
 
+// Of all directives. Written by any thread that has read a file: the last one counts.
+struct HostsReload : metrics::Group {
+  using Group::Group;
+
+  metrics::Gauge timestamp{*this, "coredns_hosts_reload_timestamp_seconds",
+                           "When the file that was read last was changed, in seconds since 1970."};
+};
+
 // The table of one directive, shared by all loops. A file that cannot be read is warned of once; what it held last
 // stays. Any thread; destroying it waits for nothing.
 class HostsSource {
  public:
-  // Blocks on the file system.
+  // Blocks on the file system. `reload` may be null.
   HostsSource(HostsOptions options, HashSeed seed, const std::shared_ptr<Executor>& executor, Logger log,
-              const metrics::Scope& metrics = {});
+              const metrics::Scope& metrics = {}, std::shared_ptr<HostsReload> reload = nullptr);
 
   const HostsOptions& options() const { return shared_->options; }
   // Grows with each new table. acquire: a thread that sees it finds that table, or a newer one, in table().
@@ -68,7 +76,7 @@ class HostsSource {
   class Shared {
    public:
     Shared(HostsOptions hosts_options, HashSeed seed, std::shared_ptr<Executor> executor, Logger log,
-           const metrics::Scope& metrics);
+           const metrics::Scope& metrics, std::shared_ptr<HostsReload> reload);
     void onRead(const Result<std::optional<std::string>>& content);  // one thread at a time
     std::shared_ptr<const HostsTable> newest() const;
 
@@ -77,6 +85,7 @@ class HostsSource {
 
    private:
     void warnOnce(const std::string& what);
+    void noteReload() const;
     Result<std::shared_ptr<const HostsTable>> build(const std::string* content) const;
     void publish(std::shared_ptr<const HostsTable> table);
 
@@ -85,6 +94,7 @@ class HostsSource {
     const std::shared_ptr<Executor> executor_;
     const Logger log_;
     HostsCounters counters_;
+    const std::shared_ptr<HostsReload> reload_;
     bool failing_ = false;
     mutable std::mutex mutex_;  // guards table_
     std::shared_ptr<const HostsTable> table_;

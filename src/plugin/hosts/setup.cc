@@ -95,6 +95,13 @@ class HostsParser {
   HostsOptions options_;
 };
 
+// What all directives of the process share; the metrics go on while a file is being read.
+class HostsState final : public resolve::ProcessState {
+ public:
+  explicit HostsState(resolve::Process& process) : reload(std::make_shared<HostsReload>(process.metrics.scope())) {}
+  const std::shared_ptr<HostsReload> reload;
+};
+
 class HostsHandler final : public resolve::Handler {
  public:
   // `loadbalance` may be null.
@@ -149,7 +156,8 @@ Result<void> HostsDirective::read(config::DirectiveCursor& cursor, const resolve
 
 Result<void> HostsDirective::share(resolve::Process& process, const resolve::Block&) {
   source_ = std::make_shared<const HostsSource>(options_, process.hash_seed, process.executor,
-                                                process.log.named("plugin/hosts"), process.metrics.scope());
+                                                process.log.named("plugin/hosts"), process.metrics.scope(),
+                                                process.state<HostsState>().reload);
   return {};
 }
 

@@ -165,6 +165,16 @@ TEST_F(CacheTest, PrefetchIsWantedByFreshAnswersToo) {
   EXPECT_EQ(test_support::sumOf(registry, "coredns_cache_prefetch_total"), 1);
 }
 
+TEST_F(CacheTest, WhatIsNotWorthKeepingIsCounted) {
+  const metrics::Registry registry;
+  Cache cache({}, registry.scope());
+  insertA(cache, "a.example.", 100);
+  EXPECT_EQ(test_support::sumOf(registry, "coredns_cache_drops_total"), 0);
+  insertA(cache, "b.example.", 0);
+  insert(cache, ask("c.example."), UpstreamMessage("c.example.", 1, 0x8183));  // without SOA
+  EXPECT_EQ(test_support::sumOf(registry, "coredns_cache_drops_total"), 2);
+}
+
 TEST_F(CacheTest, KeysAreNameTypeDoAndCd) {
   Cache cache({});
   insertA(cache, "a.example.");

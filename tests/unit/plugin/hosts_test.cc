@@ -1,8 +1,10 @@
 #include "plugin/hosts/hosts.h"
 
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -392,6 +394,21 @@ TEST_F(HostsReloadTest, NamesAreCounted) {
   const HostsSource source({.file = file_, .inline_lines = {"192.0.2.99 inline"}, .no_reverse = true}, Message::kSeed,
                            std::make_shared<Executor>(), Logger{}, registry.scope());
   EXPECT_EQ(test_support::valuesOf(registry).at("coredns_hosts_entries{hostsfile=\"" + file_ + "\"}"), 4);
+}
+
+TEST_F(HostsReloadTest, TheTimeOfTheFileIsShown) {
+  constexpr std::string_view kTimestamp = "coredns_hosts_reload_timestamp_seconds";
+  const metrics::Registry registry;
+  const auto reload = std::make_shared<HostsReload>(registry.scope());
+  const auto read = [&] {
+    const HostsSource source({.file = file_}, Message::kSeed, std::make_shared<Executor>(), Logger{}, {}, reload);
+    return test_support::sumOf(registry, kTimestamp);
+  };
+  EXPECT_EQ(read(), 0) << "there is no file";
+  write(file_, "192.0.2.1 a\n");
+  const timespec times[]{{.tv_sec = 1000, .tv_nsec = 500'000'000}, {.tv_sec = 2000, .tv_nsec = 250'000'000}};
+  ASSERT_EQ(utimensat(AT_FDCWD, file_.c_str(), times, 0), 0);
+  EXPECT_EQ(read(), 2000.25);
 }
 
 TEST_F(HostsReloadTest, FollowsTheFile) {
