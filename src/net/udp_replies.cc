@@ -5,13 +5,13 @@
 
 namespace idetcd::net {
 
-UdpReplies::UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket)
-    : socket_(std::move(socket)), before_wait_(loop, [this] { flush(); }) {}
+UdpReplies::UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket, metrics::Counter& lost)
+    : socket_(std::move(socket)), lost_(lost), before_wait_(loop, [this] { flush(); }) {}
 
 UdpReplies::~UdpReplies() { flush(); }
 
 void UdpReplies::add(const UdpPeer& peer, std::span<const uint8_t> message) {
-  if (message.size() > kMaxMessage) return;
+  if (message.size() > kMaxMessage) return lost_.add();
   if (count_ == kCapacity || kRoom - used_ < message.size()) flush();
   if (!batch_) batch_ = std::make_unique<Batch>();
   UdpPeer& copy = batch_->peers[count_];
@@ -33,7 +33,7 @@ void UdpReplies::add(const UdpPeer& peer, std::span<const uint8_t> message) {
 
 void UdpReplies::flush() {
   if (count_ == 0) return;
-  socket_->sendAll({batch_->messages.data(), count_});
+  lost_.add(socket_->sendAll({batch_->messages.data(), count_}));
   count_ = 0;
   used_ = 0;
 }

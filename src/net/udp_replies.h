@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "base/metrics.h"
 #include "net/event_loop.h"
 #include "net/udp_socket.h"
 
@@ -14,12 +15,14 @@ namespace idetcd::net {
 
 class UdpReplies {
  public:
-  UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket);
+  // `lost`: answers that were not sent; outlives this.
+  UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket, metrics::Counter& lost);
   ~UdpReplies();  // sends what is left
   UdpReplies(const UdpReplies&) = delete;
   UdpReplies& operator=(const UdpReplies&) = delete;
 
-  // `message` is copied; at most kMaxMessage bytes, what is longer is not sent. What the kernel does not take is lost.
+  // `message` is copied; at most kMaxMessage bytes, what is longer is not sent. What the kernel does not take is lost,
+  // and counted.
   void add(const UdpPeer& peer, std::span<const uint8_t> message);
   void flush();
 
@@ -37,6 +40,7 @@ class UdpReplies {
   };
 
   const std::shared_ptr<const UdpSocket> socket_;
+  metrics::Counter& lost_;
   std::unique_ptr<Batch> batch_;  // made when it is first needed
   size_t count_ = 0;
   size_t used_ = 0;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/sock_diag.h>
 #include <unistd.h>
 #include <utility>
 
@@ -105,6 +106,13 @@ SocketAddress UdpSocket::localAddress() const {
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   if (getsockname(fd_, address, &length) != 0) return {};
   return SocketAddress::fromSockaddr(address).value_or(SocketAddress{});
+}
+
+uint64_t UdpSocket::overflowed() const {
+  std::array<uint32_t, SK_MEMINFO_VARS> values{};
+  socklen_t length = sizeof(values);
+  if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, values.data(), &length) != 0) return 0;
+  return values[SK_MEMINFO_DROPS];
 }
 
 void UdpSocket::allowSharing() { setOption(fd_, SOL_SOCKET, SO_REUSEPORT, 1); }

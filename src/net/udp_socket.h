@@ -43,6 +43,8 @@ class UdpSocket {
   SocketAddress localAddress() const;  // with the port that the kernel chose for port 0
   // Lets sockets that are bound with `reuse_port` from now on share the address, though this one was bound without.
   void allowSharing();
+  // Datagrams that the kernel had no room for, since the socket is there: the receive buffer was full. Any thread.
+  uint64_t overflowed() const;
   // Returns how many could not be sent.
   size_t sendAll(std::span<mmsghdr> messages) const;
 

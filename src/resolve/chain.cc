@@ -50,7 +50,7 @@ Outcome Chain::answer(dns::Query& query, const Request& request) const {
 
 Outcome Chain::answerLimited(dns::Query& query, const Request& request) const {
   if (!parts.limiter) return answerUnobserved(query, request);
-  if (!parts.limiter->mayAsk(query, request)) return Outcome::drop();
+  if (!parts.limiter->mayAsk(query, request)) return Outcome::drop(DropReason::kRrl);
   return limitOutcome(parts.limiter.get(), query, request, answerUnobserved(query, request));
 }
 
@@ -116,7 +116,7 @@ void Chain::reportFailure(const dns::Query& query) const {
 Outcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, Outcome outcome) {
   if (limiter == nullptr || outcome.kind != Outcome::Kind::kAnswer) return outcome;
   const size_t size = limiter->limit(query, request, outcome.size);
-  if (size == 0) return Outcome::drop();
+  if (size == 0) return Outcome::drop(DropReason::kRrl);
   outcome.size = size;
   return outcome;
 }

@@ -69,14 +69,20 @@ class Chain {
   }
 
   // Both write the response over the query. Never kNext. REQUIRES: isDirect(), and an ordinary query.
-  // `names_directive`: whether Outcome::answered_by is set.
-  template <bool names_directive = false>
-  [[gnu::always_inline]] Outcome answerDirectly(const dns::Query& query, const Request& request) const {
+  // `is_metered`: whether Outcome::answered_by is set, and handlers find `meter` in the request.
+  template <bool is_metered = false>
+  [[gnu::always_inline]] Outcome answerDirectly(const dns::Query& query, Request& request,
+                                                QueryMeter* meter = nullptr) const {
     const uint16_t added = flags();
     Outcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
-    if (outcome.isNext()) return answerFrom(behind_cluster_, query, request, added);
+    if (outcome.isNext()) {
+      request.meter = meter;
+      outcome = answerFrom(behind_cluster_, query, request, added);
+      request.meter = nullptr;
+      return outcome;
+    }
     if (parts.errors) reportFailure(query);
-    if constexpr (names_directive) outcome.answered_by = cluster_directive_;
+    if constexpr (is_metered) outcome.answered_by = cluster_directive_;
     return outcome;
   }
   Outcome answer(dns::Query& query, const Request& request) const;

@@ -50,7 +50,7 @@ bool DeferredReply::defer() {
 
 void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by) {
   if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size);
-  if (size == 0) return drop();
+  if (size == 0) return drop(DropReason::kRrl);
   if (log != nullptr && !is_inner_) {
     log->onAnswered(query_, request(), {query_.message, size}, BootClock::now() - received_at_);
   }
@@ -58,8 +58,8 @@ void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserve
   send(size);
 }
 
-void DeferredReply::drop() {
-  sink_.reset();
+void DeferredReply::drop(DropReason reason) {
+  if (const auto sink = std::exchange(sink_, nullptr)) sink->noteDropped(reason);
   query_.message = buffer_.data();
 }
 

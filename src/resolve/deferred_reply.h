@@ -39,7 +39,7 @@ class DeferredReply {
   // and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. As send().
   void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer);
   // As send(), but the client gets nothing.
-  void drop();
+  void drop(DropReason reason);
   // True: no answer is wanted now, and this counts as answered; ReplySink::defer().
   bool defer();
   bool isAnswered() const { return sink_ == nullptr; }

@@ -1,8 +1,9 @@
 // What is counted of the queries of one zone at one listening address on one loop, for the directive `prometheus`.
 //
-// Written by that loop's thread alone, one relaxed load and store a number, without a lock, an allocation or a label
-// that is looked up: 130 instructions, where a hit without them takes 430. Read by any thread; the numbers of one
-// reading are not of one instant. It outlives the chains that write it, so that a reload sets nothing back.
+// Written by that loop's thread alone, without a lock, an allocation or a label that is looked up. What over UDP is
+// answered without the chain, almost all of it, is counted at the end of its batch, in one go: some 53 instructions a
+// query, where a hit without them takes 430. Read by any thread; the numbers of one reading are not of one instant. It
+// outlives the chains that write it, so that a reload sets nothing back.
 //
 // The clock is read once a batch. The duration of a query that is answered at once is the time from when its batch was
 // taken up to when all responses of the batch were handed to the kernel; that of a query that waits for an upstream ends
@@ -29,7 +30,16 @@ namespace idetcd::resolve {
 // One number, written by one thread.
 class MeterCount {
  public:
-  void add(uint64_t n = 1) { value_.store(value() + n, std::memory_order_relaxed); }
+  // Of a load, an addition and a store the compiler makes three instructions and computes the address apart, where this
+  // processor has one for all, that other threads see as one: a third of what it costs to count a query.
+  void add(uint64_t n = 1) {
+#if defined(__x86_64__)
+    static_assert(sizeof(value_) == sizeof(uint64_t) && std::atomic<uint64_t>::is_always_lock_free);
+    asm("addq %1, %0" : "+m"(value_) : "er"(n) : "cc");  // NOLINT(hicpp-no-assembler)
+#else
+    value_.store(value() + n, std::memory_order_relaxed);
+#endif
+  }
   uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
  private:
@@ -48,18 +58,29 @@ class SizeHistogram {
   }
   // The first bucket whose bound is not below; behind the last bound, the one that has none.
   static constexpr size_t bucketOf(size_t bytes) {
-    constexpr size_t kStep = 100;
-    constexpr size_t kEven = 4;  // bounds are multiples of kStep up to this one
-    if (bytes <= kBounds[kEven]) [[likely]]
-      return (bytes + kStep - 1) / kStep;
-    size_t i = kEven + 1;
-    while (i < kBounds.size() && bytes > kBounds[i]) ++i;
-    return i;
+    if (bytes < kSmall) [[likely]]
+      return kBucketOfSmall[bytes];
+    return find(bytes);
   }
 
   std::array<MeterCount, kBounds.size() + 1> buckets_;  // not cumulative
   MeterCount sum_;                                      // bytes
+
+ private:
+  static constexpr size_t kSmall = 512;  // no longer than an answer to a query without EDNS
+  static constexpr size_t find(size_t bytes) {
+    size_t i = 0;
+    while (i < kBounds.size() && bytes > kBounds[i]) ++i;
+    return i;
+  }
+  static const std::array<uint8_t, kSmall> kBucketOfSmall;
 };
+
+inline constexpr std::array<uint8_t, SizeHistogram::kSmall> SizeHistogram::kBucketOfSmall = [] {
+  std::array<uint8_t, kSmall> buckets{};
+  for (size_t bytes = 0; bytes < kSmall; ++bytes) buckets[bytes] = static_cast<uint8_t>(find(bytes));
+  return buckets;
+}();
 
 // Durations in the buckets of CoreDNS, 250 µs · 2ⁿ up to 8.192 s, and in finer ones below the first of them.
 class DurationHistogram {
@@ -86,7 +107,7 @@ class alignas(64) QueryMeter {
                                                            "HTTPS", "IXFR", "AXFR", "ANY",    "other"};
   static constexpr size_t kTransports = 2;  // by Transport
   static constexpr size_t kFamilies = 2;    // IPv4, IPv6
-  static constexpr size_t kRcodes = 24;     // the last one: BADCOOKIE
+  static constexpr size_t kRcodes = 32;     // up to BADCOOKIE, 23, and a power of two
   static constexpr size_t kVerdicts = 4;    // by Gate::Verdict
 
   // Before its answer can leave.
@@ -99,6 +120,19 @@ class alignas(64) QueryMeter {
     ++untimed_;
   }
   void onLateAnswer(const dns::Query& query, const Request& request, size_t size, DirectiveId by);
+
+  // What came over UDP in one batch: the same as onQuery(), and onAnswerInBatch() if there is an answer. What is summed
+  // up of the batch is known when add() has had it.
+  struct BatchSums {
+    uint64_t request_bytes = 0;
+    uint64_t response_bytes = 0;
+    uint64_t with_do = 0;
+    uint64_t answered = 0;
+  };
+  // `family`: index of the address family. REQUIRES: the rcode of the response has four bits.
+  void countInBatch(const dns::Query& query, size_t family, const Outcome& outcome, BatchSums& sums);
+  void add(const BatchSums& sums);
+
   bool hasUntimed() const { return untimed_ > 0; }
   void onBatchDone(std::chrono::nanoseconds duration) {
     durations.observe(duration, untimed_);

@@ -56,6 +56,27 @@ inline void QueryMeter::onQuery(const dns::Query& query, const Request& request)
   requests_with_do.add(query.dnssec_ok ? 1 : 0);
 }
 
+inline void QueryMeter::countInBatch(const dns::Query& query, size_t family, const Outcome& outcome, BatchSums& sums) {
+  constexpr auto kUdp = static_cast<size_t>(Transport::kUdp);
+  requests[kUdp][family][internal::typeIndexOf(query.qtype)].add();
+  request_sizes[kUdp].buckets_[SizeHistogram::bucketOf(query.size)].add();
+  sums.request_bytes += query.size;
+  sums.with_do += query.dnssec_ok ? 1 : 0;
+  if (outcome.kind != Outcome::Kind::kAnswer) return;
+  responses[outcome.answered_by][static_cast<size_t>(dns::HeaderView(query.message).rcode())].add();
+  response_sizes[kUdp].buckets_[SizeHistogram::bucketOf(outcome.size)].add();
+  sums.response_bytes += outcome.size;
+  ++sums.answered;
+}
+
+inline void QueryMeter::add(const BatchSums& sums) {
+  constexpr auto kUdp = static_cast<size_t>(Transport::kUdp);
+  request_sizes[kUdp].sum_.add(sums.request_bytes);
+  response_sizes[kUdp].sum_.add(sums.response_bytes);
+  requests_with_do.add(sums.with_do);
+  untimed_ += sums.answered;
+}
+
 inline void QueryMeter::onAnswer(const dns::Query& query, const Request& request, size_t size, DirectiveId by) {
   responses[by][internal::rcodeOf(query)].add();
   response_sizes[internal::transportOf(request)].observe(size);

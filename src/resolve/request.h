@@ -4,9 +4,11 @@
 // A handler answers at once, in place, or defers the reply. Loop thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/ip_address.h"
@@ -20,6 +22,18 @@ enum class Transport : uint8_t { kUdp, kTcp };
 
 class QueryMeter;
 
+// Why a query gets no answer.
+enum class DropReason : uint8_t {
+  kMalformed,  // no query: shorter than a header, or a response
+  kOversized,  // a datagram that is longer than its buffer
+  kPortZero,   // no client can be reached there
+  kAcl,
+  kRrl,
+  kTcpLimits,  // its connection was closed, while the answer was to come, since the client reads too slowly or for room
+};
+inline constexpr std::array<std::string_view, 6> kDropReasons{"malformed", "oversized", "port_zero",
+                                                              "acl",       "rrl",       "tcp_limits"};
+
 // What is left of a client while its query is resolved elsewhere. Destroying it unused means: no answer.
 class ReplySink {
  public:
@@ -29,6 +43,8 @@ class ReplySink {
   // Asked before an answer is written. True: the client has yet to read so much that there is no room for another one;
   // its query will be answered anew when it has read, and this is used up.
   virtual bool defer() { return false; }
+  // There will be no answer, on purpose. Before it is destroyed; at most once.
+  virtual void noteDropped(DropReason) {}
 };
 
 // One client, whose reply a handler wants to send later.
@@ -64,13 +80,14 @@ struct Outcome {
   };
   Kind kind = Kind::kNext;
   DirectiveId answered_by = DirectiveNames::kServer;
-  size_t size = 0;
+  size_t size = 0;  // of kDrop: the reason, so that an answer is no larger than two words
 
   static Outcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }
-  static Outcome drop() { return {.kind = Kind::kDrop}; }
+  static Outcome drop(DropReason reason) { return {.kind = Kind::kDrop, .size = static_cast<size_t>(reason)}; }
   static Outcome pending() { return {.kind = Kind::kPending}; }
   static Outcome next() { return {.kind = Kind::kNext}; }
   bool isNext() const { return kind == Kind::kNext; }
+  DropReason dropReason() const { return static_cast<DropReason>(size); }  // REQUIRES: kDrop
 };
 
 }  // namespace idetcd::resolve

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/hash.h"
@@ -30,6 +31,7 @@ struct Job {
   const Chain* chain = nullptr;  // null: no zone of this listener holds the name
   QueryMeter* meter = nullptr;   // null: it is not counted
   Shortcut shortcut = Shortcut::kNone;
+  Outcome answered;  // by answerInBatch(), if the shortcut is kMeteredCluster
 };
 
 class Router {
@@ -79,6 +81,17 @@ class Router {
     return job.shortcut == Shortcut::kCluster ? job.chain->answerDirectly(job.query, request)
                                               : answerOther(job, request);
   }
+  // The same for a query of a batch that came over UDP, whose end countBatch() is told before its answers can leave.
+  [[gnu::always_inline]] Outcome answerInBatch(Job& job, Request& request) const {
+    if (job.shortcut == Shortcut::kCluster) return answerDirectly(job, request);
+    return job.shortcut == Shortcut::kMeteredCluster ? answerUncounted(job, request) : answerOther(job, request);
+  }
+  // Counts what of the batch is not counted yet. `local`: where it came in.
+  void countBatch(std::span<const Job> jobs, const SocketAddress& local) const {
+    if (!meters_.empty()) count(jobs, local);
+  }
+  // After begin(): it is not answered at all, and not counted.
+  static void pass(Job& job) { job.shortcut = Shortcut::kNone; }
   // All answers of a batch, or the one to a query over TCP, were given to the kernel. `begin`: when it was taken.
   void onBatchDone(BootClock::time_point begin) const {
     if (!meters_.empty()) timeBatch(begin);
@@ -103,6 +116,9 @@ class Router {
   }
   Outcome answerOther(Job& job, Request& request) const;
   Outcome answerMetered(Job& job, QueryMeter& meter, Request& request) const;
+  static Outcome answerDirectly(Job& job, Request& request);
+  static Outcome answerUncounted(Job& job, Request& request);
+  static void count(std::span<const Job> jobs, const SocketAddress& local);
   void timeBatch(BootClock::time_point begin) const;
   Outcome answerUnrouted(Job& job, const Request& request) const;
   Outcome refuseUnrouted(Job& job, const Request& request) const;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/metrics.h"
+#include "resolve/request.h"
 
 namespace idetcd::server {
 
@@ -15,8 +16,11 @@ struct Counters : metrics::Group {
   metrics::Counter udp_received{*this, "idetcd_udp_received_total", "Datagrams that the listeners have received."};
   metrics::Counter udp_sent{*this, "idetcd_udp_sent_total",
                             "Answers over UDP that were written at once, without asking another server."};
-  metrics::Counter udp_dropped{*this, "idetcd_udp_dropped_total",
-                               "Datagrams that are not answered on purpose: no query, from port 0, or by acl."};
+  static constexpr metrics::Help kDroppedHelp{"Queries that get no answer, and why."};
+  static constexpr metrics::LabelName kReason{"reason"};
+
+  metrics::CountersBy<resolve::DropReason, resolve::kDropReasons.size()> dropped{
+      *this, "idetcd_queries_dropped_total", kReason, resolve::kDropReasons, kDroppedHelp};
   metrics::Counter udp_send_failed{*this, "idetcd_udp_send_failures_total",
                                    "Answers over UDP that the kernel did not take: no room in the socket, no route."};
   metrics::Histogram udp_batches{*this, "idetcd_udp_batch_datagrams",

@@ -71,7 +71,11 @@ class TcpService::Session : public net::StreamHandler,
     connection_->hold(std::move(lease));
     connection_->start(*this);
   }
-  void close() { service_.close(*this); }
+  // To make room.
+  void close() {
+    noteDropped();
+    service_.close(*this);
+  }
 
   bool isAnsweringAgain() const { return answering_again_; }
 
@@ -133,7 +137,9 @@ class TcpService::Session : public net::StreamHandler,
   // Whether it is not the client's turn: the upstream's is it, or onTick() sees to what the client does not read.
   bool isBusy() const { return pending_ > 0 || isWatched(); }
 
+  // Since the client is too slow, or takes up too much.
   void reset() {
+    noteDropped();
     connection_->resetAtEnd();
     service_.close(*this);
   }
@@ -174,6 +180,10 @@ class TcpService::Session : public net::StreamHandler,
   };
 
   WriteBudget& budget() const { return *service_.context_.write_budget; }
+  Counters& counters() const { return service_.context_.counters; }
+
+  // The connection is closed before the answers to these queries.
+  void noteDropped() const { counters().dropped.add(resolve::DropReason::kTcpLimits, pending_ + deferred_.size()); }
 
   // For one more answer of any size.
   bool hasRoom() const {
@@ -277,6 +287,7 @@ class TcpService::Session : public net::StreamHandler,
     while (!broken && bytes.size() - used >= kPrefix && isReady()) {
       const size_t size = dns::load16(bytes.data() + used);
       if (size >= dns::kHeaderSize && bytes.size() - used - kPrefix < size) break;
+      if (size < dns::kHeaderSize) counters().dropped.add(resolve::DropReason::kMalformed);
       broken = size < dns::kHeaderSize || !answer(bytes.subspan(used + kPrefix, size), output);
       used += kPrefix + size;
       if (output.size() >= kWriteSize) write(output);
@@ -297,7 +308,9 @@ class TcpService::Session : public net::StreamHandler,
   bool answer(std::span<const uint8_t> query, std::vector<uint8_t>& output) {
     const resolve::Outcome outcome = service_.answer(query, *this);
     if (outcome.kind == resolve::Outcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
-    return outcome.kind != resolve::Outcome::Kind::kDrop;
+    if (outcome.kind != resolve::Outcome::Kind::kDrop) return true;
+    counters().dropped.add(outcome.dropReason());
+    return false;
   }
 
   static void append(std::span<const uint8_t> message, std::vector<uint8_t>& output) {

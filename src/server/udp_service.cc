@@ -8,38 +8,60 @@ namespace {
 
 class UdpSink : public resolve::ReplySink {
  public:
-  UdpSink(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpPeer& peer) : replies_(replies), peer_(peer) {}
+  UdpSink(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpPeer& peer, Counters& counters)
+      : replies_(replies), peer_(peer), counters_(counters) {}
   void send(std::span<const uint8_t> message) override {
     if (const auto replies = replies_.lock()) replies->add(peer_, message);
+  }
+  void noteDropped(resolve::DropReason reason) override {
+    if (const auto replies = replies_.lock()) counters_.dropped.add(reason);
   }
 
  private:
   std::weak_ptr<net::UdpReplies> replies_;  // an address that is closed is free at once
   net::UdpPeer peer_;
+  Counters& counters_;  // of the loop, which outlives the replies
 };
 
 // The client of one datagram of the batch after the other.
 class UdpReplyDeferrer : public resolve::ReplyDeferrer {
  public:
-  UdpReplyDeferrer(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch)
-      : replies_(replies), batch_(batch) {}
+  UdpReplyDeferrer(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch, Counters& counters)
+      : replies_(replies), batch_(batch), counters_(counters) {}
   void moveTo(size_t i) { i_ = i; }
   std::unique_ptr<resolve::ReplySink> deferReply() override {
-    return std::make_unique<UdpSink>(replies_, batch_.peer(i_));
+    return std::make_unique<UdpSink>(replies_, batch_.peer(i_), counters_);
   }
 
  private:
   const std::shared_ptr<net::UdpReplies>& replies_;
   const net::UdpBatch& batch_;
+  Counters& counters_;
   size_t i_ = 0;
 };
+
+// Of the socket as it is from now on: what it has not had room for before is another process's to tell.
+metrics::CounterFunction countOverflows(const Counters& counters, const net::UdpSocket& socket) {
+  return {counters.scope().with(Counters::kReason, "receive_buffer"), "idetcd_queries_dropped_total",
+          Counters::kDroppedHelp,
+          [&socket, before = socket.overflowed()] { return static_cast<double>(socket.overflowed() - before); }};
+}
+
+// No client can be reached at port 0; what was cut off by the buffer is no valid query.
+bool isUnusable(const net::UdpBatch& batch, size_t i) { return batch.sourcePort(i) == 0 || batch.isTruncated(i); }
+[[gnu::cold, gnu::noinline]] resolve::Outcome passOver(const net::UdpBatch& batch, size_t i, resolve::Job& job) {
+  resolve::Router::pass(job);
+  return resolve::Outcome::drop(batch.sourcePort(i) == 0 ? resolve::DropReason::kPortZero
+                                                         : resolve::DropReason::kOversized);
+}
 
 }  // namespace
 
 UdpService::UdpService(WorkerContext& context, net::UdpSocket socket, std::shared_ptr<const resolve::Router> router)
     : context_(context),
       socket_(std::make_shared<net::UdpSocket>(std::move(socket))),
-      replies_(std::make_shared<net::UdpReplies>(context.loop, socket_)),
+      overflowed_(countOverflows(context.counters, *socket_)),
+      replies_(std::make_shared<net::UdpReplies>(context.loop, socket_, context.counters.udp_send_failed)),
       local_(socket_->localAddress()),
       router_(std::move(router)),
       jobs_(net::UdpBatch::kCapacity),
@@ -85,32 +107,30 @@ size_t UdpService::serveBatch() {
 }
 
 void UdpService::answerBatch(size_t count, BootClock::time_point begin) {
-  UdpReplyDeferrer deferrer(replies_, batch_);
+  UdpReplyDeferrer deferrer(replies_, batch_, context_.counters);
   resolve::Request request{.source = nullptr,
                            .local = &local_,
                            .transport = resolve::Transport::kUdp,
                            .response_limit = 0,
                            .now = begin,
                            .deferrer = &deferrer};
-  size_t dropped = 0;
   size_t answered = 0;
   for (size_t i = 0; i < count; ++i) {
     resolve::Job& job = jobs_[i];
     deferrer.moveTo(i);
     request.source = batch_.source(i);
     request.response_limit = resolve::Router::udpResponseLimit(job);
-    // No client can be reached at port 0; what was cut off by the buffer is no valid query.
-    const bool droppable = batch_.sourcePort(i) == 0 || batch_.isTruncated(i);
-    const resolve::Outcome outcome = droppable ? resolve::Outcome::drop() : router_->answer(job, request);
+    const resolve::Outcome outcome =
+        isUnusable(batch_, i) ? passOver(batch_, i, job) : router_->answerInBatch(job, request);
     if (outcome.kind == resolve::Outcome::Kind::kAnswer) [[likely]] {
       batch_.reply(i, outcome.size);
       ++answered;
     } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
-      ++dropped;
+      context_.counters.dropped.add(outcome.dropReason());
     }
   }
+  router_->countBatch(std::span(jobs_).first(count), local_);
   context_.counters.udp_sent.add(answered);
-  context_.counters.udp_dropped.add(dropped);
 }
 
 }  // namespace idetcd::server

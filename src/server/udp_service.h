@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/metrics.h"
 #include "net/udp_replies.h"
 #include "net/udp_socket.h"
 #include "resolve/router.h"
@@ -44,6 +45,7 @@ class UdpService {
 
   WorkerContext& context_;
   std::shared_ptr<net::UdpSocket> socket_;
+  metrics::CounterFunction overflowed_;
   std::shared_ptr<net::UdpReplies> replies_;  // the clients that wait for a later answer know it too
   SocketAddress local_;
   std::shared_ptr<const resolve::Router> router_;

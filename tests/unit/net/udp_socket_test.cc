@@ -77,6 +77,22 @@ TEST(UdpSocket, IsMovedWithItsDescriptor) {
   EXPECT_GT(moved.localAddress().port, 0);
 }
 
+TEST(UdpSocket, CountsWhatItHasNoRoomFor) {
+  auto socket = UdpSocket::bind(address("127.0.0.1", 0), false);
+  ASSERT_TRUE(socket);
+  EXPECT_EQ(socket->overflowed(), 0u);
+  const int small = 4096;
+  ASSERT_EQ(setsockopt(socket->fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+  test::Socket client = test::udpClient();
+  constexpr size_t kSent = 200;
+  for (size_t i = 0; i < kSent; ++i) ASSERT_TRUE(client.sendTo(socket->localAddress(), "question"));
+  UdpBatch batch;
+  size_t received = 0;
+  while (const size_t n = batch.receive(*socket)) received += n;
+  EXPECT_LT(received, kSent);
+  EXPECT_EQ(received + socket->overflowed(), kSent);
+}
+
 TEST(UdpBatch, AnswersFromTheAddressThatWasAsked) {
   EXPECT_EQ(answerComesFrom("0.0.0.0", "127.0.0.1", "127.0.0.1")->ip.toString(), "127.0.0.1");
   EXPECT_EQ(answerComesFrom("0.0.0.0", "127.0.0.2", "127.0.0.1")->ip.toString(), "127.0.0.2");

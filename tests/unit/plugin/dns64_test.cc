@@ -36,7 +36,7 @@ class Script final : public resolve::Handler {
     asked.push_back(question);
     EXPECT_TRUE(request.is_inner || !expects_inner) << "limits and logs are the handler's in front";
     const auto found = responses.find(question);
-    if (found == responses.end()) return resolve::Outcome::drop();
+    if (found == responses.end()) return resolve::Outcome::drop(resolve::DropReason::kAcl);
     std::vector<uint8_t> response = found->second;
     dns::store16(response.data(), dns::load16(query.message));
     if (late) {

@@ -181,6 +181,69 @@ TEST_F(RouterMeterTest, WhatIsAnsweredAnewIsOneQuery) {
   EXPECT_EQ(requests(1, 0, 1), 1u);
 }
 
+// Two blocks with a cluster's names and one without `prometheus`, in one batch.
+TEST(BatchMeterTest, EachQueryIsCountedOnceAtTheEndOfItsBatch) {
+  records::EpochDomain epochs;
+  records::RecordStore store(epochs,
+                             {.zone = dns::Name::parse("a.").value(), .addresses = {}, .hash_seed = Message::kSeed});
+  store.put(dns::Name::parse("w.a.").value(), {.ipv4 = IpAddress::v4({192, 0, 2, 1}), .ipv6 = {}}, 1);
+  store.setFreshness(records::Freshness::kFresh);
+  std::vector<std::shared_ptr<QueryMeter>> meters{std::make_shared<QueryMeter>(), std::make_shared<QueryMeter>(),
+                                                  nullptr};
+  std::vector<Router::Zone> zones;
+  Answers* behind = nullptr;
+  for (const auto& meter : meters) {
+    auto chain = std::make_shared<Chain>();
+    chain->setDirective(3);
+    chain->addCluster(std::make_shared<const ClusterZone>(store, ClusterZone::Options{.fallthrough = {dns::Name()}}));
+    chain->setDirective(4);
+    auto handler = std::make_unique<Answers>();
+    behind = handler.get();
+    chain->add(std::move(handler));
+    const char* name = zones.empty() ? "a." : zones.size() == 1 ? "b." : ".";
+    zones.push_back({.name = dns::Name::parse(name).value(), .chain = std::move(chain), .meter = meter});
+  }
+  behind->later = true;
+  const Router router(std::move(zones), HashSeed(Message::kSeed));
+  std::vector<Message> messages{{"w.a.", 1, 1232}, {"x.b.", 28}, {"w.a.", 1}, {"no.c.", 1}, {"no.b.", 1}};
+  std::vector<Job> jobs(messages.size());
+  sockaddr_in6 source{};
+  source.sin6_family = AF_INET6;
+  const SocketAddress local{.ip = IpAddress::parse("::1").value(), .port = 53};
+  Client client;
+  Request request{.source = reinterpret_cast<const sockaddr*>(&source),
+                  .local = &local,
+                  .response_limit = 512,
+                  .now = BootClock::now(),
+                  .deferrer = &client};
+  records::EpochDomain::Reader reader(epochs);
+  const records::ReadSection section(reader);
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    router.begin(jobs[i], messages[i].data(), messages[i].size());
+    if (i == jobs.size() - 1) {
+      Router::pass(jobs[i]);  // it came from port 0
+      continue;
+    }
+    outcomes.push_back(router.answerInBatch(jobs[i], request));
+    EXPECT_EQ(request.meter, nullptr);
+  }
+  EXPECT_EQ(outcomes.back().kind, Outcome::Kind::kPending) << "of the block that is not counted";
+  EXPECT_EQ(sumOf(meters[0]->requests[0][1]), 0u) << "not yet";
+  router.countBatch(jobs, local);
+  EXPECT_EQ(meters[0]->requests[0][1][QueryMeter::typeIndex(1)].value(), 2u);
+  EXPECT_EQ(meters[1]->requests[0][1][QueryMeter::typeIndex(28)].value(), 1u);
+  EXPECT_EQ(sumOf(meters[1]->requests[0][1]), 1u);
+  EXPECT_EQ(meters[0]->responses[3][0].value(), 2u);
+  EXPECT_EQ(meters[1]->responses[4][0].value(), 1u) << "the handler behind the names";
+  EXPECT_EQ(meters[0]->response_sizes[0].sum_.value(), outcomes[0].size + outcomes[2].size);
+  EXPECT_EQ(sumOf(meters[0]->request_sizes[0].buckets_), 2u);
+  EXPECT_EQ(meters[0]->request_sizes[0].sum_.value(), messages[0].size() + messages[2].size());
+  router.onBatchDone(BootClock::now());
+  EXPECT_EQ(sumOf(meters[0]->durations.buckets_), 2u);
+  EXPECT_EQ(sumOf(meters[1]->durations.buckets_), 1u);
+}
+
 TEST(DirectiveNamesTest, AreNumbersOfTheProcess) {
   DirectiveNames names;
   EXPECT_EQ(names.idOf(""), DirectiveNames::kServer);

@@ -74,6 +74,56 @@ TEST(ServerCounters, AnAnswerThatIsPutOff) {
   EXPECT_GT(client.receiveExactly(2).size(), 0u) << "it was asked anew";
 }
 
+// Of late answers `rrl` may say so too.
+TEST(ServerCounters, WhatIsDroppedHasAReason) {
+  test::RunningServer server;
+  std::unique_ptr<resolve::ReplySink> kept;
+  server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query& query, const resolve::Request& request) {
+    if (query.qtype == 1) return resolve::Outcome::drop(resolve::DropReason::kAcl);
+    kept = request.deferrer->deferReply();
+    return resolve::Outcome::pending();
+  }));
+  const auto dropped = [&](const std::string& reason) {
+    return test_support::valuesOf(server.registry()).at("idetcd_queries_dropped_total{reason=\"" + reason + "\"}");
+  };
+  net::test::Socket client = net::test::udpClient();
+  ASSERT_TRUE(client.sendTo(server.udpAddress(), query(1, "a.")));
+  while (dropped("acl") == 0) server.onLoop([] {});
+  ASSERT_TRUE(client.sendTo(server.udpAddress(), query(2, "a.", 28)));
+  bool is_kept = false;
+  while (!is_kept) server.onLoop([&] { is_kept = kept != nullptr; });
+  server.onLoop([&] {
+    kept->noteDropped(resolve::DropReason::kRrl);
+    kept.reset();
+  });
+  EXPECT_EQ(dropped("rrl"), 1);
+  EXPECT_EQ(dropped("acl"), 1);
+  EXPECT_EQ(dropped("receive_buffer"), 0);
+  EXPECT_EQ(server.counters().dropped.value(), 2u);
+}
+
+// With each connection that is closed for room go the queries that it waits for.
+TEST(ServerCounters, WhatWaitsOnAConnectionThatGivesWay) {
+  test::RunningServer server("127.0.0.1", {.max_connections = 1});
+  std::vector<std::unique_ptr<resolve::ReplySink>> kept;
+  server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query&, const resolve::Request& request) {
+    kept.push_back(request.deferrer->deferReply());
+    return resolve::Outcome::pending();
+  }));
+  net::test::Socket first = net::test::tcpClient(server.tcpAddress());
+  first.send(test::framed(query(7, "a.")) + test::framed(query(8, "b.")));
+  size_t waiting = 0;
+  while (waiting < 2) server.onLoop([&] { waiting = kept.size(); });
+  const net::test::Socket second = net::test::tcpClient(server.tcpAddress());
+  EXPECT_TRUE(first.isClosedByPeer());
+  EXPECT_EQ(server.counters().dropped.value(resolve::DropReason::kTcpLimits), 2u);
+  net::test::Socket nonsense = net::test::tcpClient(server.tcpAddress());
+  nonsense.send(std::string("\0\1x", 3));
+  EXPECT_TRUE(nonsense.isClosedByPeer());
+  EXPECT_EQ(server.counters().dropped.value(resolve::DropReason::kMalformed), 1u);
+  server.onLoop([&] { kept.clear(); });
+}
+
 TEST(ServerCounters, BatchesByTheirSize) {
   test::RunningServer server;
   net::test::Socket client = net::test::udpClient();
@@ -91,7 +141,7 @@ TEST(ServerCounters, AreAllRegistered) {
     EXPECT_FALSE(sample.family.help.empty());
     ++families;
   });
-  EXPECT_EQ(families, 12u);
+  EXPECT_EQ(families, 11u + resolve::kDropReasons.size() + 1) << "and the receive buffer";
 }
 
 }  // namespace

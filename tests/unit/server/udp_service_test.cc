@@ -82,7 +82,8 @@ TEST_F(UdpServiceTest, DropsWhatIsNoQueryAndGoesOn) {
   }
   settle();
   EXPECT_FALSE(client_.isReadable(0));
-  EXPECT_EQ(server_.counters().udp_dropped.value(), 4u);
+  EXPECT_EQ(server_.counters().dropped.value(resolve::DropReason::kMalformed), 4u);
+  EXPECT_EQ(server_.counters().dropped.value(), 4u);
   EXPECT_EQ(server_.counters().udp_received.value(), 5u);
 }
 
@@ -91,7 +92,8 @@ TEST_F(UdpServiceTest, DropsWhatIsLongerThanItsBuffer) {
   message.resize(net::UdpBatch::kBufferSize + 2000);
   client_.sendTo(server_.udpAddress(), message);
   settle();
-  EXPECT_EQ(server_.counters().udp_dropped.value(), 1u);
+  EXPECT_EQ(server_.counters().dropped.value(resolve::DropReason::kOversized), 1u);
+  EXPECT_EQ(server_.counters().dropped.value(), 1u);
 }
 
 TEST_F(UdpServiceTest, DroppedAndAnsweredOnesMayBeMixed) {
