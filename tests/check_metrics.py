@@ -6,7 +6,9 @@ usage: check_metrics.py [ROOT]       checks ROOT/src and ROOT/tests (default: th
 
 A test reads a metric by its family's name ("idetcd_claims_total", with labels behind it or without), by its member
 (`counters.claims.value()`) or a pointer to that (`&Counters::claims`) in a file that names the struct, itself or by a
-header of the tests: others may have a member of that name.
+header of the tests: others may have a member of that name. A family that is shown without a metric of its own
+(plugin::Exposed) is read in a test of the whole server, in Python, too, where a histogram is its `_bucket`, `_sum` or
+`_count`.
 """
 
 import re
@@ -18,6 +20,8 @@ from pathlib import Path
 # metrics::Counter claims{*this, "idetcd_claims_total", …   and   log_dropped_(scope, "idetcd_log_lines_dropped_total", …
 DECLARATION = re.compile(r'\b(\w+)\s*[({]\s*(?:\*this|scope|metrics),\s*"([a-zA-Z_:][a-zA-Z0-9_:]*)"')
 
+# Exposed kRequests{"coredns_dns_requests_total", …
+EXPOSED = re.compile(r'\bExposed\s+(\w+)\s*\{\s*"([a-zA-Z_:][a-zA-Z0-9_:]*)"')
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 STRUCT = re.compile(r"\bstruct\s+(\w+)")
@@ -38,6 +42,11 @@ def declarations(src):
             structs = STRUCT.findall(text, 0, match.start())
             found.append((structs[-1] if structs else None, *match.groups(), path))
     return found
+
+
+def exposed(src):
+    """(constant, family, file) of each family that is shown without a metric."""
+    return [(*match.groups(), path) for path in sources(src, ".h", ".cc") for match in EXPOSED.finditer(path.read_text())]
 
 
 def with_headers(path, tests):
@@ -62,6 +71,11 @@ def is_read(struct, member, family, test, context):
     return re.search(rf"\b{member}\.(value|count|sum)\(\)|&{struct}::{member}\b", test) is not None
 
 
+def is_shown(family, test):
+    """Whether the text of a test in Python reads the family."""
+    return re.search(rf"\b{family}(_bucket|_sum|_count)?\b", test) is not None
+
+
 def check(root):
     """What is wrong, one line each."""
     tests = [(path.read_text(), with_headers(path.resolve(), (root / "tests").resolve()))
@@ -70,7 +84,13 @@ def check(root):
     problems = [f"{path.relative_to(root)}: no test reads {family} ({member})"
                 for struct, member, family, path in found
                 if not any(is_read(struct, member, family, *test) for test in tests)]
-    times = Counter(family for _, _, family, _ in found)
+    of_server = [path.read_text() for path in sources(root / "tests", ".py") if path.resolve() != Path(__file__).resolve()]
+    shown = exposed(root / "src")
+    problems += [f"{path.relative_to(root)}: no test reads {family} ({constant})"
+                 for constant, family, path in shown
+                 if not any(is_read(None, constant, family, *test) for test in tests)
+                 and not any(is_shown(family, test) for test in of_server)]
+    times = Counter([family for _, _, family, _ in found] + [family for _, family, _ in shown])
     problems += [f"{family} is declared {count} times" for family, count in sorted(times.items()) if count > 1]
     if not found:
         problems.append("there is no metric at all")
@@ -78,18 +98,20 @@ def check(root):
 
 
 def self_test():
-    def problems(declared, tests, fixture=""):
+    def problems(declared, tests, fixture="", of_server=""):
         declared = f"struct Counters : metrics::Group {{\n{declared}" if "*this" in declared else declared
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             for name, text in (("src/a/counters.h", declared), ("tests/a_test.cc", tests),
-                               ("tests/support/fixture.h", fixture)):
+                               ("tests/support/fixture.h", fixture), ("tests/e2e/test_a.py", of_server)):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
             return check(root)
 
     one = 'metrics::Counter asked{*this, "x_asked_total", "Asked."};\n'
     broken = '  metrics::Gauge open{*this,\n      "x_open",\n "Open."};\n'
+    shown = one + 'constexpr Exposed kShown{"x_shown",\n    Kind::kHistogram, "Shown."};\n'
+    asked = "Counters counters; counters.asked.value()"
     function = 'open_(metrics, "x_open", "Open.", [] { return 1.0; })'
     cases = [
         (one, "const Counters counters;\nEXPECT_EQ(counters.asked.value(), 1)", 0),
@@ -109,6 +131,12 @@ def self_test():
         (function, "", 1),
         (function, '"x_open"', 0),
         (one + one, "Counters counters; counters.asked.value()", 1),
+        (shown, asked, 1),
+        (shown, asked + '"x_shown"', 0),
+        (shown, asked, 0, "", "sum(rate(x_shown_bucket[10s])) by (le)"),
+        (shown, asked, 1, "", "x_shown_more x_shown_seconds_sum"),
+        (shown + shown.replace(one, ""), asked, 1, "", "x_shown"),
+        (one, "", 1, "", "x_asked_total"),
         ("", "", 1),
     ]
     wrong = [case for case in cases if len(problems(case[0], case[1], *case[3:])) != case[2]]
@@ -124,7 +152,8 @@ def main():
     problems = check(root)
     for problem in problems:
         print(problem)
-    print(f"check_metrics: {len(declarations(root / 'src'))} metrics, {len(problems)} problem(s)")
+    count = len(declarations(root / "src")) + len(exposed(root / "src"))
+    print(f"check_metrics: {count} metrics, {len(problems)} problem(s)")
     return 1 if problems else 0
 
 

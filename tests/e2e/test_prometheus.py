@@ -1,6 +1,7 @@
 """What a node shows to Prometheus: names and labels of CoreDNS, numbers that are right, and a real Prometheus on whose
 data the expressions of CoreDNS's dashboards and alerts have results."""
 
+import os
 import urllib.error
 import urllib.request
 
@@ -161,46 +162,172 @@ def test_what_a_node_says_of_its_name(nodes, etcd, free_port):
     wait_sum(ports[0], 1, "idetcd_owned", timeout=20)
 
 
-# Grafana's dashboard 15762 and that of the coredns-mixin, without what is about Go; `$__rate_interval` and the like filled in.
-DASHBOARDS = [
-    'up{job="coredns"}',
-    "coredns_build_info",
-    "rate(process_cpu_seconds_total[10s])",
-    "process_resident_memory_bytes",
-    'sum(rate(coredns_dns_requests_total{proto="udp"}[10s]))',
-    'sum(rate(coredns_dns_requests_total{proto="tcp"}[10s]))',
-    'avg(rate(coredns_dns_request_size_bytes_sum{proto="udp"}[10s])) by (proto)',
-    "sum(rate(coredns_dns_requests_total[10s])) by (type)",
-    "sum(rate(coredns_dns_requests_total[10s])) by (zone)",
-    "sum(rate(coredns_dns_responses_total[10s])) by (rcode)",
-    "sum(rate(coredns_forward_requests_total[10s]))",
-    "sum(rate(coredns_forward_requests_total[10s])) by (to)",
-    "sum(rate(coredns_proxy_request_duration_seconds_count[10s])) by (to)",
-    'sum(rate(coredns_forward_responses_total{rcode=~"SERVFAIL|REFUSED"}[10s])) by (rcode)',
-    'sum(rate(coredns_proxy_request_duration_seconds_count{rcode=~"SERVFAIL|REFUSED"}[10s])) by (rcode)',
-    "sum(rate(coredns_cache_hits_total[10s])) by (type)",
-    "sum(rate(coredns_cache_misses_total[10s]))",
+# Families of CoreDNS that its dashboards and alerts name, and their labels; of histograms with their buckets.
+QUERY = ("server", "zone", "view")
+CACHE = ("server", "zones", "view")
+PROXY = ("proxy_name", "to")
+TIMES = [0.00025 * 2**n for n in range(16)]
+SIZES = [0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16e3, 32e3, 48e3, 64e3]
+FAMILIES = {
+    "coredns_build_info": ("version", "revision", "goversion"),
+    "coredns_panics_total": (),
+    "coredns_plugin_enabled": (*QUERY, "name"),
+    "coredns_dns_requests_total": (*QUERY, "proto", "family", "type"),
+    "coredns_dns_do_requests_total": QUERY,
+    "coredns_dns_responses_total": (*QUERY, "rcode", "plugin"),
+    "coredns_acl_allowed_requests_total": ("server", "view"),
+    "coredns_acl_blocked_requests_total": QUERY,
+    "coredns_acl_filtered_requests_total": QUERY,
+    "coredns_acl_dropped_requests_total": QUERY,
+    "coredns_cache_requests_total": CACHE,
+    "coredns_cache_misses_total": CACHE,
+    "coredns_cache_drops_total": CACHE,
+    "coredns_cache_prefetch_total": CACHE,
+    "coredns_cache_served_stale_total": CACHE,
+    "coredns_cache_hits_total": (*CACHE, "type"),
+    "coredns_cache_evictions_total": (*CACHE, "type"),
+    "coredns_cache_entries": (*CACHE, "type"),
+    "coredns_hosts_entries": ("hostsfile",),
+    "coredns_hosts_reload_timestamp_seconds": (),
+    "coredns_health_request_failures_total": (),
+    "coredns_proxy_healthcheck_failures_total": PROXY,
+    "coredns_proxy_conn_cache_hits_total": (*PROXY, "proto"),
+    "coredns_proxy_conn_cache_misses_total": (*PROXY, "proto"),
+    "coredns_forward_healthcheck_broken_total": (),
+    "coredns_forward_max_concurrent_rejects_total": (),
+    "coredns_forward_requests_total": ("to",),
+    "coredns_forward_responses_total": ("to", "rcode"),
+    "coredns_forward_healthcheck_failures_total": ("to",),
+    "coredns_forward_conn_cache_hits_total": ("to", "proto"),
+    "coredns_forward_conn_cache_misses_total": ("to", "proto"),
+    "process_cpu_seconds_total": (),
+    "process_resident_memory_bytes": (),
+    "process_open_fds": (),
+    "process_max_fds": (),
+    "process_start_time_seconds": (),
+    # Ours.
+    "idetcd_queries_dropped_total": ("worker", "reason"),
+}
+HISTOGRAMS = {
+    "coredns_dns_request_duration_seconds": (QUERY, TIMES),
+    "coredns_dns_request_size_bytes": ((*QUERY, "proto"), SIZES),
+    "coredns_dns_response_size_bytes": ((*QUERY, "proto"), SIZES),
+    "coredns_proxy_request_duration_seconds": ((*PROXY, "rcode"), TIMES),
+    "coredns_forward_request_duration_seconds": (("to", "rcode"), TIMES),
+    "coredns_health_request_duration_seconds": ((), None),
+}
+
+
+def test_names_labels_and_buckets_are_those_of_coredns(nodes, free_port, directory):
+    port = free_port()
+    hosts = os.path.join(directory, "hosts")
+    with open(hosts, "w", encoding="ascii") as file:
+        file.write("192.0.2.7 h.example.\n")
+    os.utime(hosts, (1000, 2000.5))
+    with Upstream() as upstream:
+        node = nodes.start(plain(port, "acl {\nfilter type MX\nblock type ANY\ndrop type TXT\n}", "cache",
+                                 f"hosts {hosts} {{\nfallthrough\n}}", f"health 127.0.0.1:{free_port()}",
+                                 f"forward . {upstream.address} {{\nforce_tcp\n}}"))
+        ask(node, "one.example.", want_dnssec=True)
+        for rdtype in ("A", "MX", "ANY"):
+            ask(node, "two.example.", rdtype)
+        with RawUdp(node.port) as udp:
+            udp.send(make_query("two.example.", "TXT").to_wire())
+        wait_sum(port, 1, "coredns_acl_dropped_requests_total")
+        wait_sum(port, 1, "idetcd_queries_dropped_total", reason="acl")
+    metrics = Metrics.of(port)
+    assert metrics.sum("coredns_hosts_reload_timestamp_seconds") == 2000.5
+    for name, labels in FAMILIES.items():
+        assert name in metrics.names(), name
+        assert set(metrics.labels(name)) == set(labels), name
+    for name, (labels, bounds) in HISTOGRAMS.items():
+        assert {f"{name}_{part}" for part in ("bucket", "sum", "count")} <= metrics.names(), name
+        assert set(metrics.labels(f"{name}_bucket")) == {*labels, "le"}, name
+        found = [float(having["le"]) for sample, having, _ in metrics.samples if sample == f"{name}_bucket"]
+        if bounds:
+            assert found[:len(bounds) + 1] == [*bounds, float("inf")], name
+    assert promtool_problems(metrics.text) == ""
+
+
+# What the two Grafana dashboards 15762 and coredns-mixin draw, without what is about Go. Their variables as Grafana fills
+# them in: all instances, and a range that four scrapes fit in.
+ALL = 'job="coredns",instance=~".+"'
+INSTANCE = 'instance=~".+"'
+RANGE = "[10s]"
+
+
+def quantile(q, name, labels):
+    return f"histogram_quantile({q}, sum(rate({name}_bucket{{{ALL}}}{RANGE})) by ({labels}))"
+
+
+DASHBOARD_15762 = [
+    f"up{{{ALL}}}",
+    f"rate(process_cpu_seconds_total{{{ALL}}}{RANGE})",
+    f"process_resident_memory_bytes{{{ALL}}}",
+    *(f'sum(rate(coredns_dns_requests_total{{{INSTANCE},proto="{proto}"}}{RANGE}))' for proto in ("udp", "tcp")),
+    *(f'avg(rate(coredns_dns_request_size_bytes_sum{{{INSTANCE},proto="{proto}"}}{RANGE})) by (proto)'
+      for proto in ("udp", "tcp")),
+    f"sum(rate(coredns_dns_requests_total{{{INSTANCE}}}{RANGE})) by (type)",
+    f"sum(rate(coredns_dns_responses_total{{{INSTANCE}}}{RANGE})) by (rcode)",
+    f"sum(rate(coredns_forward_requests_total{RANGE}))",
+    f'sum(rate(coredns_forward_responses_total{{rcode=~"SERVFAIL|REFUSED"}}{RANGE})) by (rcode)',
+    f"sum(rate(coredns_cache_hits_total{{{INSTANCE}}}{RANGE})) by (type)",
+    f"sum(rate(coredns_cache_misses_total{{{INSTANCE}}}{RANGE})) by (type)",
     "sum(coredns_cache_entries) by (type)",
-    "sum(coredns_cache_hits_total) / (sum(coredns_cache_misses_total) + sum(coredns_cache_hits_total))",
-    "sum(increase(coredns_dns_request_duration_seconds_bucket[10s])) by (le)",
-    'sum(increase(coredns_dns_request_size_bytes_bucket{le!="0"}[10s])) by (le)',
-    'sum(increase(coredns_dns_response_size_bytes_bucket{le!="0"}[10s])) by (le)',
-    "histogram_quantile(0.99, sum(rate(coredns_dns_request_duration_seconds_bucket[10s])) by (server, zone, le))",
-    "histogram_quantile(0.99, sum(rate(coredns_forward_request_duration_seconds_bucket[10s])) by (to, le))",
-    "histogram_quantile(0.50, sum(rate(coredns_dns_request_size_bytes_bucket[10s])) by (server, zone, proto, le))",
-    "histogram_quantile(0.99, sum(rate(coredns_dns_response_size_bytes_bucket[10s])) by (server, zone, proto, le))",
-    "count(sum(coredns_plugin_enabled) by (name))",
-    "sum(coredns_panics_total)",
+    # Of its later revisions.
+    f"coredns_build_info{{{ALL}}}",
+    f"sum(rate(coredns_proxy_request_duration_seconds_count{{{INSTANCE}}}{RANGE}))",
+    f'sum(rate(coredns_proxy_request_duration_seconds_count{{{INSTANCE},rcode=~"SERVFAIL|REFUSED"}}{RANGE})) by (rcode)',
+    *(f'sum(increase({name}_bucket{{{INSTANCE},le!="0"}}{RANGE})) by (le)'
+      for name in ("coredns_dns_request_duration_seconds", "coredns_dns_request_size_bytes",
+                   "coredns_dns_response_size_bytes")),
 ]
-# What the alerts of the mixin compare with a bound, and what must then be there to compare.
-ALERTS = [
-    "histogram_quantile(0.99, sum(rate(coredns_dns_request_duration_seconds_bucket[10s])) by (server, zone, le)) < 4",
-    'sum(rate(coredns_dns_responses_total{rcode="SERVFAIL"}[10s])) / sum(rate(coredns_dns_responses_total[10s])) > 0.01',
-    "histogram_quantile(0.99, sum(rate(coredns_forward_request_duration_seconds_bucket[10s])) by (to, le)) < 4",
-    'sum(rate(coredns_forward_responses_total{rcode="SERVFAIL"}[10s])) / sum(rate(coredns_forward_responses_total[10s])) > 0.01',
-    "sum(rate(coredns_forward_healthcheck_failures_total[10s])) by (to) >= 0",
-    "sum(rate(coredns_forward_healthcheck_broken_total[10s])) >= 0",
+DASHBOARD_OF_MIXIN = [
+    "sum(up{job=\"coredns\"})",
+    "sum(coredns_panics_total{job=\"coredns\"})",
+    f"sum(rate(coredns_dns_responses_total{{{ALL}}}{RANGE})) by (rcode)",
+    f"sum(rate(coredns_forward_responses_total{{{ALL}}}{RANGE})) by (rcode)",
+    quantile(0.99, "coredns_dns_request_duration_seconds", "server, zone, le"),
+    quantile(0.99, "coredns_forward_request_duration_seconds", "to, le"),
+    f"sum(rate(coredns_dns_requests_total{{{ALL}}}{RANGE})) by (type)",
+    f"sum(rate(coredns_dns_requests_total{{{ALL}}}{RANGE})) by (zone)",
+    f"sum(rate(coredns_forward_requests_total{{{ALL}}}{RANGE})) by (to)",
+    f"count(sum(coredns_plugin_enabled{{{ALL}}}) by (name))",
+    *(quantile(q, name, "server, zone, proto, le") for q in (0.99, 0.50)
+      for name in ("coredns_dns_request_size_bytes", "coredns_dns_response_size_bytes")),
+    f"sum(coredns_cache_hits_total{{{ALL}}}) / (sum(coredns_cache_misses_total{{{ALL}}}) + sum(coredns_cache_hits_total{{{ALL}}}))",
+    f"sum(rate(coredns_cache_hits_total{{{ALL}}}{RANGE})) by (type)",
+    f"sum(rate(coredns_cache_misses_total{{{ALL}}}{RANGE}))",
+    f"sum(coredns_cache_entries{{{ALL}}}) by (type)",
+    f"process_resident_memory_bytes{{{ALL}}}",
+    f"rate(process_cpu_seconds_total{{{ALL}}}{RANGE})",
+    'count(coredns_build_info{job="coredns"}) by (instance)',  # its variable
 ]
+# The alerts of the mixin and of kube-prometheus: what they compare, and the comparison. The test makes the first ones
+# true, and shows of the others what is compared; CoreDNSDown is true when the servers are gone.
+JOB = 'job="coredns"'
+ALERTS_THAT_FIRE = [
+    f'sum(rate(coredns_dns_responses_total{{{JOB},rcode="SERVFAIL"}}{RANGE}))'
+    f" / sum(rate(coredns_dns_responses_total{{{JOB}}}{RANGE})) > 0.01",
+    f'sum(rate(coredns_dns_responses_total{{{JOB},rcode="SERVFAIL"}}{RANGE}))'
+    f" / sum(rate(coredns_dns_responses_total{{{JOB}}}{RANGE})) > 0.03",
+    f'sum(rate(coredns_forward_responses_total{{{JOB},rcode="SERVFAIL"}}{RANGE}))'
+    f" / sum(rate(coredns_forward_responses_total{{{JOB}}}{RANGE})) > 0.01",
+    f'sum(rate(coredns_forward_responses_total{{{JOB},rcode="SERVFAIL"}}{RANGE}))'
+    f" / sum(rate(coredns_forward_responses_total{{{JOB}}}{RANGE})) > 0.03",
+]
+ALERTS_THAT_DO_NOT = [
+    quantile(0.99, "coredns_dns_request_duration_seconds", "server, zone, le") + " <= 4",
+    quantile(0.99, "coredns_forward_request_duration_seconds", "to, le") + " <= 4",
+    f"sum(rate(coredns_forward_healthcheck_failures_total{{{JOB}}}{RANGE})) by (to) <= 0",
+    f"sum(rate(coredns_forward_healthcheck_broken_total{{{JOB}}}{RANGE})) <= 0",
+    f"increase(coredns_panics_total{{{JOB}}}{RANGE}) <= 0",
+]
+DOWN = 'absent(up{job="coredns"} == 1)'
+
+
+def is_drawn(result):
+    return result and all(sample["value"][1] != "NaN" for sample in result)
 
 
 def test_dashboards_and_alerts_have_data_of_a_real_prometheus(directory, nodes, etcd, free_port, launched):
@@ -233,9 +360,14 @@ def test_dashboards_and_alerts_have_data_of_a_real_prometheus(directory, nodes, 
 
         def has_data(result):
             ask_all()
-            return result and all(sample["value"][1] != "NaN" for sample in result)
-        prometheus.wait_series('up{job="coredns"}', lambda result: [sample["value"][1] for sample in result] == ["1", "1"])
-        for expression in DASHBOARDS + ALERTS:
+            return is_drawn(result)
+        up = 'up{job="coredns"}'
+        prometheus.wait_series(up, lambda result: [sample["value"][1] for sample in result] == ["1", "1"])
+        assert prometheus.query(DOWN) == []
+        for expression in DASHBOARD_15762 + DASHBOARD_OF_MIXIN + ALERTS_THAT_FIRE + ALERTS_THAT_DO_NOT:
             prometheus.wait_series(expression, has_data)
         for port in scraped:
             assert promtool_problems(scrape(port)) == ""
+        for node in both:
+            node.kill()
+        prometheus.wait_series(DOWN)

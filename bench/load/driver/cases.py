@@ -6,6 +6,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import threading
 import time
 
 import pairs
@@ -13,7 +14,8 @@ import servers
 from harness.processes import wait_until
 from lab import LOAD_CORE, SERVER_CORE, Dataset, Settings
 from pairs import Plan
-from servers import (Echo, EchoDual, EchoSoa, EchoTwin, Idetcd, IdetcdAnyAddress, IdetcdTwoWorkers, Knot, Nsd, Unbound)
+from servers import (Echo, EchoDual, EchoSoa, EchoTwin, Idetcd, IdetcdAnyAddress, IdetcdMetered, IdetcdScraped,
+                     IdetcdTwoWorkers, Knot, Nsd, Unbound)
 
 FULL = Settings(quick=False, plan=Plan(least=40, most=400, narrow=0.02, slice=100, settle=20), many=1_000_000, puts=1000)
 QUICK = Settings(quick=True, plan=Plan(least=40, most=80, narrow=0.04, slice=50, settle=10), many=100_000, puts=200)
@@ -41,6 +43,7 @@ def list_cases():
         Rate("1,000 names, EDNS, half AAAA", MIXED_QUERIES, EchoDual, [Idetcd, Knot, Nsd, Unbound], ipv6=True, target=0.93),
         Rate("many names, A, uniformly random", A_QUERIES, Echo, [Idetcd, Knot, Nsd, Unbound], many=True, target=0.90,
              gate=True),
+        Scraped("scraped once a second", A_QUERIES, IdetcdMetered, [IdetcdScraped], target=0.99, in_quick=False),
         Memory("memory a name", [Idetcd, Knot, Nsd], target=100, gate=True, in_quick=False),  # 1,000,000 names
         TimeToReady("all keys to ready", target=3),
         LookUpsBesideWriter("look-ups beside 100,000 changes a second", target=0.90),
@@ -131,6 +134,29 @@ class SelfCheck(Rate):
 
     def has_target(self, row):
         return "near" in row
+
+
+class Scraped(Rate):
+    """A scrape a second, beside the same server without. Each slice is as long as from one scrape to the next, so none is
+    without; and the thread that answers it has no core of its own: its time is the server's (load.cc)."""
+    PLAN = Plan(least=40, most=120, narrow=0.004, slice=1000, settle=50)
+
+    def measure(self, lab, settings, dataset, server, reference):
+        ended = threading.Event()
+
+        def scrape():
+            while not ended.wait(1):
+                server.scrape()
+        scraper = threading.Thread(target=scrape)
+        scraper.start()
+        try:
+            return super().measure(lab, settings._replace(plan=self.PLAN), dataset, server, reference)
+        finally:
+            ended.set()
+            scraper.join()
+
+    def has_target(self, row):
+        return row["server"] == IdetcdScraped.name
 
 
 class Latency(Rate):

@@ -6,6 +6,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import urllib.request
 
 from harness import ports
 from harness.processes import Process, wait_until
@@ -139,6 +140,7 @@ class Idetcd(Server):
     name = "idetcd"
     bind = "bind 127.0.0.1"
     workers = 1
+    directive = ""
 
     def argv(self):
         return [os.path.join(self.lab.build, "idetcd"), "-conf", os.path.join(self.directory, "Corefile"),
@@ -148,6 +150,7 @@ class Idetcd(Server):
         self.write("Corefile", f"""{ZONE} {{
     {self.bind}
     workers {self.workers}
+    {self.directive}
     idetcd {{
         endpoint {self.dataset.etcd.endpoint}
         pattern worker{{{{.ID}}}}.{ZONE}
@@ -168,6 +171,27 @@ class Idetcd(Server):
 class IdetcdAnyAddress(Idetcd):
     name = "idetcd, no bind"
     bind = ""
+
+
+class IdetcdMetered(Idetcd):
+    name = "idetcd with prometheus"
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.metrics_port = ports.free_port()
+        self.directive = f"prometheus 127.0.0.1:{self.metrics_port}"
+
+    def scrape(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as response:
+            return response.read()
+
+    def close(self):
+        super().close()
+        ports.release(self.metrics_port)
+
+
+class IdetcdScraped(IdetcdMetered):
+    name = "idetcd, scraped once a second"
 
 
 class IdetcdTwoWorkers(Idetcd):

@@ -2,32 +2,14 @@
 
 #include <algorithm>
 
+#include "plugin/prometheus/families.h"
+
 namespace idetcd::plugin {
 
 namespace {
 
 using metrics::Kind;
 using metrics::LabelName;
-
-constexpr LabelName kTo[]{"to"};
-constexpr LabelName kToAndRcode[]{"to", "rcode"};
-constexpr LabelName kToAndProto[]{"to", "proto"};
-constexpr LabelName kCache[]{"server", "zones", "view"};
-
-constexpr Exposed kForwardRequests{"coredns_forward_requests_total", Kind::kCounter,
-                                   "Deprecated: see coredns_proxy_request_duration_seconds_count.", kTo};
-constexpr Exposed kForwardResponses{"coredns_forward_responses_total", Kind::kCounter,
-                                    "Deprecated: see coredns_proxy_request_duration_seconds_count.", kToAndRcode};
-constexpr Exposed kForwardDuration{"coredns_forward_request_duration_seconds", Kind::kHistogram,
-                                   "Deprecated: see coredns_proxy_request_duration_seconds.", kToAndRcode};
-constexpr Exposed kForwardFailures{"coredns_forward_healthcheck_failures_total", Kind::kCounter,
-                                   "Deprecated: see coredns_proxy_healthcheck_failures_total.", kTo};
-constexpr Exposed kForwardHits{"coredns_forward_conn_cache_hits_total", Kind::kCounter,
-                               "Deprecated: see coredns_proxy_conn_cache_hits_total.", kToAndProto};
-constexpr Exposed kForwardMisses{"coredns_forward_conn_cache_misses_total", Kind::kCounter,
-                                 "Deprecated: see coredns_proxy_conn_cache_misses_total.", kToAndProto};
-constexpr Exposed kCacheRequests{"coredns_cache_requests_total", Kind::kCounter,
-                                 "Queries that the cache was asked for.", kCache};
 
 // The series of `from`, summed over the labels that `to` does not have. Of a histogram a counter has the observations.
 void regroup(Snapshot& snapshot, std::string_view from, const Exposed& to) {
@@ -52,15 +34,15 @@ void regroup(Snapshot& snapshot, std::string_view from, const Exposed& to) {
 }  // namespace
 
 void addDerived(Snapshot& snapshot) {
-  constexpr std::string_view kDuration = "coredns_proxy_request_duration_seconds";
-  regroup(snapshot, kDuration, kForwardRequests);
-  regroup(snapshot, kDuration, kForwardResponses);
-  regroup(snapshot, kDuration, kForwardDuration);
-  regroup(snapshot, "coredns_proxy_healthcheck_failures_total", kForwardFailures);
-  regroup(snapshot, "coredns_proxy_conn_cache_hits_total", kForwardHits);
-  regroup(snapshot, "coredns_proxy_conn_cache_misses_total", kForwardMisses);
-  regroup(snapshot, "coredns_cache_hits_total", kCacheRequests);
-  regroup(snapshot, "coredns_cache_misses_total", kCacheRequests);
+  constexpr std::string_view kProxyDuration = "coredns_proxy_request_duration_seconds";
+  regroup(snapshot, kProxyDuration, families::kForwardRequests);
+  regroup(snapshot, kProxyDuration, families::kForwardResponses);
+  regroup(snapshot, kProxyDuration, families::kForwardDuration);
+  regroup(snapshot, "coredns_proxy_healthcheck_failures_total", families::kForwardFailures);
+  regroup(snapshot, "coredns_proxy_conn_cache_hits_total", families::kForwardHits);
+  regroup(snapshot, "coredns_proxy_conn_cache_misses_total", families::kForwardMisses);
+  regroup(snapshot, "coredns_cache_hits_total", families::kCacheRequests);
+  regroup(snapshot, "coredns_cache_misses_total", families::kCacheRequests);
 }
 
 }  // namespace idetcd::plugin

@@ -6,49 +6,15 @@
 
 #include "dns/types.h"
 #include "plugin/prometheus/derived.h"
+#include "plugin/prometheus/families.h"
 
 namespace idetcd::plugin {
 
 namespace {
 
-using metrics::Kind;
-using metrics::LabelName;
 using resolve::DurationHistogram;
 using resolve::QueryMeter;
 using resolve::SizeHistogram;
-
-constexpr LabelName kBuildLabels[]{"version", "revision", "goversion"};
-constexpr LabelName kRequestLabels[]{"server", "zone", "view", "proto", "family", "type"};
-constexpr LabelName kZoneLabels[]{"server", "zone", "view"};
-constexpr LabelName kServerLabels[]{"server", "view"};
-constexpr LabelName kSizeLabels[]{"server", "zone", "view", "proto"};
-constexpr LabelName kResponseLabels[]{"server", "zone", "view", "rcode", "plugin"};
-constexpr LabelName kPluginLabels[]{"server", "zone", "view", "name"};
-
-constexpr Exposed kBuildInfo{"coredns_build_info", Kind::kGauge, "The version of the server.", kBuildLabels};
-constexpr Exposed kPanics{"coredns_panics_total", Kind::kCounter,
-                          "Queries that failed by a defect: 0, for a defect ends the process."};
-constexpr Exposed kPluginEnabled{"coredns_plugin_enabled", Kind::kGauge, "The directives of a zone.", kPluginLabels};
-constexpr Exposed kRequests{"coredns_dns_requests_total", Kind::kCounter, "Queries.", kRequestLabels};
-constexpr Exposed kDoRequests{"coredns_dns_do_requests_total", Kind::kCounter, "Queries with the DO bit.", kZoneLabels};
-constexpr Exposed kResponses{"coredns_dns_responses_total", Kind::kCounter,
-                             "Responses, by the directive that has answered.", kResponseLabels};
-constexpr Exposed kDuration{"coredns_dns_request_duration_seconds", Kind::kHistogram,
-                            "The time from a query to its response.", kZoneLabels};
-constexpr Exposed kShortDuration{"idetcd_dns_request_duration_seconds", Kind::kHistogram,
-                                 "The time from a query to its response, where that is short.", kZoneLabels};
-constexpr Exposed kRequestSize{"coredns_dns_request_size_bytes", Kind::kHistogram, "The sizes of queries.",
-                               kSizeLabels};
-constexpr Exposed kResponseSize{"coredns_dns_response_size_bytes", Kind::kHistogram, "The sizes of responses.",
-                                kSizeLabels};
-constexpr Exposed kAllowed{"coredns_acl_allowed_requests_total", Kind::kCounter, "Queries that acl has let through.",
-                           kServerLabels};
-constexpr Exposed kFiltered{"coredns_acl_filtered_requests_total", Kind::kCounter,
-                            "Queries to which acl has answered without records.", kZoneLabels};
-constexpr Exposed kBlocked{"coredns_acl_blocked_requests_total", Kind::kCounter, "Queries that acl has refused.",
-                           kZoneLabels};
-constexpr Exposed kDropped{"coredns_acl_dropped_requests_total", Kind::kCounter,
-                           "Queries that acl has left without an answer.", kZoneLabels};
 
 constexpr std::string_view kView;  // this server has no views
 
@@ -97,18 +63,18 @@ class MeterReader {
     for (size_t transport = 0; transport < kTransports.size(); ++transport) {
       for (size_t family = 0; family < kFamilies.size(); ++family) {
         for (size_t type = 0; type < QueryMeter::kTypes.size(); ++type) {
-          add(kRequests, meter_.requests[transport][family][type],
+          add(families::kRequests, meter_.requests[transport][family][type],
               labels({kTransports[transport], kFamilies[family], QueryMeter::kTypes[type]}));
         }
       }
     }
-    add(kDoRequests, meter_.requests_with_do, labels());
+    add(families::kDoRequests, meter_.requests_with_do, labels());
   }
 
   void addResponses(const std::vector<std::string>& directives) {
     for (size_t by = 0; by < directives.size(); ++by) {
       for (size_t rcode = 0; rcode < QueryMeter::kRcodes; ++rcode) {
-        add(kResponses, meter_.responses[by][rcode],
+        add(families::kResponses, meter_.responses[by][rcode],
             labels({dns::kRcodeNames.toString(static_cast<uint16_t>(rcode)), directives[by]}));
       }
     }
@@ -122,8 +88,8 @@ class MeterReader {
       snapshot_.add(family, labels({transport}), kBounds, buckets, static_cast<double>(sizes.sum_.value()));
     };
     for (size_t transport = 0; transport < kTransports.size(); ++transport) {
-      add(kRequestSize, meter_.request_sizes[transport], kTransports[transport]);
-      add(kResponseSize, meter_.response_sizes[transport], kTransports[transport]);
+      add(families::kRequestSize, meter_.request_sizes[transport], kTransports[transport]);
+      add(families::kResponseSize, meter_.response_sizes[transport], kTransports[transport]);
     }
   }
 
@@ -145,8 +111,8 @@ class MeterReader {
     coarse[0] = std::accumulate(buckets.begin(), buckets.begin() + kFirst + 1, uint64_t{0});
     std::vector<uint64_t> fine(buckets.begin(), buckets.begin() + kFirst + 1);
     fine.push_back(std::accumulate(buckets.begin() + kFirst + 1, buckets.end(), uint64_t{0}));
-    snapshot_.add(kDuration, labels(), kCoarse, coarse, sum);
-    snapshot_.add(kShortDuration, labels(), kFine, fine, sum);
+    snapshot_.add(families::kDuration, labels(), kCoarse, coarse, sum);
+    snapshot_.add(families::kShortDuration, labels(), kFine, fine, sum);
   }
 
   void addVerdicts() {
@@ -154,10 +120,10 @@ class MeterReader {
     const auto count = [this](Gate::Verdict verdict) -> const auto& {
       return meter_.verdicts[static_cast<size_t>(verdict)];
     };
-    add(kAllowed, count(Gate::Verdict::kAllow), {server_, std::string(kView)});
-    add(kFiltered, count(Gate::Verdict::kFilter), labels());
-    add(kBlocked, count(Gate::Verdict::kBlock), labels());
-    add(kDropped, count(Gate::Verdict::kDrop), labels());
+    add(families::kAllowed, count(Gate::Verdict::kAllow), {server_, std::string(kView)});
+    add(families::kFiltered, count(Gate::Verdict::kFilter), labels());
+    add(families::kBlocked, count(Gate::Verdict::kBlock), labels());
+    add(families::kDropped, count(Gate::Verdict::kDrop), labels());
   }
 
   Snapshot& snapshot_;
@@ -194,8 +160,8 @@ void QueryMeters::addQueries(Snapshot& snapshot) const {
   }
   for (const auto& [owner, all] : enabled_) {
     for (const Enabled& enabled : all) {
-      snapshot.family(kPluginEnabled).series[{enabled.server, enabled.zone, std::string(kView), enabled.directive}] = {
-          .value = 1, .buckets = {}};
+      snapshot.family(families::kPluginEnabled)
+          .series[{enabled.server, enabled.zone, std::string(kView), enabled.directive}] = {.value = 1, .buckets = {}};
     }
   }
 }
@@ -203,8 +169,8 @@ void QueryMeters::addQueries(Snapshot& snapshot) const {
 Snapshot QueryMeters::snapshot() const {
   Snapshot snapshot;
   process_.metrics.visit([&snapshot](const metrics::Sample& sample) { snapshot.add(sample); });
-  snapshot.add(kBuildInfo, {IDETCD_VERSION, "", ""}, 1);
-  snapshot.add(kPanics, {}, 0);
+  snapshot.add(families::kBuildInfo, {IDETCD_VERSION, "", ""}, 1);
+  snapshot.add(families::kPanics, {}, 0);
   addQueries(snapshot);
   addDerived(snapshot);
   return snapshot;
