@@ -345,7 +345,8 @@ TEST_F(DohStreamTest, InterimResponsesAreNone) {
   connect();
   ask(1);
   exchange();
-  const auto list = Server::fieldsOf({{":status", "103"}, {"age", "50"}});
+  const Fields interim{{":status", "103"}, {"age", "50"}};
+  const auto list = Server::fieldsOf(interim);
   nghttp2_submit_headers(server_->session(), 0, 1, nullptr, list.data(), list.size(), nullptr);
   server_->answer(1, reply());
   exchange();
