@@ -18,7 +18,7 @@ from chaos.ownership import Change, HookRun, Interval, Moments, Sightings, Tenur
 from chaos.proxy import Links
 from harness import ports
 from harness.node import ROOT
-from harness.processes import Process, TIME_FACTOR, prepare_child, wait_until
+from harness.processes import Process, TIME_FACTOR, ended, prepare_child, wait_until
 
 CHAOS = [sys.executable, "-B", os.path.join(ROOT, "tools", "chaos")]
 
@@ -86,7 +86,7 @@ def test_the_tool_leaves_nothing_behind(directory, number, code):
         assert tool.exit_code(30) == code, tool.logs()
     finally:
         tool.kill()
-    assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    wait_until(lambda: all(ended(pid) for pid in children), 10, lambda: [pid for pid in children if not ended(pid)])
     assert not [command for command in command_lines() if temporary in command]
     assert os.listdir(temporary) == []
 

@@ -40,7 +40,7 @@ def node(nodes, etcd, directory):
         node = nodes.start(corefile(etcd.endpoint, pattern="worker{{.ID}}.tf.local.", directives=(
             f"hosts {hosts} kept.example", "cache", f"forward up.example {upstream.address}")))
         node.wait_owns(etcd)
-        wait_until(lambda: answers(node, "worker1.tf.local.") != "NXDOMAIN", 10, node.logs)
+        wait_until(lambda: isinstance(answers(node, "worker1.tf.local."), list), 10, node.logs)  # before: SERVFAIL
         yield node
 
 

@@ -17,7 +17,7 @@ import dns.rcode
 import pytest
 
 from harness.node import ROOT
-from harness.processes import Process, TIME_FACTOR, wait_until
+from harness.processes import Process, TIME_FACTOR, ended, wait_until
 from harness.upstreams import Upstream, answer
 from soak import bad_upstream, gauges, hostile, judge, load, runs, world
 from soak.gauges import Sample
@@ -96,7 +96,8 @@ def test_the_tool_leaves_nothing_behind(directory, number, code):
         assert tool.exit_code(30) == code, tool.logs()
     finally:
         tool.kill()
-    assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    # A child that was being started is ended by the kernel, which does so soon after the tool is gone.
+    wait_until(lambda: all(ended(pid) for pid in children), 10, lambda: [pid for pid in children if not ended(pid)])
     assert os.listdir(temporary) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.namespace import Namespace
 from harness.node import ROOT
-from harness.processes import Process, TIME_FACTOR, wait_until
+from harness.processes import Process, TIME_FACTOR, ended, wait_until
 
 QUICKSTART = [sys.executable, "-B", os.path.join(ROOT, "tools", "quickstart.py")]
 
@@ -102,7 +102,7 @@ def test_quickstart_cleans_up(directory, number):
         assert quickstart.exit_code(15) == (0 if number == signal.SIGINT else 128 + number)
     finally:
         quickstart.kill()
-    assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+    wait_until(lambda: all(ended(pid) for pid in children), 10, lambda: [pid for pid in children if not ended(pid)])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a network namespace")

@@ -34,6 +34,16 @@ def wait_until(condition, timeout, what, interval=0.01):
         time.sleep(interval)
 
 
+def ended(pid):
+    """Whether a process that need not be our child runs no more. What it leaves until its parent asks for its exit code does
+    not count: for orphans that parent is the machine's init, which takes its time."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 class Process:
     """One child: output in files, ended by its pid, killed by the kernel when the thread that started it dies.
 
