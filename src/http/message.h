@@ -3,6 +3,9 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace idetcd::http {
 
@@ -11,6 +14,7 @@ struct Request {
   std::string path;    // as it was sent, without the query: "/metrics"
   std::string query;   // what is behind '?'
   std::string accept;  // the field Accept
+  std::string host;    // the field Host, as it was sent: "[::1]:9153"; empty in HTTP/1.0
   bool is_head = false;
   bool keeps_alive = false;  // the connection stays open for another request
 };
@@ -19,6 +23,9 @@ struct Response {
   int status = 200;
   std::string body = {};
   std::string content_type = "text/plain; charset=utf-8";
+  // Other fields. REQUIRES: text without CR and LF, and none of those that the server writes itself: Date, Allow,
+  // Connection and those of the content.
+  std::vector<std::pair<std::string_view, std::string>> fields = {};
 };
 
 // What answers the requests for a path. Called on the HTTP thread, one request at a time: it must not wait for anything,

@@ -65,6 +65,7 @@ RequestReader::Progress RequestReader::finish() {
   request_ = {.path = {},
               .query = {},
               .accept = std::string(message[beast::http::field::accept]),
+              .host = std::string(message[beast::http::field::host]),
               .is_head = is_head,
               .keeps_alive = message.keep_alive()};
   const beast::string_view target = message.target();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ctime>
 #include <future>
+#include <iterator>
 #include <list>
 #include <span>
 #include <string>
@@ -32,11 +33,12 @@ constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kLinger{1};
 
 std::string_view reasonOf(int status) {
-  static constexpr std::array<std::pair<int, std::string_view>, 8> kReasons{{{200, "OK"},
+  static constexpr std::array<std::pair<int, std::string_view>, 9> kReasons{{{200, "OK"},
                                                                              {400, "Bad Request"},
                                                                              {404, "Not Found"},
                                                                              {405, "Method Not Allowed"},
                                                                              {413, "Content Too Large"},
+                                                                             {421, "Misdirected Request"},
                                                                              {431, "Request Header Fields Too Large"},
                                                                              {503, "Service Unavailable"},
                                                                              {505, "HTTP Version Not Supported"}}};
@@ -57,9 +59,11 @@ std::string httpDate() {
 }
 
 std::vector<uint8_t> encode(const Response& response, bool with_body, bool keeps_alive) {
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", response.status,
-                                 reasonOf(response.status), httpDate(), response.content_type, response.body.size());
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", response.status,
+                  reasonOf(response.status), httpDate(), response.content_type, response.body.size());
   if (response.status == 405) text += "Allow: GET, HEAD\r\n";
+  for (const auto& [name, value] : response.fields) fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   text += keeps_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   if (with_body) text += response.body;
   return {text.begin(), text.end()};
@@ -201,9 +205,8 @@ Result<SocketAddress> Server::Impl::listen(const SocketAddress& address) {
     listener->allowSharing();
     shared = true;
   }
-  auto listener = net::TcpListener::listen(*loop, address, shared, [this, address](auto connection) {
-    accept(address, std::move(connection));
-  });
+  auto listener = net::TcpListener::listen(
+      *loop, address, shared, [this, address](auto connection) { accept(address, std::move(connection)); });
   if (!listener) return fail(fmt::format("listen tcp {}: {}", address.toString(), listener.error().message));
   return listeners.emplace(address, std::move(*listener)).first->second->localAddress();
 }
@@ -229,7 +232,8 @@ Response Server::Impl::respond(const SocketAddress& listening, const Request& re
 }
 
 void Server::Impl::touch(Session& session) {
-  const auto it = std::find_if(sessions.begin(), sessions.end(), [&session](const Session& one) { return &one == &session; });
+  const auto it =
+      std::find_if(sessions.begin(), sessions.end(), [&session](const Session& one) { return &one == &session; });
   sessions.splice(sessions.end(), sessions, it);
 }
 
@@ -276,9 +280,8 @@ Result<SocketAddress> Server::listen(const SocketAddress& address) {
 }
 
 void Server::use(Routes routes) {
-  impl_->loop->post([this, next = std::make_shared<const Routes>(std::move(routes))]() mutable {
-    impl_->use(std::move(next));
-  });
+  impl_->loop->post(
+      [this, next = std::make_shared<const Routes>(std::move(routes))]() mutable { impl_->use(std::move(next)); });
 }
 
 }  // namespace idetcd::http

@@ -55,7 +55,8 @@ class HttpServerTest : public ::testing::Test {
   // Until use() has been heard of.
   void awaitAnswer(const std::string& body) {
     const auto end = std::chrono::steady_clock::now() + 10s;
-    while (!ask(kGet, body.size()).ends_with("\r\n\r\n" + body)) ASSERT_LT(std::chrono::steady_clock::now(), end) << body;
+    while (!ask(kGet, body.size()).ends_with("\r\n\r\n" + body))
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << body;
   }
 
   const SocketAddress kAny = net::test::address("127.0.0.1", 0);
@@ -67,8 +68,20 @@ TEST_F(HttpServerTest, AnswersWithAWholeMessage) {
   serve("hello");
   const std::string answer = ask(kGet, 5);
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\nDate: ")) << answer;
-  EXPECT_NE(answer.find(" GMT\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n"), answer.npos) << answer;
+  EXPECT_NE(answer.find(" GMT\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n"), answer.npos)
+      << answer;
   EXPECT_TRUE(answer.ends_with("Connection: keep-alive\r\n\r\nhello")) << answer;
+}
+
+TEST_F(HttpServerTest, WritesTheFieldsOfAResponse) {
+  server_->use(
+      {{kAny, {{"/a", [](const Request& request) {
+                  return Response{.status = 421, .body = request.host, .fields = {{"X-One", "1"}, {"X-Two", "a b"}}};
+                }}}}});
+  const std::string answer = ask("GET /a HTTP/1.1\r\nHost: other.example:80\r\n\r\n", 16);
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 421 Misdirected Request\r\n")) << answer;
+  EXPECT_NE(answer.find("\r\nX-One: 1\r\nX-Two: a b\r\n"), answer.npos) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nother.example:80")) << answer;
 }
 
 TEST_F(HttpServerTest, UntilThereAreRoutesItIsNotAvailable) {
@@ -94,7 +107,8 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
 
 TEST_F(HttpServerTest, ClosesWhenItSaysSo) {
   serve("hello");
-  for (const char* request : {"GET /a HTTP/1.0\r\n\r\n", "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "?\r\n\r\n"}) {
+  for (const char* request :
+       {"GET /a HTTP/1.0\r\n\r\n", "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "?\r\n\r\n"}) {
     Socket client = connect();
     client.send(request);
     const std::string answer = receive(client, 5);
