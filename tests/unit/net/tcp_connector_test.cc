@@ -40,7 +40,7 @@ class TcpConnectorTest : public testing::Test {
       ADD_FAILURE() << "nothing happened";
       loop.stop();
     });
-    guard.start(milliseconds(5000));
+    guard.start(std::chrono::minutes(1));  // counted from the loop's last turn, before the test was prepared
     loop.run();
   }
   std::unique_ptr<TcpListener> listen() {
