@@ -141,15 +141,19 @@ TEST_F(ForwardFailoverTest, ALostDatagramIsRepeatedSoon) {
   make(slowOptions({server.target()}));
   for (int i = 0; i < 30; ++i) resolve(name(i));
   server.handle(losingTheFirst(std::make_shared<std::set<std::string>>()));
+  // Whatever comes after the first two, or was repeated before: this thread stands still at times.
+  const size_t first = server.asked().size();
+  const uint64_t repeated = counted("idetcd_forward_repeated_total");
   const auto start = BootClock::now();
   EXPECT_EQ(lastOctet(resolve("lost.example.org.")), 1);
   const auto time = BootClock::now() - start;
   EXPECT_GE(time, milliseconds(50));
   EXPECT_LT(time, Forwarder::kAttemptTime) << "before the end of the attempt";
-  EXPECT_EQ(counted("idetcd_forward_repeated_total"), 1u);
+  EXPECT_GT(counted("idetcd_forward_repeated_total"), repeated);
   const auto& asked = server.asked();
-  EXPECT_EQ(asked[asked.size() - 2].bytes, asked.back().bytes);
-  EXPECT_EQ(asked[asked.size() - 2].from.port, asked.back().from.port) << "one port to guess, as before";
+  ASSERT_GE(asked.size(), first + 2);
+  EXPECT_EQ(asked[first].bytes, asked[first + 1].bytes);
+  EXPECT_EQ(asked[first].from.port, asked[first + 1].from.port) << "one port to guess, as before";
 }
 
 TEST_F(ForwardFailoverTest, AnAnswerToTheFirstOfTwoCounts) {
@@ -196,7 +200,7 @@ TEST_F(ForwardFailoverTest, WhatIsLostTwiceIsAskedOverTcpSoon) {
   });
   const auto start = BootClock::now();
   EXPECT_EQ(lastOctet(resolve("lost.example.org.")), 7);
-  EXPECT_LT(BootClock::now() - start, milliseconds(1000)) << "an attempt is longer";
+  EXPECT_LT(BootClock::now() - start, Forwarder::kAttemptTime) << "before the end of the attempt";
 }
 
 // Where no one listens for TCP, that is found out once.
@@ -224,13 +228,15 @@ TEST_F(ForwardFailoverTest, AConnectionThatHasDiedIsLeftSoon) {
   options.force_tcp = true;
   make(options);
   for (int i = 0; i < 30; ++i) resolve(name(i));
-  forgotten.insert(server.asked().back().from.port);
+  for (const Asked& asked : server.asked()) forgotten.insert(asked.from.port);
+  const size_t connections = server.connectionCount();
   const auto start = BootClock::now();
   std::vector<Answer> answers;
   for (int i = 100; i < 108; ++i) answers.push_back(ask(name(i)));
   for (const Answer& answer : answers) EXPECT_EQ(lastOctet(wait(answer)), 7);
-  EXPECT_LT(BootClock::now() - start, milliseconds(1000)) << "an attempt is longer";
-  EXPECT_EQ(server.connectionCount(), 2u) << "they share the new one";
+  EXPECT_LT(BootClock::now() - start, Forwarder::kAttemptTime) << "before the end of the attempt";
+  EXPECT_GT(server.connectionCount(), connections);
+  EXPECT_LE(server.connectionCount(), connections + 3) << "they share a new one, unless it is slow as well";
 }
 
 // Of hard questions over TCP no more than a tenth costs another connection.
@@ -267,9 +273,9 @@ TEST_F(ForwardFailoverTest, AnEqualIsAskedInsteadOfASilentServer) {
   make(options);
   for (int i = 0; i < 30; ++i) resolve(name(i));
   silent.handle(sayNothing);
-  const auto start = BootClock::now();
+  const size_t before = questions(silent);
   for (int i = 100; i < 130; ++i) EXPECT_EQ(lastOctet(resolve(name(i))), 2);
-  EXPECT_LT(BootClock::now() - start, milliseconds(1500)) << "one waited for its usual time, the others not at all";
+  EXPECT_LT(questions(silent) - before, 8u) << "of fifteen: one waited for its usual time, the others not at all";
 }
 
 TEST_F(ForwardFailoverTest, ALateAnswerStillTellsHowLongItTook) {
@@ -281,7 +287,11 @@ TEST_F(ForwardFailoverTest, ALateAnswerStillTellsHowLongItTook) {
   for (int i = 0; i < 30; ++i) resolve(name(i));
   first.handle(slow(milliseconds(300), 1));
   // Asked until one question has gone to the first, and was answered by the other.
-  for (int i = 100; counted("idetcd_forward_repeated_total") == 0; ++i) EXPECT_TRUE(resolve(name(i)).response);
+  const uint64_t repeated = counted("idetcd_forward_repeated_total");
+  const size_t asked_first = questions(first);
+  for (int i = 100; counted("idetcd_forward_repeated_total") == repeated || questions(first) == asked_first; ++i) {
+    EXPECT_TRUE(resolve(name(i)).response);
+  }
   runFor(milliseconds(500));
   const size_t before = questions(first);
   for (int i = 200; i < 240; ++i) EXPECT_TRUE(resolve(name(i)).response);

@@ -375,8 +375,6 @@ TEST_F(ForwardFileTest, AChangeDoesNotDisturbWhatIsInFlight) {
   write("nameserver " + first.address().toString() + "\n");
   Forwarder::Options options = optionsFor({parseUpstreamTarget(file_).value()});
   options.file_interval = milliseconds(20);
-  options.attempt_time = milliseconds(5000);
-  options.total_time = milliseconds(5000);
   make(options);
   const Answer answer = ask("www.example.org.");
   runUntil([&] { return first.udpCount() == 1; });
