@@ -299,8 +299,9 @@ TEST(TcpService, DoesNotReadFromAClientThatDoesNotRead) {
   }
 }
 
-// Sends one burst after the other until no more is taken. Returns how many bytes that were.
-size_t sendUntilBlocked(Socket& client, const std::string& burst) {
+// Sends one burst after the other until the server closes the connection, or takes nothing for a long time. Returns how many
+// bytes that were.
+size_t sendUntilClosed(Socket& client, const std::string& burst) {
   size_t sent = 0;
   for (;;) {
     const ssize_t n = ::send(client.fd(), burst.data() + sent % burst.size(), burst.size() - sent % burst.size(),
@@ -310,7 +311,7 @@ size_t sendUntilBlocked(Socket& client, const std::string& burst) {
       continue;
     }
     pollfd writable{.fd = client.fd(), .events = POLLOUT, .revents = 0};
-    if (n == 0 || ::poll(&writable, 1, 100) == 0) return sent;
+    if (n == 0 || ::poll(&writable, 1, net::test::kTimeoutMs) == 0) return sent;
     if ((writable.revents & (POLLERR | POLLHUP)) != 0) return sent;
   }
 }
@@ -320,7 +321,7 @@ TEST(TcpService, ClosesAClientThatDoesNotReadItsAnswers) {
   Socket stubborn = tcpClient(server.tcpAddress());
   std::string burst;
   for (uint16_t i = 0; i < 2000; ++i) burst += framed(query(i, Names::nameOf(1)));
-  sendUntilBlocked(stubborn, burst);
+  sendUntilClosed(stubborn, burst);
   pollfd gone{.fd = stubborn.fd(), .events = 0, .revents = 0};
   ASSERT_EQ(::poll(&gone, 1, net::test::kTimeoutMs), 1);
   EXPECT_NE(gone.revents & (POLLERR | POLLHUP), 0);
