@@ -1,9 +1,11 @@
 #include "net/udp_socket.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <linux/sock_diag.h>
+#include <poll.h>
 #include <unistd.h>
 #include <utility>
 
@@ -16,6 +18,12 @@ namespace {
 // kernel's maximum has to do.
 constexpr int kReceiveBuffer = 16 << 20;
 constexpr int kSendBuffer = 4 << 20;  // a burst: some 5,000 small datagrams
+
+// Flags of recvmmsg(2). MSG_TRUNC: the length is the datagram's, not that of the part that was copied. By it the kernel
+// moves on what MSG_PEEK shows next: by less, and that would begin within a datagram.
+constexpr int kTake = MSG_DONTWAIT;
+constexpr int kPeek = MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC;
+constexpr int kTakeOut = MSG_DONTWAIT | MSG_TRUNC;
 
 bool setOption(int fd, int level, int option, int value) {
   return setsockopt(fd, level, option, &value, sizeof(value)) == 0;
@@ -117,6 +125,19 @@ uint64_t UdpSocket::overflowed() const {
 
 void UdpSocket::allowSharing() { setOption(fd_, SOL_SOCKET, SO_REUSEPORT, 1); }
 
+bool UdpSocket::peekFromFirst() const { return setOption(fd_, SOL_SOCKET, SO_PEEK_OFF, 0); }
+
+bool UdpSocket::hasShown() const {
+  int offset = -1;
+  socklen_t length = sizeof(offset);
+  return getsockopt(fd_, SOL_SOCKET, SO_PEEK_OFF, &offset, &length) == 0 && offset > 0;
+}
+
+bool UdpSocket::isReadable() const {
+  pollfd event{.fd = fd_, .events = POLLIN, .revents = 0};
+  return poll(&event, 1, 0) == 1;
+}
+
 size_t UdpSocket::sendAll(std::span<mmsghdr> messages) const {
   size_t sent = 0;
   size_t failed = 0;
@@ -152,14 +173,36 @@ void UdpBatch::prepare(size_t i, bool with_control) {
   header.msg_controllen = with_control ? sizeof(controls_[i]) : 0;
 }
 
+void UdpBatch::keepUntilFlush(const UdpSocket& socket) {
+  if (taken_out_) return;
+  const int flags = socket.hasShown() ? kTake : kPeek;
+  if (!socket.peekFromFirst()) return;
+  flags_ = flags;
+  taken_out_ = std::make_unique<std::array<mmsghdr, kCapacity>>();
+}
+
+void UdpBatch::takeHidden(const UdpSocket& socket) {
+  if (taken_out_ && socket.isReadable()) takeNext(socket);
+}
+
+void UdpBatch::takeNext(const UdpSocket& socket) {
+  flags_ = kTake;
+  socket.peekFromFirst();
+}
+
 size_t UdpBatch::receive(const UdpSocket& socket) {
   for (size_t i = 0; i < received_count_; ++i) prepare(i, socket.isWildcard());
   reply_count_ = 0;
   int n = 0;
   do {
-    n = recvmmsg(socket.fd(), received_.data(), kCapacity, MSG_DONTWAIT, nullptr);
+    n = recvmmsg(socket.fd(), received_.data(), kCapacity, flags_, nullptr);
   } while (n < 0 && errno == EINTR);
   received_count_ = n > 0 ? static_cast<size_t>(n) : 0;
+  if (flags_ == kPeek) {
+    for (mmsghdr& one : std::span(received_).first(received_count_)) {
+      one.msg_len = std::min<unsigned>(one.msg_len, kBufferSize);
+    }
+  }
   if (socket.isWildcard()) {
     for (size_t i = 0; i < received_count_; ++i) keepSourceOnly(received_[i].msg_hdr);
   }
@@ -179,7 +222,21 @@ UdpPeer UdpBatch::peer(size_t i) const {
 size_t UdpBatch::flush(const UdpSocket& socket) {
   const size_t failed = socket.sendAll({replies_.data(), reply_count_});
   reply_count_ = 0;
+  if (taken_out_) takeOut(socket);
   return failed;
+}
+
+// Those that receive() has shown are the first ones in the socket.
+void UdpBatch::takeOut(const UdpSocket& socket) {
+  if (std::exchange(flags_, kPeek) == kTake) return;
+  size_t left = received_count_;
+  for (size_t errors = 0; left > 0 && errors < kCapacity;) {
+    const int n = recvmmsg(socket.fd(), taken_out_->data(), static_cast<unsigned>(left), kTakeOut, nullptr);
+    if (n > 0) left -= static_cast<size_t>(n);
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0) ++errors;  // of an answer that was sent: the call has cleared it
+  }
+  if (left > 0) takeNext(socket);
 }
 
 }  // namespace idetcd::net

@@ -2,6 +2,10 @@
 //
 // A batch is one recvmmsg(2) into a slab of buffers and one sendmmsg(2) out of the same buffers. Where the socket is
 // bound to a wildcard address, each datagram comes with the address it was sent to and the answer leaves from there.
+//
+// What a process has read and not answered ends with it. Of a socket that outlives the process UdpBatch therefore reads
+// copies (MSG_PEEK), and takes the datagrams out when their answers are sent: those of a process that was killed between
+// the two are still there for the next one, which answers them, some a second time.
 #pragma once
 
 #include <array>
@@ -47,6 +51,11 @@ class UdpSocket {
   uint64_t overflowed() const;
   // Returns how many could not be sent.
   size_t sendAll(std::span<mmsghdr> messages) const;
+  // Has MSG_PEEK begin with the first datagram, and go on behind what it has shown. False: the kernel cannot.
+  bool peekFromFirst() const;
+  // Whether it has shown datagrams, but empty ones, that are still there.
+  bool hasShown() const;
+  bool isReadable() const;  // now
 
  private:
   UdpSocket(int fd, bool wildcard) : fd_(fd), wildcard_(wildcard) {}
@@ -61,6 +70,14 @@ class UdpBatch {
   static constexpr size_t kBufferSize = 4096;  // bytes of a query or a response
 
   UdpBatch();
+
+  // From now on a datagram leaves the socket with flush() only. The first batch is taken for good, though, if a process
+  // before has ended over one: it may have a query that makes every process crash. Nothing changes if the kernel cannot
+  // do it. REQUIRES: nobody else reads the socket; not between receive() and flush().
+  void keepUntilFlush(const UdpSocket& socket);
+  // After the socket was readable, and receive() has returned nothing. If it still is, the next batch is taken for good:
+  // it brings what MSG_PEEK passes over, an empty datagram that was shown to a process before.
+  void takeHidden(const UdpSocket& socket);
 
   // Takes what has arrived, at most kCapacity. Returns how many; 0 if nothing, or an error, which is as good as
   // nothing.
@@ -95,6 +112,8 @@ class UdpBatch {
   };
 
   void prepare(size_t i, bool with_control);
+  void takeOut(const UdpSocket& socket);
+  void takeNext(const UdpSocket& socket);
 
   std::unique_ptr<Buffer[]> buffers_;
   std::array<sockaddr_in6, kCapacity> sources_{};
@@ -104,6 +123,8 @@ class UdpBatch {
   std::array<mmsghdr, kCapacity> replies_{};
   size_t received_count_ = kCapacity;  // how many must be prepared again
   size_t reply_count_ = 0;
+  int flags_ = MSG_DONTWAIT;                                   // of receive()
+  std::unique_ptr<std::array<mmsghdr, kCapacity>> taken_out_;  // null: receive() has taken them out itself
 };
 
 }  // namespace idetcd::net

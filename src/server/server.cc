@@ -94,10 +94,13 @@ Inherited Server::inherit(const SocketAddress& address, size_t worker) {
 
 void Server::keep(const SocketAddress& address, size_t worker) {
   if (store_ == nullptr) return;
+  const service::SocketPlace udp{.kind = Kind::kUdp, .address = address, .worker = worker};
   Worker::Descriptors sockets{};
   workers_[worker]->runOnLoop([&] { sockets = workers_[worker]->descriptors(address); });
-  store_->keep({.kind = Kind::kUdp, .address = address, .worker = worker}, sockets.udp);
+  store_->keep(udp, sockets.udp);
   store_->keep({.kind = Kind::kTcp, .address = address, .worker = worker}, sockets.tcp);
+  if (!store_->outlivesProcess(udp)) return;
+  workers_[worker]->runOnLoop([&] { workers_[worker]->keepUntilAnswered(address); });
 }
 
 // Every address with its routers. New workers are made here, and their threads started if the others run.

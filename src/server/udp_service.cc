@@ -83,7 +83,9 @@ void UdpService::serveWaiting(WorkerContext& context) {
 
 void UdpService::onReadable() {
   for (int i = 0; i < kMaxBatches; ++i) {
-    if (serveBatch() < net::UdpBatch::kCapacity) return;
+    const size_t count = serveBatch();
+    if (count == 0 && i == 0) batch_.takeHidden(*socket_);
+    if (count < net::UdpBatch::kCapacity) return;
   }
 }
 

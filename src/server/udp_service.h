@@ -29,6 +29,8 @@ class UdpService {
   const std::shared_ptr<const resolve::Router>& router() const { return router_; }
 
   void allowSharing() { socket_->allowSharing(); }
+  // The socket outlives the process: a query leaves it when it is answered, or waits for its answer (net::UdpBatch).
+  void keepUntilAnswered() { batch_.keepUntilFlush(*socket_); }
   // Nothing is read any more; what was read is answered. Not within an answer.
   void stopReading() { watcher_.reset(); }
   int fd() const { return socket_->fd(); }

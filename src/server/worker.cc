@@ -97,6 +97,12 @@ Worker::Descriptors Worker::descriptors(const SocketAddress& address) const {
   return {.udp = listening->udp->fd(), .tcp = listening->tcp->fd()};
 }
 
+void Worker::keepUntilAnswered(const SocketAddress& address) {
+  for (const Listening& listening : listening_) {
+    if (listening.address == address) listening.udp->keepUntilAnswered();
+  }
+}
+
 void Worker::stopTaking() {
   for (const Listening& listening : listening_) {
     listening.udp->stopReading();

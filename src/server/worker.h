@@ -62,6 +62,8 @@ class Worker {
     int tcp;
   };
   Descriptors descriptors(const SocketAddress& address) const;
+  // A query over UDP leaves its socket, which outlives the process, when it is answered. REQUIRES: something listens there.
+  void keepUntilAnswered(const SocketAddress& address);
   // No query is taken over UDP any more, and no connection over TCP: both wait in their sockets.
   void stopTaking();
   // Whether a client waits for an answer that comes later.

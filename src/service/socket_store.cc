@@ -134,6 +134,11 @@ void SocketStore::keep(const SocketPlace& place, int fd) {
   manager_.store(fd, name);
 }
 
+bool SocketStore::outlivesProcess(const SocketPlace& place) const {
+  const auto kept = kept_.find(place.name());
+  return kept != kept_.end() && (manager_.exists() || kept->second.stored.empty());
+}
+
 void SocketStore::remove(const SocketPlace& place) {
   const auto kept = kept_.find(place.name());
   if (kept == kept_.end()) return;

@@ -62,6 +62,8 @@ class SocketStore {
 
   // Whether the manager keeps them when this process ends.
   bool isKept() const { return manager_.exists(); }
+  // Whether what listens there is open still when this process is killed: the manager keeps it, or a socket unit has it.
+  bool outlivesProcess(const SocketPlace& place) const;
 
  private:
   struct Socket {

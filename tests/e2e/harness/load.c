@@ -1,8 +1,10 @@
-/* A steady load of DNS queries over UDP, of which each is waited for: load ADDRESS PORT RATE CLIENTS < questions.
+/* A steady load of DNS queries over UDP, of which each is waited for: load ADDRESS PORT RATE CLIENTS ROOM < questions.
 
    Standard input has the questions, messages without their IDs, each behind its length of two bytes; the end of it ends the
-   load. Answers that are still to come are waited for, WAIT seconds at most. Then one line: how many queries were sent, how many were
-   answered, the longest time in microseconds, and, for each rcode, how many answers had it (NOERROR without a record: 16). */
+   load. No more than ROOM queries wait for their answers, so that they find room in the server's socket however long it takes:
+   where the machine is too slow for RATE, fewer are sent. In the end answers are waited for until none has come for WAIT
+   seconds. Then one line: how many queries were sent, how many were answered, how long they were sent, and the longest time of an
+   answer, in microseconds, and, for each rcode, how many answers had it (NOERROR without a record: 16). */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,13 +19,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT = 5, BATCH = 256, MAX_CLIENTS = 64, MAX_QUESTIONS = 1000, MAX_MESSAGE = 512, EMPTY = 16, IDS = 65536 };
+enum { WAIT = 10, BATCH = 256, MAX_CLIENTS = 64, MAX_QUESTIONS = 1000, MAX_MESSAGE = 512, EMPTY = 16, IDS = 65536 };
 
 struct client {
   int fd;
   uint64_t sent;
   int64_t *asked_at; /* by ID, in nanoseconds; 0: nothing is waited for */
 };
+
+/* Seconds of the rate that are made up for where we had no processor, or there was no room. */
+#define CATCH_UP 0.1
 
 static unsigned char questions[MAX_QUESTIONS][MAX_MESSAGE];
 static size_t sizes[MAX_QUESTIONS];
@@ -65,16 +70,22 @@ static void open_client(struct client *client, const char *address, int port) {
   if (client->asked_at == NULL) die("calloc");
 }
 
-static void ask(struct client *client) {
-  const uint16_t id = (uint16_t)client->sent++;
-  unsigned char *message = questions[asked % question_count];
+/* 0: there is no room for it here. */
+static int ask(struct client *client) {
+  const uint16_t id = (uint16_t)client->sent;
+  const size_t number = asked % question_count;
+  unsigned char *message = questions[number];
   message[0] = (unsigned char)(id >> 8);
   message[1] = (unsigned char)id;
-  client->asked_at[id] = now();
-  ++asked;
+  const int64_t at = now();
+  ssize_t sent = send(client->fd, message, sizes[number], 0);
   /* What an earlier query met, say a port that was closed, is reported here once; that one counts as lost. */
-  for (int i = 0; i < 2 && send(client->fd, message, sizes[(asked - 1) % question_count], 0) < 0 && errno == ECONNREFUSED; ++i) {
-  }
+  if (sent < 0 && errno == ECONNREFUSED) sent = send(client->fd, message, sizes[number], 0);
+  if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS)) return 0;
+  client->asked_at[id] = at;
+  ++client->sent;
+  ++asked;
+  return 1;
 }
 
 static void take_answers(struct client *client) {
@@ -97,9 +108,10 @@ static void take_answers(struct client *client) {
 int main(int argc, char **argv) {
   static struct client clients[MAX_CLIENTS];
   struct pollfd events[MAX_CLIENTS + 1];
-  if (argc != 5) return 2;
+  if (argc != 6) return 2;
   const double rate = atof(argv[3]);
   const int count = atoi(argv[4]);
+  const uint64_t room = strtoull(argv[5], NULL, 10);
   if (count < 1 || count > MAX_CLIENTS) return 2;
   read_questions();
   for (int i = 0; i < count; ++i) {
@@ -108,19 +120,28 @@ int main(int argc, char **argv) {
   }
   events[count] = (struct pollfd){.fd = STDIN_FILENO};
   const int64_t begin = now();
-  int64_t end = 0;
-  while (end == 0 || (answered < asked && now() < end)) {
+  int64_t last = begin;
+  int64_t end = 0; /* of the sending */
+  int64_t heard = 0;
+  double due = 0; /* queries that the rate allows */
+  while (end == 0 || (answered < asked && now() - heard < (int64_t)WAIT * 1000000000)) {
     if (end == 0) {
-      const uint64_t due = (uint64_t)((double)(now() - begin) * rate / 1e9);
-      for (int i = 0; i < BATCH && asked < due; ++i) ask(&clients[asked % (uint64_t)count]);
+      const int64_t at = now();
+      due += (double)(at - last) * rate / 1e9;
+      if (due > rate * CATCH_UP) due = rate * CATCH_UP;
+      last = at;
+      for (int i = 0; i < BATCH && due >= 1 && asked - answered < room && ask(&clients[asked % (uint64_t)count]); ++i) --due;
     }
     poll(events, (nfds_t)count + (end == 0), 1);
+    const uint64_t before = answered;
     for (int i = 0; i < count; ++i) {
       if (events[i].revents != 0) take_answers(&clients[i]);
     }
-    if (end == 0 && (events[count].revents & POLLHUP) != 0) end = now() + (int64_t)WAIT * 1000000000;
+    if (answered > before) heard = now();
+    if (end == 0 && (events[count].revents & POLLHUP) != 0) end = heard = now();
   }
-  printf("%llu %llu %lld", (unsigned long long)asked, (unsigned long long)answered, (long long)(longest / 1000));
+  printf("%llu %llu %lld %lld", (unsigned long long)asked, (unsigned long long)answered, (long long)((end - begin) / 1000),
+         (long long)(longest / 1000));
   for (int i = 0; i <= EMPTY; ++i) printf(" %llu", (unsigned long long)rcodes[i]);
   printf("\n");
   return 0;

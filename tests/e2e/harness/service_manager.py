@@ -88,18 +88,18 @@ class ServiceManager:
             assert value, f"{what}; messages {self.messages}, stored {self.stored}"
             return value
 
-    def wait_said(self, variable, value, since=0):
+    def wait_said(self, variable, value, since=0, timeout=10):
         """The first message that says so behind the `since` first ones."""
         return self.wait(lambda self: next((m for m in self.messages[since:] if m.get(variable) == value), None),
-                         f"{variable}={value}")
+                         f"{variable}={value}", timeout)
 
     def names(self):
         return sorted(name for name, _ in self.stored)
 
-    def launch(self, node, sockets=(), watchdog=None):
+    def launch(self, node, sockets=(), watchdog=None, env=None):
         """Starts it as its service: with `sockets`, (name, socket) of socket units, and all that is stored."""
         given = [*sockets, *self.stored]
-        env = {"NOTIFY_SOCKET": self.address}
+        env = {"NOTIFY_SOCKET": self.address, **(env or {})}
         if given:
             env |= {"LISTEN_FDS": str(len(given)), "LISTEN_FDNAMES": ":".join(name for name, _ in given)}
         if watchdog:

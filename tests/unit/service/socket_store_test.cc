@@ -173,9 +173,34 @@ TEST_F(SocketStoreTest, ASocketUnitKeepsItsOwn) {
   SocketStore& store = this->store(std::move(all));
   const FileDescriptor taken = store.take(place);
   store.keep(place, taken.get());
+  EXPECT_TRUE(store.outlivesProcess(place));
   store.remove(place);
+  EXPECT_FALSE(store.outlivesProcess(place));
   manager_->ready();
   EXPECT_EQ(socket_.next().text, "READY=1") << "nothing before it";
+}
+
+TEST_F(SocketStoreTest, ASocketOutlivesTheProcessIfSomebodyElseHasIt) {
+  Bound unit = open(SOCK_DGRAM, on("127.0.0.1", 0));
+  Bound former = open(SOCK_DGRAM, on("127.0.0.2", 0));
+  Bound fresh = open(SOCK_DGRAM, on("127.0.0.3", 0));
+  const auto place = [](const Bound& bound) {
+    return SocketPlace{.kind = Kind::kUdp, .address = bound.address, .worker = 0};
+  };
+  Manager nobody("", executor_, Logger());
+  std::vector<GivenDescriptor> all;
+  all.push_back(given(unit));
+  all.push_back(given(former, place(former).name()));  // by the process before
+  SocketStore alone(std::move(all), nobody, Logger());
+  const FileDescriptor of_unit = alone.take(place(unit));
+  const FileDescriptor of_process = alone.take(place(former));
+  alone.keep(place(fresh), fresh.fd.get());
+  EXPECT_TRUE(alone.outlivesProcess(place(unit)));
+  EXPECT_FALSE(alone.outlivesProcess(place(former)));
+  EXPECT_FALSE(alone.outlivesProcess(place(fresh)));
+  SocketStore& managed = store();
+  managed.keep(place(fresh), fresh.fd.get());
+  EXPECT_TRUE(managed.outlivesProcess(place(fresh)));
 }
 
 }  // namespace
