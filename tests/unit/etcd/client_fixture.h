@@ -69,7 +69,7 @@ struct BlockingClient {
   }
   EtcdResult<TxnResult> txn(TxnRequest request) { return await(thread, client.txn(std::move(request))); }
   EtcdResult<Lease> grant(std::chrono::seconds ttl) { return await(thread, client.leaseGrant(ttl)); }
-  EtcdResult<Lease> keepAlive(int64_t id, std::chrono::nanoseconds timeout = 5s) {
+  EtcdResult<Lease> keepAlive(int64_t id, std::chrono::nanoseconds timeout = 30s) {
     return await(thread, client.leaseKeepAlive(id, timeout));
   }
   EtcdResult<void> revoke(int64_t id) { return await(thread, client.leaseRevoke(id)); }

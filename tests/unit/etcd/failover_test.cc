@@ -93,7 +93,7 @@ TEST(Failover, ARefusedConnectionCostsNothingNotEvenForWrites) {
   EXPECT_EQ(ClientInsight::currentEndpoint(etcd.client), first.endpoint());
   const auto begin = SteadyClock::now();
   ASSERT_TRUE(succeeded(etcd.put("k", "v"))) << "what was certainly not sent goes on to the next";
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, Client::Options{}.call_timeout);
   EXPECT_EQ(ClientInsight::currentEndpoint(etcd.client), "127.0.0.1:" + std::to_string(server.clientPort()));
   EXPECT_EQ(etcd.value("k"), "v");
 }
@@ -129,15 +129,15 @@ TEST(Failover, ASilentEndpointCostsTheTimeOutOnce) {
   EtcdServer server;
   const DeadPort silent(DeadPort::Kind::kSilent);
   auto options = optionsFor({silent.endpoint(), server.endpoint()});
-  options.call_timeout = 1s;
+  options.call_timeout = 3s;
   BlockingClient etcd(options);
   auto begin = SteadyClock::now();
   EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
-  EXPECT_GE(SteadyClock::now() - begin, 990ms);
-  EXPECT_LT(SteadyClock::now() - begin, 3s);
+  EXPECT_GE(SteadyClock::now() - begin, 2990ms);
+  EXPECT_LT(SteadyClock::now() - begin, 6s);
   begin = SteadyClock::now();
   EXPECT_TRUE(succeeded(etcd.range(KeyRange::single("k"))));
-  EXPECT_LT(SteadyClock::now() - begin, 990ms);
+  EXPECT_LT(SteadyClock::now() - begin, 2990ms);
 }
 
 TEST(Failover, WithEveryEndpointAwayCallsFailAtOnceAndUnambiguously) {
@@ -156,7 +156,7 @@ TEST(Failover, WithEveryEndpointAwayCallsFailAtOnceAndUnambiguously) {
     EXPECT_TRUE(failedWith(etcd.keepAlive(1), ErrorCode::kUnavailable));
     EXPECT_TRUE(failedWith(etcd.revoke(1), ErrorCode::kUnavailable));
   }
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, 2 * Client::Options{}.call_timeout) << "of 25 calls";
 }
 
 TEST(Failover, FindsAServerThatComesBack) {
@@ -184,7 +184,7 @@ TEST(Failover, FindsAServerThatStartsLate) {
   BlockingClient etcd(optionsFor({"localhost:" + std::to_string(server.clientPort())}));
   EXPECT_TRUE(failedWith(etcd.put("k", "v"), ErrorCode::kUnavailable));
   server.start();
-  EXPECT_TRUE(succeeded(retryFor(etcd, 5s, [&] { return etcd.put("k", "v"); })));
+  EXPECT_TRUE(succeeded(retryFor(etcd, 20s, [&] { return etcd.put("k", "v"); })));
 }
 
 TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
@@ -198,7 +198,7 @@ TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
   EXPECT_TRUE(failedWith(write, ErrorCode::kDeadlineExceeded));
   EXPECT_TRUE(write.error().ambiguous());
   server.resume();
-  const auto value = retryFor(etcd, 5s, [&] { return etcd.value("k"); });
+  const auto value = retryFor(etcd, 20s, [&] { return etcd.value("k"); });
   EXPECT_TRUE(value == "1" || value == "2");
 }
 
@@ -280,7 +280,7 @@ TEST(Failover, AnEtcdThatWantsFewerPingsGetsFewer) {
   ASSERT_TRUE(succeeded(watch));
   // Nothing but pings: from the third on etcd hangs up.
   EXPECT_TRUE(failedWith(etcd.next(*watch, 40s), ErrorCode::kUnavailable));
-  watch = retryFor(etcd, 5s, [&] { return etcd.watch(KeyRange::single("k"), 2); });
+  watch = retryFor(etcd, 20s, [&] { return etcd.watch(KeyRange::single("k"), 2); });
   ASSERT_TRUE(succeeded(watch));
   const auto batch = etcd.next(*watch, 20s);
   EXPECT_TRUE(succeeded(batch)) << "the answer to the progress request after 10 s: the stream was not closed";
@@ -375,7 +375,7 @@ TEST(FailoverCluster, AMemberWithoutALeaderIsLeftAlone) {
   EXPECT_TRUE(failedWith(lonely.range(KeyRange::single("k")), ErrorCode::kUnavailable));
   EXPECT_TRUE(failedWith(lonely.watch(KeyRange::single("k"), 2), ErrorCode::kUnavailable));
   EXPECT_TRUE(failedWith(lonely.keepAlive(1), ErrorCode::kUnavailable));
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, Client::Options{}.call_timeout);
   RangeOptions options;
   options.serializable = true;
   EXPECT_TRUE(succeeded(lonely.range(KeyRange::single("k"), options))) << "a serializable read needs no leader";
@@ -388,7 +388,7 @@ TEST(FailoverCluster, AllDownThenUpAgain) {
   for (size_t i = 0; i < 3; ++i) cluster.member(i).kill();
   const auto begin = SteadyClock::now();
   EXPECT_TRUE(failedWith(etcd.range(KeyRange::single("k")), ErrorCode::kUnavailable));
-  EXPECT_LT(SteadyClock::now() - begin, 1s);
+  EXPECT_LT(SteadyClock::now() - begin, Client::Options{}.call_timeout);
   cluster.restartAll();
   EXPECT_TRUE(succeeded(retryFor(etcd, 10s, [&] { return etcd.put("k", "2"); })));
   EXPECT_EQ(etcd.value("k"), "2");
@@ -421,7 +421,7 @@ TEST(Stop, CancelsCallsInFlight) {
   auto keep_alive = start(etcd.thread, etcd.client.leaseKeepAlive(lease->id, 1h));
   const auto begin = SteadyClock::now();
   etcd.thread.stop();
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, Client::Options{}.call_timeout);
   EXPECT_TRUE(failedWith(read.get(), ErrorCode::kCancelled));
   EXPECT_TRUE(failedWith(write.get(), ErrorCode::kCancelled));
   EXPECT_TRUE(failedWith(keep_alive.get(), ErrorCode::kCancelled));
@@ -436,7 +436,7 @@ TEST(Stop, CancelsConnectionsThatAreBeingMade) {
   auto keep_alive = start(etcd.thread, etcd.client.leaseKeepAlive(1, 1h));
   const auto begin = SteadyClock::now();
   etcd.thread.stop();
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, Client::Options{}.call_timeout);
   EXPECT_TRUE(failedWith(write.get(), ErrorCode::kCancelled));
   EXPECT_TRUE(failedWith(watch.get(), ErrorCode::kCancelled));
   EXPECT_TRUE(failedWith(keep_alive.get(), ErrorCode::kCancelled));

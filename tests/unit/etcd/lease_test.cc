@@ -102,7 +102,7 @@ TEST_F(LeaseTest, KeepsAliveOverARestartOfEtcd) {
   EXPECT_TRUE(failedWith(failed, ErrorCode::kUnavailable));
   server_.start();
   EtcdResult<Lease> renewed = failed;
-  const auto deadline = SteadyClock::now() + 5s;
+  const auto deadline = SteadyClock::now() + 30s;
   while (!renewed && SteadyClock::now() < deadline) {
     await(etcd_.thread, etcd_.thread.sleepFor(20ms));
     renewed = etcd_.keepAlive(lease->id);
@@ -119,7 +119,7 @@ TEST_F(LeaseTest, ASilentEtcdIsATimeOutAndTheLateAnswerIsNotTakenForANewOne) {
   const auto begin = SteadyClock::now();
   EXPECT_TRUE(failedWith(etcd_.keepAlive(lease->id, 300ms), ErrorCode::kDeadlineExceeded));
   EXPECT_GE(SteadyClock::now() - begin, 300ms);
-  EXPECT_LT(SteadyClock::now() - begin, 3s);
+  EXPECT_LT(SteadyClock::now() - begin, 20s);
   server_.resume();
   const auto renewed = etcd_.keepAlive(lease->id);
   ASSERT_TRUE(succeeded(renewed));
@@ -165,7 +165,7 @@ TEST_F(LeaseTest, ARevocationDoesNotHoldStopForLong) {
   auto revoked = start(etcd_.thread, etcd_.client.leaseRevoke(lease->id));
   const auto begin = SteadyClock::now();
   etcd_.thread.stop();
-  EXPECT_LT(SteadyClock::now() - begin, 4s);
+  EXPECT_LT(SteadyClock::now() - begin, 20s) << "a call may take 60 s";
   EXPECT_FALSE(revoked.get());
   server_.resume();
 }

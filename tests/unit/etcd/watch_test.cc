@@ -156,7 +156,7 @@ TEST_F(WatchTest, AQuietWatchIsKnownToLive) {
   ASSERT_TRUE(succeeded(watch));
   ASSERT_TRUE(succeeded(etcd_.put("other", "v")));
   for (int i = 0; i < 3; ++i) {
-    const auto batch = etcd_.next(*watch, 200ms);
+    const auto batch = etcd_.next(*watch, 3s);  // half of it for the answer to the progress request
     ASSERT_TRUE(succeeded(batch));
     EXPECT_TRUE(batch->events.empty());
     EXPECT_EQ(batch->revision, 2);
@@ -173,7 +173,7 @@ TEST_F(WatchTest, ASilentEtcdIsATimeOut) {
   const auto begin = SteadyClock::now();
   EXPECT_TRUE(failedWith(etcd_.next(*watch, 400ms), ErrorCode::kDeadlineExceeded));
   EXPECT_GE(SteadyClock::now() - begin, 390ms);
-  EXPECT_LT(SteadyClock::now() - begin, 5s);
+  EXPECT_LT(SteadyClock::now() - begin, 20s);
   EXPECT_TRUE(failedWith(etcd_.next(*watch, 400ms), ErrorCode::kDeadlineExceeded)) << "the stream has ended";
   server_.resume();
   auto again = etcd_.watch(KeyRange::prefix("k"), 2);
@@ -205,7 +205,7 @@ TEST_F(WatchTest, ResumesAfterARestartOfEtcdWithoutALostEvent) {
   server_.start();
   server_.ctl({"put", "k2", "v"});
   auto again = etcd_.watch(KeyRange::prefix("k"), last_resume_);
-  const auto deadline = SteadyClock::now() + 5s;
+  const auto deadline = SteadyClock::now() + 30s;
   while (!again && SteadyClock::now() < deadline) {
     await(etcd_.thread, etcd_.thread.sleepFor(20ms));
     again = etcd_.watch(KeyRange::prefix("k"), last_resume_);
@@ -236,7 +236,7 @@ TEST_F(WatchTest, ShowsAStoreThatWentBack) {
   server_.kill();
   server_.wipe();
   server_.start();
-  const auto deadline = SteadyClock::now() + 5s;
+  const auto deadline = SteadyClock::now() + 30s;
   auto watch = etcd_.watch(KeyRange::prefix("k"), 12);
   while (!watch && SteadyClock::now() < deadline) {
     await(etcd_.thread, etcd_.thread.sleepFor(20ms));
@@ -274,7 +274,7 @@ TEST_F(WatchTest, StopEndsWatchesInEveryState) {
   auto opening = start(etcd_.thread, etcd::watch(etcd_.client, KeyRange::prefix("k"), 2));
   const auto begin = SteadyClock::now();
   etcd_.thread.stop();
-  EXPECT_LT(SteadyClock::now() - begin, 2s);
+  EXPECT_LT(SteadyClock::now() - begin, 20s);
   EXPECT_TRUE(failedWith(next.get(), ErrorCode::kCancelled));
   EXPECT_TRUE(failedWith(opening.get(), ErrorCode::kCancelled));
   server_.resume();
