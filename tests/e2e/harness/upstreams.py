@@ -8,6 +8,7 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 
 import dns.flags
 import dns.message
@@ -16,6 +17,10 @@ import dns.rdatatype
 import dns.rrset
 
 from . import ports
+
+
+SO_TIMESTAMPNS = 35  # Linux; the socket module does not know it
+_LATE = 0.03  # seconds; the node repeats a question after 50 ms
 
 
 def answer(query, *records, rcode=dns.rcode.NOERROR, ttl=60):
@@ -40,8 +45,12 @@ class Upstream:
         self.port = ports.free_port() if port is None else port
         self.tls = tls
         self.queries = []  # (message, tcp), but for repetitions
-        self.repeated = []  # the names in datagrams that came once more, byte for byte: as the node does when we are late
+        # The names in datagrams that came once more, byte for byte, and in what came over TCP although we had answered over
+        # UDP: as the node does when we are late.
+        self.repeated = []
         self._datagrams = set()
+        self._over_tcp = []  # (message, when it was read)
+        self._late = set()  # questions in datagrams that were answered, but not soon
         self.connections = 0
         self.resumed = 0
         self._stop = None
@@ -101,6 +110,8 @@ class Upstream:
         sock.bind((self.host, self.port))
         if kind == socket.SOCK_STREAM:
             sock.listen(64)
+        else:
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._sockets.append(sock)
         self._selector.register(sock, selectors.EVENT_READ, callback)
         return sock
@@ -113,10 +124,18 @@ class Upstream:
                 key.data(key.fileobj)
 
     def _on_datagram(self, sock):
-        packet, client = sock.recvfrom(65535)
+        packet, ((_, _, stamp),), _, client = sock.recvmsg(65535, 64)
+        seconds, nanoseconds = struct.unpack("=qq", stamp)
+        came_at = seconds + nanoseconds / 1e9
         repeated = (packet, client) in self._datagrams
         self._datagrams.add((packet, client))
-        self._answer(packet, False, lambda octets: sock.sendto(octets, client), repeated)
+        whole = self._answer(packet, False, lambda octets: sock.sendto(octets, client), repeated)
+        if whole and time.time() - came_at > _LATE:
+            self._late.add(whole)
+            for query, read_at in self._over_tcp:  # the thread of its connection may have been faster
+                if query.question[0].to_text() == whole and read_at > came_at and (query, True) in self.queries:
+                    self.queries.remove((query, True))
+                    self.repeated.append(query.question[0].name.to_text())
 
     def _on_connection(self, listener):
         connection, _ = listener.accept()
@@ -140,15 +159,20 @@ class Upstream:
             self._accepted.discard(connection)
 
     def _answer(self, packet, tcp, send, repeated=False):
+        """The question, if the reply leaves nothing to ask for."""
         query = dns.message.from_wire(packet)
-        if repeated:
+        asked = query.question[0].to_text()
+        if repeated or tcp and asked in self._late:
             self.repeated.append(query.question[0].name.to_text())
         else:
+            if tcp:
+                self._over_tcp.append((query, time.time()))
             self.queries.append((query, tcp))
         replies = self.handler(query, tcp)
         for reply in replies if isinstance(replies, list) else [replies]:
             if reply is not None:
                 send(reply if isinstance(reply, bytes) else reply.to_wire(max_size=65535))
+        return asked if isinstance(replies, dns.message.Message) and not replies.flags & dns.flags.TC else None
 
 
 def _is_probe(query):
