@@ -267,8 +267,8 @@ def test_a_full_cluster_waits_in_order(etcd, nodes):
         name = going.owned_name(etcd)
         assert going.terminate() == 0
         freed = time.monotonic()
-        assert next_one.wait_owns(etcd, timeout=5) == name
-        assert time.monotonic() - freed < 2 * TIME_FACTOR, "and not when it asks now and then: a lease is 20 s"
+        assert next_one.wait_owns(etcd) == name
+        assert time.monotonic() - freed < 5 * TIME_FACTOR, "and not when it asks now and then: a lease is 20 s"
         wait_tells(next_one, name, "192.0.2.3" if next_one is waiting[0] else "192.0.2.5")
     for node in (waiting[0], waiting[2]):
         node.wait_logged("Could not have more than", times=1)
@@ -401,15 +401,15 @@ def test_crash_and_quick_restart(etcd, nodes, directory):
 
 
 def test_sigterm(etcd, nodes, directory):
-    """The name is gone elsewhere in under a second, and while the rest of the end takes its time."""
-    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=60, options=["address 192.0.2.7", f"on-claim sleep 1"]), 2, etcd)
+    """The name is gone elsewhere while the rest of the end takes its time."""
+    cluster = nodes.start_cluster(corefile(etcd.endpoint, lease=60, options=["address 192.0.2.7", "on-claim sleep 3"]), 2, etcd)
     going, staying = cluster
     name = going.owned_name(etcd)
     wait_resolves([staying], name, "192.0.2.7")
     begin = time.monotonic()
     going.signal(signal.SIGTERM)
-    wait_gone([staying], name, timeout=1)
-    assert time.monotonic() - begin < 1 * TIME_FACTOR
+    wait_gone([staying], name)
+    assert time.monotonic() - begin < 2.5 * TIME_FACTOR, "before the program for the loss has ended"
     assert going.exit_code(8) == 0
     assert going.owned_name(etcd) is None and len(etcd.leases()) == 1
 
