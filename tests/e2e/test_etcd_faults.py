@@ -109,7 +109,7 @@ def test_etcd_is_away_for_long(etcd, nodes):
     for node in cluster:
         wait_resolves([node], "news.tf.local.", "198.51.100.1", timeout=10)
         node.wait_owns(etcd)
-    assert time.monotonic() - back < 4 * TIME_FACTOR
+    assert time.monotonic() - back < 6 * TIME_FACTOR, "it takes one or two"
 
 
 def test_etcd_paused_for_a_second(etcd, nodes):

@@ -202,7 +202,7 @@ def test_etcd_is_restored_from_a_backup_after_nodes_were_restarted(etcd, nodes, 
         wait_until(lambda n=node, k=name.encode(): etcd.pairs()[k]["token"] > tokens[k] and said_name(n) is not None, 15,
                    lambda n=node: f"{n.name} to have its name again\n{n.logs()}")
         assert said_name(node) == name
-        assert time.monotonic() - restored < 5 * TIME_FACTOR
+        assert time.monotonic() - restored < 10 * TIME_FACTOR
     assert etcd.names().keys() == before.keys()
     for node in cluster:
         assert "copied?" not in node.logs(tail=1000), node.logs()
