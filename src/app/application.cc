@@ -256,13 +256,9 @@ void Application::shutDown() {
 
 // The names are given up first, beside the loop: queries are answered for as long as that takes.
 void Application::end(int status) {
-  shutting_down_ = true;
-  ending_ = true;
-  status_ = status;
   manager_.stopping();
   lame_duck_.stop();
-  end_.start(kEndBudget);
-  doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.save(kReleaseBudget); }); });
+  beginEnd(status);
   doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.release(kReleaseBudget); }); });
 }
 
@@ -270,10 +266,14 @@ void Application::end(int status) {
 void Application::makeWay(int status) {
   if (shutting_down_) return;
   log_.info("Ending for the next process, which goes on with sockets and names");
+  keeps_names_ = true;
+  beginEnd(status);
+}
+
+void Application::beginEnd(int status) {
   shutting_down_ = true;
   ending_ = true;
   status_ = status;
-  keeps_names_ = true;
   end_.start(kEndBudget);
   doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.save(kReleaseBudget); }); });
 }

@@ -106,6 +106,7 @@ class Application {
   void shutDown();
   void end(int status);
   void makeWay(int status);
+  void beginEnd(int status);
   void onSuccessor();
   void fatal(const std::string& line);
   void doBeforeEnd(const std::function<void()>& work);
