@@ -171,6 +171,8 @@ class Process {
   const std::shared_ptr<Executor> executor = std::make_shared<Executor>();
   // Below which files may be written; none: anywhere.
   std::optional<std::vector<std::string>> written_directories;
+  // Fails with the reason if `directory` is none of them: a reload is the first to name it.
+  Result<void> checkWritten(const std::string& directory) const;
   // Runs what the Corefile has run. Null: there is nothing to be run.
   std::shared_ptr<sandbox::ProgramRunner> programs;
   std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread

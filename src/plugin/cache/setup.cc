@@ -240,11 +240,9 @@ Result<void> CacheDirective::share(resolve::Process& process, const resolve::Blo
   if (settings_.directory.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(settings_.directory, error);
-  const auto& written = process.written_directories;
-  const bool is_known = !written || std::ranges::find(*written, settings_.directory) != written->end();
-  if (!error && is_known) return {};
-  return fail(fmt::format("plugin/cache: persist {}: {}", settings_.directory,
-                          error ? error.message() : "a directory that was not in the Corefile at the start needs a restart"));
+  const Result<void> known = error ? fail(error.message()) : process.checkWritten(settings_.directory);
+  if (known) return {};
+  return fail(fmt::format("plugin/cache: persist {}: {}", settings_.directory, known.error().message));
 }
 
 std::vector<std::string> CacheDirective::writtenDirectories() const {

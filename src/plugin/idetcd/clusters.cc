@@ -19,12 +19,9 @@ std::string stateDirectory(const ClusterSettings& settings) {
   return settings.state_directory.empty() ? node::stateDirectoryOfService() : settings.state_directory;
 }
 
-// A reload may say that files are to be written where nobody knew of at the start.
 Error explained(const Error& error, const std::string& directory, const resolve::Process& process) {
-  const auto& written = process.written_directories;
-  if (!written || std::ranges::find(*written, directory) != written->end()) return error;
-  return {.message =
-              fmt::format("{}; a directory that was not in the Corefile at the start needs a restart", error.message)};
+  const auto known = process.checkWritten(directory);
+  return known ? error : Error{.message = fmt::format("{}; {}", error.message, known.error().message)};
 }
 
 naming::Member::Options memberOptions(const ClusterSettings& settings, const node::NodeAddresses& node,
