@@ -1,12 +1,16 @@
 """`timeouts` and `cancel`: how long connections may be idle, and queries may take."""
 
+import select
 import socket
 import struct
+import threading
 import time
 
+import dns.rcode
+import dns.rdatatype
 import pytest
 
-from dns_client import RawTcp, answers, ask, exchange, extended_errors, make_query, rcode
+from dns_client import RawTcp, RawUdp, answers, ask, exchange, extended_errors, header, make_query, question, rcode
 from harness.processes import TIME_FACTOR
 from harness.upstreams import Upstream, answer
 
@@ -105,6 +109,32 @@ def test_it_is_cancelled_before_forward_gives_up(nodes):
         deadline = time.monotonic() + 20 * TIME_FACTOR
         while rcode(ask(node, "a.example.")) != "NOERROR":
             assert time.monotonic() < deadline
+
+
+def test_both_questions_of_dns64_have_one_limit(nodes):
+    """It ends before that of a query that comes after the first question, and before the second one."""
+    asked, slow = threading.Event(), threading.Event()
+
+    def handler(query, tcp):
+        if query.question[0].rdtype != dns.rdatatype.AAAA:
+            return None
+        if not asked.is_set():  # which may come once more
+            asked.set()
+            slow.wait(10 * TIME_FACTOR)
+        return answer(query)
+
+    with Upstream(handler) as upstream:
+        node = nodes.start(f". {{\n    cancel 1s\n    dns64 {{\n allow_ipv4\n }}\n    forward . {upstream.address}\n}}\n")
+        with RawUdp(node.port) as client, RawUdp(node.port) as other:
+            client.send(header(1, 0x100) + question("a.example.", dns.rdatatype.AAAA))
+            assert asked.wait(10 * TIME_FACTOR)
+            time.sleep(0.3)  # of the time that the first question has, as such
+            other.send(header(2, 0x100) + question("b.example.", dns.rdatatype.TXT))
+            time.sleep(0.3)
+            slow.set()
+            ready, _, _ = select.select([client.sock, other.sock], [], [], 20 * TIME_FACTOR)
+            assert ready and client.sock in ready
+            assert client.receive()[3] & 15 == other.receive()[3] & 15 == dns.rcode.SERVFAIL
 
 
 def test_what_is_answered_in_time_is_not_cancelled(nodes):

@@ -64,7 +64,7 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
                                        std::vector<std::unique_ptr<upstream::Forwarder>> forwarders)
     : options_(std::move(options)),
       client_response_timers_(loop, std::min(kMinClientResponseTime, options_.verify_time), options_.verify_time),
-      cancel_timers_(loop, options_.cancel_time),
+      cancel_timers_(loop, kMinCancelTime, options_.cancel_time),
       fast_path_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
       cache_(std::move(cache)),
       aliases_(loop,
@@ -102,7 +102,8 @@ resolve::Outcome ForwardingResolver::answerOther(const dns::Query& query, const 
   const bool may_cancel = options_.cancel_time.count() > 0;
   if (options_.verify_stale || may_cancel) timers = std::make_shared<Timers>(*this, pending);
   if (options_.verify_stale) client_response_timers_.arm(timers->stale, clientResponseTime(forwarder, request.now));
-  if (may_cancel) cancel_timers_.arm(timers->cancel);
+  // From when the client asked: `dns64` may have asked another question for it before.
+  if (may_cancel) cancel_timers_.arm(timers->cancel, options_.cancel_time - (BootClock::now() - request.now));
   forward(pending, forwarder, timers);
   return resolve::Outcome::pending();
 }

@@ -27,6 +27,8 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
  public:
   // A client waits so long, where the upstreams have been silent to others for Options::verify_time already.
   static constexpr std::chrono::milliseconds kMinClientResponseTime{200};
+  // And so long, where Options::cancel_time is over before its question is asked.
+  static constexpr std::chrono::milliseconds kMinCancelTime{1};
 
   struct Options {
     std::vector<dns::Name> cache_zones{dns::Name{}};  // whose names are cached
@@ -125,7 +127,7 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
 
   const Options options_;
   net::DeadlineLadder client_response_timers_;
-  net::DeadlineQueue cancel_timers_;
+  net::DeadlineLadder cancel_timers_;
   const Cache::FastPath fast_path_;
   std::shared_ptr<Cache> cache_;
   BlockPool pending_;
