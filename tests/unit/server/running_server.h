@@ -80,7 +80,11 @@ class RunningServer {
     });
     return more_tcp_->localAddress();
   }
-  const Counters& counters() const { return context_.counters; }
+  // After the loop's turn: a batch is counted at its end, when its answers have left. REQUIRES: not on the loop.
+  const Counters& counters() {
+    onLoop([] {});
+    return context_.counters;
+  }
   const metrics::Registry& registry() const { return registry_; }
   WriteBudget& budget() { return *context_.write_budget; }
   // Has everything answered by `handler`, at once or later.

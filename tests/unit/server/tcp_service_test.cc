@@ -139,7 +139,7 @@ TEST(TcpService, WhatIsAnsweredTakesNoMemory) {
 }
 
 TEST(TcpService, AQueryStartsTheIdleTimeAnew) {
-  constexpr milliseconds kIdle{300};
+  constexpr milliseconds kIdle{1500};
   test::RunningServer server("127.0.0.1", {.of_clients = {.idle = kIdle}});
   Socket client = tcpClient(server.tcpAddress());
   const auto start = std::chrono::steady_clock::now();
