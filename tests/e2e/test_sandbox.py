@@ -1,5 +1,6 @@
 """What the server may do on its machine, and what it may not any more."""
 
+import contextlib
 import glob
 import os
 import re
@@ -45,7 +46,11 @@ def status(path):
 
 
 def threads(node):
-    return [status(path) for path in glob.glob(f"/proc/{node.pid}/task/*/status")]
+    found = []
+    for path in glob.glob(f"/proc/{node.pid}/task/*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # one that has ended meanwhile
+            found.append(status(path))
+    return found
 
 
 def helper_of(node):
