@@ -290,7 +290,9 @@ std::string EtcdServer::ctl(const std::vector<std::string>& arguments) const {
   if (::pipe2(pipe_fds, O_CLOEXEC) != 0) throwErrno("pipe2");
   const Fd read_end(pipe_fds[0]);
   Fd write_end(pipe_fds[1]);
-  std::vector<std::string> command{"etcdctl", "--endpoints=" + endpoint()};
+  // Its own time-outs, of 2 and 5 s, are for people: a busy machine under a sanitizer takes longer at times.
+  std::vector<std::string> command{"etcdctl", "--endpoints=" + endpoint(), "--dial-timeout=30s",
+                                   "--command-timeout=30s"};
   if (options_.tls) command.insert(command.end(), options_.tls->ctl_flags.begin(), options_.tls->ctl_flags.end());
   if (authentication_) command.push_back("--user=root:root");
   command.insert(command.end(), arguments.begin(), arguments.end());

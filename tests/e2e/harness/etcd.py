@@ -155,7 +155,7 @@ class EtcdMember:
     def ctl(self, *arguments, input_bytes=None):
         """etcdctl, as an operator would."""
         result = subprocess.run(
-            ["etcdctl", "--endpoints", self.endpoint, *arguments], input=input_bytes, capture_output=True, check=False,
+            ["etcdctl", "--endpoints", self.endpoint, "--dial-timeout", "20s", "--command-timeout", "25s", *arguments], input=input_bytes, capture_output=True, check=False,
             timeout=30 * TIME_FACTOR, env={**os.environ, "ETCDCTL_API": "3"})
         assert result.returncode == 0, f"etcdctl {arguments}: {result.stderr.decode()}"
         return result.stdout.decode()
