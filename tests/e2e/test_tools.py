@@ -18,10 +18,13 @@ QUICKSTART = [sys.executable, "-B", os.path.join(ROOT, "tools", "quickstart.py")
 
 
 def test_install_packages_is_quick_when_all_is_there():
-    begin = time.monotonic()
-    result = subprocess.run([os.path.join(ROOT, "tools", "install-packages")], check=False, capture_output=True, text=True)
-    assert result.returncode == 0 and result.stdout == "" and result.stderr == ""
-    assert time.monotonic() - begin < 5 * TIME_FACTOR
+    took = []
+    while not took or took[-1] >= 5 * TIME_FACTOR and len(took) < 4:  # of three a busy machine may be late with some
+        begin = time.monotonic()
+        result = subprocess.run([os.path.join(ROOT, "tools", "install-packages")], check=False, capture_output=True, text=True)
+        assert result.returncode == 0 and result.stdout == "" and result.stderr == ""
+        took.append(time.monotonic() - begin)
+    assert took[-1] < 5 * TIME_FACTOR, took
     assert not os.path.exists("/usr/sbin/policy-rc.d.before-idetcd")
 
 

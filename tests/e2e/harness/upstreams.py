@@ -112,6 +112,7 @@ class Upstream:
             sock.listen(64)
         else:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)  # dnspython takes its time over each
         self._sockets.append(sock)
         self._selector.register(sock, selectors.EVENT_READ, callback)
         return sock
