@@ -488,7 +488,7 @@ TEST_F(MemberTest, WhoFindsAForeignIncarnationUnderItsLeaseBecomesAnotherNode) {
   EXPECT_EQ(node.counted("idetcd_clones_total"), 1u);
   // The other copy keeps the lease alive; this node does not: it was neither used on nor revoked.
   EXPECT_TRUE(eventually([&] { return keys("worker1").empty(); }));
-  EXPECT_EQ(node.name(), "worker2.tf.local.");
+  EXPECT_TRUE(node.owns("worker2.tf.local."));  // with a short lease nobody is certain of it at every moment
 }
 
 TEST_F(MemberTest, ADeletedKeyIsClaimedAgain) {

@@ -251,6 +251,7 @@ TEST_F(StreamPoolTest, AnIdleConnectionIsClosedBeforeTheServerDoes) {
   ASSERT_TRUE(pool.send(message, *this, ticket));
   streams_.front()->answerWithKeepalive(1);  // the last one counts
   const auto start = BootClock::now();
+  waitFor(milliseconds(1));  // a timer counts from the loop's last turn, which is after `start` now
   ticket.drop();
   while (!streams_.empty() && BootClock::now() - start < std::chrono::seconds(20)) waitFor(milliseconds(1));
   EXPECT_TRUE(streams_.empty());
