@@ -4,6 +4,7 @@ import socket
 import struct
 
 import dns.edns
+import dns.exception
 import dns.flags
 import dns.message
 import dns.query
@@ -50,6 +51,16 @@ def rcode(response):
 
 def resolves(node, name, address, rdtype="A", **where):
     return answers(node, name, rdtype, **where) == [address]
+
+
+def patient(question):
+    """For wait_until(): question(), and None where no answer comes in time, as while an upstream is just starting."""
+    def condition():
+        try:
+            return question()
+        except (OSError, dns.exception.Timeout):
+            return None
+    return condition
 
 
 def wait_resolves(nodes, name, address, rdtype="A", timeout=5):

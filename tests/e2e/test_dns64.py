@@ -11,7 +11,7 @@ import dns.rrset
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, extended_errors, rcode
+from dns_client import answers, ask, extended_errors, patient, rcode
 from harness.dns_servers import Nsd, UnboundForwarder
 from harness.processes import wait_until
 from harness.upstreams import Upstream, answer
@@ -59,7 +59,7 @@ def test_names_have_the_addresses_that_unbound_gives_them(directory, free_port, 
                                         options=[f"dns64-prefix: {prefix}"]))
     node = start(nodes, f"{nsd.host}:{nsd.port}", f"dns64 {prefix}")
     for server in (node, unbound):
-        wait_until(lambda s=server: rcode(ask(s, "four.net.example.")) == "NOERROR", 10, f"{server.name} to answer", interval=0.1)
+        wait_until(patient(lambda s=server: rcode(ask(s, "four.net.example.")) == "NOERROR"), 10, f"{server.name} to answer", interval=0.1)
     for again in (False, True):
         for name in NAMES:
             ours = summary(ask(node, f"{name}.net.example.", "AAAA", host="::1"))
@@ -97,18 +97,18 @@ def test_the_cache_answers_both_questions(nodes):
 
 def test_over_ipv4_where_it_is_allowed(nodes, nsd):
     node = start(nodes, f"{nsd.host}:{nsd.port}", "dns64 {\n prefix 2001:db8:64::/96\n allow_ipv4\n }")
-    wait_until(lambda: answers(node, "a.wild.net.example.", "AAAA") == ["2001:db8:64::c22:7"], 10, node.logs, interval=0.1)
+    wait_until(patient(lambda: answers(node, "a.wild.net.example.", "AAAA") == ["2001:db8:64::c22:7"]), 10, node.logs, interval=0.1)
 
 
 def test_all_names_where_that_is_wanted(nodes, nsd):
     node = start(nodes, f"{nsd.host}:{nsd.port}", "dns64 {\n translate_all\n }")
-    wait_until(lambda: aaaa(node, "both.net.example.") == ["64:ff9b::c22:5"], 10, node.logs, interval=0.1)
+    wait_until(patient(lambda: aaaa(node, "both.net.example.") == ["64:ff9b::c22:5"]), 10, node.logs, interval=0.1)
     assert aaaa(node, "six.net.example.") == ["2001:db8::6"]
 
 
 def test_an_answer_that_is_too_large_for_udp(nodes, nsd):
     node = start(nodes, f"{nsd.host}:{nsd.port}")
-    wait_until(lambda: ask(node, "big.net.example.", "AAAA", host="::1").flags & dns.flags.TC, 10, node.logs, interval=0.1)
+    wait_until(patient(lambda: ask(node, "big.net.example.", "AAAA", host="::1").flags & dns.flags.TC), 10, node.logs, interval=0.1)
     found = aaaa(node, "big.net.example.", tcp=True)
     assert sorted(map(ipaddress.ip_address, found)) == [ipaddress.ip_address(f"64:ff9b::c22:1{i:02x}") for i in range(40)]
 

@@ -26,7 +26,7 @@ PYTHON = "/usr/bin/python3"
 V4, V6 = "192.0.2.11", "2001:db8::11"
 UPSTREAM_PORT = 5300
 EAI_NONAME, EAI_AGAIN, EAI_NODATA = -2, -3, -5
-AT_ONCE = 500 * TIME_FACTOR  # ms: well below any resolver's first timeout, well above a busy machine's scheduling
+AT_ONCE = 900 * TIME_FACTOR  # ms: well below any resolver's first timeout, well above a busy machine's scheduling
 
 COREFILE = """.:53 {{
     log

@@ -1,11 +1,10 @@
 """private: no addresses of the own network from upstreams."""
 
-import dns.exception
 import dns.rdatatype
 import dns.rrset
 import pytest
 
-from dns_client import answers, ask, extended_errors, rcode
+from dns_client import answers, ask, extended_errors, patient, rcode
 from harness.dns_servers import Dnsmasq, UnboundForwarder
 from harness.processes import wait_until
 from harness.upstreams import Upstream, answer
@@ -132,17 +131,9 @@ def test_beside_dnsmasq_and_unbound(nodes, upstream, directory, free_port):
     try:
         for server in (dnsmasq, unbound):
             server.launch()
-            wait_until(lambda s=server: answers_or_none(s, "world.example.org.") == ["12.34.0.1"], 20, server.logs, interval=0.1)
+            wait_until(patient(lambda s=server: answers(s, "world.example.org.") == ["12.34.0.1"]), 20, server.logs, interval=0.1)
         for name, *expected in BESIDE_OTHERS:
             assert [answers(server, name) for server in (node, dnsmasq, unbound)] == expected, name
     finally:
         dnsmasq.kill()
         unbound.kill()
-
-
-def answers_or_none(server, name):
-    """None: it does not answer yet."""
-    try:
-        return answers(server, name)
-    except (OSError, dns.exception.Timeout):
-        return None

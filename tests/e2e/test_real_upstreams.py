@@ -1,17 +1,15 @@
 """Forwarding to servers that people run: Knot, and unbound over TLS."""
 
 import concurrent.futures
-import contextlib
 import os
 import shutil
 import signal
 
-import dns.exception
 import dns.flags
 import dns.rcode
 import pytest
 
-from dns_client import answers, ask, rcode
+from dns_client import answers, ask, patient, rcode
 from harness.dns_servers import Knot, Nsd, UnboundForwarder
 from harness.processes import wait_until
 from harness.upstreams import make_certificate
@@ -39,11 +37,7 @@ def corefile(target, *options, directives=()):
 
 
 def wait_gets(node, name="www.net.example.", expected=("192.0.2.80",)):
-    def gets():  # while the server starts, a question may take longer than a client waits
-        with contextlib.suppress(dns.exception.Timeout):
-            return answers(node, name) == list(expected)
-        return False
-    wait_until(gets, 20, node.logs, interval=0.1)
+    wait_until(patient(lambda: answers(node, name) == list(expected)), 20, node.logs, interval=0.1)
 
 
 @pytest.mark.parametrize("force", [(), ("force_tcp",)], ids=["udp", "tcp"])
@@ -155,7 +149,7 @@ def test_new_certificates_come_with_a_reload(directory, nodes, tls):
     make_certificate(directory, "DNS:dns.example")  # another key, in the same files
     tls.restart()
     wait_until(lambda: os.path.exists(os.path.join(directory, "unbound.socket")), 10, tls.unbound.logs)
-    wait_until(lambda: rcode(ask(node, "n1.net.example.")) == "SERVFAIL" and "TLS: " in node.out(), 10, node.logs)
+    wait_until(patient(lambda: rcode(ask(node, "n1.net.example.")) == "SERVFAIL" and "TLS: " in node.out()), 10, node.logs)
 
     # A file that is none changes nothing.
     with open(trusted, "w", encoding="ascii") as file:
