@@ -9,13 +9,14 @@
 
 namespace idetcd::http {
 
-// GET or HEAD; others are refused before a handler sees them.
+// GET or HEAD, and POST on a Unix socket; others are refused before a handler sees them.
 struct Request {
   std::string path;    // as it was sent, without the query: "/metrics"
   std::string query;   // what is behind '?'
   std::string accept;  // the field Accept
   std::string host;    // the field Host, as it was sent: "[::1]:9153"; empty in HTTP/1.0
   bool is_head = false;
+  bool is_post = false;      // something is to be changed
   bool keeps_alive = false;  // the connection stays open for another request
 };
 

@@ -38,7 +38,7 @@ struct RequestReader::Parser : beast::http::request_parser<beast::http::empty_bo
   Parser() { header_limit(kMaxHead); }
 };
 
-RequestReader::RequestReader() = default;
+RequestReader::RequestReader(Post post) : post_(post) {}
 RequestReader::~RequestReader() = default;
 
 RequestReader::Progress RequestReader::read(std::string_view bytes) {
@@ -58,7 +58,8 @@ RequestReader::Progress RequestReader::read(std::string_view bytes) {
 RequestReader::Progress RequestReader::finish() {
   const auto& message = parser_->get();
   const bool is_head = message.method() == beast::http::verb::head;
-  if (!is_head && message.method() != beast::http::verb::get) return refuse(405);
+  const bool is_post = message.method() == beast::http::verb::post && post_ == Post::kAllowed;
+  if (!is_head && !is_post && message.method() != beast::http::verb::get) return refuse(405);
   if (message.version() / 10 != 1) return refuse(505);
   if (parser_->chunked() || parser_->content_length().value_or(0) > 0) return refuse(413);
   if (message.version() >= 11 && message.count(beast::http::field::host) != 1) return refuse(400);
@@ -67,6 +68,7 @@ RequestReader::Progress RequestReader::finish() {
               .accept = std::string(message[beast::http::field::accept]),
               .host = std::string(message[beast::http::field::host]),
               .is_head = is_head,
+              .is_post = is_post,
               .keeps_alive = message.keep_alive()};
   const beast::string_view target = message.target();
   splitTarget({target.data(), target.size()}, request_);

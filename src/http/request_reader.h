@@ -1,7 +1,8 @@
 // Reads requests from the bytes of a connection, in whatever pieces they come. One thread.
 //
-// A request is refused (RFC 9112) if it is not HTTP/1.0 or HTTP/1.1, has another method than GET or HEAD, a body, no
-// Host in HTTP/1.1, or a head of more than kMaxHead bytes. After a refusal the rest of the connection has no meaning.
+// A request is refused (RFC 9112) if it is not HTTP/1.0 or HTTP/1.1, has another method than GET or HEAD (or POST, where
+// that is allowed), a body, no Host in HTTP/1.1, or a head of more than kMaxHead bytes. After a refusal the rest of the
+// connection has no meaning.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,9 @@ class RequestReader {
 
   enum class Progress : uint8_t { kIncomplete, kComplete, kRefused };
 
-  RequestReader();
+  enum class Post : bool { kRefused, kAllowed };
+
+  explicit RequestReader(Post post = Post::kRefused);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
@@ -40,6 +43,7 @@ class RequestReader {
   Progress refuse(int status);
   Progress finish();
 
+  const Post post_;
   std::unique_ptr<Parser> parser_;  // of the request that is being read
   size_t taken_ = 0;
   size_t head_bytes_ = 0;  // of this request, in earlier calls

@@ -7,6 +7,7 @@
 #include <future>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,11 +59,11 @@ std::string httpDate() {
   return {text.data(), size};
 }
 
-std::vector<uint8_t> encode(const Response& response, bool with_body, bool keeps_alive) {
+std::vector<uint8_t> encode(const Response& response, bool allows_post, bool with_body, bool keeps_alive) {
   std::string text =
       fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", response.status,
                   reasonOf(response.status), httpDate(), response.content_type, response.body.size());
-  if (response.status == 405) text += "Allow: GET, HEAD\r\n";
+  if (response.status == 405) text += allows_post ? "Allow: GET, HEAD, POST\r\n" : "Allow: GET, HEAD\r\n";
   for (const auto& [name, value] : response.fields) fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   text += keeps_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   if (with_body) text += response.body;
@@ -76,14 +77,17 @@ Response refusal(int status) { return {.status = status, .body = fmt::format("{}
 // All but `loop` and `thread` belongs to the loop's thread once that runs.
 struct Server::Impl {
   class Session;
+  // What a connection came to: an address, or the Unix socket.
+  using Origin = std::optional<SocketAddress>;
 
   explicit Impl(std::unique_ptr<net::EventLoop> own_loop)
       : loop(std::move(own_loop)), tick(*loop, [this] { closeLate(); }) {}
 
   Result<SocketAddress> listen(const SocketAddress& address);
   void use(std::shared_ptr<const Routes> next);
-  void accept(const SocketAddress& listening, std::unique_ptr<net::TcpConnection> connection);
-  Response respond(const SocketAddress& listening, const Request& request) const;
+  void listenLocally(FileDescriptor bound);
+  void accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection);
+  Response respond(const Origin& origin, const Request& request) const;
   void touch(Session& session);
   void close(Session& session);
   void closeLate();
@@ -93,18 +97,20 @@ struct Server::Impl {
   std::thread thread;
   std::map<SocketAddress, std::unique_ptr<net::TcpListener>> listeners;  // by what listen() was given
   std::shared_ptr<const Routes> routes = std::make_shared<const Routes>();
-  std::list<Session> sessions;  // longest idle first
-  net::Timer tick;              // runs while there are sessions
+  std::unique_ptr<net::TcpListener> local_listener;
+  std::shared_ptr<const Paths> local_paths;  // null until useLocal()
+  std::list<Session> sessions;               // longest idle first
+  net::Timer tick;                           // runs while there are sessions
 };
 
 // One connection.
 class Server::Impl::Session final : public net::StreamHandler {
  public:
-  Session(Impl& server, SocketAddress listening, std::unique_ptr<net::TcpConnection> connection)
-      : server_(server), listening_(listening), connection_(std::move(connection)) {}
+  Session(Impl& server, const Origin& origin, std::unique_ptr<net::TcpConnection> connection)
+      : server_(server), origin_(origin), connection_(std::move(connection)) {}
 
   void start() { connection_->start(*this); }
-  const SocketAddress& listening() const { return listening_; }
+  const Origin& origin() const { return origin_; }
   bool isLate(Clock::time_point now);
 
   void onData(std::span<const uint8_t> bytes) override;
@@ -126,12 +132,12 @@ class Server::Impl::Session final : public net::StreamHandler {
   bool onSent();
 
   Impl& server_;
-  const SocketAddress listening_;
+  const Origin origin_;
   const std::unique_ptr<net::TcpConnection> connection_;
   State state_ = State::kReading;
   bool refused_ = false;  // what the client sends after this has no meaning
   bool ended_ = false;    // the client sends no more
-  RequestReader reader_;
+  RequestReader reader_{origin_ ? RequestReader::Post::kRefused : RequestReader::Post::kAllowed};
   std::string input_;  // that the reader has not taken
   Clock::time_point deadline_ = Clock::now() + kPatience;
   uint64_t taken_ = 0;  // by the client, when the deadline was set
@@ -165,14 +171,14 @@ bool Server::Impl::Session::answerNext() {
   }
   const Request& request = reader_.request();
   const State meanwhile = request.keeps_alive ? State::kAnswering : State::kLast;
-  return send(server_.respond(listening_, request), !request.is_head, meanwhile);
+  return send(server_.respond(origin_, request), !request.is_head, meanwhile);
 }
 
 bool Server::Impl::Session::send(const Response& response, bool with_body, State meanwhile) {
   state_ = meanwhile;
   deadline_ = Clock::now() + kPatience;
   server_.touch(*this);
-  if (connection_->write(encode(response, with_body, meanwhile == State::kAnswering))) return onSent();
+  if (connection_->write(encode(response, !origin_, with_body, meanwhile == State::kAnswering))) return onSent();
   taken_ = connection_->taken();
   connection_->pauseReading();
   return false;
@@ -214,21 +220,32 @@ Result<SocketAddress> Server::Impl::listen(const SocketAddress& address) {
 void Server::Impl::use(std::shared_ptr<const Routes> next) {
   routes = std::move(next);
   std::erase_if(listeners, [this](const auto& entry) { return !routes->contains(entry.first); });
-  std::erase_if(sessions, [this](const Session& session) { return !routes->contains(session.listening()); });
+  std::erase_if(sessions,
+                [this](const Session& session) { return session.origin() && !routes->contains(*session.origin()); });
 }
 
-void Server::Impl::accept(const SocketAddress& listening, std::unique_ptr<net::TcpConnection> connection) {
+void Server::Impl::listenLocally(FileDescriptor bound) {
+  local_listener = net::TcpListener::adopt(*loop, std::move(bound),
+                                           [this](auto connection) { accept(std::nullopt, std::move(connection)); });
+}
+
+void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
   if (sessions.size() == kMaxConnections) sessions.pop_front();
   if (sessions.empty()) tick.start(kTick, kTick);
-  sessions.emplace_back(*this, listening, std::move(connection)).start();
+  sessions.emplace_back(*this, origin, std::move(connection)).start();
 }
 
-Response Server::Impl::respond(const SocketAddress& listening, const Request& request) const {
+Response Server::Impl::respond(const Origin& origin, const Request& request) const {
   const auto here = routes;  // a handler may be replaced while it answers
-  const auto paths = here->find(listening);
-  if (paths == here->end()) return refusal(503);
-  const auto route = paths->second.find(request.path);
-  return route != paths->second.end() ? route->second(request) : refusal(404);
+  const auto local = local_paths;
+  const Paths* paths = local.get();
+  if (origin) {
+    const auto found = here->find(*origin);
+    paths = found != here->end() ? &found->second : nullptr;
+  }
+  if (paths == nullptr) return refusal(503);
+  const auto route = paths->find(request.path);
+  return route != paths->end() ? route->second(request) : refusal(404);
 }
 
 void Server::Impl::touch(Session& session) {
@@ -251,8 +268,10 @@ void Server::Impl::closeLate() {
 void Server::Impl::clear() {
   tick.stop();
   listeners.clear();
+  local_listener.reset();
   sessions.clear();
   routes.reset();
+  local_paths.reset();
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -282,6 +301,19 @@ Result<SocketAddress> Server::listen(const SocketAddress& address) {
 void Server::use(Routes routes) {
   impl_->loop->post(
       [this, next = std::make_shared<const Routes>(std::move(routes))]() mutable { impl_->use(std::move(next)); });
+}
+
+// A closure of std::function is copyable, a descriptor is not.
+void Server::listenLocally(FileDescriptor bound) {
+  impl_->loop->post([this, shared = std::make_shared<FileDescriptor>(std::move(bound))] {
+    impl_->listenLocally(std::move(*shared));
+  });
+}
+
+void Server::useLocal(Paths paths) {
+  impl_->loop->post([this, next = std::make_shared<const Paths>(std::move(paths))]() mutable {
+    impl_->local_paths = std::move(next);
+  });
 }
 
 }  // namespace idetcd::http

@@ -11,14 +11,16 @@
 #include <memory>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "http/message.h"
 
 namespace idetcd::http {
 
+using Paths = std::map<std::string, Handler>;
 // The handlers of each address, by path.
-using Routes = std::map<SocketAddress, std::map<std::string, Handler>>;
+using Routes = std::map<SocketAddress, Paths>;
 
 class Server {
  public:
@@ -39,6 +41,12 @@ class Server {
   // All routes from now on, at once: a request gets an answer of the ones before or of these. Listeners of other
   // addresses are closed; connections to addresses that stay are kept.
   void use(Routes routes);
+
+  // Listens on a Unix socket (SOCK_STREAM) that is bound, in place of the last one. POST is a method there, and only
+  // there: whom the file's permissions let in may change something. Until useLocal() requests get 503.
+  void listenLocally(FileDescriptor bound);
+  // The paths of the Unix socket from now on, all at once.
+  void useLocal(Paths paths);
 
   struct Impl;  // for http/server.cc only
 

@@ -64,7 +64,8 @@ class TcpListener {
 
   static Result<std::unique_ptr<TcpListener>> listen(EventLoop& loop, const SocketAddress& address, bool reuse_port,
                                                      Accept accept);
-  // With a socket that listens already, and the connections that wait in it.
+  // With a socket that is bound or listens already, and the connections that wait in it. It may be a Unix socket, whose
+  // connections have no addresses.
   static std::unique_ptr<TcpListener> adopt(EventLoop& loop, FileDescriptor listening, Accept accept);
   ~TcpListener();  // stops listening; connections go on
   TcpListener(const TcpListener&) = delete;

@@ -49,6 +49,20 @@ TEST(RequestReader, TakesAbsoluteTargets) {
   EXPECT_EQ(requestOf("GET /x?u=http://b/c HTTP/1.1\r\nHost: a\r\n\r\n").path, "/x");
 }
 
+TEST(RequestReader, TakesPostOnlyWhereItIsAllowed) {
+  const std::string kPost = "POST /x?y HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+  EXPECT_EQ(refusalOf(kPost), 405);
+  RequestReader reader(RequestReader::Post::kAllowed);
+  ASSERT_EQ(reader.read(kPost), Progress::kComplete);
+  EXPECT_TRUE(reader.request().is_post);
+  EXPECT_EQ(reader.request().path, "/x");
+  ASSERT_EQ(reader.read("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Progress::kComplete);
+  EXPECT_FALSE(reader.request().is_post);
+  ASSERT_EQ(reader.read("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"), Progress::kRefused);
+  EXPECT_EQ(reader.status(), 413);
+  EXPECT_EQ(RequestReader(RequestReader::Post::kAllowed).read("PUT / HTTP/1.1\r\nHost: a\r\n\r\n"), Progress::kRefused);
+}
+
 TEST(RequestReader, RefusesWhatItDoesNotDo) {
   EXPECT_EQ(refusalOf("POST / HTTP/1.1\r\nHost: a\r\n\r\n"), 405);
   EXPECT_EQ(refusalOf("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), 405);

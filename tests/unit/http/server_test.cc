@@ -2,15 +2,22 @@
 // change beneath them.
 #include "http/server.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "../net/sockets.h"
+#include "base/file_descriptor.h"
 
 namespace idetcd::http {
 namespace {
@@ -224,6 +231,81 @@ TEST_F(HttpServerTest, ItsOwnListenersShareAPort) {
   ASSERT_TRUE(server_->listen(here).has_value());
   server_->use({{here, {{"/a", saying("narrow")}}}});
   awaitAnswer("narrow");
+}
+
+// A Unix socket in a directory of its own, and clients of it.
+class HttpLocalTest : public HttpServerTest {
+ protected:
+  void SetUp() override {
+    HttpServerTest::SetUp();
+    std::string directory = ::testing::TempDir() + "idetcd-http-XXXXXX";
+    ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+    directory_ = directory;
+    address_of_socket_.sun_family = AF_UNIX;
+    const std::string path = directory_ + "/s";
+    ASSERT_LT(path.size(), sizeof(address_of_socket_.sun_path));
+    path.copy(address_of_socket_.sun_path, path.size());
+    FileDescriptor bound = open();
+    ASSERT_EQ(::bind(bound.get(), socketAddress(), sizeof(address_of_socket_)), 0);
+    // A client may connect before the server's thread has got the socket.
+    ASSERT_EQ(::listen(bound.get(), 16), 0);
+    server_->listenLocally(std::move(bound));
+  }
+  void TearDown() override {
+    server_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  static FileDescriptor open() { return FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+  const sockaddr* socketAddress() const { return reinterpret_cast<const sockaddr*>(&address_of_socket_); }
+  // All that comes until the server closes the connection, or none within ten seconds.
+  std::string askLocally(const std::string& request) const {
+    const FileDescriptor client = open();
+    constexpr timeval kPatience{.tv_sec = 10, .tv_usec = 0};
+    ::setsockopt(client.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+    if (::connect(client.get(), socketAddress(), sizeof(address_of_socket_)) != 0) return "not connected";
+    if (::send(client.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
+      return "not sent";
+    std::string text;
+    std::array<char, 1024> part{};
+    for (ssize_t n = 0; (n = ::recv(client.get(), part.data(), part.size(), 0)) > 0;)
+      text.append(part.data(), static_cast<size_t>(n));
+    return text;
+  }
+
+ private:
+  std::string directory_;
+  sockaddr_un address_of_socket_{};
+};
+
+const std::string kChange = "POST /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+const std::string kLook = "GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+TEST_F(HttpLocalTest, UntilThereArePathsItIsNotAvailable) {
+  EXPECT_TRUE(askLocally(kLook).starts_with("HTTP/1.1 503 "));
+}
+
+// The server's thread does what it is told in turn, and looks at connections afterwards.
+TEST_F(HttpLocalTest, ChangesAreForTheUnixSocketOnly) {
+  const Handler handler = [](const Request& request) { return Response{.body = request.is_post ? "post" : "look"}; };
+  server_->useLocal({{"/a", handler}});
+  server_->use({{kAny, {{"/a", handler}}}});
+  awaitAnswer("look");
+  EXPECT_TRUE(askLocally(kChange).ends_with("\r\n\r\npost"));
+  EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlook"));
+  EXPECT_NE(askLocally("PUT /a HTTP/1.1\r\nHost: x\r\n\r\n").find("\r\nAllow: GET, HEAD, POST\r\n"), std::string::npos);
+  EXPECT_TRUE(ask(kChange, 0).starts_with("HTTP/1.1 405 "));
+}
+
+TEST_F(HttpLocalTest, ItsPathsAreItsOwn) {
+  server_->useLocal({{"/a", saying("local")}});
+  serve("tcp");
+  awaitAnswer("tcp");
+  EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlocal"));
+  // Routes of addresses come and go without it.
+  server_->use({});
+  EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlocal"));
+  EXPECT_TRUE(askLocally("GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
 }
 
 }  // namespace
