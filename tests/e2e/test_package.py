@@ -1,0 +1,131 @@
+"""What is installed: by `cmake --install`, and by the Debian package."""
+
+import glob
+import os
+import re
+import subprocess
+
+import pytest
+
+from harness.node import ROOT
+
+BUILD = os.path.join(ROOT, "build", "release")
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg needs root")
+
+
+def run(*argv, **options):
+    """Its output; it must succeed."""
+    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=300, **options)
+    assert result.returncode == 0, f"{argv}: exit {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The path of the .deb."""
+    place = str(tmp_path_factory.mktemp("deb"))
+    run("cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-G", "DEB", "-B", place)
+    [path] = glob.glob(os.path.join(place, "*.deb"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Where `cmake --install` has put everything, in place of the machine's root."""
+    place = str(tmp_path_factory.mktemp("installed"))
+    run("cmake", "--install", BUILD, "--prefix", "/usr/local", env={**os.environ, "DESTDIR": place})
+    return place
+
+
+def test_lintian_finds_nothing(package):
+    run("lintian", "--profile", "debian", "--fail-on", "error,warning", "--allow-root", package)
+
+
+def test_updates_of_the_machine_reach_its_openssl(package, directory):
+    run("dpkg-deb", "-x", package, directory)
+    output = run("ldd", os.path.join(directory, "usr", "bin", "idetcd"))
+    assert "libssl.so" in output and "libcrypto.so" in output
+    assert re.search(r"libssl3 .*", run("dpkg-deb", "-f", package, "Depends"))
+
+
+@NEEDS_ROOT
+def test_it_comes_and_goes_without_a_trace(package, directory):
+    """In a root of its own, whose scripts are told by DPKG_ROOT that it is not the machine's."""
+    root = os.path.join(directory, "root")
+    for name in ("updates", "info", "triggers"):
+        os.makedirs(os.path.join(root, "var", "lib", "dpkg", name))
+    open(os.path.join(root, "var", "lib", "dpkg", "status"), "w", encoding="ascii").close()
+    os.makedirs(os.path.join(root, "etc"))
+
+    def dpkg(*arguments):
+        run("dpkg", f"--root={root}", f"--log={directory}/log", "--force-script-chrootless", "--force-depends", "--force-confold", *arguments)
+
+    def files():
+        found = [os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names]
+        return [path for path in found if not path.startswith(("var/lib/dpkg/", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow",
+                                                               "etc/.pwd.lock"))]
+
+    dpkg("-i", package)
+    server = os.path.join(root, "usr", "bin", "idetcd")
+    corefile = os.path.join(root, "etc", "idetcd", "Corefile")
+    assert run(server, "-version").startswith("idetcd-")
+    assert "is valid" in run(server, "-validate", "-conf", corefile)
+    with open(os.path.join(root, "etc", "passwd"), encoding="ascii") as file:
+        assert re.search("^idetcd:", file.read(), re.MULTILINE)
+
+    with open(corefile, "a", encoding="ascii") as file:
+        file.write("# ours\n")
+    os.makedirs(os.path.join(root, "var", "lib", "idetcd", "worker"))
+    dpkg("-i", package)
+    with open(corefile, encoding="ascii") as file:
+        assert file.read().endswith("# ours\n"), "an upgrade leaves the configuration alone"
+    dpkg("-r", "idetcd")
+    assert files() == ["etc/idetcd/Corefile"]
+    assert os.path.exists(os.path.join(root, "var", "lib", "idetcd", "worker"))
+    dpkg("-P", "idetcd")
+    assert files() == [] and not os.path.exists(os.path.join(root, "var", "lib", "idetcd"))
+
+
+def test_the_unit_starts_what_is_installed_and_little_else_is_allowed(installed):
+    unit = os.path.join(installed, "usr", "local", "lib", "systemd", "system", "idetcd.service")
+    with open(unit, encoding="ascii") as file:
+        start = re.search(r"^ExecStart=(\S+) -conf (\S+)$", file.read(), re.MULTILINE)
+    assert os.access(installed + start[1], os.X_OK) and start[2] == "/etc/idetcd/Corefile"
+    run("systemd-analyze", "security", "--offline=true", "--threshold=15", unit)
+
+
+def test_the_example_is_valid(installed):
+    [example] = glob.glob(os.path.join(installed, "usr", "local", "share", "doc", "idetcd", "examples", "Corefile"))
+    assert "is valid" in run(os.path.join(installed, "usr", "local", "bin", "idetcd"), "-validate", "-conf", example)
+
+
+def manual_pages(installed):
+    return sorted(glob.glob(os.path.join(installed, "usr", "local", "share", "man", "man*", "*.gz")))
+
+
+def test_each_directive_has_a_manual_page(installed):
+    pages = {os.path.basename(path) for path in manual_pages(installed)}
+    directives = [os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(ROOT, "src", "plugin", "*", "README.md"))]
+    assert len(directives) > 20
+    assert pages == {"idetcd.8.gz", "Corefile.idetcd.5.gz", *(f"idetcd-{name}.7.gz" for name in directives)}
+
+
+def test_the_manual_pages_are_well_formed(installed):
+    for page in manual_pages(installed):
+        result = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page], check=False, capture_output=True,
+                                text=True, timeout=60, env={**os.environ, "MANROFFSEQ": "", "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+        assert result.returncode == 0 and result.stderr == "", f"{page}: {result.stderr}"
+        name = os.path.basename(page).rsplit(".", 2)[0]
+        assert run("lexgrog", page).startswith(f'{page}: "{name} - ')
+
+
+def test_the_manual_page_of_the_server_says_what_the_options_are(installed):
+    [page] = [path for path in manual_pages(installed) if path.endswith("/idetcd.8.gz")]
+    text = run("man", "-l", page, env={**os.environ, "MANWIDTH": "200", "LC_ALL": "C.UTF-8"})
+    help_text = subprocess.run([os.path.join(BUILD, "idetcd"), "-help"], check=False, capture_output=True, text=True, timeout=20)
+    options = re.findall(r"^\s+(-[a-z.]+)", help_text.stdout + help_text.stderr, re.MULTILINE)
+    assert len(options) > 5
+    for option in options:
+        assert option in text, option
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "COMMAND LINE", "SIGNALS", "MESSAGES", "SEE ALSO"):
+        assert re.search(rf"^{section}$", text, re.MULTILINE), section
