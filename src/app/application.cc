@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "http/endpoints.h"
+
 namespace idetcd::app {
 
 namespace {
@@ -85,6 +87,10 @@ void Application::reportStatus() {
 
 Result<void> Application::open(CorefileSource::Reading corefile) {
   process_.reloads.tried = corefile.digest;
+  if (control_socket_.isOpen()) {
+    auto served = process_.state<http::Endpoints>().serveLocally(std::move(control_socket_));
+    if (!served) return served;
+  }
   auto configuration = Configuration::make(std::move(*corefile.plan), process_);
   if (!configuration) return tl::unexpected(configuration.error());
   if (auto listening = configuration->listen(server_, process_); !listening) return listening;

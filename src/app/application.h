@@ -18,6 +18,7 @@
 #include "app/plan.h"
 #include "app/process_metrics.h"
 #include "app/watchdog.h"
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "net/event_loop.h"
@@ -52,6 +53,9 @@ class Application {
 
   // Below which files may be written, if not anywhere. Before open().
   void setWrittenDirectories(std::vector<std::string> all) { process_.written_directories = std::move(all); }
+
+  // Where programs on this machine ask and change things (control/): bound. Before open().
+  void setControlSocket(FileDescriptor bound) { control_socket_ = std::move(bound); }
 
   // Where a successor takes the sockets from. Before run().
   void setHandover(service::HandoverSocket handover) { handover_ = std::move(handover); }
@@ -122,6 +126,7 @@ class Application {
   service::Manager manager_;
   service::SocketStore sockets_;
   Watchdog watchdog_;
+  FileDescriptor control_socket_;  // until open()
   std::optional<service::HandoverSocket> handover_;
   std::optional<net::ReadWatcher> successors_;  // none while another configuration is built
   Configuration configuration_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "control/control.h"
 #include "net/local_addresses.h"
 
 namespace idetcd::app {
@@ -34,6 +35,7 @@ resolve::TcpLimits looser(const resolve::TcpLimits& a, const resolve::TcpLimits&
 
 Result<Configuration> Configuration::make(Plan plan, Process& process) {
   for (const std::string& warning : plan.warnings) process.log.warning("{}", warning);
+  process.state<control::Control>().begin();
   Configuration configuration;
   for (Block& block : plan.blocks) {
     if (auto added = configuration.add(std::move(block), process); !added) return tl::unexpected(added.error());
@@ -54,6 +56,10 @@ Result<void> Configuration::add(Block block, Process& process) {
   }
   for (const auto& [type, directive] : block.directives) {
     if (auto shared = directive->share(process, block); !shared) return shared;
+  }
+  auto& control = process.state<control::Control>();
+  for (const auto& [type, directive] : block.directives) {
+    if (auto missing = directive->readiness()) control.addReadiness(std::string(type->name), std::move(missing));
   }
   for (const config::ServerKey& key : block.keys) {
     banner_.push_back(bannerLine(key, addresses));

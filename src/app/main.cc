@@ -23,6 +23,7 @@
 #include "app/command_line.h"
 #include "app/corefile_source.h"
 #include "app/plan.h"
+#include "control/local_socket.h"
 #include "node/state_directory.h"
 #include "plugin/order.h"
 #include "sandbox/confinement.h"
@@ -41,6 +42,7 @@ struct Surroundings {
   service::Given given;  // by the service manager
   std::shared_ptr<sandbox::ProgramRunner> programs;
   std::optional<service::HandoverSocket> handover;
+  Result<control::LocalSocket> control;
   std::optional<std::vector<std::string>> written;  // below which files may be written; none: anywhere
 };
 
@@ -145,6 +147,11 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
           const Options& options, const Logger& log) {
   Application application(log, std::move(surroundings.programs), std::move(surroundings.given));
   if (surroundings.handover) application.setHandover(std::move(*surroundings.handover));
+  if (surroundings.control) {
+    application.setControlSocket(surroundings.control->take());
+  } else {
+    log.warning("The subcommands do not reach this process: {}", surroundings.control.error().message);
+  }
   if (surroundings.written) application.setWrittenDirectories(std::move(*surroundings.written));
   maskSignals(SIG_UNBLOCK);
   if (source.canBeReadAgain()) {
@@ -162,8 +169,17 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
   const int status = application.run();
   if (application.isAtRest()) return status;
   pid_file.remove();
+  if (surroundings.control) surroundings.control->remove();
   log.flush(kFlushBudget);
   _exit(status);
+}
+
+// Where the subcommands reach this process, by the port of the first server block.
+Result<control::LocalSocket> makeControlSocket(const Plan& plan, std::vector<std::string>* written) {
+  const std::string directory = control::socketDirectory();
+  auto made = control::LocalSocket::bind(directory, plan.blocks.front().keys.front().port);
+  if (made) written->push_back(directory);  // to remove it at the end
+  return made;
 }
 
 // From the server before, if there is one, which has ended then; and makes the place for the next one.
@@ -190,13 +206,17 @@ int serve(const Options& options) {
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, &given.descriptors);
   if (!handover) return failWith(handover.error());
+  auto control = makeControlSocket(*corefile.plan, &written);
   const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
 
   const Logger log = Logger::toStdout();  // with the first thread
   say(limited, log);
   say(confined, log);
-  Surroundings surroundings{
-      .given = std::move(given), .programs = std::move(*programs), .handover = std::move(*handover), .written = {}};
+  Surroundings surroundings{.given = std::move(given),
+                            .programs = std::move(*programs),
+                            .handover = std::move(*handover),
+                            .control = std::move(control),
+                            .written = {}};
   if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
   const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
   // The output has no reader any more: the log's writer would wait for ever.

@@ -10,11 +10,7 @@ Result<std::vector<SocketAddress>> Endpoints::add(const ListenAddress& address, 
   const auto resolved = resolve(address);
   if (!resolved) return tl::unexpected(resolved.error());
   const std::lock_guard lock(mutex_);
-  if (!server_) {
-    auto server = Server::start();
-    if (!server) return tl::unexpected(server.error());
-    server_ = std::move(*server);
-  }
+  if (auto started = startServer(); !started) return tl::unexpected(started.error());
   std::vector<SocketAddress> all;
   for (const SocketAddress& one : *resolved) {
     auto listening = listen(one);
@@ -23,6 +19,27 @@ Result<std::vector<SocketAddress>> Endpoints::add(const ListenAddress& address, 
     all.push_back(*listening);
   }
   return all;
+}
+
+Result<void> Endpoints::startServer() {
+  if (server_) return {};
+  auto server = Server::start();
+  if (!server) return tl::unexpected(server.error());
+  server_ = std::move(*server);
+  return {};
+}
+
+Result<void> Endpoints::serveLocally(FileDescriptor bound) {
+  const std::lock_guard lock(mutex_);
+  if (auto started = startServer(); !started) return started;
+  is_local_ = true;
+  server_->listenLocally(std::move(bound));
+  return {};
+}
+
+void Endpoints::addLocally(const std::string& path, Paths::mapped_type handler) {
+  const std::lock_guard lock(mutex_);
+  if (is_local_) next_local_[path] = std::move(handler);
 }
 
 // No event says that another process has closed its socket.
@@ -42,11 +59,13 @@ void Endpoints::accept() {
   is_start_ = false;
   used_ = std::exchange(next_, {});
   if (server_) server_->use(used_);
+  if (is_local_) server_->useLocal(std::exchange(next_local_, {}));
 }
 
 void Endpoints::refuse() {
   const std::lock_guard lock(mutex_);
   next_.clear();
+  next_local_.clear();
   if (server_) server_->use(used_);
 }
 
@@ -55,6 +74,7 @@ void Endpoints::stop() {
   server_.reset();
   used_.clear();
   next_.clear();
+  next_local_.clear();
 }
 
 }  // namespace idetcd::http

@@ -2,7 +2,7 @@
 // once it is accepted, all of it at once, in place of what the last one has added. An address that stays is listened on
 // without a gap, and a configuration that is thrown away leaves everything as it was.
 //
-// There is no thread and no listener until something is added.
+// There is no thread and no listener until something is added, or the Unix socket is.
 #pragma once
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "http/listen_address.h"
 #include "http/server.h"
 #include "resolve/directive.h"
@@ -29,11 +30,18 @@ class Endpoints final : public resolve::ProcessState {
   // Returns where it listens.
   Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path, const Handler& handler);
 
+  // Serves what addLocally() adds on a Unix socket that is bound, for as long as the process lives. Before the first
+  // configuration is accepted. The error is one line.
+  Result<void> serveLocally(FileDescriptor bound);
+  // As add(), for the Unix socket. Nothing if there is none.
+  void addLocally(const std::string& path, Paths::mapped_type handler);
+
   void accept() override;
   void refuse() override;
   void stop() override;
 
  private:
+  Result<void> startServer();
   Result<SocketAddress> listen(const SocketAddress& address) const;
 
   std::mutex mutex_;  // guards what follows
@@ -41,6 +49,8 @@ class Endpoints final : public resolve::ProcessState {
   std::unique_ptr<Server> server_;
   Routes used_;
   Routes next_;  // of the configuration that is being built
+  bool is_local_ = false;
+  Paths next_local_;
 };
 
 }  // namespace idetcd::http

@@ -33,4 +33,11 @@ struct Response {
 // and keeps alive what it uses. For HEAD it answers as for GET; the body is left out.
 using Handler = std::function<Response(const Request& request)>;
 
+// Answers a request whose handler has returned. Any thread, also when the server is gone. The first call counts; where all
+// copies are gone without one, the client gets 500.
+using Reply = std::function<void(Response response)>;
+// As Handler, where the answer has to be waited for. `request` is gone when it returns. The client waits for
+// Server::kLatePatience at most; other requests are answered meanwhile.
+using LateHandler = std::function<void(const Request& request, Reply reply)>;
+
 }  // namespace idetcd::http

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <ctime>
 #include <future>
 #include <iterator>
 #include <list>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,15 +36,20 @@ constexpr std::chrono::milliseconds kTick{500};
 constexpr std::chrono::seconds kLinger{1};
 
 std::string_view reasonOf(int status) {
-  static constexpr std::array<std::pair<int, std::string_view>, 9> kReasons{{{200, "OK"},
-                                                                             {400, "Bad Request"},
-                                                                             {404, "Not Found"},
-                                                                             {405, "Method Not Allowed"},
-                                                                             {413, "Content Too Large"},
-                                                                             {421, "Misdirected Request"},
-                                                                             {431, "Request Header Fields Too Large"},
-                                                                             {503, "Service Unavailable"},
-                                                                             {505, "HTTP Version Not Supported"}}};
+  static constexpr std::array<std::pair<int, std::string_view>, 14> kReasons{{{200, "OK"},
+                                                                              {202, "Accepted"},
+                                                                              {400, "Bad Request"},
+                                                                              {404, "Not Found"},
+                                                                              {405, "Method Not Allowed"},
+                                                                              {409, "Conflict"},
+                                                                              {413, "Content Too Large"},
+                                                                              {421, "Misdirected Request"},
+                                                                              {431, "Request Header Fields Too Large"},
+                                                                              {500, "Internal Server Error"},
+                                                                              {501, "Not Implemented"},
+                                                                              {503, "Service Unavailable"},
+                                                                              {504, "Gateway Timeout"},
+                                                                              {505, "HTTP Version Not Supported"}}};
   for (const auto& [known, reason] : kReasons) {
     if (known == status) return reason;
   }
@@ -72,6 +79,48 @@ std::vector<uint8_t> encode(const Response& response, bool allows_post, bool wit
 
 Response refusal(int status) { return {.status = status, .body = fmt::format("{}\n", reasonOf(status))}; }
 
+// The way of late replies to the server's loop, for as long as that runs.
+class Mailbox {
+ public:
+  explicit Mailbox(net::EventLoop& loop) : loop_(&loop) {}
+
+  void post(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    if (loop_ != nullptr) loop_->post(std::move(task));
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    loop_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  net::EventLoop* loop_;  // null: it is gone
+};
+
+// What the copies of one Reply share.
+class PendingReply {
+ public:
+  // `deliver` is called on the loop's thread, once.
+  PendingReply(std::shared_ptr<Mailbox> mailbox, Reply deliver)
+      : mailbox_(std::move(mailbox)), deliver_(std::move(deliver)) {}
+  PendingReply(const PendingReply&) = delete;
+  PendingReply& operator=(const PendingReply&) = delete;
+  ~PendingReply() { answer(refusal(500)); }
+
+  void answer(Response response) {
+    if (answered_.exchange(true)) return;
+    mailbox_->post([deliver = deliver_, shared = std::make_shared<Response>(std::move(response))] {
+      deliver(std::move(*shared));
+    });
+  }
+
+ private:
+  const std::shared_ptr<Mailbox> mailbox_;
+  const Reply deliver_;
+  std::atomic<bool> answered_{false};
+};
+
 }  // namespace
 
 // All but `loop` and `thread` belongs to the loop's thread once that runs.
@@ -81,36 +130,41 @@ struct Server::Impl {
   using Origin = std::optional<SocketAddress>;
 
   explicit Impl(std::unique_ptr<net::EventLoop> own_loop)
-      : loop(std::move(own_loop)), tick(*loop, [this] { closeLate(); }) {}
+      : loop(std::move(own_loop)), mailbox(std::make_shared<Mailbox>(*loop)), tick(*loop, [this] { closeLate(); }) {}
 
   Result<SocketAddress> listen(const SocketAddress& address);
   void use(std::shared_ptr<const Routes> next);
   void listenLocally(FileDescriptor bound);
   void accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection);
-  Response respond(const Origin& origin, const Request& request) const;
+  std::optional<Response> respond(const Session& session, const Request& request);
+  void answerLate(uint64_t session, const Response& response);
   void touch(Session& session);
   void close(Session& session);
   void closeLate();
   void clear();
 
   std::unique_ptr<net::EventLoop> loop;
+  const std::shared_ptr<Mailbox> mailbox;
   std::thread thread;
   std::map<SocketAddress, std::unique_ptr<net::TcpListener>> listeners;  // by what listen() was given
   std::shared_ptr<const Routes> routes = std::make_shared<const Routes>();
   std::unique_ptr<net::TcpListener> local_listener;
   std::shared_ptr<const Paths> local_paths;  // null until useLocal()
   std::list<Session> sessions;               // longest idle first
-  net::Timer tick;                           // runs while there are sessions
+  uint64_t last_session = 0;
+  net::Timer tick;  // runs while there are sessions
 };
 
 // One connection.
 class Server::Impl::Session final : public net::StreamHandler {
  public:
-  Session(Impl& server, const Origin& origin, std::unique_ptr<net::TcpConnection> connection)
-      : server_(server), origin_(origin), connection_(std::move(connection)) {}
+  Session(Impl& server, uint64_t number, const Origin& origin, std::unique_ptr<net::TcpConnection> connection)
+      : server_(server), number_(number), origin_(origin), connection_(std::move(connection)) {}
 
   void start() { connection_->start(*this); }
+  uint64_t number() const { return number_; }
   const Origin& origin() const { return origin_; }
+  void answerLate(const Response& response);
   bool isLate(Clock::time_point now);
 
   void onData(std::span<const uint8_t> bytes) override;
@@ -121,6 +175,7 @@ class Server::Impl::Session final : public net::StreamHandler {
  private:
   enum class State : uint8_t {
     kReading,
+    kWaiting,    // for a LateHandler; what the client sends meanwhile waits
     kAnswering,  // a response is on its way; what the client sends meanwhile waits
     kLast,       // as before; then the connection is closed
     kLingering,  // all is said; what the client still sends is thrown away
@@ -128,10 +183,12 @@ class Server::Impl::Session final : public net::StreamHandler {
 
   // These return whether the next request may be looked at: not for now, or never, as this object may be gone.
   bool answerNext();
+  bool answer(const Response& response);
   bool send(const Response& response, bool with_body, State meanwhile);
   bool onSent();
 
   Impl& server_;
+  const uint64_t number_;
   const Origin origin_;
   const std::unique_ptr<net::TcpConnection> connection_;
   State state_ = State::kReading;
@@ -169,9 +226,24 @@ bool Server::Impl::Session::answerNext() {
     refused_ = true;
     return send(refusal(reader_.status()), true, State::kLast);
   }
+  if (const auto response = server_.respond(*this, reader_.request())) return answer(*response);
+  state_ = State::kWaiting;
+  deadline_ = Clock::now() + kLatePatience;
+  server_.touch(*this);
+  connection_->pauseReading();
+  return false;
+}
+
+// To the request that the reader has.
+bool Server::Impl::Session::answer(const Response& response) {
   const Request& request = reader_.request();
-  const State meanwhile = request.keeps_alive ? State::kAnswering : State::kLast;
-  return send(server_.respond(origin_, request), !request.is_head, meanwhile);
+  return send(response, !request.is_head, request.keeps_alive ? State::kAnswering : State::kLast);
+}
+
+void Server::Impl::Session::answerLate(const Response& response) {
+  connection_->resumeReading();
+  if (!answer(response)) return;
+  while (answerNext()) continue;
 }
 
 bool Server::Impl::Session::send(const Response& response, bool with_body, State meanwhile) {
@@ -196,7 +268,8 @@ bool Server::Impl::Session::onSent() {
 }
 
 bool Server::Impl::Session::isLate(Clock::time_point now) {
-  if (const uint64_t taken = connection_->taken(); state_ != State::kReading && taken != taken_) {
+  const bool is_sending = state_ == State::kAnswering || state_ == State::kLast || state_ == State::kLingering;
+  if (const uint64_t taken = connection_->taken(); is_sending && taken != taken_) {
     taken_ = taken;
     if (state_ != State::kLingering) deadline_ = now + kPatience;
   }
@@ -232,20 +305,32 @@ void Server::Impl::listenLocally(FileDescriptor bound) {
 void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
   if (sessions.size() == kMaxConnections) sessions.pop_front();
   if (sessions.empty()) tick.start(kTick, kTick);
-  sessions.emplace_back(*this, origin, std::move(connection)).start();
+  sessions.emplace_back(*this, ++last_session, origin, std::move(connection)).start();
 }
 
-Response Server::Impl::respond(const Origin& origin, const Request& request) const {
+// None: the answer comes late.
+std::optional<Response> Server::Impl::respond(const Session& session, const Request& request) {
   const auto here = routes;  // a handler may be replaced while it answers
   const auto local = local_paths;
   const Paths* paths = local.get();
-  if (origin) {
-    const auto found = here->find(*origin);
+  if (session.origin()) {
+    const auto found = here->find(*session.origin());
     paths = found != here->end() ? &found->second : nullptr;
   }
   if (paths == nullptr) return refusal(503);
   const auto route = paths->find(request.path);
-  return route != paths->end() ? route->second(request) : refusal(404);
+  if (route == paths->end()) return refusal(404);
+  if (const auto* handler = std::get_if<Handler>(&route->second)) return (*handler)(request);
+  const auto pending = std::make_shared<PendingReply>(
+      mailbox, [this, number = session.number()](const Response& response) { answerLate(number, response); });
+  std::get<LateHandler>(route->second)(request, [pending](Response response) { pending->answer(std::move(response)); });
+  return std::nullopt;
+}
+
+void Server::Impl::answerLate(uint64_t session, const Response& response) {
+  const auto it =
+      std::find_if(sessions.begin(), sessions.end(), [session](const Session& one) { return one.number() == session; });
+  if (it != sessions.end()) it->answerLate(response);
 }
 
 void Server::Impl::touch(Session& session) {
@@ -266,6 +351,7 @@ void Server::Impl::closeLate() {
 }
 
 void Server::Impl::clear() {
+  mailbox->close();
   tick.stop();
   listeners.clear();
   local_listener.reset();

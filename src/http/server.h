@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "base/file_descriptor.h"
 #include "base/ip_address.h"
@@ -18,7 +19,7 @@
 
 namespace idetcd::http {
 
-using Paths = std::map<std::string, Handler>;
+using Paths = std::map<std::string, std::variant<Handler, LateHandler>>;
 // The handlers of each address, by path.
 using Routes = std::map<SocketAddress, Paths>;
 
@@ -27,6 +28,7 @@ class Server {
   // Well below the margin that net::DescriptorBudget leaves for what it does not count.
   static constexpr size_t kMaxConnections = 16;
   static constexpr std::chrono::seconds kPatience{10};
+  static constexpr std::chrono::seconds kLatePatience{90};  // with a LateHandler
 
   static Result<std::unique_ptr<Server>> start();
   // Closes everything. The thread has ended when this returns, and the handlers are gone.

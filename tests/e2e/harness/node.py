@@ -36,13 +36,15 @@ class Node(Process):
         self.corefile_path = os.path.join(directory, f"{name}.Corefile")
         self.arguments = list(arguments)
         self.binary = binary()
+        # Of this node alone: some live in namespaces, and have the same port.
+        self.runtime_directory = os.path.join(directory, f"{name}.run")
         with open(self.corefile_path, "w", encoding="utf-8") as file:
             file.write(corefile)
 
     def launch(self, env=None, **spawn_options):
         port = ["-dns.port", str(self.port)] if self.port else []
         conf = ["-conf", self.corefile_path] if self.corefile_path else []
-        self.spawn([self.binary, *conf, *port, *self.arguments], env={**_SANITIZERS, **(env or {})},
+        self.spawn([self.binary, *conf, *port, *self.arguments], env={**_SANITIZERS, "RUNTIME_DIRECTORY": self.runtime_directory, **(env or {})},
                    **spawn_options)
         return self
 

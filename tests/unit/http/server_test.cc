@@ -5,8 +5,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -306,6 +308,101 @@ TEST_F(HttpLocalTest, ItsPathsAreItsOwn) {
   server_->use({});
   EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlocal"));
   EXPECT_TRUE(askLocally("GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
+}
+
+// What a handler has been asked, to be answered when the test says so.
+class LateAnswers {
+ public:
+  LateHandler handler() {
+    return [this](const Request&, Reply reply) {
+      const std::lock_guard lock(mutex_);
+      replies_.push_back(std::move(reply));
+      came_.notify_all();
+    };
+  }
+  Reply next() {
+    std::unique_lock lock(mutex_);
+    came_.wait_for(lock, 10s, [this] { return !replies_.empty(); });
+    if (replies_.empty()) return nullptr;
+    Reply reply = std::move(replies_.front());
+    replies_.erase(replies_.begin());
+    return reply;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<Reply> replies_;
+};
+
+class HttpLateTest : public HttpServerTest {
+ protected:
+  void SetUp() override {
+    HttpServerTest::SetUp();
+    server_->use({{kAny, {{"/late", late_.handler()}, {"/a", saying("at once")}}}});
+  }
+  void TearDown() override { server_.reset(); }
+
+  LateAnswers late_;
+};
+
+const std::string kGetLate = "GET /late HTTP/1.1\r\nHost: x\r\n\r\n";
+
+TEST_F(HttpLateTest, OthersAreAnsweredMeanwhileAndWhatFollowsAfterwards) {
+  Socket client = connect();
+  client.send(kGetLate + kGet);
+  const Reply reply = late_.next();
+  ASSERT_TRUE(reply);
+  EXPECT_TRUE(ask(kGet, 7).ends_with("\r\n\r\nat once"));
+  EXPECT_FALSE(client.isReadable(0));
+  reply({.body = "late"});
+  EXPECT_TRUE(receive(client, 4).ends_with("\r\n\r\nlate"));
+  EXPECT_TRUE(receive(client, 7).ends_with("\r\n\r\nat once"));
+}
+
+TEST_F(HttpLateTest, TheFirstAnswerCounts) {
+  Socket client = connect();
+  client.send(kGetLate + kGet);
+  const Reply reply = late_.next();
+  ASSERT_TRUE(reply);
+  reply({.body = "one"});
+  reply({.body = "two"});
+  EXPECT_TRUE(receive(client, 3).ends_with("\r\n\r\none"));
+  EXPECT_TRUE(receive(client, 7).ends_with("\r\n\r\nat once"));
+}
+
+TEST_F(HttpLateTest, WhoIsForgottenIsTold) {
+  Socket client = connect();
+  client.send(kGetLate);
+  ASSERT_TRUE(late_.next());
+  EXPECT_TRUE(receive(client, 0).starts_with("HTTP/1.1 500 Internal Server Error\r\n"));
+}
+
+TEST_F(HttpLateTest, AnAnswerToAClientThatIsGoneIsNone) {
+  std::vector<Socket> clients;
+  clients.push_back(connect());
+  clients.back().send(kGetLate);
+  const Reply reply = late_.next();
+  ASSERT_TRUE(reply);
+  while (clients.size() <= Server::kMaxConnections) {  // the longest idle gives way
+    clients.push_back(connect());
+    clients.back().send(kGet);
+    EXPECT_TRUE(receive(clients.back(), 7).ends_with("at once"));
+  }
+  EXPECT_TRUE(clients.front().isClosedByPeer());
+  reply({.body = "late"});
+  clients.back().send(kGet);
+  EXPECT_TRUE(receive(clients.back(), 7).ends_with("at once"));
+}
+
+TEST_F(HttpLateTest, AnAnswerAfterTheServerIsNone) {
+  Socket client = connect();
+  client.send(kGetLate);
+  const Reply reply = late_.next();
+  ASSERT_TRUE(reply);
+  server_.reset();
+  EXPECT_TRUE(client.isClosedByPeer());
+  reply({.body = "late"});
 }
 
 }  // namespace

@@ -1,0 +1,125 @@
+#include "control/control.h"
+
+#include <set>
+#include <unistd.h>
+
+#include "http/endpoints.h"
+
+namespace idetcd::control {
+
+namespace {
+
+// What comes from strangers may be no UTF-8.
+std::string textOf(const nlohmann::json& body) {
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+int hexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::string unescape(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape =
+        text[i] == '%' && i + 2 < text.size() && hexDigit(text[i + 1]) >= 0 && hexDigit(text[i + 2]) >= 0;
+    if (is_escape) {
+      plain += static_cast<char>(hexDigit(text[i + 1]) * 16 + hexDigit(text[i + 2]));
+      i += 2;
+    } else {
+      plain += text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return plain;
+}
+
+}  // namespace
+
+http::Response answer(const nlohmann::json& body, int status) {
+  return {.status = status, .body = textOf(body), .content_type = "application/json"};
+}
+
+http::Response refuse(int status, std::string_view error) { return answer({{"error", error}}, status); }
+
+std::string parameter(const http::Request& request, std::string_view name) {
+  std::string_view rest = request.query;
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    const size_t equals = pair.find('=');
+    if (pair.substr(0, equals) != name) continue;
+    return equals == std::string_view::npos ? std::string() : unescape(pair.substr(equals + 1));
+  }
+  return {};
+}
+
+void Control::begin() {
+  {
+    const std::lock_guard lock(mutex_);
+    next_ = {};
+  }
+  add("/v1/status", [this](const http::Request&) { return answer(report()); });
+}
+
+void Control::addStatus(std::string section, Read read) {
+  const std::lock_guard lock(mutex_);
+  next_.sections.emplace_back(std::move(section), std::move(read));
+}
+
+void Control::addReadiness(std::string directive, std::function<std::string()> missing) {
+  const std::lock_guard lock(mutex_);
+  next_.readiness.emplace_back(std::move(directive), std::move(missing));
+}
+
+void Control::add(const std::string& path, http::Handler handler) {
+  process_.state<http::Endpoints>().addLocally(path, std::move(handler));
+}
+
+void Control::addLate(const std::string& path, http::LateHandler handler) {
+  process_.state<http::Endpoints>().addLocally(path, std::move(handler));
+}
+
+nlohmann::json Control::report() const {
+  std::shared_ptr<const Parts> parts;
+  {
+    const std::lock_guard lock(mutex_);
+    parts = used_;
+  }
+  auto missing = nlohmann::json::array();
+  std::set<std::string> said;  // blocks may share what is missing
+  for (const auto& [directive, ask] : parts->readiness) {
+    const std::string what = ask();
+    if (what.empty()) continue;
+    std::string line = directive + ": " + what;
+    if (said.insert(line).second) missing.push_back(std::move(line));
+  }
+  const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - start_;
+  nlohmann::json all{{"version", IDETCD_VERSION}, {"pid", ::getpid()}, {"uptime_seconds", uptime.count()}};
+  all["ready"] = missing.empty();
+  all["not_ready"] = std::move(missing);
+  for (const auto& [section, read] : parts->sections) {
+    nlohmann::json part = read();
+    nlohmann::json& there = all[section];
+    if (there.is_array() && part.is_array()) {
+      there.insert(there.end(), part.begin(), part.end());
+    } else {
+      there = std::move(part);
+    }
+  }
+  return all;
+}
+
+void Control::accept() {
+  const std::lock_guard lock(mutex_);
+  used_ = std::make_shared<const Parts>(std::exchange(next_, {}));
+}
+
+void Control::refuse() {
+  const std::lock_guard lock(mutex_);
+  next_ = {};
+}
+
+}  // namespace idetcd::control

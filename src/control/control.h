@@ -1,0 +1,75 @@
+// What this process says of itself and lets an operator change, to programs on this machine: JSON over HTTP at a Unix
+// socket, whose file permissions say who may. The subcommands (cli/) are such programs.
+//
+// A directive adds its paths, and its part of the status, in share(); a configuration brings all of its own, in place of
+// those of the one before, when it is accepted.
+//
+//   GET /v1/status    {"version", "pid", "uptime_seconds", "ready", "not_ready", and the sections of addStatus()}
+//
+// Paths begin with /v1/. A body is JSON and ends with a newline; where the status is 400 or more it is {"error": one line}.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "http/message.h"
+#include "resolve/directive.h"
+
+namespace idetcd::control {
+
+// A response with `body`.
+http::Response answer(const nlohmann::json& body, int status = 200);
+// A response that refuses, with one line for the operator.
+http::Response refuse(int status, std::string_view error);
+// The value of `name` in the query of a request ("name=a&zone=b"), percent-encoding undone; empty: there is none.
+std::string parameter(const http::Request& request, std::string_view name);
+
+class Control final : public resolve::ProcessState {
+ public:
+  using Read = std::function<nlohmann::json()>;
+
+  explicit Control(resolve::Process& process) : process_(process) {}
+
+  // --- while a configuration is built: in Directive::share(), any thread ---
+
+  // Before the first directive shares anything.
+  void begin();
+  // A section of the status. `read` is called on the HTTP thread, must not wait, and keeps alive what it uses. Sections
+  // of one name are one: arrays are put together, of anything else the last one counts.
+  void addStatus(std::string section, Read read);
+  // As Directive::readiness(): what a directive still lacks.
+  void addReadiness(std::string directive, std::function<std::string()> missing);
+  // Paths of the Unix socket.
+  void add(const std::string& path, http::Handler handler);
+  void addLate(const std::string& path, http::LateHandler handler);
+
+  // --- any thread ---
+
+  // What /v1/status says.
+  nlohmann::json report() const;
+
+  void accept() override;
+  void refuse() override;
+
+ private:
+  struct Parts {
+    std::vector<std::pair<std::string, Read>> sections;
+    std::vector<std::pair<std::string, std::function<std::string()>>> readiness;
+  };
+
+  resolve::Process& process_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<const Parts> used_ = std::make_shared<const Parts>();
+  Parts next_;
+};
+
+}  // namespace idetcd::control
