@@ -24,7 +24,9 @@ TsigError makeTsigError(const Query& query) {
   const size_t algorithm = uncompressedNameSize({rdata, available});
   if (algorithm == 0 || available - algorithm < 8) return error;
 
-  uint8_t* p = putBytes(error.record, {tsig, owner + 8});  // type, class, TTL, too
+  uint8_t* p = putBytes(error.record, {tsig, owner});
+  p = put16(put16(p, code(RrType::kTsig)), code(RrClass::kAny));
+  p = put32(p, 0);  // the TTL: 0, whatever the client's is
   p = put16(p, static_cast<uint16_t>(algorithm + 16));
   p = putBytes(p, {rdata, algorithm + 8});       // time signed and fudge, too
   p = put16(p, 0);                               // MAC size

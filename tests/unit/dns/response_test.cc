@@ -403,6 +403,17 @@ TEST(ErrorResponse, TsigOfAnUnknownKey) {
   }
 }
 
+// RFC 8945 §4.2: class ANY and TTL 0, whatever the query's TSIG has.
+TEST(ErrorResponse, ClassAndTtlOfATsigAreNotTheClients) {
+  Exchange e(header(kId, 0, {.additionals = 1}) + question(kName, 1) + record(kKey, 250, 1, 0x93000000, tsigRdata()));
+  const ReadMessage message = e.readError();
+  ASSERT_EQ(message.additionals.size(), 1u);
+  const ReadRecord& tsig = message.additionals[0];
+  EXPECT_EQ(tsig.type, 250u);
+  EXPECT_EQ(tsig.klass, 255u);
+  EXPECT_EQ(tsig.ttl, 0u);
+}
+
 TEST(ErrorResponse, TsigThatCannotBeRead) {
   const std::string good = tsigRdata();
   for (const std::string& rdata : {std::string(), std::string("\x40", 1), kAlgorithm, kAlgorithm + kTime.substr(1),
