@@ -27,6 +27,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   OwnershipReporter::Listener ownershipListener();
   void onClaimed(const Ownership& owned);
   void onAddresses(const Result<node::NodeAddresses>& found);
+  void setDrained(bool wanted);
   void restore();
   void start();
   void giveUp();
@@ -50,6 +51,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   NamedNode named;       // the name under which the claim was reported. Completion thread only
   bool unsaved = false;  // read when quiet
 
+  std::atomic<bool> drained{false};
   std::atomic<bool> started{false};
   std::once_flag restored;
   std::once_flag stop_once;
@@ -149,7 +151,7 @@ OwnershipReporter::Listener Member::Impl::ownershipListener() {
 
 void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = protocol.name().record();
-  named = {owned.name, owned.id, owned.token, record.id, {record.ipv4, record.ipv6}, owned.lease, owned.revision};
+  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.lease, owned.revision, drained};
   if (notifier) notifier->claimed(named);
   if (options.on_ownership) options.on_ownership(owned);
 }
@@ -162,9 +164,23 @@ void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
   if (notifier && reporter.reported()) notifier->moved(named);
 }
 
+void Member::Impl::setDrained(bool wanted) {
+  if (drained.exchange(wanted) != wanted) {
+    log.info("this node's addresses are {} its name: an operator has said so", wanted ? "taken out of" : "back under");
+  }
+  protocol.name().setDrained(wanted);
+  named.drained = wanted;
+  if (notifier && reporter.reported()) notifier->moved(named);
+}
+
 void Member::Impl::restore() {
   if (!options.state) return;
   const node::RememberedNode& node = options.state->node();
+  if (node.drained) {
+    log.warning("this node is drained, as before it was started: its name has no address until idetcd undrain");
+    drained = true;
+    protocol.name().setDrained(true);
+  }
   protocol.sawToken(node.token);
   if (options.pattern.recognise(node.name) == node.id) protocol.prefer(node.id);
   saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
@@ -176,6 +192,32 @@ namespace {
 template <typename Impl>
 runtime::Task<void> runReporter(std::shared_ptr<Impl> impl) {
   co_await impl->reporter.watchDeadline();
+}
+template <typename Impl>
+runtime::Task<void> runRoster(std::shared_ptr<Impl> impl, Member::Done<etcd::EtcdResult<Roster>> done) {
+  std::shared_ptr<void> owner = impl;
+  etcd::EtcdResult<Roster> roster = co_await impl->protocol.roster().read(std::move(owner));
+  done(std::move(roster));
+}
+template <typename Impl>
+runtime::Task<void> runSlot(std::shared_ptr<Impl> impl, std::string name,
+                            Member::Done<etcd::EtcdResult<std::optional<RosterSlot>>> done) {
+  std::shared_ptr<void> owner = impl;
+  RosterReader& roster = impl->protocol.roster();
+  etcd::EtcdResult<std::optional<RosterSlot>> slot = co_await roster.readSlot(name, std::move(owner));
+  done(std::move(slot));
+}
+template <typename Impl>
+runtime::Task<void> runRelease(std::shared_ptr<Impl> impl, std::string name, int64_t revision,
+                               Member::Done<etcd::EtcdResult<bool>> done) {
+  etcd::EtcdResult<bool> released = co_await impl->protocol.roster().release(name, revision);
+  done(std::move(released));
+}
+template <typename Impl>
+runtime::Task<void> runDrain(std::shared_ptr<Impl> impl, bool drained, Member::Done<bool> done) {
+  impl->setDrained(drained);
+  const bool published = co_await impl->protocol.name().whenPublished(Member::kDrainPatience);
+  done(published);
 }
 template <typename Impl>
 runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
@@ -269,5 +311,25 @@ void Member::abandon() {
 std::optional<Ownership> Member::ownership() const { return impl_->protocol.name().ownership(); }
 
 records::HostAddresses Member::addresses() const { return impl_->addresses.get(); }
+
+std::string Member::uuid() const { return impl_->protocol.name().uuid(); }
+
+size_t Member::names() const { return static_cast<size_t>(impl_->protocol.counters().names.value()); }
+
+void Member::readRoster(Done<etcd::EtcdResult<Roster>> done) { impl_->thread.spawn(runRoster(impl_, std::move(done))); }
+
+void Member::readSlot(std::string name, Done<etcd::EtcdResult<std::optional<RosterSlot>>> done) {
+  impl_->thread.spawn(runSlot(impl_, std::move(name), std::move(done)));
+}
+
+void Member::releaseSlot(std::string name, int64_t revision, Done<etcd::EtcdResult<bool>> done) {
+  impl_->thread.spawn(runRelease(impl_, std::move(name), revision, std::move(done)));
+}
+
+void Member::setDrained(bool drained, Done<bool> done) {
+  impl_->thread.spawn(runDrain(impl_, drained, std::move(done)));
+}
+
+bool Member::isDrained() const { return impl_->drained; }
 
 }  // namespace idetcd::naming

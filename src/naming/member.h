@@ -19,6 +19,7 @@
 #include "etcd/completion_thread.h"
 #include "naming/keyspace.h"
 #include "naming/ownership.h"
+#include "naming/roster.h"
 #include "node/addresses.h"
 #include "node/state_directory.h"
 #include "records/record_store.h"
@@ -87,6 +88,24 @@ class Member {
   std::optional<Ownership> ownership() const;
   // Of this node, as published. They can change: see find_addresses.
   records::HostAddresses addresses() const;
+  // Of this node. It changes when another node turns out to use the same.
+  std::string uuid() const;
+  size_t names() const;  // of etcd, that are known
+
+  // For operators. `done` is called on the completion thread, or is dropped uncalled when that stops.
+  template <typename T>
+  using Done = std::function<void(T)>;
+
+  // What etcd holds, at the moment.
+  void readRoster(Done<etcd::EtcdResult<Roster>> done);
+  void readSlot(std::string name, Done<etcd::EtcdResult<std::optional<RosterSlot>>> done);
+  void releaseSlot(std::string name, int64_t revision, Done<etcd::EtcdResult<bool>> done);
+
+  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done`: whether etcd has
+  // confirmed it within kDrainPatience; if not, it is tried on. It outlives the process in `state`.
+  static constexpr std::chrono::seconds kDrainPatience{10};
+  void setDrained(bool drained, Done<bool> done);
+  bool isDrained() const;
 
  private:
   struct Impl;

@@ -123,6 +123,8 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   other_history_ = difference.other_history && !is_other;
   if (other_history_) co_return tl::unexpected(EtcdError{ErrorCode::kOther, "its history is not the one before"});
   if (is_other) context_.counters.restarts_of_store.add();
+  if (is_other && options_.times != nullptr) options_.times->clear();
+  noteRevision(revision);
   restored_ = false;
   must_reload_ = false;
   logLoaded(difference, revision, started);
@@ -301,10 +303,15 @@ void Mirror::passed(int64_t revision) {
   for (int64_t& resume : resume_) resume = std::max(resume, revision);
 }
 
+void Mirror::noteRevision(int64_t revision) const {
+  if (options_.times != nullptr) options_.times->saw(revision, context_.now());
+}
+
 void Mirror::learn(const WatchBatch& batch) {
   const bool progress = batch.events.empty();
   resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);
   highest_ = std::max(highest_, batch.revision);
+  noteRevision(batch.revision);
   for (const etcd::WatchEvent& event : batch.events) {
     if (isBeatKey(event.kv.key)) confirmation_.sawBeat(event.kv.key, event.kv.mod_revision);
   }

@@ -31,6 +31,7 @@
 #include "naming/own_key_observer.h"
 #include "naming/record_source.h"
 #include "naming/replica.h"
+#include "naming/revision_times.h"
 #include "records/record_store.h"
 #include "runtime/task.h"
 
@@ -48,6 +49,7 @@ class Mirror final : public RecordSource {
     int64_t page_size = 0;                               // of a snapshot, in keys; 0: by the size of the range
     std::vector<etcd::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
     size_t max_names = 10'000'000;
+    RevisionTimes* times = nullptr;           // learns the revisions; may be null
     SharedAddress* shared_address = nullptr;  // see Replica::Options
     std::function<void()> on_freshness = {};  // the store's freshness has changed or been prolonged; may be empty
   };
@@ -98,6 +100,7 @@ class Mirror final : public RecordSource {
   double secondsSince(BootClock::time_point start) const;
   void confirmed(BootClock::time_point as_of);
   void learn(const etcd::WatchBatch& batch);
+  void noteRevision(int64_t revision) const;
   void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
 
   Context& context_;

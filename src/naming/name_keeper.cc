@@ -43,7 +43,10 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
       on_change_(std::move(on_change)),
       claim_(context, std::move(options), own_key),
       wake_(context.scheduler),
-      moved_(context.scheduler) {
+      moved_(context.scheduler),
+      published_(context.scheduler),
+      addresses_{options_.record.ipv4, options_.record.ipv6},
+      uuid_(options_.record.id) {
   own_key_.onChange([this] {
     publish();  // a name that is lost is lost now, whatever run() waits for
     wake_.set();
@@ -209,18 +212,44 @@ void NameKeeper::recordLoss(Loss loss) {
 void NameKeeper::becomeSomebodyElse() {
   NodeRecord record = claim_.record();
   record.id = node::randomUuid(context_.random);
+  {
+    const std::lock_guard lock(mutex_);
+    uuid_ = record.id;
+  }
   claim_.setRecord(std::move(record));
   preferred_id_ = 0;
 }
 
 // --- the record ---
 
+std::string NameKeeper::uuid() const {
+  const std::lock_guard lock(mutex_);
+  return uuid_;
+}
+
 void NameKeeper::setAddresses(const records::HostAddresses& addresses) {
+  addresses_ = addresses;
+  updateRecord();
+}
+
+void NameKeeper::setDrained(bool drained) {
+  drained_ = drained;
+  updateRecord();
+}
+
+void NameKeeper::updateRecord() {
+  const records::HostAddresses shown = drained_ ? records::HostAddresses{} : addresses_;
   NodeRecord record = claim_.record();
-  record.ipv4 = addresses.ipv4;
-  record.ipv6 = addresses.ipv6;
+  record.ipv4 = shown.ipv4;
+  record.ipv6 = shown.ipv6;
   claim_.setRecord(std::move(record));
+  published_.reset();
   moved_.set();
+}
+
+Task<bool> NameKeeper::whenPublished(std::chrono::nanoseconds patience) {
+  const bool published = co_await published_.wait(patience);
+  co_return published;
 }
 
 Task<void> NameKeeper::keepRecord() {
@@ -230,6 +259,7 @@ Task<void> NameKeeper::keepRecord() {
     moved_.reset();
     if (!holding_ || !claim_.outdated()) {
       backoff.reset();
+      published_.set();
       co_await moved_.wait(1h);
       continue;
     }

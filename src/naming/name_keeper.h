@@ -59,7 +59,10 @@ class NameKeeper final : public OwnName {
   bool isBeingConfirmed() const override;
   void suspect() override { confirmation_.suspect(); }
   const NodeRecord& record() const override { return claim_.record(); }
+  std::string uuid() const override;
   void setAddresses(const records::HostAddresses& addresses) override;
+  void setDrained(bool drained) override;
+  runtime::Task<bool> whenPublished(std::chrono::nanoseconds patience) override;
 
  private:
   enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
@@ -70,6 +73,7 @@ class NameKeeper final : public OwnName {
   void announce(BootClock::time_point started);
   void recordLoss(Loss loss);
   void becomeSomebodyElse();
+  void updateRecord();
   void publish();
   void disown();
   OwnKeyObserver::Held held() const;
@@ -86,8 +90,11 @@ class NameKeeper final : public OwnName {
   const std::function<void(std::string)> on_fatal_;
   const std::function<void()> on_change_;
   Claim claim_;
-  runtime::Event wake_;   // the own key was seen, or stop()
-  runtime::Event moved_;  // keepRecord() may have something to do
+  runtime::Event wake_;       // the own key was seen, or stop()
+  runtime::Event moved_;      // keepRecord() may have something to do
+  runtime::Event published_;  // it has nothing to do
+  records::HostAddresses addresses_;
+  bool drained_ = false;
   int64_t preferred_id_ = 0;
 
   bool holding_ = false;  // between a claim and its loss
@@ -109,6 +116,7 @@ class NameKeeper final : public OwnName {
 
   mutable std::mutex mutex_;
   std::optional<Evidence> evidence_;  // guarded by mutex_
+  std::string uuid_;                  // guarded by mutex_
 };
 
 }  // namespace idetcd::naming

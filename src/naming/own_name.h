@@ -1,11 +1,14 @@
 // This node's own name, in whatever way it is held: what the rest of the server asks of that. etcd's way is NameKeeper.
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <string>
 
 #include "naming/ownership.h"
 #include "naming/record_codec.h"
 #include "records/host_addresses.h"
+#include "runtime/task.h"
 
 namespace idetcd::naming {
 
@@ -19,6 +22,8 @@ class OwnName {
   virtual std::optional<Ownership> ownership() const = 0;
   // This machine was resumed from a snapshot: nothing is certain until it is confirmed anew.
   virtual void noteGeneration() = 0;
+  // Of this node, as it is published: another one once it is known that another node has the same.
+  virtual std::string uuid() const = 0;
 
   // --- scheduler's thread ---
   // The name would be owned, had the machine not stood still, perhaps: it is being confirmed.
@@ -28,6 +33,10 @@ class OwnName {
   // What is published under the name, the UUID with it: one that another node uses is given up.
   virtual const NodeRecord& record() const = 0;
   virtual void setAddresses(const records::HostAddresses& addresses) = 0;
+  // Keeps the name and publishes no address under it, until it is said otherwise.
+  virtual void setDrained(bool drained) = 0;
+  // When what is held in the store says what it should; at once while nothing is held. False: not within `patience`.
+  virtual runtime::Task<bool> whenPublished(std::chrono::nanoseconds patience) = 0;
 };
 
 }  // namespace idetcd::naming

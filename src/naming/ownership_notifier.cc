@@ -17,6 +17,10 @@ node::ClaimHook::Variables variablesOf(const NamedNode& node) {
           {"IDETCD_IPV6", text(node.addresses.ipv6)}};
 }
 
+node::RememberedNode rememberedOf(const NamedNode& node) {
+  return {node.uuid, node.name, node.id, node.token, node.lease, node.revision, node.drained};
+}
+
 // A word that a POSIX shell takes as it is.
 std::string quoted(std::string_view text) {
   std::string word = "'";
@@ -47,12 +51,11 @@ OwnershipNotifier::OwnershipNotifier(std::shared_ptr<node::StateDirectory> state
       log_(std::move(log)) {}
 
 void OwnershipNotifier::claimed(const NamedNode& node) {
-  auto written = write(node::RememberedNode{node.uuid, node.name, node.id, node.token, node.lease, node.revision},
-                       renderIdentity(node));
+  auto written = write(rememberedOf(node), renderIdentity(node));
   if (hook_) hook_->claimed(variablesOf(node), std::move(written));
 }
 
-void OwnershipNotifier::moved(const NamedNode& node) { write(std::nullopt, renderIdentity(node)); }
+void OwnershipNotifier::moved(const NamedNode& node) { write(rememberedOf(node), renderIdentity(node)); }
 
 void OwnershipNotifier::lost(const NamedNode& node) {
   auto written = write(std::nullopt, "");

@@ -36,6 +36,7 @@ struct NamedNode {
   records::HostAddresses addresses;
   int64_t lease = 0;
   int64_t revision = 0;  // of the store when it was claimed
+  bool drained = false;
 };
 
 class OwnershipNotifier {
@@ -45,7 +46,7 @@ class OwnershipNotifier {
                     std::shared_ptr<Executor::Strand> files, Logger log);
 
   void claimed(const NamedNode& node);
-  void moved(const NamedNode& node);  // the same name, other addresses
+  void moved(const NamedNode& node);  // the same name, and other addresses, or drained or not any more
   void lost(const NamedNode& node);
 
   // No program is started any more; what runs or waits has until then. Any thread.

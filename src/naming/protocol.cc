@@ -29,7 +29,8 @@ Protocol::Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSour
       confirmation_(context_, confirmationOptions()),
       mirror_(context_, mirrorOptions(), records, own_key_, confirmation_),
       keeper_(context_, options_.claim, options_.exit_when_full, records, own_key_, confirmation_, options_.on_refused,
-              [this] { changed(); }) {}
+              [this] { changed(); }),
+      roster_(context_, options_.claim.pattern, times_, keeper_) {}
 
 Confirmation::Options Protocol::confirmationOptions() const {
   Confirmation::Options made{.lease = options_.claim.lease, .beat_keys = {}};
@@ -44,6 +45,7 @@ Mirror::Options Protocol::mirrorOptions() {
   made.max_names = options_.max_names;
   made.limit = options_.claim.pattern.limit();
   made.ranges = options_.watched;
+  made.times = &times_;
   if (!options_.observe) made.shared_address = &shared_address_;
   made.on_freshness = [this] { changed(); };
   return made;

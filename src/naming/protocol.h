@@ -25,6 +25,8 @@
 #include "naming/mirror.h"
 #include "naming/name_keeper.h"
 #include "naming/own_key_observer.h"
+#include "naming/revision_times.h"
+#include "naming/roster.h"
 #include "naming/shared_address.h"
 #include "records/record_store.h"
 #include "runtime/scheduler.h"
@@ -70,6 +72,7 @@ class Protocol {
   const OwnName& name() const { return keeper_; }
   RecordSource& source() { return mirror_; }
   const RecordSource& source() const { return mirror_; }
+  RosterReader& roster() { return roster_; }
   Lifetime& lifetime() { return lifetime_; }
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }
@@ -91,9 +94,11 @@ class Protocol {
   Context context_;
   OwnKeyObserver own_key_;
   SharedAddress shared_address_;
+  RevisionTimes times_;
   Confirmation confirmation_;
   Mirror mirror_;
   NameKeeper keeper_;
+  RosterReader roster_;
 };
 
 }  // namespace idetcd::naming

@@ -139,7 +139,8 @@ Result<RememberedNode> StateDirectory::read() {
                       .id = numberOf(state, "id"),
                       .token = numberOf(state, "token"),
                       .lease = numberOf(state, "lease"),
-                      .revision = numberOf(state, "revision")};
+                      .revision = numberOf(state, "revision"),
+                      .drained = state.value("drained", ordered_json()) == true};
   if (!isUuid(node.uuid)) return fail(fmt::format("{} holds no UUID", path));
   const std::string before = textOf(state, "machine");
   const std::string here = machine();
@@ -161,6 +162,7 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (node.token > 0) state["token"] = node.token;
   if (node.lease != 0) state["lease"] = node.lease;
   if (node.revision > 0) state["revision"] = node.revision;
+  if (node.drained) state["drained"] = true;
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
   if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
   node_ = node;

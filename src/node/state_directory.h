@@ -39,6 +39,7 @@ struct RememberedNode {
   int64_t token = 0;
   int64_t lease = 0;
   int64_t revision = 0;  // of the store when it was made
+  bool drained = false;  // an operator has taken its addresses out of DNS
   bool operator==(const RememberedNode&) const = default;
 };
 

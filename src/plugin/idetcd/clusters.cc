@@ -123,7 +123,9 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
            }),
       table_bytes_(scope, "idetcd_table_bytes",
                    "The size of the table of names, with that of addresses: as large as they were at their largest.",
-                   [&store] { return static_cast<double>(store.bytes()); }) {}
+                   [&store] { return static_cast<double>(store.bytes()); }),
+      drained_(scope, "idetcd_drained", "Whether an operator has taken the addresses of this node out of DNS: 1 or 0.",
+               [&member] { return member.isDrained() ? 1.0 : 0.0; }) {}
 
 Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings, uint16_t dns_port) {
   const Logger log = process_.log.named("plugin/idetcd");
@@ -168,7 +170,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
                                        [this](const std::string& line) { process_.fatal("plugin/idetcd: " + line); });
   made->metrics = std::make_unique<const ClusterMetrics>(
       process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);
-  made->readiness = std::make_shared<ClusterReadiness>(*made->store, *made->member, settings.observe);
+  made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings);
   made->member->restore();
   return made;
 }
@@ -193,7 +195,7 @@ void Clusters::retire(std::unique_ptr<Cluster> cluster) {
   for (const auto& seen : cluster->identities) {
     if (const auto identity = seen.lock()) identity->disown();
   }
-  cluster->readiness->detach();
+  cluster->report->detach();
   // One owner, which the executor releases.
   const auto retired = std::make_shared<std::shared_ptr<Cluster>>(std::move(cluster));
   retirements_.push_back(*retired);

@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "etcd/completion_thread.h"
 #include "naming/member.h"
-#include "plugin/idetcd/cluster_readiness.h"
+#include "plugin/idetcd/cluster_report.h"
 #include "plugin/idetcd/settings.h"
 #include "plugin/nsid/identity.h"
 #include "records/record_store.h"
@@ -33,6 +33,7 @@ class ClusterMetrics {
   const metrics::GaugeFunction fresh_;
   const metrics::GaugeFunction lag_;
   const metrics::GaugeFunction table_bytes_;
+  const metrics::GaugeFunction drained_;
 };
 
 struct Cluster {
@@ -40,7 +41,7 @@ struct Cluster {
   std::unique_ptr<records::RecordStore> store;
   std::unique_ptr<naming::Member> member;
   std::unique_ptr<const ClusterMetrics> metrics;
-  std::shared_ptr<ClusterReadiness> readiness;
+  std::shared_ptr<ClusterReport> report;
   std::vector<std::weak_ptr<const Identity>> identities;  // those that ask the member for its name
 };
 

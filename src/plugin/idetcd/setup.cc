@@ -77,7 +77,8 @@ Result<void> IdetcdDirective::share(resolve::Process& process, const resolve::Bl
   if (forward != nullptr) forward->setOwnNames(settings_.endpointNames());
   zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
   identity_ = makeIdentity(cluster, block);
-  readiness_ = cluster.readiness;
+  report_ = cluster.report;
+  process.state<ClusterReports>().add(report_);
   reverse_ = std::make_shared<const ClusterReverse>(
       *cluster.store, [identity = identity_](const IpAddress& address) { return identity->ownAddress(address); });
   return {};
@@ -108,7 +109,7 @@ Result<void> IdetcdDirective::addTo(resolve::Chain& chain, const resolve::LoopCo
 }
 
 std::function<std::string()> IdetcdDirective::readiness() const {
-  return [cluster = readiness_] { return cluster->missing(); };
+  return [report = report_] { return report->missing(); };
 }
 
 const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",

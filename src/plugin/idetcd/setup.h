@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/idetcd/cluster_readiness.h"
+#include "plugin/idetcd/cluster_report.h"
 #include "plugin/idetcd/cluster_reverse.h"
 #include "plugin/idetcd/clusters.h"
 #include "plugin/idetcd/settings.h"
@@ -34,7 +34,7 @@ class IdetcdDirective final : public resolve::Directive {
   std::shared_ptr<const resolve::ClusterZone> zone_;
   std::shared_ptr<const Identity> identity_;
   std::shared_ptr<const ClusterReverse> reverse_;
-  std::shared_ptr<const ClusterReadiness> readiness_;
+  std::shared_ptr<const ClusterReport> report_;
 };
 
 extern const resolve::DirectiveType kIdetcdDirective;

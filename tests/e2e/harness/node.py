@@ -1,6 +1,8 @@
 """One idetcd process."""
 
 import collections
+import http.client
+import json
 import os
 import random
 import re
@@ -80,6 +82,23 @@ class Node(Process):
         wait_until(lambda: count() >= (times or 1), timeout,
                    lambda: f"{self.name} to log '{text}'; {count()} times now\n{self.logs(tail=200)}")
         assert times is None or count() == times, self.logs(tail=1000)
+
+    def socket_path(self):
+        """Where the subcommands reach it."""
+        return os.path.join(self.runtime_directory, f"{self.port}.sock")
+
+    def control(self, path, method="GET", timeout=30):
+        """Status and JSON of a request at its control socket."""
+        client = http.client.HTTPConnection("localhost", timeout=timeout)
+        client.sock = socket.socket(socket.AF_UNIX)
+        try:
+            client.sock.settimeout(timeout)
+            client.sock.connect(self.socket_path())
+            client.request(method, path)
+            response = client.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            client.close()
 
     def connected_ports(self):
         """Port at the other end -> how many established TCP connections."""

@@ -27,7 +27,10 @@ class GivenName final : public OwnName {
   bool isBeingConfirmed() const override { return being_confirmed; }
   void suspect() override {}
   const NodeRecord& record() const override { return record_; }
+  std::string uuid() const override { return {}; }
   void setAddresses(const records::HostAddresses&) override {}
+  void setDrained(bool) override {}
+  runtime::Task<bool> whenPublished(std::chrono::nanoseconds) override { co_return true; }
 
   std::optional<Ownership> owned;
   bool being_confirmed = false;

@@ -26,7 +26,8 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   const metrics::Registry registry;
   const ClusterMetrics metrics(registry.scope(), member, store, 20s);
   auto values = test_support::valuesOf(registry);
-  for (const char* name : {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh"}) {
+  for (const char* name :
+       {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh", "idetcd_drained"}) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
   EXPECT_TRUE(std::isinf(values.at("idetcd_watch_lag_seconds")));

@@ -1,0 +1,124 @@
+#include "naming/roster.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "naming/keyspace.h"
+#include "naming/record_codec.h"
+#include "runtime/event.h"
+
+namespace idetcd::naming {
+
+using etcd::EtcdResult;
+using etcd::KeyValue;
+using runtime::Task;
+
+// How long each lease still lives. Shared with the tasks that ask.
+struct RosterReader::Leases {
+  explicit Leases(runtime::Scheduler& scheduler) : done(scheduler) {}
+
+  std::map<int64_t, std::optional<std::chrono::seconds>> left;
+  std::map<int64_t, std::optional<std::chrono::seconds>>::iterator next;
+  size_t asking = 0;
+  runtime::Event done;
+};
+
+std::optional<RosterSlot> RosterReader::slotOf(const KeyValue& kv) const {
+  const std::optional<int64_t> id = pattern_.recognise(kv.key);
+  if (!id) return std::nullopt;
+  RosterSlot slot;
+  slot.id = *id;
+  slot.name = kv.key;
+  slot.permanent = kv.lease == 0;
+  slot.revision = kv.mod_revision;
+  if (const Result<NodeRecord> record = decodeRecord(kv.value)) {
+    slot.addresses = {record->ipv4, record->ipv6};
+    slot.node = record->id;
+    slot.own = !record->id.empty() && record->id == own_.record().id;
+    slot.drained = !slot.permanent && !record->id.empty() && !record->ipv4 && !record->ipv6;
+  }
+  if (const auto since = times_.timeOf(kv.create_revision)) slot.age = context_.now() - *since;
+  return slot;
+}
+
+RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
+  const std::string prefix(pattern_.literalPrefix());
+  const etcd::KeyRange range = prefix.empty() ? watchedRange() : etcd::KeyRange::prefix(prefix);
+  Roster roster;
+  std::vector<int64_t> leases_of;  // as the roster
+  std::function<bool(std::vector<KeyValue> &&)> add = [this, &roster, &leases_of](std::vector<KeyValue>&& page) {
+    for (const KeyValue& kv : page) {
+      std::optional<RosterSlot> slot = slotOf(kv);
+      if (!slot) continue;
+      roster.push_back(std::move(*slot));
+      leases_of.push_back(kv.lease);
+    }
+    return true;
+  };
+  const etcd::RangeOptions options;
+  const EtcdResult<int64_t> read = co_await etcd::rangePaginated(context_.store, range, options, 0, std::move(add));
+  if (!read) co_return tl::unexpected(read.error());
+
+  const auto leases = std::make_shared<Leases>(context_.scheduler);
+  for (const int64_t lease : leases_of) {
+    if (lease != 0 && leases->left.size() < kMostLeases) leases->left.try_emplace(lease);
+  }
+  co_await askLeases(leases, std::move(owner));
+  for (size_t i = 0; i < roster.size(); ++i) {
+    if (const auto found = leases->left.find(leases_of[i]); found != leases->left.end()) {
+      roster[i].lease_left = found->second;
+    }
+  }
+  std::sort(roster.begin(), roster.end(), [](const RosterSlot& a, const RosterSlot& b) { return a.id < b.id; });
+  co_return roster;
+}
+
+RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::string name, std::shared_ptr<void> owner) {
+  const etcd::KeyRange range = etcd::KeyRange::single(std::move(name));
+  const EtcdResult<etcd::RangeResult> found = co_await context_.store.range(range, {});
+  if (!found) co_return tl::unexpected(found.error());
+  if (found->kvs.empty()) co_return std::nullopt;
+  const KeyValue& kv = found->kvs.front();
+  std::optional<RosterSlot> slot = slotOf(kv);
+  if (!slot || slot->permanent) co_return slot;
+  const auto leases = std::make_shared<Leases>(context_.scheduler);
+  leases->left.try_emplace(kv.lease);
+  co_await askLeases(leases, std::move(owner));
+  slot->lease_left = leases->left[kv.lease];
+  co_return slot;
+}
+
+RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revision) {
+  etcd::TxnRequest request;
+  request.compares.push_back({.key = name, .target = etcd::Compare::Target::kModRevision, .number = revision});
+  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(std::move(name))});
+  const EtcdResult<etcd::TxnResult> answer = co_await context_.store.txn(std::move(request));
+  if (!answer) co_return tl::unexpected(answer.error());
+  co_return answer->succeeded;
+}
+
+// Until all are answered, or cannot be.
+Task<void> RosterReader::askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner) {
+  constexpr std::chrono::hours kUntilAnswered{1};  // each request has a time-out of its own
+  leases->next = leases->left.begin();
+  const size_t tasks = std::min(kAtOnce, leases->left.size());
+  leases->asking = tasks;
+  for (size_t i = 0; i < tasks; ++i) {
+    if (context_.scheduler.spawn(askSome(leases, owner))) continue;
+    if (--leases->asking == 0) leases->done.set();
+  }
+  if (tasks > 0) co_await leases->done.wait(kUntilAnswered);
+}
+
+Task<void> RosterReader::askSome(std::shared_ptr<Leases> leases, [[maybe_unused]] std::shared_ptr<void> owner) {
+  while (leases->next != leases->left.end() && !context_.scheduler.stopping()) {
+    auto& [lease, left] = *leases->next++;
+    const EtcdResult<std::chrono::seconds> answer = co_await context_.store.leaseTimeToLive(lease);
+    if (answer) left = *answer;
+    if (!answer && answer.error().code == ErrorCode::kLeaseNotFound) left = std::chrono::seconds(0);
+  }
+  if (--leases->asking == 0) leases->done.set();
+}
+
+}  // namespace idetcd::naming

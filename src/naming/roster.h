@@ -1,0 +1,71 @@
+// What etcd holds under the names of a pattern at the moment: who has which slot, for how long already, for how long
+// still. For operators; the mirror (mirror.h) is what queries are answered from.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "etcd/store.h"
+#include "naming/context.h"
+#include "naming/own_name.h"
+#include "naming/revision_times.h"
+#include "records/host_addresses.h"
+#include "runtime/task.h"
+#include "slots/name_pattern.h"
+
+namespace idetcd::naming {
+
+struct RosterSlot {
+  int64_t id = 0;
+  std::string name;  // the key
+  records::HostAddresses addresses;
+  std::string node;        // UUID of who wrote it; empty: the Go plugin, a hand, or what is no record
+  bool permanent = false;  // without a lease: it stays until somebody deletes it
+  bool drained = false;    // a node holds it and publishes no address under it
+  bool own = false;
+  int64_t revision = 0;                            // of its last change (mod_revision)
+  std::optional<std::chrono::nanoseconds> age;     // since it was created; none: before this process began to look
+  std::optional<std::chrono::seconds> lease_left;  // rounded down; none: permanent, or it was not asked for
+};
+
+using Roster = std::vector<RosterSlot>;  // by ID
+
+// Scheduler's thread only. What it is given outlives it. `owner` keeps all of them alive as long as a call goes on.
+class RosterReader {
+ public:
+  // Of so many leases etcd is asked how long they still live: a request each, up to kAtOnce at a time.
+  static constexpr size_t kMostLeases = 1000;
+  static constexpr size_t kAtOnce = 32;
+
+  RosterReader(Context& context, slots::NamePattern pattern, const RevisionTimes& times, const OwnName& own)
+      : context_(context), pattern_(std::move(pattern)), times_(times), own_(own) {}
+
+  template <typename T>
+  using Answer = runtime::Task<etcd::EtcdResult<T>>;
+
+  // All slots that are held, at one revision.
+  Answer<Roster> read(std::shared_ptr<void> owner);
+  // One; none: nobody holds it, or the pattern has no such name.
+  Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
+  // Deletes the key, whoever holds it, unless it has changed since `revision`: false. A node that lives claims anew.
+  Answer<bool> release(std::string name, int64_t revision);
+
+ private:
+  struct Leases;
+
+  std::optional<RosterSlot> slotOf(const etcd::KeyValue& kv) const;
+  runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
+  runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
+
+  Context& context_;
+  const slots::NamePattern pattern_;
+  const RevisionTimes& times_;
+  const OwnName& own_;
+};
+
+}  // namespace idetcd::naming

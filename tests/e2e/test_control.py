@@ -1,0 +1,206 @@
+"""What a node says of its cluster over the control socket, and lets an operator change there."""
+
+import os
+import socket
+import stat
+
+import pytest
+
+from corefiles import corefile
+from dns_client import answers, wait_gone, wait_resolves
+from harness.go_plugin import GoPlugin
+from harness.processes import wait_until
+
+NAME = "worker1.tf.local."
+
+
+@pytest.fixture
+def pair(etcd, nodes):
+    """Two nodes, the owner of worker1 first."""
+    both = nodes.start_cluster(corefile(etcd.endpoint, options=["address 192.0.2.7"]), 2, etcd)
+    for node in both:
+        wait_resolves(both, node.owned_name(etcd), "192.0.2.7")
+    return sorted(both, key=lambda node: node.owned_name(etcd))
+
+
+def cluster_of(node):
+    status, body = node.control("/v1/status")
+    assert status == 200
+    [cluster] = body["clusters"]
+    return cluster
+
+
+def slots_of(node):
+    status, body = node.control("/v1/members")
+    assert status == 200, body
+    [cluster] = body["clusters"]
+    return cluster["slots"]
+
+
+def test_who_may_ask_is_a_matter_of_the_files_permissions(pair):
+    mode = os.stat(pair[0].socket_path()).st_mode
+    assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o660
+
+
+def test_the_status_says_what_the_node_owns(pair, etcd):
+    first, _ = pair
+    status, body = first.control("/v1/status")
+    assert status == 200 and body["ready"] is True and body["not_ready"] == []
+    cluster = cluster_of(first)
+    assert cluster["name"] == NAME and cluster["id"] == 1 and cluster["zone"] == "tf.local."
+    assert cluster["token"] == etcd.pairs()[NAME.encode()]["token"]
+    assert cluster["pattern"] == "worker{{.ID}}.tf.local." and cluster["limit"] == 10
+    assert 0 < cluster["lease_left_seconds"] <= cluster["lease_seconds"] == 3
+    assert cluster["addresses"] == ["192.0.2.7"] and cluster["drained"] is False and cluster["observes"] is False
+    assert cluster["names"] == 2 and cluster["fresh"] is True and 0 <= cluster["watch_lag_seconds"] < 3
+    assert cluster["endpoints"] == [etcd.endpoint]
+    assert cluster["node"] == etcd.names()[NAME]["id"]
+
+
+def test_a_node_without_a_name_says_so(stopped_etcd, nodes):
+    node = nodes.start(corefile(stopped_etcd.endpoint))
+    status, body = node.control("/v1/status")
+    assert status == 200 and body["ready"] is False
+    assert body["not_ready"] == ["idetcd: names not read from etcd, own name not claimed"]
+    cluster = cluster_of(node)
+    assert cluster["name"] is None and cluster["token"] is None and cluster["lease_left_seconds"] is None
+    assert cluster["watch_lag_seconds"] is None and cluster["fresh"] is False
+    assert node.control("/v1/members", timeout=90)[0] == 503
+    status, body = node.control("/v1/drain", "POST")
+    assert status == 409 and "no name" in body["error"]
+
+
+def test_the_members_are_what_etcd_holds(pair, etcd):
+    first, second = pair
+    etcd.put("worker5.tf.local.", '{"ipv4":"198.51.100.5","port":"53"}')
+    slots = wait_until(lambda: len(slots_of(second)) == 3 and slots_of(second), 10, "the third slot")
+    assert [slot["name"] for slot in slots] == [NAME, "worker2.tf.local.", "worker5.tf.local."]
+    own, other, manual = slots[1], slots[0], slots[2]
+    assert own["own"] and not other["own"] and not manual["own"]
+    assert other["node"] == cluster_of(first)["node"] and other["addresses"] == ["192.0.2.7"]
+    assert 0 <= other["lease_left_seconds"] <= 3 and not other["permanent"] and not other["drained"]
+    assert manual["permanent"] and manual["node"] is None and manual["lease_left_seconds"] is None
+    assert manual["age_seconds"] is not None and manual["age_seconds"] >= 0
+    assert second.control("/v1/members?pattern=worker%7B%7B.ID%7D%7D.tf.local.")[0] == 200
+    assert second.control("/v1/members?pattern=other")[0] == 404
+
+
+def test_a_node_of_the_go_plugin_is_a_member(pair, etcd):
+    with GoPlugin(etcd, ipv4="198.51.100.9") as other:
+        other.start()
+        slot = wait_until(lambda: next((slot for slot in slots_of(pair[0]) if slot["id"] == 3), None), 10, "its slot")
+    assert slot["node"] is None and not slot["permanent"] and slot["lease_left_seconds"] > 3
+    assert slot["addresses"] == ["198.51.100.9"] and slot["drained"] is False
+
+
+def test_a_drained_node_leaves_dns_and_keeps_its_name(pair, etcd):
+    first, second = pair
+    status, body = first.control("/v1/drain", "POST")
+    assert status == 200 and body == {"nodes": [{"pattern": "worker{{.ID}}.tf.local.", "name": NAME, "drained": True}]}
+    assert "ipv4" not in etcd.names()[NAME], "etcd has it when the answer comes"
+    for node in pair:
+        wait_until(lambda node=node: answers(node, NAME) == [], 10, "no address any more")
+    assert cluster_of(first)["drained"] is True and cluster_of(first)["name"] == NAME
+    assert slots_of(second)[0]["drained"] is True
+    status, body = first.control("/v1/undrain", "POST")
+    assert status == 200 and body["nodes"][0]["drained"] is False
+    wait_resolves(pair, NAME, "192.0.2.7")
+    assert cluster_of(first)["drained"] is False
+
+
+def test_only_post_changes_something(pair, etcd):
+    for path in ("/v1/drain", "/v1/undrain", "/v1/release?name=worker1&revision=1"):
+        assert pair[0].control(path)[0] == 405
+    assert etcd.names()[NAME]["ipv4"] == "192.0.2.7"
+
+
+def test_a_drain_outlives_a_restart(etcd, nodes, directory):
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7", f"state {directory}/state"])
+    node = nodes.start(text)
+    node.wait_owns(etcd)
+    wait_until(lambda: cluster_of(node)["name"], 10, "its name")
+    assert node.control("/v1/drain", "POST")[0] == 200
+    assert node.terminate() == 0
+    node.start()
+    node.wait_owns(etcd)
+    wait_until(lambda: cluster_of(node)["name"] == NAME, 10, "its name")
+    assert cluster_of(node)["drained"] is True and "ipv4" not in etcd.names()[NAME]
+    node.wait_logged("this node is drained")
+    assert node.control("/v1/undrain", "POST")[0] == 200
+    wait_resolves([node], NAME, "192.0.2.7")
+
+
+def test_a_reload_leaves_a_drained_node_drained(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+    node.wait_owns(etcd)
+    wait_until(lambda: cluster_of(node)["name"], 10, "its name")
+    assert node.control("/v1/drain", "POST")[0] == 200
+    node.signal(1)
+    node.wait_logged("Reloading complete")
+    assert cluster_of(node)["drained"] is True and cluster_of(node)["name"] == NAME
+
+
+def test_a_permanent_key_is_released(pair, etcd):
+    first, _ = pair
+    etcd.put("worker5.tf.local.", '{"ipv4":"198.51.100.5"}')
+    wait_resolves(pair, "worker5.tf.local.", "198.51.100.5")
+    status, slot = first.control("/v1/slot?name=Worker5.tf.local")
+    assert status == 200 and slot["permanent"] and slot["addresses"] == ["198.51.100.5"]
+    etcd.put("worker5.tf.local.", '{"ipv4":"198.51.100.6"}')
+    status, body = first.control(f"/v1/release?name=worker5.tf.local&revision={slot['revision']}", "POST")
+    assert status == 409 and "changed" in body["error"], "what was shown is not what is there"
+    assert b"worker5.tf.local." in etcd.pairs()
+    status, slot = first.control("/v1/slot?name=worker5.tf.local.")
+    status, body = first.control(f"/v1/release?name=worker5.tf.local.&revision={slot['revision']}", "POST")
+    assert status == 200 and body == {"released": "worker5.tf.local."}
+    wait_gone(pair, "worker5.tf.local.")
+    assert first.control("/v1/slot?name=worker5.tf.local.")[0] == 404
+
+
+@pytest.mark.parametrize("path, status", [
+    ("/v1/release?name=worker9.tf.local.&revision=5", 409), ("/v1/release?name=worker1.tf.local.", 400),
+    ("/v1/release?name=worker1.tf.local.&revision=x", 400), ("/v1/release?name=a.other.&revision=1", 404), ("/v1/release", 400)])
+def test_what_cannot_be_released(pair, path, status):
+    code, body = pair[0].control(path, "POST")
+    assert code == status and "\n" not in body["error"], body
+
+
+def test_a_cluster_that_a_reload_has_dropped_is_not_spoken_of(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"]))
+    node.wait_owns(etcd)
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(corefile(etcd.endpoint, pattern="other{{.ID}}.tf.local.", options=["address 192.0.2.7"]))
+    node.signal(1)
+    node.wait_logged("Reloading complete")
+    wait_until(lambda: cluster_of(node)["name"] == "other1.tf.local.", 10, "the new name")
+    assert cluster_of(node)["pattern"] == "other{{.ID}}.tf.local."
+    assert node.control("/v1/members?pattern=worker%7B%7B.ID%7D%7D.tf.local.")[0] == 404
+
+
+def test_two_patterns_are_two_clusters(etcd, nodes):
+    text = "".join(f"{name}.local {{\n    idetcd {{\n        endpoint {etcd.endpoint}\n        pattern {name}{{{{.ID}}}}.{name}.local.\n"
+                   f"        address 192.0.2.7\n    }}\n}}\n" for name in ("one", "two"))
+    node = nodes.start(text)
+    wait_until(lambda: all(c["name"] for c in node.control("/v1/status")[1]["clusters"]), 20, "both names")
+    status, body = node.control("/v1/members")
+    assert status == 200 and [c["slots"][0]["name"] for c in body["clusters"]] == ["one1.one.local.", "two1.two.local."]
+    status, body = node.control("/v1/drain?pattern=two%7B%7B.ID%7D%7D.two.local.", "POST")
+    assert status == 200 and [n["name"] for n in body["nodes"]] == ["two1.two.local."]
+    assert [c["drained"] for c in node.control("/v1/status")[1]["clusters"]] == [False, True]
+
+
+def test_an_observer_has_no_name_to_drain(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, options=["observe"]))
+    assert cluster_of(node)["observes"] is True and cluster_of(node)["addresses"] == []
+    status, body = node.control("/v1/drain", "POST")
+    assert status == 409 and "observes" in body["error"]
+
+
+def test_a_client_that_asks_for_nonsense_is_told(pair):
+    assert pair[0].control("/v1/slot?name=")[0] == 404
+    assert pair[0].control("/v1/slot?name=a..b")[0] == 404
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(pair[0].socket_path())
+        client.sendall(b"nonsense\r\n\r\n")
+        assert b"400" in client.recv(4096)
