@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/result.h"
+#include "cli/command.h"
 
 namespace idetcd::app {
 namespace {
@@ -90,7 +91,8 @@ Result<void> setSandbox(std::string_view text, Values* values) {
 constexpr std::array<Flag, 10> kFlags{{
     {"conf", false, "Corefile to load, or stdin (default \"Corefile\")", setConf},
     {"dns.port", false, "Default port (default \"53\")", setPort},
-    {"handover", false, "Path of a Unix socket: take over from the server there, and be there for the next", setHandover},
+    {"handover", false, "Path of a Unix socket: take over from the server there, and be there for the next",
+     setHandover},
     {"p", false, "Default port (default \"53\")", setPort},
     {"pidfile", false, "Path to write pid file", setPidFile},
     {"plugins", true, "List installed plugins", setBoolean<&Values::plugins>},
@@ -107,6 +109,9 @@ std::string usage(std::string_view program) {
                    flag.usage);
     if (flag.name == "dns.port") text += "  -help\n    \tShow this text\n";
   }
+  text += "Subcommands, which ask a server that runs (idetcd help says more):\n ";
+  for (const cli::Command& command : cli::commands()) text += fmt::format(" {}", command.name);
+  text += '\n';
   return text;
 }
 

@@ -23,6 +23,7 @@
 #include "app/command_line.h"
 #include "app/corefile_source.h"
 #include "app/plan.h"
+#include "cli/command.h"
 #include "control/local_socket.h"
 #include "node/state_directory.h"
 #include "plugin/order.h"
@@ -101,15 +102,23 @@ int validate(const Options& options) {
 }
 
 // Signals stay pending until they are handled: one that comes during start-up is not lost and does not kill.
-void maskSignals(int how) {
+void maskSignals(int how, sigset_t* before = nullptr) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : Application::kHandledSignals) sigaddset(&signals, signal);
-  pthread_sigmask(how, &signals, nullptr);
+  pthread_sigmask(how, &signals, before);
 }
 
+sigset_t given_mask;  // by who has started the process
+
 // Before the initialisers of all that is linked in: nothing but the dynamic loader comes earlier.
-[[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK); }
+[[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK, &given_mask); }
+
+// A subcommand is no server: signals do to it what they do to any program.
+int runSubcommand(std::span<const char* const> arguments) {
+  pthread_sigmask(SIG_SETMASK, &given_mask, nullptr);
+  return cli::run(arguments);
+}
 
 // Where this process will write. The sandbox can open only what is there.
 std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options& options) {
@@ -225,6 +234,7 @@ int serve(const Options& options) {
 }
 
 int run(std::span<const char* const> arguments) {
+  if (arguments.size() > 1 && cli::isCommand(arguments[1])) return runSubcommand(arguments);
   const auto command = parseCommandLine(arguments);
   if (const auto* exit = std::get_if<Exit>(&command)) {
     std::fputs(exit->out.c_str(), stdout);

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Makes the manual pages of the README.md of each directive, of the project's and of src/docs/operations.md.
+"""Makes the manual pages of the README.md of each directive, of the project's, of src/cli/README.md and of
+src/docs/operations.md.
 
 usage: man.py SOURCE OUTPUT VERSION
 
@@ -50,7 +51,7 @@ def section(text, title):
 def page_of(target):
     """The manual page that a link of the documents leads to."""
     directive = re.search(r"(?:^|/)([a-z0-9]+)/README\.md", target)
-    if directive and "bench" not in target and "src/README" not in target:
+    if directive and directive[1] != "cli" and "bench" not in target and "src/README" not in target:
         return f"**idetcd-{directive[1]}**(7)"
     return "**idetcd**(8)" if re.search(r"operations\.md|troubleshooting\.md|README\.md", target) or target.startswith("#") else None
 
@@ -118,12 +119,19 @@ def directive_page(path, version):
     return f"idetcd-{name}", 7, short, body
 
 
+def subcommands(root):
+    """What src/cli/README.md says, as one section."""
+    readme = (root / "src" / "cli" / "README.md").read_text(encoding="utf-8")
+    return "# SUBCOMMANDS\n" + readme.partition("\n")[2] + "\n\n"
+
+
 def server_page(root):
     readme = (root / "README.md").read_text(encoding="utf-8")
     operations = (root / "src" / "docs" / "operations.md").read_text(encoding="utf-8")
     introduction = readme.partition("\n\n")[2].partition("\n## ")[0]
-    body = "# SYNOPSIS\n\n**idetcd** [*option*...]\n\n# DESCRIPTION\n\n" + introduction + "\n"
-    _, _, rest = operations.partition("\n## ")
+    body = "# SYNOPSIS\n\n**idetcd** [*option*...]\n\n**idetcd** *subcommand* [*option*...]\n\n# DESCRIPTION\n\n" + introduction + "\n"
+    command_line, _, rest = operations.partition("\n## ")[2].partition("\n## ")
+    body += "# COMMAND LINE" + command_line.removeprefix("Command line") + "\n" + subcommands(root)
     body += outside_fences("## " + rest, lambda part: promoted(part, 1))
     body += "\n\n# SEE ALSO\n\n**Corefile.idetcd**(5), and **idetcd-***NAME*(7) for each directive NAME\n"
     return "idetcd", 8, "names for the machines of a cluster, and a resolver for each", body

@@ -127,5 +127,13 @@ def test_the_manual_page_of_the_server_says_what_the_options_are(installed):
     assert len(options) > 5
     for option in options:
         assert option in text, option
-    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "COMMAND LINE", "SIGNALS", "MESSAGES", "SEE ALSO"):
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "COMMAND LINE", "SUBCOMMANDS", "SIGNALS", "MESSAGES", "SEE ALSO"):
         assert re.search(rf"^{section}$", text, re.MULTILINE), section
+    for name in re.search(r"^Subcommands.*\n +(.*)$", help_text.stdout, re.MULTILINE)[1].split():
+        assert re.search(rf"^ +{name}\b", text, re.MULTILINE), name
+
+
+def test_bash_completes_the_installed_server(installed):
+    script = os.path.join(installed, "usr", "local", "share", "bash-completion", "completions", "idetcd")
+    with open(script, encoding="ascii") as file:
+        assert file.read() == run(os.path.join(installed, "usr", "local", "bin", "idetcd"), "completion", "bash")

@@ -49,6 +49,8 @@ constexpr std::string_view kUsage = R"(Usage of ./idetcd:
     	Check the Corefile, start nothing
   -version
     	Show version
+Subcommands, which ask a server that runs (idetcd help says more):
+  status members whoami wait tf-config hostfile torchrun-env exec drain undrain release cache top completion
 )";
 
 TEST(CommandLine, Defaults) {

@@ -1,0 +1,168 @@
+#include "cli/command.h"
+
+#include <algorithm>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/text.h"
+#include "control/local_socket.h"
+
+namespace idetcd::cli {
+namespace {
+
+using Kind = Option::Kind;
+
+constexpr Option kSocket{"socket", Kind::kText, "PATH", "the server's Unix socket; default: the only one there is"};
+constexpr Option kJson{"json", Kind::kFlag, "", "print JSON, on one line"};
+constexpr Option kHelp{"help", Kind::kFlag, "", "print this text"};
+constexpr Option kPattern{"pattern", Kind::kText, "PATTERN", "the cluster, where the server has several"};
+constexpr Option kTimeout{"timeout", Kind::kDuration, "DURATION",
+                          "how long to wait at most, such as 30s or 5m; default: for ever"};
+constexpr Option kTimeoutNow{"timeout", Kind::kDuration, "DURATION",
+                             "how long to wait for them at most; default: 0, not at all"};
+constexpr Option kMembersExactly{"members", Kind::kCount, "N",
+                                 "how many names have to be held, exactly; default: any number"};
+constexpr Option kPort{"port", Kind::kPort, "PORT", "the port that is printed (required)"};
+
+Command make(std::string_view name, std::string_view words, std::string_view summary, Outcome (*run)(const Call&),
+             Grammar grammar) {
+  for (const Option& option : {kSocket, kJson, kHelp}) grammar.options.push_back(option);
+  return {.name = name, .words = words, .summary = summary, .grammar = std::move(grammar), .run = run};
+}
+
+std::vector<Command> makeCommands() {
+  return {
+      make("status", "", "what this node is and does; exit code 1 if it is not ready", status, {}),
+      make("members", "", "the slots of the cluster, and who has them", members, {.options = {kPattern}}),
+      make("whoami", "", "the name of this node; exit code 1 without one", whoami,
+           {.options = {{"short", Kind::kFlag, "", "its first label only"}, kPattern}}),
+      make("wait", "", "waits until N names are held and resolve here, and prints them", wait,
+           {.options = {{"members", Kind::kCount, "N", "how many names, at least (required)"}, kTimeout, kPattern}}),
+      make("tf-config", "", "TF_CONFIG of TensorFlow", tfConfig,
+           {.options = {{"role", Kind::kText, "ROLE", "what all members are, such as worker (required)"},
+                        kPort,
+                        kMembersExactly,
+                        kTimeoutNow,
+                        kPattern}}),
+      make("hostfile", "", "the host file of MPI", printHostfile,
+           {.options = {{"slots", Kind::kCount, "N", "processes a host; default: not said"},
+                        kMembersExactly,
+                        kTimeoutNow,
+                        kPattern}}),
+      make("torchrun-env", "", "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT of PyTorch", torchrunEnvironment,
+           {.options = {kPort, kMembersExactly, kTimeoutNow, kPattern}}),
+      make("exec", "-- COMMAND [ARGUMENT...]", "waits for a name, and becomes COMMAND with it in its environment",
+           execute,
+           {.options = {{"members", Kind::kCount, "N", "wait until so many names are held and resolve here, too"},
+                        kTimeout,
+                        kPattern},
+            .min_words = 1,
+            .has_command = true}),
+      make("drain", "", "takes this node's addresses out of DNS; the name is kept", drain, {.options = {kPattern}}),
+      make("undrain", "", "puts them back", undrain, {.options = {kPattern}}),
+      make("release", "NAME", "takes a name from a key that is dead or permanent", release,
+           {.options = {{"yes", Kind::kText, "NAME", "the same name again: do not ask"}},
+            .min_words = 1,
+            .max_words = 1}),
+      make("cache", "flush [NAME]", "empties the caches, or takes out NAME and what is below it", flushCache,
+           {.options = {}, .min_words = 1, .max_words = 2}),
+      make("top", "", "the busiest names, rates and latencies; live in a terminal", top,
+           {.options = {{"once", Kind::kFlag, "", "print it once, and end"},
+                        {"seconds", Kind::kCount, "N", "about how many seconds; default: as the server keeps it"}}}),
+      make("completion", "bash", "the completion script of a shell", completion,
+           {.options = {}, .min_words = 1, .max_words = 1}),
+  };
+}
+
+int finish(std::string_view name, const Outcome& outcome) {
+  const auto printed = print(STDOUT_FILENO, outcome.out);
+  std::string errors;
+  std::string_view rest = outcome.err;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    errors += fmt::format("idetcd {}: {}\n", name, rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  if (!printed) errors += fmt::format("idetcd {}: cannot print: {}\n", name, printed.error().message);
+  if (!errors.empty() && !print(STDERR_FILENO, errors)) return kFailed;
+  return printed ? outcome.code : kFailed;
+}
+
+Outcome misused(const Command& command, std::string_view what) {
+  return {.code = kFailed, .out = {}, .err = fmt::format("{}\nsee idetcd {} --help\n", what, command.name)};
+}
+
+Outcome runCommand(const Command& command, std::span<const char* const> given) {
+  // What belongs to a program that is to be run is not ours.
+  const auto ours =
+      command.grammar.has_command ? std::find(given.begin(), given.end(), std::string_view("--")) : given.end();
+  for (auto word = given.begin(); word != ours; ++word) {
+    const std::string_view text = *word;
+    if (text == "--help" || text == "-help" || text == "-h") return {.code = kGood, .out = usage(command), .err = {}};
+    if (command.grammar.has_command && !text.starts_with('-')) break;
+  }
+  const auto arguments = Arguments::parse(command.grammar, given);
+  if (!arguments) return misused(command, arguments.error().message);
+  const LocalNode node(arguments->text("socket"), control::socketDirectory());
+  return command.run({.arguments = *arguments, .node = node});
+}
+
+Outcome help(std::span<const char* const> given) {
+  if (given.empty() || std::string_view(given.front()).starts_with('-'))
+    return {.code = kGood, .out = overview(), .err = {}};
+  const Command* command = findCommand(given.front());
+  if (command == nullptr)
+    return {.code = kFailed, .out = {}, .err = fmt::format("there is no subcommand {}\n", printable(given.front()))};
+  return {.code = kGood, .out = usage(*command), .err = {}};
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  static const std::vector<Command> all = makeCommands();  // NOLINT: readability-identifier-naming
+  return all;
+}
+
+const Command* findCommand(std::string_view name) {
+  const auto all = commands();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Command& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+bool isCommand(std::string_view name) { return name == "help" || findCommand(name) != nullptr; }
+
+std::string overview() {
+  std::vector<Row> rows;
+  for (const Command& command : commands())
+    rows.push_back({fmt::format("  {}{}{}", command.name, command.words.empty() ? "" : " ", command.words),
+                    std::string(command.summary)});
+  return fmt::format(
+      "Usage: idetcd SUBCOMMAND [OPTION...]\n\nAsks the server on this machine, or lets it change something:\n\n{}\n"
+      "idetcd SUBCOMMAND --help says which options it has. Exit codes: 0 good, 1 no, 2 failed.\n"
+      "Without a subcommand idetcd is the server: idetcd -help.\n",
+      table(rows));
+}
+
+std::string usage(const Command& command) {
+  std::vector<Row> rows;
+  for (const Option& option : command.grammar.options)
+    rows.push_back({fmt::format("  --{}{}{}", option.name, option.value.empty() ? "" : " ", option.value),
+                    std::string(option.help)});
+  return fmt::format("Usage: idetcd {} [OPTION...]{}{}\n\n{}.\n\n{}", command.name, command.words.empty() ? "" : " ",
+                     command.words, command.summary, table(rows));
+}
+
+Outcome outcomeOf(const Failure& failure) { return {.code = failure.code, .out = {}, .err = failure.message + '\n'}; }
+
+int run(std::span<const char* const> arguments) {
+  const std::string_view name = arguments[1];
+  const Command* command = findCommand(name);
+  const auto given = arguments.subspan(2);
+  return finish(name, command == nullptr ? help(given) : runCommand(*command, given));
+}
+
+}  // namespace idetcd::cli

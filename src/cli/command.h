@@ -1,0 +1,47 @@
+// The subcommands: `idetcd status`, `idetcd members`, ... They ask the server on this machine. One thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cli/arguments.h"
+#include "cli/failure.h"
+#include "cli/local_node.h"
+#include "cli/output.h"
+
+namespace idetcd::cli {
+
+// What a subcommand is run with.
+struct Call {
+  const Arguments& arguments;
+  const LocalNode& node;
+
+  bool wantsJson() const { return arguments.has("json"); }
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view words;    // of its usage: "NAME", "-- COMMAND [ARGUMENT...]"
+  std::string_view summary;  // lower case, without a full stop
+  Grammar grammar;           // what all take (--socket, --json, --help) is added
+  Outcome (*run)(const Call& call);
+};
+
+std::span<const Command> commands();
+// Null: there is none of that name.
+const Command* findCommand(std::string_view name);
+bool isCommand(std::string_view name);
+
+// The text of `idetcd help`, and of `idetcd NAME --help`.
+std::string overview();
+std::string usage(const Command& command);
+
+// `arguments` are those of main(); the second one is the name of a subcommand. Signals are as they were when the process
+// began. Returns the exit code.
+int run(std::span<const char* const> arguments);
+
+// The outcome of a failure.
+Outcome outcomeOf(const Failure& failure);
+
+}  // namespace idetcd::cli

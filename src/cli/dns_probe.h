@@ -1,0 +1,16 @@
+// Whether the server of this machine resolves a name: a query over UDP. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/ip_address.h"
+#include "cli/failure.h"
+
+namespace idetcd::cli {
+
+// Whether `server` has an address of `name`, A or AAAA. Blocks for `patience` at most for each of the two.
+Reply<bool> resolves(const SocketAddress& server, const std::string& name, std::chrono::milliseconds patience);
+
+}  // namespace idetcd::cli

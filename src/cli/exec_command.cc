@@ -1,0 +1,97 @@
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/roster.h"
+#include "cli/slots.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// As programs of `on-claim` have them (naming/ownership_notifier.cc), and the pattern.
+Variables variablesOf(const json& cluster) {
+  const auto number = [&](std::string_view key) {
+    const auto found = cluster.find(key);
+    return found != cluster.end() && found->is_number_integer() ? std::to_string(found->get<int64_t>()) : std::string();
+  };
+  std::string ipv4;
+  std::string ipv6;
+  for (const json& address : arrayAt(cluster, "addresses")) {
+    if (!address.is_string()) continue;
+    auto text = address.get<std::string>();
+    std::string& place = text.find(':') == std::string::npos ? ipv4 : ipv6;
+    if (place.empty()) place = std::move(text);
+  }
+  return {{"IDETCD_NAME", std::string(withoutDot(textAt(cluster, "name").value_or("")))},
+          {"IDETCD_ID", number("id")},
+          {"IDETCD_TOKEN", number("token")},
+          {"IDETCD_UUID", textAt(cluster, "node").value_or("")},
+          {"IDETCD_IPV4", std::move(ipv4)},
+          {"IDETCD_IPV6", std::move(ipv6)},
+          {"IDETCD_PATTERN", textAt(cluster, "pattern").value_or("")}};
+}
+
+// The part of the status of the cluster in which this node has a name.
+Reply<json> ownCluster(const LocalNode& node, const std::optional<std::string>& pattern, const Deadline& deadline) {
+  const auto said = node.get("/v1/status", deadline.patience());
+  if (!said) return tl::unexpected(said.error());
+  std::vector<json> found;
+  for (const json& cluster : arrayAt(*said, "clusters")) {
+    if (!pattern || textAt(cluster, "pattern") == *pattern) found.push_back(cluster);
+  }
+  if (found.empty()) return notYet(pattern ? "the server has no such pattern" : "the server has no cluster");
+  if (found.size() > 1) return failed("there are several clusters: choose one with --pattern");
+  if (!textAt(found.front(), "name")) return notYet("this node has no name");
+  return std::move(found.front());
+}
+
+Reply<json> awaitName(const Call& call) {
+  const Deadline deadline(call.arguments.duration("timeout"));
+  const auto pattern = call.arguments.text("pattern");
+  const auto members = call.arguments.number("members");
+  auto found = keepTrying<json>(deadline, [&]() -> Reply<json> {
+    auto own = ownCluster(call.node, pattern, deadline);
+    if (!own || !members) return own;
+    const auto port = call.node.port();
+    if (!port) return tl::unexpected(port.error());
+    const auto cluster = readCluster(call.node, textAt(*own, "pattern"), deadline.patience());
+    if (!cluster) return tl::unexpected(cluster.error());
+    const auto there = atLeastResolved(*cluster, *members, *port, deadline);
+    if (!there) return tl::unexpected(there.error());
+    return own;
+  });
+  if (!found && found.error().may_pass) found.error().code = kNo;
+  return found;
+}
+
+}  // namespace
+
+Outcome execute(const Call& call) {
+  std::vector<std::string> words = call.arguments.words();
+  const auto cluster = awaitName(call);
+  if (!cluster) return outcomeOf(cluster.error());
+  for (const auto& [name, value] : variablesOf(*cluster))
+    ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv.front(), argv.data());
+  const int error = errno;
+  return {.code = error == ENOENT ? 127 : 126,
+          .out = {},
+          .err = fmt::format("{}: {}\n", escaped(words.front()), std::strerror(error))};
+}
+
+}  // namespace idetcd::cli

@@ -1,0 +1,99 @@
+#include "cli/local_node.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/http_client.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string groupOf(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return "its group";
+  const group* found = ::getgrgid(file.st_gid);  // NOLINT(concurrency-mt-unsafe): one thread
+  return found == nullptr ? fmt::format("group {}", file.st_gid) : fmt::format("the group {}", found->gr_name);
+}
+
+tl::unexpected<Failure> notAllowed(const std::string& path) {
+  return failed(
+      fmt::format("permission denied for {}: ask root (sudo), or to be put into {}", escaped(path), groupOf(path)));
+}
+
+Reply<nlohmann::json> judge(const HttpResponse& response) {
+  auto body = nlohmann::json::parse(response.body, nullptr, false);
+  if (response.status == 200 && body.is_object()) return body;
+  if (response.status < 400) return failed("the server answers with what is no JSON object");
+  const auto said = textAt(body, "error");
+  const bool is_no = response.status == 404 || response.status == 409;
+  return tl::unexpected<Failure>(
+      Failure{.message = said ? escaped(*said) : fmt::format("the server answers with status {}", response.status),
+              .code = is_no && said ? kNo : kFailed,
+              .may_pass = response.status >= 500,
+              .status = response.status});
+}
+
+Reply<nlohmann::json> request(const LocalNode& node, Method method, std::string_view target,
+                              std::chrono::milliseconds patience) {
+  const auto path = node.socketPath();
+  if (!path) return tl::unexpected(path.error());
+  const auto response = ask(*path, method, target, patience);
+  if (response) return judge(*response);
+  const HttpError& error = response.error();
+  if (error.error == EACCES || error.error == EPERM) return notAllowed(*path);
+  if (error.error == ENOENT || error.error == ECONNREFUSED)
+    return notYet(fmt::format("nobody listens at {}: does idetcd run?", escaped(*path)), kFailed);
+  return tl::unexpected<Failure>(Failure{
+      .message = fmt::format("{}: {}", escaped(*path), error.message), .code = kFailed, .may_pass = error.error == 0});
+}
+
+}  // namespace
+
+Reply<nlohmann::json> LocalNode::get(std::string_view target, std::chrono::milliseconds patience) const {
+  return request(*this, Method::kGet, target, patience);
+}
+
+Reply<nlohmann::json> LocalNode::post(std::string_view target, std::chrono::milliseconds patience) const {
+  return request(*this, Method::kPost, target, patience);
+}
+
+Reply<std::string> LocalNode::socketPath() const {
+  if (socket_) return *socket_;
+  std::error_code error;
+  std::vector<std::string> found;
+  for (fs::directory_iterator each(directory_, error), end; !error && each != end; each.increment(error)) {
+    if (each->path().extension() == ".sock") found.push_back(each->path().string());
+  }
+  if (error == std::errc::permission_denied) return notAllowed(directory_);
+  if (found.empty())
+    return notYet(fmt::format("there is no socket in {}: does idetcd run? (--socket says where else)", directory_),
+                  kFailed);
+  std::sort(found.begin(), found.end());
+  if (found.size() > 1)
+    return failed(fmt::format("there are several servers: choose one with --socket: {}",
+                              escaped(fmt::format("{}", fmt::join(found, " ")))));
+  return found.front();
+}
+
+Reply<uint16_t> LocalNode::port() const {
+  const auto path = socketPath();
+  if (!path) return tl::unexpected(path.error());
+  const auto port = parseNumber<uint16_t>(fs::path(*path).stem().string());
+  if (!port || *port == 0)
+    return failed(
+        fmt::format("{} says not at which port the server answers: its name must be PORT.sock", escaped(*path)));
+  return *port;
+}
+
+}  // namespace idetcd::cli

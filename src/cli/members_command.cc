@@ -1,0 +1,127 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/launchers.h"
+#include "cli/roster.h"
+#include "cli/slots.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+using Slots = std::vector<Slot>;
+
+std::string clusterText(const Cluster& cluster) {
+  std::string text = fmt::format("{}: {} of {} names are held\n", escaped(cluster.pattern), cluster.slots.size(),
+                                 cluster.limit ? fmt::format("{}", *cluster.limit) : "?");
+  if (cluster.slots.empty()) return text;
+  std::vector<Row> rows{{"ID", "NAME", "ADDRESSES", "NODE", "AGE", "LEASE LEFT", ""}};
+  for (const Slot& slot : cluster.slots) {
+    rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)),
+                    slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " "))),
+                    slot.node ? escaped(*slot.node) : "-", slot.age_seconds ? humanSeconds(*slot.age_seconds) : "-",
+                    slot.lease(), slot.state()});
+  }
+  return text + table(rows);
+}
+
+// Who is there for a launcher: exactly the members that are asked for, and, if `own` is given, this node among them.
+Reply<Slots> readRoster(const Call& call, size_t* own) {
+  const Deadline deadline(call.arguments.duration("timeout").value_or(std::chrono::nanoseconds(0)));
+  return keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
+    const auto cluster = readCluster(call.node, call.arguments.text("pattern"), deadline.patience());
+    if (!cluster) return tl::unexpected(cluster.error());
+    auto slots = exactly(*cluster, call.arguments.number("members"));
+    if (!slots || own == nullptr) return slots;
+    const auto index = ownIndex(*slots);
+    if (!index) return tl::unexpected(index.error());
+    *own = *index;
+    return slots;
+  });
+}
+
+Outcome missing(std::string_view option) {
+  return {.code = kFailed, .out = {}, .err = fmt::format("--{} is required\n", option)};
+}
+
+}  // namespace
+
+std::string membersText(const json& said) {
+  std::string text;
+  for (const Cluster& cluster : clustersOf(said)) {
+    if (!text.empty()) text += '\n';
+    text += clusterText(cluster);
+  }
+  return text;
+}
+
+Outcome members(const Call& call) {
+  const auto said = call.node.get(target("/v1/members", "pattern", call.arguments.text("pattern")));
+  if (!said) {
+    Failure failure = said.error();
+    failure.code = kFailed;  // there is no "no"
+    return outcomeOf(failure);
+  }
+  return {.code = kGood, .out = call.wantsJson() ? toLine(*said) : membersText(*said), .err = {}};
+}
+
+Outcome wait(const Call& call) {
+  const auto count = call.arguments.number("members");
+  if (!count) return missing("members");
+  const Deadline deadline(call.arguments.duration("timeout"));
+  auto slots = keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
+    const auto port = call.node.port();
+    if (!port) return tl::unexpected(port.error());
+    const auto cluster = readCluster(call.node, call.arguments.text("pattern"), deadline.patience());
+    if (!cluster) return tl::unexpected(cluster.error());
+    return atLeastResolved(*cluster, *count, *port, deadline);
+  });
+  if (!slots) {
+    if (slots.error().may_pass) slots.error().code = kNo;
+    return outcomeOf(slots.error());
+  }
+  if (!call.wantsJson()) return {.code = kGood, .out = hostfile(*slots, std::nullopt), .err = {}};
+  json array = json::array();
+  for (const Slot& slot : *slots) array.push_back(slot.said);
+  return {.code = kGood, .out = toLine(array), .err = {}};
+}
+
+Outcome tfConfig(const Call& call) {
+  const auto role = call.arguments.text("role");
+  const auto port = call.arguments.number("port");
+  if (!role) return missing("role");
+  if (!port) return missing("port");
+  size_t own = 0;
+  const auto slots = readRoster(call, &own);
+  if (!slots) return outcomeOf(slots.error());
+  return {.code = kGood, .out = toLine(tensorflowConfig(*slots, own, *role, *port)), .err = {}};
+}
+
+Outcome printHostfile(const Call& call) {
+  const auto slots = readRoster(call, nullptr);
+  if (!slots) return outcomeOf(slots.error());
+  const auto count = call.arguments.number("slots");
+  return {.code = kGood,
+          .out = call.wantsJson() ? toLine(hostfileAsJson(*slots, count)) : hostfile(*slots, count),
+          .err = {}};
+}
+
+Outcome torchrunEnvironment(const Call& call) {
+  const auto port = call.arguments.number("port");
+  if (!port) return missing("port");
+  size_t own = 0;
+  const auto slots = readRoster(call, &own);
+  if (!slots) return outcomeOf(slots.error());
+  const auto variables = torchrunVariables(*slots, own, *port);
+  if (!call.wantsJson()) return {.code = kGood, .out = asEnvironment(variables), .err = {}};
+  json object = json::object();
+  for (const auto& [name, value] : variables) object[name] = value;
+  return {.code = kGood, .out = toLine(object), .err = {}};
+}
+
+}  // namespace idetcd::cli

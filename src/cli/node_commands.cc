@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/roster.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+
+// A number that is a whole one, or "-".
+std::string whole(const json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? fmt::format("{:.0f}", *number) : "-";
+}
+
+std::string seconds(const json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? humanSeconds(*number) : "-";
+}
+
+std::string latency(const json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? humanLatency(*number) : "-";
+}
+
+std::string joined(const json& array) {
+  std::vector<std::string> words;
+  for (const json& each : array) {
+    if (each.is_string()) words.push_back(escaped(each.get<std::string>()));
+  }
+  return words.empty() ? "-" : fmt::format("{}", fmt::join(words, " "));
+}
+
+void addClusters(const json& said, std::vector<Row>* rows) {
+  for (const json& cluster : arrayAt(said, "clusters")) {
+    rows->push_back({"cluster", escaped(textAt(cluster, "pattern").value_or("-"))});
+    const auto name = textAt(cluster, "name");
+    if (name) {
+      rows->push_back(
+          {"  name", fmt::format("{}{}", escaped(withoutDot(*name)), flagAt(cluster, "drained") ? " (drained)" : "")});
+      rows->push_back({"  id, token", fmt::format("{}, {}", whole(cluster, "id"), whole(cluster, "token"))});
+      rows->push_back({"  lease", fmt::format("{} left of {}", seconds(cluster, "lease_left_seconds"),
+                                              seconds(cluster, "lease_seconds"))});
+    } else {
+      rows->push_back({"  name", flagAt(cluster, "observes") ? "none: this node only observes" : "none"});
+    }
+    rows->push_back({"  addresses", joined(arrayAt(cluster, "addresses"))});
+    if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
+    rows->push_back({"  names", fmt::format("{} of {} held", whole(cluster, "names"), whole(cluster, "limit"))});
+    rows->push_back({"  mirror", fmt::format("{}, watch lag {}", flagAt(cluster, "fresh") ? "fresh" : "stale",
+                                             seconds(cluster, "watch_lag_seconds"))});
+    rows->push_back({"  etcd", joined(arrayAt(cluster, "endpoints"))});
+  }
+}
+
+void addQueries(const json& said, std::vector<Row>* rows) {
+  const auto found = said.find("queries");
+  if (found == said.end() || !found->is_object()) return;
+  rows->push_back(
+      {"queries",
+       fmt::format("{}/s, p50 {}, p99 {} (last {})", humanRate(numberAt(*found, "rate").value_or(0)),
+                   latency(*found, "p50_seconds"), latency(*found, "p99_seconds"), seconds(*found, "seconds"))});
+}
+
+void addCaches(const json& said, std::vector<Row>* rows) {
+  for (const json& cache : arrayAt(said, "caches")) {
+    const double hits = numberAt(cache, "hits").value_or(0);
+    const double asked = hits + numberAt(cache, "misses").value_or(0);
+    rows->push_back({"cache " + escaped(textAt(cache, "block").value_or("")),
+                     fmt::format("{} entries, {}B, {} hits of {:.0f} queries", whole(cache, "entries"),
+                                 humanSize(numberAt(cache, "bytes").value_or(0)),
+                                 asked > 0 ? humanShare(hits / asked) : "0 %", asked)});
+  }
+}
+
+void addUpstreams(const json& said, std::vector<Row>* rows) {
+  for (const json& upstream : arrayAt(said, "upstreams")) {
+    rows->push_back({"upstream " + escaped(textAt(upstream, "block").value_or("")),
+                     fmt::format("{} {}, round trip {}", escaped(textAt(upstream, "server").value_or("-")),
+                                 flagAt(upstream, "up") ? "up" : "DOWN", latency(upstream, "round_trip_seconds"))});
+  }
+}
+
+std::vector<std::string> ownNames(const json& said, const std::optional<std::string>& pattern) {
+  std::vector<std::string> names;
+  for (const json& cluster : arrayAt(said, "clusters")) {
+    if (pattern && textAt(cluster, "pattern") != *pattern) continue;
+    if (const auto name = textAt(cluster, "name")) names.push_back(*name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string statusText(const json& said) {
+  std::vector<Row> rows;
+  rows.push_back({"idetcd", fmt::format("{}, process {}, up {}", escaped(textAt(said, "version").value_or("?")),
+                                        whole(said, "pid"), seconds(said, "uptime_seconds"))});
+  rows.push_back({"ready", flagAt(said, "ready") ? "yes" : "NO"});
+  for (const json& missing : arrayAt(said, "not_ready")) {
+    if (missing.is_string()) rows.push_back({"  missing", escaped(missing.get<std::string>())});
+  }
+  addClusters(said, &rows);
+  addQueries(said, &rows);
+  addCaches(said, &rows);
+  addUpstreams(said, &rows);
+  return table(rows);
+}
+
+Outcome status(const Call& call) {
+  const auto said = call.node.get("/v1/status");
+  if (!said) return outcomeOf(said.error());
+  return {.code = flagAt(*said, "ready") ? kGood : kNo,
+          .out = call.wantsJson() ? toLine(*said) : statusText(*said),
+          .err = {}};
+}
+
+Outcome whoami(const Call& call) {
+  const auto said = call.node.get("/v1/status");
+  if (!said) return outcomeOf(said.error());
+  std::vector<std::string> names = ownNames(*said, call.arguments.text("pattern"));
+  if (call.wantsJson()) {
+    json found = json::array();
+    for (const std::string& name : names) found.push_back({{"name", name}, {"short", firstLabel(name)}});
+    return {.code = names.empty() ? kNo : kGood, .out = toLine(found), .err = {}};
+  }
+  if (names.empty()) return {.code = kNo, .out = {}, .err = "this node has no name\n"};
+  Outcome outcome;
+  for (const std::string& name : names)
+    outcome.out += escaped(call.arguments.has("short") ? firstLabel(name) : withoutDot(name)) + '\n';
+  return outcome;
+}
+
+}  // namespace idetcd::cli

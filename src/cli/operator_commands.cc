@@ -1,0 +1,48 @@
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/roster.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+
+Outcome setDrained(const Call& call, std::string_view path) {
+  const auto said = call.node.post(target(path, "pattern", call.arguments.text("pattern")));
+  if (!said) return outcomeOf(said.error());
+  if (call.wantsJson()) return {.code = kGood, .out = toLine(*said), .err = {}};
+  Outcome outcome;
+  for (const json& node : arrayAt(*said, "nodes")) {
+    outcome.out +=
+        fmt::format("{}: {}\n", escaped(withoutDot(textAt(node, "name").value_or("-"))),
+                    flagAt(node, "drained") ? "drained: the name is kept, without addresses" : "not drained");
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome drain(const Call& call) { return setDrained(call, "/v1/drain"); }
+
+Outcome undrain(const Call& call) { return setDrained(call, "/v1/undrain"); }
+
+Outcome flushCache(const Call& call) {
+  const auto& words = call.arguments.words();
+  if (words.front() != "flush")
+    return {.code = kFailed, .out = {}, .err = "the only word is `flush`: cache flush [NAME]\n"};
+  std::optional<std::string> name;
+  if (words.size() > 1) name = withDot(words[1]);
+  const auto said = call.node.post(target("/v1/flush", "name", name));
+  if (!said) return outcomeOf(said.error());
+  if (call.wantsJson()) return {.code = kGood, .out = toLine(*said), .err = {}};
+  const auto flushed = numberAt(*said, "flushed").value_or(0);
+  return {
+      .code = kGood, .out = fmt::format("{:.0f} {} flushed\n", flushed, flushed == 1 ? "entry" : "entries"), .err = {}};
+}
+
+}  // namespace idetcd::cli

@@ -1,0 +1,74 @@
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/http_client.h"
+#include "cli/roster.h"
+#include "cli/slots.h"
+#include "cli/text.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string described(const Slot& slot) {
+  std::vector<Row> rows{
+      {"name", escaped(withoutDot(slot.name))},
+      {"node", slot.node ? escaped(*slot.node) : "none: written by the Go plugin, or by hand"},
+      {"addresses", slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " ")))},
+      {"age", slot.age_seconds ? humanSeconds(*slot.age_seconds) : "-"},
+      {"lease left", slot.permanent ? "none: it stays until somebody releases it" : slot.lease()}};
+  if (!slot.state().empty()) rows.push_back({"state", slot.state()});
+  return table(rows);
+}
+
+// Asks on the terminal, and reads a line from there. An error of the terminal is an empty answer.
+std::string answerTo(std::string_view question) {
+  std::string line;
+  if (!print(STDERR_FILENO, question)) return line;
+  std::getline(std::cin, line);
+  return line;
+}
+
+// Asked twice: which name, and whether.
+bool isConfirmed(const Slot& slot) {
+  const std::string text = "Whoever holds this name loses it; a node that is free may take it at once.\n";
+  const std::string typed = answerTo(fmt::format("{}\n{}Type the name to release it: ", described(slot), text));
+  if (typed.empty() || withDot(typed) != slot.name) return false;
+  return answerTo("Type yes if you are sure: ") == "yes";
+}
+
+Outcome refuse(int code, std::string message) {
+  return {.code = code, .out = {}, .err = std::move(message) + ": nothing is released\n"};
+}
+
+}  // namespace
+
+Outcome release(const Call& call) {
+  const std::string name = withDot(call.arguments.words().front());
+  const auto yes = call.arguments.text("yes");
+  if (yes && withDot(*yes) != name) return refuse(kFailed, "--yes names another one");
+  if (!yes && (::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0))
+    return refuse(kFailed,
+                  fmt::format("this is no terminal to be asked at, so --yes {} is needed", escaped(withoutDot(name))));
+  const auto said = call.node.get(target("/v1/slot", "name", name));
+  if (!said) return outcomeOf(said.error());
+  Slot slot = Slot::of(*said);
+  if (slot.name.empty()) slot.name = name;
+  const auto revision = said->find("revision");
+  if (revision == said->end() || !revision->is_number_integer())
+    return refuse(kFailed, "the server does not say its revision");
+  if (!yes && !isConfirmed(slot)) return refuse(kNo, "not confirmed");
+  const auto done = call.node.post(
+      fmt::format("/v1/release?name={}&revision={}", percentEncoded(slot.name), revision->get<int64_t>()));
+  if (!done) return outcomeOf(done.error());
+  if (call.wantsJson()) return {.code = kGood, .out = toLine(*done), .err = {}};
+  return {.code = kGood, .out = fmt::format("{} is released\n", escaped(withoutDot(slot.name))), .err = {}};
+}
+
+}  // namespace idetcd::cli

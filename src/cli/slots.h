@@ -1,0 +1,47 @@
+// The slots of clusters, as /v1/members has them. What an answer lacks is absent. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/failure.h"
+
+namespace idetcd::cli {
+
+struct Slot {
+  int64_t id = 0;
+  std::string name;  // absolute, with the dot
+  std::vector<std::string> addresses;
+  std::optional<std::string> node;  // none: written by the Go plugin, or by hand
+  std::optional<double> age_seconds;
+  std::optional<double> lease_left_seconds;
+  bool permanent = false;
+  bool drained = false;
+  bool own = false;
+  nlohmann::json said;  // as it came
+
+  static Slot of(const nlohmann::json& said);
+  // What the table and `release` say beside the fields: "this node, drained".
+  std::string state() const;
+  std::string lease() const;  // "17.2 s", "permanent", or "-"
+};
+
+struct Cluster {
+  std::string pattern;
+  std::optional<int64_t> limit;
+  std::vector<Slot> slots;  // by ID
+
+  // The slots but those that are drained: which launchers count.
+  std::vector<Slot> undrained() const;
+};
+
+std::vector<Cluster> clustersOf(const nlohmann::json& members);
+
+// The only one. The failure lists the patterns where there are several.
+Reply<Cluster> onlyCluster(const nlohmann::json& members);
+
+}  // namespace idetcd::cli

@@ -1,0 +1,48 @@
+// Text for terminals: what came over the network with its control characters escaped, tables, sizes and times. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace idetcd::cli {
+
+// What is not printable ASCII as \xNN: nothing that a stranger has named something moves the cursor.
+std::string escaped(std::string_view text);
+
+// A name without the dot at its end, as host names are written. "." stays.
+std::string_view withoutDot(std::string_view name);
+// And with it.
+std::string withDot(std::string_view name);
+// Its first label.
+std::string firstLabel(std::string_view name);
+
+// Rows of cells, aligned in columns that are two spaces apart. The last column is not filled up.
+using Row = std::vector<std::string>;
+std::string table(const std::vector<Row>& rows);
+
+// "850 ms", "17.2 s", "3 min 5 s", "2 h 13 min", "5 d 3 h".
+std::string humanSeconds(double seconds);
+// "0.31 ms", "12 ms", "1.2 s": of a latency.
+std::string humanLatency(double seconds);
+// "812 ", "3.4 Ki", "1.2 Mi": before a unit.
+std::string humanSize(double size);
+// "12", "1.5", "0.04": a rate.
+std::string humanRate(double rate);
+std::string humanShare(double share);  // of 1: "41 %", "0.3 %"
+
+// --- what is missing, or of another type, in an answer is absent ---
+
+std::optional<std::string> textAt(const nlohmann::json& object, std::string_view key);
+std::optional<double> numberAt(const nlohmann::json& object, std::string_view key);
+bool flagAt(const nlohmann::json& object, std::string_view key);
+// An empty array if there is none.
+const nlohmann::json& arrayAt(const nlohmann::json& object, std::string_view key);
+
+// One line, whatever bytes it quotes.
+std::string toLine(const nlohmann::json& value);
+
+}  // namespace idetcd::cli

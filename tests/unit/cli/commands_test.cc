@@ -1,0 +1,97 @@
+// What the subcommands print of what the server says, and how they are found.
+#include "cli/commands.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+
+TEST(Commands, AreFoundByName) {
+  EXPECT_TRUE(isCommand("status"));
+  EXPECT_TRUE(isCommand("help"));
+  EXPECT_FALSE(isCommand("stray"));
+  EXPECT_FALSE(isCommand("-status"));
+  for (const Command& command : commands()) {
+    EXPECT_NE(overview().find(std::string("  ") + std::string(command.name)), std::string::npos);
+    for (const Option& option : command.grammar.options) {
+      EXPECT_NE(usage(command).find("--" + std::string(option.name)), std::string::npos);
+      EXPECT_NE(bashCompletion().find("--" + std::string(option.name)), std::string::npos);
+    }
+  }
+}
+
+TEST(Commands, StatusOfAServerWithoutSections) {
+  EXPECT_EQ(
+      statusText(json::parse(R"({"version":"1.0.0","pid":12,"uptime_seconds":8000.5,"ready":true,"not_ready":[]})")),
+      "idetcd  1.0.0, process 12, up 2 h 13 min\n"
+      "ready   yes\n");
+  EXPECT_EQ(statusText(json::object()), "idetcd  ?, process -, up -\nready   NO\n");
+}
+
+TEST(Commands, StatusWithAllSections) {
+  const json said =
+      json::parse(R"({"version":"1.0.0","pid":12,"uptime_seconds":1,"ready":false,"not_ready":["idetcd: own name"],
+    "clusters":[{"pattern":"worker{{.ID}}.tf.local.","name":"worker1.tf.local.","id":1,"token":77,"lease_seconds":20,"lease_left_seconds":17.2,
+                 "drained":false,"addresses":["192.0.2.1","2001:db8::1"],"node":"uuid","names":5,"limit":10,"fresh":true,
+                 "watch_lag_seconds":0.2,"endpoints":["http://a:2379"]},
+                {"pattern":"b","observes":true,"name":null,"lease_left_seconds":null}],
+    "queries":{"rate":12.3,"p50_seconds":0.0001,"p99_seconds":null,"seconds":10},
+    "caches":[{"block":".:53","entries":3,"bytes":2048,"hits":9,"misses":1}],
+    "upstreams":[{"block":".:53","server":"192.0.2.53:53","up":false,"round_trip_seconds":0.003}]})");
+  EXPECT_EQ(statusText(said),
+            "idetcd         1.0.0, process 12, up 1.0 s\n"
+            "ready          NO\n"
+            "  missing      idetcd: own name\n"
+            "cluster        worker{{.ID}}.tf.local.\n"
+            "  name         worker1.tf.local\n"
+            "  id, token    1, 77\n"
+            "  lease        17.2 s left of 20.0 s\n"
+            "  addresses    192.0.2.1 2001:db8::1\n"
+            "  node         uuid\n"
+            "  names        5 of 10 held\n"
+            "  mirror       fresh, watch lag 200 ms\n"
+            "  etcd         http://a:2379\n"
+            "cluster        b\n"
+            "  name         none: this node only observes\n"
+            "  addresses    -\n"
+            "  names        - of - held\n"
+            "  mirror       stale, watch lag -\n"
+            "  etcd         -\n"
+            "queries        12/s, p50 0.100 ms, p99 - (last 10.0 s)\n"
+            "cache .:53     3 entries, 2.0 KiB, 90 % hits of 10 queries\n"
+            "upstream .:53  192.0.2.53:53 DOWN, round trip 3.0 ms\n");
+}
+
+TEST(Commands, MembersAreATable) {
+  const json said = json::parse(R"({"clusters":[{"pattern":"w{{.ID}}.","limit":10,"slots":[
+    {"id":2,"name":"w2.","addresses":[],"node":null,"age_seconds":null,"lease_left_seconds":null,"permanent":true,"drained":true,"own":false},
+    {"id":1,"name":"w1.","addresses":["192.0.2.1"],"node":"u\u001b","age_seconds":12.5,"lease_left_seconds":13,"permanent":false,"drained":false,
+     "own":true}]}, {"pattern":"empty","limit":3,"slots":[]}]})");
+  EXPECT_EQ(membersText(said),
+            "w{{.ID}}.: 2 of 10 names are held\n"
+            "ID  NAME  ADDRESSES  NODE   AGE     LEASE LEFT\n"
+            "1   w1    192.0.2.1  u\\x1b  12.5 s  13.0 s      this node\n"
+            "2   w2    -          -      -       none        drained, permanent\n"
+            "\n"
+            "empty: 0 of 3 names are held\n");
+  EXPECT_EQ(membersText(json::object()), "");
+}
+
+TEST(Commands, TopIsATable) {
+  const json said = json::parse(R"({"seconds":10,"rate":120.4,"p50_seconds":0.0001,"p99_seconds":0.01,"sampled":9,
+    "names":[{"name":"a.\u001b[2J.","type":"A","share":0.41,"rate":49}],"rcodes":{"NOERROR":0.9,"NXDOMAIN":0.1}})");
+  EXPECT_EQ(topText(said),
+            "120 queries/s, p50 0.100 ms, p99 10 ms (last 10.0 s)\n"
+            "NOERROR 90 %, NXDOMAIN 10 %\n"
+            "\n"
+            "SHARE  QUERIES/S  TYPE  NAME\n"
+            "41 %   49         A     a.\\x1b[2J.\n");
+  EXPECT_EQ(topText(json::object()), "0 queries/s, p50 -, p99 - (last -)\n\nSHARE  QUERIES/S  TYPE  NAME\n");
+}
+
+}  // namespace
+}  // namespace idetcd::cli

@@ -1,0 +1,81 @@
+#include "cli/launchers.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/roster.h"
+
+namespace idetcd::cli {
+namespace {
+
+using nlohmann::json;
+
+// IDs 1, 2 (drained), 4 (this node), out of order.
+Cluster cluster() {
+  return clustersOf(json{{"clusters",
+                          {{{"pattern", "worker{{.ID}}.tf.local."},
+                            {"limit", 10},
+                            {"slots",
+                             {{{"id", 4}, {"name", "worker4.tf.local."}, {"own", true}},
+                              {{"id", 1}, {"name", "worker1.tf.local."}, {"addresses", {"192.0.2.1"}}},
+                              {{"id", 2}, {"name", "worker2.tf.local."}, {"drained", true}}}}}}}})
+      .at(0);
+}
+
+TEST(Launchers, SlotsAreInTheOrderOfTheirIds) {
+  const Cluster read = cluster();
+  EXPECT_EQ(read.pattern, "worker{{.ID}}.tf.local.");
+  EXPECT_EQ(read.limit, 10);
+  ASSERT_EQ(read.slots.size(), 3u);
+  EXPECT_EQ(read.slots[0].id, 1);
+  EXPECT_EQ(read.slots[0].addresses, std::vector<std::string>{"192.0.2.1"});
+  EXPECT_EQ(read.slots[0].node, std::nullopt);
+  EXPECT_EQ(read.slots[1].state(), "drained");
+  EXPECT_EQ(read.slots[2].state(), "this node");
+}
+
+TEST(Launchers, ExactlyTheMembersAskedFor) {
+  EXPECT_EQ(exactly(cluster(), std::nullopt)->size(), 2u) << "those that are drained do not count";
+  EXPECT_EQ(exactly(cluster(), 2)->size(), 2u);
+  const auto wrong = exactly(cluster(), 3);
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_EQ(wrong.error().message, "2 names are held, not 3");
+  EXPECT_EQ(wrong.error().code, kNo);
+  EXPECT_TRUE(wrong.error().may_pass);
+  EXPECT_FALSE(exactly(cluster(), 1).has_value()) << "one too many";
+  EXPECT_FALSE(exactly(Cluster{}, std::nullopt).has_value());
+}
+
+TEST(Launchers, AnIndexIsThePositionAmongTheNamesHeld) {
+  EXPECT_EQ(ownIndex(cluster().undrained()), 1u);
+  EXPECT_FALSE(ownIndex({}).has_value());
+}
+
+TEST(Launchers, TensorFlow) {
+  EXPECT_EQ(
+      tensorflowConfig(cluster().undrained(), 1, "worker", 2222),
+      json::parse(
+          R"({"cluster":{"worker":["worker1.tf.local:2222","worker4.tf.local:2222"]},"task":{"type":"worker","index":1}})"));
+}
+
+TEST(Launchers, Mpi) {
+  EXPECT_EQ(hostfile(cluster().undrained(), 8), "worker1.tf.local slots=8\nworker4.tf.local slots=8\n");
+  EXPECT_EQ(hostfile(cluster().undrained(), std::nullopt), "worker1.tf.local\nworker4.tf.local\n");
+  EXPECT_EQ(hostfileAsJson(cluster().undrained(), 8),
+            json::parse(R"([{"name":"worker1.tf.local","slots":8},{"name":"worker4.tf.local","slots":8}])"));
+}
+
+TEST(Launchers, PyTorch) {
+  EXPECT_EQ(asEnvironment(torchrunVariables(cluster().undrained(), 1, 29500)),
+            "RANK=1\nWORLD_SIZE=2\nMASTER_ADDR=worker1.tf.local\nMASTER_PORT=29500\n");
+  EXPECT_EQ(asEnvironment({{"A", "$(rm x)'"}}), "A='$(rm x)'\\'''\n") << "no name runs anything in a shell";
+}
+
+TEST(Launchers, OfSeveralClustersOneIsChosen) {
+  EXPECT_EQ(onlyCluster(json{{"clusters", {{{"pattern", "a"}}, {{"pattern", "b"}}}}}).error().message,
+            "there are several clusters: choose one with --pattern: a b");
+  EXPECT_FALSE(onlyCluster(json::object()).has_value());
+  EXPECT_EQ(onlyCluster(json{{"clusters", {{{"pattern", "a"}}}}})->pattern, "a");
+}
+
+}  // namespace
+}  // namespace idetcd::cli
