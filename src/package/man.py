@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Makes the manual pages of the README.md of each directive, of the project's, of src/cli/README.md and of
-src/docs/operations.md.
+"""Makes the manual pages of the README.md of each directive, of the project's, of src/cli/README.md, and of operations and
+corefile in src/docs.
 
 usage: man.py SOURCE OUTPUT VERSION
 
@@ -53,7 +53,9 @@ def page_of(target):
     directive = re.search(r"(?:^|/)([a-z0-9]+)/README\.md", target)
     if directive and directive[1] != "cli" and "bench" not in target and "src/README" not in target:
         return f"**idetcd-{directive[1]}**(7)"
-    return "**idetcd**(8)" if re.search(r"operations\.md|troubleshooting\.md|README\.md", target) or target.startswith("#") else None
+    if target.endswith("corefile.md"):
+        return "**Corefile.idetcd**(5)"
+    return "**idetcd**(8)" if re.search(r"(operations|troubleshooting|recipes|names)\.md|README\.md", target) or target.startswith("#") else None
 
 
 def with_pages(text, own):
@@ -139,7 +141,10 @@ def server_page(root):
 
 def corefile_page(root):
     readme = (root / "README.md").read_text(encoding="utf-8")
-    body = "# DESCRIPTION\n\n" + outside_fences(section(readme, "Configuration"), lambda part: promoted(part, 2))
+    _, _, corefile = (root / "src" / "docs" / "corefile.md").read_text(encoding="utf-8").partition("\n\n")
+    body = "# DESCRIPTION\n\n" + outside_fences(corefile, lambda part: promoted(part, 1))
+    _, _, index = section(readme, "Configuration").partition("\n### Directives\n")
+    body += "\n\n# DIRECTIVES\n\n" + index
     return "Corefile.idetcd", 5, "configuration of idetcd", body + "\n\n# SEE ALSO\n\n**idetcd**(8)\n"
 
 

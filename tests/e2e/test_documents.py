@@ -1,8 +1,14 @@
-"""What README.md and the pages of src/docs say to type works as it stands there, and links lead somewhere."""
+"""What README.md and the pages of src/docs say to type works as it stands there, and links lead somewhere.
+
+A block that is fenced as `sh` has commands, one as `console` also what they print; CLAIMS says how each is run here, and a
+command that nothing claims fails. Corefiles: tests/unit/app/readme_test.cc. Files of other programs: test_recipes.py."""
 
 import glob
 import os
 import re
+import subprocess
+import textwrap
+from dataclasses import dataclass
 
 import pytest
 
@@ -13,14 +19,17 @@ from harness.processes import wait_until
 from harness.upstreams import Upstream
 
 README = os.path.join(ROOT, "README.md")
-PAGES = sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))
-EVERY_PAGE = [README, *sorted(glob.glob(os.path.join(ROOT, "src", "**", "*.md"), recursive=True)),
-              *sorted(glob.glob(os.path.join(ROOT, "bench", "**", "*.md"), recursive=True))]
+PAGES = [README, os.path.join(ROOT, "src", "README.md"), os.path.join(ROOT, "src", "package", "README.md"),
+         *sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))]
+EVERY_PAGE = sorted({README, *glob.glob(os.path.join(ROOT, "src", "**", "*.md"), recursive=True),
+                     *glob.glob(os.path.join(ROOT, "bench", "**", "*.md"), recursive=True)})
+LANGUAGES = {"sh", "console", "corefile", "yaml", "ini", "text"}
 
 OWN = "192.0.2.11"
 COREFILE = """. {{
     idetcd {{
         endpoint {endpoint}
+        limit 5
         pattern worker{{{{.ID}}}}.tf.internal.
         address {own} 2001:db8::11
     }}
@@ -31,8 +40,42 @@ COREFILE = """. {{
 """
 # What other machines have put.
 OTHERS = {"worker4.tf.internal.": '{"ipv4":"192.0.2.14","ipv6":"2001:db8::14","port":"53"}'}
-# Programs that would change the machine, or ask what does not run here.
-STAND_INS = ("systemctl", "journalctl")
+
+# Programs in whose place others run, and why.
+STAND_INS = {
+    "systemctl": "no systemd runs here",
+    "journalctl": "no systemd runs here",
+    "apt-get": "it would change this machine; test_package.py installs the package",
+    "usermod": "it would change this machine",
+    "docker": "it is not to be used here; test_image.py makes the image by hand",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How the commands are run that begin with a match of `pattern`."""
+
+    pattern: str
+    # "here": it has to succeed, and to say something; "silent": it has to succeed; "syntax": bash has to take it.
+    how: str = "here"
+    # Of "syntax": why no more, or what runs it.
+    why: str = ""
+
+
+CLAIMS = [
+    Claim(r"(dig|etcdctl|getent|ss|cat|curl -s) "),
+    Claim(r"idetcd -validate "),
+    Claim(r"printf .*>/etc/resolv\.conf", "silent"),
+    Claim(r"rm -f /etc/resolv\.conf && ", "silent"),
+    Claim(r"(" + "|".join(STAND_INS) + r") ", "silent"),
+    Claim(r"install -m 755 idetcd-new ", "silent"),
+    Claim(r"idetcd -conf Corefile -handover ", "syntax", "it does not end; test_restart.py hands over"),
+    Claim(r"tools/(quickstart|test|simulate|chaos|soak|install-packages)\b", "syntax", "test_tools.py runs tools; tools/test is what runs this"),
+    Claim(r"cmake --build build/release --target deb", "syntax", "test_package.py makes the package"),
+    Claim(r"(DESTDIR=/tmp/idetcd )?cmake --install build/release", "silent"),
+    Claim(r"tar -czf /tmp/idetcd\.tar\.gz ", "silent"),
+    Claim(r"(curl -fsSLo|tar -xzf) ", "syntax", "test_recipes.py runs it in a root of its own"),
+]
 
 
 def text_of(path):
@@ -40,10 +83,26 @@ def text_of(path):
         return file.read()
 
 
-def blocks(path, language):
-    """The fenced blocks of that language."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(path), re.MULTILINE | re.DOTALL)
-    return [text for of, text in found if of == language]
+def blocks(path):
+    """(language, text) of each fenced block, also of those that belong to an item of a list."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text_of(path), re.MULTILINE | re.DOTALL)
+    return [(language, textwrap.dedent(text)) for _, language, text in found]
+
+
+def commands(path):
+    """What the blocks of `sh` say to type, without comments; each behind the assignments before it, which it may need."""
+    for language, text in blocks(path):
+        before = ""
+        for line in text.replace("\\\n", " ").splitlines() if language == "sh" else ():
+            command = re.sub(r"(^| {2,})# .*| +&( +#.*)?$", "", line).rstrip()
+            if command:
+                yield before, command
+            if re.match(r"\w+=\$\(", command):
+                before += command + "\n"
+
+
+def claim_of(command):
+    return next((claim for claim in CLAIMS if re.match(claim.pattern, command)), None)
 
 
 class Machine:
@@ -53,7 +112,12 @@ class Machine:
         self.directory = directory
         self.programs = os.path.join(directory, "bin")
         os.mkdir(self.programs)
+        self.root = os.path.join(directory, "root")
+        for name in ("etc", "tmp", "usr/local/bin"):
+            os.makedirs(os.path.join(self.root, name))
         os.symlink(binary(), os.path.join(self.programs, "idetcd"))
+        os.symlink(binary(), os.path.join(directory, "idetcd-new"))
+        os.symlink(os.path.join(ROOT, "build"), os.path.join(directory, "build"))
         for name in STAND_INS:
             path = os.path.join(self.programs, name)
             with open(path, "w", encoding="ascii") as file:
@@ -84,12 +148,20 @@ class Machine:
         self.node.wait_logged("claimed worker1.tf.internal.")
         wait_until(lambda: self.shell("dig +short CH TXT id.server @localhost").stdout == '"worker1.tf.internal"\n', 20, self.node.logs)
 
+    def rooted(self, command):
+        """With the files of /etc/idetcd and those that it writes in directories of our own."""
+        command = re.sub(r"(?<=[ >=])/(tmp|usr/local)(?=/)", rf"{self.root}/\1", command)
+        if "DESTDIR" not in command:
+            command = command.replace("--prefix /usr/local", f"--prefix {self.root}/usr/local")
+        command = command.replace("/etc/idetcd/Corefile", self.node.corefile_path).replace("/run/idetcd/53.sock", f"{self.directory}/53.sock")
+        return command.replace("/etc/resolv.conf", f"{self.root}/etc/resolv.conf") if ">/etc/" in command else command
+
     def shell(self, commands):
-        """As an operator types them, in a directory of the machine's own for /etc/idetcd."""
-        commands = commands.replace("/etc/idetcd/Corefile", self.node.corefile_path)
+        """As an operator types them."""
         return self.namespace.attempt(
-            "env", f"PATH={self.programs}:{os.environ['PATH']}", f"ETCDCTL_ENDPOINTS={self.etcd.endpoint}", "ETCDCTL_API=3",
-            f"RUNTIME_DIRECTORY={self.directory}", "bash", "-o", "pipefail", "-c", commands, timeout=60)
+            "env", "-C", self.directory, f"PATH={self.programs}:{os.environ['PATH']}", f"ETCDCTL_ENDPOINTS={self.etcd.endpoint}",
+            "ETCDCTL_API=3", "SUDO_USER=operator", f"RUNTIME_DIRECTORY={self.directory}", "bash", "-o", "pipefail", "-c",
+            self.rooted(commands), timeout=60)
 
     def close(self):
         for one in reversed(self.started):
@@ -112,32 +184,67 @@ def machine(tmp_path_factory):
         machine.namespace.close()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=os.path.basename)
-def test_every_command_of_the_pages_succeeds(machine, page):
-    found = [line for block in blocks(page, "sh") for line in block.splitlines()]
-    assert found or os.path.basename(page) != "troubleshooting.md"
-    for command in found:
-        result = machine.shell(command)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: os.path.relpath(page, ROOT))
+def test_every_block_is_of_a_language_that_is_checked(page):
+    assert {language for language, _ in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: os.path.relpath(page, ROOT))
+def test_every_command_is_one_that_works(machine, page):
+    for before, command in commands(page):
+        claim = claim_of(command)
+        assert claim, f"nothing says how to test: {command}"
+        if claim.how == "syntax":
+            assert claim.why
+            subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+            tool = re.match(r"tools/[a-z-]+", command)
+            assert not tool or os.access(os.path.join(ROOT, tool[0]), os.X_OK), command
+            continue
+        result = machine.shell(before + command)
         assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
-        assert result.stdout or command.split()[0] in STAND_INS, f"{command}: says nothing"
+        assert result.stdout or claim.how == "silent", f"{command}: says nothing"
+        if ">/etc/resolv.conf" in command:
+            assert text_of(os.path.join(machine.root, "etc", "resolv.conf")).startswith("nameserver 127.0.0.1\n")
 
 
-def test_every_command_of_the_readme_prints_what_stands_there(machine):
+def test_every_claim_is_needed():
+    found = [command for page in PAGES for _, command in commands(page)]
+    found += [command for page in PAGES for command, _ in dialogues(page)]
+    assert len(found) > 40
+    for claim in CLAIMS:
+        assert any(claim_of(command) is claim for command in found), claim.pattern
+    for name in STAND_INS:
+        assert any(command.startswith(f"{name} ") for command in found), name
+
+
+def dialogues(page):
+    """(command, what it prints) of the blocks of `console`."""
+    return [found for language, text in blocks(page) if language == "console"
+            for found in re.findall(r"^\$ (.*)\n((?:[^$\n].*\n|\n(?=[^$]))*)", text, re.MULTILINE)]
+
+
+def alike(text):
+    """Without what is another at each start: UUIDs, times, and columns that are as wide as these."""
+    text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID", text)
+    text = re.sub(r"\b[\d.]+ (ms|s|min|h|d)\b( \d+ (s|min|h)\b)?", "TIME", text)
+    return re.sub(r" +", " ", text)
+
+
+def test_every_command_prints_what_stands_there(machine):
     compared = 0
-    for block in blocks(README, ""):
-        for command, output in re.findall(r"^\$ (.*)\n((?:[^$\n].*\n)*)", block, re.MULTILINE):
-            if command == "idetcd -conf Corefile":  # the server itself, which the machine runs
-                continue
+    for page in PAGES:
+        for command, output in dialogues(page):
+            assert claim_of(command), f"nothing says how to test: {command}"
             result = machine.shell(command)
-            assert result.stdout == output, f"{command}\n{result.stderr}"
+            assert alike(result.stdout) == alike(output), f"{command}\n{result.stdout}{result.stderr}"
             compared += 1
     assert compared >= 4
 
 
-def test_what_the_readme_puts_resolves(machine):
-    commands = [line for block in blocks(README, "") for line in block.splitlines() if line.startswith("etcdctl put ")]
-    assert commands
-    for command in commands:
+def test_what_the_pages_put_resolves(machine):
+    puts = [command for page in PAGES for _, command in commands(page) if command.startswith("etcdctl put ")]
+    assert puts
+    for command in puts:
         assert machine.shell(command).stdout == "OK\n"
         name, address = re.search(r"put (\S+) .*\"ipv4\":\"([\d.]+)\"", command).groups()
         wait_until(lambda: machine.shell(f"dig +short {name} @localhost").stdout == f"{address}\n", 20, machine.node.logs)

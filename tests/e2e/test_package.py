@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from harness import unit_file
 from harness.node import ROOT
 
 BUILD = os.path.join(ROOT, "build", "release")
@@ -75,15 +76,19 @@ def test_it_comes_and_goes_without_a_trace(package, directory):
 
     with open(corefile, "a", encoding="ascii") as file:
         file.write("# ours\n")
-    os.makedirs(os.path.join(root, "var", "lib", "idetcd", "worker"))
+    # What a node leaves, and an operator beside the Corefile.
+    left = [os.path.join(root, "var", "lib", "idetcd", "worker.env"), os.path.join(root, "var", "lib", "private", "idetcd", "worker.env"),
+            os.path.join(root, "run", "idetcd", "53.sock"), os.path.join(root, "etc", "idetcd", "upstreams.conf")]
+    for path in left:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "w", encoding="ascii").close()
     dpkg("-i", package)
     with open(corefile, encoding="ascii") as file:
         assert file.read().endswith("# ours\n"), "an upgrade leaves the configuration alone"
     dpkg("-r", "idetcd")
-    assert files() == ["etc/idetcd/Corefile"]
-    assert os.path.exists(os.path.join(root, "var", "lib", "idetcd", "worker"))
+    assert sorted(files()) == sorted(["etc/idetcd/Corefile", *(os.path.relpath(path, root) for path in left)])
     dpkg("-P", "idetcd")
-    assert files() == [] and not os.path.exists(os.path.join(root, "var", "lib", "idetcd"))
+    assert files() == [] and not [path for path in left if os.path.exists(os.path.dirname(path))]
 
 
 def test_the_unit_starts_what_is_installed_and_little_else_is_allowed(installed):
@@ -91,6 +96,7 @@ def test_the_unit_starts_what_is_installed_and_little_else_is_allowed(installed)
     with open(unit, encoding="ascii") as file:
         start = re.search(r"^ExecStart=(\S+) -conf (\S+)$", file.read(), re.MULTILINE)
     assert os.access(installed + start[1], os.X_OK) and start[2] == "/etc/idetcd/Corefile"
+    assert unit_file.options()["UMask"] == ["0077"]
     run("systemd-analyze", "security", "--offline=true", "--threshold=15", unit)
 
 

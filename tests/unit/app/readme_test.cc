@@ -1,4 +1,4 @@
-// What README.md and the README.md of each directive show and promise, held against what makePlan() takes.
+// What README.md, src/docs and the README.md of each directive show and promise, held against what makePlan() takes.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -32,9 +32,12 @@ std::string contentOf(const fs::path& path) {
 
 std::string readmeOf(std::string_view directive) { return contentOf(kPlugins / directive / "README.md"); }
 
-// Every README.md of a directive, and the project's.
+// Every README.md of a directive, the project's, and the pages for operators.
 std::vector<fs::path> readmes() {
   std::vector<fs::path> paths{kSource / "README.md"};
+  for (const auto& entry : fs::directory_iterator(kSource / "src" / "docs")) {
+    if (entry.path().extension() == ".md") paths.push_back(entry.path());
+  }
   for (const auto& entry : fs::recursive_directory_iterator(kPlugins)) {
     if (entry.path().filename() == "README.md") paths.push_back(entry.path());
   }
@@ -65,11 +68,14 @@ std::vector<std::string> corefilesIn(const std::string& readme) {
   return corefiles;
 }
 
-// A file of servers, which a machine may lack, stands in for the one that examples name.
+// A file of servers, which a machine may lack, stands in for those that examples name.
 Result<Plan> planOf(std::string_view name, const std::string& corefile) {
   const fs::path servers = fs::path(testing::TempDir()) / ("readme_test." + std::to_string(getpid()));
   std::ofstream(servers) << "nameserver 192.0.2.53\n";
-  auto plan = makePlan(name, replaced(corefile, "/etc/resolv.conf", servers.string()), 53);
+  std::string text = corefile;
+  for (const char* file : {"/etc/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf"})
+    text = replaced(text, file, servers.string());
+  auto plan = makePlan(name, text, 53);
   fs::remove(servers);
   return plan;
 }
