@@ -6,6 +6,7 @@
 
 #include "control/control.h"
 #include "net/local_addresses.h"
+#include "plugin/order.h"
 
 namespace idetcd::app {
 
@@ -36,6 +37,7 @@ resolve::TcpLimits looser(const resolve::TcpLimits& a, const resolve::TcpLimits&
 Result<Configuration> Configuration::make(Plan plan, Process& process) {
   for (const std::string& warning : plan.warnings) process.log.warning("{}", warning);
   process.state<control::Control>().begin();
+  plugin::addControlPaths(process);
   Configuration configuration;
   for (Block& block : plan.blocks) {
     if (auto added = configuration.add(std::move(block), process); !added) return tl::unexpected(added.error());

@@ -13,6 +13,7 @@
 #include "plugin/debug/setup.h"
 #include "plugin/dns64/setup.h"
 #include "plugin/errors/setup.h"
+#include "plugin/forward/control_paths.h"
 #include "plugin/forward/setup.h"
 #include "plugin/health/setup.h"
 #include "plugin/hosts/setup.h"
@@ -78,6 +79,8 @@ const resolve::DirectiveType* findDirective(std::string_view name) {
   const auto it = std::find_if(all.begin(), all.end(), [name](const auto* type) { return type->name == name; });
   return it != all.end() ? *it : nullptr;
 }
+
+void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{

@@ -173,6 +173,8 @@ std::vector<UpstreamAddress> Forwarder::upstreams() const {
   return addresses;
 }
 
+std::shared_ptr<const ServerReports> Forwarder::reports() const { return impl_->set.reports(); }
+
 std::vector<UpstreamAddress> Forwarder::ourselves() const { return impl_->set.ourselves(); }
 
 Forwarder::Wait Forwarder::Impl::resolve(const dns::Query& query, const Asker& asker, Callback done) {

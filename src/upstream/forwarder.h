@@ -32,6 +32,7 @@
 #include "upstream/asker.h"
 #include "upstream/counters.h"
 #include "upstream/forward_room.h"
+#include "upstream/server_report.h"
 #include "upstream/upstream.h"
 #include "upstream/zone_limiter.h"
 
@@ -78,7 +79,7 @@ class Forwarder {
 
   struct Options {
     std::vector<dns::Name> from{dns::Name{}};
-    std::vector<UpstreamTarget> to;  // at most kMaxTargets servers, those in files too
+    std::vector<UpstreamTarget> to;          // at most kMaxTargets servers, those in files too
     std::vector<SocketAddress> resolvers{};  // of the hosts among `to`; empty: those of /etc/resolv.conf
     std::vector<dns::Name> except;
     bool force_tcp = false;
@@ -89,7 +90,7 @@ class Forwarder {
     std::optional<IpAddress> source_address{};     // of what is sent to servers of its family
     size_t max_connect_attempts = 0;               // servers that a question goes to, one after the other; 0: all
     size_t udp_payload = dns::kDefaultUdpPayload;  // that is offered to servers (RFC 6891 §6.2.3): 512 at least
-    uint32_t max_fails = 2;  // 0: no server is ever thought to be down
+    uint32_t max_fails = 2;                        // 0: no server is ever thought to be down
     Tls tls;
     DohMethod doh_method = DohMethod::kPost;
     Policy policy = Policy::kRandom;
@@ -101,7 +102,7 @@ class Forwarder {
     std::vector<dns::Rcode> failover{dns::Rcode::kFormErr, dns::Rcode::kServFail, dns::Rcode::kNotImp,
                                      dns::Rcode::kRefused};
     bool failfast_all_unhealthy_upstreams = false;
-    bool cookies = true;    // DNS cookies are sent (upstream_cookie.h)
+    bool cookies = true;           // DNS cookies are sent (upstream_cookie.h)
     bool use_caps_for_id = false;  // forward_exchange.h
     bool trust_ad = false;  // AD of answers in plain text is passed on, as those from encrypted servers always are
 
@@ -156,6 +157,8 @@ class Forwarder {
   std::chrono::nanoseconds silence(BootClock::time_point now) const;
   // Of the servers in use now, in the order of `to`.
   std::vector<UpstreamAddress> upstreams() const;
+  // What is known of them, to be read on any thread; of those that were in use last when this is gone.
+  std::shared_ptr<const ServerReports> reports() const;
   // Named in `to`, but this process itself: never asked.
   std::vector<UpstreamAddress> ourselves() const;
 

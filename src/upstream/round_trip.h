@@ -25,6 +25,8 @@ class RoundTrip {
 
   // After which a message counts as lost: SRTT + 4 * RTTVAR, within the bounds above.
   Time timeout() const;
+  // SRTT. Zero: there was no sample.
+  Time smoothed() const { return srtt_; }
   // What to expect of the next message. Zero: nothing is known. An old estimate fades, so that a server that was slow
   // once is measured again.
   Time expected(BootClock::time_point now) const;

@@ -73,6 +73,7 @@ Result<void> ForwardContext::openSource() {
 UpstreamServer::UpstreamServer(ForwardContext& context, const UpstreamAddress& address)
     : context_(context),
       address_(address),
+      report_(std::make_shared<ServerReport>(address.toString())),
       counters_(context.options.metrics.with("proxy_name", "forward").with("to", address.address.toString())),
       connection_counters_(counters_.scope().with("proto", protoLabel(address.protocol))),
       streams_(context.loop, context.random,
@@ -127,6 +128,7 @@ void UpstreamServer::noteAnswer(BootClock::time_point now) {
     return;
   if (isDown()) context_.log.info("{} answers again", address_.toString());
   fails_ = 0;
+  report_->setUp(true);
   probing_ = Probing::kNo;
   probe_timer_.stop();
   probe_client_.close();
@@ -158,7 +160,9 @@ void UpstreamServer::findInterface() {
 void UpstreamServer::countFailure(const std::string& reason) {
   const bool was_down = isDown();
   ++fails_;
-  if (isDown() && !was_down) context_.log.warning("{} does not answer: {}", address_.toString(), reason);
+  if (!isDown() || was_down) return;
+  report_->setUp(false);
+  context_.log.warning("{} does not answer: {}", address_.toString(), reason);
 }
 
 void UpstreamServer::noteSilence(BootClock::time_point sent_at, BootClock::time_point now) {

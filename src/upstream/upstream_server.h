@@ -24,6 +24,7 @@
 #include "upstream/forward_message.h"
 #include "upstream/forwarder.h"
 #include "upstream/round_trip.h"
+#include "upstream/server_report.h"
 #include "upstream/stream_pool.h"
 #include "upstream/upstream.h"
 #include "upstream/upstream_cookie.h"
@@ -75,6 +76,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   UpstreamServer& operator=(const UpstreamServer&) = delete;
 
   const UpstreamAddress& address() const { return address_; }
+  const std::shared_ptr<ServerReport>& report() const { return report_; }
   bool isStreamOnly() const { return isEncrypted(address_.protocol) || context_.options.force_tcp; }
   // Whether a message over a stream asks how long the connection may be idle. HTTP has its own ways to end one.
   bool asksKeepalive() const { return address_.protocol != UpstreamProtocol::kHttps; }
@@ -91,6 +93,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   // An answer to what was sent once only, and then.
   void noteRoundTrip(BootClock::time_point sent_at, BootClock::time_point now) {
     round_trip_.sample(now - sent_at, now);
+    report_->setRoundTrip(round_trip_.smoothed());
   }
   // No answer within its usual time.
   void noteSilence(BootClock::time_point sent_at, BootClock::time_point now);
@@ -164,6 +167,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
 
   ForwardContext& context_;
   UpstreamAddress address_;
+  const std::shared_ptr<ServerReport> report_;
   UpstreamCounters counters_;
   UpstreamConnectionCounters connection_counters_;
   std::array<std::unique_ptr<UpstreamAnswers>, 16> answers_;  // by rcode, once there was one

@@ -88,6 +88,9 @@ void UpstreamSet::set(const std::vector<UpstreamAddress>& addresses, const std::
   private_ = !servers->empty() && std::all_of(servers->begin(), servers->end(), [](const auto& server) {
     return server->address().address.ip.isPrivate();
   });
+  ServerReports::All reports;
+  for (const auto& server : *servers) reports.push_back(server->report());
+  reports_->set(std::move(reports));
   servers_ = std::move(servers);
 }
 

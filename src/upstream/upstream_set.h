@@ -23,6 +23,8 @@ class UpstreamSet {
   const std::shared_ptr<const UpstreamServers>& servers() const { return servers_; }
   // Whether there are some, each at a private address: what is named by none of the world's servers, they may know.
   bool isPrivate() const { return private_; }
+  // Of servers(), at any time.
+  std::shared_ptr<const ServerReports> reports() const { return reports_; }
   // Named as a target, but this process itself.
   const std::vector<UpstreamAddress>& ourselves() const { return ourselves_; }
 
@@ -36,6 +38,7 @@ class UpstreamSet {
 
   ForwardContext& context_;
   std::shared_ptr<const UpstreamServers> servers_ = std::make_shared<UpstreamServers>();
+  const std::shared_ptr<ServerReports> reports_ = std::make_shared<ServerReports>();
   std::vector<UpstreamAddress> ourselves_;
   bool private_ = false;
   net::Timer retry_;                                            // of what could not be used without free descriptors

@@ -119,6 +119,17 @@ uint8_t keyFlags(const dns::Query& query) {
 
 }  // namespace
 
+// Where one is: in a queue, with so many before it that were there when it came to this queue. What comes later is at the
+// end; what moves there is looked at when it moves.
+struct Cache::Flush {
+  dns::Name zone;
+  size_t flushed = 0;
+  size_t queue = 0;
+  bool begins = true;     // that queue
+  Entry* next = nullptr;  // in it; null: it is through
+  size_t left = 0;
+};
+
 // What a cache leaves, as large as it has become.
 struct Cache::Discarded {
   using Ghosts = ZeroedArray<uint64_t>;
@@ -138,15 +149,18 @@ struct Cache::Discarded {
 Cache::Cache(Options options, const metrics::Scope& metrics, std::shared_ptr<Executor> executor)
     : options_(std::move(options)),
       executor_(std::move(executor)),
-      table_([this](Table::Slots slots) { freeBeside(executor_, std::move(slots)); }),
-      counters_(metrics) {
+      table_(makeTable()),
+      counters_(std::make_shared<CacheCounters>(metrics)) {
   setOptions(options_);
+}
+
+Cache::Table Cache::makeTable() const {
+  return Table([this](Table::Slots slots) { freeBeside(executor_, std::move(slots)); });
 }
 
 void Cache::setOptions(const Options& options) {
   options_ = options;
-  if (options_.nxdomain_cut && !cuts_)
-    cuts_.emplace([this](Table::Slots slots) { freeBeside(executor_, std::move(slots)); });
+  if (options_.nxdomain_cut && !cuts_) cuts_.emplace(makeTable());
   success_.capacity = options_.success.capacity;
   denial_.capacity = options_.denial.capacity;
 }
@@ -179,7 +193,7 @@ Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now) {
   Entry* const kept = findEntry(keyHash(query), query);
   const int64_t now_ns = nanosecondsOf(now);
   if (kept == nullptr || now_ns >= kept->usable_ns) {
-    counters_.misses.add();
+    counters_->misses.add();
     return {};
   }
   Entry& entry = *kept;
@@ -229,7 +243,7 @@ bool Cache::noteHit(Entry& entry, BootClock::time_point now) {
   const int64_t threshold = (entry.expires_ns - entry.inserted_ns) / 100 * prefetch.percentage;
   if (entry.prefetched || entry.hits < prefetch.amount || entry.expires_ns - now_ns > threshold) return false;
   entry.prefetched = true;
-  counters_.prefetches.add();
+  counters_->prefetches.add();
   return true;
 }
 
@@ -282,7 +296,7 @@ void Cache::noteFailure(const dns::Query& query, BootClock::time_point now) {
 }
 
 void Cache::insert(const dns::Query& query, const resolve::StoredResponse& response, BootClock::time_point now) {
-  if (response.kind == resolve::ResponseKind::kUncacheable) counters_.drops.add();
+  if (response.kind == resolve::ResponseKind::kUncacheable) counters_->drops.add();
   const bool failure = isFailure(response);
   const uint64_t hash = keyHash(query);
   const int64_t now_ns = nanosecondsOf(now);
@@ -331,7 +345,7 @@ void Cache::add(const dns::Query& query, const resolve::StoredResponse& response
   bytes_ += entry->size;
   table_.insert(entry->hash, entry);
   if (cuts_ && response.kind == resolve::ResponseKind::kNxDomain && response.packed->answers == 0) addCut(entry);
-  counters_.insertions.add();
+  counters_->insertions.add();
   noteSize();
 }
 
@@ -386,6 +400,60 @@ bool Cache::walk(size_t count, const std::function<void(const Kept&)>& visit) {
   return false;
 }
 
+size_t Cache::flushAll() {
+  const size_t flushed = size();
+  freeBeside(executor_, Discarded(std::move(table_).release(), std::move(success_.ghosts), std::move(denial_.ghosts)));
+  table_ = makeTable();
+  if (cuts_) {
+    freeBeside(executor_, std::move(*cuts_).release());
+    cuts_.emplace(makeTable());
+  }
+  for (Fifo* fifo : {&success_, &denial_}) {
+    fifo->queues = {};
+    fifo->ghosts = {};
+  }
+  bytes_ = 0;
+  walk_next_ = nullptr;
+  for (const auto& flush : flushes_) flush->next = nullptr;
+  noteSize();
+  return flushed;
+}
+
+std::shared_ptr<Cache::Flush> Cache::beginFlush(const dns::Name& zone) {
+  std::erase_if(flushes_, [](const auto& flush) { return flush.use_count() == 1; });
+  return flushes_.emplace_back(std::make_shared<Flush>(Flush{.zone = zone}));
+}
+
+std::optional<size_t> Cache::flushSome(const std::shared_ptr<Flush>& flush, size_t count) {
+  while (Queue* const queue = walkedQueue(flush->queue)) {
+    if (std::exchange(flush->begins, false)) {
+      flush->next = queue->head;
+      flush->left = queue->size;
+    }
+    for (; flush->next != nullptr && flush->left > 0; --flush->left) {
+      if (count == 0) return std::nullopt;
+      --count;
+      Entry* const entry = std::exchange(flush->next, flush->next->next);
+      if (!dns::isNameWithin(entry->nameSpan(), flush->zone)) continue;
+      remove(entry);
+      ++flush->flushed;
+    }
+    ++flush->queue;
+    flush->begins = true;
+  }
+  std::erase(flushes_, flush);
+  return flush->flushed;
+}
+
+bool Cache::isBeingFlushed(const Entry& entry) {
+  for (const auto& flush : flushes_) {
+    if (!dns::isNameWithin(entry.nameSpan(), flush->zone)) continue;
+    ++flush->flushed;
+    return true;
+  }
+  return false;
+}
+
 // Whether what is kept stays, rather than what the upstream says now.
 bool Cache::isPreferred(const Entry& old, const resolve::StoredResponse& response, int64_t now_ns) const {
   if (now_ns >= old.usable_ns) return false;
@@ -408,7 +476,7 @@ bool Cache::isWorthKeeping(const dns::Query& query, const resolve::StoredRespons
 }
 
 CacheKindCounters& Cache::countersOf(const Entry& entry) {
-  return entry.is_denial ? counters_.denial : counters_.success;
+  return entry.is_denial ? counters_->denial : counters_->success;
 }
 
 Cache::Fifo& Cache::fifoOf(const Entry& entry) { return entry.is_denial ? denial_ : success_; }
@@ -453,6 +521,7 @@ void Cache::evictHead(Fifo& fifo, Place place, size_t& chances) {
     countersOf(*entry).evictions.add();
     return remove(entry);
   }
+  if (isBeingFlushed(*entry)) return remove(entry);
   --chances;
   unlink(queue, entry);
   entry->frequency = place == kMain ? static_cast<uint8_t>(entry->frequency - 1) : 0;
@@ -461,9 +530,9 @@ void Cache::evictHead(Fifo& fifo, Place place, size_t& chances) {
 }
 
 void Cache::noteSize() {
-  counters_.success.entries.set(static_cast<double>(success_.size()));
-  counters_.denial.entries.set(static_cast<double>(denial_.size()));
-  counters_.bytes.set(static_cast<double>(bytes_));
+  counters_->success.entries.set(static_cast<double>(success_.size()));
+  counters_->denial.entries.set(static_cast<double>(denial_.size()));
+  counters_->bytes.set(static_cast<double>(bytes_));
 }
 
 void Cache::remove(Entry* entry) {
@@ -486,6 +555,9 @@ void Cache::push(Queue& queue, Entry* entry) {
 
 void Cache::unlink(Queue& queue, Entry* entry) {
   if (entry == walk_next_) walk_next_ = entry->next;
+  for (const auto& flush : flushes_) {
+    if (entry == flush->next) flush->next = entry->next;
+  }
   (entry->previous != nullptr ? entry->previous->next : queue.head) = entry->next;
   (entry->next != nullptr ? entry->next->previous : queue.tail) = entry->previous;
   --queue.size;

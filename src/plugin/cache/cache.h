@@ -110,7 +110,7 @@ class Cache {
   };
   Cut findCut(const dns::Query& query, BootClock::time_point now);
   // A query was answered with what findCut() found.
-  void noteCutHit() { counters_.cut_hits.add(); }
+  void noteCutHit() { counters_->cut_hits.add(); }
 
   // Keeps `response` as the answer to `query`'s question, unless it must not be cached: then what has ended is
   // forgotten all the same. No longer than the first of its signatures is valid, not as a stale answer either. A
@@ -142,6 +142,21 @@ class Cache {
   void restore(const dns::Query& query, const resolve::StoredResponse& response, const Standing& standing,
                BootClock::time_point now);
 
+  // --- what an operator drops ---
+  // Of the time between a question and its answer they know nothing: what was asked for before and comes after is kept.
+  // Failures go, too. An answer goes by the name that it was asked for: an alias elsewhere that leads to such a name
+  // stays, and so does the denial of a name above it (Options::nxdomain_cut).
+
+  // All, whatever a flush by steps is at: no more work for many than for few, but for what is freed on the executor.
+  // Returns how many there were.
+  size_t flushAll();
+  // What is kept of `zone` and the names below it when this is called goes by flushSome(), in steps between which the
+  // cache may change; several may be under way. Whoever gives up half-way lets go of it, on any thread.
+  struct Flush;
+  std::shared_ptr<Flush> beginFlush(const dns::Name& zone);
+  // Looks at the next `count`. Nothing: there are more; else how many have gone, and this was the last call for it.
+  std::optional<size_t> flushSome(const std::shared_ptr<Flush>& flush, size_t count);
+
   // The upstream is asked for what is kept of `query`'s question: for kRefreshTime no other query causes that. No
   // effect if nothing is kept.
   void noteRefresh(const dns::Query& query, BootClock::time_point now);
@@ -149,7 +164,7 @@ class Cache {
   void noteFailure(const dns::Query& query, BootClock::time_point now);
 
   // A client is answered with what is stale.
-  void noteServedStale() { counters_.served_stale.add(); }
+  void noteServedStale() { counters_->served_stale.add(); }
 
   const Options& options() const { return options_; }
   // For what is kept from now on; what is there keeps the times that it has. Where a capacity becomes smaller, each
@@ -160,6 +175,8 @@ class Cache {
   }
   size_t size() const { return table_.size(); }
   size_t bytes() const { return bytes_; }
+  // To be read on any thread. Whoever holds it for longer than that keeps series of a cache that has gone.
+  std::weak_ptr<const CacheCounters> counters() const { return counters_; }
 
  private:
   struct Entry;
@@ -188,6 +205,7 @@ class Cache {
     Place victim() const;
   };
 
+  Table makeTable() const;
   static uint64_t keyHash(const dns::Query& query);
   static bool matches(const Entry& entry, const dns::Query& query);
   Entry* findEntry(uint64_t hash, const dns::Query& query) const {
@@ -211,6 +229,7 @@ class Cache {
   void add(const dns::Query& query, const resolve::StoredResponse& response, const Standing& standing, Fifo& fifo,
            Place place);
   Queue* walkedQueue(size_t index);
+  bool isBeingFlushed(const Entry& entry);
   bool noteHit(Entry& entry, BootClock::time_point now);
   uint64_t cutHash(std::span<const uint8_t> name, uint8_t key_flags) const;
   Entry* findCutAt(std::span<const uint8_t> name, uint8_t key_flags) const;
@@ -229,7 +248,8 @@ class Cache {
   Entry* walk_next_ = nullptr;  // in that queue; null: its first one, or it is through
   bool walk_begins_ = false;    // that queue
   size_t walk_left_ = 0;
-  CacheCounters counters_;
+  std::vector<std::shared_ptr<Flush>> flushes_;  // under way; those that only we hold were given up
+  const std::shared_ptr<CacheCounters> counters_;
 };
 
 }  // namespace idetcd::plugin

@@ -44,12 +44,15 @@ CacheSaver::CacheSaver(Options options, std::shared_ptr<Cache> cache, net::Event
       loop_(loop),
       savers_(process.state<SavedCaches>().savers),
       log_(process.log.named("plugin/cache")),
-      strand_(process.executor->makeStrand()),
+      strand_(savers_->strandOf(options_.file, *process.executor)),
       timer_(loop, [this] { onTimer(); }) {
   savers_->add(*this);
 }
 
-CacheSaver::~CacheSaver() { savers_->remove(*this); }
+CacheSaver::~CacheSaver() {
+  savers_->remove(*this);
+  dropSaving();
+}
 
 void CacheSaver::load() {
   if (!options_.loads) return timer_.start(kInterval);
@@ -76,9 +79,39 @@ void CacheSaver::restoreSome() {
   if (!loading_->is_read) return timer_.start(kPause);
   if (loading_->reader && loading_->reader->restore(*cache_, options_.seed, Clocks::now(), kStep))
     return timer_.start(kPause);
-  if (loading_->reader) log_.info("{} answers of {}, {} read", cache_->size(), options_.file, loading_->reader->count());
-  loading_.reset();
+  if (loading_->reader)
+    log_.info("{} answers of {}, {} read", cache_->size(), options_.file, loading_->reader->count());
   timer_.start(kInterval);
+  endLoading();
+}
+
+void CacheSaver::stopLoading() {
+  if (!loading_) return;
+  timer_.start(kInterval);
+  endLoading();
+}
+
+// Whoever waited for it may want a file at once. What was read is as large as the cache: it is freed where it was read.
+void CacheSaver::endLoading() {
+  strand_->submit([loading = std::exchange(loading_, nullptr)] {});
+  for (const auto& then : std::exchange(when_loaded_, {})) then();
+}
+
+void CacheSaver::rewrite(Written done) {
+  dropSaving();
+  when_written_.push_back(std::move(done));
+  timer_.start(kPause);  // begins anew
+}
+
+std::vector<CacheSaver::Written> CacheSaver::yieldFile() {
+  dropSaving();
+  timer_.start(kInterval);
+  return std::exchange(when_written_, {});
+}
+
+// On the strand, so before the next one begins.
+void CacheSaver::dropSaving() {
+  if (saving_) strand_->submit([saving = std::exchange(saving_, nullptr)] { saving->file.reset(); });
 }
 
 void CacheSaver::beginSaving() {
@@ -120,9 +153,11 @@ bool CacheSaver::appendSome() {
 }
 
 void CacheSaver::commit(const std::shared_ptr<std::promise<void>>& done) {
-  const auto finish = [saving = std::exchange(saving_, nullptr), file = options_.file, log = log_, done] {
+  const auto finish = [saving = std::exchange(saving_, nullptr), file = options_.file, log = log_, done,
+                       when_written = std::exchange(when_written_, {})] {
     const Result<void> written = saving->file ? saving->file->commit() : tl::unexpected(saving->error);
     if (!written) log.error("{}: {}; what is cached is not kept over a restart", file, written.error().message);
+    for (const Written& call : when_written) call(written);
     if (done) done->set_value();
   };
   if (!strand_->submit(finish)) finish();
@@ -133,7 +168,7 @@ void CacheSaver::saveAll(const std::shared_ptr<std::promise<void>>& done) {
   while (loading_ && loading_->is_read && loading_->reader &&
          loading_->reader->restore(*cache_, options_.seed, Clocks::now(), kStep)) {
   }
-  loading_.reset();
+  if (loading_) endLoading();
   beginSaving();
   while (appendSome()) {
   }
@@ -150,6 +185,17 @@ void CacheSavers::add(CacheSaver& saver) {
 void CacheSavers::remove(const CacheSaver& saver) {
   const std::lock_guard lock(mutex_);
   std::erase(savers_, &saver);
+}
+
+std::shared_ptr<Executor::Strand> CacheSavers::strandOf(const std::string& file, Executor& executor) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(strands_, [](const auto& one) { return one.second.expired(); });
+  if (const auto known = strands_.find(file); known != strands_.end()) {
+    if (auto strand = known->second.lock()) return strand;
+  }
+  auto strand = executor.makeStrand();
+  strands_[file] = strand;
+  return strand;
 }
 
 void CacheSavers::saveAll(milliseconds budget) {

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,8 +30,8 @@ class CacheSaver : public std::enable_shared_from_this<CacheSaver> {
  public:
   struct Options {
     std::string file;
-    HashSeed seed = 0;    // of the names that the cache is asked for
-    bool loads = true;    // false: the cache is an older one, and has more than the file
+    HashSeed seed = 0;     // of the names that the cache is asked for
+    bool loads = true;     // false: the cache is an older one, and has more than the file
     size_t max_bytes = 0;  // of a file that is read
   };
   // How often the file is written: what a killed process has learnt since is lost.
@@ -41,9 +43,25 @@ class CacheSaver : public std::enable_shared_from_this<CacheSaver> {
   CacheSaver(const CacheSaver&) = delete;
   CacheSaver& operator=(const CacheSaver&) = delete;
 
+  // --- what an operator drops must not come back with the next process ---
+  // Nothing is put into the cache any more that has not been yet.
+  void stopLoading();
+  bool isLoading() const { return loading_ != nullptr; }
+  // When all has been loaded: `then` is called once, on the loop; destroyed uncalled if the saver goes before.
+  void whenLoaded(std::function<void()> then) { when_loaded_.push_back(std::move(then)); }
+  // Writes what the cache holds now, in place of a file that is being written. `done` is called once, on any thread, when
+  // that or what is newer is on the disk, or with the reason why it is not; destroyed uncalled as above. REQUIRES:
+  // !isLoading(), or the file would lose what is not loaded yet.
+  using Written = std::function<void(const Result<void>&)>;
+  void rewrite(Written done);
+  // Leaves the file as it is for a while: what it is being written with is no longer true, and another saver writes it.
+  // Returns who waits for it.
+  std::vector<Written> yieldFile();
+
   // All at once, for a process that is about to end; `done` when it is on the disk or has failed.
   void saveAll(const std::shared_ptr<std::promise<void>>& done);
   net::EventLoop& loop() const { return loop_; }
+  const std::string& file() const { return options_.file; }
 
  private:
   struct Loading;
@@ -52,6 +70,8 @@ class CacheSaver : public std::enable_shared_from_this<CacheSaver> {
   void load();
   void onTimer();
   void restoreSome();
+  void endLoading();
+  void dropSaving();
   void beginSaving();
   void saveSome();
   bool appendSome();
@@ -65,6 +85,8 @@ class CacheSaver : public std::enable_shared_from_this<CacheSaver> {
   const std::shared_ptr<Executor::Strand> strand_;
   std::shared_ptr<Loading> loading_;  // null: there is nothing to load any more
   std::shared_ptr<Saving> saving_;    // null: between two files
+  std::vector<std::function<void()>> when_loaded_;
+  std::vector<Written> when_written_;  // the file of saving_
   net::Timer timer_;
 };
 
@@ -74,9 +96,12 @@ class CacheSavers {
   void add(CacheSaver& saver);
   void remove(const CacheSaver& saver);
   void saveAll(std::chrono::milliseconds budget);
+  // On which all that is done with `file` is done: of one cache there are two savers while a reload goes on.
+  std::shared_ptr<Executor::Strand> strandOf(const std::string& file, Executor& executor);
 
  private:
   std::mutex mutex_;  // held while a loop is posted to: a saver that is known has a loop that lives
+  std::map<std::string, std::weak_ptr<Executor::Strand>> strands_;  // by file
   std::vector<CacheSaver*> savers_;
 };
 

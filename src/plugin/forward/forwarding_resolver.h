@@ -13,6 +13,7 @@
 #include "net/event_loop.h"
 #include "plugin/cache/cache.h"
 #include "plugin/cache/cache_saver.h"
+#include "plugin/cache/live_caches.h"
 #include "plugin/forward/alias_follower.h"
 #include "plugin/private/rebinding_filter.h"
 #include "resolve/chain.h"
@@ -55,7 +56,8 @@ class ForwardingResolver final : public resolve::Handler, public resolve::OwnQue
     std::shared_ptr<resolve::RateLimiter> limiter{};
     std::shared_ptr<const resolve::QueryObserver> log{};
     std::shared_ptr<resolve::FailureObserver> errors{};
-    std::shared_ptr<CacheSaver> saver{};  // of the cache; lives as long as the resolver
+    std::shared_ptr<CacheSaver> saver{};       // of the cache; lives as long as the resolver
+    std::shared_ptr<LiveCaches::User> user{};  // the same
   };
 
   // `cache` may be null. `forwarders` are asked in order: the first that serves a name, then, if

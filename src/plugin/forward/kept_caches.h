@@ -10,6 +10,7 @@
 
 #include "net/event_loop.h"
 #include "plugin/cache/cache.h"
+#include "plugin/cache/live_caches.h"
 #include "plugin/private/setup.h"
 #include "resolve/directive.h"
 
@@ -45,6 +46,9 @@ class KeptCaches final : public resolve::ProcessState {
   Found of(const Block& block, size_t worker, net::EventLoop& loop, const Cache::Options& options,
            const metrics::Scope& metrics);
 
+  // Those that somebody uses, of any configuration: to be flushed. Any thread.
+  const std::shared_ptr<LiveCaches>& live() const { return live_; }
+
   void accept() override;
   void refuse() override;
 
@@ -62,6 +66,7 @@ class KeptCaches final : public resolve::ProcessState {
   };
 
   const std::shared_ptr<Executor> executor_;
+  const std::shared_ptr<LiveCaches> live_ = std::make_shared<LiveCaches>();
   AllKept used_;
   // Of the configuration that is being made:
   std::map<std::string, size_t> announced_;  // how many blocks have these keys

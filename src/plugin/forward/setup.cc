@@ -399,6 +399,7 @@ Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resol
 Result<void> ForwardDirective::share(resolve::Process& process, const resolve::Block& block) {
   process_ = &process;
   if (block.find<CacheDirective>() != nullptr) process.state<KeptCaches>().announce(textOf(block.keys));
+  report_ = BlockReport::make(process);
   local_addresses_ = net::localAddresses();
   for (upstream::Forwarder::Options& options : options_) {
     auto files = upstream::ForwardFiles::read(options, *process.executor);
@@ -431,6 +432,9 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
   if (const auto* directive = block.find<PrivateDirective>()) {
     options.rebinding = std::make_shared<RebindingFilter>(directive->rules(), chain.parts.errors, scope);
   }
+  std::string name = textOf(block.keys);
+  BlockReport::Loop known;
+  for (const auto& forwarder : *forwarders) known.upstreams.push_back(forwarder->reports());
   std::shared_ptr<Cache> cache;
   if (const auto* directive = block.find<CacheDirective>()) {
     const CacheSettings& settings = directive->settings();
@@ -449,7 +453,11 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
         caches.of(kept, context.worker, context.loop, settings.options, cacheScope(context, settings.zones));
     cache = found.cache;
     if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.name, context);
+    options.user = std::make_shared<LiveCaches::User>(caches.live(), cache, options.saver, context.loop);
+    name = kept.name;
+    known.cache = cache->counters();
   }
+  report_->add(name, std::move(known));
   auto resolver =
       std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders));
   chain.parts.own_questions = resolver.get();
@@ -499,8 +507,9 @@ Result<std::vector<std::unique_ptr<upstream::Forwarder>>> ForwardDirective::make
 
 const resolve::DirectiveType kForwardDirective{
     .name = "forward",
-    .syntax = "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "
-              "/etc/resolv.conf",
+    .syntax =
+        "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "
+        "/etc/resolv.conf",
     .make = resolve::makeDirective<ForwardDirective>,
     .check_files = checkFiles};
 

@@ -1,9 +1,11 @@
 // The directive `forward`: asks other servers.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "plugin/forward/control_paths.h"
 #include "resolve/directive.h"
 #include "upstream/forwarder.h"
 
@@ -29,6 +31,7 @@ class ForwardDirective final : public resolve::Directive {
   Result<std::vector<std::unique_ptr<upstream::Forwarder>>> makeForwarders(const resolve::LoopContext& context) const;
 
   std::vector<upstream::Forwarder::Options> options_;
+  std::shared_ptr<BlockReport> report_;
   std::vector<dns::Name> own_names_;
   resolve::Process* process_ = nullptr;
   std::vector<SocketAddress> local_addresses_;

@@ -88,17 +88,21 @@ class Node(Process):
         return os.path.join(self.runtime_directory, f"{self.port}.sock")
 
     def control(self, path, method="GET", timeout=30):
-        """Status and JSON of a request at its control socket."""
-        client = http.client.HTTPConnection("localhost", timeout=timeout)
-        client.sock = socket.socket(socket.AF_UNIX)
-        try:
-            client.sock.settimeout(timeout)
-            client.sock.connect(self.socket_path())
-            client.request(method, path)
-            response = client.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            client.close()
+        """Status and JSON of a request at its control socket. Names are answered a moment before that has its paths (503
+        without JSON)."""
+        def exchange():
+            client = http.client.HTTPConnection("localhost", timeout=timeout)
+            client.sock = socket.socket(socket.AF_UNIX)
+            try:
+                client.sock.settimeout(timeout)
+                client.sock.connect(self.socket_path())
+                client.request(method, path)
+                response = client.getresponse()
+                body = response.read()
+                return body != b"Service Unavailable\n" and (response.status, json.loads(body))
+            finally:
+                client.close()
+        return wait_until(exchange, 10, lambda: f"{self.name} to have control paths\n{self.logs()}")
 
     def connected_ports(self):
         """Port at the other end -> how many established TCP connections."""

@@ -693,5 +693,123 @@ TEST_F(NxdomainCutTest, IsNotThereUnlessItIsTurnedOn) {
   EXPECT_EQ(plain.findCut(ask("a.no.example."), now_).response, nullptr);
 }
 
+// --- what an operator drops ---
+
+class CacheFlushTest : public CacheTest {
+ protected:
+  size_t flush(Cache& cache, const std::string& zone, size_t step = 256) {
+    const auto flush = cache.beginFlush(dns::Name::parse(zone).value());
+    for (;;) {
+      if (const auto flushed = cache.flushSome(flush, step)) return *flushed;
+    }
+  }
+  void deny(Cache& cache, const std::string& qname, uint16_t flags = 0x8183) {
+    insert(cache, ask(qname), UpstreamMessage(qname, 1, flags).soa("example.", 3600, 300));
+    messages_.clear();
+  }
+};
+
+TEST_F(CacheFlushTest, AllGoAtOnceAndTheCacheGoesOn) {
+  const metrics::Registry registry;
+  Cache cache({.nxdomain_cut = true}, registry.scope());
+  for (int i = 0; i < 3000; ++i) insertA(cache, "a" + std::to_string(i) + ".example.");  // of both tables, as it grows
+  deny(cache, "no.example.");
+  deny(cache, "fails.example.", 0x8182);
+  find(cache, "a1.example.");
+  cache.beginWalk();
+  size_t walked = 0;
+  const auto visit = [&walked](const Cache::Kept&) { ++walked; };
+  EXPECT_TRUE(cache.walk(10, visit));
+  EXPECT_EQ(cache.flushAll(), 3002u);
+  EXPECT_FALSE(cache.walk(1000, visit));
+  EXPECT_EQ(walked, 10u);
+  EXPECT_EQ(cache.size(), 0u);
+  EXPECT_EQ(cache.bytes(), 0u);
+  EXPECT_EQ(test_support::sumOf(registry, "coredns_cache_entries"), 0);
+  EXPECT_EQ(test_support::sumOf(registry, "idetcd_cache_bytes"), 0);
+  EXPECT_EQ(find(cache, "a1.example."), State::kMiss);
+  EXPECT_EQ(find(cache, "no.example."), State::kMiss);
+  EXPECT_EQ(cache.findCut(ask("a.no.example."), now_).response, nullptr);
+  EXPECT_EQ(cache.flushAll(), 0u);
+  for (int i = 0; i < 3000; ++i) insertA(cache, "b" + std::to_string(i) + ".example.");
+  deny(cache, "no.example.");
+  EXPECT_EQ(find(cache, "b2999.example."), State::kFresh);
+  EXPECT_NE(cache.findCut(ask("a.no.example."), now_).response, nullptr);
+  EXPECT_EQ(cache.size(), 3001u);
+}
+
+TEST_F(CacheFlushTest, ANameGoesWithAllThatIsBelowIt) {
+  Cache cache({});
+  for (const char* name : {"example.", "a.example.", "b.a.example.", "ba.example.", "a.example.org."})
+    insertA(cache, name);
+  insertTxt(cache, "a.example.", 10);
+  insertTxt(cache, "A.a.eXample.", 5000);  // in the queue of large ones
+  deny(cache, "no.a.example.");
+  deny(cache, "no.example.");
+  deny(cache, "fails.a.example.", 0x8182);
+  EXPECT_EQ(flush(cache, "A.EXAMPLE"), 6u);
+  for (const char* name : {"a.example.", "b.a.example.", "no.a.example.", "fails.a.example."})
+    EXPECT_EQ(find(cache, name), State::kMiss) << name;
+  EXPECT_EQ(find(cache, "a.example.", 16), State::kMiss);
+  EXPECT_EQ(find(cache, "a.a.example.", 16), State::kMiss);
+  for (const char* name : {"example.", "ba.example.", "a.example.org.", "no.example."})
+    EXPECT_EQ(find(cache, name), State::kFresh) << name;
+  EXPECT_EQ(flush(cache, "a.example."), 0u);
+  EXPECT_EQ(flush(cache, "."), 4u);
+}
+
+// Entries move to other queues and out of the cache while it goes on, and others come.
+TEST_F(CacheFlushTest, NothingThatWasThereStaysWhateverHappensBetweenTheSteps) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    Cache cache({.success = {.capacity = 60}});
+    std::vector<std::string> old;
+    for (int i = 0; i < 60; ++i) {
+      old.push_back("o" + std::to_string(i) + (i % 3 == 0 ? ".other." : ".zone."));
+      insertA(cache, old.back());
+    }
+    std::vector<std::string> all = old;
+    const auto hit_some = [&] {
+      for (int i = 0; i < 20; ++i) find(cache, all[random() % all.size()]);
+    };
+    for (int i = 0; i < 5; ++i) hit_some();
+    const auto flush = cache.beginFlush(dns::Name::parse("zone.").value());
+    const auto beside = cache.beginFlush(dns::Name::parse("o1.zone.").value());
+    cache.beginWalk();
+    bool more = true;
+    for (int step = 0; !cache.flushSome(flush, 1); ++step) {
+      ASSERT_LT(step, 1000) << "it ends";
+      hit_some();
+      for (unsigned i = random() % 4; i > 0; --i) {
+        all.push_back("n" + std::to_string(random()) + ".other.");
+        insertA(cache, all.back());
+        for (int hits = 0; hits < 3; ++hits) find(cache, all.back());
+      }
+      if (more) more = cache.walk(1, [](const Cache::Kept&) {});
+      if (step == 3) {
+        EXPECT_TRUE(cache.flushSome(beside, 1000));
+      }
+    }
+    for (const std::string& name : old) {
+      const bool stays = find(cache, name) != State::kMiss && name.ends_with(".zone.");
+      EXPECT_FALSE(stays) << name << " seed " << seed;
+    }
+  }
+}
+
+TEST_F(CacheFlushTest, OneThatIsGivenUpOrOvertakenEnds) {
+  Cache cache({});
+  for (int i = 0; i < 10; ++i) insertA(cache, "a" + std::to_string(i) + ".example.");
+  auto given_up = cache.beginFlush(dns::Name::parse("example.").value());
+  EXPECT_FALSE(cache.flushSome(given_up, 5));
+  given_up.reset();
+  const auto overtaken = cache.beginFlush(dns::Name::parse("example.").value());
+  EXPECT_FALSE(cache.flushSome(overtaken, 2));
+  EXPECT_EQ(cache.flushAll(), 3u);
+  insertA(cache, "new.other.");
+  EXPECT_EQ(cache.flushSome(overtaken, 10), 2u);
+  EXPECT_EQ(find(cache, "new.other."), State::kFresh);
+}
+
 }  // namespace
 }  // namespace idetcd::plugin
