@@ -20,34 +20,45 @@ from harness.upstreams import Upstream
 
 README = os.path.join(ROOT, "README.md")
 PAGES = [README, os.path.join(ROOT, "src", "README.md"), os.path.join(ROOT, "src", "package", "README.md"),
-         *sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))]
+         os.path.join(ROOT, "src", "cli", "README.md"), *sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))]
 EVERY_PAGE = sorted({README, *glob.glob(os.path.join(ROOT, "src", "**", "*.md"), recursive=True),
                      *glob.glob(os.path.join(ROOT, "bench", "**", "*.md"), recursive=True)})
 LANGUAGES = {"sh", "console", "corefile", "yaml", "ini", "text"}
 
-OWN = "192.0.2.11"
 COREFILE = """. {{
     idetcd {{
         endpoint {endpoint}
         limit 5
         pattern worker{{{{.ID}}}}.tf.internal.
-        address {own} 2001:db8::11
+        address 192.0.2.1{id} 2001:db8::1{id}
     }}
-    prometheus
+    prometheus localhost:915{last}
     cache
     forward . {upstream}
 }}
 """
-# What other machines have put.
-OTHERS = {"worker4.tf.internal.": '{"ipv4":"192.0.2.14","ipv6":"2001:db8::14","port":"53"}'}
+MEMBERS = 4
 
 # Programs in whose place others run, and why.
 STAND_INS = {
+    "mpirun": "it is large, and would start processes on other machines",
+    "torchrun": "it is large",
+    "python3": "it stands for a program that uses TensorFlow or PyTorch",
     "systemctl": "no systemd runs here",
     "journalctl": "no systemd runs here",
     "apt-get": "it would change this machine; test_package.py installs the package",
     "usermod": "it would change this machine",
     "docker": "it is not to be used here; test_image.py makes the image by hand",
+}
+# What the programs of a job do: they hold what they are given against the cluster.
+STAND_IN_TEXTS = {
+    "mpirun": 'test "$1 $(grep -cx "worker[1-4].tf.internal slots=8" "$2")" = "--hostfile 4"',
+    "torchrun": 'test "$*" = "--nnodes 4 --node-rank 0 --nproc-per-node 8 --master-addr worker1.tf.internal --master-port 29500 train.py"',
+    "python3": """case "$TF_CONFIG$IDETCD_NAME$RANK$WORLD_SIZE" in
+        '{"cluster":{"worker":["worker1.tf.internal:2222",'*',"worker4.tf.internal:2222"]},"task":{"index":0,"type":"worker"}}') ;;
+        worker1.tf.internal | 04) ;;
+        *) exit 1 ;;
+    esac""",
 }
 
 
@@ -64,7 +75,11 @@ class Claim:
 
 CLAIMS = [
     Claim(r"(dig|etcdctl|getent|ss|cat|curl -s) "),
-    Claim(r"idetcd -validate "),
+    Claim(r"idetcd (-validate|status|members|whoami|wait)\b"),
+    Claim(r"idetcd exec ", "silent"),
+    Claim(r"idetcd hostfile .*>hosts( && mpirun .*)?$", "silent"),
+    Claim(r"(ranks|config|TF_CONFIG)=\$\(idetcd |TF_CONFIG=\$config |env \$\(idetcd ", "silent"),
+    Claim(r"idetcd (drain|release|cache flush|top)\b", "syntax", "test_cli.py and test_control.py"),
     Claim(r"printf .*>/etc/resolv\.conf", "silent"),
     Claim(r"rm -f /etc/resolv\.conf && ", "silent"),
     Claim(r"(" + "|".join(STAND_INS) + r") ", "silent"),
@@ -121,9 +136,9 @@ class Machine:
         for name in STAND_INS:
             path = os.path.join(self.programs, name)
             with open(path, "w", encoding="ascii") as file:
-                file.write("#!/bin/sh\n")
+                file.write(f"#!/bin/sh\n{STAND_IN_TEXTS.get(name, '')}\n")
             os.chmod(path, 0o755)
-        self.namespace = Namespace(directory, [f"{OWN}/32"])
+        self.namespace = Namespace(directory, [f"192.0.2.1{i}/32" for i in range(1, MEMBERS + 1)])
         self.started = []
 
     def start(self):
@@ -134,19 +149,20 @@ class Machine:
         self.etcd = EtcdMember(self.directory)
         self.started.append(self.etcd)
         self.etcd.start()
-        for name, value in OTHERS.items():
-            self.etcd.put(name.encode(), value.encode())
         upstream = Upstream().start()
         self.started.append(upstream)
-        self.node = Node("idetcd", self.directory, COREFILE.format(endpoint=self.etcd.endpoint, own=OWN, upstream=upstream.address),
-                         port=None)
-        self.started.append(self.node)
-        self.node.port = 53
-        self.node.owns_port = False
-        self.node.arguments = ["-dns.port", "53"]
-        self.node.start(env={"RUNTIME_DIRECTORY": self.directory})
-        self.node.wait_logged("claimed worker1.tf.internal.")
-        wait_until(lambda: self.shell("dig +short CH TXT id.server @localhost").stdout == '"worker1.tf.internal"\n', 20, self.node.logs)
+        for i in range(1, MEMBERS + 1):
+            text = COREFILE.format(endpoint=self.etcd.endpoint, id=i, last=2 + i, upstream=upstream.address)
+            node = Node(f"idetcd{i}", self.directory, text, port=None)
+            self.started.append(node)
+            node.port = 53 if i == 1 else 5300 + i
+            node.owns_port = False
+            node.arguments = ["-dns.port", str(node.port)]
+            # The others are on machines of their own: one socket is in this one's directory.
+            node.start(env={"RUNTIME_DIRECTORY": self.directory} if i == 1 else {})
+            node.wait_logged(f"claimed worker{i}.tf.internal.")
+        self.node = self.started[-MEMBERS]
+        wait_until(lambda: self.shell(f"idetcd status && idetcd wait --members {MEMBERS} --timeout 1").returncode == 0, 20, self.node.logs)
 
     def rooted(self, command):
         """With the files of /etc/idetcd and those that it writes in directories of our own."""
@@ -214,7 +230,7 @@ def test_every_claim_is_needed():
     for claim in CLAIMS:
         assert any(claim_of(command) is claim for command in found), claim.pattern
     for name in STAND_INS:
-        assert any(command.startswith(f"{name} ") for command in found), name
+        assert any(re.search(rf"(^| ){name} ", command) for command in found), name
 
 
 def dialogues(page):

@@ -87,6 +87,7 @@ def test_the_server_runs_in_it_without_root(image, directory):
             assert os.listdir(os.path.join(image, "run", "idetcd")) == ["53.sock"], server.logs()
             assert os.stat(os.path.join(image, "run", "idetcd", "53.sock")).st_uid == int(user.split(":")[0])
             assert "sandbox:" not in server.logs()
+            namespace.run(*inside[len(namespace.prefix):], *json.loads(last("HEALTHCHECK").partition(" CMD ")[2]))
             server.signal(15)
             assert server.exit_code(20) == 0
         finally:
