@@ -74,20 +74,36 @@ void Control::addReadiness(std::string directive, std::function<std::string()> m
   next_.readiness.emplace_back(std::move(directive), std::move(missing));
 }
 
-void Control::add(const std::string& path, http::Handler handler) {
+void Control::add(const std::string& path, http::Handler handler) { addPath(path, std::move(handler)); }
+
+void Control::addLate(const std::string& path, http::LateHandler handler) { addPath(path, std::move(handler)); }
+
+void Control::addPath(const std::string& path, http::Paths::mapped_type handler) {
+  {
+    const std::lock_guard lock(mutex_);
+    next_.paths[path] = handler;
+  }
   process_.state<http::Endpoints>().addLocally(path, std::move(handler));
 }
 
-void Control::addLate(const std::string& path, http::LateHandler handler) {
-  process_.state<http::Endpoints>().addLocally(path, std::move(handler));
+std::shared_ptr<const Control::Parts> Control::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+void Control::ask(const std::string& path, const std::string& query, const http::Reply& reply) const {
+  const auto parts = used();
+  const auto found = parts->paths.find(path);
+  if (found == parts->paths.end()) return reply(control::refuse(404, "there is no " + path));
+  http::Request request;
+  request.path = path;
+  request.query = query;
+  if (const auto* handler = std::get_if<http::Handler>(&found->second)) return reply((*handler)(request));
+  std::get<http::LateHandler>(found->second)(request, reply);
 }
 
 nlohmann::json Control::report() const {
-  std::shared_ptr<const Parts> parts;
-  {
-    const std::lock_guard lock(mutex_);
-    parts = used_;
-  }
+  const auto parts = used();
   auto missing = nlohmann::json::array();
   std::set<std::string> said;  // blocks may share what is missing
   for (const auto& [directive, ask] : parts->readiness) {

@@ -21,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "http/message.h"
+#include "http/server.h"
 #include "resolve/directive.h"
 
 namespace idetcd::control {
@@ -51,6 +52,12 @@ class Control final : public resolve::ProcessState {
   void add(const std::string& path, http::Handler handler);
   void addLate(const std::string& path, http::LateHandler handler);
 
+  // --- HTTP thread ---
+
+  // What a path of the accepted configuration answers to a GET, for who shows it elsewhere; 404 if there is none. Nothing
+  // is changed: what wants a POST refuses. As http::Reply, `reply` is called at once or later, on any thread.
+  void ask(const std::string& path, const std::string& query, const http::Reply& reply) const;
+
   // --- any thread ---
 
   // What /v1/status says.
@@ -63,7 +70,11 @@ class Control final : public resolve::ProcessState {
   struct Parts {
     std::vector<std::pair<std::string, Read>> sections;
     std::vector<std::pair<std::string, std::function<std::string()>>> readiness;
+    http::Paths paths;
   };
+
+  void addPath(const std::string& path, http::Paths::mapped_type handler);
+  std::shared_ptr<const Parts> used() const;
 
   resolve::Process& process_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -6,7 +6,7 @@
 namespace idetcd::http {
 
 Result<std::vector<SocketAddress>> Endpoints::add(const ListenAddress& address, const std::string& path,
-                                                  const Handler& handler) {
+                                                  const Paths::mapped_type& handler) {
   const auto resolved = resolve(address);
   if (!resolved) return tl::unexpected(resolved.error());
   const std::lock_guard lock(mutex_);

@@ -28,7 +28,8 @@ class Endpoints final : public resolve::ProcessState {
   // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
   // goes on for may be about to end. If the path is there already, of another server block, `handler` takes its place.
   // Returns where it listens.
-  Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path, const Handler& handler);
+  Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path,
+                                         const Paths::mapped_type& handler);
 
   // Serves what addLocally() adds on a Unix socket that is bound, for as long as the process lives. Before the first
   // configuration is accepted. The error is one line.

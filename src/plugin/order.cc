@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/acl/setup.h"
+#include "plugin/admin/setup.h"
 #include "plugin/any/setup.h"
 #include "plugin/bind/setup.h"
 #include "plugin/bufsize/setup.h"
@@ -52,6 +53,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kReadyDirective,        // says over HTTP whether all is there
       &kHealthDirective,       // says over HTTP that the process lives
       &kPrometheusDirective,   // counts queries and shows what is counted
+      &kAdminDirective,        // shows operators the cluster and this node
       &kErrorsDirective,       // reports failures
       &kLogDirective,          // reports answers
       &kLocalDirective,        // names of this machine

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "plugin/acl/setup.h"
+#include "plugin/admin/setup.h"
 #include "plugin/any/setup.h"
 #include "plugin/bind/setup.h"
 #include "plugin/bufsize/setup.h"
@@ -750,6 +751,19 @@ TEST(PlanPrometheus, Options) {
   EXPECT_TRUE(refused("prometheus {\nruntime_metrics extra\n}", "Wrong", 3));
   EXPECT_TRUE(refused("prometheus {\ntls x\n}", "unknown property 'tls'", 3));
   EXPECT_TRUE(refused("prometheus\nprometheus", "once in a server block", 3));
+}
+
+TEST(PlanAdmin, Options) {
+  const auto address = [](const std::string& directive) {
+    return only<plugin::AdminDirective>(accepted(directive)).address().toString();
+  };
+  EXPECT_EQ(address("admin"), "localhost:9154");
+  EXPECT_EQ(address("admin :9155"), ":9155");
+  EXPECT_EQ(address("admin [::1]:9155"), "[::1]:9155");
+  EXPECT_TRUE(refused("admin /page", "no port"));
+  EXPECT_TRUE(refused("admin a:1 b:1", "Wrong"));
+  EXPECT_TRUE(refused("admin {\n}", "Unexpected token '{'"));
+  EXPECT_TRUE(refused("admin\nadmin", "once in a server block", 3));
 }
 
 TEST(PlanErrors, Options) {

@@ -90,5 +90,24 @@ TEST(ControlMessageTest, ParametersAreDecoded) {
   EXPECT_EQ(value("name==&x", "name"), "=");
 }
 
+// What somebody else shows of it, without a socket.
+TEST_F(ControlTest, APathOfTheAcceptedConfigurationIsAsked) {
+  const auto ask = [this](const std::string& path, const std::string& query = "") {
+    http::Response answered{.status = 0};
+    control_.ask(path, query, [&answered](http::Response response) { answered = std::move(response); });
+    return std::to_string(answered.status) + " " + answered.body;
+  };
+  control_.add("/v1/now", [](const http::Request& request) {
+    return request.is_post ? answer("changed") : answer(parameter(request, "a"));
+  });
+  control_.addLate("/v1/late", [](const http::Request&, const http::Reply& reply) { reply(answer(1)); });
+  EXPECT_EQ(ask("/v1/now").substr(0, 3), "404");
+  control_.accept();
+  EXPECT_EQ(ask("/v1/now", "a=b"), "200 \"b\"\n");
+  EXPECT_EQ(ask("/v1/late"), "200 1\n");
+  EXPECT_EQ(ask("/v1/status").substr(0, 3), "200");
+  EXPECT_EQ(ask("/v1/other"), "404 {\"error\":\"there is no /v1/other\"}\n");
+}
+
 }  // namespace
 }  // namespace idetcd::control
