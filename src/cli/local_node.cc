@@ -31,11 +31,13 @@ tl::unexpected<Failure> notAllowed(const std::string& path) {
       fmt::format("permission denied for {}: ask root (sudo), or to be put into {}", escaped(path), groupOf(path)));
 }
 
-Reply<nlohmann::json> judge(const HttpResponse& response) {
+Reply<nlohmann::json> judge(const HttpResponse& response, std::string_view target) {
   auto body = nlohmann::json::parse(response.body, nullptr, false);
   if (response.status == 200 && body.is_object()) return body;
   if (response.status < 400) return failed("the server answers with what is no JSON object");
   const auto said = textAt(body, "error");
+  if (response.status == 404 && !said)
+    return failed(fmt::format("no directive of the server answers {}", target.substr(0, target.find('?'))));
   const bool is_no = response.status == 404 || response.status == 409;
   return tl::unexpected<Failure>(
       Failure{.message = said ? escaped(*said) : fmt::format("the server answers with status {}", response.status),
@@ -49,7 +51,7 @@ Reply<nlohmann::json> request(const LocalNode& node, Method method, std::string_
   const auto path = node.socketPath();
   if (!path) return tl::unexpected(path.error());
   const auto response = ask(*path, method, target, patience);
-  if (response) return judge(*response);
+  if (response) return judge(*response, target);
   const HttpError& error = response.error();
   if (error.error == EACCES || error.error == EPERM) return notAllowed(*path);
   if (error.error == ENOENT || error.error == ECONNREFUSED)

@@ -61,12 +61,8 @@ std::string membersText(const json& said) {
 }
 
 Outcome members(const Call& call) {
-  const auto said = call.node.get(target("/v1/members", "pattern", call.arguments.text("pattern")));
-  if (!said) {
-    Failure failure = said.error();
-    failure.code = kFailed;  // there is no "no"
-    return outcomeOf(failure);
-  }
+  const auto said = readMembers(call.node, call.arguments.text("pattern"), LocalNode::kPatience);
+  if (!said) return outcomeOf(said.error());
   return {.code = kGood, .out = call.wantsJson() ? toLine(*said) : membersText(*said), .err = {}};
 }
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/http_client.h"
 #include "cli/roster.h"
@@ -15,6 +16,9 @@ namespace idetcd::cli {
 namespace {
 
 using nlohmann::json;
+
+// As etcd has it.
+std::string keyOf(std::string_view name) { return withDot(lowerCase(name)); }
 
 std::string described(const Slot& slot) {
   std::vector<Row> rows{
@@ -39,7 +43,7 @@ std::string answerTo(std::string_view question) {
 bool isConfirmed(const Slot& slot) {
   const std::string text = "Whoever holds this name loses it; a node that is free may take it at once.\n";
   const std::string typed = answerTo(fmt::format("{}\n{}Type the name to release it: ", described(slot), text));
-  if (typed.empty() || withDot(typed) != slot.name) return false;
+  if (keyOf(typed) != slot.name) return false;
   return answerTo("Type yes if you are sure: ") == "yes";
 }
 
@@ -50,9 +54,9 @@ Outcome refuse(int code, std::string message) {
 }  // namespace
 
 Outcome release(const Call& call) {
-  const std::string name = withDot(call.arguments.words().front());
+  const std::string name = keyOf(call.arguments.words().front());
   const auto yes = call.arguments.text("yes");
-  if (yes && withDot(*yes) != name) return refuse(kFailed, "--yes names another one");
+  if (yes && keyOf(*yes) != name) return refuse(kFailed, "--yes names another one");
   if (!yes && (::isatty(STDIN_FILENO) == 0 || ::isatty(STDERR_FILENO) == 0))
     return refuse(kFailed,
                   fmt::format("this is no terminal to be asked at, so --yes {} is needed", escaped(withoutDot(name))));

@@ -41,13 +41,20 @@ std::string target(std::string_view path, std::string_view parameter, const std:
   return value ? fmt::format("{}?{}={}", path, parameter, percentEncoded(*value)) : std::string(path);
 }
 
+Reply<nlohmann::json> readMembers(const LocalNode& node, const std::optional<std::string>& pattern,
+                                  std::chrono::milliseconds patience) {
+  auto said = node.get(target("/v1/members", "pattern", pattern), patience);
+  if (!said && said.error().code == kNo) {
+    said.error().code = kFailed;  // misspelt
+    if (pattern) said.error().message = fmt::format("the server has no pattern {}", escaped(*pattern));
+  }
+  return said;
+}
+
 Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::string>& pattern,
                            std::chrono::milliseconds patience) {
-  auto said = node.get(target("/v1/members", "pattern", pattern), patience);
-  if (!said) {
-    if (said.error().status == 404) said.error().code = kFailed;  // a pattern that is misspelt
-    return tl::unexpected(said.error());
-  }
+  const auto said = readMembers(node, pattern, patience);
+  if (!said) return tl::unexpected(said.error());
   return onlyCluster(*said);
 }
 

@@ -44,7 +44,11 @@ Reply<T> keepTrying(const Deadline& deadline, const std::function<Reply<T>()>& a
   }
 }
 
-// The slots of /v1/members, of one cluster: the one of `pattern`, or the only one.
+// /v1/members, of the cluster of `pattern`, or of all.
+Reply<nlohmann::json> readMembers(const LocalNode& node, const std::optional<std::string>& pattern,
+                                  std::chrono::milliseconds patience);
+
+// Its slots, of one cluster: the one of `pattern`, or the only one.
 Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::string>& pattern,
                            std::chrono::milliseconds patience);
 

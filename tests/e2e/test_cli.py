@@ -1,14 +1,20 @@
 """The subcommands: `idetcd status` and the others, with real nodes."""
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
+import termios
 
 import pytest
 
 from corefiles import corefile
+from dns_client import answers, wait_gone, wait_resolves
 from harness.node import binary
 from harness.processes import TIME_FACTOR, Process, prepare_child, wait_until
 
@@ -200,6 +206,338 @@ def test_what_waits_for_a_server_has_a_limit(directory):
     for arguments in (["wait", "--members", "1"], ["exec"]):
         code, out, err = run(directory, *arguments, "--timeout", "200ms", *(["--", "true"] if arguments == ["exec"] else []))
         assert code == 1 and out == "" and "there is no socket" in one_line(err)
+
+
+# --- a cluster ---
+
+PATTERN = "worker{{.ID}}.tf.local."
+WORKERS = [f"worker{number}.tf.local" for number in (1, 2, 3)]
+
+
+def in_order(nodes, etcd):
+    """By their names, when each knows its own and all are served by all."""
+    for node in nodes:
+        wait_until(lambda node=node: run(node, "whoami")[0] == 0, 20, node.logs)
+        wait_resolves(nodes, node.owned_name(etcd), "192.0.2.7")
+    return sorted(nodes, key=lambda node: node.owned_name(etcd))
+
+
+@pytest.fixture(scope="module")
+def three(shared_etcd, shared_nodes):
+    """worker1 to worker3; nothing changes them."""
+    text = corefile(shared_etcd.endpoint, options=["address 192.0.2.7"])
+    return in_order(shared_nodes.start_cluster(text, 3, shared_etcd), shared_etcd)
+
+
+@pytest.fixture
+def pair(etcd, nodes):
+    return in_order(nodes.start_cluster(corefile(etcd.endpoint, options=["address 192.0.2.7"]), 2, etcd), etcd)
+
+
+def test_status_of_a_member(three):
+    code, out, err = run(three[1], "status")
+    assert (code, err) == (0, ""), out
+    for line in (r"ready +yes", r"cluster +worker\{\{\.ID\}\}\.tf\.local\.", r"  name +worker2\.tf\.local", r"  id, token +2, \d+",
+                 r"  lease +[\d.]+ m?s left of 3\.0 s", r"  addresses +192\.0\.2\.7", r"  names +3 of 10 held", r"  mirror +fresh, watch lag .*"):
+        assert re.search(f"^{line}$", out, re.MULTILINE), (line, out)
+    [cluster] = json.loads(run(three[1], "status", "--json")[1])["clusters"]
+    assert cluster["name"] == "worker2.tf.local."
+
+
+def test_members(three):
+    code, out, err = run(three[1], "members")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == f"{PATTERN}: 3 of 10 names are held" and lines[1].split()[:3] == ["ID", "NAME", "ADDRESSES"]
+    assert [line.split()[:3] for line in lines[2:]] == [[str(i + 1), name, "192.0.2.7"] for i, name in enumerate(WORKERS)]
+    assert [line.endswith("  this node") for line in lines[2:]] == [False, True, False]
+    said = json.loads(run(three[1], "members", "--json", "--pattern", PATTERN)[1])
+    assert [slot["name"] for slot in said["clusters"][0]["slots"]] == [f"{name}." for name in WORKERS]
+    code, out, err = run(three[1], "members", "--pattern=other{{.ID}}.")
+    assert code == 2 and out == "" and "other{{.ID}}." in one_line(err)
+
+
+def test_members_without_etcd(stopped_etcd, nodes):
+    node = nodes.start(corefile(stopped_etcd.endpoint))
+    code, out, err = run(node, "members", timeout=100)
+    assert code == 2 and out == "" and one_line(err)
+
+
+def test_members_of_a_server_without_a_cluster(nodes):
+    node = nodes.start(WHOAMI)
+    code, out, err = run(node, "members")
+    assert code == 2 and out == "" and "/v1/members" in one_line(err)
+
+
+def test_whoami(three):
+    for node, name in zip(three, WORKERS):
+        assert run(node, "whoami") == (0, f"{name}\n", "")
+        assert run(node, "whoami", "--short") == (0, f"{name.split('.', maxsplit=1)[0]}\n", "")
+    assert json.loads(run(three[0], "whoami", "--json")[1]) == [{"name": "worker1.tf.local.", "short": "worker1"}]
+
+
+def test_wait_for_those_that_are_there(three):
+    for count in ("1", "3"):
+        code, out, err = run(three[0], "wait", "--members", count)
+        assert (code, out.splitlines(), err) == (0, WORKERS, "")
+    slots = json.loads(one_line(run(three[0], "wait", "--members=3", "--json")[1]))
+    assert [slot["id"] for slot in slots] == [1, 2, 3]
+    code, out, err = run(three[0], "wait", "--members", "4", "--timeout", "100ms")
+    assert (code, out) == (1, "") and "3 of 4 names are held" in one_line(err)
+
+
+def test_wait_begins_before_anything_is_there(etcd, nodes, background):
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7"])
+    first, second = nodes.make(text), nodes.make(text)
+    waiting = background(first, "wait", "--members", "2")
+    first.start().wait_owns(etcd)
+    wait_until(lambda: run(first, "wait", "--members=1", "--timeout=5s")[0] == 0, 10, first.logs)
+    assert waiting.running(), "one is not two"
+    second.start()
+    assert waiting.exit_code(30) == 0, waiting.logs()
+    assert waiting.out().splitlines() == WORKERS[:2]
+
+
+def test_wait_asks_over_dns(etcd, nodes):
+    """Held is not enough: this node refuses all that ask it."""
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7"], directives=["acl {\n        block\n    }"]))
+    node.wait_owns(etcd)
+    wait_until(lambda: run(node, "whoami")[0] == 0, 20, node.logs)
+    code, out, err = run(node, "wait", "--members=1", "--timeout=300ms")
+    assert (code, out) == (1, "") and "REFUSED" in one_line(err)
+
+
+def test_wait_for_addresses_of_ipv6_only(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint, options=["address 2001:db8::7"]))
+    assert run(node, "wait", "--members=1", "--timeout=30s")[:2] == (0, "worker1.tf.local\n")
+
+
+def test_tf_config(three):
+    for index, node in enumerate(three):
+        code, out, err = run(node, "tf-config", "--role", "worker", "--port", "2222", "--members", "3")
+        assert (code, err) == (0, "")
+        assert json.loads(one_line(out)) == {"cluster": {"worker": [f"{name}:2222" for name in WORKERS]},
+                                             "task": {"type": "worker", "index": index}}
+
+
+def test_hostfile(three):
+    assert run(three[0], "hostfile") == (0, "".join(f"{name}\n" for name in WORKERS), "")
+    assert run(three[0], "hostfile", "--slots=8", "--members=3") == (0, "".join(f"{name} slots=8\n" for name in WORKERS), "")
+    assert json.loads(run(three[0], "hostfile", "--slots=8", "--json")[1])[0] == {"name": WORKERS[0], "slots": 8}
+
+
+def test_torchrun_env(three):
+    for rank, node in enumerate(three):
+        code, out, err = run(node, "torchrun-env", "--port", "29500", "--members", "3")
+        assert (code, err) == (0, "")
+        shell = subprocess.run(["sh", "-c", f"{out}\necho $RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT"], check=True, capture_output=True,
+                               text=True, timeout=60)
+        assert shell.stdout == f"{rank} 3 worker1.tf.local 29500\n"
+        said = json.loads(run(node, "torchrun-env", "--port=29500", "--json")[1])
+        assert said == {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "worker1.tf.local", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize("command", [["tf-config", "--role=worker", "--port=1"], ["torchrun-env", "--port=1"], ["hostfile"]], ids=lambda c: c[0])
+def test_exactly_the_members_asked_for(three, command):
+    for count in ("2", "4"):
+        code, out, err = run(three[0], *command, "--members", count)
+        assert (code, out) == (1, "") and f"3 names are held, not {count}" in one_line(err)
+
+
+def test_ranks_are_dense_where_ids_are_not(etcd, nodes):
+    text = corefile(etcd.endpoint, options=["address 192.0.2.7"])
+    first, second, third = in_order(nodes.start_cluster(text, 3, etcd), etcd)
+    assert second.terminate() == 0
+    wait_gone([third], "worker2.tf.local.")
+    code, out, _ = run(third, "torchrun-env", "--port=1", "--members=2", "--timeout=20s")
+    assert code == 0 and out.splitlines()[:2] == ["RANK=1", "WORLD_SIZE=2"]
+    assert run(first, "drain")[0] == 0
+    code, out, _ = run(third, "torchrun-env", "--port=1", "--members=1", "--timeout=20s")
+    assert code == 0 and out == "RANK=0\nWORLD_SIZE=1\nMASTER_ADDR=worker3.tf.local\nMASTER_PORT=1\n"
+    code, _, err = run(first, "torchrun-env", "--port=1")
+    assert code == 1 and "is drained" in one_line(err)
+    assert run(first, "hostfile")[1] == "worker3.tf.local\n"
+
+
+def test_one_that_observes(three, shared_etcd, nodes):
+    node = nodes.start(corefile(shared_etcd.endpoint, options=["observe"]))
+    assert run(node, "hostfile", "--members=3", "--timeout=20s")[0] == 0
+    for command in (["torchrun-env", "--port=1"], ["tf-config", "--port=1", "--role=x"], ["whoami"]):
+        assert run(node, *command)[0] == 1, command
+    code, _, err = run(node, "drain")
+    assert code == 1 and "observes" in one_line(err)
+
+
+def test_drain_and_undrain(pair):
+    first = pair[0]
+    assert run(first, "drain") == (0, "worker1.tf.local: drained: the name is kept, without addresses\n", "")
+    wait_until(lambda: answers(pair[1], "worker1.tf.local.") == [], 10, "no address")
+    assert re.search(r"^  name +worker1\.tf\.local \(drained\)$", run(first, "status")[1], re.MULTILINE)
+    assert re.search(r"worker1\.tf\.local .*  this node, drained$", run(first, "members")[1], re.MULTILINE)
+    code, _, err = run(first, "wait", "--members=2", "--timeout=100ms")
+    assert code == 1 and "1 of 2 names" in err
+    assert run(first, "undrain") == (0, "worker1.tf.local: not drained\n", "")
+    assert run(first, "wait", "--members=2", "--timeout=20s")[0] == 0
+    assert json.loads(run(first, "drain", "--json")[1])["nodes"][0]["drained"] is True
+
+
+def test_two_clusters_are_told_apart(etcd, nodes):
+    text = "".join(f"{name}.local {{\n    idetcd {{\n        endpoint {etcd.endpoint}\n        pattern {name}{{{{.ID}}}}.{name}.local.\n"
+                   f"        address 192.0.2.7\n    }}\n}}\n" for name in ("one", "two"))
+    node = nodes.start(text)
+    wait_until(lambda: run(node, "whoami")[1].split() == ["one1.one.local", "two1.two.local"], 20, node.logs)
+    assert run(node, "whoami", "--pattern=two{{.ID}}.two.local.")[1] == "two1.two.local\n"
+    for command in (["wait", "--members=1"], ["hostfile"], ["exec", "true"]):
+        code, out, err = run(node, *command)
+        assert code == 2 and out == "" and "--pattern" in one_line(err)
+    assert run(node, "hostfile", "--pattern=two{{.ID}}.two.local.")[:2] == (0, "two1.two.local\n")
+    assert run(node, "exec", "--pattern=one{{.ID}}.one.local.", "--", "sh", "-c", "echo $IDETCD_NAME")[1] == "one1.one.local\n"
+
+
+# --- exec ---
+
+def test_exec_knows_its_name(three, shared_etcd):
+    code, out, err = run(three[2], "exec", "--members", "3", "--", "env")
+    assert (code, err) == (0, "")
+    environment = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    value = shared_etcd.names()["worker3.tf.local."]
+    expected = {"IDETCD_NAME": WORKERS[2], "IDETCD_ID": "3", "IDETCD_UUID": value["id"], "IDETCD_IPV4": "192.0.2.7", "IDETCD_IPV6": "",
+                "IDETCD_PATTERN": PATTERN, "IDETCD_TOKEN": str(shared_etcd.pairs()[b"worker3.tf.local."]["token"])}
+    assert {name: environment[name] for name in expected} == expected
+    assert environment.get("HOSTNAME") == os.environ.get("HOSTNAME")
+
+
+def test_exec_is_the_command(three, directory):
+    assert run(three[0], "exec", "sh", "-c", "exit 7")[0] == 7
+    assert run(three[0], "exec", "--", "sh", "-c", "kill -TERM $$")[0] == -signal.SIGTERM
+    code, out, err = run(three[0], "exec", "--", "no-such-program", "--help")
+    assert (code, out) == (127, "") and "no-such-program" in one_line(err)
+    code, _, err = run(three[0], "exec", "--", directory)
+    assert code == 126 and "Permission denied" in one_line(err)
+
+
+def test_exec_leaves_signals_as_they_were(three):
+    def masks(*prefix):
+        # Python sets dispositions of its own, and restore_signals gives some back: two children of the same parent.
+        out = run(three[0], *prefix)[1] if prefix else subprocess.run(
+            ["grep", "^Sig[BI]", "/proc/self/status"], check=True, capture_output=True, text=True, timeout=60).stdout
+        return out
+    assert masks("exec", "--", "grep", "^Sig[BI]", "/proc/self/status") == masks()
+
+
+def test_exec_waits_for_the_name(stopped_etcd, nodes, background):
+    node = nodes.start(corefile(stopped_etcd.endpoint, options=["address 192.0.2.7"]))
+    code, _, err = run(node, "exec", "--timeout=100ms", "--", "true")
+    assert code == 1 and "no name" in one_line(err)
+    waiting = background(node, "exec", "--", "sh", "-c", "echo $IDETCD_NAME")
+    stopped_etcd.start()
+    assert waiting.exit_code(30) == 0
+    assert waiting.out() == "worker1.tf.local\n"
+
+
+# --- at a terminal ---
+
+class Terminal:
+    """A subcommand at a terminal of its own."""
+
+    def __init__(self, where, *arguments, width=80, height=24):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.text = ""
+
+        def own_terminal():
+            prepare_child()
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        self.process = subprocess.Popen([binary(), *arguments], stdin=slave, stdout=slave, stderr=slave, preexec_fn=own_terminal,
+                                        env={**os.environ, "RUNTIME_DIRECTORY": where.runtime_directory})
+        os.close(slave)
+
+    def read(self):
+        """What has come. The other end is gone: that is an error on Linux, and no more than the end."""
+        while select.select([self.master], [], [], 0)[0]:
+            try:
+                got = os.read(self.master, 65536)
+            except OSError:
+                break
+            if not got:
+                break
+            self.text += got.decode(errors="replace")
+        return self.text
+
+    def wait_for(self, text, times=1):
+        wait_until(lambda: self.read().count(text) >= times, 20, lambda: f"{text!r} in {self.text!r}")
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def end(self):
+        code = self.process.wait(20 * TIME_FACTOR)
+        self.read()
+        return code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+
+# --- release ---
+
+@pytest.fixture
+def taken(three, shared_etcd):
+    """A permanent key, which nobody but an operator takes away."""
+    shared_etcd.put("worker7.tf.local.", '{"ipv4":"198.51.100.7","port":"53"}')
+    wait_resolves(three, "worker7.tf.local.", "198.51.100.7")
+    yield "worker7.tf.local"
+    shared_etcd.delete("worker7.tf.local.")
+    wait_gone(three, "worker7.tf.local.")
+
+
+def test_release_by_a_script(three, taken, shared_etcd):
+    code, out, err = run(three[0], "release", taken)
+    assert (code, out) == (2, "") and f"--yes {taken}" in one_line(err)
+    assert run(three[0], "release", taken, "--yes", WORKERS[0])[0] == 2
+    assert b"worker7.tf.local." in shared_etcd.pairs()
+    assert run(three[0], "release", taken, "--yes", f"{taken}.") == (0, f"{taken} is released\n", "")
+    assert b"worker7.tf.local." not in shared_etcd.pairs()
+    code, out, err = run(three[0], "release", taken, "--yes", taken)
+    assert (code, out) == (1, "") and "nobody holds" in one_line(err)
+
+
+def test_release_at_a_terminal(three, taken, shared_etcd):
+    for first, second in (("worker8.tf.local", None), (taken, "y"), ("", None)):
+        with Terminal(three[0], "release", taken) as terminal:
+            terminal.wait_for("Type the name to release it: ")
+            assert "198.51.100.7" in terminal.text and "permanent" in terminal.text
+            terminal.type(f"{first}\n")
+            if second is not None:
+                terminal.wait_for("Type yes if you are sure: ")
+                terminal.type(f"{second}\n")
+            assert terminal.end() == 1 and "nothing is released" in terminal.text
+    assert b"worker7.tf.local." in shared_etcd.pairs()
+    with Terminal(three[0], "release", taken.upper()) as terminal:
+        terminal.wait_for("Type the name to release it: ")
+        terminal.type(f"{taken}\n")
+        terminal.wait_for("Type yes if you are sure: ")
+        terminal.type("yes\n")
+        assert terminal.end() == 0 and f"{taken} is released" in terminal.text
+    assert b"worker7.tf.local." not in shared_etcd.pairs()
+
+
+def test_what_has_changed_since_it_was_shown_is_not_released(three, taken, shared_etcd):
+    with Terminal(three[0], "release", taken) as terminal:
+        terminal.wait_for("Type the name to release it: ")
+        shared_etcd.put("worker7.tf.local.", '{"ipv4":"198.51.100.8","port":"53"}')
+        terminal.type(f"{taken}\n")
+        terminal.wait_for("Type yes if you are sure: ")
+        terminal.type("yes\n")
+        assert terminal.end() == 1 and "changed" in terminal.text
+    assert b"worker7.tf.local." in shared_etcd.pairs()
 
 
 # --- completion ---
