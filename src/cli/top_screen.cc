@@ -102,7 +102,7 @@ TopScreen::Size TopScreen::size() const {
 
 Result<void> TopScreen::show(std::string_view text) {
   // From the upper left; each line and what is below is wiped, so that nothing flickers.
-  return print(STDOUT_FILENO, "\x1b[H" + fitted(text, size(), "\x1b[K\r\n") + "\x1b[J");
+  return print(STDOUT_FILENO, "\x1b[H" + fitted(text, size(), "\x1b[K\n") + "\x1b[J");
 }
 
 TopScreen::Event TopScreen::wait(std::chrono::milliseconds time) {
