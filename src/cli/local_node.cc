@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +19,9 @@ namespace idetcd::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kStart{5000};
+constexpr std::chrono::milliseconds kStartPause{20};
 
 std::string groupOf(const std::string& path) {
   struct stat file {};
@@ -46,18 +50,30 @@ Reply<nlohmann::json> judge(const HttpResponse& response, std::string_view targe
               .status = response.status});
 }
 
+tl::unexpected<Failure> unreachable(const std::string& path, const HttpError& error) {
+  if (error.error == EACCES || error.error == EPERM) return notAllowed(path);
+  if (error.error == ENOENT || error.error == ECONNREFUSED)
+    return notYet(fmt::format("nobody listens at {}: does idetcd run?", escaped(path)), kFailed);
+  return tl::unexpected<Failure>(Failure{
+      .message = fmt::format("{}: {}", escaped(path), error.message), .code = kFailed, .may_pass = error.error == 0});
+}
+
+// A server that starts listens a moment before it has a configuration, and says so without JSON.
+bool isStarting(const HttpResponse& response) { return response.status == 503 && !response.body.starts_with('{'); }
+
 Reply<nlohmann::json> request(const LocalNode& node, Method method, std::string_view target,
                               std::chrono::milliseconds patience) {
-  const auto path = node.socketPath();
-  if (!path) return tl::unexpected(path.error());
-  const auto response = ask(*path, method, target, patience);
-  if (response) return judge(*response, target);
-  const HttpError& error = response.error();
-  if (error.error == EACCES || error.error == EPERM) return notAllowed(*path);
-  if (error.error == ENOENT || error.error == ECONNREFUSED)
-    return notYet(fmt::format("nobody listens at {}: does idetcd run?", escaped(*path)), kFailed);
-  return tl::unexpected<Failure>(Failure{
-      .message = fmt::format("{}: {}", escaped(*path), error.message), .code = kFailed, .may_pass = error.error == 0});
+  const auto end = std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(patience, kStart);
+  while (true) {
+    const auto path = node.socketPath();
+    if (!path) return tl::unexpected(path.error());
+    const auto response = ask(*path, method, target, patience);
+    if (!response) return unreachable(*path, response.error());
+    if (!isStarting(*response)) return judge(*response, target);
+    if (std::chrono::steady_clock::now() >= end)
+      return notYet(fmt::format("the server at {} is still starting", escaped(*path)), kFailed);
+    std::this_thread::sleep_for(kStartPause);
+  }
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr auto kPause = 300ms;
-constexpr auto kShortestPatience = 2s;
-constexpr auto kDnsPatience = 1s;
+constexpr auto kShortestPatience = 5s;
+constexpr auto kDnsPatience = 3s;
 constexpr auto kLongest = std::chrono::hours(24 * 365);
 
 }  // namespace

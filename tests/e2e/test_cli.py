@@ -17,6 +17,7 @@ from corefiles import corefile
 from dns_client import answers, wait_gone, wait_resolves
 from harness.node import binary
 from harness.processes import TIME_FACTOR, Process, prepare_child, wait_until
+from harness.upstreams import Upstream
 
 WHOAMI = ". {\n    whoami\n}\n"
 SUBCOMMANDS = ("status", "members", "whoami", "wait", "tf-config", "hostfile", "torchrun-env", "exec", "drain", "undrain", "release",
@@ -225,7 +226,7 @@ def in_order(nodes, etcd):
 @pytest.fixture(scope="module")
 def three(shared_etcd, shared_nodes):
     """worker1 to worker3; nothing changes them."""
-    text = corefile(shared_etcd.endpoint, options=["address 192.0.2.7"])
+    text = corefile(shared_etcd.endpoint, lease=20, options=["address 192.0.2.7"])
     return in_order(shared_nodes.start_cluster(text, 3, shared_etcd), shared_etcd)
 
 
@@ -238,7 +239,7 @@ def test_status_of_a_member(three):
     code, out, err = run(three[1], "status")
     assert (code, err) == (0, ""), out
     for line in (r"ready +yes", r"cluster +worker\{\{\.ID\}\}\.tf\.local\.", r"  name +worker2\.tf\.local", r"  id, token +2, \d+",
-                 r"  lease +[\d.]+ m?s left of 3\.0 s", r"  addresses +192\.0\.2\.7", r"  names +3 of 10 held", r"  mirror +fresh, watch lag .*"):
+                 r"  lease +[\d.]+ m?s left of 20\.0 s", r"  addresses +192\.0\.2\.7", r"  names +3 of 10 held", r"  mirror +fresh, watch lag .*"):
         assert re.search(f"^{line}$", out, re.MULTILINE), (line, out)
     [cluster] = json.loads(run(three[1], "status", "--json")[1])["clusters"]
     assert cluster["name"] == "worker2.tf.local."
@@ -360,7 +361,7 @@ def test_ranks_are_dense_where_ids_are_not(etcd, nodes):
 
 
 def test_one_that_observes(three, shared_etcd, nodes):
-    node = nodes.start(corefile(shared_etcd.endpoint, options=["observe"]))
+    node = nodes.start(corefile(shared_etcd.endpoint, lease=20, options=["observe"]))
     assert run(node, "hostfile", "--members=3", "--timeout=20s")[0] == 0
     for command in (["torchrun-env", "--port=1"], ["tf-config", "--port=1", "--role=x"], ["whoami"]):
         assert run(node, *command)[0] == 1, command
@@ -433,6 +434,23 @@ def test_exec_waits_for_the_name(stopped_etcd, nodes, background):
     stopped_etcd.start()
     assert waiting.exit_code(30) == 0
     assert waiting.out() == "worker1.tf.local\n"
+
+
+# --- cache flush ---
+
+def test_cache_flush(nodes):
+    with Upstream() as upstream:
+        node = nodes.start(f". {{\n    workers 1\n    cache\n    forward . {upstream.address}\n}}\n")
+        for name in ("a.example.org.", "b.a.example.org.", "c.example.net."):
+            wait_until(lambda name=name: answers(node, name), 10, node.logs)
+        out = run(node, "status")[1]
+        assert re.search(r"^cache \.:\d+ +\d+ entries, [\d.]+ (Ki)?B, \d", out, re.MULTILINE), out
+        assert re.search(rf"^upstream \.:\d+ +{upstream.address} up, round trip [\d.]+ m?s$", out, re.MULTILINE), out
+        assert run(node, "cache", "flush", "A.example.org") == (0, "2 entries flushed\n", "")
+        assert run(node, "cache", "flush", "c.example.net.") == (0, "1 entry flushed\n", "")
+        wait_until(lambda: answers(node, "c.example.net."), 10, node.logs)
+        assert json.loads(one_line(run(node, "cache", "flush", "--json")[1]))["flushed"] >= 1
+        assert run(node, "cache", "flush") == (0, "0 entries flushed\n", "")
 
 
 # --- at a terminal ---

@@ -109,6 +109,20 @@ TEST_F(LocalNodeTest, RefusalsAreTheirLine) {
   EXPECT_EQ(nowhere.error().code, kFailed) << "a server that knows no such path says no";
 }
 
+TEST_F(LocalNodeTest, AServerThatStartsIsWaitedFor) {
+  int asked = 0;
+  serve("53.sock", {{"/v1/status", [&asked](const http::Request&) {
+                       return ++asked < 3 ? http::Response{.status = 503, .body = "Service Unavailable\n"}
+                                          : http::Response{.body = "{}"};
+                     }}});
+  EXPECT_TRUE(node().get("/v1/status").has_value());
+  asked = -1'000'000;
+  const auto reply = node().get("/v1/status", 200ms);
+  ASSERT_FALSE(reply.has_value());
+  EXPECT_TRUE(reply.error().may_pass);
+  EXPECT_EQ(reply.error().message, "the server at " + path("53.sock") + " is still starting");
+}
+
 TEST_F(LocalNodeTest, NobodyIsThere) {
   EXPECT_TRUE(node().get("/").error().may_pass);
   EXPECT_NE(node().get("/").error().message.find("there is no socket in " + directory_), std::string::npos);
