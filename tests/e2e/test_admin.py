@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 
 import pytest
 
@@ -201,7 +202,7 @@ def test_the_page_is_on_loopback_unless_configured(nodes, free_port):
     node = nodes.start(f". {{\n    admin 0.0.0.0:{port}\n    whoami\n}}\n")
     warning = f"[WARNING] plugin/admin: the page is open to all who reach 0.0.0.0:{port}"
     node.wait_logged(warning, times=1)
-    node.signal(10)  # SIGUSR1
+    node.signal(signal.SIGUSR1)
     node.wait_logged("Reloading complete")
     node.wait_logged(warning, times=1)
     quiet = free_port()

@@ -1,6 +1,7 @@
 """Debian's Chromium without a window, with a profile of its own; it ends with the test."""
 
 import contextlib
+import os
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -51,11 +52,12 @@ class Browser:
 @contextlib.contextmanager
 def browser(directory):
     """`directory` is where it keeps all that it writes."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")} | {"HOME": directory}
     options = webdriver.ChromeOptions()
     for argument in (*ARGUMENTS, f"--user-data-dir={directory}/profile"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
+    driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver", env=environment))
     try:
         driver.set_page_load_timeout(PATIENCE * TIME_FACTOR)
         driver.set_script_timeout(PATIENCE * TIME_FACTOR)
