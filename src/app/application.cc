@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "control/control.h"
 #include "http/endpoints.h"
 
 namespace idetcd::app {
@@ -88,6 +89,7 @@ void Application::reportStatus() {
 Result<void> Application::open(CorefileSource::Reading corefile) {
   process_.reloads.tried = corefile.digest;
   if (control_socket_.isOpen()) {
+    process_.state<control::Control>();  // made first, so accepted first: the paths of the endpoints ask it
     auto served = process_.state<http::Endpoints>().serveLocally(std::move(control_socket_));
     if (!served) return served;
   }

@@ -96,15 +96,26 @@ Outcome misused(const Command& command, std::string_view what) {
   return {.code = kFailed, .out = {}, .err = fmt::format("{}\nsee idetcd {} --help\n", what, command.name)};
 }
 
-Outcome runCommand(const Command& command, std::span<const char* const> given) {
-  // What belongs to a program that is to be run is not ours.
-  const auto ours =
-      command.grammar.has_command ? std::find(given.begin(), given.end(), std::string_view("--")) : given.end();
-  for (auto word = given.begin(); word != ours; ++word) {
-    const std::string_view text = *word;
-    if (text == "--help" || text == "-help" || text == "-h") return {.code = kGood, .out = usage(command), .err = {}};
-    if (command.grammar.has_command && !text.starts_with('-')) break;
+// Among the options; what is the value of one, or belongs to a program that is to be run, is not.
+bool asksForHelp(const Command& command, std::span<const char* const> given) {
+  const auto& options = command.grammar.options;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string_view word = given[i];
+    if (word == "--help" || word == "-help" || word == "-h") return true;
+    if (word == "--" || (command.grammar.has_command && !word.starts_with('-'))) return false;
+    const auto takes_next = [&](const Option& option) {
+      return option.kind != Kind::kFlag && word.starts_with('-') &&
+             word.substr(word.find_first_not_of('-')) == option.name;
+    };
+    if (word.find_first_not_of('-') != std::string_view::npos &&
+        std::any_of(options.begin(), options.end(), takes_next))
+      ++i;
   }
+  return false;
+}
+
+Outcome runCommand(const Command& command, std::span<const char* const> given) {
+  if (asksForHelp(command, given)) return {.code = kGood, .out = usage(command), .err = {}};
   const auto arguments = Arguments::parse(command.grammar, given);
   if (!arguments) return misused(command, arguments.error().message);
   const LocalNode node(arguments->text("socket"), control::socketDirectory());

@@ -19,6 +19,34 @@ constexpr auto kShortestPatience = 5s;
 constexpr auto kDnsPatience = 3s;
 constexpr auto kLongest = std::chrono::hours(24 * 365);
 
+// Where this machine's server may listen: `bind` decides.
+std::vector<SocketAddress> serversOf(const Cluster& cluster, uint16_t port) {
+  std::vector<SocketAddress> servers{{.ip = IpAddress::v4({127, 0, 0, 1}), .port = port}};
+  std::vector<std::string> others{"::1"};
+  for (const Slot& slot : cluster.slots) {
+    if (slot.own) others.insert(others.end(), slot.addresses.begin(), slot.addresses.end());
+  }
+  for (const std::string& text : others) {
+    if (const auto ip = IpAddress::parse(text)) servers.push_back({.ip = *ip, .port = port});
+  }
+  return servers;
+}
+
+// Asks one after the other until one answers, which is `server` then. The failure is that of the first.
+Reply<bool> resolvesAnywhere(const Cluster& cluster, const std::string& name, uint16_t port,
+                             std::optional<SocketAddress>* server) {
+  std::optional<Reply<bool>> first;
+  for (const SocketAddress& candidate : serversOf(cluster, port)) {
+    auto resolved = resolves(candidate, name, kDnsPatience);
+    if (resolved) {
+      *server = candidate;
+      return resolved;
+    }
+    if (!first) first = std::move(resolved);
+  }
+  return *first;
+}
+
 }  // namespace
 
 Deadline::Deadline(std::optional<std::chrono::nanoseconds> time) {
@@ -68,12 +96,13 @@ Reply<std::vector<Slot>> exactly(const Cluster& cluster, std::optional<uint64_t>
 
 Reply<std::vector<Slot>> atLeastResolved(const Cluster& cluster, uint64_t members, uint16_t port,
                                          const Deadline& deadline) {
-  std::vector<Slot> found;
   const auto held = cluster.undrained();
   if (held.size() < members) return notYet(fmt::format("{} of {} names are held", held.size(), members));
-  const SocketAddress server{.ip = IpAddress::v4({127, 0, 0, 1}), .port = port};
+  std::vector<Slot> found;
+  std::optional<SocketAddress> server;  // that has answered
   for (const Slot& slot : held) {
-    const auto resolved = resolves(server, slot.name, kDnsPatience);
+    const auto resolved =
+        server ? resolves(*server, slot.name, kDnsPatience) : resolvesAnywhere(cluster, slot.name, port, &server);
     if (!resolved) return tl::unexpected(resolved.error());
     if (*resolved) found.push_back(slot);
     if (deadline.isOver()) break;

@@ -80,6 +80,16 @@ def test_each_has_its_help(name):
     assert run("/", "help", name) == (code, out, err)
 
 
+def test_help_is_asked_for_among_the_options():
+    assert run("/", "exec", "--timeout", "5s", "--help")[1].startswith("Usage: idetcd exec ")
+    assert run("/", "wait", "--members=2", "-h")[0] == 0
+    for arguments in (["exec", "--timeout=1ms", "ls", "--help"], ["exec", "--timeout", "1ms", "--", "--help"]):
+        code, out, err = run("/", *arguments)
+        assert (code, out) == (1, "") and one_line(err), arguments
+    code, out, err = run("/", "status", "--socket", "--help")
+    assert (code, out) == (2, "") and "nobody listens at --help" in one_line(err)
+
+
 @pytest.mark.parametrize("arguments", [["status", "--frob"], ["status", "more"], ["status", "--json=1"], ["status", "--socket"],
                                        ["wait"], ["wait", "--members=0"], ["wait", "--members=2", "--timeout=soon"],
                                        ["tf-config", "--port=1"], ["tf-config", "--role=worker"], ["torchrun-env"],
@@ -293,7 +303,7 @@ def test_wait_begins_before_anything_is_there(etcd, nodes, background):
     waiting = background(first, "wait", "--members", "2")
     first.start().wait_owns(etcd)
     wait_until(lambda: run(first, "wait", "--members=1", "--timeout=5s")[0] == 0, 10, first.logs)
-    assert waiting.running(), "one is not two"
+    assert waiting.running(), f"one is not two\n{waiting.logs()}"
     second.start()
     assert waiting.exit_code(30) == 0, waiting.logs()
     assert waiting.out().splitlines() == WORKERS[:2]
@@ -310,6 +320,12 @@ def test_wait_asks_over_dns(etcd, nodes):
 
 def test_wait_for_addresses_of_ipv6_only(etcd, nodes):
     node = nodes.start(corefile(etcd.endpoint, options=["address 2001:db8::7"]))
+    assert run(node, "wait", "--members=1", "--timeout=30s")[:2] == (0, "worker1.tf.local\n")
+
+
+def test_wait_asks_where_the_server_listens(etcd, nodes):
+    node = nodes.make(corefile(etcd.endpoint, options=["address 192.0.2.7"], directives=["bind ::1"])).launch()
+    node.wait_answers(host="::1")
     assert run(node, "wait", "--members=1", "--timeout=30s")[:2] == (0, "worker1.tf.local\n")
 
 

@@ -86,6 +86,63 @@ std::string keyOf(std::string name) {
   return name;
 }
 
+// --- the paths ---
+
+using All = std::vector<std::shared_ptr<const ClusterReport>>;
+
+// Of this pattern; empty: all.
+All find(const All& all, const std::string& pattern) {
+  All found;
+  for (const auto& report : all) {
+    if (pattern.empty() || report->pattern() == pattern) found.push_back(report);
+  }
+  return found;
+}
+
+std::shared_ptr<const ClusterReport> findOfName(const All& all, const std::string& name) {
+  for (const auto& report : all) {
+    if (report->recognises(name)) return report;
+  }
+  return nullptr;
+}
+
+void answerMembers(const All& all, const http::Request& request, const http::Reply& reply) {
+  const All asked = find(all, control::parameter(request, "pattern"));
+  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
+  const auto collection = std::make_shared<Collection>("clusters", asked.size(), reply);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i]->readMembers([collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
+  }
+}
+
+template <bool Drained>
+void answerDrain(const All& all, const http::Request& request, const http::Reply& reply) {
+  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
+  const All asked = find(all, control::parameter(request, "pattern"));
+  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
+  const auto collection = std::make_shared<Collection>("nodes", asked.size(), reply);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i]->setDrained(Drained, [collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
+  }
+}
+
+void answerSlot(const All& all, const http::Request& request, const http::Reply& reply) {
+  const std::string name = keyOf(control::parameter(request, "name"));
+  const auto report = findOfName(all, name);
+  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
+  report->readSlot(name, replyWith(reply));
+}
+
+void answerRelease(const All& all, const http::Request& request, const http::Reply& reply) {
+  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
+  const std::string name = keyOf(control::parameter(request, "name"));
+  const auto revision = parseNumber<int64_t>(control::parameter(request, "revision"));
+  if (!revision || *revision <= 0) return reply(control::refuse(400, "no revision: ask /v1/slot for it"));
+  const auto report = findOfName(all, name);
+  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
+  report->release(name, *revision, replyWith(reply));
+}
+
 }  // namespace
 
 std::string ClusterReport::missing() const {
@@ -193,9 +250,12 @@ void ClusterReport::detach() {
 void ClusterReports::add(const std::shared_ptr<const ClusterReport>& report) {
   auto& control = process_.state<control::Control>();
   const std::lock_guard lock(mutex_);
-  if (next_.empty()) addPaths();
-  if (std::ranges::find(next_, report) != next_.end()) return;
-  next_.push_back(report);
+  if (!next_) {
+    next_ = std::make_shared<All>();
+    addPaths();
+  }
+  if (std::ranges::find(*next_, report) != next_->end()) return;
+  next_->push_back(report);
   control.addStatus("clusters", [report] {
     json all = json::array();
     if (json status = report->status(); !status.is_null()) all.push_back(std::move(status));
@@ -205,82 +265,23 @@ void ClusterReports::add(const std::shared_ptr<const ClusterReport>& report) {
 
 void ClusterReports::addPaths() {
   auto& control = process_.state<control::Control>();
-  const auto add = [this, &control](const std::string& path, auto answer) {
-    control.addLate(path, [this, answer](const http::Request& request, const http::Reply& reply) {
-      (this->*answer)(request, reply);
-    });
+  const auto add = [&](const std::string& path, Answer answer) {
+    control.addLate(path,
+                    [all = std::shared_ptr<const All>(next_), answer](
+                        const http::Request& request, const http::Reply& reply) { answer(*all, request, reply); });
   };
-  add("/v1/members", &ClusterReports::answerMembers);
-  add("/v1/slot", &ClusterReports::answerSlot);
-  add("/v1/release", &ClusterReports::answerRelease);
-  for (const bool drained : {true, false}) {
-    control.addLate(drained ? "/v1/drain" : "/v1/undrain",
-                    [this, drained](const http::Request& request, const http::Reply& reply) {
-                      answerDrain(drained, request, reply);
-                    });
-  }
+  add("/v1/members", answerMembers);
+  add("/v1/slot", answerSlot);
+  add("/v1/release", answerRelease);
+  add("/v1/drain", answerDrain<true>);
+  add("/v1/undrain", answerDrain<false>);
 }
 
 void ClusterReports::accept() {
   const std::lock_guard lock(mutex_);
-  used_ = std::exchange(next_, {});
+  next_ = nullptr;
 }
 
-void ClusterReports::refuse() {
-  const std::lock_guard lock(mutex_);
-  next_.clear();
-}
-
-ClusterReports::All ClusterReports::find(const std::string& pattern) const {
-  const std::lock_guard lock(mutex_);
-  All found;
-  for (const auto& report : used_) {
-    if (pattern.empty() || report->pattern() == pattern) found.push_back(report);
-  }
-  return found;
-}
-
-std::shared_ptr<const ClusterReport> ClusterReports::findOfName(const std::string& name) const {
-  for (const auto& report : find("")) {
-    if (report->recognises(name)) return report;
-  }
-  return nullptr;
-}
-
-void ClusterReports::answerMembers(const http::Request& request, const http::Reply& reply) const {
-  const All asked = find(control::parameter(request, "pattern"));
-  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
-  const auto collection = std::make_shared<Collection>("clusters", asked.size(), reply);
-  for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->readMembers([collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
-  }
-}
-
-void ClusterReports::answerDrain(bool drained, const http::Request& request, const http::Reply& reply) const {
-  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
-  const All asked = find(control::parameter(request, "pattern"));
-  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
-  const auto collection = std::make_shared<Collection>("nodes", asked.size(), reply);
-  for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->setDrained(drained, [collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
-  }
-}
-
-void ClusterReports::answerSlot(const http::Request& request, const http::Reply& reply) const {
-  const std::string name = keyOf(control::parameter(request, "name"));
-  const auto report = findOfName(name);
-  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
-  report->readSlot(name, replyWith(reply));
-}
-
-void ClusterReports::answerRelease(const http::Request& request, const http::Reply& reply) const {
-  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
-  const std::string name = keyOf(control::parameter(request, "name"));
-  const auto revision = parseNumber<int64_t>(control::parameter(request, "revision"));
-  if (!revision || *revision <= 0) return reply(control::refuse(400, "no revision: ask /v1/slot for it"));
-  const auto report = findOfName(name);
-  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
-  report->release(name, *revision, replyWith(reply));
-}
+void ClusterReports::refuse() { accept(); }
 
 }  // namespace idetcd::plugin

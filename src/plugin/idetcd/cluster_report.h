@@ -66,7 +66,7 @@ class ClusterReport {
   naming::Member* const member_;
 };
 
-// Those of the configuration in use, and the paths that ask them.
+// Those of each configuration, and the paths that ask them.
 class ClusterReports final : public resolve::ProcessState {
  public:
   explicit ClusterReports(resolve::Process& process) : process_(process) {}
@@ -78,20 +78,14 @@ class ClusterReports final : public resolve::ProcessState {
 
  private:
   using All = std::vector<std::shared_ptr<const ClusterReport>>;
+  using Answer = void (*)(const All& all, const http::Request& request, const http::Reply& reply);
 
+  // They ask the clusters of their own configuration, so that these come and go together.
   void addPaths();
-  // Of this pattern; empty: all.
-  All find(const std::string& pattern) const;
-  std::shared_ptr<const ClusterReport> findOfName(const std::string& name) const;
-  void answerMembers(const http::Request& request, const http::Reply& reply) const;
-  void answerDrain(bool drained, const http::Request& request, const http::Reply& reply) const;
-  void answerSlot(const http::Request& request, const http::Reply& reply) const;
-  void answerRelease(const http::Request& request, const http::Reply& reply) const;
 
   resolve::Process& process_;
-  mutable std::mutex mutex_;  // guards what follows
-  All used_;
-  All next_;
+  std::mutex mutex_;           // guards what follows
+  std::shared_ptr<All> next_;  // of the configuration that is being built, if it has any yet
 };
 
 }  // namespace idetcd::plugin
