@@ -26,7 +26,7 @@ tl::unexpected<HttpError> broken(std::string message, int error = 0) {
   return tl::unexpected<HttpError>(HttpError{.message = std::move(message), .error = error});
 }
 
-tl::unexpected<HttpError> late() { return broken("it does not answer in time"); }
+tl::unexpected<HttpError> late() { return broken("the server does not answer in time"); }
 
 // False: the time is over.
 bool waitFor(int fd, int16_t events, Clock::time_point end) {
@@ -83,7 +83,8 @@ tl::expected<HttpResponse, HttpError> receive(int fd, Clock::time_point end) {
     }
     const auto progress = size == 0 ? reader.end() : reader.read({bytes.data(), static_cast<size_t>(size)});
     if (progress == ResponseReader::Progress::kComplete) return reader.take();
-    if (progress == ResponseReader::Progress::kMalformed || size == 0) return broken("what it says is not whole");
+    if (progress == ResponseReader::Progress::kMalformed || size == 0)
+      return broken("the answer of the server is not whole");
   }
 }
 

@@ -55,7 +55,7 @@ tl::unexpected<Failure> unreachable(const std::string& path, const HttpError& er
   if (error.error == ENOENT || error.error == ECONNREFUSED)
     return notYet(fmt::format("nobody listens at {}: does idetcd run?", escaped(path)), kFailed);
   return tl::unexpected<Failure>(Failure{
-      .message = fmt::format("{}: {}", escaped(path), error.message), .code = kFailed, .may_pass = error.error == 0});
+      .message = fmt::format("{} ({})", error.message, escaped(path)), .code = kFailed, .may_pass = error.error == 0});
 }
 
 // A server that starts listens a moment before it has a configuration, and says so without JSON.

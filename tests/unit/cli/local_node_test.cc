@@ -147,7 +147,7 @@ TEST_F(LocalNodeTest, NoAnswerInTime) {
   ASSERT_EQ(::listen(socket.get(), 1), 0);
   const auto reply = node().get("/", 50ms);
   ASSERT_FALSE(reply.has_value());
-  EXPECT_EQ(reply.error().message, path("53.sock") + ": it does not answer in time");
+  EXPECT_EQ(reply.error().message, "the server does not answer in time (" + path("53.sock") + ")");
   EXPECT_EQ(reply.error().code, kFailed);
 }
 
