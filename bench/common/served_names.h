@@ -38,7 +38,7 @@ class ServedNames {
         std::vector<resolve::Router::Zone>{{.name = dns::Name(),
                                             .chain = std::move(chain),
                                             .meter = counted ? std::make_shared<resolve::QueryMeter>() : nullptr}},
-        store_.table().seed());
+        store_.table().seed(), nullptr, std::make_shared<resolve::QuerySamples>());
   }
 
   records::EpochDomain& epochs() { return epochs_; }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "control/control.h"
+#include "control/traffic.h"
 #include "net/local_addresses.h"
 #include "plugin/order.h"
 
@@ -36,7 +37,9 @@ resolve::TcpLimits looser(const resolve::TcpLimits& a, const resolve::TcpLimits&
 
 Result<Configuration> Configuration::make(Plan plan, Process& process) {
   for (const std::string& warning : plan.warnings) process.log.warning("{}", warning);
-  process.state<control::Control>().begin();
+  auto& control = process.state<control::Control>();
+  control.begin();
+  process.state<control::Traffic>().addTo(control);
   plugin::addControlPaths(process);
   Configuration configuration;
   for (Block& block : plan.blocks) {
@@ -111,7 +114,8 @@ Result<void> Configuration::listen(server::Server& server, Process& process) {
                          .meter = meters != nullptr ? meters->meterOf(endpoint.listen.address, &name) : nullptr});
         if (meters != nullptr && !unrouted) unrouted = meters->meterOf(endpoint.listen.address, nullptr);
       }
-      return std::make_shared<const resolve::Router>(std::move(zones), process.hash_seed, std::move(unrouted));
+      return std::make_shared<const resolve::Router>(std::move(zones), process.hash_seed, std::move(unrouted),
+                                                     process.state<resolve::LoopSamples>().of(worker));
     };
     listens.push_back(std::move(listen));
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "resolve/query_meter.h"
+#include "resolve/query_samples.h"
 
 namespace idetcd::resolve {
 
@@ -14,6 +15,7 @@ DeferredReply::DeferredReply(const dns::Query& query, const Request& request)
       transport_(request.transport),
       is_inner_(request.is_inner),
       meter_(request.meter),
+      samples_(request.samples),
       response_limit_(request.response_limit),
       received_at_(request.now),
       sink_(request.deferrer->deferReply()) {
@@ -39,7 +41,8 @@ Request DeferredReply::request() const {
           .now = received_at_,
           .deferrer = nullptr,
           .is_inner = is_inner_,
-          .meter = meter_};
+          .meter = meter_,
+          .samples = samples_};
 }
 
 bool DeferredReply::defer() {
@@ -54,6 +57,7 @@ void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserve
   if (log != nullptr && !is_inner_) {
     log->onAnswered(query_, request(), {query_.message, size}, BootClock::now() - received_at_);
   }
+  if (samples_ != nullptr && !is_inner_) samples_->onLateAnswer(query_, received_at_, BootClock::now());
   if (meter_ != nullptr && !is_inner_) meter_->onLateAnswer(query_, request(), size, by);
   send(size);
 }

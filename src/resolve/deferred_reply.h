@@ -53,6 +53,7 @@ class DeferredReply {
   Transport transport_;
   bool is_inner_;
   QueryMeter* meter_;
+  QuerySamples* samples_;
   size_t response_limit_;
   BootClock::time_point received_at_;
   std::unique_ptr<ReplySink> sink_;

@@ -1,4 +1,4 @@
-// What QueryMeter does for each query: for the two files that call it, so that it becomes part of the router's path.
+// What QueryMeter does for each query: for those who call it, so that it becomes part of the router's path.
 #pragma once
 
 #include <algorithm>

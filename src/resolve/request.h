@@ -21,6 +21,7 @@ namespace idetcd::resolve {
 enum class Transport : uint8_t { kUdp, kTcp };
 
 class QueryMeter;
+class QuerySamples;
 
 // Why a query gets no answer.
 enum class DropReason : uint8_t {
@@ -67,7 +68,8 @@ struct Request {
   bool is_inner = false;
   // It was asked before, and there was no room for its answer (ReplySink::defer()).
   bool is_again = false;
-  QueryMeter* meter = nullptr;  // null: what leaves is not counted. Set by the router
+  QueryMeter* meter = nullptr;      // null: what leaves is not counted. Set by the router
+  QuerySamples* samples = nullptr;  // of the loop; may be null
 };
 
 // What became of a query.

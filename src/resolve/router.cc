@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <optional>
 
 #include "dns/response.h"
 #include "resolve/query_meter_inl.h"
@@ -27,8 +26,9 @@ bool isBadCookieQuery(const dns::Query& query) {
 
 }  // namespace
 
-Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted)
-    : unrouted_(std::move(unrouted)), seed_(seed) {
+Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted,
+               std::shared_ptr<QuerySamples> samples)
+    : unrouted_(std::move(unrouted)), samples_(std::move(samples)), seed_(seed) {
   std::stable_sort(zones.begin(), zones.end(),
                    [](const Zone& a, const Zone& b) { return a.name.size() > b.name.size(); });
   for (Zone& zone : zones) {
@@ -95,13 +95,12 @@ void Router::count(std::span<const Job> jobs, const SocketAddress& local) {
   if (meter != nullptr) meter->add(sums);
 }
 
-void Router::timeBatch(BootClock::time_point begin) const {
-  std::optional<std::chrono::nanoseconds> duration;  // the clock is read once
+void Router::noteBatch(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const {
+  const auto now = BootClock::now();
   for (QueryMeter* meter : meters_) {
-    if (!meter->hasUntimed()) continue;
-    if (!duration) duration = BootClock::now() - begin;
-    meter->onBatchDone(*duration);
+    if (meter->hasUntimed()) meter->onBatchDone(now - begin);
   }
+  if (samples_ != nullptr) samples_->onBatchDone(jobs, counts, now - begin, now);
 }
 
 Outcome Router::answerBlock(Job& job, const Request& request) const {

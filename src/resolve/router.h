@@ -17,6 +17,7 @@
 #include "dns/query.h"
 #include "resolve/chain.h"
 #include "resolve/query_meter.h"
+#include "resolve/query_samples.h"
 #include "resolve/request.h"
 
 namespace idetcd::resolve {
@@ -42,8 +43,10 @@ class Router {
     std::shared_ptr<QueryMeter> meter = nullptr;  // null: its queries are not counted
   };
 
-  // REQUIRES: no name twice. `unrouted` counts what no zone holds or what cannot be read; it may be null.
-  Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted = nullptr);
+  // REQUIRES: no name twice. `unrouted` counts what no zone holds or what cannot be read, and `samples` are this loop's;
+  // both may be null.
+  Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted = nullptr,
+         std::shared_ptr<QuerySamples> samples = nullptr);
 
   // Pass 1: parses, routes, and begins to fetch what pass 2 reads. REQUIRES of `message`: as parseQuery().
   void begin(Job& job, uint8_t* message, size_t size) const {
@@ -92,10 +95,13 @@ class Router {
   }
   // After begin(): it is not answered at all, and not counted.
   static void pass(Job& job) { job.shortcut = Shortcut::kNone; }
-  // All answers of a batch, or the one to a query over TCP, were given to the kernel. `begin`: when it was taken.
-  void onBatchDone(BootClock::time_point begin) const {
-    if (!meters_.empty()) timeBatch(begin);
+  // All answers of a batch, or the one to a query over TCP, were given to the kernel, and their buffers are as they were.
+  // `begin`: when it was taken.
+  void onBatchDone(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const {
+    if (samples_ != nullptr || !meters_.empty()) noteBatch(jobs, counts, begin);
   }
+  // What answers that come later are counted in; may be null.
+  QuerySamples* samples() const { return samples_.get(); }
 
   // Whether an answer is still to come, which would be lost with the chains. Their loop's thread.
   bool isBusy() const;
@@ -119,7 +125,7 @@ class Router {
   static Outcome answerDirectly(Job& job, Request& request);
   static Outcome answerUncounted(Job& job, Request& request);
   static void count(std::span<const Job> jobs, const SocketAddress& local);
-  void timeBatch(BootClock::time_point begin) const;
+  void noteBatch(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const;
   Outcome answerUnrouted(Job& job, const Request& request) const;
   Outcome refuseUnrouted(Job& job, const Request& request) const;
   const Chain::Parts* partsForUnrouted(const dns::Query& query) const;
@@ -129,7 +135,8 @@ class Router {
   std::vector<Route> routes_;  // longest name first
   std::shared_ptr<QueryMeter> unrouted_;
   std::vector<QueryMeter*> meters_;  // of routes_, and unrouted_
-  bool has_gate_ = false;            // some block
+  std::shared_ptr<QuerySamples> samples_;
+  bool has_gate_ = false;  // some block
   HashSeed seed_;
 };
 

@@ -541,13 +541,16 @@ resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& ses
                            .response_limit = dns::kMaxMessageSize,
                            .now = BootClock::now(),
                            .deferrer = &session,
-                           .is_again = session.isAnsweringAgain()};
+                           .is_again = session.isAnsweringAgain(),
+                           .samples = router_->samples()};
   const records::ReadSection section(context_.reader);
   router_->begin(job_, message_.data(), query.size());
   noteKeepalive();
   const resolve::Router& router = *router_;
   const resolve::Outcome outcome = router.answer(job_, request);
-  router.onBatchDone(request.now);
+  resolve::BatchCounts counts{.queries = request.is_again ? 0U : 1U};
+  if (outcome.kind == resolve::Outcome::Kind::kAnswer) counts.addAnswer(message_.data());
+  router.onBatchDone({&job_, 1}, counts, request.now);
   return outcome;
 }
 

@@ -100,23 +100,24 @@ size_t UdpService::serveBatch() {
   for (size_t i = 0; i < count; ++i) router.prefetch(jobs_[i]);
   context_.counters.udp_batches.observe(count);
   context_.counters.udp_received.add(count);  // before a client can know of it
-  answerBatch(count, begin);
+  const resolve::BatchCounts counts = answerBatch(count, begin);
   const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_send_failed.add(failed);
-  router.onBatchDone(begin);
+  router.onBatchDone(std::span(jobs_).first(count), counts, begin);
   serving_ = false;
   return count;
 }
 
-void UdpService::answerBatch(size_t count, BootClock::time_point begin) {
+resolve::BatchCounts UdpService::answerBatch(size_t count, BootClock::time_point begin) {
   UdpReplyDeferrer deferrer(replies_, batch_, context_.counters);
   resolve::Request request{.source = nullptr,
                            .local = &local_,
                            .transport = resolve::Transport::kUdp,
                            .response_limit = 0,
                            .now = begin,
-                           .deferrer = &deferrer};
-  size_t answered = 0;
+                           .deferrer = &deferrer,
+                           .samples = router_->samples()};
+  resolve::BatchCounts counts{.queries = static_cast<uint32_t>(count)};
   for (size_t i = 0; i < count; ++i) {
     resolve::Job& job = jobs_[i];
     deferrer.moveTo(i);
@@ -126,13 +127,14 @@ void UdpService::answerBatch(size_t count, BootClock::time_point begin) {
         isUnusable(batch_, i) ? passOver(batch_, i, job) : router_->answerInBatch(job, request);
     if (outcome.kind == resolve::Outcome::Kind::kAnswer) [[likely]] {
       batch_.reply(i, outcome.size);
-      ++answered;
+      counts.addAnswer(batch_.buffer(i));
     } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
       context_.counters.dropped.add(outcome.dropReason());
     }
   }
   router_->countBatch(std::span(jobs_).first(count), local_);
-  context_.counters.udp_sent.add(answered);
+  context_.counters.udp_sent.add(counts.answered);
+  return counts;
 }
 
 }  // namespace idetcd::server

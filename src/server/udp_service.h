@@ -43,7 +43,7 @@ class UdpService {
 
   void onReadable();
   [[gnu::noinline]] size_t serveBatch();  // bench/load counts its instructions by its name
-  void answerBatch(size_t count, BootClock::time_point begin);
+  resolve::BatchCounts answerBatch(size_t count, BootClock::time_point begin);
 
   WorkerContext& context_;
   std::shared_ptr<net::UdpSocket> socket_;

@@ -132,8 +132,8 @@ TEST_F(RouterMeterTest, WhatIsAnsweredAtOnce) {
   EXPECT_EQ(meter_->responses[kDirective][0].value(), 1u);
   EXPECT_EQ(meter_->requests_with_do.value(), 0u);
   EXPECT_EQ(timed(), 0u) << "its batch goes on";
-  router_->onBatchDone(BootClock::now() - 3ms);
-  router_->onBatchDone(BootClock::now() - 3ms);
+  router_->onBatchDone({}, {}, BootClock::now() - 3ms);
+  router_->onBatchDone({}, {}, BootClock::now() - 3ms);
   EXPECT_EQ(timed(), 1u);
   EXPECT_GE(meter_->durations.sum_.value(), 3000000u);
 }
@@ -143,7 +143,7 @@ TEST_F(RouterMeterTest, WhatIsAnsweredLater) {
   Message message("a.example.org.", 1);
   ASSERT_EQ(ask(message).kind, Outcome::Kind::kPending);
   EXPECT_EQ(requests(0, 0, 1), 1u);
-  router_->onBatchDone(BootClock::now());
+  router_->onBatchDone({}, {}, BootClock::now());
   EXPECT_EQ(timed(), 0u);
   std::vector<uint8_t> room;
   handler_->reply->makeRoom(room, nullptr);
@@ -239,7 +239,7 @@ TEST(BatchMeterTest, EachQueryIsCountedOnceAtTheEndOfItsBatch) {
   EXPECT_EQ(meters[0]->response_sizes[0].sum_.value(), outcomes[0].size + outcomes[2].size);
   EXPECT_EQ(sumOf(meters[0]->request_sizes[0].buckets_), 2u);
   EXPECT_EQ(meters[0]->request_sizes[0].sum_.value(), messages[0].size() + messages[2].size());
-  router.onBatchDone(BootClock::now());
+  router.onBatchDone(jobs, {}, BootClock::now());
   EXPECT_EQ(sumOf(meters[0]->durations.buckets_), 2u);
   EXPECT_EQ(sumOf(meters[1]->durations.buckets_), 1u);
 }
