@@ -85,7 +85,7 @@ CLAIMS = [
     Claim(r"idetcd drain$", after=f"idetcd undrain && idetcd wait --members {MEMBERS} --timeout 60s"),
     Claim(r"idetcd release worker5\.tf\.internal ", before="etcdctl put worker5.tf.internal. '{\"ipv4\":\"192.0.2.15\"}'"),
     Claim(r"idetcd cache flush "),
-    Claim(r"idetcd top ", "syntax", "the server does not say it yet"),
+    Claim(r"idetcd top "),
     Claim(r"printf .*>/etc/resolv\.conf", "silent"),
     Claim(r"rm -f /etc/resolv\.conf && ", "silent"),
     Claim(r"(" + "|".join(STAND_INS) + r") ", "silent"),
