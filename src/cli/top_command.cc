@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 
 constexpr auto kRefresh = 1000ms;
-constexpr auto kPatience = 5000ms;
+constexpr auto kPatience = 10000ms;
 
 std::string latency(const json& said, std::string_view key) {
   const auto found = numberAt(said, key);

@@ -10,11 +10,12 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, wait_gone, wait_resolves
+from dns_client import answers, ask, patient, wait_gone, wait_resolves
 from harness.node import binary
 from harness.processes import TIME_FACTOR, Process, prepare_child, wait_until
 from harness.upstreams import Upstream
@@ -501,7 +502,8 @@ class Terminal:
         return self.text
 
     def wait_for(self, text, times=1):
-        wait_until(lambda: self.read().count(text) >= times, 20, lambda: f"{text!r} in {self.text!r}")
+        wait_until(lambda: self.read().count(text) >= times or self.process.poll() is not None, 60, lambda: f"{text!r} in {self.text!r}")
+        assert self.read().count(text) >= times, f"it has ended: {self.text!r}"
 
     def type(self, text):
         os.write(self.master, text.encode())
@@ -518,6 +520,87 @@ class Terminal:
         self.process.kill()
         self.process.wait()
         os.close(self.master)
+
+
+# --- top ---
+
+@pytest.fixture
+def busy(nodes):
+    """A server that is asked all the time, mostly for one name."""
+    node = nodes.start(WHOAMI)
+    end = threading.Event()
+
+    def keep_asking():
+        while not end.is_set():
+            for name in (*["busy.example.org."] * 9, "rare.example.org."):
+                patient(lambda name=name: ask(node, name))()
+    asking = threading.Thread(target=keep_asking)
+    asking.start()
+    yield node
+    end.set()
+    asking.join()
+
+
+def test_top_once(busy):
+    wait_until(lambda: "busy.example.org." in run(busy, "top")[1], 30, lambda: run(busy, "top", "--json"))
+    code, out, err = run(busy, "top", "--once")
+    assert (code, err) == (0, "")
+    assert re.search(r"^[\d.]+ queries/s, p50 ", out) and re.search(r"^SHARE +QUERIES/S +TYPE +NAME$", out, re.MULTILINE), out
+    code, out, err = run(busy, "top", "--json", "--seconds", "5")
+    names = [each["name"] for each in json.loads(one_line(out))["names"]]
+    assert code == 0 and names[0] == "busy.example.org."
+
+
+def ended(terminal, code):
+    """As that says, and the terminal is as it was: its modes, its screen, its cursor."""
+    assert terminal.end() == code
+    assert terminal.text.endswith("\x1b[?25h\x1b[?1049l"), terminal.text[-80:]
+    assert termios.tcgetattr(terminal.master) == terminal.before
+
+
+def test_top_is_live(busy):
+    with Terminal(busy, "top", width=30, height=6) as terminal:
+        terminal.wait_for("\x1b[H", times=3)
+        screens = re.split(r"\x1b\[H", terminal.text)[1:-1]
+        for screen in screens:
+            lines = re.sub(r"\x1b\[[KJ]|\r", "", screen).splitlines()
+            assert len(lines) <= 5 and max(map(len, lines)) <= 30, lines
+        fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        terminal.wait_for("busy.example.org.")
+        terminal.type("xq")
+        ended(terminal, 0)
+
+
+@pytest.mark.parametrize("how", ["\x03", signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "int", "term", "hup"])
+def test_top_leaves_the_terminal_as_it_was(busy, how):
+    with Terminal(busy, "top") as terminal:
+        terminal.wait_for("queries/s")
+        if isinstance(how, str):
+            terminal.type(how)
+        else:
+            terminal.process.send_signal(how)
+        ended(terminal, 0 if how in ("\x03", signal.SIGINT) else -how)
+
+
+def test_top_is_stopped_and_goes_on(busy):
+    with Terminal(busy, "top") as terminal:
+        terminal.wait_for("queries/s")
+        terminal.process.send_signal(signal.SIGTSTP)
+        terminal.wait_for("\x1b[?1049l")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wait_for("\x1b[?1049h", times=2)
+        terminal.type("q")
+        ended(terminal, 0)
+
+
+def test_top_says_when_the_server_ends(busy):
+    with Terminal(busy, "top") as terminal:
+        terminal.wait_for("queries/s")
+        busy.pause()
+        terminal.wait_for("does not answer in time")
+        busy.resume()
+        terminal.type("q")
+        ended(terminal, 0)
 
 
 # --- release ---
