@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from corefiles import corefile
+from dns_client import exchange, make_query
 from harness.browser import browser
 from harness.processes import wait_until
 from http_client import connection, get, listens
@@ -47,11 +48,6 @@ def members_shown(chrome):
     return chrome.run("return Array.from(document.querySelectorAll('#clusters tbody tr th > :first-child'), e => e.textContent)")
 
 
-def errors(chrome):
-    """Of the console. A path that the server does not have is one of the browser."""
-    return [line for line in chrome.errors() if "/api/history" not in line]
-
-
 def open_page(chrome, port, own):
     chrome.open(f"http://127.0.0.1:{port}/")
     chrome.wait_text("h1", own)
@@ -89,7 +85,7 @@ def test_the_page_shows_the_cluster_as_it_is(cluster, chrome, etcd, nodes):
     assert first.control("/v1/drain", "POST")[0] == 200
     chrome.wait_text("#state", "drained")
     chrome.wait_text("#clusters tr.me", "drained")
-    assert errors(chrome) == []
+    assert chrome.errors() == []
 
 
 def test_the_page_asks_nobody_but_its_server(cluster, chrome):
@@ -98,7 +94,7 @@ def test_the_page_asks_nobody_but_its_server(cluster, chrome):
     chrome.wait(lambda: chrome.run("return performance.getEntriesByType('resource').length") > 6, "some requests")
     asked = chrome.run("return performance.getEntriesByType('resource').map(e => e.name)")
     assert all(url.startswith((f"http://127.0.0.1:{port}/api/", "data:")) for url in asked), asked
-    assert errors(chrome) == []
+    assert chrome.errors() == []
     # The policy holds: neither what is written into the document nor another server gets anywhere.
     chrome.run("""const s = document.createElement('script'); s.textContent = 'window.taken = true'; document.body.append(s);
                   const d = document.createElement('p'); d.setAttribute('style', 'position: fixed'); d.id = 'styled'; document.body.append(d);""")
@@ -106,6 +102,21 @@ def test_the_page_asks_nobody_but_its_server(cluster, chrome):
     refused = chrome.driver.execute_async_script("const done = arguments[0]; fetch('http://127.0.0.1:9/').then(() => done(''), e => done(String(e)))")
     assert refused
     assert sum("Content Security Policy" in line for line in chrome.errors()) >= 3
+
+
+def test_the_charts_show_what_is_asked(cluster, chrome):
+    first, port, own = cluster
+    open_page(chrome, port, own)
+
+    def asks_until(seen):
+        return lambda: exchange(first, make_query(f"{own}.", "A")) and seen()
+    for chart in ("#rate", "#latency"):
+        chrome.wait(asks_until(lambda chart=chart: chrome.run(
+            f"return document.querySelectorAll('{chart} path.line').length") == 2), f"two lines in {chart}")
+    chrome.wait(asks_until(lambda: chrome.text("#tile-rate .v").split()[0] not in ("0", "–")), "a rate")
+    chrome.wait(asks_until(lambda: "µs" in chrome.text("#tile-p99 .v") or "ms" in chrome.text("#tile-p99 .v")), "a latency")
+    assert "median" in chrome.run("return document.querySelector('#latency svg').getAttribute('aria-label')")
+    assert chrome.errors() == []
 
 
 def test_a_server_that_is_away_is_said_and_so_is_its_return(cluster, chrome):
