@@ -136,10 +136,18 @@ def show(etcd, nodes, owners):
     print()
     for node in nodes:
         print(f"  the node on port {node.port} is {owners[node]}")
+    print("\nThe cluster, as one of them knows it (idetcd members):\n")
+    print(members(nodes[0]))
     print("\n" + ("every node resolves every name" if all_resolved else "SOME NAMES DID NOT RESOLVE"))
     if not all_resolved:
         print("\n".join(node.logs() for node in nodes), file=sys.stderr)
     return all_resolved
+
+
+def members(node):
+    result = subprocess.run([node.binary, "members", "--socket", node.socket_path()], check=False, capture_output=True, text=True, timeout=30)
+    assert result.returncode == 0, f"idetcd members: {result.stderr}\n{node.logs()}"
+    return result.stdout.rstrip()
 
 
 def print_invitation(nodes, owners):
@@ -150,6 +158,7 @@ Try it (Ctrl-C here ends everything):
     dig +short @127.0.0.1 -p {nodes[0].port} {name}
     dig +short @127.0.0.1 -p {nodes[-1].port} {name} AAAA
     dig @127.0.0.1 -p {nodes[0].port} nobody.tf.internal
+    {shlex.join([nodes[0].binary, "status", "--socket", nodes[0].socket_path()])}
     {shlex.join(["kill", str(nodes[1].pid)])}    # the node on port {nodes[1].port}: its name is free at once
 """, flush=True)
 
