@@ -32,10 +32,19 @@ def wait_sum(port, expected, name, /, timeout=5, **labels):
                lambda: f"{name}{labels} to be {expected}\n{scrape(port)}")
 
 
+def settled(port):
+    """The metrics when all that was asked so far is counted: those queries that found out whether the node answers."""
+    def condition():
+        metrics = Metrics.of(port)
+        asked = metrics.sum("coredns_dns_requests_total")
+        return asked and asked == metrics.sum("coredns_dns_request_duration_seconds_count") and metrics
+    return wait_until(condition, 10, lambda: f"every query to be timed\n{scrape(port)}")
+
+
 def test_queries_are_counted_as_coredns_counts_them(nodes, free_port):
     port = free_port()
     node = nodes.start(plain(port, "hosts {\n192.0.2.7 h.example.\nfallthrough\n}", "acl {\nblock type ANY\n}", "whoami"))
-    before = Metrics.of(port)  # those that found out whether it answers
+    before = settled(port)
     size = len(make_query("h.example.").to_wire())
     ask(node, "h.example.")
     ask(node, "h.example.", tcp=True)
