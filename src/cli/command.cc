@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include <algorithm>
+#include <array>
 #include <unistd.h>
 #include <vector>
 
@@ -96,12 +97,13 @@ Outcome misused(const Command& command, std::string_view what) {
   return {.code = kFailed, .out = {}, .err = fmt::format("{}\nsee idetcd {} --help\n", what, command.name)};
 }
 
-// Among the options; what is the value of one, or belongs to a program that is to be run, is not.
-bool asksForHelp(const Command& command, std::span<const char* const> given) {
+// Whether one of `words` is among the options; what is the value of one, or belongs to a program that is to be run, is
+// not.
+bool hasOption(const Command& command, std::span<const char* const> given, std::span<const std::string_view> words) {
   const auto& options = command.grammar.options;
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string_view word = given[i];
-    if (word == "--help" || word == "-help" || word == "-h") return true;
+    if (std::find(words.begin(), words.end(), word) != words.end()) return true;
     if (word == "--" || (command.grammar.has_command && !word.starts_with('-'))) return false;
     const auto takes_next = [&](const Option& option) {
       return option.kind != Kind::kFlag && word.starts_with('-') &&
@@ -114,12 +116,33 @@ bool asksForHelp(const Command& command, std::span<const char* const> given) {
   return false;
 }
 
+bool asksForHelp(const Command& command, std::span<const char* const> given) {
+  constexpr std::array<std::string_view, 3> kWords{"--help", "-help", "-h"};
+  return hasOption(command, given, kWords);
+}
+
+bool asksForJson(const Command& command, std::span<const char* const> given) {
+  constexpr std::array<std::string_view, 2> kWords{"--json", "-json"};
+  return hasOption(command, given, kWords);
+}
+
+// For programs: what went wrong, where nothing else is said.
+void addError(Outcome* outcome) {
+  if (outcome->code == kGood || !outcome->out.empty() || outcome->err.empty()) return;
+  outcome->out = toLine({{"error", outcome->err.substr(0, outcome->err.find('\n'))}});
+}
+
 Outcome runCommand(const Command& command, std::span<const char* const> given) {
   if (asksForHelp(command, given)) return {.code = kGood, .out = usage(command), .err = {}};
-  const auto arguments = Arguments::parse(command.grammar, given);
-  if (!arguments) return misused(command, arguments.error().message);
-  const LocalNode node(arguments->text("socket"), control::socketDirectory());
-  return command.run({.arguments = *arguments, .node = node});
+  Outcome outcome;
+  if (const auto arguments = Arguments::parse(command.grammar, given)) {
+    const LocalNode node(arguments->text("socket"), control::socketDirectory());
+    outcome = command.run({.arguments = *arguments, .node = node});
+  } else {
+    outcome = misused(command, arguments.error().message);
+  }
+  if (asksForJson(command, given)) addError(&outcome);
+  return outcome;
 }
 
 Outcome help(std::span<const char* const> given) {

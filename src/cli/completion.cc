@@ -67,9 +67,12 @@ _idetcd() {{
   fi
   [[ " $valued " == *" $previous "* ]] && return
   case $command in
-    cache) options="flush $options" ;;
-    completion) options="bash $options" ;;
+    cache) i=flush ;;
+    completion) i=bash ;;
+    *) i= ;;
   esac
+  # The word that it takes, once.
+  [[ " ${{COMP_WORDS[*]:2:COMP_CWORD-2}} " == *" $i "* ]] || options="$i $options"
   COMPREPLY=($(compgen -W "$options" -- "$word"))
 }}
 complete -o filenames -F _idetcd idetcd

@@ -44,7 +44,7 @@ Reply<bool> ask(int socket, const SocketAddress& server, const dns::Name& name, 
   std::array<uint8_t, dns::kMaxQuestionSize> query;
   const size_t size = dns::writeQuestion(query.data(), dns::kFlagRd, name.wire(), code(type), code(dns::RrClass::kIn));
   if (::getrandom(query.data(), 2, 0) != 2) return failed("no random numbers");
-  const auto unanswered = [&] { return notYet(fmt::format("no answer over DNS from {}", server.toString())); };
+  const auto unanswered = [&] { return notYet(fmt::format("no answer over DNS from {}", server.toString()), kFailed); };
   if (::send(socket, query.data(), size, MSG_NOSIGNAL) < 0) return unanswered();
   const Clock::time_point end = Clock::now() + patience;
   std::array<uint8_t, 4096> answer;

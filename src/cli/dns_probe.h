@@ -10,7 +10,8 @@
 
 namespace idetcd::cli {
 
-// Whether `server` has an address of `name`, A or AAAA. Blocks for `patience` at most for each of the two.
+// Whether `server` has an address of `name`, A or AAAA. Blocks for `patience` at most for each of the two. A failure that
+// may pass is of code kFailed if the server is silent, kNo if it has answered with an error.
 Reply<bool> resolves(const SocketAddress& server, const std::string& name, std::chrono::milliseconds patience);
 
 }  // namespace idetcd::cli

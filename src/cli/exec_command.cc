@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// As programs of `on-claim` have them (naming/ownership_notifier.cc), and the pattern.
+// As programs of `on-claim` have them (naming/ownership_notifier.cc), the dot at the end of the name too, and the
+// pattern.
 Variables variablesOf(const json& cluster) {
   const auto number = [&](std::string_view key) {
     const auto found = cluster.find(key);
@@ -33,7 +34,7 @@ Variables variablesOf(const json& cluster) {
     std::string& place = text.find(':') == std::string::npos ? ipv4 : ipv6;
     if (place.empty()) place = std::move(text);
   }
-  return {{"IDETCD_NAME", std::string(withoutDot(textAt(cluster, "name").value_or("")))},
+  return {{"IDETCD_NAME", textAt(cluster, "name").value_or("")},
           {"IDETCD_ID", number("id")},
           {"IDETCD_TOKEN", number("token")},
           {"IDETCD_UUID", textAt(cluster, "node").value_or("")},
@@ -50,24 +51,26 @@ Reply<json> ownCluster(const LocalNode& node, const std::optional<std::string>& 
   for (const json& cluster : arrayAt(*said, "clusters")) {
     if (!pattern || textAt(cluster, "pattern") == *pattern) found.push_back(cluster);
   }
-  if (found.empty()) return notYet(pattern ? "the server has no such pattern" : "the server has no cluster");
-  if (found.size() > 1) return failed("there are several clusters: choose one with --pattern");
+  if (found.empty() && pattern) return tl::unexpected(unknownPattern(*pattern, *said));
+  if (found.empty()) return failed(std::string(kNoCluster));
+  if (found.size() > 1)
+    return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(*said)));
   if (!textAt(found.front(), "name")) return notYet("this node has no name");
   return std::move(found.front());
 }
 
 Reply<json> awaitName(const Call& call) {
   const Deadline deadline(call.arguments.duration("timeout"));
-  const auto pattern = call.arguments.text("pattern");
+  const auto pattern = givenPattern(call.arguments);
   const auto members = call.arguments.number("members");
   auto found = keepTrying<json>(deadline, [&]() -> Reply<json> {
     auto own = ownCluster(call.node, pattern, deadline);
     if (!own || !members) return own;
-    const auto port = call.node.port();
-    if (!port) return tl::unexpected(port.error());
     const auto cluster = readCluster(call.node, textAt(*own, "pattern"), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());
-    const auto there = atLeastResolved(*cluster, *members, *port, deadline);
+    const auto servers = serversOf(call.node, *cluster);
+    if (!servers) return tl::unexpected(servers.error());
+    const auto there = atLeastResolved(*cluster, *members, *servers, deadline);
     if (!there) return tl::unexpected(there.error());
     return own;
   });
@@ -79,6 +82,7 @@ Reply<json> awaitName(const Call& call) {
 
 Outcome execute(const Call& call) {
   std::vector<std::string> words = call.arguments.words();
+  if (words.front().empty()) return {.code = 127, .out = {}, .err = "the name of the command is empty\n"};
   const auto cluster = awaitName(call);
   if (!cluster) return outcomeOf(cluster.error());
   for (const auto& [name, value] : variablesOf(*cluster))

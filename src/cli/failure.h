@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <tl/expected.hpp>
@@ -13,6 +14,8 @@ namespace idetcd::cli {
 inline constexpr int kGood = 0;
 inline constexpr int kNo = 1;      // the answer is "no", or not in time
 inline constexpr int kFailed = 2;  // wrong usage, nobody to ask, or nobody who can answer
+
+inline constexpr std::string_view kNoCluster = "the server has no cluster: its Corefile has no idetcd";
 
 struct Failure {
   std::string message;  // one line, without a full stop

@@ -90,6 +90,11 @@ tl::expected<HttpResponse, HttpError> receive(int fd, Clock::time_point end) {
 
 }  // namespace
 
+bool isListenedAt(const std::string& socket_path) {
+  const auto connected = connectTo(socket_path, Clock::now());  // a full backlog is somebody's
+  return connected || (connected.error().error != ECONNREFUSED && connected.error().error != ENOENT);
+}
+
 tl::expected<HttpResponse, HttpError> ask(const std::string& socket_path, Method method, std::string_view target,
                                           std::chrono::milliseconds patience) {
   const Clock::time_point end = Clock::now() + patience;

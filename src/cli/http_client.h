@@ -27,6 +27,9 @@ struct HttpError {
 tl::expected<HttpResponse, HttpError> ask(const std::string& socket_path, Method method, std::string_view target,
                                           std::chrono::milliseconds patience);
 
+// Whether somebody may: false only where connect(2) says that nobody does, as at what a killed server has left behind.
+bool isListenedAt(const std::string& socket_path);
+
 // Reads the bytes of a response, in whatever pieces they come. One thread.
 class ResponseReader {
  public:

@@ -1,9 +1,11 @@
 #include "cli/local_node.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <grp.h>
+#include <iterator>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <thread>
@@ -35,13 +37,20 @@ tl::unexpected<Failure> notAllowed(const std::string& path) {
       fmt::format("permission denied for {}: ask root (sudo), or to be put into {}", escaped(path), groupOf(path)));
 }
 
+// No directive of the server has registered the path.
+std::string nobodyAnswers(std::string_view path) {
+  constexpr std::array<std::string_view, 5> kOfClusters{"/v1/members", "/v1/slot", "/v1/release", "/v1/drain",
+                                                        "/v1/undrain"};
+  if (std::find(kOfClusters.begin(), kOfClusters.end(), path) != kOfClusters.end()) return std::string(kNoCluster);
+  return fmt::format("no directive of the server answers {}", path);
+}
+
 Reply<nlohmann::json> judge(const HttpResponse& response, std::string_view target) {
   auto body = nlohmann::json::parse(response.body, nullptr, false);
   if (response.status == 200 && body.is_object()) return body;
   if (response.status < 400) return failed("the server answers with what is no JSON object");
   const auto said = textAt(body, "error");
-  if (response.status == 404 && !said)
-    return failed(fmt::format("no directive of the server answers {}", target.substr(0, target.find('?'))));
+  if (response.status == 404 && !said) return failed(nobodyAnswers(target.substr(0, target.find('?'))));
   const bool is_no = response.status == 404 || response.status == 409;
   return tl::unexpected<Failure>(
       Failure{.message = said ? escaped(*said) : fmt::format("the server answers with status {}", response.status),
@@ -91,17 +100,24 @@ Reply<std::string> LocalNode::socketPath() const {
   std::error_code error;
   std::vector<std::string> found;
   for (fs::directory_iterator each(directory_, error), end; !error && each != end; each.increment(error)) {
-    if (each->path().extension() == ".sock") found.push_back(each->path().string());
+    std::error_code unknown;
+    if (each->path().extension() == ".sock" && each->is_socket(unknown)) found.push_back(each->path().string());
   }
   if (error == std::errc::permission_denied) return notAllowed(directory_);
   if (found.empty())
     return notYet(fmt::format("there is no socket in {}: does idetcd run? (--socket says where else)", directory_),
                   kFailed);
   std::sort(found.begin(), found.end());
-  if (found.size() > 1)
-    return failed(fmt::format("there are several servers: choose one with --socket: {}",
-                              escaped(fmt::format("{}", fmt::join(found, " ")))));
-  return found.front();
+  if (found.size() == 1) return found.front();
+  std::vector<std::string> living;
+  std::copy_if(found.begin(), found.end(), std::back_inserter(living), isListenedAt);
+  if (living.size() == 1) return living.front();
+  if (living.empty())
+    return notYet(
+        fmt::format("nobody listens at {}: does idetcd run?", escaped(fmt::format("{}", fmt::join(found, " or ")))),
+        kFailed);
+  return failed(fmt::format("there are several servers: choose one with --socket: {}",
+                            escaped(fmt::format("{}", fmt::join(living, " ")))));
 }
 
 Reply<uint16_t> LocalNode::port() const {

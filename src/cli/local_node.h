@@ -16,7 +16,8 @@ namespace idetcd::cli {
 
 class LocalNode {
  public:
-  static constexpr std::chrono::milliseconds kPatience{30'000};  // etcd may be slow to answer it
+  static constexpr std::chrono::milliseconds kPatience{30'000};     // it may write to etcd
+  static constexpr std::chrono::milliseconds kReadPatience{6'000};  // it reads etcd, for which it takes 5 s at most
 
   // Without a path it is the only socket of `directory`.
   LocalNode(std::optional<std::string> socket, std::string directory)

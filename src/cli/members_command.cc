@@ -24,17 +24,17 @@ std::string clusterText(const Cluster& cluster) {
   for (const Slot& slot : cluster.slots) {
     rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)),
                     slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " "))),
-                    slot.node ? escaped(*slot.node) : "-", slot.age_seconds ? humanSeconds(*slot.age_seconds) : "-",
-                    slot.lease(), slot.state()});
+                    slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
   }
   return text + table(rows);
 }
 
 // Who is there for a launcher: exactly the members that are asked for, and, if `own` is given, this node among them.
 Reply<Slots> readRoster(const Call& call, size_t* own) {
-  const Deadline deadline(call.arguments.duration("timeout").value_or(std::chrono::nanoseconds(0)));
+  const auto timeout = call.arguments.duration("timeout");
+  const Deadline deadline = timeout ? Deadline(timeout) : Deadline::once();
   return keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
-    const auto cluster = readCluster(call.node, call.arguments.text("pattern"), deadline.patience());
+    const auto cluster = readCluster(call.node, givenPattern(call.arguments), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());
     auto slots = exactly(*cluster, call.arguments.number("members"));
     if (!slots || own == nullptr) return slots;
@@ -61,7 +61,7 @@ std::string membersText(const json& said) {
 }
 
 Outcome members(const Call& call) {
-  const auto said = readMembers(call.node, call.arguments.text("pattern"), LocalNode::kPatience);
+  const auto said = readMembers(call.node, givenPattern(call.arguments), LocalNode::kReadPatience);
   if (!said) return outcomeOf(said.error());
   return {.code = kGood, .out = call.wantsJson() ? toLine(*said) : membersText(*said), .err = {}};
 }
@@ -71,11 +71,11 @@ Outcome wait(const Call& call) {
   if (!count) return missing("members");
   const Deadline deadline(call.arguments.duration("timeout"));
   auto slots = keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
-    const auto port = call.node.port();
-    if (!port) return tl::unexpected(port.error());
-    const auto cluster = readCluster(call.node, call.arguments.text("pattern"), deadline.patience());
+    const auto cluster = readCluster(call.node, givenPattern(call.arguments), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());
-    return atLeastResolved(*cluster, *count, *port, deadline);
+    const auto servers = serversOf(call.node, *cluster);
+    if (!servers) return tl::unexpected(servers.error());
+    return atLeastResolved(*cluster, *count, *servers, deadline);
   });
   if (!slots) {
     if (slots.error().may_pass) slots.error().code = kNo;

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/roster.h"
+#include "cli/slots.h"
 #include "cli/text.h"
 
 namespace idetcd::cli {
@@ -37,6 +38,14 @@ std::string joined(const json& array) {
   return words.empty() ? "-" : fmt::format("{}", fmt::join(words, " "));
 }
 
+// Of the names in etcd some may be of no slot.
+std::string namesText(const json& cluster) {
+  const auto all = numberAt(cluster, "names_in_etcd");
+  const bool is_worth_it = all && all != numberAt(cluster, "names");
+  return fmt::format("{} of {} held{}", whole(cluster, "names"), whole(cluster, "limit"),
+                     is_worth_it ? fmt::format(", {} names in etcd", whole(cluster, "names_in_etcd")) : "");
+}
+
 void addClusters(const json& said, std::vector<Row>* rows) {
   for (const json& cluster : arrayAt(said, "clusters")) {
     rows->push_back({"cluster", escaped(textAt(cluster, "pattern").value_or("-"))});
@@ -50,9 +59,11 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     } else {
       rows->push_back({"  name", flagAt(cluster, "observes") ? "none: this node only observes" : "none"});
     }
-    rows->push_back({"  addresses", joined(arrayAt(cluster, "addresses"))});
+    const json& addresses = arrayAt(cluster, "addresses");
+    const bool is_withheld = flagAt(cluster, "drained") && !addresses.empty();
+    rows->push_back({"  addresses", (is_withheld ? "withheld: " : "") + joined(addresses)});
     if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
-    rows->push_back({"  names", fmt::format("{} of {} held", whole(cluster, "names"), whole(cluster, "limit"))});
+    rows->push_back({"  names", namesText(cluster)});
     rows->push_back({"  mirror", fmt::format("{}, watch lag {}", flagAt(cluster, "fresh") ? "fresh" : "stale",
                                              seconds(cluster, "watch_lag_seconds"))});
     rows->push_back({"  etcd", joined(arrayAt(cluster, "endpoints"))});
@@ -124,7 +135,12 @@ Outcome status(const Call& call) {
 Outcome whoami(const Call& call) {
   const auto said = call.node.get("/v1/status");
   if (!said) return outcomeOf(said.error());
-  std::vector<std::string> names = ownNames(*said, call.arguments.text("pattern"));
+  const auto pattern = givenPattern(call.arguments);
+  const json& clusters = arrayAt(*said, "clusters");
+  if (pattern && std::none_of(clusters.begin(), clusters.end(),
+                              [&](const json& each) { return textAt(each, "pattern") == *pattern; }))
+    return outcomeOf(unknownPattern(*pattern, *said));
+  const std::vector<std::string> names = ownNames(*said, pattern);
   if (call.wantsJson()) {
     json found = json::array();
     for (const std::string& name : names) found.push_back({{"name", name}, {"short", firstLabel(name)}});

@@ -12,15 +12,21 @@ namespace {
 
 using nlohmann::json;
 
+std::string_view drainText(const json& node) {
+  if (!flagAt(node, "drained")) return "not drained";
+  return textAt(node, "lasts") == "process"
+             ? "drained until this server ends (no `state` directory): the name is kept, without addresses"
+             : "drained: the name is kept, without addresses";
+}
+
 Outcome setDrained(const Call& call, std::string_view path) {
-  const auto said = call.node.post(target(path, "pattern", call.arguments.text("pattern")));
+  const auto pattern = givenPattern(call.arguments);
+  const auto said = explained(call.node, pattern, call.node.post(target(path, "pattern", pattern)));
   if (!said) return outcomeOf(said.error());
   if (call.wantsJson()) return {.code = kGood, .out = toLine(*said), .err = {}};
   Outcome outcome;
   for (const json& node : arrayAt(*said, "nodes")) {
-    outcome.out +=
-        fmt::format("{}: {}\n", escaped(withoutDot(textAt(node, "name").value_or("-"))),
-                    flagAt(node, "drained") ? "drained: the name is kept, without addresses" : "not drained");
+    outcome.out += fmt::format("{}: {}\n", escaped(withoutDot(textAt(node, "name").value_or("-"))), drainText(node));
   }
   return outcome;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -17,15 +18,22 @@ namespace {
 
 using nlohmann::json;
 
+// Without what a hand, or a copy from a table, leaves around it.
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
 // As etcd has it.
-std::string keyOf(std::string_view name) { return withDot(lowerCase(name)); }
+std::string keyOf(std::string_view name) { return withDot(lowerCase(trimmed(name))); }
 
 std::string described(const Slot& slot) {
   std::vector<Row> rows{
       {"name", escaped(withoutDot(slot.name))},
       {"node", slot.node ? escaped(*slot.node) : "none: written by the Go plugin, or by hand"},
       {"addresses", slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " ")))},
-      {"age", slot.age_seconds ? humanSeconds(*slot.age_seconds) : "-"},
+      {"age", slot.age()},
       {"lease left", slot.permanent ? "none: it stays until somebody releases it" : slot.lease()}};
   if (!slot.state().empty()) rows.push_back({"state", slot.state()});
   return table(rows);
@@ -44,7 +52,7 @@ bool isConfirmed(const Slot& slot) {
   const std::string text = "Whoever holds this name loses it; a node that is free may take it at once.\n";
   const std::string typed = answerTo(fmt::format("{}\n{}Type the name to release it: ", described(slot), text));
   if (keyOf(typed) != slot.name) return false;
-  return answerTo("Type yes if you are sure: ") == "yes";
+  return trimmed(answerTo("Type yes if you are sure: ")) == "yes";
 }
 
 Outcome refuse(int code, std::string message) {

@@ -6,9 +6,12 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "base/ip_address.h"
+#include "cli/arguments.h"
 #include "cli/failure.h"
 #include "cli/local_node.h"
 #include "cli/slots.h"
@@ -21,16 +24,19 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   explicit Deadline(std::optional<std::chrono::nanoseconds> time);
+  // Over when it begins: one attempt, which may take as long as it has to.
+  static Deadline once();
 
   bool isOver() const { return end_ && Clock::now() >= *end_; }
-  // For one request: what is left, but neither more than LocalNode::kPatience nor less than a moment in which it can
-  // be answered.
+  // For one request: what is left, but neither more than LocalNode::kReadPatience nor less than a second, in which it
+  // can be answered.
   std::chrono::milliseconds patience() const;
   // A moment, until the next attempt.
   void pause() const;
 
  private:
   std::optional<Clock::time_point> end_;
+  bool is_once_ = false;
 };
 
 // Tries, again and again, until there is a result, a failure that will not pass, or the time is over. Tries once at
@@ -44,6 +50,13 @@ Reply<T> keepTrying(const Deadline& deadline, const std::function<Reply<T>()>& a
   }
 }
 
+// What --pattern says, if anything, as the server has it: with the dot at its end.
+std::optional<std::string> givenPattern(const Arguments& arguments);
+
+// What a request with `pattern` has led to: where there is no such pattern, a failure that lists those there are.
+Reply<nlohmann::json> explained(const LocalNode& node, const std::optional<std::string>& pattern,
+                                Reply<nlohmann::json> reply);
+
 // /v1/members, of the cluster of `pattern`, or of all.
 Reply<nlohmann::json> readMembers(const LocalNode& node, const std::optional<std::string>& pattern,
                                   std::chrono::milliseconds patience);
@@ -55,9 +68,14 @@ Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::strin
 // Whether those of `slots` that are not drained are exactly `members`, if that is given, and one of them at least.
 Reply<std::vector<Slot>> exactly(const Cluster& cluster, std::optional<uint64_t> members);
 
-// Those of the cluster that the server at `port` of this machine resolves. Fails if they are less than `members`.
-Reply<std::vector<Slot>> atLeastResolved(const Cluster& cluster, uint64_t members, uint16_t port,
-                                         const Deadline& deadline);
+// Where the server of this machine may answer for the cluster: where it says that it listens; else at the port of its
+// socket's name, here and at the node's addresses.
+Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster& cluster);
+
+// Those of the cluster that one of `servers` resolves. Fails if they are less than `members`. All of them are asked
+// for, once, even if the deadline is over, unless that takes long.
+Reply<std::vector<Slot>> atLeastResolved(const Cluster& cluster, uint64_t members,
+                                         const std::vector<SocketAddress>& servers, const Deadline& deadline);
 
 // The path of a request with a parameter, if there is one.
 std::string target(std::string_view path, std::string_view parameter, const std::optional<std::string>& value);

@@ -25,14 +25,13 @@ Slot Slot::of(const nlohmann::json& said) {
             .addresses = {},
             .node = textAt(said, "node"),
             .age_seconds = numberAt(said, "age_seconds"),
+            .age_at_least_seconds = numberAt(said, "age_at_least_seconds"),
             .lease_left_seconds = numberAt(said, "lease_left_seconds"),
             .permanent = flagAt(said, "permanent"),
             .drained = flagAt(said, "drained"),
             .own = flagAt(said, "own"),
             .said = said};
-  for (const nlohmann::json& address : arrayAt(said, "addresses")) {
-    if (address.is_string()) slot.addresses.push_back(address.get<std::string>());
-  }
+  slot.addresses = textsAt(said, "addresses");
   return slot;
 }
 
@@ -42,6 +41,11 @@ std::string Slot::state() const {
   if (drained) words.emplace_back("drained");
   if (permanent) words.emplace_back("permanent");
   return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string Slot::age() const {
+  if (age_seconds) return humanSeconds(*age_seconds);
+  return age_at_least_seconds ? "> " + roughSeconds(*age_at_least_seconds) : "-";
 }
 
 std::string Slot::lease() const {
@@ -58,7 +62,10 @@ std::vector<Slot> Cluster::undrained() const {
 std::vector<Cluster> clustersOf(const nlohmann::json& members) {
   std::vector<Cluster> found;
   for (const nlohmann::json& said : arrayAt(members, "clusters")) {
-    Cluster cluster{.pattern = textAt(said, "pattern").value_or(""), .limit = integerAt(said, "limit"), .slots = {}};
+    Cluster cluster{.pattern = textAt(said, "pattern").value_or(""),
+                    .limit = integerAt(said, "limit"),
+                    .slots = {},
+                    .servers = textsAt(said, "servers")};
     for (const nlohmann::json& slot : arrayAt(said, "slots")) cluster.slots.push_back(Slot::of(slot));
     std::stable_sort(cluster.slots.begin(), cluster.slots.end(),
                      [](const Slot& a, const Slot& b) { return a.id < b.id; });
@@ -67,14 +74,23 @@ std::vector<Cluster> clustersOf(const nlohmann::json& members) {
   return found;
 }
 
+std::string patternsOf(const nlohmann::json& said) {
+  std::vector<std::string> patterns;
+  for (const nlohmann::json& cluster : arrayAt(said, "clusters"))
+    patterns.push_back(escaped(textAt(cluster, "pattern").value_or("-")));
+  return fmt::format("{}", fmt::join(patterns, " "));
+}
+
+Failure unknownPattern(const std::string& pattern, const nlohmann::json& said) {
+  if (arrayAt(said, "clusters").empty()) return {.message = std::string(kNoCluster)};
+  return {.message = fmt::format("the server has no pattern {}, but: {}", escaped(pattern), patternsOf(said))};
+}
+
 Reply<Cluster> onlyCluster(const nlohmann::json& members) {
   std::vector<Cluster> all = clustersOf(members);
-  if (all.empty()) return failed("the server has no cluster: its Corefile has no idetcd with a pattern");
+  if (all.empty()) return failed(std::string(kNoCluster));
   if (all.size() == 1) return std::move(all.front());
-  std::vector<std::string> patterns;
-  patterns.reserve(all.size());
-  for (const Cluster& cluster : all) patterns.push_back(escaped(cluster.pattern));
-  return failed(fmt::format("there are several clusters: choose one with --pattern: {}", fmt::join(patterns, " ")));
+  return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(members)));
 }
 
 }  // namespace idetcd::cli

@@ -18,6 +18,7 @@ struct Slot {
   std::vector<std::string> addresses;
   std::optional<std::string> node;  // none: written by the Go plugin, or by hand
   std::optional<double> age_seconds;
+  std::optional<double> age_at_least_seconds;  // where the age is not known
   std::optional<double> lease_left_seconds;
   bool permanent = false;
   bool drained = false;
@@ -27,19 +28,26 @@ struct Slot {
   static Slot of(const nlohmann::json& said);
   // What the table and `release` say beside the fields: "this node, drained".
   std::string state() const;
-  std::string lease() const;  // "17.2 s", "permanent", or "-"
+  std::string age() const;    // "17.2 s", "> 2 min", or "-"
+  std::string lease() const;  // "17.2 s", "none", or "-"
 };
 
 struct Cluster {
   std::string pattern;
   std::optional<int64_t> limit;
-  std::vector<Slot> slots;  // by ID
+  std::vector<Slot> slots;           // by ID
+  std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"
 
   // The slots but those that are drained: which launchers count.
   std::vector<Slot> undrained() const;
 };
 
 std::vector<Cluster> clustersOf(const nlohmann::json& members);
+
+// The patterns of "clusters", of /v1/members or /v1/status, as one line.
+std::string patternsOf(const nlohmann::json& said);
+// The failure where none of them is `pattern`.
+Failure unknownPattern(const std::string& pattern, const nlohmann::json& said);
 
 // The only one. The failure lists the patterns where there are several.
 Reply<Cluster> onlyCluster(const nlohmann::json& members);

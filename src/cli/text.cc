@@ -62,6 +62,15 @@ std::string humanSeconds(double seconds) {
   return fmt::format("{} d {} h", whole / 86400, whole % 86400 / 3600);
 }
 
+std::string roughSeconds(double seconds) {
+  if (!std::isfinite(seconds) || std::abs(seconds) > 1e12) return "?";
+  const auto whole = static_cast<int64_t>(std::max(seconds, 0.0));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min", whole / 60);
+  if (whole < 86400) return fmt::format("{} h", whole / 3600);
+  return fmt::format("{} d", whole / 86400);
+}
+
 std::string humanLatency(double seconds) {
   if (seconds >= 1) return fmt::format("{:.1f} s", seconds);
   const double milliseconds = seconds * 1000;
@@ -108,6 +117,14 @@ const nlohmann::json& arrayAt(const nlohmann::json& object, std::string_view key
   static const nlohmann::json none = nlohmann::json::array();  // NOLINT: readability-identifier-naming
   const auto found = object.is_object() ? object.find(key) : object.end();
   return found != object.end() && found->is_array() ? *found : none;
+}
+
+std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view key) {
+  std::vector<std::string> texts;
+  for (const nlohmann::json& each : arrayAt(object, key)) {
+    if (each.is_string()) texts.push_back(each.get<std::string>());
+  }
+  return texts;
 }
 
 std::string toLine(const nlohmann::json& value) {

@@ -26,6 +26,8 @@ std::string table(const std::vector<Row>& rows);
 
 // "850 ms", "17.2 s", "3 min 5 s", "2 h 13 min", "5 d 3 h".
 std::string humanSeconds(double seconds);
+// As much at least, of one unit: "17 s", "2 min", "3 h", "5 d".
+std::string roughSeconds(double seconds);
 // "0.31 ms", "12 ms", "1.2 s": of a latency.
 std::string humanLatency(double seconds);
 // "812 ", "3.4 Ki", "1.2 Mi": before a unit.
@@ -41,6 +43,9 @@ std::optional<double> numberAt(const nlohmann::json& object, std::string_view ke
 bool flagAt(const nlohmann::json& object, std::string_view key);
 // An empty array if there is none.
 const nlohmann::json& arrayAt(const nlohmann::json& object, std::string_view key);
+
+// Those that are texts.
+std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view key);
 
 // One line, whatever bytes it quotes.
 std::string toLine(const nlohmann::json& value);

@@ -108,6 +108,19 @@ def test_a_word_that_is_no_subcommand_is_an_argument_too_many():
     assert run("/", "-quiet", "status") == (1, "", "extra command line arguments: [status]\n")
 
 
+def test_failures_for_programs(directory):
+    """Of every subcommand: the exit code and the line on stderr as ever, and the line in JSON."""
+    arguments = {"wait": ["--members=1", "--timeout=0"], "exec": ["--timeout=0", "true"], "tf-config": ["--port=1", "--role=x"],
+                 "torchrun-env": ["--port=1"], "release": ["a.org", "--yes=a.org"], "cache": ["flush"], "completion": ["tcsh"]}
+    for name in SUBCOMMANDS:
+        code, out, err = run(directory, name, "--json", *arguments.get(name, []))
+        assert code == run(directory, name, *arguments.get(name, []))[0] != 0, name
+        assert err == f"idetcd {name}: {json.loads(one_line(out))['error']}\n"
+    code, out, err = run(directory, "status", "--json", "--frob")
+    assert code == 2 and json.loads(one_line(out)) == {"error": "there is no option --frob"} and "--frob" in err
+    assert run(directory, "exec", "--timeout=0", "true", "--json")[1] == ""
+
+
 # --- which server ---
 
 def test_there_is_none(directory):
@@ -125,6 +138,17 @@ def test_it_has_been_killed(nodes):
     node.kill()
     code, _, err = run(node, "status")
     assert code == 2 and f"nobody listens at {node.runtime_directory}/{node.port}.sock" in one_line(err)
+
+
+def test_one_has_been_killed_beside_it(nodes, free_port):
+    killed = nodes.start(WHOAMI)
+    killed.kill()
+    with open(os.path.join(killed.runtime_directory, "foo.sock"), "w", encoding="ascii"):
+        pass
+    node = nodes.make(WHOAMI, port=free_port())
+    node.runtime_directory = killed.runtime_directory
+    node.start()
+    assert json.loads(run(node, "status", "--json")[1])["pid"] == node.pid
 
 
 def test_there_are_several(nodes, free_port):
@@ -265,8 +289,15 @@ def test_members(three):
     assert [line.endswith("  this node") for line in lines[2:]] == [False, True, False]
     said = json.loads(run(three[1], "members", "--json", "--pattern", PATTERN)[1])
     assert [slot["name"] for slot in said["clusters"][0]["slots"]] == [f"{name}." for name in WORKERS]
-    code, out, err = run(three[1], "members", "--pattern=other{{.ID}}.")
-    assert code == 2 and out == "" and "other{{.ID}}." in one_line(err)
+    assert run(three[1], "members", "--json", "--pattern", PATTERN.rstrip("."))[0] == 0
+
+
+def test_a_pattern_that_is_not_there(three):
+    for arguments in (["members"], ["wait", "--members=1"], ["hostfile"], ["exec", "true"], ["whoami"], ["drain"], ["undrain"]):
+        code, out, err = run(three[1], arguments[0], "--pattern=other{{.ID}}", *arguments[1:])
+        assert (code, out) == (2, "") and f"has no pattern other{{{{.ID}}}}., but: {PATTERN}" in one_line(err), arguments
+    assert run(three[1], "whoami", "--pattern", PATTERN.rstrip("."))[:2] == (0, "worker2.tf.local\n")
+    assert run(three[1], "exec", "--pattern", PATTERN.rstrip("."), "--", "true")[0] == 0
 
 
 def test_members_without_etcd(stopped_etcd, nodes):
@@ -277,8 +308,10 @@ def test_members_without_etcd(stopped_etcd, nodes):
 
 def test_members_of_a_server_without_a_cluster(nodes):
     node = nodes.start(WHOAMI)
-    code, out, err = run(node, "members")
-    assert code == 2 and out == "" and "/v1/members" in one_line(err)
+    for arguments in (["members"], ["wait", "--members=1"], ["hostfile"], ["exec", "true"], ["drain"], ["undrain", "--pattern=x{{.ID}}.org"],
+                      ["release", "a.org", "--yes=a.org"], ["whoami", "--pattern=x{{.ID}}.org."]):
+        code, out, err = run(node, *arguments)
+        assert (code, out) == (2, "") and "the server has no cluster: its Corefile has no idetcd" in one_line(err), arguments
 
 
 def test_whoami(three):
@@ -289,8 +322,8 @@ def test_whoami(three):
 
 
 def test_wait_for_those_that_are_there(three):
-    for count in ("1", "3"):
-        code, out, err = run(three[0], "wait", "--members", count)
+    for arguments in (["1"], ["3"], ["3", "--timeout", "0"]):
+        code, out, err = run(three[0], "wait", "--members", *arguments)
         assert (code, out.splitlines(), err) == (0, WORKERS, "")
     slots = json.loads(one_line(run(three[0], "wait", "--members=3", "--json")[1]))
     assert [slot["id"] for slot in slots] == [1, 2, 3]
@@ -409,7 +442,7 @@ def test_two_clusters_are_told_apart(etcd, nodes):
         code, out, err = run(node, *command)
         assert code == 2 and out == "" and "--pattern" in one_line(err)
     assert run(node, "hostfile", "--pattern=two{{.ID}}.two.local.")[:2] == (0, "two1.two.local\n")
-    assert run(node, "exec", "--pattern=one{{.ID}}.one.local.", "--", "sh", "-c", "echo $IDETCD_NAME")[1] == "one1.one.local\n"
+    assert run(node, "exec", "--pattern=one{{.ID}}.one.local.", "--", "sh", "-c", "echo $IDETCD_NAME")[1] == "one1.one.local.\n"
 
 
 # --- exec ---
@@ -419,7 +452,7 @@ def test_exec_knows_its_name(three, shared_etcd):
     assert (code, err) == (0, "")
     environment = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
     value = shared_etcd.names()["worker3.tf.local."]
-    expected = {"IDETCD_NAME": WORKERS[2], "IDETCD_ID": "3", "IDETCD_UUID": value["id"], "IDETCD_IPV4": "192.0.2.7", "IDETCD_IPV6": "",
+    expected = {"IDETCD_NAME": f"{WORKERS[2]}.", "IDETCD_ID": "3", "IDETCD_UUID": value["id"], "IDETCD_IPV4": "192.0.2.7", "IDETCD_IPV6": "",
                 "IDETCD_PATTERN": PATTERN, "IDETCD_TOKEN": str(shared_etcd.pairs()[b"worker3.tf.local."]["token"])}
     assert {name: environment[name] for name in expected} == expected
     assert environment.get("HOSTNAME") == os.environ.get("HOSTNAME")
@@ -430,6 +463,8 @@ def test_exec_is_the_command(three, directory):
     assert run(three[0], "exec", "--", "sh", "-c", "kill -TERM $$")[0] == -signal.SIGTERM
     code, out, err = run(three[0], "exec", "--", "no-such-program", "--help")
     assert (code, out) == (127, "") and "no-such-program" in one_line(err)
+    code, out, err = run(three[0], "exec", "")
+    assert (code, out) == (127, "") and "the name of the command is empty" in one_line(err)
     code, _, err = run(three[0], "exec", "--", directory)
     assert code == 126 and "Permission denied" in one_line(err)
 
@@ -450,7 +485,7 @@ def test_exec_waits_for_the_name(stopped_etcd, nodes, background):
     waiting = background(node, "exec", "--", "sh", "-c", "echo $IDETCD_NAME")
     stopped_etcd.start()
     assert waiting.exit_code(30) == 0
-    assert waiting.out() == "worker1.tf.local\n"
+    assert waiting.out() == "worker1.tf.local.\n"
 
 
 # --- cache flush ---
@@ -639,9 +674,9 @@ def test_release_at_a_terminal(three, taken, shared_etcd):
     assert b"worker7.tf.local." in shared_etcd.pairs()
     with Terminal(three[0], "release", taken.upper()) as terminal:
         terminal.wait_for("Type the name to release it: ")
-        terminal.type(f"{taken}\n")
+        terminal.type(f"  {taken} \t\n")
         terminal.wait_for("Type yes if you are sure: ")
-        terminal.type("yes\n")
+        terminal.type("yes \n")
         assert terminal.end() == 0 and f"{taken} is released" in terminal.text
     assert b"worker7.tf.local." not in shared_etcd.pairs()
 
@@ -684,6 +719,8 @@ def test_completion(directory):
     assert completed(directory, "idetcd tf-config --role worker --p") == {"--port", "--pattern"}
     assert completed(directory, "idetcd tf-config --role ") == set()
     assert completed(directory, "idetcd cache f") == {"flush"}
+    assert completed(directory, "idetcd cache ") == {"flush", "--socket", "--json", "--help"}
+    assert completed(directory, "idetcd cache flush ") == completed(directory, "idetcd completion bash ") == {"--socket", "--json", "--help"}
     assert completed(directory, "idetcd completion b") == {"bash"}
     assert completed(directory, "idetcd -sandbox o") == {"on", "off"}
     os.mkdir(os.path.join(directory, "there"))

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/slots.h"
+
 namespace idetcd::cli {
 namespace {
 
@@ -64,6 +66,29 @@ TEST(Commands, StatusWithAllSections) {
             "queries        12/s, p50 0.100 ms, p99 - (last 10.0 s)\n"
             "cache .:53     3 entries, 2.0 KiB, 90 % hits of 10 queries\n"
             "upstream .:53  192.0.2.53:53 DOWN, round trip 3.0 ms\n");
+}
+
+TEST(Commands, StatusOfANodeThatIsDrained) {
+  const std::string text = statusText(json::parse(R"({"clusters":[{"pattern":"w{{.ID}}.","name":"w1.","drained":true,
+    "addresses":["192.0.2.1"],"names":3,"names_in_etcd":7,"limit":5}]})"));
+  EXPECT_NE(text.find("  name       w1 (drained)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  addresses  withheld: 192.0.2.1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  names      3 of 5 held, 7 names in etcd\n"), std::string::npos) << text;
+  EXPECT_NE(statusText(json::parse(R"({"clusters":[{"names":3,"names_in_etcd":3,"limit":5}]})")).find("3 of 5 held\n"),
+            std::string::npos);
+}
+
+TEST(Commands, MembersOfAnAgeThatIsNotKnown) {
+  const std::string text = membersText(json::parse(R"({"clusters":[{"pattern":"w{{.ID}}.","limit":10,"slots":[
+    {"id":1,"name":"w1.","age_seconds":null,"age_at_least_seconds":125.5}]}]})"));
+  EXPECT_NE(text.find("  > 2 min  "), std::string::npos) << text;
+}
+
+TEST(Commands, PatternsThatAreNotThereAreAnsweredWithThoseThatAre) {
+  const json said = {{"clusters", {{{"pattern", "a{{.ID}}."}}, {{"pattern", "b{{.ID}}."}}}}};
+  EXPECT_EQ(unknownPattern("c.", said).message, "the server has no pattern c., but: a{{.ID}}. b{{.ID}}.");
+  EXPECT_EQ(unknownPattern("c.", json::object()).message, kNoCluster);
+  EXPECT_EQ(unknownPattern("c.", said).code, kFailed);
 }
 
 TEST(Commands, MembersAreATable) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
@@ -106,7 +107,12 @@ TEST_F(LocalNodeTest, RefusalsAreTheirLine) {
   EXPECT_EQ(node().get("/v1/text").error().code, kFailed);
   const auto nowhere = node().get("/v1/nowhere");
   ASSERT_FALSE(nowhere.has_value());
+  EXPECT_EQ(nowhere.error().message, "no directive of the server answers /v1/nowhere");
   EXPECT_EQ(nowhere.error().code, kFailed) << "a server that knows no such path says no";
+  for (const char* path : {"/v1/members?pattern=x", "/v1/slot?name=x", "/v1/drain", "/v1/undrain", "/v1/release"}) {
+    EXPECT_EQ(node().post(path).error().message, kNoCluster);
+    EXPECT_EQ(node().post(path).error().code, kFailed);
+  }
 }
 
 TEST_F(LocalNodeTest, AServerThatStartsIsWaitedFor) {
@@ -135,11 +141,27 @@ TEST_F(LocalNodeTest, NobodyIsThere) {
 TEST_F(LocalNodeTest, SeveralAreThere) {
   const FileDescriptor one = bound(path("53.sock"));
   const FileDescriptor two = bound(path("5353.sock"));
+  ASSERT_EQ(::listen(one.get(), 1), 0);
+  ASSERT_EQ(::listen(two.get(), 1), 0);
   EXPECT_EQ(node().get("/").error().message,
             "there are several servers: choose one with --socket: " + path("53.sock") + " " + path("5353.sock"));
   EXPECT_FALSE(node().get("/").error().may_pass);
   EXPECT_EQ(LocalNode(path("5353.sock"), directory_).port(), 5353);
   EXPECT_FALSE(LocalNode(path("x.sock"), directory_).port().has_value());
+}
+
+TEST_F(LocalNodeTest, WhatIsLeftBesideTheServerIsNone) {
+  { const FileDescriptor killed = bound(path("53.sock")); }
+  { const std::ofstream plain(path("foo.sock")); }
+  EXPECT_EQ(node().socketPath(), path("53.sock"));
+  { const FileDescriptor killed = bound(path("54.sock")); }
+  EXPECT_EQ(node().get("/").error().message,
+            "nobody listens at " + path("53.sock") + " or " + path("54.sock") + ": does idetcd run?");
+  EXPECT_TRUE(node().get("/").error().may_pass);
+  const FileDescriptor living = bound(path("5353.sock"));
+  ASSERT_EQ(::listen(living.get(), 16), 0);
+  EXPECT_EQ(node().socketPath(), path("5353.sock"));
+  EXPECT_EQ(node().port(), 5353);
 }
 
 TEST_F(LocalNodeTest, NoAnswerInTime) {

@@ -39,6 +39,12 @@ TEST(CliText, TimesAndSizes) {
   EXPECT_EQ(humanSeconds(5 * 86400 + 3 * 3600), "5 d 3 h");
   EXPECT_EQ(humanSeconds(-3), "-3.0 s");
   EXPECT_EQ(humanSeconds(1e300), "?");
+  EXPECT_EQ(roughSeconds(59.9), "59 s");
+  EXPECT_EQ(roughSeconds(179), "2 min");
+  EXPECT_EQ(roughSeconds(8000), "2 h");
+  EXPECT_EQ(roughSeconds(1e6), "11 d");
+  EXPECT_EQ(roughSeconds(-1), "0 s");
+  EXPECT_EQ(roughSeconds(1e300), "?");
   EXPECT_EQ(humanLatency(0.00031), "0.310 ms");
   EXPECT_EQ(humanLatency(0.0123), "12 ms");
   EXPECT_EQ(humanLatency(1.25), "1.2 s");
