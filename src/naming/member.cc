@@ -330,6 +330,8 @@ void Member::setDrained(bool drained, Done<bool> done) {
   impl_->thread.spawn(runDrain(impl_, drained, std::move(done)));
 }
 
+bool Member::remembers() const { return impl_->options.state != nullptr; }
+
 bool Member::isDrained() const { return impl_->drained; }
 
 }  // namespace idetcd::naming

@@ -106,6 +106,7 @@ class Member {
   static constexpr std::chrono::seconds kDrainPatience{10};
   void setDrained(bool drained, Done<bool> done);
   bool isDrained() const;
+  bool remembers() const;  // there is a state directory
 
  private:
   struct Impl;

@@ -32,6 +32,10 @@ class RevisionTimes {
   // The store is another one.
   void clear() { seen_.clear(); }
 
+  // Since when revisions are seen; none: no one was.
+  std::optional<BootClock::time_point> begin() const {
+    return seen_.empty() ? std::nullopt : std::optional(seen_.front().at);
+  }
   // None: it was there before the first one that was seen, or it has not come yet.
   std::optional<BootClock::time_point> timeOf(int64_t revision) const {
     if (seen_.empty() || revision <= seen_.front().revision) return std::nullopt;

@@ -24,21 +24,22 @@ struct RosterReader::Leases {
   runtime::Event done;
 };
 
-std::optional<RosterSlot> RosterReader::slotOf(const KeyValue& kv) const {
-  const std::optional<int64_t> id = pattern_.recognise(kv.key);
-  if (!id) return std::nullopt;
+RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
   RosterSlot slot;
-  slot.id = *id;
+  slot.id = id;
   slot.name = kv.key;
   slot.permanent = kv.lease == 0;
   slot.revision = kv.mod_revision;
   if (const Result<NodeRecord> record = decodeRecord(kv.value)) {
     slot.addresses = {record->ipv4, record->ipv6};
     slot.node = record->id;
-    slot.own = !record->id.empty() && record->id == own_.record().id;
+    const std::optional<Ownership> owned = own_.ownership();
+    slot.own = owned && owned->name == kv.key && record->id == own_.record().id;
     slot.drained = !slot.permanent && !record->id.empty() && !record->ipv4 && !record->ipv6;
   }
-  if (const auto since = times_.timeOf(kv.create_revision)) slot.age = context_.now() - *since;
+  const auto since = times_.timeOf(kv.create_revision);
+  if (since) slot.age = context_.now() - *since;
+  if (!since && times_.begin()) slot.age_at_least = context_.now() - *times_.begin();
   return slot;
 }
 
@@ -49,9 +50,9 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
   std::vector<int64_t> leases_of;  // as the roster
   std::function<bool(std::vector<KeyValue> &&)> add = [this, &roster, &leases_of](std::vector<KeyValue>&& page) {
     for (const KeyValue& kv : page) {
-      std::optional<RosterSlot> slot = slotOf(kv);
-      if (!slot) continue;
-      roster.push_back(std::move(*slot));
+      const std::optional<int64_t> id = pattern_.recognise(kv.key);
+      if (!id) continue;
+      roster.push_back(slotOf(kv, *id));
       leases_of.push_back(kv.lease);
     }
     return true;
@@ -80,12 +81,12 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
   if (!found) co_return tl::unexpected(found.error());
   if (found->kvs.empty()) co_return std::nullopt;
   const KeyValue& kv = found->kvs.front();
-  std::optional<RosterSlot> slot = slotOf(kv);
-  if (!slot || slot->permanent) co_return slot;
+  RosterSlot slot = slotOf(kv, pattern_.recognise(kv.key).value_or(0));
+  if (slot.permanent) co_return slot;
   const auto leases = std::make_shared<Leases>(context_.scheduler);
   leases->left.try_emplace(kv.lease);
   co_await askLeases(leases, std::move(owner));
-  slot->lease_left = leases->left[kv.lease];
+  slot.lease_left = leases->left[kv.lease];
   co_return slot;
 }
 

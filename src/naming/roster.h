@@ -27,10 +27,11 @@ struct RosterSlot {
   std::string node;        // UUID of who wrote it; empty: the Go plugin, a hand, or what is no record
   bool permanent = false;  // without a lease: it stays until somebody deletes it
   bool drained = false;    // a node holds it and publishes no address under it
-  bool own = false;
-  int64_t revision = 0;                            // of its last change (mod_revision)
-  std::optional<std::chrono::nanoseconds> age;     // since it was created; none: before this process began to look
-  std::optional<std::chrono::seconds> lease_left;  // rounded down; none: permanent, or it was not asked for
+  bool own = false;        // while this node's ownership is confirmed
+  int64_t revision = 0;    // of its last change (mod_revision)
+  std::optional<std::chrono::nanoseconds> age;  // since it was created; none: before this process began to look
+  std::optional<std::chrono::nanoseconds> age_at_least;  // then
+  std::optional<std::chrono::seconds> lease_left;        // rounded down; none: permanent, or it was not asked for
 };
 
 using Roster = std::vector<RosterSlot>;  // by ID
@@ -50,7 +51,7 @@ class RosterReader {
 
   // All slots that are held, at one revision.
   Answer<Roster> read(std::shared_ptr<void> owner);
-  // One; none: nobody holds it, or the pattern has no such name.
+  // One; none: nobody holds it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
   // Deletes the key, whoever holds it, unless it has changed since `revision`: false. A node that lives claims anew.
   Answer<bool> release(std::string name, int64_t revision);
@@ -58,7 +59,7 @@ class RosterReader {
  private:
   struct Leases;
 
-  std::optional<RosterSlot> slotOf(const etcd::KeyValue& kv) const;
+  RosterSlot slotOf(const etcd::KeyValue& kv, int64_t id) const;
   runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
   runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
 

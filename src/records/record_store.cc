@@ -71,9 +71,16 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
     publishSum(owner, *old, from_etcd ? revision : old->mod_revision_, from_etcd ? snapshot_ : old->snapshot_mark_);
   }
   if (from_etcd) setRevision(std::max(revision, newest_revision_));  // a snapshot comes in the order of its keys
-  if (from_etcd && !spoke) ++size_;
+  if (from_etcd && !spoke) count(owner, true);
   if (!was_held) addBelow(owner);
   return spoke ? Change::kReplaced : Change::kAdded;
+}
+
+// A name from etcd comes or goes.
+void RecordStore::count(const dns::Name& owner, bool is_there) {
+  size_ += is_there ? 1 : size_t{0} - 1;
+  if (!options_.comes_first || !options_.comes_first(owner)) return;
+  size_of_first_.store(sizeOfFirst() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
 }
 
 bool RecordStore::holds(const dns::Name& owner) { return revisionOf(owner) > 0; }
@@ -105,7 +112,7 @@ bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision
   }
   if (from_etcd) {
     setRevision(std::max(revision, newest_revision_));
-    --size_;
+    count(owner, false);
   }
   if (part == nullptr) removeBelow(owner);
   return true;

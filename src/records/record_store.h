@@ -54,7 +54,7 @@ class RecordStore {
     uint32_t ttl_seconds = 5;  // of addresses, and of negative answers
     std::vector<IpAddress> addresses;  // of this node: A and AAAA of the zone's name server, ns.dns.<zone>
     HashSeed hash_seed = 0;
-    ReverseIndex::ComesFirst comes_first{};  // of the names of one address; called by the writer
+    ReverseIndex::ComesFirst comes_first{};  // of the names of one address; called by the writer; may be empty
   };
 
   RecordStore(EpochDomain& epochs, Options options);
@@ -107,7 +107,9 @@ class RecordStore {
   // kFresh up to there, and kStale from then on, whether or not this process runs meanwhile.
   void setFreshUntil(BootClock::time_point deadline) { setFreshness(Freshness::kFresh, deadline); }
   size_t size() const { return size_; }  // names from etcd; writer only
-  bool holds(const dns::Name& owner);    // from etcd; writer only
+  // Those of them for which Options::comes_first is true. Any thread.
+  size_t sizeOfFirst() const { return size_of_first_.load(std::memory_order_relaxed); }
+  bool holds(const dns::Name& owner);  // from etcd; writer only
   // mod_revision of what is stored; 0: nothing from etcd. Writer only.
   int64_t revisionOf(const dns::Name& owner);
 
@@ -161,6 +163,8 @@ class RecordStore {
   template <typename Visit>
   void visitNonTerminals(const dns::Name& owner, Visit visit) const;
 
+  void count(const dns::Name& owner, bool is_there);
+
   const Options options_;
   const ZoneApex apex_;
   RecordTable table_;
@@ -171,6 +175,7 @@ class RecordStore {
   // Only names with something besides what sources say are here: a handful.
   std::unordered_map<std::string, Fixture> fixtures_;
   size_t size_ = 0;
+  std::atomic<size_t> size_of_first_{0};  // written by the writer
   uint32_t snapshot_ = 1;
   bool revisions_restarted_ = false;
   int64_t newest_revision_ = 0;

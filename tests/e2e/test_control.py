@@ -52,7 +52,8 @@ def test_the_status_says_what_the_node_owns(pair, etcd):
     assert cluster["pattern"] == "worker{{.ID}}.tf.local." and cluster["limit"] == 10
     assert 0 < cluster["lease_left_seconds"] <= cluster["lease_seconds"] == 3
     assert cluster["addresses"] == ["192.0.2.7"] and cluster["drained"] is False and cluster["observes"] is False
-    assert cluster["names"] == 2 and cluster["fresh"] is True and 0 <= cluster["watch_lag_seconds"] < 3
+    assert cluster["servers"] == [f"127.0.0.1:{first.port}", f"[::1]:{first.port}"]
+    assert cluster["names"] == cluster["names_in_etcd"] == 2 and cluster["fresh"] is True and 0 <= cluster["watch_lag_seconds"] < 3
     assert cluster["endpoints"] == [etcd.endpoint]
     assert cluster["node"] == etcd.names()[NAME]["id"]
 
@@ -82,7 +83,9 @@ def test_the_members_are_what_etcd_holds(pair, etcd):
     assert manual["permanent"] and manual["node"] is None and manual["lease_left_seconds"] is None
     assert manual["age_seconds"] is not None and manual["age_seconds"] >= 0
     assert second.control("/v1/members?pattern=worker%7B%7B.ID%7D%7D.tf.local.")[0] == 200
-    assert second.control("/v1/members?pattern=other")[0] == 404
+    assert second.control("/v1/members?pattern=worker%7B%7B.ID%7D%7D.tf.local")[0] == 200, "without the dot at its end"
+    status, body = second.control("/v1/members?pattern=other")
+    assert status == 404 and body["error"].endswith("there is worker{{.ID}}.tf.local.")
 
 
 def test_a_node_of_the_go_plugin_is_a_member(pair, etcd):
@@ -96,7 +99,7 @@ def test_a_node_of_the_go_plugin_is_a_member(pair, etcd):
 def test_a_drained_node_leaves_dns_and_keeps_its_name(pair, etcd):
     first, second = pair
     status, body = first.control("/v1/drain", "POST")
-    assert status == 200 and body == {"nodes": [{"pattern": "worker{{.ID}}.tf.local.", "name": NAME, "drained": True}]}
+    assert status == 200 and body == {"nodes": [{"pattern": "worker{{.ID}}.tf.local.", "name": NAME, "drained": True, "lasts": "process"}]}
     assert "ipv4" not in etcd.names()[NAME], "etcd has it when the answer comes"
     for node in pair:
         wait_until(lambda node=node: answers(node, NAME) == [], 10, "no address any more")
@@ -119,7 +122,8 @@ def test_a_drain_outlives_a_restart(etcd, nodes, directory):
     node = nodes.start(text)
     node.wait_owns(etcd)
     wait_until(lambda: cluster_of(node)["name"], 10, "its name")
-    assert node.control("/v1/drain", "POST")[0] == 200
+    status, body = node.control("/v1/drain", "POST")
+    assert status == 200 and body["nodes"][0]["lasts"] == "state"
     assert node.terminate() == 0
     node.start()
     node.wait_owns(etcd)
@@ -204,3 +208,55 @@ def test_a_client_that_asks_for_nonsense_is_told(pair):
         client.connect(pair[0].socket_path())
         client.sendall(b"nonsense\r\n\r\n")
         assert b"400" in client.recv(4096)
+
+
+def test_the_names_held_are_those_of_the_pattern(pair, etcd):
+    etcd.put("db.tf.local.", '{"ipv4":"198.51.100.5"}')
+    etcd.put("worker11.tf.local.", '{"ipv4":"198.51.100.6"}')
+    for node in pair:
+        wait_until(lambda node=node: cluster_of(node)["names_in_etcd"] == 4, 10, "all names")
+        assert cluster_of(node)["names"] == 2, "of ten slots two are held"
+
+
+def test_a_slot_that_was_there_before_is_at_least_as_old_as_the_server(pair, etcd, nodes):
+    third = nodes.start(corefile(etcd.endpoint, options=["observe"]))
+    slots = wait_until(lambda: len(slots_of(third)) == 2 and slots_of(third), 10, "the slots")
+    for slot in slots:
+        assert slot["age_seconds"] is None and slot["age_at_least_seconds"] >= 0 and slot["own"] is False
+
+
+def test_a_permanent_key_above_the_limit_is_released(pair, etcd):
+    first, _ = pair
+    for name in ("worker11.tf.local.", "db.tf.local."):
+        etcd.put(name, '{"ipv4":"198.51.100.5"}')
+        status, slot = first.control(f"/v1/slot?name={name}")
+        assert status == 200 and slot["id"] is None and slot["permanent"]
+        assert first.control(f"/v1/release?name={name}&revision={slot['revision']}", "POST")[0] == 200
+        assert name.encode() not in etcd.pairs()
+
+
+def test_what_is_no_slot_and_has_a_lease_is_not_released(pair, etcd):
+    with GoPlugin(etcd, pattern="db{}.tf.local.", ipv4="198.51.100.9") as other:
+        other.start()
+        status, body = pair[0].control("/v1/slot?name=db1.tf.local.")
+    assert status == 409 and "no slot" in body["error"]
+
+
+def test_where_a_cluster_answers(etcd, nodes, free_port):
+    port = free_port()
+    text = (f". {{\n    bind 127.0.0.1\n    whoami\n}}\ntf.local:{port} {{\n    bind 127.0.0.2\n    idetcd {{\n"
+            f"        endpoint {etcd.endpoint}\n        pattern worker{{{{.ID}}}}.tf.local.\n        observe\n    }}\n}}\n")
+    node = nodes.start(text)
+    assert cluster_of(node)["servers"] == [f"127.0.0.2:{port}"]
+    status, body = node.control("/v1/members")
+    assert status == 200 and body["clusters"][0]["servers"] == [f"127.0.0.2:{port}"]
+
+
+def test_without_a_pattern_those_names_are_drained_that_there_are(etcd, nodes):
+    text = "".join(f"{name}.local {{\n    idetcd {{\n        endpoint {etcd.endpoint}\n        pattern {name}{{{{.ID}}}}.{name}.local.\n"
+                   f"        address 192.0.2.7\n{option}    }}\n}}\n" for name, option in (("one", ""), ("two", "        observe\n")))
+    node = nodes.start(text)
+    wait_until(lambda: node.control("/v1/status")[1]["clusters"][0]["name"], 20, "its name")
+    status, body = node.control("/v1/drain", "POST")
+    assert status == 200 and [n["name"] for n in body["nodes"]] == ["one1.one.local."]
+    assert node.control("/v1/drain?pattern=two%7B%7B.ID%7D%7D.two.local.", "POST")[0] == 409

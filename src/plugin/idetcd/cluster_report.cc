@@ -1,6 +1,7 @@
 #include "plugin/idetcd/cluster_report.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,7 +35,9 @@ json describe(const RosterSlot& slot) {
                  {"drained", slot.drained},
                  {"own", slot.own}};
   if (!slot.node.empty()) described["node"] = slot.node;
+  if (slot.id == 0) described["id"] = nullptr;
   if (slot.age) described["age_seconds"] = seconds(*slot.age);
+  if (slot.age_at_least) described["age_at_least_seconds"] = seconds(*slot.age_at_least);
   if (slot.lease_left) described["lease_left_seconds"] = seconds(*slot.lease_left);
   return described;
 }
@@ -88,48 +91,79 @@ std::string keyOf(std::string name) {
 
 // --- the paths ---
 
-using All = std::vector<std::shared_ptr<const ClusterReport>>;
+using All = ClusterReports::All;
+
+std::string withDot(std::string pattern) {
+  if (!pattern.ends_with('.')) pattern += '.';
+  return pattern;
+}
 
 // Of this pattern; empty: all.
 All find(const All& all, const std::string& pattern) {
   All found;
-  for (const auto& report : all) {
-    if (pattern.empty() || report->pattern() == pattern) found.push_back(report);
+  for (const auto& served : all) {
+    if (pattern.empty() || withDot(served.report->pattern()) == withDot(pattern)) found.push_back(served);
   }
   return found;
 }
 
+http::Response unknownPattern(const All& all) {
+  std::string known;
+  for (const auto& served : all) known += (known.empty() ? "" : " ") + served.report->pattern();
+  return control::refuse(404, fmt::format("no such pattern; there is {}", known));
+}
+
+// The cluster of a slot; else one whose zone the name is in. Null: there is none.
 std::shared_ptr<const ClusterReport> findOfName(const All& all, const std::string& name) {
-  for (const auto& report : all) {
-    if (report->recognises(name)) return report;
+  for (const auto& served : all) {
+    if (served.report->recognises(name)) return served.report;
+  }
+  for (const auto& served : all) {
+    if (served.report->isInZone(name)) return served.report;
   }
   return nullptr;
 }
 
+http::Response unknownName(const std::string& name) {
+  return control::refuse(404, fmt::format("{} is a name of no pattern here", name));
+}
+
 void answerMembers(const All& all, const http::Request& request, const http::Reply& reply) {
   const All asked = find(all, control::parameter(request, "pattern"));
-  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
+  if (asked.empty()) return reply(unknownPattern(all));
   const auto collection = std::make_shared<Collection>("clusters", asked.size(), reply);
   for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->readMembers([collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
+    asked[i].report->readMembers([collection, i, servers = asked[i].servers](ClusterReport::Part part) {
+      if (part.error_status == 0) part.body["servers"] = servers;
+      collection->add(i, std::move(part));
+    });
   }
 }
 
+// Without a pattern, those clusters are meant in which the node has a name; if there is none, any says why.
 template <bool Drained>
 void answerDrain(const All& all, const http::Request& request, const http::Reply& reply) {
   if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
-  const All asked = find(all, control::parameter(request, "pattern"));
-  if (asked.empty()) return reply(control::refuse(404, "no such pattern"));
+  const std::string pattern = control::parameter(request, "pattern");
+  All asked = find(all, pattern);
+  if (asked.empty()) return reply(unknownPattern(all));
+  if (pattern.empty()) {
+    const auto named = [](const ClusterReports::Served& served) { return served.report->hasName(); };
+    const auto claims = [](const ClusterReports::Served& served) { return !served.report->observes(); };
+    if (std::ranges::any_of(asked, named)) std::erase_if(asked, std::not_fn(named));
+    if (std::ranges::any_of(asked, claims)) std::erase_if(asked, std::not_fn(claims));
+  }
   const auto collection = std::make_shared<Collection>("nodes", asked.size(), reply);
   for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i]->setDrained(Drained, [collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
+    asked[i].report->setDrained(Drained,
+                                [collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
   }
 }
 
 void answerSlot(const All& all, const http::Request& request, const http::Reply& reply) {
   const std::string name = keyOf(control::parameter(request, "name"));
   const auto report = findOfName(all, name);
-  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
+  if (!report) return reply(unknownName(name));
   report->readSlot(name, replyWith(reply));
 }
 
@@ -139,7 +173,7 @@ void answerRelease(const All& all, const http::Request& request, const http::Rep
   const auto revision = parseNumber<int64_t>(control::parameter(request, "revision"));
   if (!revision || *revision <= 0) return reply(control::refuse(400, "no revision: ask /v1/slot for it"));
   const auto report = findOfName(all, name);
-  if (!report) return reply(control::refuse(404, fmt::format("{} is a name of no pattern here", name)));
+  if (!report) return reply(unknownName(name));
   report->release(name, *revision, replyWith(reply));
 }
 
@@ -153,6 +187,17 @@ std::string ClusterReport::missing() const {
   if (unread && unnamed) return "names not read from etcd, own name not claimed";
   if (unread) return "names not read from etcd";
   return unnamed ? "own name not claimed" : "";
+}
+
+bool ClusterReport::isInZone(const std::string& name) const {
+  const auto parsed = dns::Name::parse(name);
+  const dns::Name& zone = settings_.pattern.zone();
+  return parsed && !zone.isRoot() && dns::isNameWithin(parsed->wire(), zone);
+}
+
+bool ClusterReport::hasName() const {
+  const std::lock_guard lock(mutex_);
+  return store_ != nullptr && member_->ownership();
 }
 
 json ClusterReport::status() const {
@@ -170,7 +215,8 @@ json ClusterReport::status() const {
            {"drained", member_->isDrained()},
            {"addresses", textsOf(settings_.observe ? records::HostAddresses{} : member_->addresses())},
            {"node", member_->uuid()},
-           {"names", member_->names()},
+           {"names", store_->sizeOfFirst()},
+           {"names_in_etcd", member_->names()},
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"watch_lag_seconds", nullptr},
@@ -210,9 +256,12 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
     if (settings_.observe) return done(refusal(409, fmt::format("this node only observes {}", pattern())));
     const auto owned = member.ownership();
     if (!owned) return done(refusal(409, fmt::format("this node has no name of {} at the moment", pattern())));
-    member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained](bool published) {
+    const char* lasts = member.remembers() ? "state" : "process";
+    member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained, lasts](bool published) {
       if (!published) return done(refusal(503, "etcd has not confirmed it yet; it is tried on"));
-      done({.body = {{"pattern", pattern}, {"name", name}, {"drained", drained}}, .error = {}});
+      json node{{"pattern", pattern}, {"name", name}, {"drained", drained}};
+      if (drained) node["lasts"] = lasts;
+      done({.body = std::move(node), .error = {}});
     });
   });
 }
@@ -221,6 +270,9 @@ void ClusterReport::readSlot(const std::string& name, const Done& done) const {
   const auto describe_it = [done, name, pattern = pattern()](const etcd::EtcdResult<std::optional<RosterSlot>>& slot) {
     if (!slot) return done(failure(slot.error()));
     if (!*slot) return done(refusal(404, fmt::format("nobody holds {}", name)));
+    if ((*slot)->id == 0 && !(*slot)->permanent) {
+      return done(refusal(409, fmt::format("{} is no slot of {}, and goes when its lease ends", name, pattern)));
+    }
     json described = describe(**slot);
     described["pattern"] = pattern;
     described["revision"] = (*slot)->revision;
@@ -247,20 +299,19 @@ void ClusterReport::detach() {
 
 // --- ClusterReports ---
 
-void ClusterReports::add(const std::shared_ptr<const ClusterReport>& report) {
-  auto& control = process_.state<control::Control>();
+void ClusterReports::add(const std::shared_ptr<const ClusterReport>& report,
+                         const std::vector<SocketAddress>& servers) {
   const std::lock_guard lock(mutex_);
   if (!next_) {
     next_ = std::make_shared<All>();
     addPaths();
   }
-  if (std::ranges::find(*next_, report) != next_->end()) return;
-  next_->push_back(report);
-  control.addStatus("clusters", [report] {
-    json all = json::array();
-    if (json status = report->status(); !status.is_null()) all.push_back(std::move(status));
-    return all;
-  });
+  auto served = std::ranges::find(*next_, report, &Served::report);
+  if (served == next_->end()) served = next_->insert(next_->end(), Served{.report = report, .servers = {}});
+  for (SocketAddress server : servers) {
+    if (server.ip.isUnspecified()) server.ip = *IpAddress::parse(server.ip.isV4() ? "127.0.0.1" : "::1");
+    served->servers.push_back(server.toString());
+  }
 }
 
 void ClusterReports::addPaths() {
@@ -270,6 +321,16 @@ void ClusterReports::addPaths() {
                     [all = std::shared_ptr<const All>(next_), answer](
                         const http::Request& request, const http::Reply& reply) { answer(*all, request, reply); });
   };
+  control.addStatus("clusters", [all = std::shared_ptr<const All>(next_)] {
+    json reports = json::array();
+    for (const Served& served : *all) {
+      json status = served.report->status();
+      if (status.is_null()) continue;
+      status["servers"] = served.servers;
+      reports.push_back(std::move(status));
+    }
+    return reports;
+  });
   add("/v1/members", answerMembers);
   add("/v1/slot", answerSlot);
   add("/v1/release", answerRelease);

@@ -3,9 +3,11 @@
 //
 //   section "clusters" of /v1/status     the own name, what is known of the others
 //   GET  /v1/members[?pattern=P]         each slot that is held, as etcd has it at the moment
-//   POST /v1/drain, /v1/undrain [?pattern=P]   the addresses of this node leave its name, or are back
+//   POST /v1/drain, /v1/undrain [?pattern=P]   the addresses of this node leave its names, or are back: of each cluster
+//                                        in which it has one, unless P says which
 //   GET  /v1/slot?name=N                 one slot, with the revision that /v1/release needs
-//   POST /v1/release?name=N&revision=R   deletes the key of that slot, unless it has changed since
+//   POST /v1/release?name=N&revision=R   deletes the key of that slot, unless it has changed since. Of a name within the
+//                                        zone that is no slot, such as one above the limit, only a key without a lease
 //
 // 404: no such pattern or slot; 409: it is not possible as things are; 503: etcd does not answer.
 #pragma once
@@ -18,6 +20,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/ip_address.h"
 #include "http/message.h"
 #include "naming/member.h"
 #include "plugin/idetcd/settings.h"
@@ -33,6 +36,9 @@ class ClusterReport {
 
   const std::string& pattern() const { return settings_.pattern.text(); }
   bool recognises(const std::string& name) const { return settings_.pattern.recognise(name).has_value(); }
+  bool isInZone(const std::string& name) const;
+  bool observes() const { return settings_.observe; }
+  bool hasName() const;
 
   // What it still lacks so that this node can answer for it; empty: nothing.
   std::string missing() const;
@@ -71,13 +77,19 @@ class ClusterReports final : public resolve::ProcessState {
  public:
   explicit ClusterReports(resolve::Process& process) : process_(process) {}
 
-  // In Directive::share(). Blocks may share a cluster.
-  void add(const std::shared_ptr<const ClusterReport>& report);
+  // In Directive::share(). Blocks may share a cluster. `servers`: where the block answers.
+  void add(const std::shared_ptr<const ClusterReport>& report, const std::vector<SocketAddress>& servers);
   void accept() override;
   void refuse() override;
 
+  // A cluster, and where clients on this machine can ask for its names: "127.0.0.1:53".
+  struct Served {
+    std::shared_ptr<const ClusterReport> report;
+    std::vector<std::string> servers;
+  };
+  using All = std::vector<Served>;
+
  private:
-  using All = std::vector<std::shared_ptr<const ClusterReport>>;
   using Answer = void (*)(const All& all, const http::Request& request, const http::Reply& reply);
 
   // They ask the clusters of their own configuration, so that these come and go together.

@@ -6,6 +6,7 @@
 
 #include "config/named_files.h"
 #include "etcd/client.h"
+#include "net/local_addresses.h"
 #include "node/state_directory.h"
 #include "plugin/forward/setup.h"
 #include "plugin/hosts/setup.h"
@@ -25,6 +26,24 @@ class ReverseHandler final : public resolve::Handler {
  private:
   const std::shared_ptr<const ClusterReverse> reverse_;
 };
+
+// Where the block answers.
+Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& block) {
+  std::vector<SocketAddress> bound;
+  for (const auto& [type, directive] : block.directives) {
+    const auto addresses = directive->listenAddresses();
+    if (!addresses) return tl::unexpected(addresses.error());
+    bound.insert(bound.end(), addresses->begin(), addresses->end());
+  }
+  std::vector<SocketAddress> all;
+  for (const config::ServerKey& key : block.keys) {
+    for (SocketAddress address : bound.empty() ? net::anyAddresses(key.port) : bound) {
+      address.port = key.port;
+      if (std::ranges::find(all, address) == all.end()) all.push_back(address);
+    }
+  }
+  return all;
+}
 
 std::vector<Error> checkFiles(const config::Directive& directive) {
   config::NamedFiles files(directive);
@@ -78,7 +97,9 @@ Result<void> IdetcdDirective::share(resolve::Process& process, const resolve::Bl
   zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
   identity_ = makeIdentity(cluster, block);
   report_ = cluster.report;
-  process.state<ClusterReports>().add(report_);
+  auto servers = listeningAddresses(block);
+  if (!servers) return tl::unexpected(servers.error());
+  process.state<ClusterReports>().add(report_, *servers);
   reverse_ = std::make_shared<const ClusterReverse>(
       *cluster.store, [identity = identity_](const IpAddress& address) { return identity->ownAddress(address); });
   return {};
