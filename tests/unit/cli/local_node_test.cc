@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file_descriptor.h"
+#include "cli/commands.h"
 #include "cli/http_client.h"
 #include "http/server.h"
 
@@ -162,6 +163,18 @@ TEST_F(LocalNodeTest, WhatIsLeftBesideTheServerIsNone) {
   ASSERT_EQ(::listen(living.get(), 16), 0);
   EXPECT_EQ(node().socketPath(), path("5353.sock"));
   EXPECT_EQ(node().port(), 5353);
+}
+
+TEST_F(LocalNodeTest, DrainSaysHowLongItLasts) {
+  serve("53.sock", {{"/v1/drain", [](const http::Request&) {
+                       return http::Response{.body = R"({"nodes":[{"name":"w1.","drained":true,"lasts":"process"},
+                                                                 {"name":"v1.","drained":true}]})"};
+                     }}});
+  const auto arguments = Arguments::parse(findCommand("drain")->grammar, {});
+  const LocalNode asked = node();
+  EXPECT_EQ(drain({.arguments = *arguments, .node = asked}).out,
+            "w1: drained until this server ends (no `state` directory): the name is kept, without addresses\n"
+            "v1: drained: the name is kept, without addresses\n");
 }
 
 TEST_F(LocalNodeTest, NoAnswerInTime) {
