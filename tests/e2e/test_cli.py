@@ -363,6 +363,12 @@ def test_wait_asks_where_the_server_listens(etcd, nodes):
     assert run(node, "wait", "--members=1", "--timeout=30s")[:2] == (0, "worker1.tf.local\n")
 
 
+def test_wait_asks_where_no_address_of_the_node_is(etcd, nodes):
+    node = nodes.make(corefile(etcd.endpoint, options=["address 192.0.2.7"], directives=["bind 127.0.0.77"])).launch()
+    node.wait_answers(host="127.0.0.77")
+    assert run(node, "wait", "--members=1", "--timeout=30s")[:2] == (0, "worker1.tf.local\n")
+
+
 def test_tf_config(three):
     for index, node in enumerate(three):
         code, out, err = run(node, "tf-config", "--role", "worker", "--port", "2222", "--members", "3")
@@ -421,7 +427,8 @@ def test_one_that_observes(three, shared_etcd, nodes):
 
 def test_drain_and_undrain(pair):
     first = pair[0]
-    assert run(first, "drain") == (0, "worker1.tf.local: drained: the name is kept, without addresses\n", "")
+    assert run(first, "drain") == (0, "worker1.tf.local: drained until this server ends (no `state` directory): the name is "
+                                       "kept, without addresses\n", "")
     wait_until(lambda: answers(pair[1], "worker1.tf.local.") == [], 10, "no address")
     assert re.search(r"^  name +worker1\.tf\.local \(drained\)$", run(first, "status")[1], re.MULTILINE)
     assert re.search(r"worker1\.tf\.local .*  this node, drained$", run(first, "members")[1], re.MULTILINE)
