@@ -81,6 +81,7 @@ class Machine:
 
     def __init__(self, directory, nodes):
         self.nodes = nodes
+        self.marks = 0
         self.namespace = Namespace(directory, (f"{V4}/24", f"{V6}/64"))
         self.run, self.attempt = self.namespace.run, self.namespace.attempt
         self.namespace.write("nsswitch.conf", "hosts: files dns\n")
@@ -112,19 +113,27 @@ class Machine:
 
     # --- what the server logged ---
 
-    def queries(self, since=0):
-        """(client, id, type, name, proto, size, do, bufsize) of each query logged after `since` characters."""
+    def queries(self):
+        """(client, id, type, name, proto, size, do, bufsize) of each query that was logged."""
         pattern = r'\[INFO\] (\S+) - (\d+) "(\S+) IN (\S+) (udp|tcp) (\d+) (true|false) (\d+)"'
-        return re.findall(pattern, self.node.out()[since:])
+        return re.findall(pattern, self.node.out())
+
+    def mark(self):
+        """The name of a query of our own, when the log has its line, and those of all queries before it."""
+        self.marks += 1
+        name = f"mark-{self.marks}.tf.local."
+        dns.query.udp(dns.message.make_query(name, "A"), "127.0.0.1", timeout=5 * TIME_FACTOR)
+        wait_until(lambda: f" {name} " in self.node.out(), 5, lambda: f"{name} in the log\n{self.node.logs()}")
+        return name
 
     def logged(self, act):
-        """What the server logged of act()'s queries: lines come in order, so all of them are there before a later query's."""
-        since = len(self.node.out())
+        """What the server logged of act()'s queries: lines come in order, so they are those between two of our own."""
+        begin = self.mark()
         act()
-        end = f"end-of-{since}.tf.local."
-        dns.query.udp(dns.message.make_query(end, "A"), "127.0.0.1", timeout=5 * TIME_FACTOR)
-        wait_until(lambda: end in self.node.out()[since:], 5, lambda: f"{end} in the log\n{self.node.logs()}")
-        return [query for query in self.queries(since) if query[3] != end]
+        end = self.mark()
+        queries = self.queries()
+        names = [query[3] for query in queries]
+        return queries[names.index(begin) + 1:names.index(end)]
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +310,7 @@ def test_options(lookup, machine, libc, options):
     if libc == "glibc":
         assert {query[4] for query in queries} == {"tcp" if "use-vc" in options else "udp"}
         if "edns0" in options:
-            assert {query[7] for query in queries} == {"1200"}, "glibc's EDNS buffer"
+            assert {query[7] for query in queries} == {"1200"}, ("glibc's EDNS buffer", queries)
 
 
 def test_nameserver_over_ipv6(lookup, machine):
