@@ -26,6 +26,7 @@ const Entry* indexed(const Entry* entry) { return entry != nullptr && entry->isH
 RecordStore::RecordStore(EpochDomain& epochs, Options options)
     : options_(std::move(options)),
       apex_(options_.zone, options_.ttl_seconds),
+      addresses_(options_.addresses),
       table_(epochs, options_.hash_seed),
       reverse_(epochs, options_.hash_seed, options_.comes_first) {
   if (options_.zone.isRoot() || apex_.nameServer() == options_.zone) return;
@@ -36,6 +37,8 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
 }
 
 void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
+  addresses_ = addresses;
+  if (observer_) observer_->onAddresses(addresses);
   const auto fixture = fixtures_.find(keyOf(apex_.nameServer()));
   if (fixture == fixtures_.end() || !fixture->second.name_server) return;
   fixture->second.addresses = nameServerAddresses(addresses);
@@ -181,8 +184,18 @@ void RecordStore::publishSum(const dns::Name& owner, const Entry& old, int64_t m
 // Publishes what was built, in place of `old` (may be null). The index first: the table retires the old entry.
 void RecordStore::publish(const Entry* old, uint32_t snapshot_mark) {
   Entry* fresh = builder_.build(table_.arena(), snapshot_mark);
+  if (observer_) observer_->onChange(old, fresh);
   reverse_.replace(indexed(old), indexed(fresh));
   table_.put(fresh);
+  if (observer_) observer_->onChanged();
+}
+
+// The name is not there any more.
+void RecordStore::erase(const dns::Name& owner, const Entry* old) {
+  if (observer_) observer_->onChange(old, nullptr);
+  reverse_.replace(indexed(old), nullptr);
+  table_.erase(owner.wire());
+  if (observer_) observer_->onChanged();
 }
 
 void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
@@ -196,13 +209,20 @@ void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& ad
 void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
   const auto fixture = fixtures_.find(keyOf(owner));
   if (fixture != fixtures_.end()) return publishFixture(owner, fixture->second.addresses, old);
-  reverse_.replace(old, nullptr);
-  table_.erase(owner.wire());
+  erase(owner, old);
 }
 
 void RecordStore::setRevision(int64_t revision) {
   newest_revision_ = revision;
+  if (observer_ && static_cast<uint32_t>(revision) != serial()) observer_->onSerial(static_cast<uint32_t>(revision));
   serial_.store(static_cast<uint32_t>(revision), std::memory_order_relaxed);
+}
+
+void RecordStore::setObserver(std::shared_ptr<RecordObserver> observer) {
+  observer_ = std::move(observer);
+  if (!observer_) return;
+  observer_->onAddresses(addresses_);
+  observer_->onFreshUntil(freshUntil());
 }
 
 // The names strictly between `owner` and the apex.
@@ -224,7 +244,8 @@ void RecordStore::removeBelow(const dns::Name& owner) {
     const auto fixture = fixtures_.find(keyOf(name));
     if (--fixture->second.names_below > 0 || fixture->second.name_server) return;
     fixtures_.erase(fixture);
-    if (!table_.findForWrite(name.wire())->isHeld()) table_.erase(name.wire());
+    const Entry* entry = table_.findForWrite(name.wire());
+    if (!entry->isHeld()) erase(name, entry);
   });
 }
 

@@ -6,7 +6,8 @@
 //
 // The store keeps the lock-free RecordTable (record_table.h), what is derived from it (reverse_index.h), and what only
 // the writer needs: the parts of names with several sources, which names are empty non-terminals (RFC 4592 §2.2.2), the
-// apex with its SOA and NS, and what a snapshot has seen. Threads: one writer (the completion thread) calls everything
+// apex with its SOA and NS, and what a snapshot has seen; and an observer (record_observer.h), which is told of each change
+// before readers see it. Threads: one writer (the completion thread) calls everything
 // that is not const; readers use table(), reverse() and freshness().
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -26,6 +28,7 @@
 #include "records/entry_builder.h"
 #include "records/epoch.h"
 #include "records/host_addresses.h"
+#include "records/record_observer.h"
 #include "records/record_table.h"
 #include "records/reverse_index.h"
 #include "records/rrset.h"
@@ -100,6 +103,10 @@ class RecordStore {
   // This node's addresses have changed: those of the zone's name server follow.
   void setAddresses(const std::vector<IpAddress>& addresses);
 
+  // From now on `observer` is told of each change, and first of this node's addresses and of the freshness. Instead of the
+  // one before; null: none any more.
+  void setObserver(std::shared_ptr<RecordObserver> observer);
+
   // kFresh: for ever.
   void setFreshness(Freshness freshness) {
     setFreshness(freshness, freshness == Freshness::kFresh ? BootClock::time_point::max() : BootClock::time_point());
@@ -147,6 +154,7 @@ class RecordStore {
   using Parts = std::vector<Part>;  // at least two, by their sources' numbers
 
   void setFreshness(Freshness freshness, BootClock::time_point deadline) {
+    if (observer_) observer_->onFreshUntil(deadline);
     fresh_until_.store(deadline.time_since_epoch().count(), std::memory_order_release);
     freshness_.store(freshness, std::memory_order_release);
   }
@@ -155,6 +163,7 @@ class RecordStore {
   Parts& partsOf(const dns::Name& owner, const Entry& entry);
   void publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark);
   void publish(const Entry* old, uint32_t snapshot_mark);
+  void erase(const dns::Name& owner, const Entry* old);
   void publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
   void withdraw(const dns::Name& owner, const Entry* old);
   void setRevision(int64_t revision);
@@ -167,6 +176,8 @@ class RecordStore {
 
   const Options options_;
   const ZoneApex apex_;
+  std::vector<IpAddress> addresses_;          // of this node
+  std::shared_ptr<RecordObserver> observer_;  // may be null
   RecordTable table_;
   ReverseIndex reverse_;
   EntryBuilder builder_;  // of the entry that is being made

@@ -4,6 +4,7 @@
 #include <random>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -55,6 +56,64 @@ TEST_F(RecordStoreTest, StartsWithItsNameServerAlone) {
   EXPECT_EQ(a("dns.tf.local."), "nodata");
   EXPECT_FALSE(exists("tf.local."));  // the apex is the answerer's
   EXPECT_FALSE(exists("local."));
+}
+
+// Writes down what it is told, and looks at the store meanwhile.
+class Diary final : public RecordObserver {
+ public:
+  explicit Diary(const RecordStore& store) : store_(store) {}
+  void onChange(const Entry* old, const Entry* fresh) override {
+    const Entry& entry = fresh != nullptr ? *fresh : *old;
+    owner_ = dns::Name::fromWire(entry.name());
+    // Readers see what was there before.
+    EXPECT_EQ(find(store_.table(), owner_), old);
+    lines_.push_back((old == nullptr ? "+" : fresh == nullptr ? "-" : "=") + owner_.toString());
+  }
+  void onChanged() override {
+    const Entry* entry = find(store_.table(), owner_);
+    EXPECT_EQ(entry == nullptr, lines_.back().front() == '-');
+  }
+  void onSerial(uint32_t serial) override { lines_.push_back("serial " + std::to_string(serial)); }
+  void onFreshUntil(BootClock::time_point deadline) override {
+    lines_.push_back(deadline > BootClock::time_point() ? "fresh" : "not fresh");
+  }
+  void onAddresses(const std::vector<IpAddress>& addresses) override {
+    lines_.push_back(std::to_string(addresses.size()) + " addresses");
+  }
+  std::vector<std::string> take() { return std::exchange(lines_, {}); }
+
+ private:
+  const RecordStore& store_;
+  dns::Name owner_;
+  std::vector<std::string> lines_;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
+  const auto diary = std::make_shared<Diary>(store_);
+  store_.setObserver(diary);
+  EXPECT_EQ(diary->take(), (Lines{"3 addresses", "not fresh"}));
+  store_.put(name("w1.tf.local."), v4(1), 5);
+  EXPECT_EQ(diary->take(), (Lines{"+w1.tf.local.", "serial 5"}));
+  store_.put(name("w1.tf.local."), v4(1), 5);
+  EXPECT_EQ(diary->take(), Lines{});
+  store_.put(name("w1.tf.local."), v4(2), 6);
+  EXPECT_EQ(diary->take(), (Lines{"=w1.tf.local.", "serial 6"}));
+  store_.put(name("a.b.tf.local."), v4(3), 7);
+  EXPECT_EQ(diary->take(), (Lines{"+a.b.tf.local.", "serial 7", "+b.tf.local."}));
+  store_.remove(name("a.b.tf.local."), 8);
+  EXPECT_EQ(diary->take(), (Lines{"-a.b.tf.local.", "serial 8", "-b.tf.local."}));
+  store_.setFreshness(Freshness::kFresh);
+  store_.setFreshness(Freshness::kStale);
+  store_.setAddresses({});
+  EXPECT_EQ(diary->take(), (Lines{"fresh", "not fresh", "0 addresses", "=ns.dns.tf.local."}));
+  store_.beginSnapshot(false);
+  store_.endSnapshot(9, 10);
+  EXPECT_EQ(diary->take(), (Lines{"-w1.tf.local.", "serial 9"}));
+  store_.setObserver(nullptr);
+  store_.put(name("w1.tf.local."), v4(1), 10);
+  EXPECT_EQ(diary->take(), Lines{});
 }
 
 TEST(RecordStore, CountsTheNamesThatComeFirst) {
