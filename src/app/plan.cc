@@ -103,4 +103,13 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
   return plan;
 }
 
+Result<void> beforeConfinement(const Plan& plan) {
+  for (const Block& block : plan.blocks) {
+    for (const auto& [type, directive] : block.directives) {
+      if (auto done = directive->beforeConfinement(); !done) return done;
+    }
+  }
+  return {};
+}
+
 }  // namespace idetcd::app

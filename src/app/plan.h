@@ -27,4 +27,8 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
                       NamedFiles files = NamedFiles::kNotRead,
                       const config::Environment& environment = config::SystemEnvironment());
 
+// Has every directive do what it does before the process is confined (Directive::beforeConfinement()), in the order of
+// the Corefile, up to the first error, which is one line. Once in a process, for the plan that it starts with.
+Result<void> beforeConfinement(const Plan& plan);
+
 }  // namespace idetcd::app

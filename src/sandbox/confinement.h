@@ -1,12 +1,14 @@
 // The confinement of the server, in the two steps in which app/main.cc takes it:
 //
-//   1. limitRights()   first of all: capabilities, no_new_privs, core dumps. What is started or read afterwards, the
-//                      helper of program_runner.h and the Corefile among it, has or needs no more than a reload will
+//   1. limitRights()   first of all: capabilities, no_new_privs, core dumps. What is read afterwards, the Corefile among
+//                      it, needs no more than a reload will, and what is started has no more: the helper of
+//                      program_runner.h gives the rights of the start up
 //   2. confine()       when the Corefile has said where the server writes, before the first thread and before anything
-//                      of the network is read: Landlock, then the filter of system calls
+//                      of the network is read: the rights of the start, Landlock, then the filter of system calls
 //
-// What needs more rights than that, once and at the start (to attach an XDP program), belongs between the two, and its
-// capabilities among those that the first step keeps and the second drops.
+// What needs more rights than a reload has, once and at the start (to attach an XDP program), belongs between the two:
+// directives do it in beforeConfinement(). The rights of the start, which the first step keeps and the second drops, are
+// in rights.h.
 //
 // What a kernel or a container refuses is left out, and said in the log: a machine without a name service is worse than
 // one whose name service has more rights than it needs.

@@ -19,6 +19,7 @@
 
 #include "sandbox/program_helper_internal.h"
 #include "sandbox/program_runner.h"
+#include "sandbox/rights.h"
 
 extern char** environ;
 
@@ -194,7 +195,11 @@ void closeAllBut(const FileDescriptor& kept) {
 
 }  // namespace
 
-void runProgramHelper(FileDescriptor channel) {
+void runProgramHelper(FileDescriptor channel, Mode mode) {
+  // What refuses this to the helper refuses it to the server, which says so: see confine().
+  if (mode != Mode::kOff) {
+    [[maybe_unused]] const auto done = keepOnlyBindingOfPorts();
+  }
   closeAllBut(channel);
   prctl(PR_SET_NAME, "idetcd-programs");  // in ps and top
   Helper(std::move(channel)).run();

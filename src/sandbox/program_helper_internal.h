@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/file_descriptor.h"
+#include "sandbox/confinement.h"
 
 namespace idetcd::sandbox {
 
@@ -18,8 +19,8 @@ struct ProgramReport {
   int32_t status = 0;  // waitpid(2)'s
 };
 
-// Serves requests until the other end of `channel` is closed, then kills what runs and ends the process.
+// Gives up the rights of the start (rights.h) unless `mode` is kOff. Serves requests until the other end of `channel` is closed, then kills what runs and ends the process.
 // REQUIRES: every signal is blocked.
-[[noreturn]] void runProgramHelper(FileDescriptor channel);
+[[noreturn]] void runProgramHelper(FileDescriptor channel, Mode mode);
 
 }  // namespace idetcd::sandbox

@@ -77,7 +77,7 @@ Result<int> RunningProgram::wait() const {
   return report.status;
 }
 
-Result<std::unique_ptr<ProgramRunner>> ProgramRunner::make() {
+Result<std::unique_ptr<ProgramRunner>> ProgramRunner::make(Mode mode) {
   auto channel = makeChannel();
   if (!channel) return tl::unexpected(channel.error());
   // The helper is never without its mask.
@@ -88,7 +88,7 @@ Result<std::unique_ptr<ProgramRunner>> ProgramRunner::make() {
   const pid_t helper = fork();
   if (helper == 0) {
     channel->ours = FileDescriptor();
-    runProgramHelper(std::move(channel->theirs));
+    runProgramHelper(std::move(channel->theirs), mode);
   }
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

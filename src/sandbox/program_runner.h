@@ -1,7 +1,7 @@
 // Runs programs for a server that may start none itself: a helper process, forked before the server is confined
-// (confinement.h), starts them where the server asks for it. The helper is no path to more rights: it has those that
-// the server had when it was forked, it is asked only to run what the Corefile names, and it holds no secret, because
-// it is forked before any is read.
+// (confinement.h), starts them where the server asks for it. The helper is no path to more rights: it has the capabilities
+// of the confined server (those of the start it gives up first of all), it is asked only to run what the Corefile names,
+// and it holds no secret, because it is forked before any is read.
 //
 //   server ── SOCK_SEQPACKET: one request a program, with a channel of its own ──► helper ── posix_spawn ──► program
 //          ◄── the program's channel: one report, when the program has ended ────
@@ -21,6 +21,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/result.h"
+#include "sandbox/confinement.h"
 
 namespace idetcd::sandbox {
 
@@ -46,9 +47,9 @@ class ProgramRunner {
   using Variables = std::vector<std::pair<std::string, std::string>>;  // without NUL, as are arguments
   static constexpr size_t kMaxRequestBytes = 64 << 10;
 
-  // Forks the helper.
+  // Forks the helper. `mode` is that of limitRights(); kOff: the helper, too, keeps the rights that the process has.
   // REQUIRES: the process has one thread. (A test may have more, as long as none of them holds a lock of stdio's.)
-  static Result<std::unique_ptr<ProgramRunner>> make();
+  static Result<std::unique_ptr<ProgramRunner>> make(Mode mode);
   // Kills what runs, and waits a second at most for the helper to end.
   ~ProgramRunner();
   ProgramRunner(const ProgramRunner&) = delete;

@@ -1,7 +1,9 @@
 #include "sandbox/system_calls.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <linux/bpf.h>
 #include <linux/sched.h>
 #include <memory>
 #include <seccomp.h>
@@ -46,7 +48,7 @@ constexpr std::array kAllowed{
 
 // Refused with EPERM: see the header.
 constexpr std::array kRefused{
-    "add_key",      "bpf",           "capset",          "chmod",            "chown",
+    "add_key",      "capset",        "chmod",           "chown",
     "chroot",       "delete_module", "execve",          "execveat",         "fchmod",
     "fchmodat",     "fchown",        "fchownat",        "finit_module",     "fork",
     "init_module",  "kexec_load",    "kexec_file_load", "keyctl",           "kill",
@@ -103,6 +105,19 @@ std::vector<ConditionalRule> conditionalRules() {
   return rules;
 }
 
+// What may be done with bpf(2): to read and write the maps of a program that another process, or this one before it was
+// confined, has loaded; a reload may be the first to name pinned ones. Ascending.
+//
+// That gives nothing away that the process has not got. All but one act on a descriptor, and each was given to it or
+// opened by BPF_OBJ_GET, which asks for the rights of the pin's file. Programs, maps and links cannot be made, nor found
+// by their numbers, nor a link be taken off or be given another program. The capabilities that could do more are given
+// up. A server of root may open what root has pinned, whatever it is for (Landlock does not see it); as a user of its
+// own, as in the unit, it may open what was made its own.
+constexpr std::array kMapCommands{BPF_MAP_LOOKUP_ELEM,  BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,
+                                  BPF_MAP_GET_NEXT_KEY, BPF_OBJ_GET,         BPF_OBJ_GET_INFO_BY_FD,
+                                  BPF_MAP_LOOKUP_BATCH};
+static_assert(std::is_sorted(kMapCommands.begin(), kMapCommands.end()));
+
 using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
 
 // A name that this architecture or version of the library does not know needs no rule.
@@ -115,6 +130,22 @@ Result<void> addRule(const Filter& filter, uint32_t action, const char* name,
   return error == 0 ? Result<void>() : failWith(-error, name);
 }
 
+// Refuses what kMapCommands leaves out. A rule without a condition would stand above those with one, and libseccomp takes
+// one comparison of an argument a rule: so there is one for each number between them, and one for all that follow.
+Result<void> refuseOtherMapCommands(const Filter& filter) {
+  uint64_t next = 0;
+  const auto refuse = [&](const scmp_arg_cmp& condition) {
+    return addRule(filter, SCMP_ACT_ERRNO(EPERM), "bpf", {condition});
+  };
+  for (const uint64_t allowed : kMapCommands) {
+    for (; next < allowed; ++next) {
+      if (auto added = refuse(equals(0, next)); !added) return added;
+    }
+    ++next;
+  }
+  return refuse({.arg = 0, .op = SCMP_CMP_GE, .datum_a = next, .datum_b = 0});
+}
+
 Result<void> addRules(const Filter& filter, Refusal refusal) {
   for (const char* name : kAllowed) {
     if (auto added = addRule(filter, SCMP_ACT_ALLOW, name); !added) return added;
@@ -122,11 +153,14 @@ Result<void> addRules(const Filter& filter, Refusal refusal) {
   for (const ConditionalRule& rule : conditionalRules()) {
     if (auto added = addRule(filter, SCMP_ACT_ALLOW, rule.name, rule.conditions); !added) return added;
   }
+  for (const uint64_t command : kMapCommands) {
+    if (auto added = addRule(filter, SCMP_ACT_ALLOW, "bpf", {equals(0, command)}); !added) return added;
+  }
   if (refusal == Refusal::kReportOnly) return {};
   for (const char* name : kRefused) {
     if (auto added = addRule(filter, SCMP_ACT_ERRNO(EPERM), name); !added) return added;
   }
-  return {};
+  return refuseOtherMapCommands(filter);
 }
 
 Result<void> load(const Filter& filter) {

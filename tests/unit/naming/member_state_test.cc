@@ -47,7 +47,7 @@ class MemberStateTest : public MemberTest {
   std::string namesFile() const { return directory_ / node::fileStem(kPattern) + ".names"; }
 
   TemporaryDirectory directory_;
-  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make().value();
+  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
 };
 
 // --- sticky ---

@@ -57,7 +57,7 @@ class BusyNotifierTest : public testing::Test {
 
   const TemporaryDirectory directory_;
   const std::string out_ = directory_ / "out";
-  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make().value();
+  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
   std::promise<void> go_;
   bool released_ = false;
   std::shared_ptr<node::StateDirectory> state_;

@@ -34,7 +34,7 @@ class ClaimHookTest : public testing::Test {
 
   TemporaryDirectory directory_;
   const std::string out_ = directory_ / "out";
-  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make().value();
+  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
 };
 
 TEST_F(ClaimHookTest, RunsInTheOrderOfTheEvents) {

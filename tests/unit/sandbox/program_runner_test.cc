@@ -12,7 +12,9 @@
 
 #include <gtest/gtest.h>
 
+#include "sandbox/rights.h"
 #include "support/eventually.h"
+#include "support/in_child.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::sandbox {
@@ -34,7 +36,7 @@ class ProgramRunnerTest : public testing::Test {
 
   TemporaryDirectory directory_;
   const std::string out_ = directory_ / "out";
-  std::unique_ptr<ProgramRunner> runner_ = ProgramRunner::make().value();
+  std::unique_ptr<ProgramRunner> runner_ = ProgramRunner::make(Mode::kOff).value();
 };
 
 TEST_F(ProgramRunnerTest, ReportsHowAProgramHasEnded) {
@@ -58,7 +60,7 @@ TEST_F(ProgramRunnerTest, HandsArgumentsAndVariablesOverAsTheyAre) {
   const std::string script = "printf '%s|' \"$#\" \"$@\" \"$IDETCD_A\" \"$IDETCD_EMPTY\" \"$IDETCD_OLD\" \"$HERE\" > " + out_;
   setenv("IDETCD_OLD", "of another", 1);
   setenv("HERE", "here", 1);
-  const auto runner = ProgramRunner::make().value();
+  const auto runner = ProgramRunner::make(Mode::kOff).value();
   unsetenv("IDETCD_OLD");
   unsetenv("HERE");
   const auto program = runner->start({"sh", "-c", script, "sh", "", "a 'b' \"c\" $d\n", ""},
@@ -72,6 +74,33 @@ TEST_F(ProgramRunnerTest, AProgramHasNoFileOpenButTheStandardOnes) {
   const std::string fds = contentsOf(out_);
   EXPECT_EQ(fds.substr(0, 6), "0\n1\n2\n");
   EXPECT_LE(std::count(fds.begin(), fds.end(), '\n'), 4) << fds;  // and the directory that the shell reads
+}
+
+// Of the helper of a process with the rights of the start, once it has run a program.
+std::string capabilitiesOfHelper(Mode mode) {
+  return inChild([&]() -> std::string {
+    if (!keepRightsOfStart()) return "failed";
+    const auto runner = ProgramRunner::make(mode).value();
+    if (runner->start({"true"}, {})->wait() != 0) return "failed";
+    const std::string status = contentsOf(fmt::format("/proc/{}/status", runner->helper()));
+    return status.substr(status.find("CapInh"), status.find("NoNewPrivs") - status.find("CapInh"));
+  });
+}
+
+TEST_F(ProgramRunnerTest, TheHelperGivesUpTheRightsOfTheStart) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root has rights to give up";
+  const auto sets = [](const char* effective) {
+    return fmt::format("CapInh:\t{1}\nCapPrm:\t{0}\nCapEff:\t{0}\nCapBnd:\t{2}\nCapAmb:\t{1}\n", effective,
+                       "0000000000000000", "0000000000000400");
+  };
+  EXPECT_EQ(capabilitiesOfHelper(Mode::kOn), sets("0000000000000400"));
+  EXPECT_EQ(capabilitiesOfHelper(Mode::kLog), sets("0000000000000400"));
+  const std::string kept = capabilitiesOfHelper(Mode::kOff);
+  EXPECT_EQ(kept, inChild([] {
+              if (!keepRightsOfStart()) return std::string("failed");
+              const std::string status = contentsOf("/proc/self/status");
+              return status.substr(status.find("CapInh"), status.find("NoNewPrivs") - status.find("CapInh"));
+            }));
 }
 
 TEST_F(ProgramRunnerTest, AProgramHasNoSignalBlocked) {
