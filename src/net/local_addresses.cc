@@ -1,7 +1,10 @@
 #include "net/local_addresses.h"
 
+#include <algorithm>
 #include <ifaddrs.h>
 #include <memory>
+#include <net/if.h>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -11,18 +14,17 @@ namespace idetcd::net {
 
 namespace {
 
-// Of the interfaces whose names `wanted` takes.
-template <typename Predicate>
-Result<std::vector<SocketAddress>> addressesOf(Predicate&& wanted) {
+// Calls visit(name, address) for each address of an interface.
+template <typename Visit>
+Result<void> visitAddresses(Visit visit) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return fail("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
-  std::vector<SocketAddress> addresses;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr || !wanted(i->ifa_name)) continue;
-    if (const auto address = SocketAddress::fromSockaddr(i->ifa_addr)) addresses.push_back(*address);
+    if (i->ifa_addr == nullptr) continue;
+    if (const auto address = SocketAddress::fromSockaddr(i->ifa_addr)) visit(std::string_view(i->ifa_name), *address);
   }
-  return addresses;
+  return {};
 }
 
 // True too if there is no descriptor to find out: then the attempt to listen on IPv6 fails.
@@ -44,13 +46,32 @@ bool overlap(const SocketAddress& a, const SocketAddress& b) {
 }
 
 std::vector<SocketAddress> localAddresses() {
-  return addressesOf([](std::string_view) { return true; }).value_or(std::vector<SocketAddress>());
+  std::vector<SocketAddress> addresses;
+  visitAddresses([&addresses](std::string_view, const SocketAddress& address) { addresses.push_back(address); });
+  return addresses;
+}
+
+bool mayNameInterface(std::string_view text) {
+  const auto is_foul = [](char c) { return c <= ' ' || c == '/' || c == ':' || c == 0x7f; };
+  return !text.empty() && text.size() < IFNAMSIZ && std::none_of(text.begin(), text.end(), is_foul);
+}
+
+std::vector<AssignedAddress> assignedAddresses() {
+  std::vector<AssignedAddress> addresses;
+  visitAddresses([&addresses](std::string_view name, const SocketAddress& address) {
+    const std::string interface(name.substr(0, name.find(':')));  // behind it is the label of an address
+    addresses.push_back({.ip = address.ip, .interface = if_nametoindex(interface.c_str())});
+  });
+  return addresses;
 }
 
 Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name) {
-  auto addresses = addressesOf([name](std::string_view of) { return of == name; });
-  if (!addresses) return addresses;
-  if (addresses->empty()) return fail(fmt::format("no interface {} with an address", name));
+  std::vector<SocketAddress> addresses;
+  const auto visited = visitAddresses([&addresses, name](std::string_view of, const SocketAddress& address) {
+    if (of == name) addresses.push_back(address);
+  });
+  if (!visited) return tl::unexpected(visited.error());
+  if (addresses.empty()) return fail(fmt::format("no interface {} with an address", name));
   return addresses;
 }
 

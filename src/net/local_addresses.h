@@ -18,6 +18,17 @@ Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name);
 // Those of all interfaces; empty if they cannot be listed.
 std::vector<SocketAddress> localAddresses();
 
+// What the kernel takes for the name of an interface, whether there is one or not.
+bool mayNameInterface(std::string_view text);
+
+// Which interface has which address.
+struct AssignedAddress {
+  IpAddress ip;
+  uint32_t interface = 0;  // its index
+};
+// Of all interfaces; empty if they cannot be listed.
+std::vector<AssignedAddress> assignedAddresses();
+
 // The addresses that stand for "everywhere": of both families, or of IPv4 alone on a host without IPv6. Two sockets
 // rather than one for both, so that IPv4 stays free of mapped addresses.
 std::vector<SocketAddress> anyAddresses(uint16_t port);

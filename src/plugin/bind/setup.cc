@@ -1,7 +1,6 @@
 #include "plugin/bind/setup.h"
 
 #include <algorithm>
-#include <net/if.h>
 
 #include <fmt/format.h>
 
@@ -13,12 +12,10 @@ namespace idetcd::plugin {
 
 namespace {
 
-// What the kernel takes for a name of an interface, whether there is one or not; but a mistyped address is none.
+// A mistyped address is none.
 bool mayBeInterface(std::string_view text) {
-  const auto is_foul = [](char c) { return c <= ' ' || c == '/' || c == ':' || c == 0x7f; };
   const auto is_numeric = [](char c) { return isDigit(c) || c == '.'; };
-  return !text.empty() && text.size() < IFNAMSIZ && std::none_of(text.begin(), text.end(), is_foul) &&
-         !std::all_of(text.begin(), text.end(), is_numeric);
+  return net::mayNameInterface(text) && !std::all_of(text.begin(), text.end(), is_numeric);
 }
 
 Result<void> readListenAddresses(config::DirectiveCursor& cursor, std::vector<std::string>& addresses) {
