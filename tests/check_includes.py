@@ -9,7 +9,7 @@ Rules:
   1. "folder/file.h" may be included by its own folder and by the folders that DEPEND on it, directly or through another
      one; base may be included by all. The file must exist.
   2. DEPENDS has no circles.
-  3. Only net/ names libuv; only etcd/*.cc and etcd/*_internal.h name gRPC and protobuf.
+  3. Only net/ names libuv; only kernel/*.cc names libbpf; only etcd/*.cc and etcd/*_internal.h name gRPC and protobuf.
   4. Every header has #pragma once.
   5. x.cc includes x.h, if there is one beside it, before anything else: so each such header is known to compile alone.
 """
@@ -23,6 +23,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTIL
 LIBRARY = re.compile(r"^[ \t]*idetcd_library\(([^)]*)\)", re.MULTILINE)
 SECTIONS = ("SOURCES", "DEPENDS", "LIBS")
 LIBUV = re.compile(r"^uv(\.h$|/)")
+LIBBPF = re.compile(r"^bpf/|\.skel\.h$")
 GRPC = re.compile(r"^(grpc|grpcpp|grpc\+\+|google/protobuf)/|\.pb\.h$")
 
 
@@ -122,6 +123,8 @@ def check(root):
 def judge(src, folder, relative, quote, target, allowed, folders):
     if LIBUV.search(target) and folder != "net":
         yield f"<{target}>: only net/ names libuv"
+    if LIBBPF.search(target) and not (folder == "kernel" and relative.suffix in (".cc", ".c")):
+        yield f"<{target}>: only kernel/*.cc names libbpf"
     if GRPC.search(target) and not (
             folder == "etcd" and (relative.suffix == ".cc" or relative.name.endswith("_internal.h"))):
         yield f"<{target}>: only etcd/*.cc and etcd/*_internal.h name gRPC and protobuf"
@@ -177,6 +180,7 @@ REFUSED = [
     ("libuv outside net", {"server/u.cc": "#include <uv.h>\n"}, "only net/ names libuv"),
     ("libuv in quotes", {"server/u.cc": '#include "uv.h"\n'}, "only net/ names libuv"),
     ("libuv's inner headers", {"server/u.h": "#pragma once\n#include <uv/unix.h>\n"}, "only net/ names libuv"),
+    ("libbpf outside kernel", {"server/b.cc": "#include <bpf/bpf.h>\n"}, r"only kernel/\*.cc"),
     ("gRPC outside etcd", {"server/g.cc": "#include <grpcpp/grpcpp.h>\n"}, r"only etcd/\*.cc"),
     ("gRPC in a public header", {"etcd/e.h": "#pragma once\n#include <grpc/grpc.h>\n"}, r"only etcd/\*.cc"),
     ("protobuf outside etcd", {"app/p.cc": "#include <google/protobuf/message.h>\n"}, r"only etcd/\*.cc"),

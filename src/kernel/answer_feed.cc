@@ -1,0 +1,218 @@
+#include "kernel/answer_feed.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "dns/reverse_name.h"
+
+namespace idetcd::kernel {
+
+using dns::RrType;
+using records::Entry;
+
+namespace {
+
+template <typename T>
+void publish(T& field, T value) {
+  std::atomic_ref(field).store(value, std::memory_order_release);
+}
+
+// 0: no address.
+uint8_t flagOf(RrType type, records::Rdata rdata) {
+  if (type == RrType::kA && rdata.size() == 4) return kHasA;
+  return type == RrType::kAaaa && rdata.size() == 16 ? kHasAaaa : 0;
+}
+
+// The value of an entry, but for its check. What is more than an A and an AAAA record is for the process to answer.
+Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
+  Name name{};
+  name.generation = generation;
+  name.zone = static_cast<uint8_t>(zone);
+  if (entry.isHeld()) name.flags |= kHeld;
+  entry.visitRecords([&name](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
+    const uint8_t flag = flagOf(type, rdata);
+    const bool is_first = (name.flags & (kHasA | kHasAaaa)) == 0;
+    const bool fits = flag != 0 && (name.flags & flag) == 0 && (is_first || name.ttl == htonl(ttl_seconds));
+    if (!fits) {
+      name.flags |= kElsewhere;
+      return;
+    }
+    name.flags |= flag;
+    name.ttl = htonl(ttl_seconds);
+    std::memcpy(flag == kHasA ? name.ipv4 : name.ipv6, rdata.data(), rdata.size());
+  });
+  return name;
+}
+
+}  // namespace
+
+bool AnswerFeed::isServable(const records::RecordStore& store) {
+  return !store.zone().isRoot() && store.apex().soa(0, 0).size == kSoaSize;
+}
+
+AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store)
+    : maps_(std::move(maps)), zone_(zone), store_(store) {
+  Zone& place = this->place();
+  if (place.identity == identity || !maps_->isFeeding()) return;
+  publish<__u64>(place.identity, 0);
+  publish<__u64>(place.fresh_until, 0);
+  publish<__u32>(place.is_whole, 0);
+  maps_->sweep(zone_, Maps::kNoGeneration);
+  const NameKey suffix = maps_->keyOf(zone_, store.zone().wire());
+  std::copy_n(suffix.hash, 2, place.suffix);
+  const auto soa = store.apex().soa(0, 0);
+  std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
+  place.name_size = static_cast<uint16_t>(store.zone().size());
+  publish<__u64>(place.identity, identity);
+}
+
+AnswerFeed::~AnswerFeed() = default;
+
+bool AnswerFeed::isBelowZone(const Entry& entry) const {
+  return entry.name().size() > store_.zone().size() && dns::isNameWithin(entry.name(), store_.zone());
+}
+
+NameKey AnswerFeed::keyOf(const Entry& entry) const {
+  return maps_->keyOf(zone_, entry.name().first(entry.name().size() - store_.zone().size()));
+}
+
+NameKey AnswerFeed::keyOf(const IpAddress& address) const {
+  return maps_->keyOf(zone_, dns::reverseName(address).wire());
+}
+
+// Pointers to what changes are passed until the change is there, since they may be several names'.
+void AnswerFeed::onChange(const Entry* old, const Entry* fresh) {
+  const std::lock_guard lock(mutex_);
+  if (!follows()) return;
+  for (const Entry* entry : {old, fresh}) {
+    if (entry != nullptr && entry->isHeld()) noteAddresses(*entry);
+  }
+  for (const IpAddress& address : changed_) maps_->pointers().erase(keyOf(address));
+  if (fresh != nullptr && isBelowZone(*fresh)) {
+    put(*fresh, old != nullptr);
+  } else if (old != nullptr && isBelowZone(*old)) {
+    erase(*old);
+  }
+}
+
+void AnswerFeed::onChanged() {
+  const std::lock_guard lock(mutex_);
+  if (follows()) {
+    for (const IpAddress& address : changed_) putPointer(address);
+  }
+  changed_.clear();
+}
+
+void AnswerFeed::noteAddresses(const Entry& entry) {
+  records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) {
+    if (std::ranges::find(changed_, address) == changed_.end()) changed_.push_back(address);
+  });
+}
+
+// `replaces`: this process has put the name before, or had no room for it.
+void AnswerFeed::put(const Entry& entry, bool replaces) {
+  const NameKey key = keyOf(entry);
+  const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
+  if (replaces) {
+    if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;
+    --missing_;
+  }
+  if (maps_->names().put(key, name) == PutOutcome::kDone) {
+    names_.store(names() + 1, std::memory_order_relaxed);
+    if (replaces) noteWhetherWhole();
+    return;
+  }
+  // First of all: what is not there must not seem not to exist.
+  publish<__u32>(place().is_whole, 0);
+  maps_->names().erase(key);  // of a process before
+  ++missing_;
+  left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+}
+
+void AnswerFeed::erase(const Entry& entry) {
+  if (maps_->names().erase(keyOf(entry))) {
+    names_.store(names() - 1, std::memory_order_relaxed);
+    return;
+  }
+  --missing_;
+  noteWhetherWhole();
+}
+
+// One name of an address is answered; of several, and of this node's own, the process knows more.
+void AnswerFeed::putPointer(const IpAddress& address) {
+  const auto found = store_.reverse().find(address);
+  if (found.entries().size() != 1 || std::ranges::find(own_, address) != own_.end()) return;
+  const Entry& entry = *found.entries().front();
+  if (entry.name().size() > kPointerName) return;
+  uint32_t lowest = std::numeric_limits<uint32_t>::max();
+  records::visitAddresses(entry, [&](const IpAddress& other, uint32_t ttl_seconds) {
+    if (other == address) lowest = std::min(lowest, ttl_seconds);
+  });
+  Pointer pointer{};
+  std::ranges::copy(entry.name(), pointer.name);
+  pointer.ttl = htonl(lowest);
+  pointer.generation = maps_->generation();
+  pointer.zone = static_cast<uint8_t>(zone_);
+  pointer.name_size = static_cast<uint8_t>(entry.name().size());
+  const NameKey key = keyOf(address);
+  if (maps_->pointers().put(key, sealed(key, pointer)) == PutOutcome::kFull)
+    left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+}
+
+void AnswerFeed::onSerial(uint32_t serial) {
+  const std::lock_guard lock(mutex_);
+  if (follows()) publish<__u32>(place().serial, serial);
+}
+
+void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
+  const std::lock_guard lock(mutex_);
+  if (!mayWrite()) return;
+  if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
+  if (follows_) publish<__u64>(place().fresh_until, static_cast<__u64>(deadline.time_since_epoch().count()));
+}
+
+// What a process before has left may have taken the room of what there is now.
+void AnswerFeed::beginToFollow() {
+  store_.table().forEach([this](const Entry& entry) {
+    if (isBelowZone(entry)) put(entry, false);
+    if (!entry.isHeld()) return;
+    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+  });
+  maps_->sweep(zone_, maps_->generation());
+  if (missing_ > 0) {
+    store_.table().forEach([this](const Entry& entry) {
+      if (isBelowZone(entry)) put(entry, true);
+    });
+  }
+  publish<__u32>(place().serial, store_.serial());
+  follows_ = true;
+  noteWhetherWhole();
+}
+
+void AnswerFeed::noteWhetherWhole() {
+  if (follows_) publish<__u32>(place().is_whole, missing_ == 0 ? 1 : 0);
+}
+
+void AnswerFeed::onAddresses(const std::vector<IpAddress>& addresses) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<IpAddress> before = std::exchange(own_, addresses);
+  if (!follows()) return;
+  for (const IpAddress& address : own_) maps_->pointers().erase(keyOf(address));
+  for (const IpAddress& address : before) putPointer(address);
+}
+
+void AnswerFeed::close() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(closed_, true) || !maps_->isFeeding()) return;
+  Zone& place = this->place();
+  publish<__u64>(place.fresh_until, 0);
+  publish<__u16>(place.name_size, 0);
+  maps_->sweep(zone_, Maps::kNoGeneration);
+  publish<__u64>(place.identity, 0);
+}
+
+}  // namespace idetcd::kernel

@@ -1,0 +1,80 @@
+// Keeps one zone of the maps at what a RecordStore holds, so that the program in the kernel answers what the sockets do,
+// and no later. What the program cannot answer alone it is told to pass.
+//
+// It begins when the store is fresh for the first time. Until then the zone stays as a process before has left it, and is
+// believed until that one's deadline: what a store holds before it is fresh may be older (a file of names), and is never
+// said here. Then all of the table is put, what is not in it is taken out, and changes are followed from there on.
+//
+// Called by the store's writer; close() and the numbers by any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ip_address.h"
+#include "kernel/maps.h"
+#include "records/record_observer.h"
+#include "records/record_store.h"
+
+namespace idetcd::kernel {
+
+class AnswerFeed final : public records::RecordObserver {
+ public:
+  // Into the zone with the index `zone`, which is made empty unless it is of the same `identity`: 64 bits that are others
+  // where a process must not go on with the records. `store` has this observer, so it lives longer. REQUIRES: its zone
+  // is not the root and leaves room for the names of its SOA (isServable()).
+  AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store);
+  ~AnswerFeed() override;
+  AnswerFeed(const AnswerFeed&) = delete;
+  AnswerFeed& operator=(const AnswerFeed&) = delete;
+
+  static bool isServable(const records::RecordStore& store);
+
+  size_t zone() const { return zone_; }
+
+  void onChange(const records::Entry* old, const records::Entry* fresh) override;
+  void onChanged() override;
+  void onSerial(uint32_t serial) override;
+  void onFreshUntil(BootClock::time_point deadline) override;
+  void onAddresses(const std::vector<IpAddress>& addresses) override;
+
+  // Nothing of the zone is answered any more, and its place is free. What the store tells from now on is ignored.
+  void close();
+
+  size_t names() const { return names_.load(std::memory_order_relaxed); }         // in the map
+  uint64_t leftOut() const { return left_out_.load(std::memory_order_relaxed); }  // times that there was no room
+
+ private:
+  NameKey keyOf(const records::Entry& entry) const;
+  NameKey keyOf(const IpAddress& address) const;
+  bool isBelowZone(const records::Entry& entry) const;
+  void put(const records::Entry& entry, bool replaces);
+  void erase(const records::Entry& entry);
+  void noteAddresses(const records::Entry& entry);
+  void putPointer(const IpAddress& address);
+  void noteWhetherWhole();
+  Zone& place() const { return maps_->zone(zone_); }
+  void beginToFollow();
+  bool mayWrite() const { return !closed_ && maps_->isFeeding(); }
+  bool follows() const { return follows_ && mayWrite(); }
+
+  const std::shared_ptr<Maps> maps_;
+  const size_t zone_;
+  const records::RecordStore& store_;
+  std::mutex mutex_;  // guards all that follows, and what is written
+  bool closed_ = false;
+  bool follows_ = false;
+  size_t missing_ = 0;              // names that should be in the map and have no room
+  std::vector<IpAddress> changed_;  // of the change that is under way
+  std::vector<IpAddress> own_;      // of this node: the process alone knows which name it has
+  std::atomic<size_t> names_{0};
+  std::atomic<uint64_t> left_out_{0};
+};
+
+}  // namespace idetcd::kernel

@@ -1,0 +1,185 @@
+// What the program in the kernel (answer.bpf.c) and the process that feeds it share: the maps' keys and values. Plain C,
+// included by both. A change of any of it is a new kLayout: a process leaves maps of another layout alone.
+//
+// Little-endian machines only. Numbers are in the machine's byte order where nothing else is said; what goes into a packet as it is, is in network
+// byte order. Names are in wire form and lower case.
+#pragma once
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+namespace idetcd::kernel {
+#endif
+
+enum {
+  kLayout = 1,
+  kZones = 16,         // clusters
+  kListenerZones = 4,  // of one listening address
+  kListeners = 1024,   // addresses and ports
+  kMeters = 64,        // listening addresses times zones, as they are counted
+  kPointerName = 44,   // bytes of the longest name that a PTR record of the kernel's has
+  kSoaSize = 54,       // of every zone whose name leaves room for the names in it
+  kLoopback = 1,       // index of the loopback interface, in each network namespace
+  kMinNames = 64,      // of an operator's limit
+  kDefaultNames = 65536,
+};
+
+// Map `settings`: one value. Written by who has made the maps, and never again, but for `generation`.
+struct Settings {
+  __u64 seed[2];  // of the hashes of names; secret
+  __u32 layout;
+  __u32 max_names;
+  __u32 generation;  // one more with each process that feeds the maps: names of an earlier one are taken out in the end
+  __u32 unused;
+};
+
+// Map `listeners`: where the process listens, and by which interface such a query comes in: by the one that has the
+// address, or, from this machine, by the loopback interface. By another one it may be a VLAN's, whose tag the device has
+// taken off, and is left to the stack. An IPv4 address is ::ffff:a.b.c.d; 127.0.0.0 stands for those of 127/8 that have
+// no value of their own.
+struct ListenerKey {
+  __u8 address[16];
+  __u32 interface;  // index
+  __u16 port;       // network byte order
+  __u16 unused;
+};
+
+enum {             // ListenerZone::flags
+  kRecursion = 1,  // the block sets RA
+  kWhole = 2,      // what the zone does not have does not exist: no `fallthrough`, no other source of its names
+  kHeldOnly = 4,   // names that no source speaks of are looked for elsewhere first
+};
+
+struct ListenerZone {
+  __u8 zone;  // index in `zones`
+  __u8 flags;
+  __u16 meter;  // index in `meters`
+};
+
+struct Listener {
+  struct ListenerZone zones[kListenerZones];  // the longest zone first
+  struct ListenerZone reverse;                // who is asked for PTR
+  __u8 zone_count;
+  __u8 has_reverse;
+  __u8 unused[2];
+};
+
+// Map `zones`: an array that the process has mapped. Fields of eight bytes or less are read and written whole.
+struct Zone {
+  __u64 fresh_until;  // nanoseconds of CLOCK_BOOTTIME; 0: nothing is answered
+  __u64 suffix[2];    // the hash of the zone's name
+  __u32 serial;       // of the SOA
+  __u32 is_whole;     // every name that the zone has is in the map
+  __u64 identity;     // of what its records depend on: a process does not go on with those of another identity; 0: free
+  __u16 name_size;    // bytes; 0: nothing is answered
+  __u8 soa[kSoaSize];  // the record; pointers to the zone's name, and the serial, are filled in
+};
+
+// Key of `names` and `pointers`: the hash of a name up to its zone, and of the zone's index.
+struct NameKey {
+  __u64 hash[2];
+};
+
+enum {  // Name::flags
+  kHasA = 1,
+  kHasAaaa = 2,
+  kHeld = 4,       // some source speaks of it
+  kElsewhere = 8,  // it exists, but the process has to answer
+};
+
+struct Name {
+  __u8 ipv6[16];
+  __u8 ipv4[4];
+  __u32 ttl;         // seconds, network byte order
+  __u16 generation;  // low half
+  __u8 zone;
+  __u8 flags;
+  __u32 check;  // of all that is before it and the key: a value that is being replaced may be read half
+};
+
+struct Pointer {
+  __u8 name[kPointerName];
+  __u32 ttl;  // network byte order
+  __u16 generation;
+  __u8 zone;
+  __u8 name_size;  // bytes
+  __u32 check;
+};
+
+enum {  // families of addresses, as indices
+  kFamilies = 2,
+  // As in resolve::QueryMeter::kTypes.
+  kTypes = 19,
+  kTypeA = 0,
+  kTypeAaaa = 1,
+  kTypeMx = 2,
+  kTypeSoa = 3,
+  kTypeCname = 4,
+  kTypePtr = 5,
+  kTypeTxt = 6,
+  kTypeNs = 7,
+  kTypeSrv = 8,
+  kTypeDs = 9,
+  kTypeDnskey = 10,
+  kTypeRrsig = 11,
+  kTypeNsec = 12,
+  kTypeNsec3 = 13,
+  kTypeHttps = 14,
+  kTypeOther = 18,
+  kRcodes = 2,       // NOERROR, NXDOMAIN
+  kSizeBuckets = 5,  // bytes: 1 to 100, to 200, to 300, to 400, to 511
+};
+
+// Map `meters`: a value for each processor.
+struct Meter {
+  __u64 answered[kFamilies][kTypes][kRcodes];
+  __u64 with_do;
+  __u64 request_bytes;
+  __u64 response_bytes;
+  __u64 request_sizes[kSizeBuckets];
+  __u64 response_sizes[kSizeBuckets];
+};
+
+// Why a query to an address of the process is left to it. Map `passed`: a number for each processor.
+enum PassReason {
+  kPassChecksum = 0,  // it is damaged
+  kPassMessage,       // not one question of a plain query, or its name cannot be read
+  kPassEdns,          // options, another version, or another record than OPT
+  kPassType,          // a class or type that the process answers itself
+  kPassZone,          // a name of no zone here
+  kPassName,          // not in the map, and the zone need not be whole; or one that only the process knows all of
+  kPassExpired,       // the zone is not known to be up to date
+  kPassChanging,      // the name was being changed
+  kPassRoom,          // the driver has no room for the answer
+  kPassReasons,
+};
+
+// The hash of names. One step takes one byte; `hash` begins with the seed, in which the zone's index is mixed.
+static inline __attribute__((always_inline)) void hashStep(__u64 hash[2], __u8 byte) {
+  hash[0] = (hash[0] ^ byte) * 0x9e3779b97f4a7c15ULL;
+  hash[0] ^= hash[0] >> 32;
+  hash[1] = (hash[1] + byte) * 0xc2b2ae3d27d4eb4fULL;
+  hash[1] ^= hash[1] >> 29;
+}
+
+static inline __attribute__((always_inline)) void hashBegin(__u64 hash[2], const __u64 seed[2], __u32 zone) {
+  hash[0] = seed[0] ^ zone;
+  hash[1] = seed[1] + zone;
+}
+
+// Of a value: its first `count` words of eight bytes and the four bytes behind them, and the key that it belongs to.
+static inline __attribute__((always_inline)) __u32 checkOf(const __u64 key[2], const __u64* words, __u32 count) {
+  __u64 sum = key[0] ^ (key[1] << 1) ^ (words[count] & 0xffffffff);
+  for (__u32 i = 0; i < count; ++i) {
+    sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+    sum ^= sum >> 32;
+  }
+  return (sum >> 16) & 0xffffffff;
+}
+enum { kNameWords = 3, kPointerWords = 6 };
+
+#ifdef __cplusplus
+static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 24 && sizeof(Zone) == 96);
+static_assert(sizeof(Name) == 32 && sizeof(Pointer) == 56);
+}  // namespace idetcd::kernel
+#endif

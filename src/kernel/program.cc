@@ -1,0 +1,335 @@
+#include "kernel/program.h"
+
+#include <algorithm>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/magic.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <pwd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <kernel/answer.skel.h>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "kernel/bpf_call_internal.h"
+
+namespace idetcd::kernel {
+
+namespace {
+
+constexpr std::string_view kLinkPrefix = "link-";
+constexpr mode_t kDirectoryMode = 0755;
+constexpr mode_t kMapMode = 0600;
+
+struct DestroyObject {
+  void operator()(answer_bpf* object) const { answer_bpf__destroy(object); }
+};
+using Object = std::unique_ptr<answer_bpf, DestroyObject>;
+
+// What libbpf says of the last failure: the first line is the cause.
+class LibbpfMessages {
+ public:
+  LibbpfMessages() {
+    text().clear();
+    libbpf_set_print(&note);
+  }
+  static std::string firstLine() {
+    const std::string& all = text();
+    return all.substr(0, all.find('\n'));
+  }
+
+ private:
+  static std::string& text() {
+    static std::string all;
+    return all;
+  }
+  static int note(libbpf_print_level level, const char* format, va_list arguments) {
+    if (level != LIBBPF_WARN) return 0;
+    std::array<char, 512> line;
+    const int size = std::vsnprintf(line.data(), line.size(), format, arguments);
+    text() += line.data();
+    return size;
+  }
+};
+
+Error explained(int error, std::string_view what) {
+  if (error == EPERM || error == EACCES) {
+    return {.message = fmt::format("{}: the right is missing (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", what),
+            .code = ErrorCode::kPermissionDenied};
+  }
+  return {.message = fmt::format("{}: {}", what, std::strerror(error))};
+}
+
+bpf_map* mapOf(const Object& object, Map map) {
+  return bpf_object__find_map_by_name(object->obj, kMapNames[static_cast<size_t>(map)]);
+}
+
+// Maps that are there already are gone on with, if they are such as this program wants.
+Result<void> reuse(const Object& object, const std::string& directory, const AttachOptions& options) {
+  auto maps = Maps::open(directory);
+  if (!maps && maps.error().code == ErrorCode::kPermissionDenied) return tl::unexpected(maps.error());
+  if (!maps || (*maps)->maxNames() != options.max_names) return {};
+  for (size_t i = 0; i < kMapCount; ++i) {
+    const auto pinned = openPinned(fmt::format("{}/{}", directory, kMapNames[i]));
+    if (pinned) bpf_map__reuse_fd(mapOf(object, static_cast<Map>(i)), pinned->get());
+  }
+  return {};
+}
+
+Result<Object> load(const AttachOptions& options, const std::string& directory) {
+  const LibbpfMessages messages;
+  Object object(answer_bpf__open());
+  if (!object) return tl::unexpected(explained(errno, "the program"));
+  for (const Map map : {Map::kNames, Map::kPointers}) {
+    bpf_map__set_max_entries(mapOf(object, map), static_cast<uint32_t>(options.max_names));
+  }
+  if (!directory.empty()) {
+    if (auto reused = reuse(object, directory, options); !reused) return tl::unexpected(reused.error());
+  }
+  if (const int error = answer_bpf__load(object.get()); error != 0) {
+    Error why = explained(-error, "loading the program");
+    if (const std::string line = LibbpfMessages::firstLine();
+        !line.empty() && why.code != ErrorCode::kPermissionDenied) {
+      why.message += fmt::format(" ({})", line);
+    }
+    return tl::unexpected(std::move(why));
+  }
+  return object;
+}
+
+MapDescriptors duplicate(const Object& object) {
+  MapDescriptors descriptors;
+  for (size_t i = 0; i < kMapCount; ++i) {
+    descriptors[i] = FileDescriptor(dup(bpf_map__fd(mapOf(object, static_cast<Map>(i)))));
+  }
+  return descriptors;
+}
+
+// Of maps that are new: before the program can see a frame.
+Result<void> begin(const Object& object, const AttachOptions& options) {
+  const int fd = bpf_map__fd(mapOf(object, Map::kSettings));
+  const uint32_t key = 0;
+  Settings settings;
+  if (bpf_map_lookup_elem(fd, &key, &settings) != 0) return failWith(errno, "settings");
+  if (settings.layout == kLayout) return {};
+  settings = {.seed = {randomHashSeed(), randomHashSeed()},
+              .layout = kLayout,
+              .max_names = static_cast<__u32>(options.max_names),
+              .generation = 0,
+              .unused = 0};
+  if (bpf_map_update_elem(fd, &key, &settings, BPF_ANY) != 0) return failWith(errno, "settings");
+  return {};
+}
+
+uint32_t flagsOf(const std::string& interface, Mode mode) {
+  if (mode == Mode::kNative) return XDP_FLAGS_DRV_MODE;
+  return mode == Mode::kGeneric || isVeth(interface) ? XDP_FLAGS_SKB_MODE : 0;
+}
+
+Result<FileDescriptor> link(const Object& object, const std::string& interface, Mode mode) {
+  const unsigned index = if_nametoindex(interface.c_str());
+  if (index == 0) return fail(fmt::format("there is no interface {}", interface));
+  bpf_link_create_opts options;
+  std::memset(&options, 0, sizeof(options));
+  options.sz = sizeof(options);
+  options.flags = flagsOf(interface, mode);
+  const int fd =
+      bpf_link_create(bpf_program__fd(object->progs.idetcd_answer), static_cast<int>(index), BPF_XDP, &options);
+  if (fd >= 0) return FileDescriptor(fd);
+  if (errno == EBUSY || errno == EEXIST)
+    return fail(fmt::format("{} has another XDP program, which is not replaced", interface));
+  if (errno == EOPNOTSUPP && mode == Mode::kNative)
+    return fail(fmt::format("the driver of {} has no XDP; write `generic` to go without", interface));
+  return tl::unexpected(explained(errno, fmt::format("attaching the program to {}", interface)));
+}
+
+std::string linkPath(const std::string& directory, const std::string& interface) {
+  return fmt::format("{}/{}{}", directory, kLinkPrefix, interface);
+}
+
+std::vector<std::string> pinnedInterfaces(const std::string& directory) {
+  std::vector<std::string> all;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with(kLinkPrefix)) all.push_back(name.substr(kLinkPrefix.size()));
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Asked of the interface, over netlink, since a link does not say it.
+Mode modeOf(uint32_t interface, uint32_t program) {
+  bpf_xdp_query_opts found;
+  std::memset(&found, 0, sizeof(found));
+  found.sz = sizeof(found);
+  if (interface == 0 || bpf_xdp_query(static_cast<int>(interface), 0, &found) != 0) return Mode::kAny;
+  if (found.drv_prog_id == program) return Mode::kNative;
+  return found.skb_prog_id == program ? Mode::kGeneric : Mode::kAny;
+}
+
+// Whether a link is one to `interface` as it is now, in this mode.
+bool isLinkTo(const FileDescriptor& link, const std::string& interface, Mode mode) {
+  const auto info = infoOf<bpf_link_info>(link.get());
+  if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex == 0) return false;
+  if (info->xdp.ifindex != if_nametoindex(interface.c_str())) return false;
+  return mode == Mode::kAny || modeOf(info->xdp.ifindex, info->prog_id) == mode;
+}
+
+// The link that is pinned gets the new program between two frames. One whose interface has gone, or that is in another
+// mode, is made anew.
+Result<void> exchangeOrLink(const Object& object, const std::string& directory, const std::string& interface,
+                            Mode mode) {
+  const std::string path = linkPath(directory, interface);
+  if (const auto pinned = openPinned(path)) {
+    if (isLinkTo(*pinned, interface, mode)) {
+      if (bpf_link_update(pinned->get(), bpf_program__fd(object->progs.idetcd_answer), nullptr) == 0) return {};
+      return tl::unexpected(explained(errno, fmt::format("exchanging the program on {}", interface)));
+    }
+    unlink(path.c_str());  // which takes it off when `pinned` is closed
+  }
+  const auto made = link(object, interface, mode);
+  if (!made) return tl::unexpected(made.error());
+  if (bpf_obj_pin(made->get(), path.c_str()) != 0) return failWith(errno, path);
+  return {};
+}
+
+Result<void> makeDirectory(const std::string& directory) {
+  if (mkdir(directory.c_str(), kDirectoryMode) != 0 && errno != EEXIST) return failWith(errno, directory);
+  struct statfs found;
+  if (statfs(directory.c_str(), &found) != 0) return failWith(errno, directory);
+  if (found.f_type == BPF_FS_MAGIC) return {};
+  rmdir(directory.c_str());  // only if it was empty, as ours is
+  return fail(fmt::format("{} is on no bpf file system; a place that is: /sys/fs/bpf/idetcd", directory));
+}
+
+// By name or number; -1: whoever makes a file.
+Result<uid_t> ownerOf(const std::string& user) {
+  if (user.empty()) return static_cast<uid_t>(-1);
+  if (const passwd* found = getpwnam(user.c_str()); found != nullptr) return found->pw_uid;
+  if (const auto number = parseNumber<uid_t>(user)) return *number;
+  return fail(fmt::format("there is no user {}", user));
+}
+
+// An error here leaves what is attached as it is.
+Result<void> checkInterfaces(const std::vector<std::string>& interfaces) {
+  for (const std::string& interface : interfaces) {
+    if (if_nametoindex(interface.c_str()) == 0) return fail(fmt::format("there is no interface {}", interface));
+  }
+  return {};
+}
+
+// Each takes the place of the one that is there, if any, at once.
+Result<void> pinMaps(const Object& object, const std::string& directory, uid_t owner) {
+  for (size_t i = 0; i < kMapCount; ++i) {
+    const std::string path = fmt::format("{}/{}", directory, kMapNames[i]);
+    const std::string fresh = path + "-new";
+    unlink(fresh.c_str());
+    if (bpf_obj_pin(bpf_map__fd(mapOf(object, static_cast<Map>(i))), fresh.c_str()) != 0) return failWith(errno, fresh);
+    if (chmod(fresh.c_str(), kMapMode) != 0 || chown(fresh.c_str(), owner, static_cast<gid_t>(-1)) != 0)
+      return failWith(errno, fresh);
+    if (rename(fresh.c_str(), path.c_str()) != 0) return failWith(errno, path);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool isVeth(const std::string& interface) {
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ethtool_drvinfo driver{};
+  driver.cmd = ETHTOOL_GDRVINFO;
+  ifreq request{};
+  interface.copy(request.ifr_name, sizeof(request.ifr_name) - 1);
+  request.ifr_data = reinterpret_cast<char*>(&driver);
+  return ioctl(socket.get(), SIOCETHTOOL, &request) == 0 && std::string_view(driver.driver) == "veth";
+}
+
+bool hasProgram() { return true; }
+
+Result<Attachment> attach(const AttachOptions& options) {
+  const auto object = load(options, {});
+  if (!object) return tl::unexpected(object.error());
+  if (auto begun = begin(*object, options); !begun) return tl::unexpected(begun.error());
+  auto maps = Maps::make(duplicate(*object));
+  if (!maps) return tl::unexpected(maps.error());
+  Attachment attachment{.maps = std::move(*maps),
+                        .program = FileDescriptor(dup(bpf_program__fd((*object)->progs.idetcd_answer))),
+                        .links = {}};
+  for (const std::string& interface : options.interfaces) {
+    auto made = link(*object, interface, options.mode);
+    if (!made) return tl::unexpected(made.error());
+    attachment.links.push_back(std::move(*made));
+  }
+  return attachment;
+}
+
+Result<void> attachPinned(const AttachOptions& options, const std::string& directory, const std::string& user) {
+  if (auto made = makeDirectory(directory); !made) return made;
+  const auto object = load(options, directory);
+  if (!object) return tl::unexpected(object.error());
+  if (auto there = checkInterfaces(options.interfaces); !there) return there;
+  const auto owner = ownerOf(user);
+  if (!owner) return tl::unexpected(owner.error());
+  if (auto begun = begin(*object, options); !begun) return begun;
+  if (auto pinned = pinMaps(*object, directory, *owner); !pinned) return pinned;
+  for (const std::string& interface : pinnedInterfaces(directory)) {
+    const bool is_wanted = std::ranges::find(options.interfaces, interface) != options.interfaces.end();
+    if (!is_wanted) unlink(linkPath(directory, interface).c_str());
+  }
+  for (const std::string& interface : options.interfaces) {
+    if (auto linked = exchangeOrLink(*object, directory, interface, options.mode); !linked) return linked;
+  }
+  return {};
+}
+
+Result<bool> detachPinned(const std::string& directory) {
+  bool found = false;
+  const auto remove = [&found](const std::string& path) -> Result<void> {
+    if (unlink(path.c_str()) == 0) {
+      found = true;
+    } else if (errno != ENOENT) {
+      return failWith(errno, path);
+    }
+    return {};
+  };
+  for (const std::string& interface : pinnedInterfaces(directory)) {
+    if (auto removed = remove(linkPath(directory, interface)); !removed) return tl::unexpected(removed.error());
+  }
+  for (const char* name : kMapNames) {
+    if (auto removed = remove(fmt::format("{}/{}", directory, name)); !removed) return tl::unexpected(removed.error());
+  }
+  rmdir(directory.c_str());
+  return found;
+}
+
+Result<std::vector<LinkStatus>> readLinks(const std::string& directory) {
+  std::vector<LinkStatus> all;
+  for (std::string& interface : pinnedInterfaces(directory)) {
+    const auto pinned = openPinned(linkPath(directory, interface));
+    if (!pinned) return tl::unexpected(pinned.error());
+    const auto info = infoOf<bpf_link_info>(pinned->get());
+    if (!info) return tl::unexpected(info.error());
+    all.push_back({.interface = std::move(interface),
+                   .is_attached = info->xdp.ifindex != 0,
+                   .program = info->prog_id,
+                   .mode = modeOf(info->xdp.ifindex, info->prog_id)});
+  }
+  return all;
+}
+
+}  // namespace idetcd::kernel

@@ -1,0 +1,67 @@
+// The program in the kernel (answer.bpf.c): loaded, attached to interfaces by links (bpf_link), and pinned on a file
+// system of the kernel's, where it outlives the process. Takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; errors are one
+// line. A program that something else has attached to an interface is never replaced. One thread.
+//
+// In a pinned directory: the maps under their names (maps.h), and a file link-INTERFACE for each interface.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/result.h"
+#include "kernel/maps.h"
+
+namespace idetcd::kernel {
+
+// Where a frame meets the program.
+enum class Mode : uint8_t {
+  kAny,      // in the driver where it can, else behind it; behind it on one end of a veth pair
+  kNative,   // in the driver
+  kGeneric,  // behind it, for any interface
+};
+
+struct AttachOptions {
+  std::vector<std::string> interfaces;
+  Mode mode = Mode::kAny;
+  size_t max_names = kDefaultNames;
+};
+
+// Whether the interface is one end of a veth pair. In native mode such a pair loses what the program sends, unless the
+// other end has an XDP program too.
+bool isVeth(const std::string& interface);
+
+// Whether the program was compiled into this binary: without clang, bpftool and libbpf it is built without.
+bool hasProgram();
+
+// Ends with this object.
+struct Attachment {
+  std::shared_ptr<Maps> maps;
+  FileDescriptor program;  // if this process has loaded it
+  std::vector<FileDescriptor> links;
+};
+Result<Attachment> attach(const AttachOptions& options);
+
+// Has the program of this binary attached and pinned in `directory`, which is made if it is not there. What is pinned
+// there is gone on with: a program is exchanged for this one between two frames, maps stay as they are unless they are of
+// another layout or size, and interfaces that `options` does not name are let go. `user`: who may feed the maps, beside
+// root; empty: nobody.
+Result<void> attachPinned(const AttachOptions& options, const std::string& directory, const std::string& user = {});
+
+// Ends what attachPinned() has begun: from now on the sockets answer. False: there was nothing.
+Result<bool> detachPinned(const std::string& directory);
+
+struct LinkStatus {
+  std::string interface;
+  bool is_attached = false;  // the interface is there
+  uint32_t program = 0;      // the kernel's number
+  Mode mode = Mode::kAny;    // kAny: not known
+};
+// Of the files in `directory`; takes no more than the right to read them.
+Result<std::vector<LinkStatus>> readLinks(const std::string& directory);
+
+}  // namespace idetcd::kernel

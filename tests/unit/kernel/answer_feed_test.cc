@@ -1,0 +1,250 @@
+// A table's records in the kernel's maps: changes, too many of them, and those that another process has left.
+#include "kernel/answer_feed.h"
+
+#include <string>
+
+#include "dns/reverse_name.h"
+#include "kernel_support.h"
+
+namespace idetcd::kernel {
+namespace {
+
+using namespace test;
+
+constexpr uint16_t kA = 1;
+constexpr uint16_t kPtr = 12;
+
+// A process with a table of its own.
+class Server {
+ public:
+  Server(std::shared_ptr<Maps> maps, uint64_t identity = 1, std::string_view zone = "tf.local.")
+      : store_(epochs_, {.zone = name(zone), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7}) {
+    maps->takeOver();
+    feed_ = std::make_shared<AnswerFeed>(std::move(maps), 0, identity, store_);
+    store_.setObserver(feed_);
+  }
+
+  void put(std::string_view owner, std::string_view ipv4) {
+    store_.put(name(owner), {.ipv4 = ip(ipv4), .ipv6 = {}}, ++revision_);
+  }
+  void put(int number) { put("w" + std::to_string(number) + ".tf.local.", "10.0.0." + std::to_string(number)); }
+  void remove(std::string_view owner) { store_.remove(name(owner), ++revision_); }
+  void remove(int number) { remove("w" + std::to_string(number) + ".tf.local."); }
+  void confirm() { store_.setFreshUntil(BootClock::now() + std::chrono::hours(1)); }
+
+  AnswerFeed& feed() { return *feed_; }
+  records::RecordStore& store() { return store_; }
+
+ private:
+  records::EpochDomain epochs_;
+  records::RecordStore store_;
+  std::shared_ptr<AnswerFeed> feed_;
+  int64_t revision_ = 100;
+};
+
+class AnswerFeedTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    if (!IsSkipped()) listen("127.0.0.1");
+  }
+
+  // "10.0.0.1", "NODATA", "NXDOMAIN"; "": it was passed.
+  std::string a(std::string_view owner) {
+    const Bytes response = ask(queryFor(owner, kA));
+    if (response.empty()) return "";
+    if ((response[3] & 0xf) != 0) return "NXDOMAIN";
+    if (response[7] == 0) return "NODATA";
+    return IpAddress::fromBytes(std::span(response).last(4)).toString();
+  }
+  std::string a(int number) { return a("w" + std::to_string(number) + ".tf.local."); }
+  bool hasPointer(std::string_view address) { return !ask(queryFor(dns::reverseName(ip(address)), kPtr)).empty(); }
+  uint32_t serial() { return maps().zone(0).serial; }
+};
+
+TEST_F(AnswerFeedTest, EachChangeIsSeenAtOnce) {
+  Server server(program_.maps);
+  server.confirm();
+  EXPECT_EQ(a(1), "NXDOMAIN");
+  server.put(1);
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_EQ(serial(), 101u);
+  EXPECT_TRUE(hasPointer("10.0.0.1"));
+  server.put("w1.tf.local.", "10.0.0.9");
+  EXPECT_EQ(a(1), "10.0.0.9");
+  EXPECT_FALSE(hasPointer("10.0.0.1"));
+  EXPECT_TRUE(hasPointer("10.0.0.9"));
+  server.put("a.b.tf.local.", "10.0.0.3");
+  EXPECT_EQ(a("b.tf.local."), "NODATA");
+  server.remove("a.b.tf.local.");
+  EXPECT_EQ(a("b.tf.local."), "NXDOMAIN");
+  server.remove(1);
+  EXPECT_EQ(a(1), "NXDOMAIN");
+  EXPECT_FALSE(hasPointer("10.0.0.9"));
+  EXPECT_EQ(server.feed().names(), 2u);  // of the name server
+}
+
+TEST_F(AnswerFeedTest, ANameWithMoreThanTwoAddressesIsTheProcesses) {
+  Server server(program_.maps);
+  server.confirm();
+  const IpAddress first = ip("10.0.0.1");
+  const IpAddress second = ip("10.0.0.2");
+  const std::array<records::Rdata, 2> both{{{first.data(), 4}, {second.data(), 4}}};
+  const std::array<records::Rrset, 1> rrsets{{{.type = dns::RrType::kA, .ttl_seconds = 5, .rdata = both}}};
+  server.store().put(name("w1.tf.local."), records::Source::kEtcd, rrsets, 200);
+  EXPECT_EQ(a(1), "");
+  EXPECT_TRUE(ask(queryFor("w1.tf.local.", 28)).empty());
+  server.put(1);
+}
+
+TEST_F(AnswerFeedTest, BeforeTheFirstSnapshotNothingIsSaid) {
+  Server server(program_.maps);
+  server.put(1);
+  EXPECT_EQ(a(1), "");
+  EXPECT_EQ(a(2), "");
+  server.confirm();
+  EXPECT_EQ(a(1), "10.0.0.1");
+}
+
+TEST_F(AnswerFeedTest, WhatHasNoRoomIsPassedAndNeverDenied) {
+  Server server(program_.maps);
+  server.confirm();
+  const int room = static_cast<int>(kMaxNames) - 2;  // beside the name server
+  for (int i = 1; i <= room + 3; ++i) server.put(i);
+  EXPECT_EQ(server.feed().names(), kMaxNames);
+  EXPECT_GE(server.feed().leftOut(), 3u);
+  EXPECT_EQ(a(room), "10.0.0." + std::to_string(room));
+  EXPECT_EQ(a(room + 1), "");
+  EXPECT_EQ(a(200), "");  // not there; but the kernel cannot know that any more
+  server.put("w" + std::to_string(room + 1) + ".tf.local.", "10.0.1.1");
+  EXPECT_EQ(a(room + 1), "");
+  server.remove(room + 2);
+  server.remove(room + 3);
+  EXPECT_EQ(a(200), "");
+  server.remove(1);
+  EXPECT_EQ(a(room + 1), "");
+  server.put("w" + std::to_string(room + 1) + ".tf.local.", "10.0.1.2");
+  EXPECT_EQ(a(room + 1), "10.0.1.2");
+  EXPECT_EQ(a(200), "NXDOMAIN");  // now it does
+  server.remove(room + 1);
+  EXPECT_EQ(a(room + 1), "NXDOMAIN");
+}
+
+TEST_F(AnswerFeedTest, TheTruthOfAProcessThatEndedLastsUntilItsDeadline) {
+  {
+    Server server(program_.maps);
+    server.put(1);
+    server.put(2);
+    server.confirm();
+  }
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_EQ(a(3), "NXDOMAIN");
+  maps().zone(0).fresh_until = 1;
+  EXPECT_EQ(a(1), "");
+}
+
+TEST_F(AnswerFeedTest, ASuccessorGoesOnAndTakesOutWhatIsGone) {
+  {
+    Server server(program_.maps);
+    for (const int i : {1, 2, 3}) server.put(i);
+    server.confirm();
+  }
+  Server successor(program_.maps);
+  EXPECT_EQ(a(1), "10.0.0.1");  // as it was left
+  EXPECT_EQ(a(4), "NXDOMAIN");
+  successor.put("w1.tf.local.", "10.0.0.11");  // out of a file: older than what was left
+  successor.store().setFreshness(records::Freshness::kFromFile);
+  EXPECT_EQ(a(1), "10.0.0.1");
+  successor.put(1);
+  successor.put("w2.tf.local.", "10.0.0.22");
+  EXPECT_EQ(a(2), "10.0.0.2");
+  EXPECT_EQ(a(3), "10.0.0.3");
+  EXPECT_TRUE(hasPointer("10.0.0.3"));
+  successor.confirm();
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_EQ(a(2), "10.0.0.22");
+  EXPECT_EQ(a(3), "NXDOMAIN");
+  EXPECT_FALSE(hasPointer("10.0.0.3"));
+  EXPECT_FALSE(hasPointer("10.0.0.2"));
+}
+
+TEST_F(AnswerFeedTest, WhatIsGoneTakesNoRoom) {
+  {
+    Server server(program_.maps);
+    for (int i = 1; i <= 50; ++i) server.put(i);
+    server.confirm();
+  }
+  Server successor(program_.maps);
+  for (int i = 101; i <= 150; ++i) successor.put(i);
+  successor.confirm();
+  EXPECT_EQ(a(101), "10.0.0.101");
+  EXPECT_EQ(a(150), "10.0.0.150");
+  EXPECT_EQ(a(1), "NXDOMAIN");
+  EXPECT_EQ(successor.feed().names(), 52u);
+}
+
+TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
+  {
+    Server server(program_.maps);
+    server.put(1);
+    server.confirm();
+  }
+  Server other(program_.maps, 2, "other.local.");
+  EXPECT_EQ(a(1), "");
+  other.put("w1.other.local.", "10.0.0.7");
+  EXPECT_EQ(a("w1.other.local."), "");
+  other.confirm();
+  EXPECT_EQ(a("w1.other.local."), "10.0.0.7");
+  EXPECT_EQ(a("w2.other.local."), "NXDOMAIN");
+  EXPECT_EQ(a(1), "");
+}
+
+TEST_F(AnswerFeedTest, AClosedOneLeavesNothing) {
+  Server server(program_.maps);
+  server.put(1);
+  server.confirm();
+  server.feed().close();
+  EXPECT_EQ(a(1), "");
+  server.put(2);
+  server.confirm();
+  EXPECT_EQ(a(2), "");
+  size_t left = 0;
+  maps().names().forEach([&left](const NameKey&, const Name&) { ++left; });
+  maps().pointers().forEach([&left](const NameKey&, const Pointer&) { ++left; });
+  EXPECT_EQ(left, 0u);
+  EXPECT_EQ(maps().zone(0).identity, 0u);
+}
+
+TEST_F(AnswerFeedTest, AnObserverThatComesLateIsToldOfAllThereIs) {
+  Server server(program_.maps);
+  server.put(1);
+  server.confirm();
+  server.store().setObserver(nullptr);
+  server.put(2);
+  EXPECT_EQ(a(2), "NXDOMAIN");
+  maps().takeOver();
+  const auto late = std::make_shared<AnswerFeed>(program_.maps, 0, 1, server.store());
+  server.store().setObserver(late);
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_EQ(a(2), "10.0.0.2");
+  EXPECT_TRUE(hasPointer("10.0.0.2"));
+}
+
+TEST_F(AnswerFeedTest, AValueThatWasReadHalfIsPassed) {
+  Server server(program_.maps);
+  server.put(1);
+  server.confirm();
+  const auto owner = name("w1.tf.local.");
+  const NameKey key = maps().keyOf(0, owner.wire().first(owner.size() - name("tf.local.").size()));
+  maps().names().forEach([&](const NameKey& other, const Name& value) {
+    if (std::memcmp(&other, &key, sizeof(key)) != 0) return;
+    Name torn = value;
+    torn.ipv4[3] ^= 1;
+    EXPECT_EQ(maps().names().put(key, torn), PutOutcome::kDone);
+  });
+  EXPECT_EQ(a(1), "");
+  EXPECT_EQ(maps().passed()[kPassChanging], 1u);
+}
+
+}  // namespace
+}  // namespace idetcd::kernel
