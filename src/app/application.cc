@@ -62,6 +62,8 @@ void Application::accept(Configuration configuration) {
   configuration_ = std::move(configuration);
   process_.reloads.in_use = process_.reloads.tried;
   process_.visitStates([](resolve::ProcessState& state) { state.accept(); });
+  const auto routes = configuration_.takeRoutes();
+  process_.visitStates([&routes](resolve::ProcessState& state) { state.onRoutes(routes); });
   configuration_.start();
   watchLoops();
   reportStatus();

@@ -114,6 +114,7 @@ Result<void> Configuration::listen(server::Server& server, Process& process) {
                          .meter = meters != nullptr ? meters->meterOf(endpoint.listen.address, &name) : nullptr});
         if (meters != nullptr && !unrouted) unrouted = meters->meterOf(endpoint.listen.address, nullptr);
       }
+      if (worker == 0) routes_.push_back({.address = endpoint.listen.address, .zones = zones});
       return std::make_shared<const resolve::Router>(std::move(zones), process.hash_seed, std::move(unrouted),
                                                      process.state<resolve::LoopSamples>().of(worker));
     };
@@ -122,7 +123,10 @@ Result<void> Configuration::listen(server::Server& server, Process& process) {
   const size_t workers = server.workers().size();
   auto opened = server.open(listens);
   chains.clear();
-  if (!opened) server.closeWorkers(workers);
+  if (!opened) {
+    routes_.clear();
+    server.closeWorkers(workers);
+  }
   return opened;
 }
 

@@ -29,6 +29,9 @@ class Configuration {
   // Has `server` listen for this configuration instead of what it listens for. On the threads of Server::open().
   Result<void> listen(server::Server& server, resolve::Process& process);
 
+  // What is answered where, once: whoever asks first has it. After listen().
+  std::vector<resolve::ListenerRoutes> takeRoutes() { return std::exchange(routes_, {}); }
+
   void start() const;
   void stop() const;
 
@@ -59,6 +62,7 @@ class Configuration {
   std::vector<resolve::Block> blocks_;
   std::vector<Endpoint> endpoints_;
   std::vector<std::string> banner_;
+  std::vector<resolve::ListenerRoutes> routes_;
 };
 
 }  // namespace idetcd::app

@@ -41,6 +41,7 @@ class Chain {
     OwnQuestions* own_questions = nullptr;     // one of the handlers
     size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
     bool recursion_available = false;          // RA
+    bool in_kernel = false;                    // what can be answered there (kernel/) is
   };
   Parts parts;
 
@@ -58,6 +59,10 @@ class Chain {
   bool isDirect() const {
     return cluster_ && behind_cluster_ == 1 && !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie;
   }
+
+  // Null: the block has none.
+  const ClusterZone* cluster() const { return cluster_.get(); }
+  DirectiveId clusterDirective() const { return cluster_directive_; }
 
   void prefetchBucket(const dns::Query& query) const {
     if (cluster_) cluster_->table().prefetchBucket(query.hash);

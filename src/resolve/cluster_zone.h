@@ -33,6 +33,8 @@ class ClusterZone {
   ClusterZone(const records::RecordStore& store, Options options) : store_(store), options_(std::move(options)) {}
 
   const records::RecordTable& table() const { return store_.table(); }
+  const records::RecordStore& store() const { return store_; }
+  const Options& options() const { return options_; }
 
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's. `now`: read after the
   // query was received, so that what became stale while this process stood still is marked as stale.

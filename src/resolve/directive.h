@@ -3,6 +3,8 @@
 // with (`forward` keeps what it brings in the block's `cache`), and asks for it with Block::find().
 //
 //   read()      parses and validates what one server block says with it. Touches nothing outside
+//   beforeConfinement()  takes what needs rights that the server gives up (sandbox/rights.h). Only what the process
+//               starts with is asked: what a reload reads has to do without
 //   share()     makes what all loops of the block share, and reads the files that they need
 //   addTo()     makes what one loop owns, and adds it to that loop's chain. On that loop, one loop after the other
 //   start()     the configuration is in use
@@ -45,8 +47,16 @@
 
 namespace idetcd::resolve {
 
+class Block;
 class Directive;
 class Process;
+struct ListenerRoutes;  // router.h
+
+// What an operator asks of a directive without a server that runs: `idetcd NAME WHAT`.
+struct LocalWork {
+  std::string what;
+  std::string user;  // who is to have the use of it; empty: nobody has been named
+};
 
 // One line of the table.
 struct DirectiveType {
@@ -57,6 +67,9 @@ struct DirectiveType {
   // of the directive may be wrong too. Each error is complete. Blocks on the file system.
   std::vector<Error> (*check_files)(const config::Directive& directive) = nullptr;
   bool once = false;  // in a server block
+  // Does something on this machine by what the blocks of a Corefile say, with the rights of this process; null: there is
+  // nothing. The answer is an object, as JSON; the error one line. May block.
+  Result<std::string> (*work)(std::span<const Block> blocks, const LocalWork& asked) = nullptr;
 };
 
 // What a server block says: the directives that it has, in the order of the table.
@@ -96,6 +109,10 @@ class Directive {
   // Where the block listens; empty: this directive does not say, and if none does, on every address. The port of each
   // is 0. The error is one line.
   virtual Result<std::vector<SocketAddress>> listenAddresses() const { return {}; }
+  // Once, at the start of the process: when the whole Corefile has been read and the server before has ended, with the
+  // rights of the start and before they are given up, on the main thread, before there is another one. What it takes from
+  // the kernel stays with this object until share(). May block. The error, one line, "plugin/NAME: …", ends the process.
+  virtual Result<void> beforeConfinement() { return {}; }
   // Where the block keeps files. What the Corefile says at the start stays for as long as the process lives (sandbox/).
   virtual std::vector<std::string> writtenDirectories() const { return {}; }
   // How many loops answer the block: the most that a directive asks for.
@@ -125,6 +142,8 @@ class ProcessState {
   virtual ~ProcessState() = default;
   // The configuration that was built is in use from now on.
   virtual void accept() {}
+  // After all were accepted: what is answered where from now on.
+  virtual void onRoutes(const std::vector<ListenerRoutes>&) {}
   // It is thrown away, and gone already. May block, as share().
   virtual void refuse() {}
   // Whether something of the last configuration is still being given up; the next one waits. Process::settled is called

@@ -140,4 +140,10 @@ class Router {
   HashSeed seed_;
 };
 
+// What is asked at one address: its zones, with the chains and meters of the first worker.
+struct ListenerRoutes {
+  SocketAddress address;  // an unspecified IP: all of its family
+  std::vector<Router::Zone> zones;
+};
+
 }  // namespace idetcd::resolve

@@ -76,6 +76,26 @@ Cluster* Clusters::find(const ClusterSettings& settings) const {
   return nullptr;
 }
 
+Cluster* Clusters::findRunning(const records::RecordStore& store) const {
+  const auto found =
+      std::ranges::find_if(running_, [&store](const auto& cluster) { return cluster->store.get() == &store; });
+  return found != running_.end() ? found->get() : nullptr;
+}
+
+const ClusterSettings* Clusters::settingsOf(const records::RecordStore& store) const {
+  const Cluster* cluster = findRunning(store);
+  return cluster != nullptr ? &cluster->settings : nullptr;
+}
+
+// The completion thread is the store's writer. A cluster that is retired waits for what was posted before.
+void Clusters::observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer) {
+  Cluster* cluster = findRunning(store);
+  if (cluster == nullptr) return;
+  etcd_thread_->post([written = cluster->store.get(), observer = std::move(observer)]() mutable {
+    written->setObserver(std::move(observer));
+  });
+}
+
 bool Clusters::isRunning(const Cluster* cluster) const {
   return std::ranges::any_of(running_, [cluster](const auto& running) { return running.get() == cluster; });
 }

@@ -59,6 +59,12 @@ class Clusters final : public resolve::ProcessState {
   // another one is accepted that does not ask for it.
   Result<Cluster*> join(const ClusterSettings& settings, uint16_t dns_port);
 
+  // Of a cluster that runs, by its table; null: there is none.
+  const ClusterSettings* settingsOf(const records::RecordStore& store) const;
+  // `observer` is told of each change of a cluster that runs, from some moment after this on; see
+  // RecordStore::setObserver(). Nothing, if none of them has this table: it may be gone.
+  void observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer);
+
   void accept() override;
   void refuse() override;
   bool isSettling() const override { return !retirements_.empty(); }
@@ -69,6 +75,7 @@ class Clusters final : public resolve::ProcessState {
 
  private:
   Cluster* find(const ClusterSettings& settings) const;
+  Cluster* findRunning(const records::RecordStore& store) const;
   bool isRunning(const Cluster* cluster) const;
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
   void retire(std::unique_ptr<Cluster> cluster);
