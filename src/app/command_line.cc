@@ -192,4 +192,10 @@ class Parser {
 
 std::variant<Options, Exit> parseCommandLine(std::span<const char* const> arguments) { return Parser(arguments).run(); }
 
+std::string versionText(std::string_view version, bool has_kernel_program) {
+  std::string text = fmt::format("idetcd-{}\n", version);
+  if (!has_kernel_program) text += "built without xdp: clang, bpftool or libbpf was missing\n";
+  return text;
+}
+
 }  // namespace idetcd::app

@@ -42,4 +42,7 @@ struct Exit {
 // `arguments` are those of main(), the program's name first. -help: 0; what no flag takes: 1; a bad flag or value: 2.
 std::variant<Options, Exit> parseCommandLine(std::span<const char* const> arguments);
 
+// What -version prints: a second line if the binary lacks the program that answers in the kernel.
+std::string versionText(std::string_view version, bool has_kernel_program);
+
 }  // namespace idetcd::app

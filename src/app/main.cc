@@ -25,6 +25,7 @@
 #include "app/plan.h"
 #include "cli/command.h"
 #include "control/local_socket.h"
+#include "kernel/program.h"
 #include "node/state_directory.h"
 #include "plugin/order.h"
 #include "sandbox/confinement.h"
@@ -114,10 +115,22 @@ sigset_t given_mask;  // by who has started the process
 // Before the initialisers of all that is linked in: nothing but the dynamic loader comes earlier.
 [[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK, &given_mask); }
 
+// What the subcommands ask of a Corefile.
+Result<std::string> workLocally(const cli::CorefileRequest& request) {
+  Options options;
+  options.conf = request.corefile;
+  const auto corefile = CorefileSource(options).read();
+  if (!corefile.plan) return tl::unexpected(corefile.plan.error());
+  const resolve::DirectiveType* type = plugin::findDirective(request.directive);
+  if (type == nullptr || type->work == nullptr)
+    return fail(fmt::format("{} has no work of its own", request.directive));
+  return type->work(corefile.plan->blocks, {.what = request.what, .user = request.user});
+}
+
 // A subcommand is no server: signals do to it what they do to any program.
 int runSubcommand(std::span<const char* const> arguments) {
   pthread_sigmask(SIG_SETMASK, &given_mask, nullptr);
-  return cli::run(arguments);
+  return cli::run(arguments, workLocally);
 }
 
 // Where this process will write. The sandbox can open only what is there.
@@ -207,7 +220,7 @@ int serve(const Options& options) {
   prepareProcess();
   service::Given given = service::takeGiven();
   const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
-  auto programs = sandbox::ProgramRunner::make();
+  auto programs = sandbox::ProgramRunner::make(options.sandbox);
   if (!programs) return failWith(programs.error());
   const CorefileSource source(options);
   auto corefile = source.read();
@@ -215,6 +228,7 @@ int serve(const Options& options) {
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, &given.descriptors);
   if (!handover) return failWith(handover.error());
+  if (auto done = beforeConfinement(*corefile.plan); !done) return failWith(done.error());
   auto control = makeControlSocket(*corefile.plan, &written);
   const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
 
@@ -243,7 +257,7 @@ int run(std::span<const char* const> arguments) {
   }
   const auto& options = std::get<Options>(command);
   if (options.action == Options::Action::kShowVersion) {
-    std::printf("idetcd-%s\n", IDETCD_VERSION);
+    std::fputs(versionText(IDETCD_VERSION, kernel::hasProgram()).c_str(), stdout);
     return 0;
   }
   if (options.action == Options::Action::kListPlugins) {

@@ -74,6 +74,11 @@ std::vector<Command> makeCommands() {
       make("top", "", "the busiest names, rates and latencies; live in a terminal", top,
            {.options = {{"once", Kind::kFlag, "", "print it once, and end"},
                         {"seconds", Kind::kCount, "N", "about how many seconds; default: as the server keeps it"}}}),
+      make("xdp", "attach|detach|status", "what the kernel answers by the Corefile's `xdp`, without a server", xdp,
+           {.options = {{"conf", Kind::kText, "FILE", "the server's Corefile; default: as the server's"},
+                        {"user", Kind::kText, "USER", "who the server runs as, for `attach`; default: root"}},
+            .min_words = 1,
+            .max_words = 1}),
       make("completion", "bash", "the completion script of a shell", completion,
            {.options = {}, .min_words = 1, .max_words = 1}),
   };
@@ -132,12 +137,12 @@ void addError(Outcome* outcome) {
   outcome->out = toLine({{"error", outcome->err.substr(0, outcome->err.find('\n'))}});
 }
 
-Outcome runCommand(const Command& command, std::span<const char* const> given) {
+Outcome runCommand(const Command& command, std::span<const char* const> given, const CorefileWorker& corefile) {
   if (asksForHelp(command, given)) return {.code = kGood, .out = usage(command), .err = {}};
   Outcome outcome;
   if (const auto arguments = Arguments::parse(command.grammar, given)) {
     const LocalNode node(arguments->text("socket"), control::socketDirectory());
-    outcome = command.run({.arguments = *arguments, .node = node});
+    outcome = command.run({.arguments = *arguments, .node = node, .corefile = corefile});
   } else {
     outcome = misused(command, arguments.error().message);
   }
@@ -192,11 +197,11 @@ std::string usage(const Command& command) {
 
 Outcome outcomeOf(const Failure& failure) { return {.code = failure.code, .out = {}, .err = failure.message + '\n'}; }
 
-int run(std::span<const char* const> arguments) {
+int run(std::span<const char* const> arguments, const CorefileWorker& corefile) {
   const std::string_view name = arguments[1];
   const Command* command = findCommand(name);
   const auto given = arguments.subspan(2);
-  return finish(name, command == nullptr ? help(given) : runCommand(*command, given));
+  return finish(name, command == nullptr ? help(given) : runCommand(*command, given, corefile));
 }
 
 }  // namespace idetcd::cli

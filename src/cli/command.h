@@ -1,10 +1,13 @@
-// The subcommands: `idetcd status`, `idetcd members`, ... They ask the server on this machine. One thread.
+// The subcommands: `idetcd status`, `idetcd members`, ... They ask the server on this machine; one does its work by the
+// Corefile, before there is a server. One thread.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "cli/arguments.h"
 #include "cli/failure.h"
 #include "cli/local_node.h"
@@ -12,10 +15,21 @@
 
 namespace idetcd::cli {
 
+// Work on what a Corefile says, which needs no server that runs.
+struct CorefileRequest {
+  std::string corefile;   // its path, or "stdin"; empty: that of a server without `-conf`
+  std::string directive;  // of that Corefile
+  std::string what;
+  std::string user;  // empty: none
+};
+// The answer is an object, as JSON; the error may be of several lines.
+using CorefileWorker = std::function<Result<std::string>(const CorefileRequest&)>;
+
 // What a subcommand is run with.
 struct Call {
   const Arguments& arguments;
   const LocalNode& node;
+  const CorefileWorker& corefile;
 
   bool wantsJson() const { return arguments.has("json"); }
 };
@@ -39,7 +53,7 @@ std::string usage(const Command& command);
 
 // `arguments` are those of main(); the second one is the name of a subcommand. Signals are as they were when the process
 // began. Returns the exit code.
-int run(std::span<const char* const> arguments);
+int run(std::span<const char* const> arguments, const CorefileWorker& corefile);
 
 // The outcome of a failure.
 Outcome outcomeOf(const Failure& failure);

@@ -34,6 +34,10 @@ Outcome release(const Call& call);
 Outcome top(const Call& call);
 std::string topText(const nlohmann::json& said);
 
+// xdp_command.cc: what the kernel answers
+Outcome xdp(const Call& call);
+std::string xdpText(const nlohmann::json& said);
+
 // exec_command.cc
 Outcome execute(const Call& call);
 

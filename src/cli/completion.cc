@@ -40,7 +40,7 @@ _idetcd() {{
     return
   fi
   case $previous in
-    -conf | -pidfile | -handover | --socket) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    -conf | --conf | -pidfile | -handover | --socket) COMPREPLY=($(compgen -f -- "$word")); return ;;
     -sandbox) COMPREPLY=($(compgen -W 'on log off' -- "$word")); return ;;
   esac
   command=${{COMP_WORDS[1]}}
@@ -69,10 +69,14 @@ _idetcd() {{
   case $command in
     cache) i=flush ;;
     completion) i=bash ;;
+    xdp) i='attach detach status' ;;
     *) i= ;;
   esac
-  # The word that it takes, once.
-  [[ " ${{COMP_WORDS[*]:2:COMP_CWORD-2}} " == *" $i "* ]] || options="$i $options"
+  # A word that it takes, once.
+  for previous in $i; do
+    [[ " ${{COMP_WORDS[*]:2:COMP_CWORD-2}} " == *" $previous "* ]] && i=
+  done
+  options="$i $options"
   COMPREPLY=($(compgen -W "$options" -- "$word"))
 }}
 complete -o filenames -F _idetcd idetcd

@@ -34,6 +34,7 @@
 #include "plugin/timeouts/setup.h"
 #include "plugin/whoami/setup.h"
 #include "plugin/workers/setup.h"
+#include "plugin/xdp/setup.h"
 #include "plugin/zonelimit/setup.h"
 
 namespace idetcd::plugin {
@@ -64,6 +65,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kLoadbalanceDirective,  // the order of addresses
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
       &kIdetcdDirective,       // the names of the cluster
+      &kXdpDirective,          // the same, where packets come in
       &kHostsDirective,        // a hosts file
       &kCacheDirective,        // kept answers of `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for

@@ -50,7 +50,7 @@ constexpr std::string_view kUsage = R"(Usage of ./idetcd:
   -version
     	Show version
 Subcommands, which ask a server that runs (idetcd help says more):
-  status members whoami wait tf-config hostfile torchrun-env exec drain undrain release cache top completion
+  status members whoami wait tf-config hostfile torchrun-env exec drain undrain release cache top xdp completion
 )";
 
 TEST(CommandLine, Defaults) {
@@ -179,6 +179,11 @@ TEST(CommandLine, BadFlagsExitWith2) {
     EXPECT_EQ(exit.err, std::string(each.message) + "\n" + std::string(kUsage));
     EXPECT_EQ(exit.out, "");
   }
+}
+
+TEST(CommandLine, TheVersionSaysWhatIsLeftOut) {
+  EXPECT_EQ(versionText("1.2.3", true), "idetcd-1.2.3\n");
+  EXPECT_EQ(versionText("1.2.3", false), "idetcd-1.2.3\nbuilt without xdp: clang, bpftool or libbpf was missing\n");
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // they are not named, and what is refused.
 #include "app/plan.h"
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -36,6 +38,7 @@
 #include "plugin/timeouts/setup.h"
 #include "plugin/whoami/setup.h"
 #include "plugin/workers/setup.h"
+#include "plugin/xdp/setup.h"
 #include "plugin/zonelimit/setup.h"
 #include "upstream/late_answers.h"
 
@@ -853,6 +856,52 @@ plugin::ReloadSettings reload(const std::string& directives) {
 }
 
 // CoreDNS's own table, and what it leaves out. CoreDNS 1.14.1 still refuses the jitter 0s, 1.14.2 does not.
+TEST(PlanXdp, InterfacesAndOptions) {
+  const auto xdp = [](const std::string& text) { return only<plugin::XdpDirective>(accepted(text)).settings(); };
+  const plugin::XdpSettings defaults = xdp("xdp lo");
+  EXPECT_EQ(defaults.attach.interfaces, std::vector<std::string>{"lo"});
+  EXPECT_EQ(defaults.attach.mode, kernel::Mode::kAny);
+  EXPECT_EQ(defaults.attach.max_names, 65536u);
+  EXPECT_FALSE(defaults.required);
+  EXPECT_EQ(defaults.pin, "");
+  const plugin::XdpSettings all =
+      xdp("xdp lo eth0.7 lo {\nnative\nrequired\nmax_names 1000000\npin /sys/fs/bpf/idetcd//\n}");
+  EXPECT_EQ(all.attach.interfaces, (std::vector<std::string>{"lo", "eth0.7"}));
+  EXPECT_EQ(all.attach.mode, kernel::Mode::kNative);
+  EXPECT_EQ(all.attach.max_names, 1'000'000u);
+  EXPECT_TRUE(all.required);
+  EXPECT_EQ(all.pin, "/sys/fs/bpf/idetcd");
+  EXPECT_EQ(xdp("xdp lo {\ngeneric\n}").attach.mode, kernel::Mode::kGeneric);
+}
+
+TEST(PlanXdp, WhatIsRefused) {
+  EXPECT_TRUE(refused("xdp", "write: xdp INTERFACE..."));
+  EXPECT_TRUE(refused("xdp eth/0", "not the name of an interface: 'eth/0'"));
+  EXPECT_TRUE(refused("xdp an-interface-of-16", "not the name of an interface"));
+  EXPECT_TRUE(refused("xdp lo {\nnative\ngeneric\n}", "native and generic exclude each other", 4));
+  for (const char* number : {"63", "16000001", "-1", "many"})
+    EXPECT_TRUE(refused("xdp lo {\nmax_names " + std::string(number) + "\n}", "a number from 64 to 16000000", 3));
+  EXPECT_TRUE(refused("xdp lo {\npin bpf\n}", "not an absolute path: 'bpf'", 3));
+  EXPECT_TRUE(refused("xdp lo\nxdp lo", "once", 3));
+}
+
+// What a subcommand asks of the directive, and what it needs for that.
+TEST(PlanXdp, OneThatIsPinnedCanBeWorkedOn) {
+  const auto work = [](const std::string& text) {
+    const auto plan = makePlan("Corefile", text, 53);
+    const auto done = plugin::kXdpDirective.work(plan.value().blocks, {.what = "status", .user = {}});
+    return done ? *done : done.error().message;
+  };
+  EXPECT_EQ(work(".:0 {\nwhoami\n}\n"), "the Corefile has no `xdp`");
+  EXPECT_NE(work(".:0 {\nxdp lo\n}\n").find("has no `pin`"), std::string::npos);
+  EXPECT_EQ(work("a:1 {\nxdp lo {\npin /a\n}\n}\nb:1 {\nxdp lo {\npin /b\n}\n}\n"),
+            "every `xdp` of a Corefile has to say the same");
+  if (kernel::hasProgram()) {
+    EXPECT_EQ(work(".:0 {\nxdp lo {\npin /nowhere/at/all\n}\n}\n"),
+              R"({"attached":false,"pin":"/nowhere/at/all","pinned":false})");
+  }
+}
+
 TEST(PlanReload, IntervalAndJitter) {
   using Settings = plugin::ReloadSettings;
   EXPECT_EQ(reload("reload"), (Settings{.interval = 30s, .jitter = 15s}));
@@ -913,6 +962,47 @@ TEST(PlanReady, AsCoreDns) {
   EXPECT_TRUE(refused("ready localhost:1234 b", "Wrong argument count"));
   EXPECT_TRUE(refused("ready bla", "'bla': no port"));
   EXPECT_TRUE(refused("ready\nready", "ready can be used once in a server block", 3));
+}
+
+// Takes note of its turn, and fails if it is told to.
+class BeforeConfinement : public resolve::Directive {
+ public:
+  BeforeConfinement(std::string name, std::string error, std::string* turns)
+      : name_(std::move(name)), error_(std::move(error)), turns_(turns) {}
+  Result<void> read(config::DirectiveCursor&, const resolve::Block&) override { return {}; }
+  Result<void> beforeConfinement() override {
+    *turns_ += name_;
+    return error_.empty() ? Result<void>() : fail(error_);
+  }
+
+ private:
+  const std::string name_;
+  const std::string error_;
+  std::string* const turns_;
+};
+
+TEST(Plan, EachDirectiveHasItsTurnBeforeTheConfinementUpToTheFirstError) {
+  std::string turns;
+  const auto planOf = [&turns](const std::string& error_of_b) {
+    Plan plan;
+    const auto add = [&turns](resolve::Block& block, const char* name, const std::string& error) {
+      block.directives.emplace_back(nullptr, std::make_unique<BeforeConfinement>(name, error, &turns));
+    };
+    plan.blocks.resize(2);
+    add(plan.blocks[0], "a", "");
+    add(plan.blocks[0], "b", error_of_b);
+    add(plan.blocks[1], "c", "");
+    return plan;
+  };
+  EXPECT_TRUE(beforeConfinement(planOf("")));
+  EXPECT_EQ(turns, "abc");
+  turns.clear();
+  EXPECT_EQ(beforeConfinement(planOf("plugin/b: no")).error().message, "plugin/b: no");
+  EXPECT_EQ(turns, "ab");
+}
+
+TEST(Plan, DirectivesDoNothingBeforeTheConfinementUnlessTheySaySo) {
+  EXPECT_TRUE(beforeConfinement(makePlan("Corefile", ".:0 {\n whoami\n}\n", 53).value()));
 }
 
 }  // namespace

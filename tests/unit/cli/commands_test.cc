@@ -78,6 +78,33 @@ TEST(Commands, StatusOfANodeThatIsDrained) {
             std::string::npos);
 }
 
+TEST(Commands, WhatTheKernelAnswers) {
+  EXPECT_EQ(xdpText(json::parse(R"({"pin":"/sys/fs/bpf/idetcd","pinned":false})")),
+            "nothing is pinned in /sys/fs/bpf/idetcd\n");
+  const json said =
+      json::parse(R"({"pin":"/p","pinned":true,"attached":false,"max_names":1000,"names":5,"addresses":4,"listeners":2,
+    "interfaces":[{"name":"lo","wanted":true,"attached":true,"mode":"generic","program":12},
+                  {"name":"eth0","wanted":true,"attached":false},
+                  {"name":"eth1","wanted":false,"attached":true,"mode":"native","program":11},
+                  {"name":"eth2","wanted":false,"attached":false}],
+    "zones":[{"name":"tf.local.","whole":true,"believed_seconds":17.25,"names":5,"addresses":4},
+             {"name":null,"whole":false,"believed_seconds":0,"names":0,"addresses":0}],
+    "answered":[{"type":"AAAA","rcode":"NOERROR","count":7000000000}],"passed":[{"reason":"type","count":3}]})");
+  EXPECT_EQ(xdpText(said),
+            "pin                       /p\n"
+            "interface lo              attached, generic, program 12\n"
+            "interface eth0            NOT ATTACHED\n"
+            "interface eth1            attached, native, program 11, not in the Corefile\n"
+            "interface eth2            pinned, its interface is gone\n"
+            "names                     5 of 1000\n"
+            "addresses                 4 of 1000\n"
+            "listeners                 2\n"
+            "zone tf.local             5 names, 4 addresses, whole, believed for 17.2 s\n"
+            "zone of another Corefile  0 names, 0 addresses, not whole, NOT BELIEVED\n"
+            "answered AAAA NOERROR     7000000000\n"
+            "passed type               3\n");
+}
+
 TEST(Commands, MembersOfAnAgeThatIsNotKnown) {
   const std::string text = membersText(json::parse(R"({"clusters":[{"pattern":"w{{.ID}}.","limit":10,"slots":[
     {"id":1,"name":"w1.","age_seconds":null,"age_at_least_seconds":125.5}]}]})"));

@@ -172,7 +172,7 @@ TEST_F(LocalNodeTest, DrainSaysHowLongItLasts) {
                      }}});
   const auto arguments = Arguments::parse(findCommand("drain")->grammar, {});
   const LocalNode asked = node();
-  EXPECT_EQ(drain({.arguments = *arguments, .node = asked}).out,
+  EXPECT_EQ(drain({.arguments = *arguments, .node = asked, .corefile = nullptr}).out,
             "w1: drained until this server ends (no `state` directory): the name is kept, without addresses\n"
             "v1: drained: the name is kept, without addresses\n");
 }

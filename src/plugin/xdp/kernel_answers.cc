@@ -1,0 +1,241 @@
+#include "plugin/xdp/kernel_answers.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "net/local_addresses.h"
+#include "plugin/idetcd/clusters.h"
+
+namespace idetcd::plugin {
+
+namespace {
+
+// Of what a zone's records depend on. Never 0.
+uint64_t identityOf(const records::RecordStore& store, const std::string& pattern, const kernel::Settings& settings) {
+  const auto soa = store.apex().soa(0, 0);
+  const uint64_t of_pattern = hashBytes(pattern.data(), pattern.size(), settings.seed[0]);
+  return hashBytes(soa.wire.data(), soa.wire.size(), of_pattern) | 1;
+}
+
+}  // namespace
+
+KernelAnswers::~KernelAnswers() = default;
+
+Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Result<kernel::Attachment>> taken) {
+  if (std::exchange(wanted_, true)) return {};
+  if (!taken && in_use_ && in_use_->settings.isSameAttachment(settings)) return {};
+  auto found = find(settings, std::move(taken));
+  if (found) {
+    next_ = InUse{.settings = settings, .attachment = std::move(*found)};
+    return {};
+  }
+  if (settings.required) return fail(fmt::format("plugin/xdp: {}", found.error().message));
+  process_.log.named("plugin/xdp")
+      .warning("{}; {}", found.error().message, in_use_ ? "nothing changes until then" : "the sockets answer alone");
+  return {};
+}
+
+Result<kernel::Attachment> KernelAnswers::find(const XdpSettings& settings,
+                                               std::optional<Result<kernel::Attachment>> taken) const {
+  if (taken) return std::move(*taken);
+  if (settings.pin.empty()) return fail("a change of what is attached takes a restart");
+  auto maps = kernel::Maps::open(settings.pin);
+  if (!maps) return tl::unexpected(maps.error());
+  return kernel::Attachment{.maps = std::move(*maps), .program = {}, .links = {}};
+}
+
+void KernelAnswers::refuse() {
+  wanted_ = false;
+  next_.reset();
+}
+
+void KernelAnswers::accept() {
+  const bool wanted = std::exchange(wanted_, false);
+  if (wanted && !next_) return;
+  end();
+  if (!next_) return;
+  in_use_ = std::exchange(next_, std::nullopt);
+  begin();
+}
+
+void KernelAnswers::begin() {
+  in_use_->attachment.maps->takeOver();
+  if (!metrics_) metrics_.emplace(process_.metrics.scope());
+  counts_.emplace(in_use_->attachment.maps, process_.metrics.scope(), process_.state<resolve::LoopSamples>().of(0));
+  timer_.emplace(process_.loop, [this] { count(); });
+  timer_->start(kCountInterval, kCountInterval);
+}
+
+// Nothing is answered in the kernel from here on.
+void KernelAnswers::end() {
+  if (!in_use_) return;
+  written_.clear();
+  writeListeners();
+  for (const Fed& fed : std::exchange(fed_, {})) drop(fed);
+  count();
+  timer_.reset();
+  monitor_.reset();
+  counts_.reset();
+  metrics_->attached.set(0);
+  in_use_.reset();
+}
+
+void KernelAnswers::drop(const Fed& fed) {
+  process_.state<Clusters>().observe(*fed.store, nullptr);
+  left_out_before_ += fed.feed->leftOut();
+  fed.feed->close();
+}
+
+void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes) {
+  if (!in_use_) return;
+  const std::vector<PlannedListener> plan = planListeners(routes);
+  listening_.clear();
+  for (const resolve::ListenerRoutes& listener : routes) listening_.push_back(listener.address);
+  feed(plan);
+  written_.clear();
+  for (const PlannedListener& listener : plan) {
+    if (const auto value = valueOf(listener)) written_.push_back({.address = listener.address, .value = *value});
+  }
+  writeListeners();
+  watchAddresses();
+  metrics_->attached.set(written_.empty() ? 0 : 1);
+}
+
+// Feeds those tables that some listener answers from, and no other.
+void KernelAnswers::feed(std::span<const PlannedListener> plan) {
+  std::set<const records::RecordStore*> stores;
+  for (const PlannedListener& listener : plan) {
+    for (const auto* zones : {&listener.zones, &listener.reverse}) {
+      for (const PlannedZone& zone : *zones) stores.insert(zone.store);
+    }
+  }
+  for (const Fed& fed : fed_) {
+    if (!stores.contains(fed.store)) drop(fed);
+  }
+  std::erase_if(fed_, [&stores](const Fed& fed) { return !stores.contains(fed.store); });
+  for (const records::RecordStore* store : stores) {
+    if (std::ranges::find(fed_, store, &Fed::store) != fed_.end()) continue;
+    if (auto made = makeFeed(*store)) fed_.push_back({.store = store, .feed = std::move(made)});
+  }
+}
+
+std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::RecordStore& store) {
+  auto& clusters = process_.state<Clusters>();
+  const ClusterSettings* settings = clusters.settingsOf(store);
+  if (settings == nullptr) return nullptr;
+  const uint64_t identity = identityOf(store, settings->pattern.text(), maps().settings());
+  const auto zone = freeZone(identity);
+  if (!zone) {
+    process_.log.named("plugin/xdp")
+        .warning("The kernel answers for {} clusters at most: not for {}", int{kernel::kZones},
+                 settings->pattern.text());
+    return nullptr;
+  }
+  auto feed = std::make_shared<kernel::AnswerFeed>(in_use_->attachment.maps, *zone, identity, store);
+  clusters.observe(store, feed);
+  return feed;
+}
+
+// The place of a process before with the same records; else one that nobody uses; else one that no process uses any more.
+std::optional<size_t> KernelAnswers::freeZone(uint64_t identity) const {
+  const auto is_used = [this](size_t i) {
+    return std::ranges::any_of(fed_, [i](const Fed& fed) { return fed.feed->zone() == i; });
+  };
+  std::optional<size_t> found;
+  bool found_free = false;
+  for (size_t i = 0; i < kernel::kZones; ++i) {
+    if (is_used(i)) continue;
+    const uint64_t known = maps().zone(i).identity;
+    if (known == identity) return i;
+    if (!found || (known == 0 && !found_free)) {
+      found = i;
+      found_free = known == 0;
+    }
+  }
+  return found;
+}
+
+std::optional<kernel::ListenerZone> KernelAnswers::zoneOf(const SocketAddress& address, const PlannedZone& planned) {
+  const auto fed = std::ranges::find(fed_, planned.store, &Fed::store);
+  if (fed == fed_.end()) return std::nullopt;
+  const auto meter = counts_->meterFor(address, planned.route->name.toString(), planned.route->meter,
+                                       planned.route->chain->clusterDirective());
+  if (!meter) return std::nullopt;
+  return kernel::ListenerZone{.zone = static_cast<uint8_t>(fed->feed->zone()), .flags = planned.flags, .meter = *meter};
+}
+
+std::optional<kernel::Listener> KernelAnswers::valueOf(const PlannedListener& planned) {
+  kernel::Listener value{};
+  for (const PlannedZone& zone : planned.zones) {
+    if (const auto known = zoneOf(planned.address, zone)) value.zones[value.zone_count++] = *known;
+  }
+  for (const PlannedZone& zone : planned.reverse) {
+    const auto known = zoneOf(planned.address, zone);
+    if (!known) continue;
+    value.reverse = *known;
+    value.has_reverse = 1;
+  }
+  if (value.zone_count == 0 && value.has_reverse == 0) return std::nullopt;
+  return value;
+}
+
+void KernelAnswers::writeListeners() {
+  if (!maps().isFeeding()) return;
+  const auto listeners = maps().listeners();
+  const auto textOf = [](const kernel::ListenerKey& key) {
+    return std::string(reinterpret_cast<const char*>(&key), sizeof(key));
+  };
+  const std::vector<net::AssignedAddress> assigned = net::assignedAddresses();
+  std::set<std::string> wanted;
+  bool has_room = true;
+  for (const Written& listener : written_) {
+    for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, assigned)) {
+      has_room &= listeners.put(key, listener.value) == kernel::PutOutcome::kDone;
+      wanted.insert(textOf(key));
+    }
+  }
+  std::vector<kernel::ListenerKey> unwanted;
+  listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener&) {
+    if (!wanted.contains(textOf(key))) unwanted.push_back(key);
+  });
+  for (const kernel::ListenerKey& key : unwanted) listeners.erase(key);
+  if (!has_room) {
+    process_.log.named("plugin/xdp")
+        .warning("The kernel answers at {} addresses at most: not at all of this machine's", int{kernel::kListeners});
+  }
+}
+
+void KernelAnswers::watchAddresses() {
+  if (written_.empty()) return monitor_.reset();
+  if (monitor_) return;
+  const auto on_change = [this] {
+    process_.loop.post([this] {
+      if (in_use_) writeListeners();
+    });
+  };
+  monitor_.emplace(node::AddressMonitor::Options{}, on_change, process_.log.named("plugin/xdp"));
+}
+
+void KernelAnswers::count() {
+  counts_->update(BootClock::now());
+  uint64_t left_out = left_out_before_;
+  size_t names = 0;
+  for (const Fed& fed : fed_) {
+    left_out += fed.feed->leftOut();
+    names += fed.feed->names();
+  }
+  metrics_->names.set(static_cast<double>(names));
+  metrics_->left_out.add(left_out - metrics_->left_out.value());
+}
+
+void KernelAnswers::stop() {
+  timer_.reset();
+  monitor_.reset();
+}
+
+}  // namespace idetcd::plugin

@@ -1,0 +1,106 @@
+#include "plugin/xdp/kernel_counts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "dns/types.h"
+
+namespace idetcd::plugin {
+
+namespace {
+
+using resolve::QueryMeter;
+
+constexpr size_t kUdp = static_cast<size_t>(resolve::Transport::kUdp);
+constexpr std::array<dns::Rcode, kernel::kRcodes> kRcodes{dns::Rcode::kNoError, dns::Rcode::kNxDomain};
+
+static_assert(QueryMeter::kTypes.size() == kernel::kTypes && QueryMeter::kTypes[kernel::kTypeA] == "A" &&
+              QueryMeter::kTypes[kernel::kTypePtr] == "PTR" && QueryMeter::kTypes[kernel::kTypeHttps] == "HTTPS" &&
+              QueryMeter::kTypes[kernel::kTypeOther] == "other");
+
+template <size_t size>
+using Numbers = __u64[size];
+
+// The program's buckets are those of SizeHistogram, from its second one on.
+void addSizes(const Numbers<kernel::kSizeBuckets>& now, const Numbers<kernel::kSizeBuckets>& seen, uint64_t bytes,
+              resolve::SizeHistogram& histogram) {
+  static_assert(resolve::SizeHistogram::kBounds[1] == 100 && resolve::SizeHistogram::kBounds[4] == 400);
+  for (size_t i = 0; i < kernel::kSizeBuckets; ++i) histogram.buckets_[i + 1].add(now[i] - seen[i]);
+  histogram.sum_.add(bytes);
+}
+
+}  // namespace
+
+KernelCounts::KernelCounts(std::shared_ptr<const kernel::Maps> maps, metrics::Scope scope,
+                           std::shared_ptr<resolve::QuerySamples> samples)
+    : Group(std::move(scope)),
+      maps_(std::move(maps)),
+      samples_(std::move(samples)),
+      passed_(*this, "idetcd_xdp_passed_total", "reason", kReasons,
+              "Queries that the program in the kernel has left to the sockets, and why."),
+      seen_passed_(maps_->passed()) {}
+
+std::optional<uint16_t> KernelCounts::meterFor(const SocketAddress& address, const std::string& zone,
+                                               std::shared_ptr<QueryMeter> meter, resolve::DirectiveId by) {
+  const auto of = std::pair(address, zone);
+  auto source = std::ranges::find(sources_, of, &Source::of);
+  if (source == sources_.end()) {
+    if (sources_.size() == kernel::kMeters) return std::nullopt;
+    sources_.push_back({.of = of, .meter = nullptr, .by = by, .seen = maps_->meter(sources_.size())});
+    source = std::prev(sources_.end());
+  }
+  source->meter = std::move(meter);
+  source->by = by;
+  return static_cast<uint16_t>(source - sources_.begin());
+}
+
+void KernelCounts::update(BootClock::time_point now) {
+  uint64_t answers = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) answers += add(sources_[i], maps_->meter(i));
+  if (answers > 0 && samples_) samples_->onAnsweredElsewhere(static_cast<uint32_t>(answers), now);
+  const auto passed = maps_->passed();
+  for (size_t reason = 0; reason < passed.size(); ++reason) {
+    passed_.add(static_cast<kernel::PassReason>(reason), passed[reason] - seen_passed_[reason]);
+  }
+  seen_passed_ = passed;
+}
+
+// Returns how many answers there were.
+uint64_t KernelCounts::add(Source& source, const kernel::Meter& now) {
+  QueryMeter* const meter = source.meter.get();
+  const kernel::Meter& seen = source.seen;
+  uint64_t all = 0;
+  for (size_t family = 0; family < kernel::kFamilies; ++family) {
+    for (size_t type = 0; type < kernel::kTypes; ++type) {
+      for (size_t rcode = 0; rcode < kernel::kRcodes; ++rcode) {
+        const uint64_t answers = now.answered[family][type][rcode] - seen.answered[family][type][rcode];
+        if (answers == 0) continue;
+        all += answers;
+        answered(type, rcode).add(answers);
+        if (meter == nullptr) continue;
+        meter->requests[kUdp][family][type].add(answers);
+        meter->responses[source.by][static_cast<size_t>(kRcodes[rcode])].add(answers);
+      }
+    }
+  }
+  if (meter != nullptr && all > 0) {
+    meter->requests_with_do.add(now.with_do - seen.with_do);
+    addSizes(now.request_sizes, seen.request_sizes, now.request_bytes - seen.request_bytes, meter->request_sizes[kUdp]);
+    addSizes(now.response_sizes, seen.response_sizes, now.response_bytes - seen.response_bytes,
+             meter->response_sizes[kUdp]);
+    meter->durations.observe(kDuration, all);
+  }
+  source.seen = now;
+  return all;
+}
+
+metrics::Counter& KernelCounts::answered(size_t type, size_t rcode) {
+  auto& counter = answered_[{type, rcode}];
+  if (!counter) {
+    counter = std::make_unique<Answered>(
+        scope().with("type", std::string(QueryMeter::kTypes[type])).with("rcode", kRcodeNames[rcode]));
+  }
+  return *counter;
+}
+
+}  // namespace idetcd::plugin

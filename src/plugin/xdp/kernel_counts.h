@@ -1,0 +1,67 @@
+// What the program in the kernel has counted, brought into the numbers of this process: those of the blocks' queries
+// (resolve::QueryMeter), of the last minutes (resolve::QuerySamples), and its own. The first loop's thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/metrics.h"
+#include "kernel/maps.h"
+#include "resolve/query_meter.h"
+#include "resolve/query_samples.h"
+
+namespace idetcd::plugin {
+
+class KernelCounts : private metrics::Group {
+ public:
+  // A time that a query takes in the kernel, for histograms: it is too short for a clock to be worth reading.
+  static constexpr std::chrono::nanoseconds kDuration{500};
+
+  static constexpr std::array<const char*, kernel::kRcodes> kRcodeNames{"NOERROR", "NXDOMAIN"};
+  static constexpr std::array<std::string_view, kernel::kPassReasons> kReasons{
+      "checksum", "message", "edns", "type", "zone", "name", "expired", "changing", "room"};
+
+  // Counts what comes from now on.
+  KernelCounts(std::shared_ptr<const kernel::Maps> maps, metrics::Scope scope,
+               std::shared_ptr<resolve::QuerySamples> samples);
+
+  // The index in the map of meters for the queries of one zone at one address, which are counted in `meter` too (may be
+  // null), as answered by the directive `by`. The same for the same address and zone. None: there are no more.
+  std::optional<uint16_t> meterFor(const SocketAddress& address, const std::string& zone,
+                                   std::shared_ptr<resolve::QueryMeter> meter, resolve::DirectiveId by);
+
+  // Adds what has come since the last time.
+  void update(BootClock::time_point now);
+
+ private:
+  struct Answered : metrics::Counter {
+    explicit Answered(const metrics::Scope& scope)
+        : Counter(scope, "idetcd_xdp_answered_total", "Queries that the program in the kernel has answered.") {}
+  };
+  struct Source {
+    std::pair<SocketAddress, std::string> of;
+    std::shared_ptr<resolve::QueryMeter> meter;
+    resolve::DirectiveId by{};
+    kernel::Meter seen{};
+  };
+
+  uint64_t add(Source& source, const kernel::Meter& now);
+  metrics::Counter& answered(size_t type, size_t rcode);
+
+  const std::shared_ptr<const kernel::Maps> maps_;
+  const std::shared_ptr<resolve::QuerySamples> samples_;
+  std::vector<Source> sources_;
+  std::map<std::pair<size_t, size_t>, std::unique_ptr<Answered>> answered_;  // by type and rcode
+  metrics::CountersBy<kernel::PassReason, kernel::kPassReasons> passed_;
+  std::array<uint64_t, kernel::kPassReasons> seen_passed_;
+};
+
+}  // namespace idetcd::plugin

@@ -1,0 +1,210 @@
+#include "plugin/xdp/pinned.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "kernel/maps.h"
+#include "kernel/program.h"
+#include "plugin/idetcd/setup.h"
+#include "plugin/xdp/kernel_counts.h"
+#include "plugin/xdp/setup.h"
+
+namespace idetcd::plugin {
+
+namespace {
+
+using nlohmann::json;
+using Blocks = std::span<const resolve::Block>;
+
+Result<XdpSettings> settingsOf(Blocks blocks) {
+  const XdpDirective* found = nullptr;
+  for (const resolve::Block& block : blocks) {
+    const auto* directive = block.find<XdpDirective>();
+    if (directive == nullptr) continue;
+    if (directive->differs()) return fail("every `xdp` of a Corefile has to say the same");
+    if (found == nullptr) found = directive;
+  }
+  if (found == nullptr) return fail("the Corefile has no `xdp`");
+  if (found->settings().pin.empty())
+    return fail("the Corefile's `xdp` has no `pin`: what the server attaches itself ends with it");
+  return found->settings();
+}
+
+Result<json> attach(const XdpSettings& settings, const std::string& user) {
+  const auto before = kernel::Maps::open(settings.pin);
+  if (auto done = kernel::attachPinned(settings.attach, settings.pin, user); !done) return tl::unexpected(done.error());
+  const auto now = kernel::Maps::open(settings.pin);
+  if (!now) return tl::unexpected(now.error());
+  const bool kept = before && (*before)->isSame(**now);
+  return json{{"pin", settings.pin},
+              {"interfaces", settings.attach.interfaces},
+              {"max_names", (*now)->maxNames()},
+              {"kept_maps", kept}};
+}
+
+Result<json> detach(const XdpSettings& settings) {
+  const auto done = kernel::detachPinned(settings.pin);
+  if (!done) return tl::unexpected(done.error());
+  return json{{"pin", settings.pin}, {"detached", *done}};
+}
+
+const char* textOf(kernel::Mode mode) {
+  if (mode == kernel::Mode::kAny) return "mode not known";
+  return mode == kernel::Mode::kNative ? "native" : "generic";
+}
+
+// Those of the Corefile, then what is pinned beside.
+json interfacesOf(const XdpSettings& settings, std::vector<kernel::LinkStatus> links) {
+  json all = json::array();
+  for (const std::string& name : settings.attach.interfaces) {
+    if (std::ranges::find(links, name, &kernel::LinkStatus::interface) == links.end())
+      links.push_back({.interface = name});
+  }
+  for (const kernel::LinkStatus& link : links) {
+    const bool wanted =
+        std::ranges::find(settings.attach.interfaces, link.interface) != settings.attach.interfaces.end();
+    json one{{"name", link.interface}, {"wanted", wanted}, {"attached", link.is_attached}};
+    if (link.is_attached) {
+      one["mode"] = textOf(link.mode);
+      one["program"] = link.program;
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+bool areAllAttached(const json& interfaces) {
+  return std::ranges::all_of(interfaces, [](const json& one) { return !one["wanted"] || one["attached"]; });
+}
+
+// The map has hashes of the zones' names: which zone it is, the Corefile tells.
+json nameOf(Blocks blocks, const kernel::Maps& maps, size_t i) {
+  for (const resolve::Block& block : blocks) {
+    const auto* idetcd = block.find<IdetcdDirective>();
+    if (idetcd == nullptr) continue;
+    const dns::Name& zone = idetcd->settings().pattern.zone();
+    const kernel::NameKey key = maps.keyOf(i, zone.wire());
+    if (std::ranges::equal(key.hash, maps.zone(i).suffix)) return zone.toString();
+  }
+  return nullptr;
+}
+
+struct Held {
+  std::array<size_t, kernel::kZones> names{};
+  std::array<size_t, kernel::kZones> addresses{};
+};
+
+Held heldIn(const kernel::Maps& maps) {
+  Held held;
+  maps.names().forEach([&held](const kernel::NameKey&, const kernel::Name& name) {
+    if (name.zone < kernel::kZones) ++held.names[name.zone];
+  });
+  maps.pointers().forEach([&held](const kernel::NameKey&, const kernel::Pointer& pointer) {
+    if (pointer.zone < kernel::kZones) ++held.addresses[pointer.zone];
+  });
+  return held;
+}
+
+json zonesOf(Blocks blocks, const kernel::Maps& maps, const Held& held) {
+  json all = json::array();
+  const auto now = BootClock::now();
+  for (size_t i = 0; i < kernel::kZones; ++i) {
+    const kernel::Zone& zone = maps.zone(i);
+    if (zone.identity == 0) continue;
+    const BootClock::time_point until{std::chrono::nanoseconds(zone.fresh_until)};
+    const double left = std::chrono::duration<double>(until - now).count();
+    all.push_back({{"name", nameOf(blocks, maps, i)},
+                   {"whole", zone.is_whole != 0},
+                   {"believed_seconds", std::max(left, 0.0)},
+                   {"names", held.names[i]},
+                   {"addresses", held.addresses[i]}});
+  }
+  return all;
+}
+
+size_t listenersIn(const kernel::Maps& maps) {
+  size_t count = 0;
+  maps.listeners().forEach([&count](const kernel::ListenerKey&, const kernel::Listener&) { ++count; });
+  return count;
+}
+
+json answeredOf(const kernel::Maps& maps) {
+  uint64_t sums[kernel::kTypes][kernel::kRcodes] = {};
+  for (size_t i = 0; i < kernel::kMeters; ++i) {
+    const kernel::Meter meter = maps.meter(i);
+    for (const auto& family : meter.answered) {
+      for (size_t type = 0; type < kernel::kTypes; ++type) {
+        for (size_t rcode = 0; rcode < kernel::kRcodes; ++rcode) sums[type][rcode] += family[type][rcode];
+      }
+    }
+  }
+  json all = json::array();
+  for (size_t type = 0; type < kernel::kTypes; ++type) {
+    for (size_t rcode = 0; rcode < kernel::kRcodes; ++rcode) {
+      if (sums[type][rcode] == 0) continue;
+      all.push_back({{"type", resolve::QueryMeter::kTypes[type]},
+                     {"rcode", KernelCounts::kRcodeNames[rcode]},
+                     {"count", sums[type][rcode]}});
+    }
+  }
+  return all;
+}
+
+json passedOf(const kernel::Maps& maps) {
+  json all = json::array();
+  const auto passed = maps.passed();
+  for (size_t reason = 0; reason < passed.size(); ++reason) {
+    if (passed[reason] != 0) all.push_back({{"reason", KernelCounts::kReasons[reason]}, {"count", passed[reason]}});
+  }
+  return all;
+}
+
+Result<json> status(Blocks blocks, const XdpSettings& settings) {
+  auto links = kernel::readLinks(settings.pin);
+  if (!links) return tl::unexpected(links.error());
+  const auto opened = kernel::Maps::open(settings.pin);
+  if (!opened && opened.error().code == ErrorCode::kNotFound && links->empty())
+    return json{{"pin", settings.pin}, {"pinned", false}, {"attached", false}};
+  if (!opened) return tl::unexpected(opened.error());
+  const kernel::Maps& maps = **opened;
+  const Held held = heldIn(maps);
+  json interfaces = interfacesOf(settings, std::move(*links));
+  const bool attached = areAllAttached(interfaces);
+  const auto sum = [](const auto& counts) { return std::accumulate(counts.begin(), counts.end(), size_t{0}); };
+  return json{{"pin", settings.pin},
+              {"pinned", true},
+              {"attached", attached},
+              {"interfaces", std::move(interfaces)},
+              {"max_names", maps.maxNames()},
+              {"names", sum(held.names)},
+              {"addresses", sum(held.addresses)},
+              {"listeners", listenersIn(maps)},
+              {"zones", zonesOf(blocks, maps, held)},
+              {"answered", answeredOf(maps)},
+              {"passed", passedOf(maps)}};
+}
+
+Result<json> answer(Blocks blocks, const XdpSettings& settings, const resolve::LocalWork& asked) {
+  if (asked.what == "attach") return attach(settings, asked.user);
+  if (asked.what == "detach") return detach(settings);
+  return status(blocks, settings);
+}
+
+}  // namespace
+
+Result<std::string> workOnPinned(Blocks blocks, const resolve::LocalWork& asked) {
+  const auto settings = settingsOf(blocks);
+  if (!settings) return tl::unexpected(settings.error());
+  const auto said = answer(blocks, *settings, asked);
+  if (!said) return tl::unexpected(said.error());
+  return said->dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace idetcd::plugin

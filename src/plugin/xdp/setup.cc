@@ -1,0 +1,72 @@
+#include "plugin/xdp/setup.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "plugin/idetcd/setup.h"
+#include "plugin/xdp/kernel_answers.h"
+#include "plugin/xdp/pinned.h"
+
+namespace idetcd::plugin {
+
+namespace {
+
+// What is pinned is brought to this binary's version where the process may do so, and gone on with where it may not.
+Result<kernel::Attachment> adopt(const XdpSettings& settings) {
+  const auto attached = kernel::attachPinned(settings.attach, settings.pin);
+  auto maps = kernel::Maps::open(settings.pin);
+  if (!maps) return tl::unexpected(attached ? maps.error() : attached.error());
+  const bool lacks_rights = !attached && attached.error().code == ErrorCode::kPermissionDenied;
+  if (!attached && !lacks_rights && kernel::hasProgram()) return tl::unexpected(attached.error());
+  return kernel::Attachment{.maps = std::move(*maps), .program = {}, .links = {}};
+}
+
+}  // namespace
+
+Result<void> XdpDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  auto settings = parseXdpSettings(cursor);
+  if (!settings) return tl::unexpected(settings.error());
+  settings_ = std::move(*settings);
+  return {};
+}
+
+void XdpDirective::meet(std::span<Directive* const> all) {
+  const auto& first = static_cast<const XdpDirective&>(*all.front());
+  is_first_ = &first == this;
+  differs_ = !first.settings().isSameAttachment(settings_) || first.settings().required != settings_.required;
+}
+
+Result<void> XdpDirective::beforeConfinement() {
+  if (!is_first_) return {};
+  taken_ = settings_.pin.empty() ? kernel::attach(settings_.attach) : adopt(settings_);
+  for (const std::string& interface : settings_.attach.interfaces) {
+    if (settings_.attach.mode == kernel::Mode::kNative && kernel::isVeth(interface)) losing_.push_back(interface);
+  }
+  if (!*taken_ && settings_.required) return fail(fmt::format("plugin/xdp: {}", taken_->error().message));
+  return {};
+}
+
+Result<void> XdpDirective::share(resolve::Process& process, const resolve::Block& block) {
+  if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
+  if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
+  for (const std::string& interface : std::exchange(losing_, {})) {
+    process.log.named("plugin/xdp")
+        .warning("{} is a veth: in native mode answers are lost unless the other end has an XDP program", interface);
+  }
+  return process.state<KernelAnswers>().want(settings_, std::exchange(taken_, std::nullopt));
+}
+
+Result<void> XdpDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
+  chain.parts.in_kernel = true;
+  return {};
+}
+
+const resolve::DirectiveType kXdpDirective{
+    .name = "xdp",
+    .syntax = "xdp INTERFACE... [{ native|generic, required, max_names N, pin DIRECTORY }]",
+    .make = resolve::makeDirective<XdpDirective>,
+    .once = true,
+    .work = workOnPinned};
+
+}  // namespace idetcd::plugin
