@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from harness import ports
+from harness import ports, xdp
 from harness.etcd import EtcdCluster, EtcdMember
 from harness.node import Node, binary
 
@@ -22,6 +22,15 @@ def pytest_configure(config):
 def pytest_runtest_makereport(item, call):
     outcome = yield
     setattr(item, f"report_{call.when}", outcome.get_result())
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What the kernel answers is not to go untested unnoticed."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if xdp.SKIPPED in str(report.longrepr)]
+    if skipped:
+        terminalreporter.section("NO TEST OF ANSWERS FROM THE KERNEL", red=True, bold=True)
+        reason = str(skipped[0].longrepr[2]).partition(xdp.SKIPPED)[2]
+        terminalreporter.line(f"{len(skipped)} tests of XDP have not run: {reason}", red=True)
 
 
 def failed(request):

@@ -22,7 +22,7 @@ from harness.upstreams import Upstream
 
 WHOAMI = ". {\n    whoami\n}\n"
 SUBCOMMANDS = ("status", "members", "whoami", "wait", "tf-config", "hostfile", "torchrun-env", "exec", "drain", "undrain", "release",
-               "cache", "top", "completion")
+               "cache", "top", "xdp", "completion")
 
 
 def run(where, *arguments, timeout=60, **options):
@@ -94,7 +94,7 @@ def test_help_is_asked_for_among_the_options():
 @pytest.mark.parametrize("arguments", [["status", "--frob"], ["status", "more"], ["status", "--json=1"], ["status", "--socket"],
                                        ["wait"], ["wait", "--members=0"], ["wait", "--members=2", "--timeout=soon"],
                                        ["tf-config", "--port=1"], ["tf-config", "--role=worker"], ["torchrun-env"],
-                                       ["torchrun-env", "--port=0"], ["exec"], ["exec", "--"], ["release"], ["cache"], ["cache", "fill"],
+                                       ["torchrun-env", "--port=0"], ["exec"], ["exec", "--"], ["release"], ["cache"], ["cache", "fill"], ["xdp"], ["xdp", "load"],
                                        ["release", "a.org", "--yes", "b.org"], ["release", "a.org"], ["completion", "tcsh"],
                                        ["help", "frob"]])
 def test_wrong_usage(directory, arguments):
@@ -111,7 +111,8 @@ def test_a_word_that_is_no_subcommand_is_an_argument_too_many():
 def test_failures_for_programs(directory):
     """Of every subcommand: the exit code and the line on stderr as ever, and the line in JSON."""
     arguments = {"wait": ["--members=1", "--timeout=0"], "exec": ["--timeout=0", "true"], "tf-config": ["--port=1", "--role=x"],
-                 "torchrun-env": ["--port=1"], "release": ["a.org", "--yes=a.org"], "cache": ["flush"], "completion": ["tcsh"]}
+                 "torchrun-env": ["--port=1"], "release": ["a.org", "--yes=a.org"], "cache": ["flush"], "completion": ["tcsh"],
+                 "xdp": ["status"]}
     for name in SUBCOMMANDS:
         code, out, err = run(directory, name, "--json", *arguments.get(name, []))
         assert code == run(directory, name, *arguments.get(name, []))[0] != 0, name
@@ -624,11 +625,18 @@ def test_top_leaves_the_terminal_as_it_was(busy, how):
         ended(terminal, 0 if how in ("\x03", signal.SIGINT) else -how)
 
 
+def state_of(pid):
+    """As ps(1) shows it: "T" is stopped."""
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def test_top_is_stopped_and_goes_on(busy):
     with Terminal(busy, "top") as terminal:
         terminal.wait_for("queries/s")
         terminal.process.send_signal(signal.SIGTSTP)
         terminal.wait_for("\x1b[?1049l")
+        wait_until(lambda: state_of(terminal.process.pid) == "T", 10, "top is stopped")  # before, SIGCONT would be lost
         terminal.process.send_signal(signal.SIGCONT)
         terminal.wait_for("\x1b[?1049h", times=2)
         terminal.type("q")
