@@ -287,6 +287,9 @@ def test_two_nodes_on_one_port_of_different_addresses(nodes, free_port):
 def test_a_port_in_use(etcd, nodes, kind, address):
     node = nodes.make(corefile(etcd.endpoint))
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as holder:
+        if kind == socket.SOCK_STREAM:
+            # A connection of an earlier test in TIME_WAIT does not hold the port.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((address, node.port))
         if kind == socket.SOCK_STREAM:
             holder.listen()
