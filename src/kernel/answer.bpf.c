@@ -145,50 +145,62 @@ __attribute__((noinline)) int sumBytes(struct xdp_md* ctx, __u32 offset, __u32 s
   return fold(sum);
 }
 
-enum { kLabels = 0, kName = 1 };
+// A name that is to be read.
+struct Reading {
+  struct NameKey key;  // where its hash begins, and what it comes to
+  __u16 offset;        // of the name in the frame
+  __u16 size;          // bytes
+  __u16 zone_offset;   // of the zone's name in the name
+};
 
-// Reads whole labels, `size` bytes of them, and adds them to the hash. kName: the root is the last; kLabels: it is not
-// among them; negative: that is not what stands there.
+INLINE __u32 zoneOffset(const struct Reading* reading) { return *(const volatile __u16*)&reading->zone_offset; }
+
+// Reads a name of this size: what comes before the zone's name is hashed, and that must be the zone's. Negative: it is
+// not, or no label begins there, or this is no name.
 //
-// `left`, what is left of the label, is counted in steps of a large odd number, whose multiples the verifier does not
-// follow: if it knew what it is, it would go through the loop once for each length of each label.
-__attribute__((noinline)) int readLabels(struct xdp_md* ctx, __u32 offset, __u32 size, struct NameKey* key) {
+// The verifier would go through the loop once for each length of each label, and for each place of the zone's name, if it
+// knew of them. So `left`, what is left of the label, is counted in steps of a large odd number, whose multiples it does
+// not follow, and the zone's place is read anew each time.
+__attribute__((noinline)) int readName(struct xdp_md* ctx, struct Reading* reading, const struct Zone* zone) {
   const __u64 kStep = 0x9e3779b97f4a7c15ULL;
+  enum { kNul = 0x100 };  // a byte of a label that is 0, and no root
   const __u8* data = (const __u8*)(long)ctx->data;
   const __u8* end = (const __u8*)(long)ctx->data_end;
   __u64 hash[2];
   __u64 left;
-  __u32 i;
-  if (!key) return -1;
-  data += offset & kOffsetMask;
-  hash[0] = key->hash[0];
-  hash[1] = key->hash[1];
-  left = (__u64)(offset >> 31) * kStep;  // 0
+  __u32 i, size;
+  if (!reading || !zone) return -1;
+  size = reading->size;
+  data += reading->offset & kOffsetMask;
+  hash[0] = reading->key.hash[0];
+  hash[1] = reading->key.hash[1];
+  left = (__u64)(reading->offset >> 15) * kStep;  // 0
   NO_UNROLL for (i = 0; i < kMaxName; ++i) {
     const __u8* at = data + i;
     __u32 byte;
-    if (i >= size) break;
+    if (i >= size) return -1;
     if (at + 1 > end) return -1;
     byte = *at;
     if (left == 0) {
       if (byte > 63) return -1;
       left = byte * kStep;
-      if (byte == 0) {
-        if (i + 1 != size) return -1;
-        hashStep(hash, 0);
-        key->hash[0] = hash[0];
-        key->hash[1] = hash[1];
-        return kName;
-      }
     } else {
+      if (i == zoneOffset(reading)) return -1;
       left -= kStep;
       if (byte - 'A' <= 'Z' - 'A') byte |= 0x20;
+      if (byte == 0) byte = kNul;
     }
-    hashStep(hash, byte);
+    if (i < zoneOffset(reading)) {
+      hashStep(hash, byte);
+    } else if ((__u8)byte != zone->name[(i - zoneOffset(reading)) & (kZoneName - 1)]) {
+      return -1;
+    }
+    if (byte == 0) break;  // the root
   }
-  key->hash[0] = hash[0];
-  key->hash[1] = hash[1];
-  return left == 0 && i == size ? kLabels : -1;
+  if (i + 1 != size) return -1;
+  reading->key.hash[0] = hash[0];
+  reading->key.hash[1] = hash[1];
+  return 0;
 }
 
 INLINE __u32 typeIndex(__u16 type) {
@@ -265,7 +277,9 @@ struct Body {
   __u16 meter;
 };
 
-// The record stands in the frame. Writes OPT, the headers of DNS, UDP and IP, and turns the frame around.
+// The record stands in the frame. Writes OPT and the headers of DNS, UDP and IP, and turns the frame around. What came by
+// the loopback interface is from this machine and now to it, so it goes on to its stack, as what it has become: sending it
+// would bring it to the same place, and a second time through the device and this program.
 INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Body* body) {
   __u8* data = (__u8*)(long)ctx->data;
   __u8* end = (__u8*)(long)ctx->data_end;
@@ -341,12 +355,63 @@ INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Bo
     __u16 check = ~fold(sum + ip->payload_len + bpf_htons(IPPROTO_UDP));
     udp->check = check ? check : 0xffff;
   }
+  count(query, body->meter, request_size, response_size, body->is_nxdomain);
+  if (ctx->ingress_ifindex == kLoopback) return XDP_PASS;
   __u8 mac[ETH_ALEN];
   __builtin_memcpy(mac, eth->h_source, ETH_ALEN);
   __builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
   __builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-  count(query, body->meter, request_size, response_size, body->is_nxdomain);
   return XDP_TX;
+}
+
+enum Room { kRoomMade = 0, kNoRoom = -1, kBroken = -2 };
+
+// Makes the frame longer by `size` bytes, 8 to 127. Where the driver has no room behind it, as a veth, all of it moves
+// towards its beginning, before which there always is some. kNoRoom: the frame is as it was.
+__attribute__((noinline)) int makeRoom(struct xdp_md* ctx, __u32 size) {
+  enum { kWord = 8, kSizeMask = 127 };
+  __u32 used = ctx->data_end - ctx->data;
+  __u32 i;
+  size &= kSizeMask;
+  if (bpf_xdp_adjust_tail(ctx, size) == 0) return kRoomMade;
+  if (used < kWord || used > kOffsetMask) return kNoRoom;
+  if (bpf_xdp_adjust_head(ctx, -(int)size) != 0) return kNoRoom;
+  __u8* data = (__u8*)(long)ctx->data;
+  const __u8* end = (const __u8*)(long)ctx->data_end;
+  NO_UNROLL for (i = 0; i < (kOffsetMask + 1) / kWord; ++i) {
+    __u8* to = data + kWord * i;
+    const __u8* from = to + size;
+    if (kWord * (i + 1) > used) break;
+    if (to + kWord > end || from + kWord > end) return kBroken;
+    *(__u64*)to = *(const __u64*)from;
+  }
+  // The last word, some of which has been moved already. What it is read from was not written to: `size` >= kWord.
+  __u8* to = data + ((used - kWord) & kOffsetMask);
+  const __u8* from = to + size;
+  if (to + kWord > end || from + kWord > end) return kBroken;
+  *(__u64*)to = *(const __u64*)from;
+  return kRoomMade;
+}
+
+INLINE int failed(enum Room room) { return room == kNoRoom ? pass(kPassRoom) : XDP_ABORTED; }
+
+// The first `size` bytes of `name`, at `offset` of the frame. Negative: there is no such place.
+struct ZoneName {
+  __u8 bytes[kZoneName];
+};
+__attribute__((noinline)) int putBytes(struct xdp_md* ctx, __u32 offset, const struct ZoneName* name, __u32 size) {
+  __u8* data = (__u8*)(long)ctx->data;
+  const __u8* end = (const __u8*)(long)ctx->data_end;
+  __u32 i;
+  if (!name) return -1;
+  data += offset & kOffsetMask;
+  NO_UNROLL for (i = 0; i < kZoneName; ++i) {
+    __u8* at = data + i;
+    if (i >= size) break;
+    if (at + 1 > end) return -1;
+    *at = name->bytes[i];
+  }
+  return 0;
 }
 
 // Where the record goes: behind the question. Null cannot be: the frame was made longer.
@@ -359,17 +424,20 @@ INLINE __u8* recordAt(struct xdp_md* ctx, const struct Query* query, __u32 size)
 
 INLINE int answerAddress(struct xdp_md* ctx, const struct Query* query, const struct Name* name, struct Body* body) {
   __u8* at;
+  int room;
   body->is_answer = 1;
   if (query->type == kA) {
     body->size = kHeader + 4;
-    if (bpf_xdp_adjust_tail(ctx, kHeader + 4) != 0) return pass(kPassRoom);
+    room = makeRoom(ctx, kHeader + 4);
+    if (room != kRoomMade) return failed(room);
     at = recordAt(ctx, query, kHeader + 4);
     if (!at) return XDP_ABORTED;
     putHead(at, kA, name->ttl, 4);
     __builtin_memcpy(at + kHeader, name->ipv4, 4);
   } else {
     body->size = kHeader + 16;
-    if (bpf_xdp_adjust_tail(ctx, kHeader + 16) != 0) return pass(kPassRoom);
+    room = makeRoom(ctx, kHeader + 16);
+    if (room != kRoomMade) return failed(room);
     at = recordAt(ctx, query, kHeader + 16);
     if (!at) return XDP_ABORTED;
     putHead(at, kAaaa, name->ttl, 16);
@@ -386,7 +454,8 @@ INLINE int answerSoa(struct xdp_md* ctx, const struct Query* query, const struct
   const __u16 pointer = bpf_htons(0xc000 | (kHeader + zone_offset));
   __u8* at;
   body->size = kSoaSize;
-  if (bpf_xdp_adjust_tail(ctx, kSoaSize) != 0) return pass(kPassRoom);
+  const int room = makeRoom(ctx, kSoaSize);
+  if (room != kRoomMade) return failed(room);
   at = recordAt(ctx, query, kSoaSize);
   if (!at) return XDP_ABORTED;
   __builtin_memcpy(at, zone->soa, kSoaSize);
@@ -397,18 +466,22 @@ INLINE int answerSoa(struct xdp_md* ctx, const struct Query* query, const struct
   return finish(ctx, query, body);
 }
 
-// The longest name is written, and what is too much of it cut off again.
 INLINE int answerPointer(struct xdp_md* ctx, const struct Query* query, const struct Pointer* pointer,
-                         struct Body* body) {
+                         const struct Zone* zone, __u32 zone_size, struct Body* body) {
+  struct ZoneName labels = {};
+  const __u32 rdata = query->dns + kHeader + query->name_size + kQuestionTail + kHeader;
   __u8* at;
+  __builtin_memcpy(labels.bytes, pointer->labels, kPointerLabels);
   body->is_answer = 1;
-  body->size = kHeader + pointer->name_size;
-  if (bpf_xdp_adjust_tail(ctx, kHeader + kPointerName) != 0) return pass(kPassRoom);
-  at = recordAt(ctx, query, kHeader + kPointerName);
+  body->size = kHeader + pointer->labels_size + zone_size;
+  const int room = makeRoom(ctx, body->size);
+  if (room != kRoomMade) return failed(room);
+  at = recordAt(ctx, query, kHeader);
   if (!at) return XDP_ABORTED;
-  putHead(at, kPtr, pointer->ttl, pointer->name_size);
-  __builtin_memcpy(at + kHeader, pointer->name, kPointerName);
-  if (bpf_xdp_adjust_tail(ctx, (int)pointer->name_size - kPointerName) != 0) return XDP_ABORTED;
+  putHead(at, kPtr, zone->pointer_ttl, pointer->labels_size + zone_size);
+  if (putBytes(ctx, rdata, &labels, pointer->labels_size) != 0) return XDP_ABORTED;
+  if (putBytes(ctx, rdata + pointer->labels_size, (const struct ZoneName*)zone->name, zone_size) != 0)
+    return XDP_ABORTED;
   return finish(ctx, query, body);
 }
 
@@ -419,43 +492,47 @@ INLINE int isFresh(const struct Zone* zone) {
 // A PTR question: names of addresses have no zone here, and what is not there is passed.
 INLINE int answerReverse(struct xdp_md* ctx, const struct Query* query, const struct Settings* with,
                          const struct ListenerZone* of) {
-  struct NameKey key;
+  // All of the name is hashed.
+  struct Reading reading = {
+      .offset = query->dns + kHeader, .size = query->name_size, .zone_offset = query->name_size};
   struct Pointer pointer;
   struct Body body = {};
   __u32 index = of->zone;
   const struct Zone* zone = bpf_map_lookup_elem(&zones, &index);
   const struct Pointer* found;
   if (!zone) return pass(kPassZone);
-  hashBegin(key.hash, with->seed, of->zone);
-  if (readLabels(ctx, query->dns + kHeader, query->name_size, &key) != kName) return pass(kPassMessage);
-  found = bpf_map_lookup_elem(&pointers, &key);
+  hashBegin(reading.key.hash, with->seed, of->zone);
+  if (readName(ctx, &reading, zone) != 0) return pass(kPassMessage);
+  found = bpf_map_lookup_elem(&pointers, &reading.key);
   if (!found) return pass(kPassName);
   pointer = *found;
-  if (checkOf(key.hash, (const __u64*)&pointer, kPointerWords) != pointer.check) return pass(kPassChanging);
-  if (pointer.zone != of->zone || pointer.name_size == 0 || pointer.name_size > kPointerName) return pass(kPassName);
+  if (checkOf(reading.key.hash, (const __u64*)&pointer, kPointerWords) != pointer.check) return pass(kPassChanging);
+  const __u32 zone_size = *(const volatile __u16*)&zone->name_size;
+  if (pointer.zone != of->zone || pointer.labels_size > kPointerLabels) return pass(kPassName);
+  if (zone_size == 0 || zone_size > kZoneName) return pass(kPassName);
   if (!isFresh(zone)) return pass(kPassExpired);
   body.flags = of->flags & kRecursion ? kFlagRa : 0;
   body.meter = of->meter;
-  return answerPointer(ctx, query, &pointer, &body);
+  return answerPointer(ctx, query, &pointer, zone, zone_size, &body);
 }
 
 // A negative number: the name is of another zone, which is to be tried next.
 INLINE int answerInZone(struct xdp_md* ctx, const struct Query* query, const struct Settings* with,
                         const struct ListenerZone* of) {
-  struct NameKey key, suffix;
+  struct Reading reading = {.offset = query->dns + kHeader, .size = query->name_size};
   struct Name name;
   struct Body body = {};
   __u32 index = of->zone;
   const struct Zone* zone = bpf_map_lookup_elem(&zones, &index);
   const struct Name* found;
-  if (!zone || zone->name_size == 0 || zone->name_size >= query->name_size) return -1;
-  __u32 zone_offset = query->name_size - zone->name_size;
-  hashBegin(key.hash, with->seed, of->zone);
-  hashBegin(suffix.hash, with->seed, of->zone);
-  if (readLabels(ctx, query->dns + kHeader, zone_offset, &key) != kLabels) return -1;
-  if (readLabels(ctx, query->dns + kHeader + zone_offset, zone->name_size, &suffix) != kName) return -1;
-  if (suffix.hash[0] != zone->suffix[0] || suffix.hash[1] != zone->suffix[1]) return -1;
-  found = bpf_map_lookup_elem(&names, &key);
+  if (!zone) return -1;
+  const __u32 zone_size = *(const volatile __u16*)&zone->name_size;
+  if (zone_size == 0 || zone_size > kZoneName || zone_size >= query->name_size) return -1;
+  const __u32 zone_offset = query->name_size - zone_size;
+  reading.zone_offset = zone_offset;
+  hashBegin(reading.key.hash, with->seed, of->zone);
+  if (readName(ctx, &reading, zone) != 0) return -1;
+  found = bpf_map_lookup_elem(&names, &reading.key);
   // Read after the names: what was taken out because it is no longer true was so before.
   if (!isFresh(zone)) return pass(kPassExpired);
   body.flags = of->flags & kRecursion ? kFlagRa : 0;
@@ -467,7 +544,7 @@ INLINE int answerInZone(struct xdp_md* ctx, const struct Query* query, const str
     return answerSoa(ctx, query, zone, zone_offset, &body);
   }
   name = *found;
-  if (checkOf(key.hash, (const __u64*)&name, kNameWords) != name.check) return pass(kPassChanging);
+  if (checkOf(reading.key.hash, (const __u64*)&name, kNameWords) != name.check) return pass(kPassChanging);
   if (name.zone != of->zone || (name.flags & kElsewhere)) return pass(kPassName);
   if ((of->flags & kHeldOnly) && !(name.flags & kHeld)) return pass(kPassName);
   if ((query->type == kA && (name.flags & kHasA)) || (query->type == kAaaa && (name.flags & kHasAaaa)))
@@ -533,6 +610,10 @@ INLINE int isIntact(struct xdp_md* ctx, __u16 check, __u32 pseudo, __u32 udp_off
   return sum >= 0 && fold(sum + fold(pseudo)) == 0xffff;
 }
 
+INLINE int isSameHardwareAddress(const __u8* a, const __u8* b) {
+  return *(const __u16*)a == *(const __u16*)b && *(const __u32*)(a + 2) == *(const __u32*)(b + 2);
+}
+
 SEC("xdp")
 int idetcd_answer(struct xdp_md* ctx) {
   __u8* data = (__u8*)(long)ctx->data;
@@ -575,6 +656,8 @@ int idetcd_answer(struct xdp_md* ctx) {
   } else {
     return XDP_PASS;
   }
+  // Responses are nothing to answer, and on the loopback interface those of all servers come by.
+  if ((__u8*)(udp + 1) + 3 <= end && ((__u8*)(udp + 1))[2] & 0x80) return XDP_PASS;
   key.interface = ctx->ingress_ifindex;
   key.port = udp->dest;
   listener = bpf_map_lookup_elem(&listeners, &key);
@@ -583,6 +666,7 @@ int idetcd_answer(struct xdp_md* ctx) {
     listener = bpf_map_lookup_elem(&listeners, &key);
   }
   if (!listener || udp->source == 0 || size < sizeof(*udp)) return XDP_PASS;
+  if (!isSameHardwareAddress(eth->h_dest, listener->hardware_address)) return XDP_PASS;
   if (size > sizeof(*udp) + kHeader + kMaxName + kQuestionTail + kOpt) return pass(kPassMessage);
 
   const __u16 check = udp->check;

@@ -51,7 +51,7 @@ Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
 }  // namespace
 
 bool AnswerFeed::isServable(const records::RecordStore& store) {
-  return !store.zone().isRoot() && store.apex().soa(0, 0).size == kSoaSize;
+  return !store.zone().isRoot() && store.zone().size() <= kZoneName && store.apex().soa(0, 0).size == kSoaSize;
 }
 
 AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store)
@@ -62,10 +62,9 @@ AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identit
   publish<__u64>(place.fresh_until, 0);
   publish<__u32>(place.is_whole, 0);
   maps_->sweep(zone_, Maps::kNoGeneration);
-  const NameKey suffix = maps_->keyOf(zone_, store.zone().wire());
-  std::copy_n(suffix.hash, 2, place.suffix);
   const auto soa = store.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
+  std::ranges::copy(store.zone().wire(), place.name);
   place.name_size = static_cast<uint16_t>(store.zone().size());
   publish<__u64>(place.identity, identity);
 }
@@ -76,9 +75,12 @@ bool AnswerFeed::isBelowZone(const Entry& entry) const {
   return entry.name().size() > store_.zone().size() && dns::isNameWithin(entry.name(), store_.zone());
 }
 
-NameKey AnswerFeed::keyOf(const Entry& entry) const {
-  return maps_->keyOf(zone_, entry.name().first(entry.name().size() - store_.zone().size()));
+// REQUIRES: isBelowZone(entry).
+std::span<const uint8_t> AnswerFeed::labelsOf(const Entry& entry) const {
+  return entry.name().first(entry.name().size() - store_.zone().size());
 }
+
+NameKey AnswerFeed::keyOf(const Entry& entry) const { return maps_->keyOf(zone_, labelsOf(entry)); }
 
 NameKey AnswerFeed::keyOf(const IpAddress& address) const {
   return maps_->keyOf(zone_, dns::reverseName(address).wire());
@@ -147,20 +149,26 @@ void AnswerFeed::putPointer(const IpAddress& address) {
   const auto found = store_.reverse().find(address);
   if (found.entries().size() != 1 || std::ranges::find(own_, address) != own_.end()) return;
   const Entry& entry = *found.entries().front();
-  if (entry.name().size() > kPointerName) return;
+  if (!hasPointer(entry)) return;
   uint32_t lowest = std::numeric_limits<uint32_t>::max();
   records::visitAddresses(entry, [&](const IpAddress& other, uint32_t ttl_seconds) {
     if (other == address) lowest = std::min(lowest, ttl_seconds);
   });
+  if (lowest != store_.ttlSeconds()) return;
+  const auto labels = labelsOf(entry);
   Pointer pointer{};
-  std::ranges::copy(entry.name(), pointer.name);
-  pointer.ttl = htonl(lowest);
+  std::ranges::copy(labels, pointer.labels);
   pointer.generation = maps_->generation();
   pointer.zone = static_cast<uint8_t>(zone_);
-  pointer.name_size = static_cast<uint8_t>(entry.name().size());
+  pointer.labels_size = static_cast<uint8_t>(labels.size());
   const NameKey key = keyOf(address);
   if (maps_->pointers().put(key, sealed(key, pointer)) == PutOutcome::kFull)
     left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+}
+
+// Whether a PTR record with this name has the form that the map has room for.
+bool AnswerFeed::hasPointer(const Entry& entry) const {
+  return isBelowZone(entry) && labelsOf(entry).size() <= kPointerLabels;
 }
 
 void AnswerFeed::onSerial(uint32_t serial) {
@@ -177,6 +185,7 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
 
 // What a process before has left may have taken the room of what there is now.
 void AnswerFeed::beginToFollow() {
+  publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);
     if (!entry.isHeld()) return;

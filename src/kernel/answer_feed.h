@@ -12,9 +12,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <set>
-#include <string>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "base/ip_address.h"
@@ -28,7 +26,7 @@ class AnswerFeed final : public records::RecordObserver {
  public:
   // Into the zone with the index `zone`, which is made empty unless it is of the same `identity`: 64 bits that are others
   // where a process must not go on with the records. `store` has this observer, so it lives longer. REQUIRES: its zone
-  // is not the root and leaves room for the names of its SOA (isServable()).
+  // is not the root, has at most kZoneName bytes, and leaves room for the names of its SOA (isServable()).
   AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store);
   ~AnswerFeed() override;
   AnswerFeed(const AnswerFeed&) = delete;
@@ -51,6 +49,7 @@ class AnswerFeed final : public records::RecordObserver {
   uint64_t leftOut() const { return left_out_.load(std::memory_order_relaxed); }  // times that there was no room
 
  private:
+  std::span<const uint8_t> labelsOf(const records::Entry& entry) const;
   NameKey keyOf(const records::Entry& entry) const;
   NameKey keyOf(const IpAddress& address) const;
   bool isBelowZone(const records::Entry& entry) const;
@@ -58,6 +57,7 @@ class AnswerFeed final : public records::RecordObserver {
   void erase(const records::Entry& entry);
   void noteAddresses(const records::Entry& entry);
   void putPointer(const IpAddress& address);
+  bool hasPointer(const records::Entry& entry) const;
   void noteWhetherWhole();
   Zone& place() const { return maps_->zone(zone_); }
   void beginToFollow();

@@ -17,7 +17,8 @@ enum {
   kListenerZones = 4,  // of one listening address
   kListeners = 1024,   // addresses and ports
   kMeters = 64,        // listening addresses times zones, as they are counted
-  kPointerName = 44,   // bytes of the longest name that a PTR record of the kernel's has
+  kPointerLabels = 24,  // bytes that the name of a PTR record of the kernel's has before the zone's, at most
+  kZoneName = 64,       // bytes of the longest zone's name; a power of two
   kSoaSize = 54,       // of every zone whose name leaves room for the names in it
   kLoopback = 1,       // index of the loopback interface, in each network namespace
   kMinNames = 64,      // of an operator's limit
@@ -61,18 +62,22 @@ struct Listener {
   struct ListenerZone reverse;                // who is asked for PTR
   __u8 zone_count;
   __u8 has_reverse;
-  __u8 unused[2];
+  // Of the interface: a frame for another one was seen by a bridge or a mirror port, and is not for this machine. 0 on
+  // the loopback interface.
+  __u8 hardware_address[6];
 };
 
 // Map `zones`: an array that the process has mapped. Fields of eight bytes or less are read and written whole.
 struct Zone {
   __u64 fresh_until;  // nanoseconds of CLOCK_BOOTTIME; 0: nothing is answered
-  __u64 suffix[2];    // the hash of the zone's name
   __u32 serial;       // of the SOA
   __u32 is_whole;     // every name that the zone has is in the map
   __u64 identity;     // of what its records depend on: a process does not go on with those of another identity; 0: free
+  __u32 pointer_ttl;  // of PTR records; network byte order
   __u16 name_size;    // bytes; 0: nothing is answered
   __u8 soa[kSoaSize];  // the record; pointers to the zone's name, and the serial, are filled in
+  __u8 name[kZoneName];  // in wire form
+  __u8 unused[4];
 };
 
 // Key of `names` and `pointers`: the hash of a name up to its zone, and of the zone's index.
@@ -98,11 +103,10 @@ struct Name {
 };
 
 struct Pointer {
-  __u8 name[kPointerName];
-  __u32 ttl;  // network byte order
+  __u8 labels[kPointerLabels];  // of a name below the zone, whose name is behind them
   __u16 generation;
   __u8 zone;
-  __u8 name_size;  // bytes
+  __u8 labels_size;  // bytes
   __u32 check;
 };
 
@@ -176,10 +180,10 @@ static inline __attribute__((always_inline)) __u32 checkOf(const __u64 key[2], c
   }
   return (sum >> 16) & 0xffffffff;
 }
-enum { kNameWords = 3, kPointerWords = 6 };
+enum { kNameWords = 3, kPointerWords = 3 };
 
 #ifdef __cplusplus
-static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 24 && sizeof(Zone) == 96);
-static_assert(sizeof(Name) == 32 && sizeof(Pointer) == 56);
+static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 28 && sizeof(Zone) == 152);
+static_assert(sizeof(Name) == 32 && sizeof(Pointer) == 32);
 }  // namespace idetcd::kernel
 #endif

@@ -1,7 +1,9 @@
 #include "net/local_addresses.h"
 
 #include <algorithm>
+#include <cstring>
 #include <ifaddrs.h>
+#include <linux/if_packet.h>
 #include <memory>
 #include <net/if.h>
 #include <string>
@@ -14,17 +16,24 @@ namespace idetcd::net {
 
 namespace {
 
-// Calls visit(name, address) for each address of an interface.
+// Calls visit(const ifaddrs&) for each address of an interface, of every family.
 template <typename Visit>
-Result<void> visitAddresses(Visit visit) {
+Result<void> visitAll(Visit visit) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return fail("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr == nullptr) continue;
-    if (const auto address = SocketAddress::fromSockaddr(i->ifa_addr)) visit(std::string_view(i->ifa_name), *address);
+    if (i->ifa_addr != nullptr) visit(*i);
   }
   return {};
+}
+
+// Calls visit(name, address) for each IP address of an interface.
+template <typename Visit>
+Result<void> visitAddresses(Visit visit) {
+  return visitAll([&visit](const ifaddrs& one) {
+    if (const auto address = SocketAddress::fromSockaddr(one.ifa_addr)) visit(std::string_view(one.ifa_name), *address);
+  });
 }
 
 // True too if there is no descriptor to find out: then the attempt to listen on IPv6 fails.
@@ -61,6 +70,18 @@ std::vector<AssignedAddress> assignedAddresses() {
   visitAddresses([&addresses](std::string_view name, const SocketAddress& address) {
     const std::string interface(name.substr(0, name.find(':')));  // behind it is the label of an address
     addresses.push_back({.ip = address.ip, .interface = if_nametoindex(interface.c_str())});
+  });
+  return addresses;
+}
+
+std::unordered_map<uint32_t, HardwareAddress> hardwareAddresses() {
+  std::unordered_map<uint32_t, HardwareAddress> addresses;
+  visitAll([&addresses](const ifaddrs& one) {
+    if (one.ifa_addr->sa_family != AF_PACKET) return;
+    sockaddr_ll link;
+    std::memcpy(&link, one.ifa_addr, sizeof(link));
+    HardwareAddress& address = addresses[static_cast<uint32_t>(link.sll_ifindex)];
+    if (link.sll_halen == address.size()) std::copy_n(link.sll_addr, address.size(), address.begin());
   });
   return addresses;
 }

@@ -1,9 +1,11 @@
 // The addresses of this machine's interfaces. Any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ip_address.h"
@@ -28,6 +30,11 @@ struct AssignedAddress {
 };
 // Of all interfaces; empty if they cannot be listed.
 std::vector<AssignedAddress> assignedAddresses();
+
+// Ethernet addresses by the index of the interface; zeros where an interface has none (loopback).
+using HardwareAddress = std::array<uint8_t, 6>;
+// Of all interfaces; empty if they cannot be listed.
+std::unordered_map<uint32_t, HardwareAddress> hardwareAddresses();
 
 // The addresses that stand for "everywhere": of both families, or of IPv4 alone on a host without IPv6. Two sockets
 // rather than one for both, so that IPv4 stays free of mapped addresses.

@@ -136,6 +136,7 @@ class RecordStore {
   }
   const dns::Name& zone() const { return options_.zone; }
   const ZoneApex& apex() const { return apex_; }
+  uint32_t ttlSeconds() const { return options_.ttl_seconds; }  // of addresses that etcd has, and of negative answers
   // Of the zone's SOA: the low half of the newest revision applied. Goes back only if etcd's revisions did.
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
 

@@ -193,11 +193,14 @@ void KernelAnswers::writeListeners() {
     return std::string(reinterpret_cast<const char*>(&key), sizeof(key));
   };
   const std::vector<net::AssignedAddress> assigned = net::assignedAddresses();
+  auto hardware_addresses = net::hardwareAddresses();
   std::set<std::string> wanted;
   bool has_room = true;
   for (const Written& listener : written_) {
     for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, assigned)) {
-      has_room &= listeners.put(key, listener.value) == kernel::PutOutcome::kDone;
+      kernel::Listener value = listener.value;
+      std::ranges::copy(hardware_addresses[key.interface], value.hardware_address);
+      has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
       wanted.insert(textOf(key));
     }
   }

@@ -10,9 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "dns/labels.h"
+#include "dns/name.h"
 #include "kernel/maps.h"
 #include "kernel/program.h"
-#include "plugin/idetcd/setup.h"
 #include "plugin/xdp/kernel_counts.h"
 #include "plugin/xdp/setup.h"
 
@@ -84,16 +85,11 @@ bool areAllAttached(const json& interfaces) {
   return std::ranges::all_of(interfaces, [](const json& one) { return !one["wanted"] || one["attached"]; });
 }
 
-// The map has hashes of the zones' names: which zone it is, the Corefile tells.
-json nameOf(Blocks blocks, const kernel::Maps& maps, size_t i) {
-  for (const resolve::Block& block : blocks) {
-    const auto* idetcd = block.find<IdetcdDirective>();
-    if (idetcd == nullptr) continue;
-    const dns::Name& zone = idetcd->settings().pattern.zone();
-    const kernel::NameKey key = maps.keyOf(i, zone.wire());
-    if (std::ranges::equal(key.hash, maps.zone(i).suffix)) return zone.toString();
-  }
-  return nullptr;
+// Null where there is none: another process may write there meanwhile.
+json nameOf(const kernel::Zone& zone) {
+  const std::vector<uint8_t> wire(zone.name, zone.name + std::min<size_t>(zone.name_size, kernel::kZoneName));
+  if (wire.empty() || dns::uncompressedNameSize(wire) != wire.size()) return nullptr;
+  return dns::Name::fromWire(wire).toString();
 }
 
 struct Held {
@@ -112,7 +108,7 @@ Held heldIn(const kernel::Maps& maps) {
   return held;
 }
 
-json zonesOf(Blocks blocks, const kernel::Maps& maps, const Held& held) {
+json zonesOf(const kernel::Maps& maps, const Held& held) {
   json all = json::array();
   const auto now = BootClock::now();
   for (size_t i = 0; i < kernel::kZones; ++i) {
@@ -120,7 +116,7 @@ json zonesOf(Blocks blocks, const kernel::Maps& maps, const Held& held) {
     if (zone.identity == 0) continue;
     const BootClock::time_point until{std::chrono::nanoseconds(zone.fresh_until)};
     const double left = std::chrono::duration<double>(until - now).count();
-    all.push_back({{"name", nameOf(blocks, maps, i)},
+    all.push_back({{"name", nameOf(zone)},
                    {"whole", zone.is_whole != 0},
                    {"believed_seconds", std::max(left, 0.0)},
                    {"names", held.names[i]},
@@ -166,7 +162,7 @@ json passedOf(const kernel::Maps& maps) {
   return all;
 }
 
-Result<json> status(Blocks blocks, const XdpSettings& settings) {
+Result<json> status(const XdpSettings& settings) {
   auto links = kernel::readLinks(settings.pin);
   if (!links) return tl::unexpected(links.error());
   const auto opened = kernel::Maps::open(settings.pin);
@@ -186,15 +182,15 @@ Result<json> status(Blocks blocks, const XdpSettings& settings) {
               {"names", sum(held.names)},
               {"addresses", sum(held.addresses)},
               {"listeners", listenersIn(maps)},
-              {"zones", zonesOf(blocks, maps, held)},
+              {"zones", zonesOf(maps, held)},
               {"answered", answeredOf(maps)},
               {"passed", passedOf(maps)}};
 }
 
-Result<json> answer(Blocks blocks, const XdpSettings& settings, const resolve::LocalWork& asked) {
+Result<json> answer(const XdpSettings& settings, const resolve::LocalWork& asked) {
   if (asked.what == "attach") return attach(settings, asked.user);
   if (asked.what == "detach") return detach(settings);
-  return status(blocks, settings);
+  return status(settings);
 }
 
 }  // namespace
@@ -202,7 +198,7 @@ Result<json> answer(Blocks blocks, const XdpSettings& settings, const resolve::L
 Result<std::string> workOnPinned(Blocks blocks, const resolve::LocalWork& asked) {
   const auto settings = settingsOf(blocks);
   if (!settings) return tl::unexpected(settings.error());
-  const auto said = answer(blocks, *settings, asked);
+  const auto said = answer(*settings, asked);
   if (!said) return tl::unexpected(said.error());
   return said->dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -56,6 +56,14 @@ def filter_system_calls(names):
     assert seccomp.seccomp_load(context) == 0
 
 
+def filtered(*more):
+    """Before a command line: only the unit's system calls are allowed to it, and `more`, as by a drop-in."""
+    return ["/usr/bin/python3", "-B", "-c",
+            "import os, sys; sys.path.insert(0, sys.argv[1]); from harness import unit_file\n"
+            "unit_file.filter_system_calls(sys.argv[2].split(',')); os.execvp(sys.argv[3], sys.argv[3:])",
+            os.path.join(ROOT, "tests", "e2e"), ",".join(sorted(system_calls().union(more)))]
+
+
 def prefix(state):
     """Before a command line: the file system is read-only but for `state`, the user is nobody, with the unit's capabilities
     and no new privileges. Needs root."""

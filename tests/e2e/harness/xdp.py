@@ -128,7 +128,7 @@ class Site:
             for name in ("route_localnet", "accept_local"):
                 self.machine.run("sh", "-c", f"echo 1 > /proc/sys/net/ipv4/conf/lo/{name}")
             # A veth takes what the other end sends back from its program only if it has one itself.
-            self.attach(self.outside, INTERFACE, compiled(directory, "pass", _PASS))
+            self.attach(self.outside, INTERFACE, compiled(directory, "pass", PASS))
             with self.machine.entered():
                 self.etcd = EtcdMember(directory)
                 self._closing.callback(self.etcd.close)
@@ -166,7 +166,7 @@ class Site:
         self._closing.close()
 
 
-_PASS = "2"  # XDP_PASS
+PASS = "2"  # XDP_PASS
 
 
 _TERMS = 'char terms[] __attribute__((section("license"), used)) = "GPL";\n'

@@ -199,6 +199,23 @@ TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
   EXPECT_EQ(a(1), "");
 }
 
+TEST_F(AnswerFeedTest, PointersHaveTheZonesName) {
+  const std::string zone = std::string(52, 'z') + ".a.example.";
+  ASSERT_EQ(name(zone).size(), size_t{kZoneName});
+  Server server(program_.maps, 2, zone);
+  server.put("w1." + zone, "10.0.0.1");
+  server.confirm();
+  const Bytes response = ask(queryFor(dns::reverseName(ip("10.0.0.1")), kPtr));
+  ASSERT_FALSE(response.empty());
+  const dns::Name owner = name("w1." + zone);
+  EXPECT_TRUE(std::ranges::equal(std::span(response).last(owner.size()), owner.wire()));
+
+  records::EpochDomain epochs;
+  const records::RecordStore longer(epochs, {.zone = name("z" + zone), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7});
+  EXPECT_TRUE(AnswerFeed::isServable(server.store()));
+  EXPECT_FALSE(AnswerFeed::isServable(longer));
+}
+
 TEST_F(AnswerFeedTest, AClosedOneLeavesNothing) {
   Server server(program_.maps);
   server.put(1);

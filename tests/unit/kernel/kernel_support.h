@@ -144,6 +144,7 @@ class ProgramTest : public testing::Test {
     value.zones[0] = value.reverse = {.zone = 0, .flags = flags, .meter = 0};
     value.zone_count = 1;
     value.has_reverse = reverse ? 1 : 0;
+    std::fill_n(value.hardware_address, 6, 0x02);
     ASSERT_EQ(maps().listeners().put(key, value), PutOutcome::kDone);
   }
 
@@ -166,20 +167,18 @@ class ProgramTest : public testing::Test {
     ran.frame.resize(attributes.test.data_size_out);
     return ran;
   }
+  bool isAnswered(const Bytes& frame) { return run(frame).frame != frame; }
   // The response to `message`; empty: the program has passed it, and untouched.
   Bytes ask(const Bytes& message, const Endpoints& at = {}) {
     const Bytes frame = frameOf(message, at);
     const Ran ran = run(frame);
-    if (ran.verdict == XDP_PASS) {
-      EXPECT_EQ(ran.frame, frame);
-      return {};
-    }
-    EXPECT_EQ(ran.verdict, XDP_TX);
+    EXPECT_EQ(ran.verdict, XDP_PASS);  // the test's frames come by the loopback interface: the response goes on there
+    if (ran.frame == frame) return {};
     const Endpoints back{
         .client = at.server, .server = at.client, .client_port = at.server_port, .server_port = at.client_port};
     const Bytes response = messageOf(ran.frame, back);
     EXPECT_FALSE(response.empty()) << "its headers are wrong";
-    EXPECT_TRUE(std::equal(&frame[0], &frame[6], &ran.frame[6]) && std::equal(&frame[6], &frame[12], &ran.frame[0]));
+    EXPECT_TRUE(std::equal(&frame[0], &frame[kEthernet], &ran.frame[0])) << "it is to this machine as it was";
     return response;
   }
 
