@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <netinet/in.h>
+#include <string>
 #include <sys/types.h>
 
 #include "load/window.h"
@@ -15,6 +16,8 @@ struct Target {
   uint16_t port = 0;
   pid_t pid = 0;      // 0: its processor time is not wanted
   bool echo = false;  // the answers are the queries
+  // The network namespace that it is asked from, a file such as /proc/1/ns/net; empty: this process's. UDP only.
+  std::string network;
 };
 
 class Client {

@@ -2,6 +2,7 @@
 // QR, append as many bytes as an answer has, sendmmsg. It reads no name and knows none. With epoll, since every server
 // that also has timers, TCP and upstreams needs something like it: that a socket is watched at all costs the kernel
 // some 7 % of such small work.
+#include <arpa/inet.h>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -18,12 +19,12 @@ namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: echo --port N [--pad BYTES]\n"
-    "Answers on 127.0.0.1 until SIGTERM. --pad: what is appended to each query (16: an A record).\n";
+    "usage: echo --port N [--address 127.0.0.1] [--pad BYTES]\n"
+    "Answers there until SIGTERM. --pad: what is appended to each query (16: an A record).\n";
 constexpr size_t kBatch = 64;
 constexpr size_t kBufferSize = 4096 + 192;  // no power of two: the first lines would share a cache set
 
-int openSocket(uint16_t port) {
+int openSocket(const char* host, uint16_t port) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const int buffer = 4 << 20;
   setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer));
@@ -31,7 +32,7 @@ int openSocket(uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (inet_pton(AF_INET, host, &address.sin_addr) != 1) return -1;
   return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? fd : -1;
 }
 
@@ -86,9 +87,10 @@ class Echo {
 int main(int argc, char** argv) {
   idetcd::bench::Arguments arguments(argc, argv, idetcd::bench::kUsage);
   const auto port = arguments.number<uint16_t>("--port", 0);
+  const auto host = arguments.text("--address", "127.0.0.1");
   const auto pad = arguments.number<size_t>("--pad", 16);
   arguments.finish();
-  const int fd = idetcd::bench::openSocket(port);
+  const int fd = idetcd::bench::openSocket(host.c_str(), port);
   if (fd < 0 || pad > 256) {
     std::perror("echo");
     return 1;

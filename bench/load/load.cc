@@ -23,14 +23,18 @@ namespace {
 constexpr char kUsage[] =
     "usage: load --port N [--address 127.0.0.1] [--seconds 2] [--warmup 0.2] [--sockets 8] [--window 64] [--tcp]\n"
     "            [--names 1000] [--select uniform|zipf|sequential] [--aaaa PERCENT] [--nxdomain PERCENT] [--edns]\n"
-    "            [--zone tf.local.] [--misses PERCENT] [--queries N] [--pid PID] [--echo] [--seed N] [--json]\n"
-    "            [--reference PORT [--reference-pid PID] [--reference-echo] [--pairs 400] [--slice-ms 100]\n"
-    "             [--settle-ms 20] [--threads 1]]\n"
+    "            [--zone tf.local.] [--misses PERCENT] [--queries N] [--pid PID] [--echo] [--network FILE] [--seed N]\n"
+    "            [--json]\n"
+    "            [--reference PORT [--reference-address ADDRESS] [--reference-pid PID] [--reference-echo]\n"
+    "             [--reference-network FILE] [--reference-names N] [--pairs 400] [--slice-ms 100] [--settle-ms 20]\n"
+    "             [--threads 1]]\n"
     "Names are worker1.<zone> to workerN.<zone>; --misses: so many are random ones below any.<zone>, whose address is\n"
     "that of number 0. --window 1 --sockets 1 measures the latency of one query at a time. --queries ends after so\n"
-    "many answers. --pid: the server, for its processor time. --echo: the answers are the queries.\n"
+    "many answers. --pid: the server, for its processor time. --echo: the answers are the queries. --network: the\n"
+    "network namespace to ask from, as /proc/PID/ns/net.\n"
     "--reference: the server of this port and that of --port in turn, in slices of --slice-ms, of which the first\n"
-    "--settle-ms are not counted; until --pairs or SIGTERM. --threads: so many loads at once, each with its sockets.\n"
+    "--settle-ms are not counted; until --pairs or SIGTERM. What is not said of it is as for --port. --threads: so many\n"
+    "loads at once, each with its sockets.\n"
     "Exit status 3 if an answer was wrong.\n";
 
 struct Options {
@@ -40,6 +44,7 @@ struct Options {
   bool json = false;
   Lane::Options lane;
   Target reference;
+  uint32_t reference_names = 0;
   uint32_t pairs = 400;
   uint64_t slice = kSecond / 10;
   uint64_t settle = kSecond / 50;
@@ -115,10 +120,11 @@ uint64_t ownCpuTime() {
 
 class Server {
  public:
-  Server(const Options& options, const Target& target) : options_(options), pid_(target.pid) {
+  Server(const Options& options, const Target& target, uint32_t names) : options_(options), pid_(target.pid) {
     for (size_t i = 0; i < options.threads; ++i) {
       Lane::Options lane = options.lane;
       lane.target = target;
+      lane.source.names = names;
       lane.source.seed = options.lane.source.seed + i;
       lanes_.push_back(std::make_unique<Lane>(lane));
     }
@@ -212,8 +218,8 @@ std::string asJson(const Slice& slice) {
 }
 
 int runPairs(const Options& options) {
-  Server server(options, options.lane.target);
-  Server reference(options, options.reference);
+  Server server(options, options.lane.target, options.lane.source.names);
+  Server reference(options, options.reference, options.reference_names);
   server.measure(reference);  // not counted
   reference.measure(server);
   uint64_t wrong = 0;
@@ -257,17 +263,22 @@ Options parse(int argc, char** argv) {
   Arguments arguments(argc, argv, kUsage);
   Options options;
   Lane::Options& lane = options.lane;
-  const auto address = IpAddress::parse(arguments.text("--address", "127.0.0.1"));
+  const std::string address_text = arguments.text("--address", "127.0.0.1");
+  const auto address = IpAddress::parse(address_text);
   lane.target.port = arguments.number<uint16_t>("--port", 0);
   lane.target.pid = arguments.number("--pid", lane.target.pid);
   lane.target.echo = arguments.flag("--echo");
+  lane.target.network = arguments.text("--network", "");
   lane.sockets = arguments.number("--sockets", lane.sockets);
   lane.window = arguments.number("--window", lane.window);
   lane.tcp = arguments.flag("--tcp");
   parseSource(arguments, lane.source);
   options.reference.port = arguments.number<uint16_t>("--reference", 0);
   options.reference.pid = arguments.number("--reference-pid", options.reference.pid);
+  const auto reference_address = IpAddress::parse(arguments.text("--reference-address", address_text));
   options.reference.echo = arguments.flag("--reference-echo");
+  options.reference.network = arguments.text("--reference-network", lane.target.network);
+  options.reference_names = arguments.number("--reference-names", lane.source.names);
   options.pairs = arguments.number("--pairs", options.pairs);
   options.slice = arguments.number<uint64_t>("--slice-ms", 100) * (kSecond / 1000);
   options.settle = arguments.number<uint64_t>("--settle-ms", 20) * (kSecond / 1000);
@@ -277,12 +288,14 @@ Options parse(int argc, char** argv) {
   options.queries = arguments.number("--queries", options.queries);
   options.json = arguments.flag("--json");
   arguments.finish();
-  if (!address || !address->isV4() || lane.target.port == 0 || lane.sockets == 0 || lane.window == 0 ||
-      lane.window > 4096 || options.threads == 0 || options.settle >= options.slice) {
+  const bool knows_where = address && address->isV4() && reference_address && reference_address->isV4();
+  if (!knows_where || lane.target.port == 0 || lane.sockets == 0 || lane.window == 0 ||
+      lane.window > 4096 || options.threads == 0 || options.settle >= options.slice || options.reference_names == 0 ||
+      options.reference_names > kMaxNames || (lane.tcp && !lane.target.network.empty())) {
     usage();
   }
   std::memcpy(&lane.target.address, address->data(), sizeof(lane.target.address));
-  options.reference.address = lane.target.address;
+  std::memcpy(&options.reference.address, reference_address->data(), sizeof(options.reference.address));
   return options;
 }
 

@@ -26,10 +26,17 @@ class Dataset:
         self.names = names
         self.ipv6 = ipv6
         self.directory = tempfile.mkdtemp(prefix=f"{names}-{'dual' if ipv6 else 'v4'}-", dir=lab.directory)
-        self.etcd = EtcdMember(self.directory)
-        self.etcd.start(extra=["--quota-backend-bytes", str(8 << 30), "--max-txn-ops", "128"])
-        lab.tool("etcd_fill", "--endpoint", self.etcd.endpoint, "--names", names, *(["--ipv6"] if ipv6 else []))
+        self.start_etcd()
         self.servers = {}
+
+    def start_etcd(self):
+        """With all names."""
+        self.etcd = self.make_etcd()
+        self.etcd.start(extra=["--quota-backend-bytes", str(8 << 30), "--max-txn-ops", "128"])
+        self.lab.tool("etcd_fill", "--endpoint", self.etcd.endpoint, "--names", self.names, *(["--ipv6"] if self.ipv6 else []))
+
+    def make_etcd(self):
+        return EtcdMember(self.directory)
 
     def server(self, kind):
         """A running, warm server of this kind; None if it is not installed."""
