@@ -493,8 +493,7 @@ INLINE int isFresh(const struct Zone* zone) {
 INLINE int answerReverse(struct xdp_md* ctx, const struct Query* query, const struct Settings* with,
                          const struct ListenerZone* of) {
   // All of the name is hashed.
-  struct Reading reading = {
-      .offset = query->dns + kHeader, .size = query->name_size, .zone_offset = query->name_size};
+  struct Reading reading = {.offset = query->dns + kHeader, .size = query->name_size, .zone_offset = query->name_size};
   struct Pointer pointer;
   struct Body body = {};
   __u32 index = of->zone;
@@ -583,8 +582,7 @@ INLINE int answerMessage(struct xdp_md* ctx, struct Query* query, const struct L
     const __u8* opt = at + kQuestionTail;
     if (opt + kOpt > end) return pass(kPassMessage);
     // The root's OPT, version 0, without options (RFC 6891 §6.1.2).
-    if (opt[0] != 0 || *(const __u16*)(opt + 1) != bpf_htons(kOptType) || opt[6] != 0 ||
-        *(const __u16*)(opt + 9) != 0)
+    if (opt[0] != 0 || *(const __u16*)(opt + 1) != bpf_htons(kOptType) || opt[6] != 0 || *(const __u16*)(opt + 9) != 0)
       return pass(kPassEdns);
     query->dnssec_ok = opt[7] >> 7;
   }

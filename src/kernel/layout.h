@@ -1,8 +1,8 @@
 // What the program in the kernel (answer.bpf.c) and the process that feeds it share: the maps' keys and values. Plain C,
 // included by both. A change of any of it is a new kLayout: a process leaves maps of another layout alone.
 //
-// Little-endian machines only. Numbers are in the machine's byte order where nothing else is said; what goes into a packet as it is, is in network
-// byte order. Names are in wire form and lower case.
+// Little-endian machines only. Numbers are in the machine's byte order where nothing else is said; what goes into a packet
+// as it is, is in network byte order. Names are in wire form and lower case.
 #pragma once
 
 #include <linux/types.h>
@@ -13,15 +13,15 @@ namespace idetcd::kernel {
 
 enum {
   kLayout = 1,
-  kZones = 16,         // clusters
-  kListenerZones = 4,  // of one listening address
-  kListeners = 1024,   // addresses and ports
-  kMeters = 64,        // listening addresses times zones, as they are counted
+  kZones = 16,          // clusters
+  kListenerZones = 4,   // of one listening address
+  kListeners = 1024,    // addresses and ports
+  kMeters = 64,         // listening addresses times zones, as they are counted
   kPointerLabels = 24,  // bytes that the name of a PTR record of the kernel's has before the zone's, at most
   kZoneName = 64,       // bytes of the longest zone's name; a power of two
-  kSoaSize = 54,       // of every zone whose name leaves room for the names in it
-  kLoopback = 1,       // index of the loopback interface, in each network namespace
-  kMinNames = 64,      // of an operator's limit
+  kSoaSize = 54,        // of every zone whose name leaves room for the names in it
+  kLoopback = 1,        // index of the loopback interface, in each network namespace
+  kMinNames = 64,       // of an operator's limit
   kDefaultNames = 65536,
 };
 
@@ -75,7 +75,7 @@ struct Zone {
   __u64 identity;     // of what its records depend on: a process does not go on with those of another identity; 0: free
   __u32 pointer_ttl;  // of PTR records; network byte order
   __u16 name_size;    // bytes; 0: nothing is answered
-  __u8 soa[kSoaSize];  // the record; pointers to the zone's name, and the serial, are filled in
+  __u8 soa[kSoaSize];    // the record; pointers to the zone's name, and the serial, are filled in
   __u8 name[kZoneName];  // in wire form
   __u8 unused[4];
 };

@@ -34,8 +34,9 @@ def list_cases():
         KernelRate("in the kernel: 1,000 names, A, over a veth pair", A_QUERIES, IdetcdOverVethSteered,
                    [IdetcdInDriverSteered, IdetcdInDriver, IdetcdOverVeth], target=2, gate=True, in_quick=False),
         BulkTcp("in the kernel: bulk TCP over lo beside it", in_quick=False),
-        OfMany("in the kernel: 100,000 of many names, as a ratio to 1,000 of them", 100_000, target=0.9, gate=True, in_quick=False),
-        OfMany("in the kernel: all of many names, as a ratio to 1,000 of them", None, target=0.9, in_quick=False),
+        ManyNames("in the kernel: 100,000 names at random, as a ratio to 1,000 of them", names=100_000, target=0.9, gate=True,
+                  in_quick=False),
+        ManyNames("in the kernel: many names at random, as a ratio to 1,000 of them", many=True, target=0.9, in_quick=False),
         KernelMemory("in the kernel: memory a name", target=256, gate=True, in_quick=False),
     ]
 
@@ -275,51 +276,62 @@ class KernelLatency(KernelCase, Latency):
     pass
 
 
-class OfMany(KernelCase):
+class ManyNames(KernelCase):
     """Random names of many, of which most are in no cache of the processor, beside 1,000 of them, which are."""
-    many = True
 
-    def __init__(self, name, asked, **options):
+    def __init__(self, name, names=None, many=False, **options):
         super().__init__(name, **options)
-        self.asked = asked  # None: all
+        self.names, self.many = names, many
 
     def rows(self, lab, settings, dataset):
         server, ratio = dataset.server(IdetcdInKernel), pairs.by("rate")
-        asked = min(self.asked or dataset.names, dataset.names)
-        found = lab.pairs(server, server, ratio, settings.plan, *A_QUERIES, "--names", asked, "--reference-names", FEW)
+        found = lab.pairs(server, server, ratio, settings.plan, *A_QUERIES, "--names", dataset.names, "--reference-names", FEW)
         reference = f"{FEW:,} names"
         return [{"server": reference, "unit": "answers/s", **pairs.of_slices([pair["reference"] for pair in found])},
                 {**pairs.summarize(server.name, found, ratio, f"× {reference}, answers/s"), "reference": reference}]
 
 
 class BulkTcp(KernelCase):
-    """iperf3 over lo, where a program is attached, and where none is; two seconds each, in turn."""
-    PAIRS = 12
+    """Connections of a second over lo, where a program is attached, and where none is, in turn; in large and in small writes."""
+    PAIRS = 40
+    WRITES = (131072, 1400)  # bytes
 
     def rows(self, lab, settings, dataset):
         if not shutil.which("iperf3"):
             lab.missing.add("iperf3")
             return []
         machines = [dataset.server(kind).machine for kind in (IdetcdInKernel, IdetcdOnLo)]
-        measured = [[self.rate(machine) for machine in machines] for _ in range(self.PAIRS)]
+        return [self.row(machines, size) for size in self.WRITES]
+
+    def row(self, machines, size):
+        measured = [[self.rate(machine, size) for machine in machines] for _ in range(self.PAIRS)]
         ratios = [beside / without for beside, without in measured]
-        return [{"server": IdetcdInKernel.name, "reference": "without", "unit": "× without, bytes/s", **pairs.as_fields("ratio", ratios),
-                 "pairs": len(ratios), "ratios": [round(ratio, 4) for ratio in ratios],
-                 "note": "{:.1f} GB/s, without {:.1f} GB/s".format(*(1e-9 * sorted(of)[len(of) // 2] for of in zip(*measured)))}]
+        beside, without = map(sorted, zip(*measured))
+        return {"server": f"{IdetcdInKernel.name}, writes of {size:,} bytes", "reference": "without",
+                "unit": "× without, bytes/s", **pairs.as_fields("ratio", ratios), "pairs": len(ratios),
+                "ratios": [round(ratio, 4) for ratio in ratios],
+                "note": f"medians {1e-6 * beside[len(beside) // 2]:,.0f} MB/s, without {1e-6 * without[len(without) // 2]:,.0f}; "
+                        f"slowest connections {1e-6 * beside[0]:,.0f} and {1e-6 * without[0]:,.0f}; slower than half the median: "
+                        f"{slow(beside)} and {slow(without)} of {len(ratios)}"}
 
     @staticmethod
-    def rate(machine):
+    def rate(machine, size):
         """Bytes a second."""
         with machine.namespace.entered():
             server = Process("iperf3", tempfile.mkdtemp(dir=machine.directory))  # its output says when it listens
             server.spawn(["taskset", "-c", str(SERVER_CORE), "iperf3", "--server", "--one-off", "--forceflush", "--bind", xdp.LOOPBACK4])
             try:
                 wait_until(lambda: "listening" in server.out(), 10, server.logs)
-                done = subprocess.run(["taskset", "-c", str(LOAD_CORE), "iperf3", "--client", xdp.LOOPBACK4, "--time", "2", "--json"],
-                                      capture_output=True, text=True, check=True)
+                done = subprocess.run(["taskset", "-c", str(LOAD_CORE), "iperf3", "--client", xdp.LOOPBACK4, "--time", "1", "--length",
+                                       str(size), "--json"], capture_output=True, text=True, check=True)
             finally:
                 server.kill()
         return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 8
+
+
+def slow(rates):
+    """How many. REQUIRES: ascending."""
+    return sum(rate < rates[len(rates) // 2] / 2 for rate in rates)
 
 
 class KernelMemory(KernelCase):

@@ -218,6 +218,19 @@ TEST_F(AnswerTest, OnlyWhereTheServerListens) {
   expectPassed(message, {.client = ip("ff02::1"), .server = ip("::1")});
 }
 
+TEST_F(AnswerTest, TheVerifierReadsLittleOfIt) {
+  bpf_prog_info info;
+  std::memset(&info, 0, sizeof(info));
+  bpf_attr attributes;
+  std::memset(&attributes, 0, sizeof(attributes));
+  attributes.info.bpf_fd = static_cast<uint32_t>(program_.program.get());
+  attributes.info.info_len = sizeof(info);
+  attributes.info.info = reinterpret_cast<uint64_t>(&info);
+  ASSERT_EQ(syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &attributes, sizeof(attributes)), 0) << std::strerror(errno);
+  EXPECT_GT(info.verified_insns, 10'000u);
+  EXPECT_LT(info.verified_insns, 100'000u);
+}
+
 TEST_F(AnswerTest, FramesForAnotherMachineArePassed) {
   const Bytes frame = frameOf(queryFor("worker1.tf.local.", kA));
   EXPECT_TRUE(isAnswered(frame));
