@@ -3,7 +3,7 @@
 //
 // A name is read once: each byte is checked, folded to lower case (RFC 4343) and hashed in registers, never copied. The
 // question stays where it is; the answer of a fixed size goes behind it (bpf_xdp_adjust_tail). Functions that are not
-// static are verified once each, whoever calls them, which keeps the number of verified instructions small.
+// static are verified once each, not once for each caller, which keeps the number of verified instructions small.
 // libbpf's headers use types of linux/bpf.h.
 // clang-format off
 #include <linux/bpf.h>

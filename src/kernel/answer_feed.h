@@ -1,9 +1,9 @@
 // Keeps one zone of the maps at what a RecordStore holds, so that the program in the kernel answers what the sockets do,
-// and no later. What the program cannot answer alone it is told to pass.
+// and no later. Entries that the program cannot answer alone are marked (kElsewhere), and it passes them.
 //
-// It begins when the store is fresh for the first time. Until then the zone stays as a process before has left it, and is
-// believed until that one's deadline: what a store holds before it is fresh may be older (a file of names), and is never
-// said here. Then all of the table is put, what is not in it is taken out, and changes are followed from there on.
+// It begins when the store is fresh for the first time. Until then the zone stays as the process before has left it, and is
+// valid until the deadline which that process has set: what a store holds before it is fresh may be older (a file of
+// names), and is never put into the maps. Then the whole table is put, what is not in it is removed, and each change follows.
 //
 // Called by the store's writer; close() and the numbers by any thread.
 #pragma once
@@ -24,8 +24,8 @@ namespace idetcd::kernel {
 
 class AnswerFeed final : public records::RecordObserver {
  public:
-  // Into the zone with the index `zone`, which is made empty unless it is of the same `identity`: 64 bits that are others
-  // where a process must not go on with the records. `store` has this observer, so it lives longer. REQUIRES: its zone
+  // Into the zone with the index `zone`, which is emptied unless it has the same `identity`: 64 bits that differ where a
+  // process must not continue with the records of another one. `store` has this observer, so it lives longer. REQUIRES: its zone
   // is not the root, has at most kZoneName bytes, and leaves room for the names of its SOA (isServable()).
   AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store);
   ~AnswerFeed() override;

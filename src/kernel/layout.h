@@ -25,7 +25,7 @@ enum {
   kDefaultNames = 65536,
 };
 
-// Map `settings`: one value. Written by who has made the maps, and never again, but for `generation`.
+// Map `settings`: one value. Written once, by the process that makes the maps; `generation` changes later.
 struct Settings {
   __u64 seed[2];  // of the hashes of names; secret
   __u32 layout;
@@ -59,7 +59,7 @@ struct ListenerZone {
 
 struct Listener {
   struct ListenerZone zones[kListenerZones];  // the longest zone first
-  struct ListenerZone reverse;                // who is asked for PTR
+  struct ListenerZone reverse;                // which zone answers PTR
   __u8 zone_count;
   __u8 has_reverse;
   // Of the interface: a frame for another one was seen by a bridge or a mirror port, and is not for this machine. 0 on
@@ -72,9 +72,9 @@ struct Zone {
   __u64 fresh_until;  // nanoseconds of CLOCK_BOOTTIME; 0: nothing is answered
   __u32 serial;       // of the SOA
   __u32 is_whole;     // every name that the zone has is in the map
-  __u64 identity;     // of what its records depend on: a process does not go on with those of another identity; 0: free
-  __u32 pointer_ttl;  // of PTR records; network byte order
-  __u16 name_size;    // bytes; 0: nothing is answered
+  __u64 identity;  // of what its records depend on: a process continues with a zone of the same identity only; 0: free
+  __u32 pointer_ttl;     // of PTR records; network byte order
+  __u16 name_size;       // bytes; 0: nothing is answered
   __u8 soa[kSoaSize];    // the record; pointers to the zone's name, and the serial, are filled in
   __u8 name[kZoneName];  // in wire form
   __u8 unused[4];

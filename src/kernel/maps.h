@@ -100,7 +100,7 @@ class Maps {
   // The key of a name: of the bytes of its labels up to the zone, or of a whole name where there is no zone.
   NameKey keyOf(size_t zone, std::span<const uint8_t> labels) const;
 
-  // Takes out what `zone` has of other generations than `kept`; all of it if that is none's.
+  // Removes what `zone` has of other generations than `kept`; kNoGeneration: everything.
   static constexpr int kNoGeneration = -1;
   struct Swept {
     size_t names = 0;

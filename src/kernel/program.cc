@@ -78,7 +78,7 @@ bpf_map* mapOf(const Object& object, Map map) {
   return bpf_object__find_map_by_name(object->obj, kMapNames[static_cast<size_t>(map)]);
 }
 
-// Maps that are there already are gone on with, if they are such as this program wants.
+// Maps that exist already are used if they have the layout and size of this program.
 Result<void> reuse(const Object& object, const std::string& directory, const AttachOptions& options) {
   auto maps = Maps::open(directory);
   if (!maps && maps.error().code == ErrorCode::kPermissionDenied) return tl::unexpected(maps.error());
@@ -191,7 +191,7 @@ bool isLinkTo(const FileDescriptor& link, const std::string& interface, Mode mod
 }
 
 // The link that is pinned gets the new program between two frames. One whose interface has gone, or that is in another
-// mode, is made anew.
+// mode, is replaced.
 Result<void> exchangeOrLink(const Object& object, const std::string& directory, const std::string& interface,
                             Mode mode) {
   const std::string path = linkPath(directory, interface);
@@ -217,7 +217,7 @@ Result<void> makeDirectory(const std::string& directory) {
   return fail(fmt::format("{} is on no bpf file system; a place that is: /sys/fs/bpf/idetcd", directory));
 }
 
-// By name or number; -1: whoever makes a file.
+// By name or number; -1: the user that creates a file owns it.
 Result<uid_t> ownerOf(const std::string& user) {
   if (user.empty()) return static_cast<uid_t>(-1);
   if (const passwd* found = getpwnam(user.c_str()); found != nullptr) return found->pw_uid;

@@ -46,10 +46,10 @@ struct Attachment {
 };
 Result<Attachment> attach(const AttachOptions& options);
 
-// Has the program of this binary attached and pinned in `directory`, which is made if it is not there. What is pinned
-// there is gone on with: a program is exchanged for this one between two frames, maps stay as they are unless they are of
-// another layout or size, and interfaces that `options` does not name are let go. `user`: who may feed the maps, beside
-// root; empty: nobody.
+// Attaches the program of this binary and pins it in `directory`, which is created if it does not exist. What is pinned
+// there stays in use: a program is exchanged for this one between two frames, maps are kept unless they have another
+// layout or size, and interfaces that `options` does not name are detached. `user`: the user that may feed the maps,
+// besides root; empty: no one.
 Result<void> attachPinned(const AttachOptions& options, const std::string& directory, const std::string& user = {});
 
 // Ends what attachPinned() has begun: from now on the sockets answer. False: there was nothing.

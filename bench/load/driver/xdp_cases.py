@@ -232,7 +232,7 @@ class IdetcdInDriverSteered(IdetcdInDriver):
 
 
 class BareXdp(Placed, Echo):
-    """No process: a program that sends back what comes, in lieu of a server."""
+    """No process: a program that sends each query back, instead of a server."""
     name = "bare XDP echo"
     machine_name = "echo on lo"
 

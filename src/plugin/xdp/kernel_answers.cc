@@ -70,7 +70,10 @@ void KernelAnswers::begin() {
   timer_.emplace(process_.loop, [this] { count(); });
   timer_->start(kCountInterval, kCountInterval);
   if (std::ranges::find(in_use_->settings.attach.interfaces, "lo") == in_use_->settings.attach.interfaces.end()) return;
-  process_.log.named("plugin/xdp").info("with a program on lo, Linux copies what TCP sends there: small writes are slower, and connections may stand still at their beginning");
+  process_.log.named("plugin/xdp")
+      .info(
+          "with a program on lo, Linux copies what TCP sends there: small writes are slower, and connections may stand "
+          "still at their beginning");
 }
 
 // Nothing is answered in the kernel from here on.

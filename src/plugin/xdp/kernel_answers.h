@@ -1,4 +1,4 @@
-// What the program in the kernel answers for this process: the maps that it looks into, and who feeds them. One for the
+// What the program in the kernel answers for this process: the maps that it reads, and what feeds them. One for the
 // process, through reloads. The first loop's thread, but for want() and refuse().
 #pragma once
 
@@ -29,7 +29,7 @@ class KernelAnswers final : public resolve::ProcessState {
   ~KernelAnswers() override;
 
   // Of the configuration that is being built. `taken`: what the process has attached before it was confined, or why it
-  // could not; nothing in a reload, which can open what is pinned, and go on with what runs. Fails only if `settings`
+  // could not; nothing in a reload, which can open what is pinned, and continue with what runs. Fails only if `settings`
   // say that it is required.
   Result<void> want(const XdpSettings& settings, std::optional<Result<kernel::Attachment>> taken);
 

@@ -1,5 +1,5 @@
 // Which names the kernel may answer for at which address: those that the sockets there would answer from the cluster's
-// records alone, whoever asks. Whatever else a query may meet (a log, an acl, a limit, another block's zone), it has to
+// records alone, for any client. Whatever else a query may meet (a log, an acl, a limit, another block's zone), it has to
 // meet, so it is passed. Pure; any thread.
 #pragma once
 
@@ -25,7 +25,7 @@ struct PlannedZone {
 struct PlannedListener {
   SocketAddress address;             // an unspecified IP: all of its family
   std::vector<PlannedZone> zones;    // the longest first, kernel::kListenerZones at most
-  std::vector<PlannedZone> reverse;  // who is asked for PTR: one, or nobody
+  std::vector<PlannedZone> reverse;  // which zone answers PTR: one, or none
 };
 
 // Borrows from `routes`. Addresses at which nothing can be answered are left out.

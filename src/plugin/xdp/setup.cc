@@ -12,7 +12,7 @@ namespace idetcd::plugin {
 
 namespace {
 
-// What is pinned is brought to this binary's version where the process may do so, and gone on with where it may not.
+// What is pinned is brought to this binary's version where the process may do so, and used as it is where it may not.
 Result<kernel::Attachment> adopt(const XdpSettings& settings) {
   const auto attached = kernel::attachPinned(settings.attach, settings.pin);
   auto maps = kernel::Maps::open(settings.pin);
