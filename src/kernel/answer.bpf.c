@@ -106,6 +106,9 @@ struct Query {
   __u8 is_v4;
   __u8 has_edns;
   __u8 dnssec_ok;
+  // This machine's own stack has left the UDP checksum to a device, and the packet keeps that mark (CHECKSUM_PARTIAL): what
+  // is sent has to leave it to the device, too.
+  __u8 is_partial;
 };
 
 INLINE int pass(enum PassReason reason) {
@@ -277,6 +280,11 @@ struct Body {
   __u16 meter;
 };
 
+INLINE __u32 pseudoSum(const struct iphdr* ip, __u16 size) {
+  return (ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16) + size +
+         bpf_htons(IPPROTO_UDP);
+}
+
 // The record stands in the frame. Writes OPT and the headers of DNS, UDP and IP, and turns the frame around. What came by
 // the loopback interface is from this machine and now to it, so it goes on to its stack, as what it has become: sending it
 // would bring it to the same place, and a second time through the device and this program.
@@ -326,7 +334,7 @@ INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Bo
     udp->source = udp->dest;
     udp->dest = port;
     udp->len = bpf_htons(sizeof(*udp) + response_size);
-    udp->check = 0;
+    udp->check = query->is_partial ? fold(pseudoSum(ip, udp->len)) : 0;
   } else {
     struct ipv6hdr* ip = (struct ipv6hdr*)(eth + 1);
     struct udphdr* udp = (struct udphdr*)(ip + 1);
@@ -343,7 +351,7 @@ INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Bo
     udp->len = ip->payload_len;
     udp->check = 0;
     // RFC 8200 §8.1: addresses, length and next header, then UDP with its data.
-    const __u32 covered = 2 * sizeof(struct in6_addr) + sizeof(*udp) + response_size;
+    const __u32 covered = 2 * sizeof(struct in6_addr) + (query->is_partial ? 0 : sizeof(*udp) + response_size);
     int sum = sumBytes(ctx, sizeof(*eth) + 8, covered & kOffsetMask);
     if (sum < 0) return XDP_ABORTED;
     data = (__u8*)(long)ctx->data;
@@ -352,8 +360,8 @@ INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Bo
     ip = (struct ipv6hdr*)(eth + 1);
     udp = (struct udphdr*)(ip + 1);
     if ((__u8*)(udp + 1) > end) return XDP_ABORTED;
-    __u16 check = ~fold(sum + ip->payload_len + bpf_htons(IPPROTO_UDP));
-    udp->check = check ? check : 0xffff;
+    const __u16 check = fold(sum + ip->payload_len + bpf_htons(IPPROTO_UDP));
+    udp->check = query->is_partial ? check : check == 0xffff ? 0xffff : (__u16)~check;
   }
   count(query, body->meter, request_size, response_size, body->is_nxdomain);
   if (ctx->ingress_ifindex == kLoopback) return XDP_PASS;
@@ -366,15 +374,15 @@ INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Bo
 
 enum Room { kRoomMade = 0, kNoRoom = -1, kBroken = -2 };
 
-// Makes the frame longer by `size` bytes, 8 to 127. Where the driver has no room behind it, as a veth, all of it moves
-// towards its beginning, before which there always is some. kNoRoom: the frame is as it was.
-__attribute__((noinline)) int makeRoom(struct xdp_md* ctx, __u32 size) {
+// Makes the frame longer by `size` bytes, 8 to 127. Where the driver has no room behind it, as a veth, and it `may_move`,
+// the frame is moved into the headroom. kNoRoom: the frame is as it was.
+__attribute__((noinline)) int makeRoom(struct xdp_md* ctx, __u32 size, __u32 may_move) {
   enum { kWord = 8, kSizeMask = 127 };
-  __u32 used = ctx->data_end - ctx->data;
   __u32 i;
   size &= kSizeMask;
   if (bpf_xdp_adjust_tail(ctx, size) == 0) return kRoomMade;
-  if (used < kWord || used > kOffsetMask) return kNoRoom;
+  const __u64 used = (const __u8*)(long)ctx->data_end - (const __u8*)(long)ctx->data;
+  if (!may_move || used < kWord || used > kOffsetMask) return kNoRoom;
   if (bpf_xdp_adjust_head(ctx, -(int)size) != 0) return kNoRoom;
   __u8* data = (__u8*)(long)ctx->data;
   const __u8* end = (const __u8*)(long)ctx->data_end;
@@ -392,6 +400,9 @@ __attribute__((noinline)) int makeRoom(struct xdp_md* ctx, __u32 size) {
   *(__u64*)to = *(const __u64*)from;
   return kRoomMade;
 }
+
+// Where a checksum is left to the device, the packet knows at which place.
+INLINE __u32 mayMove(const struct Query* query) { return !query->is_partial; }
 
 INLINE int failed(enum Room room) { return room == kNoRoom ? pass(kPassRoom) : XDP_ABORTED; }
 
@@ -428,7 +439,7 @@ INLINE int answerAddress(struct xdp_md* ctx, const struct Query* query, const st
   body->is_answer = 1;
   if (query->type == kA) {
     body->size = kHeader + 4;
-    room = makeRoom(ctx, kHeader + 4);
+    room = makeRoom(ctx, kHeader + 4, mayMove(query));
     if (room != kRoomMade) return failed(room);
     at = recordAt(ctx, query, kHeader + 4);
     if (!at) return XDP_ABORTED;
@@ -436,7 +447,7 @@ INLINE int answerAddress(struct xdp_md* ctx, const struct Query* query, const st
     __builtin_memcpy(at + kHeader, name->ipv4, 4);
   } else {
     body->size = kHeader + 16;
-    room = makeRoom(ctx, kHeader + 16);
+    room = makeRoom(ctx, kHeader + 16, mayMove(query));
     if (room != kRoomMade) return failed(room);
     at = recordAt(ctx, query, kHeader + 16);
     if (!at) return XDP_ABORTED;
@@ -454,7 +465,7 @@ INLINE int answerSoa(struct xdp_md* ctx, const struct Query* query, const struct
   const __u16 pointer = bpf_htons(0xc000 | (kHeader + zone_offset));
   __u8* at;
   body->size = kSoaSize;
-  const int room = makeRoom(ctx, kSoaSize);
+  const int room = makeRoom(ctx, kSoaSize, mayMove(query));
   if (room != kRoomMade) return failed(room);
   at = recordAt(ctx, query, kSoaSize);
   if (!at) return XDP_ABORTED;
@@ -474,7 +485,7 @@ INLINE int answerPointer(struct xdp_md* ctx, const struct Query* query, const st
   __builtin_memcpy(labels.bytes, pointer->labels, kPointerLabels);
   body->is_answer = 1;
   body->size = kHeader + pointer->labels_size + zone_size;
-  const int room = makeRoom(ctx, body->size);
+  const int room = makeRoom(ctx, body->size, mayMove(query));
   if (room != kRoomMade) return failed(room);
   at = recordAt(ctx, query, kHeader);
   if (!at) return XDP_ABORTED;
@@ -485,8 +496,27 @@ INLINE int answerPointer(struct xdp_md* ctx, const struct Query* query, const st
   return finish(ctx, query, body);
 }
 
-INLINE int isFresh(const struct Zone* zone) {
-  return bpf_ktime_get_boot_ns() < *(const volatile __u64*)&zone->fresh_until;
+// What is read before a look-up, and holds for what it finds.
+struct Moment {
+  __u64 fresh_until;
+  __u32 changes;
+};
+
+INLINE struct Moment momentOf(const struct Zone* zone) {
+  struct Moment moment = {.fresh_until = *(const volatile __u64*)&zone->fresh_until,
+                          .changes = *(const volatile __u32*)&zone->changes};
+  return moment;
+}
+
+// After the look-up, too: what was removed because it is no longer true was removed after the zone was no longer fresh.
+INLINE int isFresh(const struct Zone* zone, const struct Moment* before) {
+  const __u64 now = bpf_ktime_get_boot_ns();
+  return now < before->fresh_until && now < *(const volatile __u64*)&zone->fresh_until;
+}
+
+// After everything else has been read: nothing was written since.
+INLINE int isUnchanged(const struct Zone* zone, const struct Moment* before) {
+  return (before->changes & 1) == 0 && before->changes == *(const volatile __u32*)&zone->changes;
 }
 
 // A PTR question: names of addresses have no zone here, and what is not there is passed.
@@ -502,6 +532,7 @@ INLINE int answerReverse(struct xdp_md* ctx, const struct Query* query, const st
   if (!zone) return pass(kPassZone);
   hashBegin(reading.key.hash, with->seed, of->zone);
   if (readName(ctx, &reading, zone) != 0) return pass(kPassMessage);
+  const struct Moment before = momentOf(zone);
   found = bpf_map_lookup_elem(&pointers, &reading.key);
   if (!found) return pass(kPassName);
   pointer = *found;
@@ -509,7 +540,7 @@ INLINE int answerReverse(struct xdp_md* ctx, const struct Query* query, const st
   const __u32 zone_size = *(const volatile __u16*)&zone->name_size;
   if (pointer.zone != of->zone || pointer.labels_size > kPointerLabels) return pass(kPassName);
   if (zone_size == 0 || zone_size > kZoneName) return pass(kPassName);
-  if (!isFresh(zone)) return pass(kPassExpired);
+  if (!isFresh(zone, &before)) return pass(kPassExpired);
   body.flags = of->flags & kRecursion ? kFlagRa : 0;
   body.meter = of->meter;
   return answerPointer(ctx, query, &pointer, zone, zone_size, &body);
@@ -531,13 +562,14 @@ INLINE int answerInZone(struct xdp_md* ctx, const struct Query* query, const str
   reading.zone_offset = zone_offset;
   hashBegin(reading.key.hash, with->seed, of->zone);
   if (readName(ctx, &reading, zone) != 0) return -1;
+  const struct Moment before = momentOf(zone);
   found = bpf_map_lookup_elem(&names, &reading.key);
-  // Read after the names: what was taken out because it is no longer true was so before.
-  if (!isFresh(zone)) return pass(kPassExpired);
+  if (!isFresh(zone, &before)) return pass(kPassExpired);
   body.flags = of->flags & kRecursion ? kFlagRa : 0;
   body.meter = of->meter;
   if (!found) {
     if (!(of->flags & kWhole) || !*(const volatile __u32*)&zone->is_whole) return pass(kPassName);
+    if (!isUnchanged(zone, &before)) return pass(kPassChanging);
     body.flags |= kNxDomain;
     body.is_nxdomain = 1;
     return answerSoa(ctx, query, zone, zone_offset, &body);
@@ -600,12 +632,17 @@ INLINE int answerMessage(struct xdp_md* ctx, struct Query* query, const struct L
   return pass(kPassZone);
 }
 
-// Whether the UDP checksum is none, or right, or the half of one that this machine's own stack leaves to the device
-// (CHECKSUM_PARTIAL). `pseudo`: the sum of the pseudo-header.
-INLINE int isIntact(struct xdp_md* ctx, __u16 check, __u32 pseudo, __u32 udp_offset, __u32 size) {
-  if (check == fold(pseudo)) return 1;
+// Whether the UDP checksum is right, or the half of one that this machine's own stack leaves to the device
+// (CHECKSUM_PARTIAL), as always on the loopback interface. `pseudo`: the sum of the pseudo-header.
+INLINE int isIntact(struct xdp_md* ctx, struct Query* query, const struct Listener* listener, __u16 check, __u32 pseudo,
+                    __u32 udp_offset, __u32 size) {
+  const int is_half = check == fold(pseudo);
+  if (is_half && ctx->ingress_ifindex == kLoopback) return 1;
   int sum = sumBytes(ctx, udp_offset, size & kOffsetMask);
-  return sum >= 0 && fold(sum + fold(pseudo)) == 0xffff;
+  if (sum >= 0 && fold(sum + fold(pseudo)) == 0xffff) return 1;
+  // A driver that has a program makes a packet of its own of what the program sends.
+  if (is_half && listener->is_behind_driver) query->is_partial = 1;
+  return is_half;
 }
 
 INLINE int isSameHardwareAddress(const __u8* a, const __u8* b) {
@@ -635,7 +672,7 @@ int idetcd_answer(struct xdp_md* ctx) {
     const __u8 first = *(__u8*)&ip->saddr;
     if (first == 0 || first >= 224) return XDP_PASS;
     key.address[10] = key.address[11] = 0xff;
-    if (first == 127 && !on_loopback) return XDP_PASS;
+    if (!on_loopback && (first == 127 || ip->saddr == ip->daddr)) return XDP_PASS;
     *(__u32*)(key.address + 12) = ip->daddr;
     query.is_v4 = 1;
     query.dns = sizeof(*eth) + sizeof(*ip) + sizeof(*udp);
@@ -675,16 +712,16 @@ int idetcd_answer(struct xdp_md* ctx) {
     _Pragma("clang loop unroll(full)") for (int i = 0; i < 10; ++i) sum += word[i];
     if (fold(sum) != 0xffff) return pass(kPassChecksum);
     if (check != 0) {
-      pseudo = (ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16) + udp->len +
-               bpf_htons(IPPROTO_UDP);
-      if (!isIntact(ctx, check, pseudo, sizeof(*eth) + sizeof(*ip), size)) return pass(kPassChecksum);
+      pseudo = pseudoSum(ip, udp->len);
+      if (!isIntact(ctx, &query, listener, check, pseudo, sizeof(*eth) + sizeof(*ip), size)) return pass(kPassChecksum);
     }
   } else {
     if (check == 0) return pass(kPassChecksum);  // RFC 8200 §8.1
     int addresses = sumBytes(ctx, sizeof(*eth) + 8, 2 * sizeof(struct in6_addr));
     if (addresses < 0) return XDP_PASS;
     pseudo = addresses + bpf_htons(size) + bpf_htons(IPPROTO_UDP);
-    if (!isIntact(ctx, check, pseudo, sizeof(*eth) + sizeof(struct ipv6hdr), size)) return pass(kPassChecksum);
+    if (!isIntact(ctx, &query, listener, check, pseudo, sizeof(*eth) + sizeof(struct ipv6hdr), size))
+      return pass(kPassChecksum);
   }
   return answerMessage(ctx, &query, listener, size - sizeof(*udp));
 }

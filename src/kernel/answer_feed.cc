@@ -27,6 +27,22 @@ uint8_t flagOf(RrType type, records::Rdata rdata) {
   return type == RrType::kAaaa && rdata.size() == 16 ? kHasAaaa : 0;
 }
 
+// While it lives, what is not found in the zone may be there all the same (Zone::changes). A process that was killed
+// meanwhile leaves an odd number, which the next one takes over. One at a time.
+class Writing {
+ public:
+  explicit Writing(Zone& zone) : zone_(zone), begun_(zone.changes | 1) {
+    std::atomic_ref(zone_.changes).store(begun_, std::memory_order_seq_cst);
+  }
+  ~Writing() { std::atomic_ref(zone_.changes).store(begun_ + 1, std::memory_order_release); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  Zone& zone_;
+  const __u32 begun_;
+};
+
 // The value of an entry, but for its check. What is more than an A and an AAAA record is for the process to answer.
 Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
   Name name{};
@@ -58,10 +74,7 @@ AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identit
     : maps_(std::move(maps)), zone_(zone), store_(store) {
   Zone& place = this->place();
   if (place.identity == identity || !maps_->isFeeding()) return;
-  publish<__u64>(place.identity, 0);
-  publish<__u64>(place.fresh_until, 0);
-  publish<__u32>(place.is_whole, 0);
-  maps_->sweep(zone_, Maps::kNoGeneration);
+  maps_->clear(zone_);
   const auto soa = store.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
   std::ranges::copy(store.zone().wire(), place.name);
@@ -90,6 +103,7 @@ NameKey AnswerFeed::keyOf(const IpAddress& address) const {
 void AnswerFeed::onChange(const Entry* old, const Entry* fresh) {
   const std::lock_guard lock(mutex_);
   if (!follows()) return;
+  const Writing writing(place());
   for (const Entry* entry : {old, fresh}) {
     if (entry != nullptr && entry->isHeld()) noteAddresses(*entry);
   }
@@ -121,7 +135,7 @@ void AnswerFeed::put(const Entry& entry, bool replaces) {
   const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
   if (replaces) {
     if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;
-    --missing_;
+    noteFound();
   }
   if (maps_->names().put(key, name) == PutOutcome::kDone) {
     names_.store(names() + 1, std::memory_order_relaxed);
@@ -140,8 +154,13 @@ void AnswerFeed::erase(const Entry& entry) {
     names_.store(names() - 1, std::memory_order_relaxed);
     return;
   }
-  --missing_;
+  noteFound();
   noteWhetherWhole();
+}
+
+// One that was missing is missing no more. Somebody else may have taken names out of the map.
+void AnswerFeed::noteFound() {
+  if (missing_ > 0) --missing_;
 }
 
 // One name of an address is answered; of several, and of this node's own, the process knows more.
@@ -185,6 +204,7 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
 
 // What a process before has left may have taken the room of what there is now.
 void AnswerFeed::beginToFollow() {
+  const Writing writing(place());
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);
@@ -217,11 +237,7 @@ void AnswerFeed::onAddresses(const std::vector<IpAddress>& addresses) {
 void AnswerFeed::close() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true) || !maps_->isFeeding()) return;
-  Zone& place = this->place();
-  publish<__u64>(place.fresh_until, 0);
-  publish<__u16>(place.name_size, 0);
-  maps_->sweep(zone_, Maps::kNoGeneration);
-  publish<__u64>(place.identity, 0);
+  maps_->clear(zone_);
 }
 
 }  // namespace idetcd::kernel

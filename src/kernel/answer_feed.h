@@ -59,6 +59,7 @@ class AnswerFeed final : public records::RecordObserver {
   void putPointer(const IpAddress& address);
   bool hasPointer(const records::Entry& entry) const;
   void noteWhetherWhole();
+  void noteFound();
   Zone& place() const { return maps_->zone(zone_); }
   void beginToFollow();
   bool mayWrite() const { return !closed_ && maps_->isFeeding(); }

@@ -65,6 +65,8 @@ struct Listener {
   // Of the interface: a frame for another one was seen by a bridge or a mirror port, and is not for this machine. 0 on
   // the loopback interface.
   __u8 hardware_address[6];
+  __u8 is_behind_driver;  // the program runs in generic mode there
+  __u8 unused[3];
 };
 
 // Map `zones`: an array that the process has mapped. Fields of eight bytes or less are read and written whole.
@@ -77,7 +79,9 @@ struct Zone {
   __u16 name_size;       // bytes; 0: nothing is answered
   __u8 soa[kSoaSize];    // the record; pointers to the zone's name, and the serial, are filled in
   __u8 name[kZoneName];  // in wire form
-  __u8 unused[4];
+  // Odd while names are being written, and another number afterwards: a name that was not found meanwhile may be there. A
+  // hash map of the kernel's replaces an element by a new one, and a look-up can miss both.
+  __u32 changes;
 };
 
 // Key of `names` and `pointers`: the hash of a name up to its zone, and of the zone's index.
@@ -158,7 +162,7 @@ enum PassReason {
   kPassReasons,
 };
 
-// The hash of names. One step takes one byte; `hash` begins with the seed, in which the zone's index is mixed.
+// The hash of names. One step takes one byte; the first is the zone's index, after the seed.
 static inline __attribute__((always_inline)) void hashStep(__u64 hash[2], __u8 byte) {
   hash[0] = (hash[0] ^ byte) * 0x9e3779b97f4a7c15ULL;
   hash[0] ^= hash[0] >> 32;
@@ -166,9 +170,11 @@ static inline __attribute__((always_inline)) void hashStep(__u64 hash[2], __u8 b
   hash[1] ^= hash[1] >> 29;
 }
 
-static inline __attribute__((always_inline)) void hashBegin(__u64 hash[2], const __u64 seed[2], __u32 zone) {
-  hash[0] = seed[0] ^ zone;
-  hash[1] = seed[1] + zone;
+static inline __attribute__((always_inline)) void hashBegin(__u64 hash[2], const __u64 seed[2], __u8 zone) {
+  hash[0] = seed[0];
+  hash[1] = seed[1];
+  // As a byte of its own: mixed into the first byte of the name, it would make names of two zones the same.
+  hashStep(hash, zone);
 }
 
 // Of a value: its first `count` words of eight bytes and the four bytes behind them, and the key that it belongs to.
@@ -183,7 +189,7 @@ static inline __attribute__((always_inline)) __u32 checkOf(const __u64 key[2], c
 enum { kNameWords = 3, kPointerWords = 3 };
 
 #ifdef __cplusplus
-static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 28 && sizeof(Zone) == 152);
+static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 32 && sizeof(Zone) == 152);
 static_assert(sizeof(Name) == 32 && sizeof(Pointer) == 32);
 }  // namespace idetcd::kernel
 #endif

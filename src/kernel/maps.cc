@@ -225,7 +225,7 @@ std::array<uint64_t, kPassReasons> Maps::passed() const {
 
 NameKey Maps::keyOf(size_t zone, std::span<const uint8_t> labels) const {
   NameKey key;
-  hashBegin(key.hash, settings().seed, static_cast<uint32_t>(zone));
+  hashBegin(key.hash, settings().seed, static_cast<uint8_t>(zone));
   for (const uint8_t byte : labels) hashStep(key.hash, byte);
   return key;
 }
@@ -244,6 +244,15 @@ Maps::Swept Maps::sweep(size_t zone, int kept) const {
   });
   for (const NameKey& key : unwanted) swept.pointers += pointers().erase(key) ? 1 : 0;
   return swept;
+}
+
+void Maps::clear(size_t zone) const {
+  Zone& place = this->zone(zone);
+  std::atomic_ref(place.fresh_until).store(0, std::memory_order_release);
+  std::atomic_ref(place.name_size).store(0, std::memory_order_release);
+  std::atomic_ref(place.is_whole).store(0, std::memory_order_release);
+  sweep(zone, kNoGeneration);
+  std::atomic_ref(place.identity).store(0, std::memory_order_release);
 }
 
 Name sealed(const NameKey& key, Name name) {

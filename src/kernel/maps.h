@@ -108,6 +108,9 @@ class Maps {
   };
   Swept sweep(size_t zone, int kept) const;
 
+  // Nothing of `zone` is answered any more, and its place is free.
+  void clear(size_t zone) const;
+
  private:
   Maps(MapDescriptors descriptors, MappedArray<Settings> settings, MappedArray<Zone> zones);
   int fd(Map map) const { return descriptors_[static_cast<size_t>(map)].get(); }

@@ -33,7 +33,8 @@ namespace {
 
 constexpr std::string_view kLinkPrefix = "link-";
 constexpr mode_t kDirectoryMode = 0755;
-constexpr mode_t kMapMode = 0600;
+constexpr mode_t kMapMode = 0660;
+constexpr gid_t kRootGroup = 0;
 
 struct DestroyObject {
   void operator()(answer_bpf* object) const { answer_bpf__destroy(object); }
@@ -67,7 +68,7 @@ class LibbpfMessages {
 };
 
 Error explained(int error, std::string_view what) {
-  if (error == EPERM || error == EACCES) {
+  if (error == EPERM) {
     return {.message = fmt::format("{}: the right is missing (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", what),
             .code = ErrorCode::kPermissionDenied};
   }
@@ -217,7 +218,8 @@ Result<void> makeDirectory(const std::string& directory) {
   return fail(fmt::format("{} is on no bpf file system; a place that is: /sys/fs/bpf/idetcd", directory));
 }
 
-// By name or number; -1: the user that creates a file owns it.
+// By name or number; -1: the user that creates a file owns it. Besides it the group of root may use the maps: a loader
+// of root without CAP_DAC_OVERRIDE, as in the unit, opens them again by that.
 Result<uid_t> ownerOf(const std::string& user) {
   if (user.empty()) return static_cast<uid_t>(-1);
   if (const passwd* found = getpwnam(user.c_str()); found != nullptr) return found->pw_uid;
@@ -240,7 +242,7 @@ Result<void> pinMaps(const Object& object, const std::string& directory, uid_t o
     const std::string fresh = path + "-new";
     unlink(fresh.c_str());
     if (bpf_obj_pin(bpf_map__fd(mapOf(object, static_cast<Map>(i))), fresh.c_str()) != 0) return failWith(errno, fresh);
-    if (chmod(fresh.c_str(), kMapMode) != 0 || chown(fresh.c_str(), owner, static_cast<gid_t>(-1)) != 0)
+    if (chmod(fresh.c_str(), kMapMode) != 0 || chown(fresh.c_str(), owner, kRootGroup) != 0)
       return failWith(errno, fresh);
     if (rename(fresh.c_str(), path.c_str()) != 0) return failWith(errno, path);
   }
@@ -261,6 +263,14 @@ bool isVeth(const std::string& interface) {
 
 bool hasProgram() { return true; }
 
+Mode modeOn(uint32_t interface) {
+  bpf_xdp_query_opts found;
+  std::memset(&found, 0, sizeof(found));
+  found.sz = sizeof(found);
+  const bool is_native = bpf_xdp_query(static_cast<int>(interface), 0, &found) == 0 && found.drv_prog_id != 0;
+  return is_native ? Mode::kNative : Mode::kGeneric;
+}
+
 Result<Attachment> attach(const AttachOptions& options) {
   const auto object = load(options, {});
   if (!object) return tl::unexpected(object.error());
@@ -279,12 +289,12 @@ Result<Attachment> attach(const AttachOptions& options) {
 }
 
 Result<void> attachPinned(const AttachOptions& options, const std::string& directory, const std::string& user) {
-  if (auto made = makeDirectory(directory); !made) return made;
-  const auto object = load(options, directory);
-  if (!object) return tl::unexpected(object.error());
   if (auto there = checkInterfaces(options.interfaces); !there) return there;
   const auto owner = ownerOf(user);
   if (!owner) return tl::unexpected(owner.error());
+  if (auto made = makeDirectory(directory); !made) return made;
+  const auto object = load(options, directory);
+  if (!object) return tl::unexpected(object.error());
   if (auto begun = begin(*object, options); !begun) return begun;
   if (auto pinned = pinMaps(*object, directory, *owner); !pinned) return pinned;
   for (const std::string& interface : pinnedInterfaces(directory)) {

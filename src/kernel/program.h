@@ -38,6 +38,10 @@ bool isVeth(const std::string& interface);
 // Whether the program was compiled into this binary: without clang, bpftool and libbpf it is built without.
 bool hasProgram();
 
+// Whether the interface's program runs in the driver, with generic mode for what is not known. Asks the kernel over
+// netlink; takes no right.
+Mode modeOn(uint32_t interface);
+
 // Ends with this object.
 struct Attachment {
   std::shared_ptr<Maps> maps;

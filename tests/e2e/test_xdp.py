@@ -292,6 +292,21 @@ def test_answered_over_veth_in_and_behind_the_driver(site, nodes, mode):
     assert pair.kernel.passed("room") == 0
 
 
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_clients_whose_device_makes_no_checksums(site, nodes, mode):
+    """A client on the same host leaves its checksum to a device, and what a program behind the driver sends keeps that mark: the
+    next device that cannot do it completes what is there. Here it is a router's, between the client and the server."""
+    pair = Pair(site, nodes, interfaces=f"{INTERFACE} {{\n        {mode}\n    }}", watched=INTERFACE)
+    far = site.neighbour("far", "198.51.100.2", "2001:db8:9::2", "198.51.100.1", "2001:db8:9::1")
+    cases = ["A", "AAAA", "NXDOMAIN", "NODATA of TXT", "PTR of IPv4", "EDNS"]
+    for host in (SERVER4, SERVER6):
+        with far.entered(), Client(host) as client:
+            expected = {case: client.ask(ANSWERED[case], PLAIN_PORT) for case in cases}
+            with pair.kernel.counting(len(cases)), frozen(pair.node):
+                found = {case: client.ask(ANSWERED[case]) for case in cases}
+        assert texts(found) == texts(expected) and all(expected.values())
+
+
 def test_a_node_that_has_a_name(site, nodes):
     """Its sockets over TCP say what the kernel says; what is the node's own only it says."""
     text = xdp.block(site.etcd.endpoint, xdp="lo").replace("        observe\n", "")
@@ -583,29 +598,37 @@ def test_frames(pair, link, case):
             assert link.exchange(make, PORT, KERNEL_BARRIER) == expected
 
 
-def test_the_answers_headers(pair):
-    """Checksums are right, so that hardware between the machines passes them on: the client's own stack has checked UDP's, but
-    not where there is none."""
-    for source, target, offset in ((CLIENT4, SERVER4, 14), (CLIENT6, SERVER6, 14)):
-        with pair.site.outside.entered(), Client(target) as client:
-            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800 if offset and "." in source else 0x86dd)) as sniffer:
-                sniffer.bind((INTERFACE, 0x0800 if "." in source else 0x86dd))
-                sniffer.settimeout(3)
-                with pair.site.machine.entered(), frozen(pair.node):
-                    response = client.ask(ANSWERED["A"])
-                frame = next(frame for frame in iter(lambda: sniffer.recv(2048), b"") if frame.endswith(response))
-        packet = frame[offset:]
-        if "." in source:
-            assert xdp.checksum(packet[:20]) == 0 and packet[0] == 0x45 and packet[8] == 64
-            datagram, addresses = packet[20:], packet[12:20]
-        else:
-            assert packet[:4] == b"\x60\0\0\0" and packet[6:8] == bytes([17, 64])
-            datagram, addresses = packet[40:], packet[8:40]
-        assert datagram[0:8][4:6] == struct.pack("!H", len(datagram)) and len(datagram) == 8 + len(response)
-        if datagram[6:8] == b"\0\0":
-            assert "." in source, "IPv6 has no UDP without a checksum"
-        else:
-            assert xdp.checksum(addresses + struct.pack("!2I", len(datagram), 17) + datagram) == 0
+@pytest.mark.parametrize("source, target", [(CLIENT4, SERVER4), (CLIENT6, SERVER6)], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("left_to_device", [False, True], ids=["its own checksum", "left to the device"])
+def test_the_answers_headers(pair, source, target, left_to_device):
+    """Checksums are right, so that hardware between the machines passes them on. A client on the same host leaves that of UDP to a
+    device, and then the answer does, too."""
+    kind = 0x0800 if "." in source else 0x86dd
+    with Link(pair, INTERFACE, source, target) as link, pair.site.outside.entered():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(kind)) as sniffer:
+            sniffer.bind((INTERFACE, kind))
+            sniffer.settimeout(3)
+            with pair.site.machine.entered(), frozen(pair.node):
+                if left_to_device:
+                    with pair.site.outside.entered(), Client(target) as client:
+                        response = client.ask(ANSWERED["A"])
+                else:
+                    [response] = link.exchange(lambda link, p: [link.packet(p)], PORT, KERNEL_BARRIER)
+            packet = next(frame for frame in iter(lambda: sniffer.recv(2048), b"") if frame.endswith(response))[14:]
+    if "." in source:
+        assert xdp.checksum(packet[:20]) == 0 and packet[0] == 0x45 and packet[8] == 64
+        datagram, addresses = packet[20:], packet[12:20]
+    else:
+        assert packet[:4] == b"\x60\0\0\0" and packet[6:8] == bytes([17, 64])
+        datagram, addresses = packet[40:], packet[8:40]
+    assert datagram[4:6] == struct.pack("!H", len(datagram)) and len(datagram) == 8 + len(response)
+    pseudo = addresses + struct.pack("!2I", len(datagram), 17)
+    if left_to_device:
+        assert datagram[6:8] == struct.pack("!H", xdp.checksum(pseudo) ^ 0xffff)
+    elif datagram[6:8] == b"\0\0":
+        assert "." in source, "IPv6 has no UDP without a checksum"
+    else:
+        assert xdp.checksum(pseudo + datagram) == 0
 
 
 def test_loopback_addresses_from_outside(pair):

@@ -265,6 +265,40 @@ def test_detach_beside_a_running_server(pinned):
 
 # --- names that change ---
 
+def test_an_attach_beside_a_running_server_is_noticed(pinned):
+    """With maps of another size, which the server does not feed: a reload takes them."""
+    node = pinned.start()
+    before = pinned.text
+    pinned.text = before.replace(f"pin {pinned.directory}", f"pin {pinned.directory}\n        max_names 2000")
+    assert pinned.command("attach").returncode == 0
+    with frozen(node), Client(LOOPBACK4) as client:
+        assert client.ask(plain(OWN), timeout=0.3) is None
+    node.signal(signal.SIGHUP)
+    wait_until(lambda: by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"], 10, node.logs)
+
+
+def test_a_change_of_interfaces_is_not_silent(pinned):
+    node = pinned.start()
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(pinned.text.replace("xdp lo {", f"xdp lo {INTERFACE} {{"))
+    node.signal(signal.SIGHUP)
+    node.wait_logged("takes `idetcd xdp attach` or a restart")
+    assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"]
+
+
+def test_what_other_corefiles_have_left_takes_no_room(site, nodes):
+    """Restarts with another `ttl` each: another zone for the kernel, and the names of the one before are gone."""
+    pinned = Pinned(site, nodes, max_names="500")
+    for ttl in (5, 6, 7, 8):
+        pinned.text = pinned.text.replace("        observe\n", f"        observe\n        ttl {ttl}s\n") if ttl == 5 else \
+            pinned.text.replace(f"ttl {ttl - 1}s", f"ttl {ttl}s")
+        node = pinned.start()
+        wait_until(lambda: xdp.metrics().sum("idetcd_xdp_names") >= 200, 5, node.logs)
+        assert not xdp.metrics().sum("idetcd_xdp_left_out_total")
+        assert pinned.kernel().entries() == xdp.metrics().sum("idetcd_xdp_names")
+        node.kill()
+
+
 def test_what_changes_while_no_server_runs(pinned, site):
     """The kernel's names are those of before until a server is level with etcd, and none of them outlives that."""
     node = pinned.start()

@@ -5,6 +5,7 @@ server stands still."""
 
 import json
 import os
+import re
 import subprocess
 import threading
 
@@ -14,7 +15,7 @@ import pytest
 from dns_client import exchange, make_query, rcode
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace
-from harness.node import binary
+from harness.node import ROOT, binary
 from harness.processes import TIME_FACTOR, wait_until
 
 PIN = "/mnt/idetcd"
@@ -305,9 +306,26 @@ def test_without_rights(machine):
 def test_maps_that_one_may_not_open_are_left_alone(machine):
     """An attach that cannot read the maps that are there would put empty ones in their place."""
     machine.attach()
-    weak = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps=-all", "--ambient-caps=-all"]
-    assert "Permission denied" in machine.fails("attach", prefix=weak)
+    rights = "+bpf,+net_admin,+perfmon"
+    other = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", f"--inh-caps=-all,{rights}", f"--ambient-caps=-all,{rights}"]
+    assert "Permission denied" in machine.fails("attach", prefix=other)
     assert "what it knew is kept" in machine.attach()
+
+
+def test_the_rights_of_the_unit_are_enough(machine):
+    """Those of idetcd-xdp.service: root without the right to open what is another's."""
+    with open(os.path.join(ROOT, "src", "app", "idetcd-xdp.service"), encoding="ascii") as file:
+        [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", file.read(), re.MULTILINE)
+    rights = ",".join("+" + name.removeprefix("CAP_").lower() for name in names.split())
+    weak = ["setpriv", f"--bounding-set=-all,{rights}", "--inh-caps=-all", "--no-new-privs", "--"]
+    machine.start_etcd()
+    machine.attach(prefix=weak)
+    server = machine.start_server()
+    wait_until(lambda: machine.status(prefix=weak)["names"] >= 3, 10, server.logs)
+    assert "what it knew is kept" in machine.attach(prefix=weak)
+    assert kernel_says(server) == "10.0.0.1"
+    assert machine.loader("detach", prefix=weak)[0] == 0
+    assert kernel_says(server) is None
 
 
 @pytest.mark.parametrize("xdp, why", [("", "the Corefile has no `xdp`"), ("lo", "has no `pin`")])

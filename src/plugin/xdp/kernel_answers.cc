@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -16,11 +17,17 @@ namespace idetcd::plugin {
 namespace {
 
 // Of what a zone's records depend on. Never 0.
-uint64_t identityOf(const records::RecordStore& store, const std::string& pattern, const kernel::Settings& settings) {
-  const auto soa = store.apex().soa(0, 0);
-  const uint64_t of_pattern = hashBytes(pattern.data(), pattern.size(), settings.seed[0]);
-  return hashBytes(soa.wire.data(), soa.wire.size(), of_pattern) | 1;
+uint64_t identityOf(const records::RecordStore& store, const ClusterSettings& cluster,
+                    const kernel::Settings& settings) {
+  uint64_t hash = settings.seed[0];
+  const auto add = [&hash](const auto& bytes) { hash = hashBytes(bytes.data(), bytes.size(), hash); };
+  add(cluster.pattern.text());
+  for (const std::string& endpoint : cluster.endpoints) add(endpoint);
+  add(store.apex().soa(0, 0).wire);
+  return hash | 1;
 }
+
+bool isSame(const kernel::Listener& a, const kernel::Listener& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 }  // namespace
 
@@ -28,7 +35,14 @@ KernelAnswers::~KernelAnswers() = default;
 
 Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Result<kernel::Attachment>> taken) {
   if (std::exchange(wanted_, true)) return {};
-  if (!taken && in_use_ && in_use_->settings.isSameAttachment(settings)) return {};
+  if (!taken && in_use_ && in_use_->settings.pin == settings.pin && isStillFeeding()) {
+    if (in_use_->settings.isSameAttachment(settings)) return {};
+    if (!settings.pin.empty()) {
+      process_.log.named("plugin/xdp")
+          .warning("a change of interfaces, mode or max_names takes `idetcd xdp attach` or a restart");
+      return {};
+    }
+  }
   auto found = find(settings, std::move(taken));
   if (found) {
     next_ = InUse{.settings = settings, .attachment = std::move(*found)};
@@ -65,6 +79,7 @@ void KernelAnswers::accept() {
 
 void KernelAnswers::begin() {
   in_use_->attachment.maps->takeOver();
+  replaced_counts_ = 0;
   if (!metrics_) metrics_.emplace(process_.metrics.scope());
   counts_.emplace(in_use_->attachment.maps, process_.metrics.scope(), process_.state<resolve::LoopSamples>().of(0));
   timer_.emplace(process_.loop, [this] { count(); });
@@ -109,6 +124,11 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   writeListeners();
   watchAddresses();
   metrics_->attached.set(written_.empty() ? 0 : 1);
+  if (!written_.empty() || routes.empty()) return;
+  process_.log.named("plugin/xdp")
+      .warning(
+          "The kernel answers nothing: each query must pass something in its block before the names (`log`, `acl`, "
+          "`any`, …), or another block serves a part of the zone");
 }
 
 // Feeds those tables that some listener answers from, and no other.
@@ -123,9 +143,24 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
     if (!stores.contains(fed.store)) drop(fed);
   }
   std::erase_if(fed_, [&stores](const Fed& fed) { return !stores.contains(fed.store); });
+  std::vector<uint64_t> wanted;
+  for (const records::RecordStore* store : stores) {
+    const ClusterSettings* settings = process_.state<Clusters>().settingsOf(*store);
+    if (settings != nullptr) wanted.push_back(identityOf(*store, *settings, maps().settings()));
+  }
+  freeZones(wanted);
   for (const records::RecordStore* store : stores) {
     if (std::ranges::find(fed_, store, &Fed::store) != fed_.end()) continue;
     if (auto made = makeFeed(*store)) fed_.push_back({.store = store, .feed = std::move(made)});
+  }
+}
+
+// What processes before have left and this one does not serve takes no room.
+void KernelAnswers::freeZones(std::span<const uint64_t> wanted) {
+  if (!maps().isFeeding()) return;
+  for (size_t i = 0; i < kernel::kZones; ++i) {
+    const uint64_t known = maps().zone(i).identity;
+    if (known != 0 && std::ranges::find(wanted, known) == wanted.end()) maps().clear(i);
   }
 }
 
@@ -133,7 +168,7 @@ std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::Recor
   auto& clusters = process_.state<Clusters>();
   const ClusterSettings* settings = clusters.settingsOf(store);
   if (settings == nullptr) return nullptr;
-  const uint64_t identity = identityOf(store, settings->pattern.text(), maps().settings());
+  const uint64_t identity = identityOf(store, *settings, maps().settings());
   const auto zone = freeZone(identity);
   if (!zone) {
     process_.log.named("plugin/xdp")
@@ -146,21 +181,17 @@ std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::Recor
   return feed;
 }
 
-// The place of a process before with the same records; else one that nobody uses; else one that no process uses any more.
+// The place of a process before with the same records; else one that is free.
 std::optional<size_t> KernelAnswers::freeZone(uint64_t identity) const {
   const auto is_used = [this](size_t i) {
     return std::ranges::any_of(fed_, [i](const Fed& fed) { return fed.feed->zone() == i; });
   };
   std::optional<size_t> found;
-  bool found_free = false;
   for (size_t i = 0; i < kernel::kZones; ++i) {
     if (is_used(i)) continue;
     const uint64_t known = maps().zone(i).identity;
     if (known == identity) return i;
-    if (!found || (known == 0 && !found_free)) {
-      found = i;
-      found_free = known == 0;
-    }
+    if (known == 0 && !found) found = i;
   }
   return found;
 }
@@ -197,14 +228,26 @@ void KernelAnswers::writeListeners() {
   };
   const std::vector<net::AssignedAddress> assigned = net::assignedAddresses();
   auto hardware_addresses = net::hardwareAddresses();
+  std::map<uint32_t, bool> behind_driver;
+  for (const net::AssignedAddress& one : assigned) {
+    if (!behind_driver.contains(one.interface))
+      behind_driver[one.interface] = kernel::modeOn(one.interface) == kernel::Mode::kGeneric;
+  }
+  // The kernel uses the memory of an element that is replaced at once again, under a program that reads it: what is right
+  // stays.
+  std::map<std::string, kernel::Listener> there;
+  listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
   std::set<std::string> wanted;
   bool has_room = true;
   for (const Written& listener : written_) {
     for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, assigned)) {
       kernel::Listener value = listener.value;
       std::ranges::copy(hardware_addresses[key.interface], value.hardware_address);
-      has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
+      value.is_behind_driver = behind_driver[key.interface] ? 1 : 0;
       wanted.insert(textOf(key));
+      const auto known = there.find(textOf(key));
+      if (known != there.end() && isSame(known->second, value)) continue;
+      has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
     }
   }
   std::vector<kernel::ListenerKey> unwanted;
@@ -229,7 +272,24 @@ void KernelAnswers::watchAddresses() {
   monitor_.emplace(node::AddressMonitor::Options{}, on_change, process_.log.named("plugin/xdp"));
 }
 
+// Whether what this process writes is what answers.
+bool KernelAnswers::isStillFeeding() const {
+  if (!maps().isFeeding()) return false;
+  if (in_use_->settings.pin.empty()) return true;
+  const auto pinned = kernel::Maps::open(in_use_->settings.pin);
+  return pinned && (*pinned)->isSame(maps());
+}
+
+// A successor in an upgrade takes over a moment before this process ends: that is nothing to be said.
+void KernelAnswers::noteReplaced() {
+  metrics_->attached.set(0);
+  if (++replaced_counts_ != kReplacedCounts) return;
+  process_.log.named("plugin/xdp")
+      .warning("Another process feeds what is pinned: the sockets answer what this one knows");
+}
+
 void KernelAnswers::count() {
+  if (!maps().isFeeding()) return noteReplaced();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;
   size_t names = 0;

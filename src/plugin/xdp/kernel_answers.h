@@ -25,6 +25,8 @@ class KernelAnswers final : public resolve::ProcessState {
   // How often what the kernel has counted is read.
   static constexpr std::chrono::milliseconds kCountInterval{500};
 
+  static constexpr int kReplacedCounts = 20;  // until it is said that another process feeds the maps
+
   explicit KernelAnswers(resolve::Process& process) : process_(process) {}
   ~KernelAnswers() override;
 
@@ -69,6 +71,9 @@ class KernelAnswers final : public resolve::ProcessState {
   std::shared_ptr<kernel::AnswerFeed> makeFeed(const records::RecordStore& store);
   std::optional<size_t> freeZone(uint64_t identity) const;
   void writeListeners();
+  void freeZones(std::span<const uint64_t> wanted);
+  bool isStillFeeding() const;
+  void noteReplaced();
   void watchAddresses();
   void count();
   std::optional<kernel::ListenerZone> zoneOf(const SocketAddress& address, const PlannedZone& planned);
@@ -84,6 +89,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::vector<SocketAddress> listening_;  // all that this process listens to
   std::optional<Metrics> metrics_;
   std::optional<KernelCounts> counts_;
+  int replaced_counts_ = 0;       // for so many intervals another process has fed the maps
   uint64_t left_out_before_ = 0;  // by feeds that are gone
   std::optional<net::Timer> timer_;
   std::optional<node::AddressMonitor> monitor_;

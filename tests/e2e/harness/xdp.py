@@ -5,6 +5,7 @@ Both servers observe one etcd, and say the same but for `xdp`: what the one says
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -149,6 +150,24 @@ class Site:
     def attach(namespace, interface, program, mode="xdp"):
         namespace.run("ip", "link", "set", "dev", interface, mode, "obj", program, "sec", "xdp")
 
+    def neighbour(self, name, address4, address6, router4, router6):
+        """A machine behind the one of the clients, which routes. The link between them has no offloaded checksums."""
+        far = self._namespace(name)
+        self.outside.run("ip", "link", "add", name, "type", "veth", "peer", "name", INTERFACE, "netns", str(far.holder.pid))
+        for namespace, interface, addresses in ((far, INTERFACE, (address4, address6)), (self.outside, name, (router4, router6))):
+            for address in addresses:
+                namespace.run("ip", "address", "add", *([f"{address}/64", "nodad"] if ":" in address else [f"{address}/24"]), "dev", interface)
+            namespace.run("ip", "link", "set", interface, "up")
+        self.outside.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+        with self.outside.entered():
+            _set_transmit_checksums(name, False)
+        for namespace, target4, gateway4, target6, gateway6 in (
+                (far, "default", router4, "default", router6),
+                (self.machine, f"{address4}/32", CLIENT4, f"{address6}/128", CLIENT6)):
+            namespace.run("ip", "route", "add", target4, "via", gateway4)
+            namespace.run("ip", "-6", "route", "add", target6, "via", gateway6)
+        return far
+
     def bpffs(self):
         """A directory that what is pinned lives in as long as the machine."""
         path = os.path.join(self.directory, "bpf")
@@ -210,6 +229,17 @@ def programs(namespace, interface=INTERFACE):
     modes = {1: "native", 2: "generic", 3: "offload"}
     attached = xdp.get("attached") or [{"mode": xdp["mode"], "prog": xdp["prog"]}]
     return [(modes.get(one["mode"], one["mode"]), one["prog"]["id"], one["prog"].get("name")) for one in attached]
+
+
+_SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
+
+
+def _set_transmit_checksums(interface, on):
+    """Whether the device is trusted with checksums (ethtool -K INTERFACE tx)."""
+    command = ctypes.create_string_buffer(struct.pack("=2I", _ETHTOOL_STXCSUM, on))
+    request = struct.pack("=16sQ16x", interface.encode(), ctypes.addressof(command))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCETHTOOL, request)
 
 
 # --- clients ---

@@ -1,7 +1,10 @@
 // A table's records in the kernel's maps: changes, too many of them, and those that another process has left.
 #include "kernel/answer_feed.h"
 
+#include <array>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "dns/reverse_name.h"
 #include "kernel_support.h"
@@ -95,6 +98,39 @@ TEST_F(AnswerFeedTest, ANameWithMoreThanTwoAddressesIsTheProcesses) {
   EXPECT_EQ(a(1), "");
   EXPECT_TRUE(ask(queryFor("w1.tf.local.", 28)).empty());
   server.put(1);
+}
+
+TEST_F(AnswerFeedTest, WhileNamesAreWrittenNothingIsDenied) {
+  Server server(program_.maps);
+  server.put(1);
+  server.confirm();
+  EXPECT_EQ(maps().zone(0).changes % 2, 0u);
+  const uint32_t before = maps().zone(0).changes;
+  server.put(2);
+  EXPECT_EQ(maps().zone(0).changes, before + 2);
+  maps().zone(0).changes = before + 3;  // killed in the middle of one
+  EXPECT_EQ(a(9), "");
+  EXPECT_EQ(a(1), "10.0.0.1");
+  Server successor(program_.maps);
+  successor.put(1);
+  EXPECT_EQ(a(9), "");
+  successor.confirm();
+  EXPECT_EQ(a(9), "NXDOMAIN");
+}
+
+// The hash of a name in one zone is not that of another name in another zone, whatever the seed.
+TEST_F(AnswerFeedTest, ZonesDoNotShareNames) {
+  std::set<std::pair<uint64_t, uint64_t>> keys;
+  size_t count = 0;
+  for (size_t zone = 0; zone < kZones; ++zone) {
+    for (uint8_t first = 0; first < 64; ++first) {
+      const std::array<uint8_t, 3> labels{first, 'a', 'b'};
+      const NameKey key = maps().keyOf(zone, labels);
+      keys.insert({key.hash[0], key.hash[1]});
+      ++count;
+    }
+  }
+  EXPECT_EQ(keys.size(), count);
 }
 
 TEST_F(AnswerFeedTest, BeforeTheFirstSnapshotNothingIsSaid) {
