@@ -16,7 +16,7 @@ from pathlib import Path
 
 import check_metrics
 
-CALL = re.compile(r"\blog(?:_|ger_?|\(\))?\s*(?:\.|->)\s*(?:warning|error)\(")
+CALL = re.compile(r"\blog(?:_|ger_?|\(\))?\s*(?:(?:\.|->)\s*named\([^()]*\)\s*)?(?:\.|->)\s*(?:warning|error)\(")
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 FAMILY = re.compile(r"`((?:coredns|idetcd|process)_[a-z0-9_]+)`")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)

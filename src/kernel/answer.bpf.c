@@ -271,7 +271,7 @@ INLINE void putHead(__u8* to, __u16 type, __u32 ttl, __u16 size) {
   *(__u16*)(to + 10) = bpf_htons(size);
 }
 
-// What the response has besides header and question.
+// The record section of the response.
 struct Body {
   __u32 size;  // bytes of its one record
   __u16 flags;

@@ -48,7 +48,7 @@ struct ListenerKey {
 enum {             // ListenerZone::flags
   kRecursion = 1,  // the block sets RA
   kWhole = 2,      // what the zone does not have does not exist: no `fallthrough`, no other source of its names
-  kHeldOnly = 4,   // names that no source speaks of are looked for elsewhere first
+  kHeldOnly = 4,   // names that no source holds are searched elsewhere first
 };
 
 struct ListenerZone {
@@ -92,7 +92,7 @@ struct NameKey {
 enum {  // Name::flags
   kHasA = 1,
   kHasAaaa = 2,
-  kHeld = 4,       // some source speaks of it
+  kHeld = 4,       // a source holds a record for it
   kElsewhere = 8,  // it exists, but the process has to answer
 };
 
@@ -155,7 +155,7 @@ enum PassReason {
   kPassEdns,          // options, another version, or another record than OPT
   kPassType,          // a class or type that the process answers itself
   kPassZone,          // a name of no zone here
-  kPassName,          // not in the map, and the zone need not be whole; or one that only the process knows all of
+  kPassName,          // not in the map, and the zone need not be whole; or one whose full answer only the process has
   kPassExpired,       // the zone is not known to be up to date
   kPassChanging,      // the name was being changed
   kPassRoom,          // the driver has no room for the answer

@@ -18,7 +18,7 @@
 
 namespace idetcd::kernel {
 
-// Where a frame meets the program.
+// Where the program runs.
 enum class Mode : uint8_t {
   kAny,      // in the driver where it can, else behind it; behind it on one end of a veth pair
   kNative,   // in the driver

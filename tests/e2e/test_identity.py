@@ -139,12 +139,12 @@ def test_a_reload_keeps_the_name_whatever_else_changes(etcd, nodes):
         rewrite(node, corefile(etcd.endpoint, lease=20, options=options))
         node.signal(signal.SIGHUP)
         wait_until(lambda n=number: node.logs().count("Reloading complete") == n, 5, node.logs)
-        node.wait_logged("only `fallthrough` changes without a restart", times=number)
+        node.wait_logged("only 'fallthrough' changes without a restart", times=number)
         assert said_name(node) == "worker1.tf.local." and answers(node, "worker1.tf.local.") == ["192.0.2.7"]
     rewrite(node, corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7", "fallthrough"], directives=["whoami"]))
     node.signal(signal.SIGHUP)
     wait_until(lambda: rcode(ask(node, "nobody.tf.local.")) == "NOERROR", 5, "whoami to answer for what does not exist")
-    node.wait_logged("only `fallthrough`", times=3)
+    node.wait_logged("only 'fallthrough'", times=3)
     assert etcd.pairs() == before and len(etcd.leases()) == 1
 
 

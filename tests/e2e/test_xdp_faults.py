@@ -282,7 +282,7 @@ def test_a_change_of_interfaces_is_not_silent(pinned):
     with open(node.corefile_path, "w", encoding="ascii") as file:
         file.write(pinned.text.replace("xdp lo {", f"xdp lo {INTERFACE} {{"))
     node.signal(signal.SIGHUP)
-    node.wait_logged("takes `idetcd xdp attach` or a restart")
+    node.wait_logged("takes 'idetcd xdp attach' or a restart")
     assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"]
 
 

@@ -106,7 +106,7 @@ Result<Cluster*> Clusters::join(const ClusterSettings& settings, uint16_t dns_po
     if (!cluster->settings.isSameMember(settings)) {
       const std::string& pattern = settings.pattern.text();
       if (!running) return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
-      process_.log.named("plugin/idetcd").warning("{}: only `fallthrough` changes without a restart", pattern);
+      process_.log.named("plugin/idetcd").warning("{}: only 'fallthrough' changes without a restart", pattern);
     }
     if (running) kept_.push_back(cluster);
     return cluster;

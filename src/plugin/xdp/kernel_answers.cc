@@ -39,7 +39,7 @@ Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Resu
     if (in_use_->settings.isSameAttachment(settings)) return {};
     if (!settings.pin.empty()) {
       process_.log.named("plugin/xdp")
-          .warning("a change of interfaces, mode or max_names takes `idetcd xdp attach` or a restart");
+          .warning("a change of interfaces, mode or max_names takes 'idetcd xdp attach' or a restart");
       return {};
     }
   }
@@ -127,8 +127,9 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   if (!written_.empty() || routes.empty()) return;
   process_.log.named("plugin/xdp")
       .warning(
-          "The kernel answers nothing: each query must pass something in its block before the names (`log`, `acl`, "
-          "`any`, …), or another block serves a part of the zone");
+          "The kernel answers nothing: in each block something has to see the queries first ('log', 'acl', 'any', …), "
+          "or another "
+          "block serves a part of the zone");
 }
 
 // Feeds those tables that some listener answers from, and no other.

@@ -61,7 +61,7 @@ const char* textOf(kernel::Mode mode) {
   return mode == kernel::Mode::kNative ? "native" : "generic";
 }
 
-// Those of the Corefile, then what is pinned beside.
+// Interfaces of the Corefile first, then other pinned ones.
 json interfacesOf(const XdpSettings& settings, std::vector<kernel::LinkStatus> links) {
   json all = json::array();
   for (const std::string& name : settings.attach.interfaces) {

@@ -247,7 +247,8 @@ TEST_F(AnswerFeedTest, PointersHaveTheZonesName) {
   EXPECT_TRUE(std::ranges::equal(std::span(response).last(owner.size()), owner.wire()));
 
   records::EpochDomain epochs;
-  const records::RecordStore longer(epochs, {.zone = name("z" + zone), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7});
+  const records::RecordStore longer(epochs,
+                                    {.zone = name("z" + zone), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7});
   EXPECT_TRUE(AnswerFeed::isServable(server.store()));
   EXPECT_FALSE(AnswerFeed::isServable(longer));
 }
