@@ -158,8 +158,8 @@ struct Reading {
 
 INLINE __u32 zoneOffset(const struct Reading* reading) { return *(const volatile __u16*)&reading->zone_offset; }
 
-// Reads a name of this size: what comes before the zone's name is hashed, and that must be the zone's. Negative: it is
-// not, or no label begins there, or this is no name.
+// Reads a name of this size: what comes before the zone's name is hashed, and that must be the zone's. Negative: the
+// name is invalid or not in this zone.
 //
 // The verifier would go through the loop once for each length of each label, and for each place of the zone's name, if it
 // knew of them. So `left`, what is left of the label, is counted in steps of a large odd number, whose multiples it does
@@ -286,7 +286,7 @@ INLINE __u32 pseudoSum(const struct iphdr* ip, __u16 size) {
 }
 
 // The record stands in the frame. Writes OPT and the headers of DNS, UDP and IP, and turns the frame around. What came by
-// the loopback interface is from this machine and now to it, so it goes on to its stack, as what it has become: sending it
+// the loopback interface is from this machine and now to it, so the response is passed up the stack: sending it
 // would bring it to the same place, and a second time through the device and this program.
 INLINE int finish(struct xdp_md* ctx, const struct Query* query, const struct Body* body) {
   __u8* data = (__u8*)(long)ctx->data;
@@ -401,7 +401,7 @@ __attribute__((noinline)) int makeRoom(struct xdp_md* ctx, __u32 size, __u32 may
   return kRoomMade;
 }
 
-// Where a checksum is left to the device, the packet knows at which place.
+// A packet whose checksum is left to the device stores its offset, so its data must not be moved.
 INLINE __u32 mayMove(const struct Query* query) { return !query->is_partial; }
 
 INLINE int failed(enum Room room) { return room == kNoRoom ? pass(kPassRoom) : XDP_ABORTED; }
@@ -425,7 +425,8 @@ __attribute__((noinline)) int putBytes(struct xdp_md* ctx, __u32 offset, const s
   return 0;
 }
 
-// Where the record goes: behind the question. Null cannot be: the frame was made longer.
+// Where the record goes: behind the question. Never null, because the frame was extended; the verifier
+// needs the check.
 INLINE __u8* recordAt(struct xdp_md* ctx, const struct Query* query, __u32 size) {
   __u8* data = (__u8*)(long)ctx->data;
   __u32 question = (query->dns + kHeader + query->name_size + kQuestionTail) & kOffsetMask;
@@ -508,7 +509,7 @@ INLINE struct Moment momentOf(const struct Zone* zone) {
   return moment;
 }
 
-// After the look-up, too: what was removed because it is no longer true was removed after the zone was no longer fresh.
+// After the look-up, too: a zone is marked not fresh before its outdated names are removed.
 INLINE int isFresh(const struct Zone* zone, const struct Moment* before) {
   const __u64 now = bpf_ktime_get_boot_ns();
   return now < before->fresh_until && now < *(const volatile __u64*)&zone->fresh_until;
@@ -639,8 +640,10 @@ INLINE int isIntact(struct xdp_md* ctx, struct Query* query, const struct Listen
   const int is_half = check == fold(pseudo);
   if (is_half && ctx->ingress_ifindex == kLoopback) return 1;
   int sum = sumBytes(ctx, udp_offset, size & kOffsetMask);
-  if (sum >= 0 && fold(sum + fold(pseudo)) == 0xffff) return 1;
-  // A driver that has a program makes a packet of its own of what the program sends.
+  const int is_whole = sum >= 0 && fold(sum + fold(pseudo)) == 0xffff;
+  if (is_whole && is_half) return !listener->is_behind_driver;  // which of the two it is, only the stack knows
+  if (is_whole) return 1;
+  // In native mode the driver builds a new packet, without the mark.
   if (is_half && listener->is_behind_driver) query->is_partial = 1;
   return is_half;
 }

@@ -73,7 +73,8 @@ bool AnswerFeed::isServable(const records::RecordStore& store) {
 AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store)
     : maps_(std::move(maps)), zone_(zone), store_(store) {
   Zone& place = this->place();
-  if (place.identity == identity || !maps_->isFeeding()) return;
+  const bool continues = place.identity == identity && place.name_size == store.zone().size();
+  if (continues || !maps_->isFeeding()) return;
   maps_->clear(zone_);
   const auto soa = store.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
@@ -202,7 +203,7 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
   if (follows_) publish<__u64>(place().fresh_until, static_cast<__u64>(deadline.time_since_epoch().count()));
 }
 
-// What a process before has left may have taken the room of what there is now.
+// Old entries may fill the map, so names that did not fit are tried again after the sweep.
 void AnswerFeed::beginToFollow() {
   const Writing writing(place());
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));

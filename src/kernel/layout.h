@@ -1,5 +1,5 @@
 // What the program in the kernel (answer.bpf.c) and the process that feeds it share: the maps' keys and values. Plain C,
-// included by both. A change of any of it is a new kLayout: a process leaves maps of another layout alone.
+// included by both. Increase kLayout with every change here: a process does not use maps of another layout.
 //
 // Little-endian machines only. Numbers are in the machine's byte order where nothing else is said; what goes into a packet
 // as it is, is in network byte order. Names are in wire form and lower case.
@@ -12,7 +12,7 @@ namespace idetcd::kernel {
 #endif
 
 enum {
-  kLayout = 1,
+  kLayout = 2,
   kZones = 16,          // clusters
   kListenerZones = 4,   // of one listening address
   kListeners = 1024,    // addresses and ports
@@ -62,8 +62,8 @@ struct Listener {
   struct ListenerZone reverse;                // which zone answers PTR
   __u8 zone_count;
   __u8 has_reverse;
-  // Of the interface: a frame for another one was seen by a bridge or a mirror port, and is not for this machine. 0 on
-  // the loopback interface.
+  // The interface's. Frames to other hardware addresses (a bridge, a mirror port) are not for this machine. 0 on the
+  // loopback interface.
   __u8 hardware_address[6];
   __u8 is_behind_driver;  // the program runs in generic mode there
   __u8 unused[3];
@@ -79,8 +79,8 @@ struct Zone {
   __u16 name_size;       // bytes; 0: nothing is answered
   __u8 soa[kSoaSize];    // the record; pointers to the zone's name, and the serial, are filled in
   __u8 name[kZoneName];  // in wire form
-  // Odd while names are being written, and another number afterwards: a name that was not found meanwhile may be there. A
-  // hash map of the kernel's replaces an element by a new one, and a look-up can miss both.
+  // Sequence counter: odd during a write. If it is odd or has changed, a failed look-up proves nothing: a hash map of the
+  // kernel's replaces an element by a new one, and a look-up can miss both.
   __u32 changes;
 };
 

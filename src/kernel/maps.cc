@@ -237,22 +237,24 @@ Maps::Swept Maps::sweep(size_t zone, int kept) const {
     if (is_left(name)) unwanted.push_back(key);
   });
   Swept swept;
-  for (const NameKey& key : unwanted) swept.names += names().erase(key) ? 1 : 0;
+  for (const NameKey& key : unwanted) swept.names += isFeeding() && names().erase(key) ? 1 : 0;
   unwanted.clear();
   pointers().forEach([&](const NameKey& key, const Pointer& pointer) {
     if (is_left(pointer)) unwanted.push_back(key);
   });
-  for (const NameKey& key : unwanted) swept.pointers += pointers().erase(key) ? 1 : 0;
+  for (const NameKey& key : unwanted) swept.pointers += isFeeding() && pointers().erase(key) ? 1 : 0;
   return swept;
 }
 
 void Maps::clear(size_t zone) const {
+  if (!isFeeding()) return;
   Zone& place = this->zone(zone);
+  // First: a process that is killed in the midst leaves no zone that looks whole.
+  std::atomic_ref(place.identity).store(0, std::memory_order_release);
   std::atomic_ref(place.fresh_until).store(0, std::memory_order_release);
   std::atomic_ref(place.name_size).store(0, std::memory_order_release);
   std::atomic_ref(place.is_whole).store(0, std::memory_order_release);
   sweep(zone, kNoGeneration);
-  std::atomic_ref(place.identity).store(0, std::memory_order_release);
 }
 
 Name sealed(const NameKey& key, Name name) {

@@ -2,8 +2,8 @@
 // calls, which take about a microsecond; settings and zones are mapped memory. It takes no right but that to the
 // descriptors, or to the files where the maps are pinned.
 //
-// Of several processes that have the maps the last one that has called takeOver() feeds them; what the others write is
-// left out, so that one that ends slowly does no harm to its successor. Any thread; one at a time calls what is not const.
+// Of several processes that have the maps the last one that has called takeOver() feeds them; writes of the others are
+// skipped, so that an old process does not overwrite its successor's data. Any thread; one at a time calls what is not const.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class HashMap {
  public:
   explicit HashMap(int fd) : fd_(fd) {}
 
-  // `replaces`: only if the key is there.
+  // `replaces`: updates an existing key only.
   PutOutcome put(const Key& key, const Value& value, bool replaces = false) const;
   // False: it was not there.
   bool erase(const Key& key) const;
@@ -77,7 +77,7 @@ class Maps {
   static Result<std::shared_ptr<Maps>> open(const std::string& directory);
   static Result<std::shared_ptr<Maps>> make(MapDescriptors descriptors);
 
-  // Whether these are the same, not only such as look alike.
+  // Whether both objects refer to the same maps.
   bool isSame(const Maps& other) const { return settings().seed[0] == other.settings().seed[0]; }
 
   const Settings& settings() const { return settings_[0]; }
@@ -101,6 +101,7 @@ class Maps {
   NameKey keyOf(size_t zone, std::span<const uint8_t> labels) const;
 
   // Removes what `zone` has of other generations than `kept`; kNoGeneration: everything.
+  // Stops when another process has taken over.
   static constexpr int kNoGeneration = -1;
   struct Swept {
     size_t names = 0;

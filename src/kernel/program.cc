@@ -13,6 +13,7 @@
 #include <linux/magic.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <optional>
 #include <pwd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -35,6 +36,8 @@ constexpr std::string_view kLinkPrefix = "link-";
 constexpr mode_t kDirectoryMode = 0755;
 constexpr mode_t kMapMode = 0660;
 constexpr gid_t kRootGroup = 0;
+constexpr uid_t kNoUser = static_cast<uid_t>(-1);
+constexpr const char* kFreshSuffix = "-new";
 
 struct DestroyObject {
   void operator()(answer_bpf* object) const { answer_bpf__destroy(object); }
@@ -158,7 +161,9 @@ Result<FileDescriptor> link(const Object& object, const std::string& interface, 
   return tl::unexpected(explained(errno, fmt::format("attaching the program to {}", interface)));
 }
 
-std::string linkPath(const std::string& directory, const std::string& interface) {
+// A bpf file system takes no dot in a name, and the name of an interface has no colon.
+std::string linkPath(const std::string& directory, std::string interface) {
+  std::ranges::replace(interface, '.', ':');
   return fmt::format("{}/{}{}", directory, kLinkPrefix, interface);
 }
 
@@ -166,7 +171,8 @@ std::vector<std::string> pinnedInterfaces(const std::string& directory) {
   std::vector<std::string> all;
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
-    const std::string name = file.path().filename().string();
+    std::string name = file.path().filename().string();
+    std::ranges::replace(name, ':', '.');
     if (name.starts_with(kLinkPrefix)) all.push_back(name.substr(kLinkPrefix.size()));
   }
   std::sort(all.begin(), all.end());
@@ -191,22 +197,39 @@ bool isLinkTo(const FileDescriptor& link, const std::string& interface, Mode mod
   return mode == Mode::kAny || modeOf(info->xdp.ifindex, info->prog_id) == mode;
 }
 
+// Nothing, if it is no link to `interface` as it is now.
+std::optional<Mode> modeOfLink(const FileDescriptor& link, const std::string& interface) {
+  const auto info = infoOf<bpf_link_info>(link.get());
+  if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex != if_nametoindex(interface.c_str()))
+    return std::nullopt;
+  return modeOf(info->xdp.ifindex, info->prog_id);
+}
+
+Result<void> linkAndPin(const Object& object, const std::string& interface, Mode mode, const std::string& path) {
+  const auto made = link(object, interface, mode);
+  if (!made) return tl::unexpected(made.error());
+  if (bpf_obj_pin(made->get(), path.c_str()) != 0) return failWith(errno, path);
+  return {};
+}
+
 // The link that is pinned gets the new program between two frames. One whose interface has gone, or that is in another
 // mode, is replaced.
 Result<void> exchangeOrLink(const Object& object, const std::string& directory, const std::string& interface,
                             Mode mode) {
   const std::string path = linkPath(directory, interface);
+  std::optional<Mode> before;  // of a link that has to make room for another one
   if (const auto pinned = openPinned(path)) {
     if (isLinkTo(*pinned, interface, mode)) {
       if (bpf_link_update(pinned->get(), bpf_program__fd(object->progs.idetcd_answer), nullptr) == 0) return {};
       return tl::unexpected(explained(errno, fmt::format("exchanging the program on {}", interface)));
     }
+    before = modeOfLink(*pinned, interface);
     unlink(path.c_str());  // which takes it off when `pinned` is closed
   }
-  const auto made = link(object, interface, mode);
-  if (!made) return tl::unexpected(made.error());
-  if (bpf_obj_pin(made->get(), path.c_str()) != 0) return failWith(errno, path);
-  return {};
+  auto made = linkAndPin(object, interface, mode, path);
+  // Where that fails, the interface is attached to as it was.
+  if (!made && before) static_cast<void>(linkAndPin(object, interface, *before, path));
+  return made;
 }
 
 Result<void> makeDirectory(const std::string& directory) {
@@ -221,7 +244,7 @@ Result<void> makeDirectory(const std::string& directory) {
 // By name or number; -1: the user that creates a file owns it. Besides it the group of root may use the maps: a loader
 // of root without CAP_DAC_OVERRIDE, as in the unit, opens them again by that.
 Result<uid_t> ownerOf(const std::string& user) {
-  if (user.empty()) return static_cast<uid_t>(-1);
+  if (user.empty()) return kNoUser;
   if (const passwd* found = getpwnam(user.c_str()); found != nullptr) return found->pw_uid;
   if (const auto number = parseNumber<uid_t>(user)) return *number;
   return fail(fmt::format("there is no user {}", user));
@@ -239,10 +262,13 @@ Result<void> checkInterfaces(const std::vector<std::string>& interfaces) {
 Result<void> pinMaps(const Object& object, const std::string& directory, uid_t owner) {
   for (size_t i = 0; i < kMapCount; ++i) {
     const std::string path = fmt::format("{}/{}", directory, kMapNames[i]);
-    const std::string fresh = path + "-new";
+    const std::string fresh = path + kFreshSuffix;
+    // Without a user the files keep theirs: a server of root does not take them away from the one that feeds them.
+    struct stat there;
+    const uid_t user = owner == kNoUser && stat(path.c_str(), &there) == 0 ? there.st_uid : owner;
     unlink(fresh.c_str());
     if (bpf_obj_pin(bpf_map__fd(mapOf(object, static_cast<Map>(i))), fresh.c_str()) != 0) return failWith(errno, fresh);
-    if (chmod(fresh.c_str(), kMapMode) != 0 || chown(fresh.c_str(), owner, kRootGroup) != 0)
+    if (chmod(fresh.c_str(), kMapMode) != 0 || chown(fresh.c_str(), user, kRootGroup) != 0)
       return failWith(errno, fresh);
     if (rename(fresh.c_str(), path.c_str()) != 0) return failWith(errno, path);
   }
@@ -321,7 +347,9 @@ Result<bool> detachPinned(const std::string& directory) {
     if (auto removed = remove(linkPath(directory, interface)); !removed) return tl::unexpected(removed.error());
   }
   for (const char* name : kMapNames) {
-    if (auto removed = remove(fmt::format("{}/{}", directory, name)); !removed) return tl::unexpected(removed.error());
+    const std::string path = fmt::format("{}/{}", directory, name);
+    unlink((path + kFreshSuffix).c_str());  // of an attach that was killed
+    if (auto removed = remove(path); !removed) return tl::unexpected(removed.error());
   }
   rmdir(directory.c_str());
   return found;

@@ -273,6 +273,7 @@ def test_an_attach_beside_a_running_server_is_noticed(pinned):
     assert pinned.command("attach").returncode == 0
     with frozen(node), Client(LOOPBACK4) as client:
         assert client.ask(plain(OWN), timeout=0.3) is None
+    wait_until(lambda: xdp.metrics().sum("idetcd_xdp_attached") == 0, 10, node.logs)
     node.signal(signal.SIGHUP)
     wait_until(lambda: by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"], 10, node.logs)
 

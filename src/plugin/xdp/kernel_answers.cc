@@ -234,8 +234,8 @@ void KernelAnswers::writeListeners() {
     if (!behind_driver.contains(one.interface))
       behind_driver[one.interface] = kernel::modeOn(one.interface) == kernel::Mode::kGeneric;
   }
-  // The kernel uses the memory of an element that is replaced at once again, under a program that reads it: what is right
-  // stays.
+  // The kernel reuses a replaced element's memory at once, even while a program reads it: unchanged entries are not
+  // rewritten.
   std::map<std::string, kernel::Listener> there;
   listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
   std::set<std::string> wanted;
@@ -281,15 +281,19 @@ bool KernelAnswers::isStillFeeding() const {
   return pinned && (*pinned)->isSame(maps());
 }
 
-// A successor in an upgrade takes over a moment before this process ends: that is nothing to be said.
+// A successor in an upgrade takes over a moment before this process ends, which is normal and not logged.
 void KernelAnswers::noteReplaced() {
   metrics_->attached.set(0);
   if (++replaced_counts_ != kReplacedCounts) return;
   process_.log.named("plugin/xdp")
-      .warning("Another process feeds what is pinned: the sockets answer what this one knows");
+      .warning("What is pinned is no longer fed by this process: the sockets answer until a reload");
 }
 
 void KernelAnswers::count() {
+  if (++counts_since_look_ >= kLookCounts || replaced_counts_ > 0) {
+    counts_since_look_ = 0;
+    if (!isStillFeeding()) return noteReplaced();
+  }
   if (!maps().isFeeding()) return noteReplaced();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;

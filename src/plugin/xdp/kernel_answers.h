@@ -25,7 +25,8 @@ class KernelAnswers final : public resolve::ProcessState {
   // How often what the kernel has counted is read.
   static constexpr std::chrono::milliseconds kCountInterval{500};
 
-  static constexpr int kReplacedCounts = 20;  // until it is said that another process feeds the maps
+  static constexpr int kLookCounts = 10;      // until it is looked whether what is pinned is still fed by this process
+  static constexpr int kReplacedCounts = 20;  // until it is logged that it is not
 
   explicit KernelAnswers(resolve::Process& process) : process_(process) {}
   ~KernelAnswers() override;
@@ -89,6 +90,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::vector<SocketAddress> listening_;  // all that this process listens to
   std::optional<Metrics> metrics_;
   std::optional<KernelCounts> counts_;
+  int counts_since_look_ = 0;
   int replaced_counts_ = 0;       // for so many intervals another process has fed the maps
   uint64_t left_out_before_ = 0;  // by feeds that are gone
   std::optional<net::Timer> timer_;

@@ -67,7 +67,7 @@ std::vector<PlannedZone> planZones(const std::vector<Zone>& routes) {
   return planned;
 }
 
-// Of both kinds of reverse names one block is asked, or the kernel answers none.
+// The kernel answers PTR only if one block serves both in-addr.arpa and ip6.arpa.
 std::vector<PlannedZone> planReverse(const std::vector<Zone>& routes) {
   static const dns::Name kIpv4 = nameOf("in-addr.arpa.");
   static const dns::Name kIpv6 = nameOf("ip6.arpa.");

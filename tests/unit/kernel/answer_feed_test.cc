@@ -204,6 +204,19 @@ TEST_F(AnswerFeedTest, ASuccessorGoesOnAndTakesOutWhatIsGone) {
   EXPECT_FALSE(hasPointer("10.0.0.2"));
 }
 
+TEST_F(AnswerFeedTest, AZoneThatWasLeftHalfClearedIsMadeAnew) {
+  {
+    Server server(program_.maps);
+    server.put(1);
+    server.confirm();
+  }
+  maps().zone(0).name_size = 0;
+  Server successor(program_.maps);
+  successor.put(1);
+  successor.confirm();
+  EXPECT_EQ(a(1), "10.0.0.1");
+}
+
 TEST_F(AnswerFeedTest, WhatIsGoneTakesNoRoom) {
   {
     Server server(program_.maps);

@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernel_support.h"
@@ -123,6 +124,31 @@ TEST_F(PinTest, AVethIsAttachedToWhereItLosesNothing) {
   options_.interfaces = {"xa"};
   ASSERT_TRUE(attachPinned(options_, directory_));
   EXPECT_EQ(std::system("ip -d link show xa | grep -q xdpgeneric"), 0);
+}
+
+TEST_F(PinTest, AModeThatCannotBeLeavesWhatWasThere) {
+  ASSERT_TRUE(attachPinned(options_, directory_));
+  options_.mode = Mode::kNative;
+  EXPECT_FALSE(attachPinned(options_, directory_));
+  EXPECT_GT(programOn("lo"), 0u);
+}
+
+TEST_F(PinTest, AnInterfaceMayHaveADotInItsName) {
+  ASSERT_EQ(std::system("ip link add xa.5 type veth peer name xb"), 0);
+  options_.interfaces = {"xa.5"};
+  const auto attached = attachPinned(options_, directory_);
+  ASSERT_TRUE(attached) << attached.error().message;
+  EXPECT_GT(programOn("xa.5"), 0u);
+  ASSERT_TRUE(attachPinned(options_, directory_));
+  EXPECT_EQ(detachPinned(directory_).value(), true);
+}
+
+TEST_F(PinTest, TheFilesKeepTheirUser) {
+  ASSERT_TRUE(attachPinned(options_, directory_, "65534"));
+  ASSERT_TRUE(attachPinned(options_, directory_));
+  struct stat found;
+  ASSERT_EQ(stat((directory_ + "/names").c_str(), &found), 0);
+  EXPECT_EQ(found.st_uid, 65534u);
 }
 
 TEST_F(PinTest, SaysWhatIsWrong) {
