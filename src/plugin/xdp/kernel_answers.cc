@@ -87,8 +87,8 @@ void KernelAnswers::begin() {
   if (std::ranges::find(in_use_->settings.attach.interfaces, "lo") == in_use_->settings.attach.interfaces.end()) return;
   process_.log.named("plugin/xdp")
       .info(
-          "with a program on lo, Linux copies what TCP sends there: small writes are slower, and connections may stand "
-          "still at their beginning");
+          "with a program on lo, small writes over TCP there are slower, connections may be delayed at their start, "
+          "and a firewall for incoming packets has to accept what comes from lo");
 }
 
 // Nothing is answered in the kernel from here on.
