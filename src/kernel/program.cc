@@ -189,19 +189,11 @@ Mode modeOf(uint32_t interface, uint32_t program) {
   return found.skb_prog_id == program ? Mode::kGeneric : Mode::kAny;
 }
 
-// Whether a link is one to `interface` as it is now, in this mode.
-bool isLinkTo(const FileDescriptor& link, const std::string& interface, Mode mode) {
-  const auto info = infoOf<bpf_link_info>(link.get());
-  if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex == 0) return false;
-  if (info->xdp.ifindex != if_nametoindex(interface.c_str())) return false;
-  return mode == Mode::kAny || modeOf(info->xdp.ifindex, info->prog_id) == mode;
-}
-
-// Nothing, if it is no link to `interface` as it is now.
+// Of a link to `interface` as it is now; nothing, if it is no such link.
 std::optional<Mode> modeOfLink(const FileDescriptor& link, const std::string& interface) {
   const auto info = infoOf<bpf_link_info>(link.get());
-  if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex != if_nametoindex(interface.c_str()))
-    return std::nullopt;
+  if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex == 0) return std::nullopt;
+  if (info->xdp.ifindex != if_nametoindex(interface.c_str())) return std::nullopt;
   return modeOf(info->xdp.ifindex, info->prog_id);
 }
 
@@ -219,11 +211,11 @@ Result<void> exchangeOrLink(const Object& object, const std::string& directory, 
   const std::string path = linkPath(directory, interface);
   std::optional<Mode> before;  // of a link that has to make room for another one
   if (const auto pinned = openPinned(path)) {
-    if (isLinkTo(*pinned, interface, mode)) {
+    before = modeOfLink(*pinned, interface);
+    if (before && (mode == Mode::kAny || *before == mode)) {
       if (bpf_link_update(pinned->get(), bpf_program__fd(object->progs.idetcd_answer), nullptr) == 0) return {};
       return tl::unexpected(explained(errno, fmt::format("exchanging the program on {}", interface)));
     }
-    before = modeOfLink(*pinned, interface);
     unlink(path.c_str());  // which takes it off when `pinned` is closed
   }
   auto made = linkAndPin(object, interface, mode, path);

@@ -290,11 +290,8 @@ void KernelAnswers::noteReplaced() {
 }
 
 void KernelAnswers::count() {
-  if (++counts_since_look_ >= kLookCounts || replaced_counts_ > 0) {
-    counts_since_look_ = 0;
-    if (!isStillFeeding()) return noteReplaced();
-  }
-  if (!maps().isFeeding()) return noteReplaced();
+  const bool looks = ++counts_ended_ % kLookCounts == 0 || replaced_counts_ > 0;
+  if (!(looks ? isStillFeeding() : maps().isFeeding())) return noteReplaced();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;
   size_t names = 0;

@@ -90,7 +90,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::vector<SocketAddress> listening_;  // all that this process listens to
   std::optional<Metrics> metrics_;
   std::optional<KernelCounts> counts_;
-  int counts_since_look_ = 0;
+  uint64_t counts_ended_ = 0;
   int replaced_counts_ = 0;       // for so many intervals another process has fed the maps
   uint64_t left_out_before_ = 0;  // by feeds that are gone
   std::optional<net::Timer> timer_;
