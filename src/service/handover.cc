@@ -1,9 +1,11 @@
 #include "service/handover.h"
 
 #include <cerrno>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,19 +17,40 @@ namespace {
 constexpr std::string_view kEnd = "end";
 constexpr mode_t kNobodyElse = 0177;
 
-FileDescriptor openSocket(int flags) { return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)); }
+FileDescriptor openSocket(int flags) {
+  return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+}
 
-bool isOfOurUser(const FileDescriptor& connection) {
+// None if the kernel does not say.
+std::optional<ucred> peerOf(const FileDescriptor& connection) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer;
+}
+
+bool isOfOurUser(const FileDescriptor& connection) {
+  const auto peer = peerOf(connection);
+  return peer && peer->uid == geteuid();
+}
+
+// A descriptor that is readable once the process at the other end has ended. Not open where that cannot be seen: in
+// another PID namespace its number is 0.
+FileDescriptor openPeer(const FileDescriptor& connection) {
+  const auto peer = peerOf(connection);
+  if (!peer || peer->pid <= 0 || peer->pid == getpid()) return {};
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0)));
+}
+
+bool waitReadable(const FileDescriptor& descriptor, BootClock::time_point end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - BootClock::now()).count();
+  pollfd event{.fd = descriptor.get(), .events = POLLIN, .revents = 0};
+  return left > 0 && poll(&event, 1, static_cast<int>(left)) == 1;
 }
 
 // The next message until `end`; an empty one at the end of the connection.
 Result<UnixMessage> receive(const FileDescriptor& connection, BootClock::time_point end) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - BootClock::now()).count();
-  pollfd event{.fd = connection.get(), .events = POLLIN, .revents = 0};
-  if (left <= 0 || poll(&event, 1, static_cast<int>(left)) != 1) return fail("it takes too long");
+  if (!waitReadable(connection, end)) return fail("it takes too long");
   UnixMessage message;
   // A process that has ended with something unread resets its connections.
   if (!receiveMessage(connection.get(), &message) && errno != ECONNRESET) return failWith(errno, "recvmsg");
@@ -75,10 +98,15 @@ Result<std::vector<GivenDescriptor>> takeOver(const std::string& path, std::chro
   }
   if (!isOfOurUser(server)) return fail("who listens there is another user's");
   const auto end = BootClock::now() + budget;
+  const FileDescriptor process = openPeer(server);
   for (bool is_complete = false;;) {
     auto message = receive(server, end);
     if (!message) return tl::unexpected(message.error());
-    if (message->text.empty() && is_complete) return all;
+    if (message->text.empty() && is_complete) {
+      // The kernel closes what a process has in an order of its own: the lock of the state directory maybe after this.
+      if (process.isOpen()) waitReadable(process, end);
+      return all;
+    }
     if (message->text.empty()) return fail("the server that runs does not give up its sockets");
     if (message->text == kEnd) {
       is_complete = true;

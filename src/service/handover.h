@@ -5,7 +5,8 @@
 //             ◄── one message a socket: its name, and the descriptor; then kEnd ──
 //             ◄── end of the connection, when the process has ended ──
 //
-// The successor waits for the end of the process: until then that has the state directory, and its name.
+// The successor waits for the end of the process (pidfd_open(2); of the connection where the process cannot be seen from
+// another PID namespace): until then that has the state directory, its ports and its name.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,8 @@
 #include "service/handover.h"
 
+#include <array>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -10,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -74,6 +77,37 @@ TEST_F(HandoverTest, TheSuccessorWaitsForTheEndOfTheServer) {
   EXPECT_EQ(taken.wait_for(50ms), std::future_status::timeout);  // meant as such: it must not return
   listening = fail("it has ended");
   EXPECT_TRUE(taken.get().has_value());
+}
+
+// The end of the connection is not that of the process, which closes the lock of its state directory maybe later.
+TEST_F(HandoverTest, TheEndOfTheConnectionIsNotThatOfTheServer) {
+  std::array<int, 2> closed;  // by the server, when its connection has ended
+  std::array<int, 2> ends;    // written when the server may end
+  ASSERT_EQ(pipe2(closed.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    char byte = 0;
+    bool is_given = false;
+    {
+      auto own = HandoverSocket::listen(path_);
+      if (!own || write(closed[1], "l", 1) != 1) _exit(1);
+      pollfd event{.fd = own->fd(), .events = POLLIN, .revents = 0};
+      is_given = poll(&event, 1, 10'000) == 1 && own->give({});
+    }
+    _exit(is_given && write(closed[1], "c", 1) == 1 && read(ends[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(closed[0], &byte, 1), 1);  // it listens
+  auto taken = std::async(std::launch::async, [this] { return takeOver(path_, 10s); });
+  ASSERT_EQ(read(closed[0], &byte, 1), 1);
+  EXPECT_EQ(taken.wait_for(50ms), std::future_status::timeout);  // meant as such: it must not return
+  ASSERT_EQ(write(ends[1], "e", 1), 1);
+  EXPECT_TRUE(taken.get().has_value());
+  int status = 1;
+  ASSERT_EQ(waitpid(server, &status, 0), server);
+  EXPECT_EQ(status, 0);
+  for (const int fd : {closed[0], closed[1], ends[0], ends[1]}) close(fd);
 }
 
 TEST_F(HandoverTest, WhereNobodyListensThereIsNothingToTake) {
