@@ -75,7 +75,8 @@ AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identit
   Zone& place = this->place();
   const bool continues = place.identity == identity && place.name_size == store.zone().size();
   if (continues || !maps_->isFeeding()) return;
-  maps_->clear(zone_);
+  closed_ = !maps_->clear(zone_);
+  if (closed_) return;
   const auto soa = store.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
   std::ranges::copy(store.zone().wire(), place.name);
@@ -203,16 +204,19 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
   if (follows_) publish<__u64>(place().fresh_until, static_cast<__u64>(deadline.time_since_epoch().count()));
 }
 
-// Old entries may fill the map, so names that did not fit are tried again after the sweep.
+// Old entries may fill the map, so names that did not fit are tried again after the sweep. If old ones may be left, the
+// zone stays as it is until its deadline, and the next one tries again.
 void AnswerFeed::beginToFollow() {
   const Writing writing(place());
+  names_.store(0, std::memory_order_relaxed);
+  missing_ = 0;
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);
     if (!entry.isHeld()) return;
     records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
   });
-  maps_->sweep(zone_, maps_->generation());
+  if (!maps_->sweep(zone_, maps_->generation()).is_complete) return;
   if (missing_ > 0) {
     store_.table().forEach([this](const Entry& entry) {
       if (isBelowZone(entry)) put(entry, true);

@@ -21,6 +21,7 @@ enum {
   kZoneName = 64,       // bytes of the longest zone's name; a power of two
   kSoaSize = 54,        // of every zone whose name leaves room for the names in it
   kLoopback = 1,        // index of the loopback interface, in each network namespace
+  kBeingCleared = 2,    // Zone::identity of a place that may have names of before
   kMinNames = 64,       // of an operator's limit
   kDefaultNames = 65536,
 };
@@ -74,7 +75,8 @@ struct Zone {
   __u64 fresh_until;  // nanoseconds of CLOCK_BOOTTIME; 0: nothing is answered
   __u32 serial;       // of the SOA
   __u32 is_whole;     // every name that the zone has is in the map
-  __u64 identity;  // of what its records depend on: a process continues with a zone of the same identity only; 0: free
+  // Of what its records depend on: a process continues with a zone of the same identity only. Odd; 0: the place is free.
+  __u64 identity;
   __u32 pointer_ttl;     // of PTR records; network byte order
   __u16 name_size;       // bytes; 0: nothing is answered
   __u8 soa[kSoaSize];    // the record; pointers to the zone's name, and the serial, are filled in

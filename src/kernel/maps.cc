@@ -142,7 +142,7 @@ bool HashMap<Key, Value>::erase(const Key& key) const {
 }
 
 template <typename Key, typename Value>
-void HashMap<Key, Value>::forEach(const std::function<void(const Key&, const Value&)>& visit) const {
+bool HashMap<Key, Value>::forEach(const std::function<void(const Key&, const Value&)>& visit) const {
   std::vector<Key> keys(kBatch);
   std::vector<Value> values(kBatch);
   uint32_t position = 0;
@@ -161,11 +161,12 @@ void HashMap<Key, Value>::forEach(const std::function<void(const Key&, const Val
       values.resize(keys.size());
       continue;
     }
-    if (done != 0 && errno != ENOENT) return;
+    if (done != 0 && errno != ENOENT) return false;
     more = done == 0;  // ENOENT: these were the last
     begun = true;
     for (size_t i = 0; i < attributes.batch.count; ++i) visit(keys[i], values[i]);
   }
+  return true;
 }
 
 template class HashMap<ListenerKey, Listener>;
@@ -233,28 +234,30 @@ NameKey Maps::keyOf(size_t zone, std::span<const uint8_t> labels) const {
 Maps::Swept Maps::sweep(size_t zone, int kept) const {
   const auto is_left = [zone, kept](const auto& value) { return value.zone == zone && value.generation != kept; };
   std::vector<NameKey> unwanted;
-  names().forEach([&](const NameKey& key, const Name& name) {
+  Swept swept;
+  swept.is_complete = names().forEach([&](const NameKey& key, const Name& name) {
     if (is_left(name)) unwanted.push_back(key);
   });
-  Swept swept;
   for (const NameKey& key : unwanted) swept.names += isFeeding() && names().erase(key) ? 1 : 0;
   unwanted.clear();
-  pointers().forEach([&](const NameKey& key, const Pointer& pointer) {
+  swept.is_complete &= pointers().forEach([&](const NameKey& key, const Pointer& pointer) {
     if (is_left(pointer)) unwanted.push_back(key);
   });
   for (const NameKey& key : unwanted) swept.pointers += isFeeding() && pointers().erase(key) ? 1 : 0;
   return swept;
 }
 
-void Maps::clear(size_t zone) const {
-  if (!isFeeding()) return;
+bool Maps::clear(size_t zone) const {
+  if (!isFeeding()) return false;
   Zone& place = this->zone(zone);
   // First: a process that is killed in the midst leaves no zone that looks whole.
-  std::atomic_ref(place.identity).store(0, std::memory_order_release);
+  std::atomic_ref(place.identity).store(kBeingCleared, std::memory_order_release);
   std::atomic_ref(place.fresh_until).store(0, std::memory_order_release);
   std::atomic_ref(place.name_size).store(0, std::memory_order_release);
   std::atomic_ref(place.is_whole).store(0, std::memory_order_release);
-  sweep(zone, kNoGeneration);
+  if (!sweep(zone, kNoGeneration).is_complete || !isFeeding()) return false;
+  std::atomic_ref(place.identity).store(0, std::memory_order_release);
+  return true;
 }
 
 Name sealed(const NameKey& key, Name name) {

@@ -63,8 +63,9 @@ class HashMap {
   PutOutcome put(const Key& key, const Value& value, bool replaces = false) const;
   // False: it was not there.
   bool erase(const Key& key) const;
-  // Calls visit(key, value) for each; what changes meanwhile is visited once, twice or not at all.
-  void forEach(const std::function<void(const Key&, const Value&)>& visit) const;
+  // Calls visit(key, value) for each; what changes meanwhile is visited once, twice or not at all. False: there was not
+  // enough memory for all.
+  [[nodiscard]] bool forEach(const std::function<void(const Key&, const Value&)>& visit) const;
 
  private:
   int fd_;
@@ -101,16 +102,18 @@ class Maps {
   NameKey keyOf(size_t zone, std::span<const uint8_t> labels) const;
 
   // Removes what `zone` has of other generations than `kept`; kNoGeneration: everything.
-  // Stops when another process has taken over.
+  // Stops when another process has taken over. If it is not complete, there was not enough memory to look at all.
   static constexpr int kNoGeneration = -1;
   struct Swept {
     size_t names = 0;
     size_t pointers = 0;
+    bool is_complete = false;
   };
   Swept sweep(size_t zone, int kept) const;
 
-  // Nothing of `zone` is answered any more, and its place is free.
-  void clear(size_t zone) const;
+  // Nothing of `zone` is answered any more, and its place is free. False: it is not free yet (kBeingCleared), or another
+  // process has taken over.
+  bool clear(size_t zone) const;
 
  private:
   Maps(MapDescriptors descriptors, MappedArray<Settings> settings, MappedArray<Zone> zones);

@@ -27,7 +27,11 @@ uint64_t identityOf(const records::RecordStore& store, const ClusterSettings& cl
   return hash | 1;
 }
 
-bool isSame(const kernel::Listener& a, const kernel::Listener& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+KernelCounts::Subject subjectOf(const SocketAddress& address, const PlannedZone& planned) {
+  return {address, planned.route->name.toString()};
+}
+
+bool areEqual(const kernel::Listener& a, const kernel::Listener& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
 }  // namespace
 
@@ -116,20 +120,48 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   const std::vector<PlannedListener> plan = planListeners(routes);
   listening_.clear();
   for (const resolve::ListenerRoutes& listener : routes) listening_.push_back(listener.address);
+  withdraw(plan);
   feed(plan);
+  countOnly(plan);
   written_.clear();
+  lacks_meters_ = false;
   for (const PlannedListener& listener : plan) {
     if (const auto value = valueOf(listener)) written_.push_back({.address = listener.address, .value = *value});
   }
   writeListeners();
   watchAddresses();
   metrics_->attached.set(written_.empty() ? 0 : 1);
+  if (lacks_meters_) {
+    process_.log.named("plugin/xdp")
+        .warning("The kernel answers for {} pairs of an address and a block at most: not for all of this Corefile's",
+                 int{kernel::kMeters});
+  }
   if (!written_.empty() || routes.empty()) return;
   process_.log.named("plugin/xdp")
       .warning(
           "The kernel answers nothing: in each block something has to see the queries first ('log', 'acl', 'any', …), "
           "or another "
           "block serves a part of the zone");
+}
+
+// Addresses at which other zones are answered from now on are left to the sockets while the zones change.
+void KernelAnswers::withdraw(std::span<const PlannedListener> plan) {
+  const auto changes = [this, plan](const Written& written) {
+    const auto planned = std::ranges::find(plan, written.address, &PlannedListener::address);
+    return planned == plan.end() || !isSame(written.value, *planned);
+  };
+  if (std::erase_if(written_, changes) > 0) writeListeners();
+}
+
+bool KernelAnswers::isSame(const kernel::ListenerZone& written, const PlannedZone& planned) const {
+  const auto fed = std::ranges::find(fed_, planned.store, &Fed::store);
+  return fed != fed_.end() && fed->feed->zone() == written.zone && planned.flags == written.flags;
+}
+
+bool KernelAnswers::isSame(const kernel::Listener& written, const PlannedListener& planned) const {
+  const auto same = [this](const auto& one, const auto& other) { return isSame(one, other); };
+  return std::ranges::equal(std::span(written.zones, written.zone_count), planned.zones, same) &&
+         std::ranges::equal(std::span(&written.reverse, written.has_reverse), planned.reverse, same);
 }
 
 // Feeds those tables that some listener answers from, and no other.
@@ -197,11 +229,22 @@ std::optional<size_t> KernelAnswers::freeZone(uint64_t identity) const {
   return found;
 }
 
+void KernelAnswers::countOnly(std::span<const PlannedListener> plan) {
+  std::set<KernelCounts::Subject> subjects;
+  for (const PlannedListener& listener : plan) {
+    for (const auto* zones : {&listener.zones, &listener.reverse}) {
+      for (const PlannedZone& zone : *zones) subjects.insert(subjectOf(listener.address, zone));
+    }
+  }
+  counts_->keepOnly(subjects);
+}
+
 std::optional<kernel::ListenerZone> KernelAnswers::zoneOf(const SocketAddress& address, const PlannedZone& planned) {
   const auto fed = std::ranges::find(fed_, planned.store, &Fed::store);
   if (fed == fed_.end()) return std::nullopt;
-  const auto meter = counts_->meterFor(address, planned.route->name.toString(), planned.route->meter,
-                                       planned.route->chain->clusterDirective());
+  const auto meter =
+      counts_->meterFor(subjectOf(address, planned), planned.route->meter, planned.route->chain->clusterDirective());
+  lacks_meters_ |= !meter;
   if (!meter) return std::nullopt;
   return kernel::ListenerZone{.zone = static_cast<uint8_t>(fed->feed->zone()), .flags = planned.flags, .meter = *meter};
 }
@@ -237,7 +280,8 @@ void KernelAnswers::writeListeners() {
   // The kernel reuses a replaced element's memory at once, even while a program reads it: unchanged entries are not
   // rewritten.
   std::map<std::string, kernel::Listener> there;
-  listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
+  listeners_are_incomplete_ = !listeners.forEach(
+      [&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
   std::set<std::string> wanted;
   bool has_room = true;
   for (const Written& listener : written_) {
@@ -247,12 +291,12 @@ void KernelAnswers::writeListeners() {
       value.is_behind_driver = behind_driver[key.interface] ? 1 : 0;
       wanted.insert(textOf(key));
       const auto known = there.find(textOf(key));
-      if (known != there.end() && isSame(known->second, value)) continue;
+      if (known != there.end() && areEqual(known->second, value)) continue;
       has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
     }
   }
   std::vector<kernel::ListenerKey> unwanted;
-  listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener&) {
+  listeners_are_incomplete_ |= !listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener&) {
     if (!wanted.contains(textOf(key))) unwanted.push_back(key);
   });
   for (const kernel::ListenerKey& key : unwanted) listeners.erase(key);
@@ -292,6 +336,7 @@ void KernelAnswers::noteReplaced() {
 void KernelAnswers::count() {
   const bool looks = ++counts_ended_ % kLookCounts == 0 || replaced_counts_ > 0;
   if (!(looks ? isStillFeeding() : maps().isFeeding())) return noteReplaced();
+  if (listeners_are_incomplete_) writeListeners();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;
   size_t names = 0;

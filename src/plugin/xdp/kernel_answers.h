@@ -67,10 +67,14 @@ class KernelAnswers final : public resolve::ProcessState {
   const kernel::Maps& maps() const { return *in_use_->attachment.maps; }
   void begin();
   void end();
+  void withdraw(std::span<const PlannedListener> plan);
+  bool isSame(const kernel::ListenerZone& written, const PlannedZone& planned) const;
+  bool isSame(const kernel::Listener& written, const PlannedListener& planned) const;
   void feed(std::span<const PlannedListener> plan);
   void drop(const Fed& fed);
   std::shared_ptr<kernel::AnswerFeed> makeFeed(const records::RecordStore& store);
   std::optional<size_t> freeZone(uint64_t identity) const;
+  void countOnly(std::span<const PlannedListener> plan);
   void writeListeners();
   void freeZones(std::span<const uint64_t> wanted);
   bool isStillFeeding() const;
@@ -87,6 +91,8 @@ class KernelAnswers final : public resolve::ProcessState {
   std::optional<InUse> in_use_;
   std::vector<Fed> fed_;
   std::vector<Written> written_;
+  bool listeners_are_incomplete_ = false;
+  bool lacks_meters_ = false;             // for what was planned last
   std::vector<SocketAddress> listening_;  // all that this process listens to
   std::optional<Metrics> metrics_;
   std::optional<KernelCounts> counts_;

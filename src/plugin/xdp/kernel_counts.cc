@@ -40,23 +40,31 @@ KernelCounts::KernelCounts(std::shared_ptr<const kernel::Maps> maps, metrics::Sc
               "Queries that the program in the kernel has left to the sockets, and why."),
       seen_passed_(maps_->passed()) {}
 
-std::optional<uint16_t> KernelCounts::meterFor(const SocketAddress& address, const std::string& zone,
-                                               std::shared_ptr<QueryMeter> meter, resolve::DirectiveId by) {
-  const auto of = std::pair(address, zone);
-  auto source = std::ranges::find(sources_, of, &Source::of);
-  if (source == sources_.end()) {
-    if (sources_.size() == kernel::kMeters) return std::nullopt;
-    sources_.push_back({.of = of, .meter = nullptr, .by = by, .seen = maps_->meter(sources_.size())});
-    source = std::prev(sources_.end());
-  }
+std::optional<uint16_t> KernelCounts::meterFor(const Subject& of, std::shared_ptr<QueryMeter> meter,
+                                               resolve::DirectiveId by) {
+  auto source = std::ranges::find(sources_, std::optional(of), &Source::of);
+  if (source == sources_.end()) source = std::ranges::find(sources_, std::optional<Subject>(), &Source::of);
+  if (source == sources_.end()) return std::nullopt;
+  const auto index = static_cast<uint16_t>(source - sources_.begin());
+  if (!source->of) source->seen = maps_->meter(index);
+  source->of = of;
   source->meter = std::move(meter);
   source->by = by;
-  return static_cast<uint16_t>(source - sources_.begin());
+  return index;
+}
+
+void KernelCounts::keepOnly(const std::set<Subject>& subjects) {
+  update(BootClock::now());
+  for (Source& source : sources_) {
+    if (source.of && !subjects.contains(*source.of)) source = {};
+  }
 }
 
 void KernelCounts::update(BootClock::time_point now) {
   uint64_t answers = 0;
-  for (size_t i = 0; i < sources_.size(); ++i) answers += add(sources_[i], maps_->meter(i));
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i].of) answers += add(sources_[i], maps_->meter(i));
+  }
   if (answers > 0 && samples_) samples_->onAnsweredElsewhere(static_cast<uint32_t>(answers), now);
   const auto passed = maps_->passed();
   for (size_t reason = 0; reason < passed.size(); ++reason) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +34,16 @@ class KernelCounts : private metrics::Group {
   KernelCounts(std::shared_ptr<const kernel::Maps> maps, metrics::Scope scope,
                std::shared_ptr<resolve::QuerySamples> samples);
 
-  // The index in the map of meters for the queries of one zone at one address, which are counted in `meter` too (may be
-  // null), as answered by the directive `by`. The same for the same address and zone. None: there are no more.
-  std::optional<uint16_t> meterFor(const SocketAddress& address, const std::string& zone,
-                                   std::shared_ptr<resolve::QueryMeter> meter, resolve::DirectiveId by);
+  // Queries of one zone at one address.
+  using Subject = std::pair<SocketAddress, std::string>;
+
+  // The index in the map of meters for `of`, which is counted in `meter` too (may be null), as answered by the directive
+  // `by`. The same for the same subject. None: all are in use.
+  std::optional<uint16_t> meterFor(const Subject& of, std::shared_ptr<resolve::QueryMeter> meter,
+                                   resolve::DirectiveId by);
+
+  // What is not of these is counted for the last time, and its meters are free for others.
+  void keepOnly(const std::set<Subject>& subjects);
 
   // Adds what has come since the last time.
   void update(BootClock::time_point now);
@@ -47,7 +54,7 @@ class KernelCounts : private metrics::Group {
         : Counter(scope, "idetcd_xdp_answered_total", "Queries that the program in the kernel has answered.") {}
   };
   struct Source {
-    std::pair<SocketAddress, std::string> of;
+    std::optional<Subject> of;  // none: it is free
     std::shared_ptr<resolve::QueryMeter> meter;
     resolve::DirectiveId by{};
     kernel::Meter seen{};
@@ -58,7 +65,7 @@ class KernelCounts : private metrics::Group {
 
   const std::shared_ptr<const kernel::Maps> maps_;
   const std::shared_ptr<resolve::QuerySamples> samples_;
-  std::vector<Source> sources_;
+  std::array<Source, kernel::kMeters> sources_;
   std::map<std::pair<size_t, size_t>, std::unique_ptr<Answered>> answered_;  // by type and rcode
   metrics::CountersBy<kernel::PassReason, kernel::kPassReasons> passed_;
   std::array<uint64_t, kernel::kPassReasons> seen_passed_;

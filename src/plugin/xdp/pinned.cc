@@ -28,8 +28,6 @@ Result<XdpSettings> settingsOf(Blocks blocks) {
   const XdpDirective* found = nullptr;
   for (const resolve::Block& block : blocks) {
     const auto* directive = block.find<XdpDirective>();
-    if (directive == nullptr) continue;
-    if (directive->differs()) return fail("every `xdp` of a Corefile has to say the same");
     if (found == nullptr) found = directive;
   }
   if (found == nullptr) return fail("the Corefile has no `xdp`");
@@ -95,16 +93,20 @@ json nameOf(const kernel::Zone& zone) {
 struct Held {
   std::array<size_t, kernel::kZones> names{};
   std::array<size_t, kernel::kZones> addresses{};
+  size_t listeners = 0;
 };
 
-Held heldIn(const kernel::Maps& maps) {
+Result<Held> heldIn(const kernel::Maps& maps) {
   Held held;
-  maps.names().forEach([&held](const kernel::NameKey&, const kernel::Name& name) {
+  bool complete = maps.names().forEach([&held](const kernel::NameKey&, const kernel::Name& name) {
     if (name.zone < kernel::kZones) ++held.names[name.zone];
   });
-  maps.pointers().forEach([&held](const kernel::NameKey&, const kernel::Pointer& pointer) {
+  complete &= maps.pointers().forEach([&held](const kernel::NameKey&, const kernel::Pointer& pointer) {
     if (pointer.zone < kernel::kZones) ++held.addresses[pointer.zone];
   });
+  complete &=
+      maps.listeners().forEach([&held](const kernel::ListenerKey&, const kernel::Listener&) { ++held.listeners; });
+  if (!complete) return fail("the kernel has not enough memory to read the maps");
   return held;
 }
 
@@ -113,7 +115,7 @@ json zonesOf(const kernel::Maps& maps, const Held& held) {
   const auto now = BootClock::now();
   for (size_t i = 0; i < kernel::kZones; ++i) {
     const kernel::Zone& zone = maps.zone(i);
-    if (zone.identity == 0) continue;
+    if (zone.name_size == 0) continue;
     const BootClock::time_point until{std::chrono::nanoseconds(zone.fresh_until)};
     const double left = std::chrono::duration<double>(until - now).count();
     all.push_back({{"name", nameOf(zone)},
@@ -123,12 +125,6 @@ json zonesOf(const kernel::Maps& maps, const Held& held) {
                    {"addresses", held.addresses[i]}});
   }
   return all;
-}
-
-size_t listenersIn(const kernel::Maps& maps) {
-  size_t count = 0;
-  maps.listeners().forEach([&count](const kernel::ListenerKey&, const kernel::Listener&) { ++count; });
-  return count;
 }
 
 json answeredOf(const kernel::Maps& maps) {
@@ -170,7 +166,8 @@ Result<json> status(const XdpSettings& settings) {
     return json{{"pin", settings.pin}, {"pinned", false}, {"attached", false}};
   if (!opened) return tl::unexpected(opened.error());
   const kernel::Maps& maps = **opened;
-  const Held held = heldIn(maps);
+  const auto held = heldIn(maps);
+  if (!held) return tl::unexpected(held.error());
   json interfaces = interfacesOf(settings, std::move(*links));
   const bool attached = areAllAttached(interfaces);
   const auto sum = [](const auto& counts) { return std::accumulate(counts.begin(), counts.end(), size_t{0}); };
@@ -179,10 +176,10 @@ Result<json> status(const XdpSettings& settings) {
               {"attached", attached},
               {"interfaces", std::move(interfaces)},
               {"max_names", maps.maxNames()},
-              {"names", sum(held.names)},
-              {"addresses", sum(held.addresses)},
-              {"listeners", listenersIn(maps)},
-              {"zones", zonesOf(maps, held)},
+              {"names", sum(held->names)},
+              {"addresses", sum(held->addresses)},
+              {"listeners", held->listeners},
+              {"zones", zonesOf(maps, *held)},
               {"answered", answeredOf(maps)},
               {"passed", passedOf(maps)}};
 }

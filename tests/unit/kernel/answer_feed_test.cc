@@ -238,7 +238,7 @@ TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
     server.put(1);
     server.confirm();
   }
-  Server other(program_.maps, 2, "other.local.");
+  Server other(program_.maps, 3, "other.local.");
   EXPECT_EQ(a(1), "");
   other.put("w1.other.local.", "10.0.0.7");
   EXPECT_EQ(a("w1.other.local."), "");
@@ -251,7 +251,7 @@ TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
 TEST_F(AnswerFeedTest, PointersHaveTheZonesName) {
   const std::string zone = std::string(52, 'z') + ".a.example.";
   ASSERT_EQ(name(zone).size(), size_t{kZoneName});
-  Server server(program_.maps, 2, zone);
+  Server server(program_.maps, 3, zone);
   server.put("w1." + zone, "10.0.0.1");
   server.confirm();
   const Bytes response = ask(queryFor(dns::reverseName(ip("10.0.0.1")), kPtr));
@@ -276,8 +276,8 @@ TEST_F(AnswerFeedTest, AClosedOneLeavesNothing) {
   server.confirm();
   EXPECT_EQ(a(2), "");
   size_t left = 0;
-  maps().names().forEach([&left](const NameKey&, const Name&) { ++left; });
-  maps().pointers().forEach([&left](const NameKey&, const Pointer&) { ++left; });
+  EXPECT_TRUE(maps().names().forEach([&left](const NameKey&, const Name&) { ++left; }));
+  EXPECT_TRUE(maps().pointers().forEach([&left](const NameKey&, const Pointer&) { ++left; }));
   EXPECT_EQ(left, 0u);
   EXPECT_EQ(maps().zone(0).identity, 0u);
 }
@@ -303,12 +303,12 @@ TEST_F(AnswerFeedTest, AValueThatWasReadHalfIsPassed) {
   server.confirm();
   const auto owner = name("w1.tf.local.");
   const NameKey key = maps().keyOf(0, owner.wire().first(owner.size() - name("tf.local.").size()));
-  maps().names().forEach([&](const NameKey& other, const Name& value) {
+  EXPECT_TRUE(maps().names().forEach([&](const NameKey& other, const Name& value) {
     if (std::memcmp(&other, &key, sizeof(key)) != 0) return;
     Name torn = value;
     torn.ipv4[3] ^= 1;
     EXPECT_EQ(maps().names().put(key, torn), PutOutcome::kDone);
-  });
+  }));
   EXPECT_EQ(a(1), "");
   EXPECT_EQ(maps().passed()[kPassChanging], 1u);
 }

@@ -42,9 +42,9 @@ TEST_F(KernelCountsTest, WhatTheKernelHasAnsweredIsAddedOnce) {
   ask(queryFor("w1.tf.local.", kA));  // before: another process's
   KernelCounts counts(program_.maps, registry_.scope(), samples_);
   const resolve::DirectiveId by = 3;
-  ASSERT_EQ(counts.meterFor(address, ".", meter_, by), 0);
-  EXPECT_EQ(counts.meterFor(address, ".", meter_, by), 0);
-  EXPECT_EQ(counts.meterFor(address, "other.", nullptr, by), 1);
+  ASSERT_EQ(counts.meterFor({address, "."}, meter_, by), 0);
+  EXPECT_EQ(counts.meterFor({address, "."}, meter_, by), 0);
+  EXPECT_EQ(counts.meterFor({address, "other."}, nullptr, by), 1);
   const auto now = BootClock::now();
   for (int i = 0; i < 3; ++i) ask(queryFor("w1.tf.local.", kA, true));
   ask(queryFor("w2.tf.local.", kA));
@@ -63,6 +63,27 @@ TEST_F(KernelCountsTest, WhatTheKernelHasAnsweredIsAddedOnce) {
   resolve::QuerySamples::Sums sums;
   samples_->read(resolve::QuerySamples::secondOf(now), sums);
   EXPECT_EQ(sums.queries, 4u);
+}
+
+TEST_F(KernelCountsTest, AMeterThatIsNotWantedAnyMoreIsAnothers) {
+  KernelCounts counts(program_.maps, registry_.scope(), samples_);
+  const resolve::DirectiveId by = 3;
+  const auto subject = [](int i) {
+    return KernelCounts::Subject({.ip = ip("127.0.0.1"), .port = 53}, std::to_string(i));
+  };
+  for (int i = 0; i < kernel::kMeters; ++i) ASSERT_EQ(counts.meterFor(subject(i), meter_, by), i);
+  EXPECT_EQ(counts.meterFor(subject(-1), meter_, by), std::nullopt);
+  ask(queryFor("w1.tf.local.", kA));  // counted by the first
+  counts.keepOnly({subject(1), subject(kernel::kMeters - 1)});
+  EXPECT_EQ(sumOf(registry_, "idetcd_xdp_answered_total"), 1) << "the last ones";
+  const auto other = std::make_shared<resolve::QueryMeter>();
+  EXPECT_EQ(counts.meterFor(subject(-1), other, by), 0);
+  EXPECT_EQ(counts.meterFor(subject(1), meter_, by), 1);
+  ask(queryFor("w1.tf.local.", kA));
+  counts.update(BootClock::now());
+  EXPECT_EQ(sumOf(registry_, "idetcd_xdp_answered_total"), 2);
+  EXPECT_EQ(meter_->responses[by][0].value(), 1u);
+  EXPECT_EQ(other->responses[by][0].value(), 1u);
 }
 
 class KernelAnswersTest : public kernel::test::ProgramTest {
