@@ -80,6 +80,14 @@ void introduce(const std::vector<Block>& blocks) {
   }
 }
 
+void check(const std::vector<Block>& blocks, config::Problems& problems) {
+  for (const Block& block : blocks) {
+    for (const auto& [type, directive] : block.directives) {
+      if (auto checked = directive->check(block); !checked) problems.add(checked.error().message);
+    }
+  }
+}
+
 }  // namespace
 
 Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t default_port, NamedFiles files,
@@ -100,6 +108,8 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
   for (const config::ServerBlock& block : corefile->blocks) plan.blocks.push_back(readBlock(block, files, problems));
   if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   introduce(plan.blocks);
+  check(plan.blocks, problems);
+  if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   return plan;
 }
 

@@ -106,6 +106,9 @@ class Directive {
   virtual Result<void> read(config::DirectiveCursor& cursor, const Block& block) = 0;
   // Once the whole Corefile has been read: all of its directives of this type, this one among them.
   virtual void meet(std::span<Directive* const>) {}
+  // After meet(), with all that `block` has: what the Corefile alone shows to be wrong. The error is one line,
+  // "plugin/NAME: …".
+  virtual Result<void> check(const Block&) const { return {}; }
   // Where the block listens; empty: this directive does not say, and if none does, on every address. The port of each
   // is 0. The error is one line.
   virtual Result<std::vector<SocketAddress>> listenAddresses() const { return {}; }

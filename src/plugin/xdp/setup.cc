@@ -37,6 +37,12 @@ void XdpDirective::meet(std::span<Directive* const> all) {
   differs_ = !first.settings().isSameAttachment(settings_) || first.settings().required != settings_.required;
 }
 
+Result<void> XdpDirective::check(const resolve::Block& block) const {
+  if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
+  if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
+  return {};
+}
+
 Result<void> XdpDirective::beforeConfinement() {
   if (!is_first_) return {};
   taken_ = settings_.pin.empty() ? kernel::attach(settings_.attach) : adopt(settings_);
@@ -47,9 +53,7 @@ Result<void> XdpDirective::beforeConfinement() {
   return {};
 }
 
-Result<void> XdpDirective::share(resolve::Process& process, const resolve::Block& block) {
-  if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
-  if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
+Result<void> XdpDirective::share(resolve::Process& process, const resolve::Block&) {
   for (const std::string& interface : std::exchange(losing_, {})) {
     process.log.named("plugin/xdp")
         .warning("{} is a veth: in native mode answers are lost unless the other end has an XDP program", interface);

@@ -15,12 +15,12 @@ class XdpDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   void meet(std::span<Directive* const> all) override;
+  Result<void> check(const resolve::Block& block) const override;
   Result<void> beforeConfinement() override;
   Result<void> share(resolve::Process& process, const resolve::Block& block) override;
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
 
   const XdpSettings& settings() const { return settings_; }
-  bool differs() const { return differs_; }
 
  private:
   XdpSettings settings_;

@@ -855,9 +855,12 @@ plugin::ReloadSettings reload(const std::string& directives) {
   return only<plugin::ReloadDirective>(accepted(directives)).settings();
 }
 
-// CoreDNS's own table, and what it leaves out. CoreDNS 1.14.1 still refuses the jitter 0s, 1.14.2 does not.
+const std::string kIdetcd = "idetcd {\npattern worker{{.ID}}.tf.internal.\n}\n";
+
 TEST(PlanXdp, InterfacesAndOptions) {
-  const auto xdp = [](const std::string& text) { return only<plugin::XdpDirective>(accepted(text)).settings(); };
+  const auto xdp = [](const std::string& text) {
+    return only<plugin::XdpDirective>(accepted(kIdetcd + text)).settings();
+  };
   const plugin::XdpSettings defaults = xdp("xdp lo");
   EXPECT_EQ(defaults.attach.interfaces, std::vector<std::string>{"lo"});
   EXPECT_EQ(defaults.attach.mode, kernel::Mode::kAny);
@@ -885,6 +888,18 @@ TEST(PlanXdp, WhatIsRefused) {
   EXPECT_TRUE(refused("xdp lo\nxdp lo", "once", 3));
 }
 
+TEST(PlanXdp, WhatBlocksHaveToHave) {
+  const auto problem = [](const std::string& text) {
+    const auto plan = makePlan("Corefile", text, 53);
+    return plan ? std::string() : plan.error().message;
+  };
+  EXPECT_EQ(problem(".:0 {\nxdp lo\n}\n"), "plugin/xdp: the server block has no `idetcd`");
+  const std::string same = "plugin/xdp: every `xdp` of a Corefile has to say the same";
+  EXPECT_EQ(problem("a:1 {\n" + kIdetcd + "xdp lo\n}\nb:1 {\n" + kIdetcd + "xdp lo\n}\n"), "");
+  EXPECT_EQ(problem("a:1 {\n" + kIdetcd + "xdp lo\n}\nb:1 {\n" + kIdetcd + "xdp eth0\n}\n"), same);
+  EXPECT_EQ(problem("a:1 {\n" + kIdetcd + "xdp lo\n}\nb:1 {\n" + kIdetcd + "xdp lo {\nrequired\n}\n}\n"), same);
+}
+
 // What a subcommand asks of the directive, and what it needs for that.
 TEST(PlanXdp, OneThatIsPinnedCanBeWorkedOn) {
   const auto work = [](const std::string& text) {
@@ -893,15 +908,14 @@ TEST(PlanXdp, OneThatIsPinnedCanBeWorkedOn) {
     return done ? *done : done.error().message;
   };
   EXPECT_EQ(work(".:0 {\nwhoami\n}\n"), "the Corefile has no `xdp`");
-  EXPECT_NE(work(".:0 {\nxdp lo\n}\n").find("has no `pin`"), std::string::npos);
-  EXPECT_EQ(work("a:1 {\nxdp lo {\npin /a\n}\n}\nb:1 {\nxdp lo {\npin /b\n}\n}\n"),
-            "every `xdp` of a Corefile has to say the same");
+  EXPECT_NE(work(".:0 {\n" + kIdetcd + "xdp lo\n}\n").find("has no `pin`"), std::string::npos);
   if (kernel::hasProgram()) {
-    EXPECT_EQ(work(".:0 {\nxdp lo {\npin /nowhere/at/all\n}\n}\n"),
+    EXPECT_EQ(work(".:0 {\n" + kIdetcd + "xdp lo {\npin /nowhere/at/all\n}\n}\n"),
               R"({"attached":false,"pin":"/nowhere/at/all","pinned":false})");
   }
 }
 
+// CoreDNS's own table, and what it leaves out. CoreDNS 1.14.1 still refuses the jitter 0s, 1.14.2 does not.
 TEST(PlanReload, IntervalAndJitter) {
   using Settings = plugin::ReloadSettings;
   EXPECT_EQ(reload("reload"), (Settings{.interval = 30s, .jitter = 15s}));
