@@ -2,6 +2,7 @@
 missing, and other people's programs."""
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -276,6 +277,18 @@ def test_an_attach_beside_a_running_server_is_noticed(pinned):
     wait_until(lambda: xdp.metrics().sum("idetcd_xdp_attached") == 0, 10, node.logs)
     node.signal(signal.SIGHUP)
     wait_until(lambda: by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"], 10, node.logs)
+
+
+def test_an_attach_in_another_mode_beside_a_running_server_is_noticed(pinned):
+    """Behind the driver checksums are the stack's to fill in, or not."""
+    pinned.text = pinned.text.replace("xdp lo {", f"xdp {INTERFACE} {{\n        native")
+    node = pinned.start()
+    index = json.loads(pinned.site.machine.run("ip", "-json", "link", "show", "dev", INTERFACE))[0]["ifindex"]
+    assert not pinned.kernel(INTERFACE).behind_driver(index)
+    pinned.text = pinned.text.replace("        native", "        generic")
+    attached = pinned.command("attach")
+    assert attached.returncode == 0, attached
+    wait_until(lambda: pinned.kernel(INTERFACE).behind_driver(index), 10, node.logs)
 
 
 def test_a_change_of_interfaces_is_not_silent(pinned):

@@ -272,10 +272,9 @@ void KernelAnswers::writeListeners() {
   };
   const std::vector<net::AssignedAddress> assigned = net::assignedAddresses();
   auto hardware_addresses = net::hardwareAddresses();
-  std::map<uint32_t, bool> behind_driver;
+  modes_.clear();
   for (const net::AssignedAddress& one : assigned) {
-    if (!behind_driver.contains(one.interface))
-      behind_driver[one.interface] = kernel::modeOn(one.interface) == kernel::Mode::kGeneric;
+    if (!modes_.contains(one.interface)) modes_[one.interface] = kernel::modeOn(one.interface);
   }
   // The kernel reuses a replaced element's memory at once, even while a program reads it: unchanged entries are not
   // rewritten.
@@ -288,7 +287,8 @@ void KernelAnswers::writeListeners() {
     for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, assigned)) {
       kernel::Listener value = listener.value;
       std::ranges::copy(hardware_addresses[key.interface], value.hardware_address);
-      value.is_behind_driver = behind_driver[key.interface] ? 1 : 0;
+      const auto mode = modes_.find(key.interface);
+      value.is_behind_driver = mode != modes_.end() && mode->second == kernel::Mode::kGeneric ? 1 : 0;
       wanted.insert(textOf(key));
       const auto known = there.find(textOf(key));
       if (known != there.end() && areEqual(known->second, value)) continue;
@@ -325,6 +325,10 @@ bool KernelAnswers::isStillFeeding() const {
   return pinned && (*pinned)->isSame(maps());
 }
 
+bool KernelAnswers::hasModeChanged() const {
+  return std::ranges::any_of(modes_, [](const auto& one) { return kernel::modeOn(one.first) != one.second; });
+}
+
 // A successor in an upgrade takes over a moment before this process ends, which is normal and not logged.
 void KernelAnswers::noteReplaced() {
   metrics_->attached.set(0);
@@ -336,7 +340,7 @@ void KernelAnswers::noteReplaced() {
 void KernelAnswers::count() {
   const bool looks = ++counts_ended_ % kLookCounts == 0 || replaced_counts_ > 0;
   if (!(looks ? isStillFeeding() : maps().isFeeding())) return noteReplaced();
-  if (listeners_are_incomplete_) writeListeners();
+  if (listeners_are_incomplete_ || (looks && hasModeChanged())) writeListeners();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;
   size_t names = 0;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,7 +27,7 @@ class KernelAnswers final : public resolve::ProcessState {
   // How often what the kernel has counted is read.
   static constexpr std::chrono::milliseconds kCountInterval{500};
 
-  static constexpr int kLookCounts = 10;      // until it is looked whether what is pinned is still fed by this process
+  static constexpr int kLookCounts = 10;      // until it is looked what 'idetcd xdp attach' has changed
   static constexpr int kReplacedCounts = 20;  // until it is logged that it is not
 
   explicit KernelAnswers(resolve::Process& process) : process_(process) {}
@@ -78,6 +80,7 @@ class KernelAnswers final : public resolve::ProcessState {
   void writeListeners();
   void freeZones(std::span<const uint64_t> wanted);
   bool isStillFeeding() const;
+  bool hasModeChanged() const;
   void noteReplaced();
   void watchAddresses();
   void count();
@@ -91,6 +94,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::optional<InUse> in_use_;
   std::vector<Fed> fed_;
   std::vector<Written> written_;
+  std::map<uint32_t, kernel::Mode> modes_;  // of the interfaces, as they are written
   bool listeners_are_incomplete_ = false;
   bool lacks_meters_ = false;             // for what was planned last
   std::vector<SocketAddress> listening_;  // all that this process listens to

@@ -386,6 +386,16 @@ class Kernel:
         """How many a map has."""
         return len(_bpftool("map", "dump", "id", str(self._maps[name].number)))
 
+    def behind_driver(self, index):
+        """Whether the listeners on the interface with this index say that the program runs behind its driver; all the same."""
+        said = set()
+        for entry in _bpftool("map", "dump", "id", str(self._maps["listeners"].number)):
+            key, value = (bytes(int(byte, 16) for byte in entry[part]) for part in ("key", "value"))
+            if struct.unpack_from("=I", key, 16)[0] == index:
+                said.add(value[28] != 0)
+        assert len(said) == 1, said
+        return said.pop()
+
     def memory(self):
         """The bytes that the kernel has set aside for the maps of names and pointers."""
         return sum(int(_bpftool("map", "show", "id", str(self._maps[name].number))["bytes_memlock"]) for name in ("names", "pointers"))
