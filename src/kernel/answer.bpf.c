@@ -652,6 +652,34 @@ INLINE int isSameHardwareAddress(const __u8* a, const __u8* b) {
   return *(const __u16*)a == *(const __u16*)b && *(const __u32*)(a + 2) == *(const __u32*)(b + 2);
 }
 
+// The stack of a machine with `address` drops what seems to come from its subnet as a whole.
+INLINE int isOfWholeSubnet(__u32 source, __u32 address, __u8 prefix_length) {
+  if (prefix_length > 30) return 0;
+  const __u32 hosts = 0xffffffff >> prefix_length;
+  if ((bpf_ntohl(source) ^ bpf_ntohl(address)) & ~hosts) return 0;
+  const __u32 host = bpf_ntohl(source) & hosts;
+  return host == 0 || host == hosts;
+}
+
+// An address of ::/8 that is not ::1: mapped IPv4, which no IPv6 packet has to have, and reserved ones.
+INLINE int isReserved(const struct in6_addr* address) {
+  const __u32* words = (const __u32*)address;
+  if (*(const __u8*)address != 0) return 0;
+  return words[0] || words[1] || words[2] || words[3] != bpf_htonl(1);
+}
+
+// Whether the source of a packet is its destination, or the whole subnet of that.
+INLINE int isFromItself(const struct ethhdr* eth, const struct Query* query, const struct Listener* listener) {
+  if (query->is_v4) {
+    const struct iphdr* ip = (const struct iphdr*)(eth + 1);
+    return ip->saddr == ip->daddr || isOfWholeSubnet(ip->saddr, ip->daddr, listener->prefix_length);
+  }
+  const struct ipv6hdr* ip = (const struct ipv6hdr*)(eth + 1);
+  const __u64* source = (const __u64*)&ip->saddr;
+  const __u64* destination = (const __u64*)&ip->daddr;
+  return source[0] == destination[0] && source[1] == destination[1];
+}
+
 SEC("xdp")
 int idetcd_answer(struct xdp_md* ctx) {
   __u8* data = (__u8*)(long)ctx->data;
@@ -675,7 +703,9 @@ int idetcd_answer(struct xdp_md* ctx) {
     const __u8 first = *(__u8*)&ip->saddr;
     if (first == 0 || first >= 224) return XDP_PASS;
     key.address[10] = key.address[11] = 0xff;
-    if (!on_loopback && (first == 127 || ip->saddr == ip->daddr)) return XDP_PASS;
+    if (!on_loopback && first == 127) return XDP_PASS;
+    // Broadcast on the loopback interface.
+    if (ip->daddr == bpf_htonl(0x7fffffff) || ip->daddr == bpf_htonl(0x7f000000)) return XDP_PASS;
     *(__u32*)(key.address + 12) = ip->daddr;
     query.is_v4 = 1;
     query.dns = sizeof(*eth) + sizeof(*ip) + sizeof(*udp);
@@ -686,9 +716,10 @@ int idetcd_answer(struct xdp_md* ctx) {
     if ((*(__u8*)ip >> 4) != 6 || ip->nexthdr != IPPROTO_UDP) return XDP_PASS;
     size = bpf_ntohs(udp->len);
     if (bpf_ntohs(ip->payload_len) != size || end - data != sizeof(*eth) + sizeof(*ip) + size) return XDP_PASS;
-    // Neither a multicast address nor one of ::/8, but ::1 on the loopback interface.
+    // From neither a multicast address nor one of ::/8, but ::1 on the loopback interface.
     const __u8 first = *(__u8*)&ip->saddr;
     if (first == 0xff || (first == 0 && !on_loopback)) return XDP_PASS;
+    if (isReserved(&ip->saddr) || isReserved(&ip->daddr)) return XDP_PASS;
     __builtin_memcpy(key.address, &ip->daddr, sizeof(key.address));
     query.dns = sizeof(*eth) + sizeof(*ip) + sizeof(*udp);
   } else {
@@ -705,6 +736,7 @@ int idetcd_answer(struct xdp_md* ctx) {
   }
   if (!listener || udp->source == 0 || size < sizeof(*udp)) return XDP_PASS;
   if (!isSameHardwareAddress(eth->h_dest, listener->hardware_address)) return XDP_PASS;
+  if (!on_loopback && isFromItself(eth, &query, listener)) return XDP_PASS;
   if (size > sizeof(*udp) + kHeader + kMaxName + kQuestionTail + kOpt) return pass(kPassMessage);
 
   const __u16 check = udp->check;

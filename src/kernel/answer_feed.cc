@@ -5,8 +5,12 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <utility>
 
+#include "base/hash.h"
 #include "dns/reverse_name.h"
 
 namespace idetcd::kernel {
@@ -70,18 +74,30 @@ bool AnswerFeed::isServable(const records::RecordStore& store) {
   return !store.zone().isRoot() && store.zone().size() <= kZoneName && store.apex().soa(0, 0).size == kSoaSize;
 }
 
-AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store)
-    : maps_(std::move(maps)), zone_(zone), store_(store) {
+size_t ZoneIdentity::matches(const Zone& zone) const {
+  if (zone.identity != names) return 0;
+  const auto is_shared = [&zone](uint32_t endpoint) {
+    return endpoint != 0 && std::ranges::find(zone.endpoints, endpoint) != std::end(zone.endpoints);
+  };
+  const auto shared = static_cast<size_t>(std::ranges::count_if(endpoints, is_shared));
+  const bool has_none = std::ranges::all_of(endpoints, [](uint32_t endpoint) { return endpoint == 0; });
+  return has_none ? 1 : shared;
+}
+
+AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, const ZoneIdentity& identity,
+                       const records::RecordStore& store)
+    : maps_(std::move(maps)), zone_(zone), identity_(identity), store_(store) {
   Zone& place = this->place();
-  const bool continues = place.identity == identity && place.name_size == store.zone().size();
+  const bool continues = identity.matches(place) > 0 && place.name_size == store.zone().size();
   if (continues || !maps_->isFeeding()) return;
   closed_ = !maps_->clear(zone_);
   if (closed_) return;
   const auto soa = store.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
   std::ranges::copy(store.zone().wire(), place.name);
+  std::ranges::copy(identity.endpoints, place.endpoints);
   place.name_size = static_cast<uint16_t>(store.zone().size());
-  publish<__u64>(place.identity, identity);
+  publish<__u64>(place.identity, identity.names);
 }
 
 AnswerFeed::~AnswerFeed() = default;
@@ -109,6 +125,8 @@ void AnswerFeed::onChange(const Entry* old, const Entry* fresh) {
   for (const Entry* entry : {old, fresh}) {
     if (entry != nullptr && entry->isHeld()) noteAddresses(*entry);
   }
+  // A name that an address has in the tree of reverse names is answered in place of the pointer.
+  if (const auto address = dns::addressOfReverseName((fresh != nullptr ? fresh : old)->name())) noteAddress(*address);
   for (const IpAddress& address : changed_) maps_->pointers().erase(keyOf(address));
   if (fresh != nullptr && isBelowZone(*fresh)) {
     put(*fresh, old != nullptr);
@@ -126,9 +144,11 @@ void AnswerFeed::onChanged() {
 }
 
 void AnswerFeed::noteAddresses(const Entry& entry) {
-  records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) {
-    if (std::ranges::find(changed_, address) == changed_.end()) changed_.push_back(address);
-  });
+  records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { noteAddress(address); });
+}
+
+void AnswerFeed::noteAddress(const IpAddress& address) {
+  if (std::ranges::find(changed_, address) == changed_.end()) changed_.push_back(address);
 }
 
 // `replaces`: this process has put the name before, or had no room for it.
@@ -165,8 +185,10 @@ void AnswerFeed::noteFound() {
   if (missing_ > 0) --missing_;
 }
 
-// One name of an address is answered; of several, and of this node's own, the process knows more.
+// One name of an address is answered; of several, of this node's own, and of one whose reverse name has records of its
+// own, the process knows more.
 void AnswerFeed::putPointer(const IpAddress& address) {
+  if (hasReverseName(address)) return;
   const auto found = store_.reverse().find(address);
   if (found.entries().size() != 1 || std::ranges::find(own_, address) != own_.end()) return;
   const Entry& entry = *found.entries().front();
@@ -187,6 +209,12 @@ void AnswerFeed::putPointer(const IpAddress& address) {
     left_out_.store(leftOut() + 1, std::memory_order_relaxed);
 }
 
+bool AnswerFeed::hasReverseName(const IpAddress& address) const {
+  const dns::Name name = dns::reverseName(address);
+  const auto& table = store_.table();
+  return table.find(hashBytes(name.wire().data(), name.size(), table.seed()), name.wire()) != nullptr;
+}
+
 // Whether a PTR record with this name has the form that the map has room for.
 bool AnswerFeed::hasPointer(const Entry& entry) const {
   return isBelowZone(entry) && labelsOf(entry).size() <= kPointerLabels;
@@ -201,7 +229,10 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
   const std::lock_guard lock(mutex_);
   if (!mayWrite()) return;
   if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
-  if (follows_) publish<__u64>(place().fresh_until, static_cast<__u64>(deadline.time_since_epoch().count()));
+  if (!follows_) return;
+  // 0 is that of a store that is not fresh, in each namespace.
+  const auto until = deadline.time_since_epoch();
+  publish<__u64>(place().fresh_until, static_cast<__u64>(until.count() == 0 ? 0 : (until - bootClockOffset()).count()));
 }
 
 // Old entries may fill the map, so names that did not fit are tried again after the sweep. If old ones may be left, the
@@ -223,8 +254,21 @@ void AnswerFeed::beginToFollow() {
     });
   }
   publish<__u32>(place().serial, store_.serial());
+  replaceSoa();
+  std::ranges::copy(identity_.endpoints, place().endpoints);
   follows_ = true;
   noteWhetherWhole();
+}
+
+// That of the process before has another TTL. It cannot be written at once, so nothing is answered meanwhile, and
+// programs that are reading it have ended before it changes.
+void AnswerFeed::replaceSoa() {
+  const auto soa = store_.apex().soa(0, 0);
+  if (std::memcmp(place().soa, soa.wire.data(), sizeof(place().soa)) == 0) return;
+  publish<__u16>(place().name_size, 0);
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);  // waits as synchronize_rcu() does
+  std::memcpy(place().soa, soa.wire.data(), sizeof(place().soa));
+  publish<__u16>(place().name_size, static_cast<__u16>(store_.zone().size()));
 }
 
 void AnswerFeed::noteWhetherWhole() {

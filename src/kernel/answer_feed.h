@@ -8,8 +8,10 @@
 // Called by the store's writer; close() and the numbers by any thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -22,12 +24,22 @@
 
 namespace idetcd::kernel {
 
+// Which records a zone has. A process continues with those of another one if it goes by the same, and shares one of
+// etcd's endpoints: members come and go, and a TTL changes, while the names stay.
+struct ZoneIdentity {
+  uint64_t names = 1;                                // odd
+  std::array<uint32_t, kZoneEndpoints> endpoints{};  // hashes; 0: none
+
+  // How many endpoints they share, at least 1; 0: `zone` is another one.
+  size_t matches(const Zone& zone) const;
+};
+
 class AnswerFeed final : public records::RecordObserver {
  public:
-  // Into the zone with the index `zone`, which is emptied unless it has the same `identity`: 64 bits that differ where a
-  // process must not continue with the records of another one. `store` has this observer, so it lives longer. REQUIRES: its zone
-  // is not the root, has at most kZoneName bytes, and leaves room for the names of its SOA (isServable()).
-  AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, uint64_t identity, const records::RecordStore& store);
+  // Into the zone with the index `zone`, which is emptied unless it matches `identity`. `store` has this observer, so it
+  // lives longer. REQUIRES: its zone is not the root, has at most kZoneName bytes, and leaves room for the names of its SOA
+  // (isServable()).
+  AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, const ZoneIdentity& identity, const records::RecordStore& store);
   ~AnswerFeed() override;
   AnswerFeed(const AnswerFeed&) = delete;
   AnswerFeed& operator=(const AnswerFeed&) = delete;
@@ -56,17 +68,21 @@ class AnswerFeed final : public records::RecordObserver {
   void put(const records::Entry& entry, bool replaces);
   void erase(const records::Entry& entry);
   void noteAddresses(const records::Entry& entry);
+  void noteAddress(const IpAddress& address);
   void putPointer(const IpAddress& address);
+  bool hasReverseName(const IpAddress& address) const;
   bool hasPointer(const records::Entry& entry) const;
   void noteWhetherWhole();
   void noteFound();
   Zone& place() const { return maps_->zone(zone_); }
   void beginToFollow();
+  void replaceSoa();
   bool mayWrite() const { return !closed_ && maps_->isFeeding(); }
   bool follows() const { return follows_ && mayWrite(); }
 
   const std::shared_ptr<Maps> maps_;
   const size_t zone_;
+  const ZoneIdentity identity_;
   const records::RecordStore& store_;
   std::mutex mutex_;  // guards all that follows, and what is written
   bool closed_ = false;

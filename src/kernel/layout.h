@@ -12,9 +12,10 @@ namespace idetcd::kernel {
 #endif
 
 enum {
-  kLayout = 2,
-  kZones = 16,          // clusters
-  kListenerZones = 4,   // of one listening address
+  kLayout = 3,
+  kZones = 16,         // clusters
+  kListenerZones = 4,  // of one listening address
+  kZoneEndpoints = 4,
   kListeners = 1024,    // addresses and ports
   kMeters = 64,         // listening addresses times zones, as they are counted
   kPointerLabels = 24,  // bytes that the name of a PTR record of the kernel's has before the zone's, at most
@@ -32,7 +33,7 @@ struct Settings {
   __u32 layout;
   __u32 max_names;
   __u32 generation;  // one more with each process that feeds the maps: names of an earlier one are taken out in the end
-  __u32 unused;
+  __u32 network;     // namespace of the links: its inode
 };
 
 // Map `listeners`: where the process listens, and by which interface such a query comes in: by the one that has the
@@ -67,7 +68,8 @@ struct Listener {
   // loopback interface.
   __u8 hardware_address[6];
   __u8 is_behind_driver;  // the program runs in generic mode there
-  __u8 unused[3];
+  __u8 prefix_length;     // bits of the subnet of the IPv4 address on the interface; 32 where there is none
+  __u8 unused[2];
 };
 
 // Map `zones`: an array that the process has mapped. Fields of eight bytes or less are read and written whole.
@@ -75,7 +77,7 @@ struct Zone {
   __u64 fresh_until;  // nanoseconds of CLOCK_BOOTTIME; 0: nothing is answered
   __u32 serial;       // of the SOA
   __u32 is_whole;     // every name that the zone has is in the map
-  // Of what its records depend on: a process continues with a zone of the same identity only. Odd; 0: the place is free.
+  // Of the names it has: a process continues with a zone of the same identity only. Odd; 0: the place is free.
   __u64 identity;
   __u32 pointer_ttl;     // of PTR records; network byte order
   __u16 name_size;       // bytes; 0: nothing is answered
@@ -84,6 +86,8 @@ struct Zone {
   // Sequence counter: odd during a write. If it is odd or has changed, a failed look-up proves nothing: a hash map of the
   // kernel's replaces an element by a new one, and a look-up can miss both.
   __u32 changes;
+  // Hashes of etcd's endpoints. A process continues with a zone only if it shares one of them.
+  __u32 endpoints[kZoneEndpoints];
 };
 
 // Key of `names` and `pointers`: the hash of a name up to its zone, and of the zone's index.
@@ -191,7 +195,7 @@ static inline __attribute__((always_inline)) __u32 checkOf(const __u64 key[2], c
 enum { kNameWords = 3, kPointerWords = 3 };
 
 #ifdef __cplusplus
-static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 32 && sizeof(Zone) == 152);
+static_assert(sizeof(Settings) == 32 && sizeof(ListenerKey) == 24 && sizeof(Listener) == 32 && sizeof(Zone) == 168);
 static_assert(sizeof(Name) == 32 && sizeof(Pointer) == 32);
 }  // namespace idetcd::kernel
 #endif

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -185,6 +187,10 @@ Result<std::shared_ptr<Maps>> Maps::open(const std::string& directory) {
   }
   auto maps = make(std::move(descriptors));
   if (!maps) return tl::unexpected(unusable(directory, maps.error().message));
+  // Another machine's, as to whoever shares only the file system: a container, or the host of one.
+  if ((*maps)->settings().network != networkNamespace())
+    return fail(
+        fmt::format("the maps in {} belong to another network namespace: each takes a `pin` of its own", directory));
   return maps;
 }
 
@@ -258,6 +264,27 @@ bool Maps::clear(size_t zone) const {
   if (!sweep(zone, kNoGeneration).is_complete || !isFeeding()) return false;
   std::atomic_ref(place.identity).store(0, std::memory_order_release);
   return true;
+}
+
+uint32_t networkNamespace() {
+  struct stat found {};
+  return stat("/proc/self/ns/net", &found) == 0 ? static_cast<uint32_t>(found.st_ino) : 0;
+}
+
+std::chrono::nanoseconds bootClockOffset() {
+  // Lines of a clock's name, seconds and nanoseconds. There is no such file where the kernel has no such namespaces.
+  static const std::chrono::nanoseconds kOffset = [] {
+    std::ifstream file("/proc/self/timens_offsets");
+    std::string clock;
+    int64_t seconds = 0;
+    int64_t nanoseconds = 0;
+    while (file >> clock >> seconds >> nanoseconds) {
+      if (clock == "boottime" || clock == "7")
+        return std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds);
+    }
+    return std::chrono::nanoseconds(0);
+  }();
+  return kOffset;
 }
 
 Name sealed(const NameKey& key, Name name) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -74,7 +75,7 @@ class HashMap {
 class Maps {
  public:
   // Those that are pinned in `directory`. An error: there are none, this process may not use them (kPermissionDenied), or they
-  // are of another layout; one line that says which.
+  // are of another layout or network namespace; one line that says which.
   static Result<std::shared_ptr<Maps>> open(const std::string& directory);
   static Result<std::shared_ptr<Maps>> make(MapDescriptors descriptors);
 
@@ -124,6 +125,13 @@ class Maps {
   const MappedArray<Zone> zones_;
   uint32_t generation_ = 0;
 };
+
+// The network namespace of this process, by its inode.
+uint32_t networkNamespace();
+
+// What the clock of this process's time namespace (time_namespaces(7)) is ahead of the kernel's, by which the program
+// compares: deadlines in the maps are the kernel's.
+std::chrono::nanoseconds bootClockOffset();
 
 // The value with its check, as the program expects it under `key`.
 Name sealed(const NameKey& key, Name name);

@@ -38,6 +38,7 @@ constexpr mode_t kMapMode = 0660;
 constexpr gid_t kRootGroup = 0;
 constexpr uid_t kNoUser = static_cast<uid_t>(-1);
 constexpr const char* kFreshSuffix = "-new";
+constexpr std::string_view kProgramName = "idetcd_answer";  // answer.bpf.c
 
 struct DestroyObject {
   void operator()(answer_bpf* object) const { answer_bpf__destroy(object); }
@@ -134,7 +135,7 @@ Result<void> begin(const Object& object, const AttachOptions& options) {
               .layout = kLayout,
               .max_names = static_cast<__u32>(options.max_names),
               .generation = 0,
-              .unused = 0};
+              .network = networkNamespace()};
   if (bpf_map_update_elem(fd, &key, &settings, BPF_ANY) != 0) return failWith(errno, "settings");
   return {};
 }
@@ -179,14 +180,23 @@ std::vector<std::string> pinnedInterfaces(const std::string& directory) {
   return all;
 }
 
-// Asked of the interface, over netlink, since a link does not say it.
-Mode modeOf(uint32_t interface, uint32_t program) {
+// The programs on an interface, asked over netlink; zeros if it has none, or does not exist.
+bpf_xdp_query_opts programsOn(uint32_t interface) {
   bpf_xdp_query_opts found;
   std::memset(&found, 0, sizeof(found));
   found.sz = sizeof(found);
-  if (interface == 0 || bpf_xdp_query(static_cast<int>(interface), 0, &found) != 0) return Mode::kAny;
+  if (interface == 0 || bpf_xdp_query(static_cast<int>(interface), 0, &found) != 0) {
+    std::memset(&found, 0, sizeof(found));
+  }
+  return found;
+}
+
+// Asked of the interface, since a link does not say it. None: it is not there, or has another program.
+std::optional<Mode> modeOf(uint32_t interface, uint32_t program) {
+  const bpf_xdp_query_opts found = programsOn(interface);
+  if (program == 0) return std::nullopt;
   if (found.drv_prog_id == program) return Mode::kNative;
-  return found.skb_prog_id == program ? Mode::kGeneric : Mode::kAny;
+  return found.skb_prog_id == program ? std::optional(Mode::kGeneric) : std::nullopt;
 }
 
 // Of a link to `interface` as it is now; nothing, if it is no such link.
@@ -195,6 +205,33 @@ std::optional<Mode> modeOfLink(const FileDescriptor& link, const std::string& in
   if (!info || info->type != BPF_LINK_TYPE_XDP || info->xdp.ifindex == 0) return std::nullopt;
   if (info->xdp.ifindex != if_nametoindex(interface.c_str())) return std::nullopt;
   return modeOf(info->xdp.ifindex, info->prog_id);
+}
+
+// Whether a program, by its number, is called as ours is in each version. Without CAP_SYS_ADMIN the kernel does not say:
+// then what is pinned in our directory counts as ours.
+bool isOurs(uint32_t program) {
+  const FileDescriptor opened(bpf_prog_get_fd_by_id(program));
+  if (!opened.isOpen()) return true;
+  bpf_prog_info info;
+  std::memset(&info, 0, sizeof(info));
+  uint32_t size = sizeof(info);
+  return bpf_obj_get_info_by_fd(opened.get(), &info, &size) != 0 || std::string_view(info.name) == kProgramName;
+}
+
+// Before anything is touched: each link that is pinned is ours, and of this network namespace, or its interface has gone.
+Result<void> checkLinks(const std::string& directory) {
+  for (const std::string& interface : pinnedInterfaces(directory)) {
+    const auto pinned = openPinned(linkPath(directory, interface));
+    if (!pinned) continue;  // what has no right to it gets no further either
+    const auto info = infoOf<bpf_link_info>(pinned->get());
+    const bool is_xdp = info && info->type == BPF_LINK_TYPE_XDP;
+    if (!is_xdp || !isOurs(info->prog_id))
+      return fail(fmt::format("{} has another XDP program, which is not replaced", interface));
+    if (info->xdp.ifindex != 0 && !modeOf(info->xdp.ifindex, info->prog_id))
+      return fail(fmt::format(
+          "what is pinned in {} belongs to another network namespace: each takes a `pin` of its own", directory));
+  }
+  return {};
 }
 
 Result<void> linkAndPin(const Object& object, const std::string& interface, Mode mode, const std::string& path) {
@@ -225,11 +262,12 @@ Result<void> exchangeOrLink(const Object& object, const std::string& directory, 
 }
 
 Result<void> makeDirectory(const std::string& directory) {
-  if (mkdir(directory.c_str(), kDirectoryMode) != 0 && errno != EEXIST) return failWith(errno, directory);
+  const bool is_new = mkdir(directory.c_str(), kDirectoryMode) == 0;
+  if (!is_new && errno != EEXIST) return failWith(errno, directory);
   struct statfs found;
   if (statfs(directory.c_str(), &found) != 0) return failWith(errno, directory);
   if (found.f_type == BPF_FS_MAGIC) return {};
-  rmdir(directory.c_str());  // only if it was empty, as ours is
+  if (is_new) rmdir(directory.c_str());
   return fail(fmt::format("{} is on no bpf file system; a place that is: /sys/fs/bpf/idetcd", directory));
 }
 
@@ -281,12 +319,11 @@ bool isVeth(const std::string& interface) {
 
 bool hasProgram() { return true; }
 
-Mode modeOn(uint32_t interface) {
-  bpf_xdp_query_opts found;
-  std::memset(&found, 0, sizeof(found));
-  found.sz = sizeof(found);
-  const bool is_native = bpf_xdp_query(static_cast<int>(interface), 0, &found) == 0 && found.drv_prog_id != 0;
-  return is_native ? Mode::kNative : Mode::kGeneric;
+Mode modeOn(uint32_t interface) { return programsOn(interface).drv_prog_id != 0 ? Mode::kNative : Mode::kGeneric; }
+
+bool hasProgramOn(const std::string& interface) {
+  const bpf_xdp_query_opts found = programsOn(if_nametoindex(interface.c_str()));
+  return found.drv_prog_id != 0 || found.skb_prog_id != 0;
 }
 
 Result<Attachment> attach(const AttachOptions& options) {
@@ -296,6 +333,7 @@ Result<Attachment> attach(const AttachOptions& options) {
   auto maps = Maps::make(duplicate(*object));
   if (!maps) return tl::unexpected(maps.error());
   Attachment attachment{.maps = std::move(*maps),
+                        .failure = {},
                         .program = FileDescriptor(dup(bpf_program__fd((*object)->progs.idetcd_answer))),
                         .links = {}};
   for (const std::string& interface : options.interfaces) {
@@ -311,6 +349,7 @@ Result<void> attachPinned(const AttachOptions& options, const std::string& direc
   const auto owner = ownerOf(user);
   if (!owner) return tl::unexpected(owner.error());
   if (auto made = makeDirectory(directory); !made) return made;
+  if (auto checked = checkLinks(directory); !checked) return checked;
   const auto object = load(options, directory);
   if (!object) return tl::unexpected(object.error());
   if (auto begun = begin(*object, options); !begun) return begun;
@@ -326,6 +365,7 @@ Result<void> attachPinned(const AttachOptions& options, const std::string& direc
 }
 
 Result<bool> detachPinned(const std::string& directory) {
+  if (auto checked = checkLinks(directory); !checked) return tl::unexpected(checked.error());
   bool found = false;
   const auto remove = [&found](const std::string& path) -> Result<void> {
     if (unlink(path.c_str()) == 0) {
@@ -354,10 +394,11 @@ Result<std::vector<LinkStatus>> readLinks(const std::string& directory) {
     if (!pinned) return tl::unexpected(pinned.error());
     const auto info = infoOf<bpf_link_info>(pinned->get());
     if (!info) return tl::unexpected(info.error());
+    const auto mode = modeOf(info->xdp.ifindex, info->prog_id);
     all.push_back({.interface = std::move(interface),
-                   .is_attached = info->xdp.ifindex != 0,
+                   .is_attached = mode.has_value(),
                    .program = info->prog_id,
-                   .mode = modeOf(info->xdp.ifindex, info->prog_id)});
+                   .mode = mode.value_or(Mode::kAny)});
   }
   return all;
 }

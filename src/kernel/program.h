@@ -42,9 +42,13 @@ bool hasProgram();
 // netlink; takes no right.
 Mode modeOn(uint32_t interface);
 
+// Whether the interface has an XDP program. As modeOn().
+bool hasProgramOn(const std::string& interface);
+
 // Ends with this object.
 struct Attachment {
   std::shared_ptr<Maps> maps;
+  std::string failure;     // why what was pinned before is used as it was; empty: it is as it should be
   FileDescriptor program;  // if this process has loaded it
   std::vector<FileDescriptor> links;
 };
@@ -61,9 +65,9 @@ Result<bool> detachPinned(const std::string& directory);
 
 struct LinkStatus {
   std::string interface;
-  bool is_attached = false;  // the interface is there
+  bool is_attached = false;  // to an interface of this network namespace
   uint32_t program = 0;      // the kernel's number
-  Mode mode = Mode::kAny;    // kAny: not known
+  Mode mode = Mode::kAny;    // if it is attached
 };
 // Of the files in `directory`; takes no more than the right to read them.
 Result<std::vector<LinkStatus>> readLinks(const std::string& directory);

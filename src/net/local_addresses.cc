@@ -1,11 +1,15 @@
 #include "net/local_addresses.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
 #include <memory>
 #include <net/if.h>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -28,12 +32,21 @@ Result<void> visitAll(Visit visit) {
   return {};
 }
 
-// Calls visit(name, address) for each IP address of an interface.
+// Calls visit(name, address, netmask) for each IP address of an interface; the netmask may be null.
 template <typename Visit>
 Result<void> visitAddresses(Visit visit) {
   return visitAll([&visit](const ifaddrs& one) {
-    if (const auto address = SocketAddress::fromSockaddr(one.ifa_addr)) visit(std::string_view(one.ifa_name), *address);
+    const auto address = SocketAddress::fromSockaddr(one.ifa_addr);
+    if (address) visit(std::string_view(one.ifa_name), *address, one.ifa_netmask);
   });
+}
+
+uint8_t prefixLength(const IpAddress& ip, const sockaddr* netmask) {
+  const auto mask = netmask != nullptr ? SocketAddress::fromSockaddr(netmask) : std::nullopt;
+  if (!mask || mask->ip.family() != ip.family()) return static_cast<uint8_t>(8 * ip.size());
+  const std::span bytes(mask->ip.data(), mask->ip.size());
+  return std::accumulate(bytes.begin(), bytes.end(), uint8_t{0},
+                         [](uint8_t bits, uint8_t byte) { return static_cast<uint8_t>(bits + std::popcount(byte)); });
 }
 
 // True too if there is no descriptor to find out: then the attempt to listen on IPv6 fails.
@@ -56,7 +69,8 @@ bool overlap(const SocketAddress& a, const SocketAddress& b) {
 
 std::vector<SocketAddress> localAddresses() {
   std::vector<SocketAddress> addresses;
-  visitAddresses([&addresses](std::string_view, const SocketAddress& address) { addresses.push_back(address); });
+  visitAddresses(
+      [&addresses](std::string_view, const SocketAddress& address, const sockaddr*) { addresses.push_back(address); });
   return addresses;
 }
 
@@ -67,9 +81,11 @@ bool mayNameInterface(std::string_view text) {
 
 std::vector<AssignedAddress> assignedAddresses() {
   std::vector<AssignedAddress> addresses;
-  visitAddresses([&addresses](std::string_view name, const SocketAddress& address) {
+  visitAddresses([&addresses](std::string_view name, const SocketAddress& address, const sockaddr* netmask) {
     const std::string interface(name.substr(0, name.find(':')));  // behind it is the label of an address
-    addresses.push_back({.ip = address.ip, .interface = if_nametoindex(interface.c_str())});
+    addresses.push_back({.ip = address.ip,
+                         .interface = if_nametoindex(interface.c_str()),
+                         .prefix_length = prefixLength(address.ip, netmask)});
   });
   return addresses;
 }
@@ -88,9 +104,10 @@ std::unordered_map<uint32_t, HardwareAddress> hardwareAddresses() {
 
 Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name) {
   std::vector<SocketAddress> addresses;
-  const auto visited = visitAddresses([&addresses, name](std::string_view of, const SocketAddress& address) {
-    if (of == name) addresses.push_back(address);
-  });
+  const auto visited =
+      visitAddresses([&addresses, name](std::string_view of, const SocketAddress& address, const sockaddr*) {
+        if (of == name) addresses.push_back(address);
+      });
   if (!visited) return tl::unexpected(visited.error());
   if (addresses.empty()) return fail(fmt::format("no interface {} with an address", name));
   return addresses;

@@ -26,7 +26,8 @@ bool mayNameInterface(std::string_view text);
 // Which interface has which address.
 struct AssignedAddress {
   IpAddress ip;
-  uint32_t interface = 0;  // its index
+  uint32_t interface = 0;     // its index
+  uint8_t prefix_length = 0;  // of its subnet, in bits; all of the address where there is none
 };
 // Of all interfaces; empty if they cannot be listed.
 std::vector<AssignedAddress> assignedAddresses();

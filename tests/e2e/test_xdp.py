@@ -643,6 +643,25 @@ def test_loopback_addresses_from_outside(pair):
                     assert link.exchange(from_loopback, port) == []
 
 
+def test_addresses_that_no_client_has(pair):
+    """From the subnet as a whole, from the server itself, and to a mapped address: the stack drops them."""
+    subnet = SERVER4.rpartition(".")[0]
+    cases = [(CLIENT4, SERVER4, f"{subnet}.255", SERVER4), (CLIENT4, SERVER4, f"{subnet}.0", SERVER4), (CLIENT4, SERVER4, SERVER4, SERVER4),
+             (CLIENT6, SERVER6, SERVER6, SERVER6), (CLIENT6, SERVER6, CLIENT6, f"::ffff:{SERVER4}"), (CLIENT6, SERVER6, f"::ffff:{CLIENT4}", SERVER6)]
+    with pair.kernel.counting(0):
+        for real_source, real_target, source, target in cases:
+            with Link(pair, INTERFACE, real_source, real_target) as link:
+                for port in (PORT, PLAIN_PORT):
+                    assert link.exchange(lambda link, p: [xdp.packet(source, target, link.client.port, p, ANSWERED["A"])], port) == []
+
+
+def test_broadcast_on_lo(pair):
+    with Client("127.255.255.255") as client, pair.kernel.counting(0):
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        for port in (PORT, PLAIN_PORT):
+            assert client.ask(ANSWERED["A"], port, timeout=0.3) is None
+
+
 @pytest.mark.parametrize("source, address", [(CLIENT4, "203.0.113.1"), (CLIENT6, "2001:db8:5::1")], ids=["IPv4", "IPv6"])
 def test_an_address_of_another_interface(pair, source, address):
     """The stack answers there, whatever way the query has come: a VLAN's tag may have been taken off. This machine's own

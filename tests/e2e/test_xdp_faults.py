@@ -69,13 +69,18 @@ class Pinned:
         wait_until(lambda: self.feeds(), 15, lambda: f"{self.node.name} to feed the kernel\n{self.node.logs()}")
         return self.node
 
+    def attached(self):
+        return self._says(lambda metrics: metrics.sum("idetcd_xdp_attached") == 1)
+
     def feeds(self):
+        return self.attached() and self._says(lambda metrics: (metrics.sum("idetcd_xdp_names") or 0) > 0)
+
+    def _says(self, what):
         assert self.node.running(), self.node.logs()
         try:
-            found = xdp.metrics()
+            return what(xdp.metrics())
         except OSError:
             return False
-        return found.sum("idetcd_xdp_attached") == 1 and (found.sum("idetcd_xdp_names") or 0) > 0
 
     def kernel(self, interface="lo"):
         return Kernel(self.site.machine, interface)
@@ -300,12 +305,36 @@ def test_a_change_of_interfaces_is_not_silent(pinned):
     assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"]
 
 
+@pytest.mark.parametrize("change", ["another endpoint", "another spelling", "another ttl"])
+def test_another_corefile_for_the_same_names_without_a_loss(pinned, site, directory, change):
+    """While etcd is away the new server knows nothing: what was pinned goes on, as it would without the change."""
+    node = pinned.start()
+    site.etcd.pause()
+    try:
+        node.kill()
+        endpoint = site.etcd.endpoint
+        pinned.text = {"another endpoint": pinned.text.replace(endpoint, f"{endpoint} http://127.0.0.2:1"),
+                       "another spelling": pinned.text.replace(endpoint, endpoint.removeprefix("http://")),
+                       "another ttl": pinned.text.replace("        observe\n", "        observe\n        ttl 77s\n")}[change]
+        with Load(directory, PORT, HELD, RATE) as load:
+            node = pinned.launch()
+            wait_until(pinned.attached, 15, node.logs)
+            time.sleep(0.5)  # of load, as such
+            site.etcd.resume()
+            wait_until(pinned.feeds, 15, node.logs)
+        assert_all_answered(load)
+    finally:
+        site.etcd.resume()
+    with frozen(node), Client(LOOPBACK4) as client:
+        response = client.ask(plain(OWN))
+    assert struct.unpack("!I", response[-10:-6])[0] == (77 if change == "another ttl" else 5)
+
+
 def test_what_other_corefiles_have_left_takes_no_room(site, nodes):
-    """Restarts with another `ttl` each: another zone for the kernel, and the names of the one before are gone."""
+    """Restarts with another pattern each: another zone for the kernel, and the names of the one before are gone."""
     pinned = Pinned(site, nodes, max_names="500")
-    for ttl in (5, 6, 7, 8):
-        pinned.text = pinned.text.replace("        observe\n", f"        observe\n        ttl {ttl}s\n") if ttl == 5 else \
-            pinned.text.replace(f"ttl {ttl - 1}s", f"ttl {ttl}s")
+    for number in range(4):
+        pinned.text = re.sub(r"pattern \S+\{\{", f"pattern w{number}x{{{{", pinned.text)
         node = pinned.start()
         wait_until(lambda: xdp.metrics().sum("idetcd_xdp_names") >= 200, 5, node.logs)
         assert not xdp.metrics().sum("idetcd_xdp_left_out_total")
@@ -516,6 +545,105 @@ def test_the_server_needs_no_rights_where_a_loader_has_done_the_work(pinned):
     assert pinned.command("attach").returncode == 0
     assert pinned.kernel().program != before, "the program is exchanged"
     assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"], "what it knew is kept"
+
+
+def test_an_interface_that_has_gone(pinned, site):
+    """It is said, and a server that starts without it feeds what is still attached."""
+    site.machine.run("ip", "link", "add", "spare0", "type", "veth", "peer", "name", "spare1")
+    pinned.text = pinned.text.replace("xdp lo {", "xdp lo spare0 {")
+    node = pinned.start()
+    site.machine.run("ip", "link", "delete", "dev", "spare0")
+    node.wait_logged("There is no program on spare0 any more: the sockets answer there", timeout=15)
+    assert pinned.attached()
+    node.kill()
+    pinned.start()
+    pinned.node.wait_logged("there is no interface spare0; what was attached before goes on")
+    site.etcd.put(f"worker2.{ZONE}", '{"ipv4":"10.77.77.77"}')
+    wait_until(lambda: by_kernel(pinned.kernel(), f"worker2.{ZONE}") == ["10.77.77.77"], 5, pinned.node.logs)
+
+
+def test_the_only_interface_has_gone(pinned, site):
+    site.machine.run("ip", "link", "add", "spare0", "type", "veth", "peer", "name", "spare1")
+    pinned.text = pinned.text.replace("xdp lo {", "xdp spare0 {")
+    node = pinned.start()
+    site.machine.run("ip", "link", "delete", "dev", "spare0")
+    wait_until(lambda: not pinned.attached(), 15, node.logs)
+    node.kill()
+    pinned.launch()
+    pinned.node.wait_logged("there is no interface spare0; the sockets answer alone")
+
+
+def test_another_network_namespace_takes_a_pin_of_its_own(pinned, site):
+    """Containers may share the file system: one does not feed, attach or detach the other's."""
+    node = pinned.start()
+    before = pinned.kernel().program
+    elsewhere = ["nsenter", f"--net=/proc/{site.outside.holder.pid}/ns/net", "--"]
+    for what in ("attach", "detach", "status"):
+        result = site.machine.attempt(*elsewhere, binary(), "xdp", what, "--conf", node.corefile_path)
+        assert result.returncode == 2 and "another network namespace" in result.stderr, result
+    other = pinned.nodes.make(pinned.text, "elsewhere", port=PORT)
+    with site.outside.entered():
+        other.launch(prefix=[*site.machine.prefix, *elsewhere])
+        other.wait_logged("another network namespace")
+        other.wait_logged("the sockets answer alone")
+        other.terminate()
+    assert pinned.kernel().program == before and pinned.attached()
+    site.etcd.put(f"worker2.{ZONE}", '{"ipv4":"10.77.77.77"}')
+    wait_until(lambda: by_kernel(pinned.kernel(), f"worker2.{ZONE}") == ["10.77.77.77"], 5, node.logs)
+
+
+# A link of a program that is pinned at argv[1] to the interface argv[2], pinned at argv[3], by BPF_OBJ_GET,
+# BPF_LINK_CREATE (of BPF_XDP) and BPF_OBJ_PIN of bpf(2), whose number is argv[4].
+_PIN_LINK = """
+import ctypes, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attributes):
+    buffer = ctypes.create_string_buffer(attributes, 128)
+    result = libc.syscall(int(sys.argv[4]), command, buffer, 128)
+    assert result >= 0, (command, ctypes.get_errno())
+    return result
+def path(text):
+    keep.append(ctypes.create_string_buffer(text.encode()))
+    return ctypes.addressof(keep[-1])
+keep = []
+program = bpf(7, struct.pack("=QII", path(sys.argv[1]), 0, 0))
+link = bpf(28, struct.pack("=IIII", program, socket.if_nametoindex(sys.argv[2]), 37, 2))
+bpf(6, struct.pack("=QII", path(sys.argv[3]), link, 0))
+"""
+
+
+def test_a_foreign_link_in_our_place_is_not_replaced(pinned, site):
+    site.machine.run("mkdir", pinned.directory)
+    place = os.path.join(os.path.dirname(pinned.directory), "foreign")
+    site.machine.run("bpftool", "prog", "load", xdp.compiled(site.directory, "foreign", 2), place, "type", "xdp")
+    site.machine.run("/usr/bin/python3", "-c", _PIN_LINK, place, "lo", os.path.join(pinned.directory, "link-lo"),
+                     str(xdp.SYS_BPF[os.uname().machine]))
+    before = xdp.programs(site.machine, "lo")
+    assert before
+    for what in ("attach", "detach"):
+        result = pinned.command(what)
+        assert result.returncode == 2 and "lo has another XDP program, which is not replaced" in result.stderr, result
+        assert xdp.programs(site.machine, "lo") == before
+
+
+def test_a_directory_of_somebody_else_is_left(pinned, site):
+    """It may be where a bpf file system is to be mounted."""
+    empty = os.path.join(site.directory, "empty")
+    os.mkdir(empty)
+    pinned.text = pinned.text.replace(pinned.directory, empty)
+    assert "is on no bpf file system" in pinned.command("attach").stderr
+    assert os.path.isdir(empty)
+    assert "is on no bpf file system" in pinned.command("attach").stderr
+
+
+def test_in_a_time_namespace(pinned):
+    """The kernel compares with its own clock, not with the one that the process sees."""
+    for offset in (1000, -1000):
+        node = pinned.start(prefix=["unshare", "--time", f"--boottime={offset}", f"--monotonic={offset}", "--fork", "--kill-child", "--"])
+        assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"]
+        status = json.loads(pinned.command("status", "--json").stdout)
+        assert 0 < status["zones"][0]["believed_seconds"] <= 60, status
+        node.kill()
 
 
 def test_an_interface_that_is_not_there(site, nodes):

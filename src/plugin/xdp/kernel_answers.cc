@@ -16,19 +16,37 @@ namespace idetcd::plugin {
 
 namespace {
 
-// Of what a zone's records depend on. Never 0.
-uint64_t identityOf(const records::RecordStore& store, const ClusterSettings& cluster,
-                    const kernel::Settings& settings) {
-  uint64_t hash = settings.seed[0];
-  const auto add = [&hash](const auto& bytes) { hash = hashBytes(bytes.data(), bytes.size(), hash); };
-  add(cluster.pattern.text());
-  for (const std::string& endpoint : cluster.endpoints) add(endpoint);
-  add(store.apex().soa(0, 0).wire);
-  return hash | 1;
+// An endpoint may be spelled with its scheme or without.
+std::string_view withoutScheme(std::string_view endpoint) {
+  const size_t scheme = endpoint.find("://");
+  return scheme == std::string_view::npos ? endpoint : endpoint.substr(scheme + 3);
+}
+
+kernel::ZoneIdentity identityOf(const ClusterSettings& cluster, const kernel::Settings& settings) {
+  const auto hashOf = [&settings](std::string_view text) {
+    return hashBytes(text.data(), text.size(), settings.seed[0]);
+  };
+  kernel::ZoneIdentity identity{.names = hashOf(cluster.pattern.text()) | 1};
+  std::vector<uint32_t> endpoints;
+  for (const std::string& endpoint : cluster.endpoints)
+    endpoints.push_back(static_cast<uint32_t>(hashOf(withoutScheme(endpoint))) | 1);
+  // The smallest, of which long lists with most members in common share some.
+  std::ranges::sort(endpoints);
+  std::ranges::copy_n(endpoints.begin(), static_cast<ptrdiff_t>(std::min(endpoints.size(), identity.endpoints.size())),
+                      identity.endpoints.begin());
+  return identity;
 }
 
 KernelCounts::Subject subjectOf(const SocketAddress& address, const PlannedZone& planned) {
   return {address, planned.route->name.toString()};
+}
+
+uint8_t prefixLengthOf(const kernel::ListenerKey& key, std::span<const net::AssignedAddress> assigned) {
+  constexpr uint8_t kNoSubnet = 32;
+  const IpAddress ip = IpAddress::fromBytes(key.address).unmapped();
+  const auto found = std::ranges::find_if(
+      assigned, [&](const net::AssignedAddress& one) { return one.ip == ip && one.interface == key.interface; });
+  return found == assigned.end() ? kNoSubnet : found->prefix_length;
 }
 
 bool areEqual(const kernel::Listener& a, const kernel::Listener& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
@@ -48,6 +66,10 @@ Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Resu
     }
   }
   auto found = find(settings, std::move(taken));
+  if (found && !found->failure.empty()) {
+    if (settings.required) return fail(fmt::format("plugin/xdp: {}", found->failure));
+    process_.log.named("plugin/xdp").warning("{}; what was attached before goes on", found->failure);
+  }
   if (found) {
     next_ = InUse{.settings = settings, .attachment = std::move(*found)};
     return {};
@@ -64,7 +86,7 @@ Result<kernel::Attachment> KernelAnswers::find(const XdpSettings& settings,
   if (settings.pin.empty()) return fail("a change of what is attached takes a restart");
   auto maps = kernel::Maps::open(settings.pin);
   if (!maps) return tl::unexpected(maps.error());
-  return kernel::Attachment{.maps = std::move(*maps), .program = {}, .links = {}};
+  return kernel::Attachment{.maps = std::move(*maps), .failure = {}, .program = {}, .links = {}};
 }
 
 void KernelAnswers::refuse() {
@@ -105,6 +127,7 @@ void KernelAnswers::end() {
   timer_.reset();
   monitor_.reset();
   counts_.reset();
+  bare_.clear();
   metrics_->attached.set(0);
   in_use_.reset();
 }
@@ -130,7 +153,7 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   }
   writeListeners();
   watchAddresses();
-  metrics_->attached.set(written_.empty() ? 0 : 1);
+  noteBare();
   if (lacks_meters_) {
     process_.log.named("plugin/xdp")
         .warning("The kernel answers for {} pairs of an address and a block at most: not for all of this Corefile's",
@@ -140,8 +163,7 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   process_.log.named("plugin/xdp")
       .warning(
           "The kernel answers nothing: in each block something has to see the queries first ('log', 'acl', 'any', …), "
-          "or another "
-          "block serves a part of the zone");
+          "another block serves a part of the zone, or its name has more than 64 bytes");
 }
 
 // Addresses at which other zones are answered from now on are left to the sockets while the zones change.
@@ -176,10 +198,10 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
     if (!stores.contains(fed.store)) drop(fed);
   }
   std::erase_if(fed_, [&stores](const Fed& fed) { return !stores.contains(fed.store); });
-  std::vector<uint64_t> wanted;
+  std::vector<kernel::ZoneIdentity> wanted;
   for (const records::RecordStore* store : stores) {
     const ClusterSettings* settings = process_.state<Clusters>().settingsOf(*store);
-    if (settings != nullptr) wanted.push_back(identityOf(*store, *settings, maps().settings()));
+    if (settings != nullptr) wanted.push_back(identityOf(*settings, maps().settings()));
   }
   freeZones(wanted);
   for (const records::RecordStore* store : stores) {
@@ -189,11 +211,12 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
 }
 
 // What processes before have left and this one does not serve takes no room.
-void KernelAnswers::freeZones(std::span<const uint64_t> wanted) {
+void KernelAnswers::freeZones(std::span<const kernel::ZoneIdentity> wanted) {
   if (!maps().isFeeding()) return;
   for (size_t i = 0; i < kernel::kZones; ++i) {
-    const uint64_t known = maps().zone(i).identity;
-    if (known != 0 && std::ranges::find(wanted, known) == wanted.end()) maps().clear(i);
+    const kernel::Zone& zone = maps().zone(i);
+    const auto matches = [&zone](const kernel::ZoneIdentity& one) { return one.matches(zone) > 0; };
+    if (zone.identity != 0 && std::ranges::none_of(wanted, matches)) maps().clear(i);
   }
 }
 
@@ -201,7 +224,7 @@ std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::Recor
   auto& clusters = process_.state<Clusters>();
   const ClusterSettings* settings = clusters.settingsOf(store);
   if (settings == nullptr) return nullptr;
-  const uint64_t identity = identityOf(store, *settings, maps().settings());
+  const kernel::ZoneIdentity identity = identityOf(*settings, maps().settings());
   const auto zone = freeZone(identity);
   if (!zone) {
     process_.log.named("plugin/xdp")
@@ -215,16 +238,20 @@ std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::Recor
 }
 
 // The place of a process before with the same records; else one that is free.
-std::optional<size_t> KernelAnswers::freeZone(uint64_t identity) const {
+std::optional<size_t> KernelAnswers::freeZone(const kernel::ZoneIdentity& identity) const {
   const auto is_used = [this](size_t i) {
     return std::ranges::any_of(fed_, [i](const Fed& fed) { return fed.feed->zone() == i; });
   };
   std::optional<size_t> found;
+  size_t most_shared = 0;
   for (size_t i = 0; i < kernel::kZones; ++i) {
     if (is_used(i)) continue;
-    const uint64_t known = maps().zone(i).identity;
-    if (known == identity) return i;
-    if (known == 0 && !found) found = i;
+    const kernel::Zone& zone = maps().zone(i);
+    const size_t shared = identity.matches(zone);
+    const bool is_better = shared > most_shared || (zone.identity == 0 && !found);
+    if (!is_better) continue;
+    most_shared = shared;
+    found = i;
   }
   return found;
 }
@@ -288,6 +315,7 @@ void KernelAnswers::writeListeners() {
       kernel::Listener value = listener.value;
       std::ranges::copy(hardware_addresses[key.interface], value.hardware_address);
       const auto mode = modes_.find(key.interface);
+      value.prefix_length = prefixLengthOf(key, assigned);
       value.is_behind_driver = mode != modes_.end() && mode->second == kernel::Mode::kGeneric ? 1 : 0;
       wanted.insert(textOf(key));
       const auto known = there.find(textOf(key));
@@ -325,6 +353,23 @@ bool KernelAnswers::isStillFeeding() const {
   return pinned && (*pinned)->isSame(maps());
 }
 
+// Interfaces come and go, and who has the right may take the program off.
+void KernelAnswers::noteBare() {
+  std::set<std::string> bare;
+  for (const std::string& interface : in_use_->settings.attach.interfaces) {
+    if (!kernel::hasProgramOn(interface)) bare.insert(interface);
+  }
+  for (const std::string& interface : bare) {
+    if (bare_.contains(interface)) continue;
+    process_.log.named("plugin/xdp")
+        .warning("There is no program on {} any more: the sockets answer there until 'idetcd xdp attach' or a restart",
+                 interface);
+  }
+  const bool answers = !written_.empty() && bare.size() < in_use_->settings.attach.interfaces.size();
+  metrics_->attached.set(answers ? 1 : 0);
+  bare_ = std::move(bare);
+}
+
 bool KernelAnswers::hasModeChanged() const {
   return std::ranges::any_of(modes_, [](const auto& one) { return kernel::modeOn(one.first) != one.second; });
 }
@@ -340,6 +385,7 @@ void KernelAnswers::noteReplaced() {
 void KernelAnswers::count() {
   const bool looks = ++counts_ended_ % kLookCounts == 0 || replaced_counts_ > 0;
   if (!(looks ? isStillFeeding() : maps().isFeeding())) return noteReplaced();
+  if (looks) noteBare();
   if (listeners_are_incomplete_ || (looks && hasModeChanged())) writeListeners();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;

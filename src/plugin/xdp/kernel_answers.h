@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/metrics.h"
@@ -75,11 +77,12 @@ class KernelAnswers final : public resolve::ProcessState {
   void feed(std::span<const PlannedListener> plan);
   void drop(const Fed& fed);
   std::shared_ptr<kernel::AnswerFeed> makeFeed(const records::RecordStore& store);
-  std::optional<size_t> freeZone(uint64_t identity) const;
+  std::optional<size_t> freeZone(const kernel::ZoneIdentity& identity) const;
   void countOnly(std::span<const PlannedListener> plan);
   void writeListeners();
-  void freeZones(std::span<const uint64_t> wanted);
+  void freeZones(std::span<const kernel::ZoneIdentity> wanted);
   bool isStillFeeding() const;
+  void noteBare();
   bool hasModeChanged() const;
   void noteReplaced();
   void watchAddresses();
@@ -94,6 +97,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::optional<InUse> in_use_;
   std::vector<Fed> fed_;
   std::vector<Written> written_;
+  std::set<std::string> bare_;              // interfaces without the program
   std::map<uint32_t, kernel::Mode> modes_;  // of the interfaces, as they are written
   bool listeners_are_incomplete_ = false;
   bool lacks_meters_ = false;             // for what was planned last

@@ -54,10 +54,7 @@ Result<json> detach(const XdpSettings& settings) {
   return json{{"pin", settings.pin}, {"detached", *done}};
 }
 
-const char* textOf(kernel::Mode mode) {
-  if (mode == kernel::Mode::kAny) return "mode not known";
-  return mode == kernel::Mode::kNative ? "native" : "generic";
-}
+const char* textOf(kernel::Mode mode) { return mode == kernel::Mode::kNative ? "native" : "generic"; }
 
 // Interfaces of the Corefile first, then other pinned ones.
 json interfacesOf(const XdpSettings& settings, std::vector<kernel::LinkStatus> links) {
@@ -112,7 +109,7 @@ Result<Held> heldIn(const kernel::Maps& maps) {
 
 json zonesOf(const kernel::Maps& maps, const Held& held) {
   json all = json::array();
-  const auto now = BootClock::now();
+  const auto now = BootClock::now() - kernel::bootClockOffset();
   for (size_t i = 0; i < kernel::kZones; ++i) {
     const kernel::Zone& zone = maps.zone(i);
     if (zone.name_size == 0) continue;

@@ -1,5 +1,6 @@
 #include "plugin/xdp/setup.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,14 +13,25 @@ namespace idetcd::plugin {
 
 namespace {
 
-// What is pinned is brought to this binary's version where the process may do so, and used as it is where it may not.
+// False only if it is certain that nothing is attached.
+bool mayAnswer(const std::string& pin) {
+  const auto links = kernel::readLinks(pin);
+  return !links || std::ranges::any_of(*links, &kernel::LinkStatus::is_attached);
+}
+
+// What is pinned is brought to this binary's version where the process may do so, and used as it is where it may not, or
+// where that fails: what answers has to be fed in any case.
 Result<kernel::Attachment> adopt(const XdpSettings& settings) {
   const auto attached = kernel::attachPinned(settings.attach, settings.pin);
   auto maps = kernel::Maps::open(settings.pin);
   if (!maps) return tl::unexpected(attached ? maps.error() : attached.error());
   const bool lacks_rights = !attached && attached.error().code == ErrorCode::kPermissionDenied;
-  if (!attached && !lacks_rights && kernel::hasProgram()) return tl::unexpected(attached.error());
-  return kernel::Attachment{.maps = std::move(*maps), .program = {}, .links = {}};
+  const bool failed = !attached && !lacks_rights && kernel::hasProgram();
+  if (failed && !mayAnswer(settings.pin)) return tl::unexpected(attached.error());
+  return kernel::Attachment{.maps = std::move(*maps),
+                            .failure = failed ? attached.error().message : std::string(),
+                            .program = {},
+                            .links = {}};
 }
 
 }  // namespace

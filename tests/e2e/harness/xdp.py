@@ -31,7 +31,7 @@ ZONE = "tf.local."
 
 SKIPPED = "XDP is not tested: "  # how each reason begins, see conftest.py
 
-_SYS_BPF = {"x86_64": 321, "aarch64": 280}
+SYS_BPF = {"x86_64": 321, "aarch64": 280}
 _BPF_MAP_CREATE, _BPF_MAP_LOOKUP_ELEM, _BPF_MAP_GET_FD_BY_ID = 0, 1, 14
 _BPF_MAP_TYPE_ARRAY = 2
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,7 +42,7 @@ def unavailable():
     """Why nothing can be tested here; None: all is there."""
     if os.geteuid() != 0:
         return SKIPPED + "it needs root"
-    if os.uname().machine not in _SYS_BPF:
+    if os.uname().machine not in SYS_BPF:
         return SKIPPED + f"the number of bpf(2) on {os.uname().machine} is not known here"
     try:
         os.close(_bpf(_BPF_MAP_CREATE, struct.pack("=5I", _BPF_MAP_TYPE_ARRAY, 4, 4, 1, 0)))
@@ -441,7 +441,7 @@ class _Map:
 def _bpf(command, attributes):
     """bpf(2). Raises OSError."""
     buffer = ctypes.create_string_buffer(attributes, 128)
-    result = _libc.syscall(_SYS_BPF[os.uname().machine], command, buffer, len(buffer))
+    result = _libc.syscall(SYS_BPF[os.uname().machine], command, buffer, len(buffer))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -20,8 +20,9 @@ constexpr uint16_t kPtr = 12;
 // A process with a table of its own.
 class Server {
  public:
-  Server(std::shared_ptr<Maps> maps, uint64_t identity = 1, std::string_view zone = "tf.local.")
-      : store_(epochs_, {.zone = name(zone), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7}) {
+  Server(std::shared_ptr<Maps> maps, ZoneIdentity identity = {}, std::string_view zone = "tf.local.",
+         uint32_t ttl_seconds = 5)
+      : store_(epochs_, {.zone = name(zone), .ttl_seconds = ttl_seconds, .addresses = {}, .hash_seed = 7}) {
     maps->takeOver();
     feed_ = std::make_shared<AnswerFeed>(std::move(maps), 0, identity, store_);
     store_.setObserver(feed_);
@@ -85,6 +86,22 @@ TEST_F(AnswerFeedTest, EachChangeIsSeenAtOnce) {
   EXPECT_EQ(a(1), "NXDOMAIN");
   EXPECT_FALSE(hasPointer("10.0.0.9"));
   EXPECT_EQ(server.feed().names(), 2u);  // of the name server
+}
+
+TEST_F(AnswerFeedTest, AReverseNameWithRecordsOfItsOwnIsTheProcesses) {
+  Server server(program_.maps);
+  server.put(1);
+  server.put("2.0.0.10.in-addr.arpa.", "10.0.0.77");
+  server.confirm();
+  server.put(2);
+  EXPECT_TRUE(hasPointer("10.0.0.1"));
+  EXPECT_FALSE(hasPointer("10.0.0.2"));
+  server.put("1.0.0.10.in-addr.arpa.", "10.0.0.77");
+  EXPECT_FALSE(hasPointer("10.0.0.1"));
+  server.remove("1.0.0.10.in-addr.arpa.");
+  server.remove("2.0.0.10.in-addr.arpa.");
+  EXPECT_TRUE(hasPointer("10.0.0.1"));
+  EXPECT_TRUE(hasPointer("10.0.0.2"));
 }
 
 TEST_F(AnswerFeedTest, ANameWithMoreThanTwoAddressesIsTheProcesses) {
@@ -232,13 +249,37 @@ TEST_F(AnswerFeedTest, WhatIsGoneTakesNoRoom) {
   EXPECT_EQ(successor.feed().names(), 52u);
 }
 
+// Members of etcd come and go, and a TTL changes: the names stay, with the old TTL until the new process is level.
+TEST_F(AnswerFeedTest, OfAConfigurationWithTheSameNamesEverythingIsGoneOnWith) {
+  {
+    Server server(program_.maps, {.endpoints = {1, 3}});
+    server.put(1);
+    server.confirm();
+  }
+  const auto ttl_of_denial = [this] {
+    const Bytes response = ask(queryFor("none.tf.local.", kA));
+    return response.empty() ? 0 : dns::load32(&response[response.size() - 4]);
+  };
+  EXPECT_EQ(ttl_of_denial(), 5u);
+  Server successor(program_.maps, {.endpoints = {3, 5}}, "tf.local.", 7);
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_EQ(ttl_of_denial(), 5u);
+  successor.put(2);
+  successor.confirm();
+  EXPECT_EQ(a(1), "NXDOMAIN");
+  EXPECT_EQ(a(2), "10.0.0.2");
+  EXPECT_EQ(ttl_of_denial(), 7u);
+  Server other(program_.maps, {.endpoints = {1, 9}}, "tf.local.", 7);
+  EXPECT_EQ(a(2), "") << "a cluster that shares no member with the last one";
+}
+
 TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
   {
     Server server(program_.maps);
     server.put(1);
     server.confirm();
   }
-  Server other(program_.maps, 3, "other.local.");
+  Server other(program_.maps, {.names = 3}, "other.local.");
   EXPECT_EQ(a(1), "");
   other.put("w1.other.local.", "10.0.0.7");
   EXPECT_EQ(a("w1.other.local."), "");
@@ -251,7 +292,7 @@ TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
 TEST_F(AnswerFeedTest, PointersHaveTheZonesName) {
   const std::string zone = std::string(52, 'z') + ".a.example.";
   ASSERT_EQ(name(zone).size(), size_t{kZoneName});
-  Server server(program_.maps, 3, zone);
+  Server server(program_.maps, {.names = 3}, zone);
   server.put("w1." + zone, "10.0.0.1");
   server.confirm();
   const Bytes response = ask(queryFor(dns::reverseName(ip("10.0.0.1")), kPtr));
@@ -290,7 +331,7 @@ TEST_F(AnswerFeedTest, AnObserverThatComesLateIsToldOfAllThereIs) {
   server.put(2);
   EXPECT_EQ(a(2), "NXDOMAIN");
   maps().takeOver();
-  const auto late = std::make_shared<AnswerFeed>(program_.maps, 0, 1, server.store());
+  const auto late = std::make_shared<AnswerFeed>(program_.maps, 0, ZoneIdentity{}, server.store());
   server.store().setObserver(late);
   EXPECT_EQ(a(1), "10.0.0.1");
   EXPECT_EQ(a(2), "10.0.0.2");

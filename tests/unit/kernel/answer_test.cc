@@ -39,7 +39,7 @@ class AnswerTest : public ProgramTest {
   void SetUp() override {
     ProgramTest::SetUp();
     if (IsSkipped()) return;
-    feed_ = std::make_shared<AnswerFeed>(program_.maps, 0, 1, store_);
+    feed_ = std::make_shared<AnswerFeed>(program_.maps, 0, ZoneIdentity{}, store_);
     store_.setObserver(feed_);
     put("worker1.tf.local.", "192.0.2.1", "2001:db8::1");
     put("worker2.tf.local.", "192.0.2.2", "");
@@ -241,6 +241,24 @@ TEST_F(AnswerTest, FramesForAnotherMachineArePassed) {
     EXPECT_EQ(ran.verdict, XDP_PASS);
     EXPECT_EQ(ran.frame, other);
   }
+}
+
+TEST_F(AnswerTest, AddressesThatNoClientHasArePassed) {
+  const auto from = [](std::string_view client, std::string_view server) {
+    return Endpoints{.client = ip(client), .server = ip(server)};
+  };
+  const Bytes query = queryFor("worker1.tf.local.", kA);
+  EXPECT_TRUE(isAnswered(frameOf(query, from("127.0.0.1", "127.1.2.3"))));
+  for (const auto* broadcast : {"127.0.0.0", "127.255.255.255"})
+    EXPECT_FALSE(isAnswered(frameOf(query, from("127.0.0.1", broadcast)))) << broadcast;
+  EXPECT_TRUE(isAnswered(frameOf(query, from("::1", "::1"))));
+  const auto mapped = [](std::string_view ipv4) {
+    std::array<uint8_t, 16> bytes{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    std::copy_n(ip(ipv4).data(), 4, &bytes[12]);
+    return IpAddress::v6(bytes);
+  };
+  EXPECT_FALSE(isAnswered(frameOf(query, {.client = ip("2001:db8::9"), .server = mapped("192.0.2.53")})));
+  EXPECT_FALSE(isAnswered(frameOf(query, {.client = mapped("192.0.2.9"), .server = ip("::1")})));
 }
 
 TEST_F(AnswerTest, OtherFramesArePassed) {
