@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -88,7 +89,8 @@ class Maps {
   // From now on this process feeds the maps.
   void takeOver();
   bool isFeeding() const;
-  uint16_t generation() const { return static_cast<uint16_t>(generation_); }
+  // A mark for what is put: another one at each call, and in each process.
+  uint16_t newMark();
 
   // An element of an array stays where it is.
   Zone& zone(size_t i) const { return zones_[i]; }
@@ -102,9 +104,9 @@ class Maps {
   // The key of a name: of the bytes of its labels up to the zone, or of a whole name where there is no zone.
   NameKey keyOf(size_t zone, std::span<const uint8_t> labels) const;
 
-  // Removes what `zone` has of other generations than `kept`; kNoGeneration: everything.
+  // Removes what `zone` has with other marks than `kept`; kNoMark: everything.
   // Stops when another process has taken over. If it is not complete, there was not enough memory to look at all.
-  static constexpr int kNoGeneration = -1;
+  static constexpr int kNoMark = -1;
   struct Swept {
     size_t names = 0;
     size_t pointers = 0;
@@ -124,6 +126,7 @@ class Maps {
   const MappedArray<Settings> settings_;
   const MappedArray<Zone> zones_;
   uint32_t generation_ = 0;
+  std::atomic<uint8_t> marks_{0};
 };
 
 // The network namespace of this process, by its inode.
