@@ -48,9 +48,9 @@ class Writing {
 };
 
 // The value of an entry, but for its check. What is more than an A and an AAAA record is for the process to answer.
-Name valueOf(const Entry& entry, size_t zone, uint16_t mark) {
+Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
   Name name{};
-  name.mark = mark;
+  name.generation = generation;
   name.zone = static_cast<uint8_t>(zone);
   if (entry.isHeld()) name.flags |= kHeld;
   entry.visitRecords([&name](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
@@ -86,7 +86,7 @@ size_t ZoneIdentity::matches(const Zone& zone) const {
 
 AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, const ZoneIdentity& identity,
                        const records::RecordStore& store)
-    : maps_(std::move(maps)), zone_(zone), identity_(identity), store_(store), mark_(maps_->newMark()) {
+    : maps_(std::move(maps)), zone_(zone), identity_(identity), store_(store) {
   Zone& place = this->place();
   const bool continues = identity.matches(place) > 0 && place.name_size == store.zone().size();
   if (continues || !maps_->isFeeding()) return;
@@ -154,7 +154,7 @@ void AnswerFeed::noteAddress(const IpAddress& address) {
 // `replaces`: this process has put the name before, or had no room for it.
 void AnswerFeed::put(const Entry& entry, bool replaces) {
   const NameKey key = keyOf(entry);
-  const Name name = sealed(key, valueOf(entry, zone_, mark_));
+  const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
   if (replaces) {
     if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;
     noteFound();
@@ -201,7 +201,7 @@ void AnswerFeed::putPointer(const IpAddress& address) {
   const auto labels = labelsOf(entry);
   Pointer pointer{};
   std::ranges::copy(labels, pointer.labels);
-  pointer.mark = mark_;
+  pointer.generation = maps_->generation();
   pointer.zone = static_cast<uint8_t>(zone_);
   pointer.labels_size = static_cast<uint8_t>(labels.size());
   const NameKey key = keyOf(address);
@@ -247,7 +247,7 @@ void AnswerFeed::beginToFollow() {
     if (!entry.isHeld()) return;
     records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
   });
-  if (!maps_->sweep(zone_, mark_).is_complete) return;
+  if (!maps_->sweep(zone_, maps_->generation()).is_complete) return;
   if (missing_ > 0) {
     store_.table().forEach([this](const Entry& entry) {
       if (isBelowZone(entry)) put(entry, true);
@@ -283,9 +283,10 @@ void AnswerFeed::onAddresses(const std::vector<IpAddress>& addresses) {
   for (const IpAddress& address : before) putPointer(address);
 }
 
-void AnswerFeed::leave() {
+void AnswerFeed::close() {
   const std::lock_guard lock(mutex_);
-  closed_ = true;
+  if (std::exchange(closed_, true) || !maps_->isFeeding()) return;
+  maps_->clear(zone_);
 }
 
 }  // namespace idetcd::kernel

@@ -5,7 +5,7 @@
 // valid until the deadline which that process has set: what a store holds before it is fresh may be older (a file of
 // names), and is never put into the maps. Then the whole table is put, what is not in it is removed, and each change follows.
 //
-// Called by the store's writer; leave() and the numbers by any thread.
+// Called by the store's writer; close() and the numbers by any thread.
 #pragma once
 
 #include <array>
@@ -54,8 +54,8 @@ class AnswerFeed final : public records::RecordObserver {
   void onFreshUntil(BootClock::time_point deadline) override;
   void onAddresses(const std::vector<IpAddress>& addresses) override;
 
-  // What the store tells from now on is ignored. The zone stays as it is, until its deadline.
-  void leave();
+  // Nothing of the zone is answered any more, and its place is free. What the store tells from now on is ignored.
+  void close();
 
   size_t names() const { return names_.load(std::memory_order_relaxed); }         // in the map
   uint64_t leftOut() const { return left_out_.load(std::memory_order_relaxed); }  // times that there was no room
@@ -84,8 +84,7 @@ class AnswerFeed final : public records::RecordObserver {
   const size_t zone_;
   const ZoneIdentity identity_;
   const records::RecordStore& store_;
-  const uint16_t mark_;  // of what it puts
-  std::mutex mutex_;     // guards all that follows, and what is written
+  std::mutex mutex_;  // guards all that follows, and what is written
   bool closed_ = false;
   bool follows_ = false;
   size_t missing_ = 0;              // names that should be in the map and have no room

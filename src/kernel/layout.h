@@ -32,7 +32,7 @@ struct Settings {
   __u64 seed[2];  // of the hashes of names; secret
   __u32 layout;
   __u32 max_names;
-  __u32 generation;  // one more with each process that feeds the maps
+  __u32 generation;  // one more with each process that feeds the maps: names of an earlier one are taken out in the end
   __u32 network;     // namespace of the links: its inode
 };
 
@@ -105,8 +105,8 @@ enum {  // Name::flags
 struct Name {
   __u8 ipv6[16];
   __u8 ipv4[4];
-  __u32 ttl;   // seconds, network byte order
-  __u16 mark;  // of who has put it: what the next one does not put is taken out
+  __u32 ttl;         // seconds, network byte order
+  __u16 generation;  // low half
   __u8 zone;
   __u8 flags;
   __u32 check;  // of all that is before it and the key: a value that is being replaced may be read half
@@ -114,7 +114,7 @@ struct Name {
 
 struct Pointer {
   __u8 labels[kPointerLabels];  // of a name below the zone, whose name is behind them
-  __u16 mark;
+  __u16 generation;
   __u8 zone;
   __u8 labels_size;  // bytes
   __u32 check;

@@ -210,8 +210,6 @@ bool Maps::isFeeding() const {
   return std::atomic_ref(settings_[0].generation).load(std::memory_order_relaxed) == generation_;
 }
 
-uint16_t Maps::newMark() { return static_cast<uint16_t>((generation_ << 8) | marks_++); }
-
 Meter Maps::meter(size_t i) const {
   static_assert(sizeof(Meter) % sizeof(uint64_t) == 0);
   std::array<uint64_t, sizeof(Meter) / sizeof(uint64_t)> sums{};
@@ -240,7 +238,7 @@ NameKey Maps::keyOf(size_t zone, std::span<const uint8_t> labels) const {
 }
 
 Maps::Swept Maps::sweep(size_t zone, int kept) const {
-  const auto is_left = [zone, kept](const auto& value) { return value.zone == zone && value.mark != kept; };
+  const auto is_left = [zone, kept](const auto& value) { return value.zone == zone && value.generation != kept; };
   std::vector<NameKey> unwanted;
   Swept swept;
   swept.is_complete = names().forEach([&](const NameKey& key, const Name& name) {
@@ -263,7 +261,7 @@ bool Maps::clear(size_t zone) const {
   std::atomic_ref(place.fresh_until).store(0, std::memory_order_release);
   std::atomic_ref(place.name_size).store(0, std::memory_order_release);
   std::atomic_ref(place.is_whole).store(0, std::memory_order_release);
-  if (!sweep(zone, kNoMark).is_complete || !isFeeding()) return false;
+  if (!sweep(zone, kNoGeneration).is_complete || !isFeeding()) return false;
   std::atomic_ref(place.identity).store(0, std::memory_order_release);
   return true;
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -89,8 +88,7 @@ class Maps {
   // From now on this process feeds the maps.
   void takeOver();
   bool isFeeding() const;
-  // A mark for what is put: another one at each call, and in each process.
-  uint16_t newMark();
+  uint16_t generation() const { return static_cast<uint16_t>(generation_); }
 
   // An element of an array stays where it is.
   Zone& zone(size_t i) const { return zones_[i]; }
@@ -104,9 +102,9 @@ class Maps {
   // The key of a name: of the bytes of its labels up to the zone, or of a whole name where there is no zone.
   NameKey keyOf(size_t zone, std::span<const uint8_t> labels) const;
 
-  // Removes what `zone` has with other marks than `kept`; kNoMark: everything.
+  // Removes what `zone` has of other generations than `kept`; kNoGeneration: everything.
   // Stops when another process has taken over. If it is not complete, there was not enough memory to look at all.
-  static constexpr int kNoMark = -1;
+  static constexpr int kNoGeneration = -1;
   struct Swept {
     size_t names = 0;
     size_t pointers = 0;
@@ -126,7 +124,6 @@ class Maps {
   const MappedArray<Settings> settings_;
   const MappedArray<Zone> zones_;
   uint32_t generation_ = 0;
-  std::atomic<uint8_t> marks_{0};
 };
 
 // The network namespace of this process, by its inode.

@@ -330,41 +330,6 @@ def test_another_corefile_for_the_same_names_without_a_loss(pinned, site, direct
     assert struct.unpack("!I", response[-10:-6])[0] == (77 if change == "another ttl" else 5)
 
 
-@pytest.mark.parametrize("change", ["another endpoint", "another ttl"])
-def test_a_reload_for_the_same_names_without_a_loss(pinned, site, directory, change):
-    """A new table takes the place of the one before: what the kernel has goes on until that is level with etcd."""
-    node = pinned.start()
-    endpoint = site.etcd.endpoint
-    text = {"another endpoint": pinned.text.replace(endpoint, f"{endpoint} http://127.0.0.2:1"),
-            "another ttl": pinned.text.replace("        observe\n", "        observe\n        ttl 77s\n")}[change]
-    assert text != pinned.text
-    with Load(directory, PORT, HELD, RATE) as load:
-        for times, corefile in enumerate((text, pinned.text, text), start=1):
-            with open(node.corefile_path, "w", encoding="ascii") as file:
-                file.write(corefile)
-            node.signal(signal.SIGHUP)
-            node.wait_logged("Reloading complete", times)
-    assert_all_answered(load)
-    site.etcd.delete(f"worker2.{ZONE}")
-    site.etcd.put(f"worker3.{ZONE}", '{"ipv4":"10.9.0.3"}')
-    wait_until(lambda: by_kernel(pinned.kernel(), f"worker2.{ZONE}") == "NXDOMAIN", 5, node.logs)
-    assert by_kernel(pinned.kernel(), f"worker3.{ZONE}") == ["10.9.0.3"]
-
-
-def test_a_name_that_goes_while_a_reload_is_under_way(pinned, site):
-    """The table of before has put it, the next one never sees it."""
-    node = pinned.start()
-    site.etcd.pause()
-    with open(node.corefile_path, "w", encoding="ascii") as file:
-        file.write(pinned.text.replace("        observe\n", "        observe\n        ttl 77s\n"))
-    node.signal(signal.SIGHUP)
-    node.wait_logged("Reloading complete")
-    assert by_kernel(pinned.kernel(), f"worker2.{ZONE}") == ["10.1.0.2"]
-    site.etcd.resume()
-    site.etcd.delete(f"worker2.{ZONE}")
-    wait_until(lambda: by_kernel(pinned.kernel(), f"worker2.{ZONE}") == "NXDOMAIN", 10, node.logs)
-
-
 def test_what_other_corefiles_have_left_takes_no_room(site, nodes):
     """Restarts with another pattern each: another zone for the kernel, and the names of the one before are gone."""
     pinned = Pinned(site, nodes, max_names="500")

@@ -122,10 +122,7 @@ void KernelAnswers::end() {
   if (!in_use_) return;
   written_.clear();
   writeListeners();
-  for (const Fed& fed : std::exchange(fed_, {})) {
-    leave(fed);
-    maps().clear(fed.feed->zone());
-  }
+  for (const Fed& fed : std::exchange(fed_, {})) drop(fed);
   count();
   timer_.reset();
   monitor_.reset();
@@ -135,10 +132,10 @@ void KernelAnswers::end() {
   in_use_.reset();
 }
 
-void KernelAnswers::leave(const Fed& fed) {
+void KernelAnswers::drop(const Fed& fed) {
   process_.state<Clusters>().observe(*fed.store, nullptr);
   left_out_before_ += fed.feed->leftOut();
-  fed.feed->leave();
+  fed.feed->close();
 }
 
 void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes) {
@@ -179,12 +176,8 @@ void KernelAnswers::withdraw(std::span<const PlannedListener> plan) {
 }
 
 bool KernelAnswers::isSame(const kernel::ListenerZone& written, const PlannedZone& planned) const {
-  if (planned.flags != written.flags) return false;
   const auto fed = std::ranges::find(fed_, planned.store, &Fed::store);
-  if (fed != fed_.end()) return fed->feed->zone() == written.zone;
-  // A table that is new, and will continue with what the one before has left.
-  const ClusterSettings* settings = process_.state<Clusters>().settingsOf(*planned.store);
-  return settings != nullptr && identityOf(*settings, maps().settings()).matches(maps().zone(written.zone)) > 0;
+  return fed != fed_.end() && fed->feed->zone() == written.zone && planned.flags == written.flags;
 }
 
 bool KernelAnswers::isSame(const kernel::Listener& written, const PlannedListener& planned) const {
@@ -202,7 +195,7 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
     }
   }
   for (const Fed& fed : fed_) {
-    if (!stores.contains(fed.store)) leave(fed);
+    if (!stores.contains(fed.store)) drop(fed);
   }
   std::erase_if(fed_, [&stores](const Fed& fed) { return !stores.contains(fed.store); });
   std::vector<kernel::ZoneIdentity> wanted;
@@ -217,7 +210,7 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
   }
 }
 
-// What processes and configurations before have left and this one does not serve takes no room.
+// What processes before have left and this one does not serve takes no room.
 void KernelAnswers::freeZones(std::span<const kernel::ZoneIdentity> wanted) {
   if (!maps().isFeeding()) return;
   for (size_t i = 0; i < kernel::kZones; ++i) {

@@ -75,7 +75,7 @@ class KernelAnswers final : public resolve::ProcessState {
   bool isSame(const kernel::ListenerZone& written, const PlannedZone& planned) const;
   bool isSame(const kernel::Listener& written, const PlannedListener& planned) const;
   void feed(std::span<const PlannedListener> plan);
-  void leave(const Fed& fed);
+  void drop(const Fed& fed);
   std::shared_ptr<kernel::AnswerFeed> makeFeed(const records::RecordStore& store);
   std::optional<size_t> freeZone(const kernel::ZoneIdentity& identity) const;
   void countOnly(std::span<const PlannedListener> plan);

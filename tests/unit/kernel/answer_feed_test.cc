@@ -273,23 +273,6 @@ TEST_F(AnswerFeedTest, OfAConfigurationWithTheSameNamesEverythingIsGoneOnWith) {
   EXPECT_EQ(a(2), "") << "a cluster that shares no member with the last one";
 }
 
-// As in a reload: the process is the same, the table another one.
-TEST_F(AnswerFeedTest, TheNextTableOfAProcessTakesOutWhatIsGone) {
-  Server server(program_.maps);
-  server.put(1);
-  server.put(2);
-  server.confirm();
-  server.feed().leave();
-  records::EpochDomain epochs;
-  records::RecordStore next(epochs, {.zone = name("tf.local."), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7});
-  next.setObserver(std::make_shared<AnswerFeed>(program_.maps, 0, ZoneIdentity{}, next));
-  next.put(name("w2.tf.local."), {.ipv4 = ip("10.0.0.2"), .ipv6 = {}}, 1);
-  EXPECT_EQ(a(1), "10.0.0.1");
-  next.setFreshUntil(BootClock::now() + std::chrono::hours(1));
-  EXPECT_EQ(a(1), "NXDOMAIN");
-  EXPECT_EQ(a(2), "10.0.0.2");
-}
-
 TEST_F(AnswerFeedTest, OfAnotherConfigurationNothingIsGoneOnWith) {
   {
     Server server(program_.maps);
@@ -328,10 +311,7 @@ TEST_F(AnswerFeedTest, AClosedOneLeavesNothing) {
   Server server(program_.maps);
   server.put(1);
   server.confirm();
-  server.feed().leave();
-  server.put("w1.tf.local.", "10.0.0.9");
-  EXPECT_EQ(a(1), "10.0.0.1") << "until the deadline";
-  EXPECT_TRUE(maps().clear(0));
+  server.feed().close();
   EXPECT_EQ(a(1), "");
   server.put(2);
   server.confirm();
