@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -24,6 +26,9 @@ template <typename T>
 void publish(T& field, T value) {
   std::atomic_ref(field).store(value, std::memory_order_release);
 }
+
+// Nanoseconds of the kernel's boot clock, with which the program compares.
+int64_t kernelTime(BootClock::time_point when) { return (when.time_since_epoch() - bootClockOffset()).count(); }
 
 // 0: no address.
 uint8_t flagOf(RrType type, records::Rdata rdata) {
@@ -87,17 +92,26 @@ size_t ZoneIdentity::matches(const Zone& zone) const {
 AnswerFeed::AnswerFeed(std::shared_ptr<Maps> maps, size_t zone, const ZoneIdentity& identity,
                        const records::RecordStore& store)
     : maps_(std::move(maps)), zone_(zone), identity_(identity), store_(store) {
+  is_prepared_ = prepare();
+}
+
+// Empties the place, unless it is to continue. False: that could not be done now. What is no longer true is never
+// continued with: it answers nothing, and may have been left by any process.
+bool AnswerFeed::prepare() {
+  if (!maps_->isFeeding()) return true;
   Zone& place = this->place();
-  const bool continues = identity.matches(place) > 0 && place.name_size == store.zone().size();
-  if (continues || !maps_->isFeeding()) return;
-  closed_ = !maps_->clear(zone_);
-  if (closed_) return;
-  const auto soa = store.apex().soa(0, 0);
+  const auto now = static_cast<__u64>(kernelTime(BootClock::now()));
+  const bool continues =
+      identity_.matches(place) > 0 && place.name_size == store_.zone().size() && place.fresh_until > now;
+  if (continues) return true;
+  if (!maps_->clear(zone_)) return false;
+  const auto soa = store_.apex().soa(0, 0);
   std::memcpy(place.soa, soa.wire.data(), sizeof(place.soa));
-  std::ranges::copy(store.zone().wire(), place.name);
-  std::ranges::copy(identity.endpoints, place.endpoints);
-  place.name_size = static_cast<uint16_t>(store.zone().size());
-  publish<__u64>(place.identity, identity.names);
+  std::ranges::copy(store_.zone().wire(), place.name);
+  std::ranges::copy(identity_.endpoints, place.endpoints);
+  place.name_size = static_cast<uint16_t>(store_.zone().size());
+  publish<__u64>(place.identity, identity_.names);
+  return true;
 }
 
 AnswerFeed::~AnswerFeed() = default;
@@ -228,11 +242,13 @@ void AnswerFeed::onSerial(uint32_t serial) {
 void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
   const std::lock_guard lock(mutex_);
   if (!mayWrite()) return;
+  if (!is_prepared_) is_prepared_ = prepare();
+  if (!is_prepared_) return;
   if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
   if (!follows_) return;
   // 0 is that of a store that is not fresh, in each namespace.
-  const auto until = deadline.time_since_epoch();
-  publish<__u64>(place().fresh_until, static_cast<__u64>(until.count() == 0 ? 0 : (until - bootClockOffset()).count()));
+  const bool is_fresh = deadline > BootClock::time_point();
+  publish<__u64>(place().fresh_until, is_fresh ? static_cast<__u64>(kernelTime(deadline)) : 0);
 }
 
 // Old entries may fill the map, so names that did not fit are tried again after the sweep. If old ones may be left, the
@@ -255,7 +271,7 @@ void AnswerFeed::beginToFollow() {
   }
   publish<__u32>(place().serial, store_.serial());
   replaceSoa();
-  std::ranges::copy(identity_.endpoints, place().endpoints);
+  for (size_t i = 0; i < identity_.endpoints.size(); ++i) publish<__u32>(place().endpoints[i], identity_.endpoints[i]);
   follows_ = true;
   noteWhetherWhole();
 }
@@ -266,7 +282,9 @@ void AnswerFeed::replaceSoa() {
   const auto soa = store_.apex().soa(0, 0);
   if (std::memcmp(place().soa, soa.wire.data(), sizeof(place().soa)) == 0) return;
   publish<__u16>(place().name_size, 0);
-  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);  // waits as synchronize_rcu() does
+  // Waits as synchronize_rcu() does; where the kernel has it not, a program takes some microseconds at most.
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::memcpy(place().soa, soa.wire.data(), sizeof(place().soa));
   publish<__u16>(place().name_size, static_cast<__u16>(store_.zone().size()));
 }

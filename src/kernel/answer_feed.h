@@ -75,6 +75,7 @@ class AnswerFeed final : public records::RecordObserver {
   void noteWhetherWhole();
   void noteFound();
   Zone& place() const { return maps_->zone(zone_); }
+  bool prepare();
   void beginToFollow();
   void replaceSoa();
   bool mayWrite() const { return !closed_ && maps_->isFeeding(); }
@@ -86,6 +87,7 @@ class AnswerFeed final : public records::RecordObserver {
   const records::RecordStore& store_;
   std::mutex mutex_;  // guards all that follows, and what is written
   bool closed_ = false;
+  bool is_prepared_ = false;
   bool follows_ = false;
   size_t missing_ = 0;              // names that should be in the map and have no room
   std::vector<IpAddress> changed_;  // of the change that is under way

@@ -180,23 +180,22 @@ std::vector<std::string> pinnedInterfaces(const std::string& directory) {
   return all;
 }
 
-// The programs on an interface, asked over netlink; zeros if it has none, or does not exist.
-bpf_xdp_query_opts programsOn(uint32_t interface) {
+// Asked over netlink. The error is not that the interface does not exist: then it has no programs.
+Result<bpf_xdp_query_opts> programsOn(uint32_t interface) {
   bpf_xdp_query_opts found;
   std::memset(&found, 0, sizeof(found));
   found.sz = sizeof(found);
-  if (interface == 0 || bpf_xdp_query(static_cast<int>(interface), 0, &found) != 0) {
-    std::memset(&found, 0, sizeof(found));
-  }
+  const int error = bpf_xdp_query(static_cast<int>(interface), 0, &found);
+  if (error != 0 && error != -ENODEV && error != -ENOENT) return failWith(-error, "the programs of an interface");
   return found;
 }
 
 // Asked of the interface, since a link does not say it. None: it is not there, or has another program.
 std::optional<Mode> modeOf(uint32_t interface, uint32_t program) {
-  const bpf_xdp_query_opts found = programsOn(interface);
-  if (program == 0) return std::nullopt;
-  if (found.drv_prog_id == program) return Mode::kNative;
-  return found.skb_prog_id == program ? std::optional(Mode::kGeneric) : std::nullopt;
+  const auto found = programsOn(interface);
+  if (!found || interface == 0 || program == 0) return std::nullopt;
+  if (found->drv_prog_id == program) return Mode::kNative;
+  return found->skb_prog_id == program ? std::optional(Mode::kGeneric) : std::nullopt;
 }
 
 // Of a link to `interface` as it is now; nothing, if it is no such link.
@@ -218,7 +217,19 @@ bool isOurs(uint32_t program) {
   return bpf_obj_get_info_by_fd(opened.get(), &info, &size) != 0 || std::string_view(info.name) == kProgramName;
 }
 
-// Before anything is touched: each link that is pinned is ours, and of this network namespace, or its interface has gone.
+// Whether the maps that are pinned were made in another network namespace.
+bool isElsewhere(const std::string& directory) {
+  const auto pinned = openPinned(fmt::format("{}/{}", directory, kMapNames[static_cast<size_t>(Map::kSettings)]));
+  if (!pinned) return false;
+  const auto info = infoOf<bpf_map_info>(pinned->get());
+  Settings settings;
+  const uint32_t key = 0;
+  if (!info || info->value_size != sizeof(settings)) return false;
+  if (bpf_map_lookup_elem(pinned->get(), &key, &settings) != 0) return false;
+  return settings.network != networkNamespace();
+}
+
+// Before anything is touched: each link that is pinned is ours, and not that of another network namespace.
 Result<void> checkLinks(const std::string& directory) {
   for (const std::string& interface : pinnedInterfaces(directory)) {
     const auto pinned = openPinned(linkPath(directory, interface));
@@ -227,7 +238,7 @@ Result<void> checkLinks(const std::string& directory) {
     const bool is_xdp = info && info->type == BPF_LINK_TYPE_XDP;
     if (!is_xdp || !isOurs(info->prog_id))
       return fail(fmt::format("{} has another XDP program, which is not replaced", interface));
-    if (info->xdp.ifindex != 0 && !modeOf(info->xdp.ifindex, info->prog_id))
+    if (info->xdp.ifindex != 0 && !modeOf(info->xdp.ifindex, info->prog_id) && isElsewhere(directory))
       return fail(fmt::format(
           "what is pinned in {} belongs to another network namespace: each takes a `pin` of its own", directory));
   }
@@ -319,11 +330,16 @@ bool isVeth(const std::string& interface) {
 
 bool hasProgram() { return true; }
 
-Mode modeOn(uint32_t interface) { return programsOn(interface).drv_prog_id != 0 ? Mode::kNative : Mode::kGeneric; }
-
-bool hasProgramOn(const std::string& interface) {
-  const bpf_xdp_query_opts found = programsOn(if_nametoindex(interface.c_str()));
-  return found.drv_prog_id != 0 || found.skb_prog_id != 0;
+Result<InterfaceProgram> programOn(const std::string& interface) {
+  const unsigned index = if_nametoindex(interface.c_str());
+  if (index == 0 && errno != ENODEV) return failWith(errno, interface);
+  if (index == 0) return InterfaceProgram{};
+  const auto found = programsOn(index);
+  if (!found) return tl::unexpected(found.error());
+  InterfaceProgram program{.index = index, .mode = std::nullopt};
+  if (found->drv_prog_id != 0) program.mode = Mode::kNative;
+  if (found->drv_prog_id == 0 && found->skb_prog_id != 0) program.mode = Mode::kGeneric;
+  return program;
 }
 
 Result<Attachment> attach(const AttachOptions& options) {
@@ -358,10 +374,13 @@ Result<void> attachPinned(const AttachOptions& options, const std::string& direc
     const bool is_wanted = std::ranges::find(options.interfaces, interface) != options.interfaces.end();
     if (!is_wanted) unlink(linkPath(directory, interface).c_str());
   }
+  // Each gets the new program if it can: one that keeps the old one may read other maps.
+  Result<void> all;
   for (const std::string& interface : options.interfaces) {
-    if (auto linked = exchangeOrLink(*object, directory, interface, options.mode); !linked) return linked;
+    const auto linked = exchangeOrLink(*object, directory, interface, options.mode);
+    if (!linked && all) all = linked;
   }
-  return {};
+  return all;
 }
 
 Result<bool> detachPinned(const std::string& directory) {

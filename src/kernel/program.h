@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,12 +39,14 @@ bool isVeth(const std::string& interface);
 // Whether the program was compiled into this binary: without clang, bpftool and libbpf it is built without.
 bool hasProgram();
 
-// Whether the interface's program runs in the driver, with generic mode for what is not known. Asks the kernel over
-// netlink; takes no right.
-Mode modeOn(uint32_t interface);
-
-// Whether the interface has an XDP program. As modeOn().
-bool hasProgramOn(const std::string& interface);
+struct InterfaceProgram {
+  uint32_t index = 0;        // of the interface; 0: there is none
+  std::optional<Mode> mode;  // of its XDP program; none: it has none
+  bool operator==(const InterfaceProgram&) const = default;
+};
+// What the interface has now. Asks the kernel over netlink; takes no right. The error says nothing about the interface: there
+// was no descriptor, for example.
+Result<InterfaceProgram> programOn(const std::string& interface);
 
 // Ends with this object.
 struct Attachment {

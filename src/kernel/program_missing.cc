@@ -13,8 +13,7 @@ tl::unexpected<Error> missing() {
 
 bool isVeth(const std::string&) { return false; }
 bool hasProgram() { return false; }
-Mode modeOn(uint32_t) { return Mode::kGeneric; }
-bool hasProgramOn(const std::string&) { return false; }
+Result<InterfaceProgram> programOn(const std::string&) { return missing(); }
 Result<Attachment> attach(const AttachOptions&) { return missing(); }
 Result<void> attachPinned(const AttachOptions&, const std::string&, const std::string&) { return missing(); }
 Result<bool> detachPinned(const std::string&) { return missing(); }

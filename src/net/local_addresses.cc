@@ -79,26 +79,29 @@ bool mayNameInterface(std::string_view text) {
   return !text.empty() && text.size() < IFNAMSIZ && std::none_of(text.begin(), text.end(), is_foul);
 }
 
-std::vector<AssignedAddress> assignedAddresses() {
+Result<std::vector<AssignedAddress>> assignedAddresses() {
   std::vector<AssignedAddress> addresses;
-  visitAddresses([&addresses](std::string_view name, const SocketAddress& address, const sockaddr* netmask) {
-    const std::string interface(name.substr(0, name.find(':')));  // behind it is the label of an address
-    addresses.push_back({.ip = address.ip,
-                         .interface = if_nametoindex(interface.c_str()),
-                         .prefix_length = prefixLength(address.ip, netmask)});
-  });
+  const auto visited =
+      visitAddresses([&addresses](std::string_view name, const SocketAddress& address, const sockaddr* netmask) {
+        const std::string interface(name.substr(0, name.find(':')));  // behind it is the label of an address
+        addresses.push_back({.ip = address.ip,
+                             .interface = if_nametoindex(interface.c_str()),
+                             .prefix_length = prefixLength(address.ip, netmask)});
+      });
+  if (!visited) return tl::unexpected(visited.error());
   return addresses;
 }
 
-std::unordered_map<uint32_t, HardwareAddress> hardwareAddresses() {
+Result<std::unordered_map<uint32_t, HardwareAddress>> hardwareAddresses() {
   std::unordered_map<uint32_t, HardwareAddress> addresses;
-  visitAll([&addresses](const ifaddrs& one) {
+  const auto visited = visitAll([&addresses](const ifaddrs& one) {
     if (one.ifa_addr->sa_family != AF_PACKET) return;
     sockaddr_ll link;
     std::memcpy(&link, one.ifa_addr, sizeof(link));
     HardwareAddress& address = addresses[static_cast<uint32_t>(link.sll_ifindex)];
     if (link.sll_halen == address.size()) std::copy_n(link.sll_addr, address.size(), address.begin());
   });
+  if (!visited) return tl::unexpected(visited.error());
   return addresses;
 }
 

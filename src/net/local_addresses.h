@@ -29,13 +29,13 @@ struct AssignedAddress {
   uint32_t interface = 0;     // its index
   uint8_t prefix_length = 0;  // of its subnet, in bits; all of the address where there is none
 };
-// Of all interfaces; empty if they cannot be listed.
-std::vector<AssignedAddress> assignedAddresses();
+// Of all interfaces.
+Result<std::vector<AssignedAddress>> assignedAddresses();
 
 // Ethernet addresses by the index of the interface; zeros where an interface has none (loopback).
 using HardwareAddress = std::array<uint8_t, 6>;
-// Of all interfaces; empty if they cannot be listed.
-std::unordered_map<uint32_t, HardwareAddress> hardwareAddresses();
+// Of all interfaces.
+Result<std::unordered_map<uint32_t, HardwareAddress>> hardwareAddresses();
 
 // The addresses that stand for "everywhere": of both families, or of IPv4 alone on a host without IPv6. Two sockets
 // rather than one for both, so that IPv4 stays free of mapped addresses.

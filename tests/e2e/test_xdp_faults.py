@@ -553,11 +553,11 @@ def test_an_interface_that_has_gone(pinned, site):
     pinned.text = pinned.text.replace("xdp lo {", "xdp lo spare0 {")
     node = pinned.start()
     site.machine.run("ip", "link", "delete", "dev", "spare0")
-    node.wait_logged("There is no program on spare0 any more: the sockets answer there", timeout=15)
+    node.wait_logged("There is no program on spare0: the sockets answer there", timeout=15)
     assert pinned.attached()
     node.kill()
     pinned.start()
-    pinned.node.wait_logged("there is no interface spare0; what was attached before goes on")
+    pinned.node.wait_logged("there is no interface spare0; elsewhere the program answers")
     site.etcd.put(f"worker2.{ZONE}", '{"ipv4":"10.77.77.77"}')
     wait_until(lambda: by_kernel(pinned.kernel(), f"worker2.{ZONE}") == ["10.77.77.77"], 5, pinned.node.logs)
 
@@ -667,6 +667,17 @@ def test_a_foreign_program_is_never_replaced(site, nodes, mode, pins):
     assert xdp.programs(site.machine, INTERFACE) == before
     line = assert_refuses_to_start(site, nodes, xdp.block(site.etcd.endpoint, xdp=use(INTERFACE, required="", **options)))
     assert INTERFACE in line
+    assert xdp.programs(site.machine, INTERFACE) == before
+
+
+def test_one_interface_that_cannot_be_attached_leaves_the_others(pinned, site):
+    """Each gets the program of this version: one that kept an older one might read other maps."""
+    site.attach(site.machine, INTERFACE, xdp.compiled(site.directory, "foreign", 2), "xdpgeneric")
+    before = xdp.programs(site.machine, INTERFACE)
+    pinned.text = pinned.text.replace("xdp lo {", f"xdp {INTERFACE} lo {{")
+    node = pinned.start()
+    node.wait_logged(f"{INTERFACE} has another XDP program, which is not replaced; elsewhere the program answers")
+    assert by_kernel(pinned.kernel(), OWN) == ["10.1.0.1"]
     assert xdp.programs(site.machine, INTERFACE) == before
 
 

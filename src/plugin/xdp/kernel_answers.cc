@@ -68,7 +68,7 @@ Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Resu
   auto found = find(settings, std::move(taken));
   if (found && !found->failure.empty()) {
     if (settings.required) return fail(fmt::format("plugin/xdp: {}", found->failure));
-    process_.log.named("plugin/xdp").warning("{}; what was attached before goes on", found->failure);
+    process_.log.named("plugin/xdp").warning("{}; elsewhere the program answers", found->failure);
   }
   if (found) {
     next_ = InUse{.settings = settings, .attachment = std::move(*found)};
@@ -127,7 +127,7 @@ void KernelAnswers::end() {
   timer_.reset();
   monitor_.reset();
   counts_.reset();
-  bare_.clear();
+  seen_.clear();
   metrics_->attached.set(0);
   in_use_.reset();
 }
@@ -151,9 +151,10 @@ void KernelAnswers::onRoutes(const std::vector<resolve::ListenerRoutes>& routes)
   for (const PlannedListener& listener : plan) {
     if (const auto value = valueOf(listener)) written_.push_back({.address = listener.address, .value = *value});
   }
+  look();
   writeListeners();
+  observe();
   watchAddresses();
-  noteBare();
   if (lacks_meters_) {
     process_.log.named("plugin/xdp")
         .warning("The kernel answers for {} pairs of an address and a block at most: not for all of this Corefile's",
@@ -210,19 +211,25 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
   }
 }
 
+// Only now: with the listeners of a process before, a zone would be answered where it is not any more.
+void KernelAnswers::observe() {
+  for (Fed& fed : fed_) {
+    if (!std::exchange(fed.observes, true)) process_.state<Clusters>().observe(*fed.store, fed.feed);
+  }
+}
+
 // What processes before have left and this one does not serve takes no room.
 void KernelAnswers::freeZones(std::span<const kernel::ZoneIdentity> wanted) {
   if (!maps().isFeeding()) return;
   for (size_t i = 0; i < kernel::kZones; ++i) {
     const kernel::Zone& zone = maps().zone(i);
     const auto matches = [&zone](const kernel::ZoneIdentity& one) { return one.matches(zone) > 0; };
-    if (zone.identity != 0 && std::ranges::none_of(wanted, matches)) maps().clear(i);
+    if (!isFed(i) && zone.identity != 0 && std::ranges::none_of(wanted, matches)) maps().clear(i);
   }
 }
 
 std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::RecordStore& store) {
-  auto& clusters = process_.state<Clusters>();
-  const ClusterSettings* settings = clusters.settingsOf(store);
+  const ClusterSettings* settings = process_.state<Clusters>().settingsOf(store);
   if (settings == nullptr) return nullptr;
   const kernel::ZoneIdentity identity = identityOf(*settings, maps().settings());
   const auto zone = freeZone(identity);
@@ -232,20 +239,19 @@ std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::Recor
                  settings->pattern.text());
     return nullptr;
   }
-  auto feed = std::make_shared<kernel::AnswerFeed>(in_use_->attachment.maps, *zone, identity, store);
-  clusters.observe(store, feed);
-  return feed;
+  return std::make_shared<kernel::AnswerFeed>(in_use_->attachment.maps, *zone, identity, store);
+}
+
+bool KernelAnswers::isFed(size_t zone) const {
+  return std::ranges::any_of(fed_, [zone](const Fed& fed) { return fed.feed->zone() == zone; });
 }
 
 // The place of a process before with the same records; else one that is free.
 std::optional<size_t> KernelAnswers::freeZone(const kernel::ZoneIdentity& identity) const {
-  const auto is_used = [this](size_t i) {
-    return std::ranges::any_of(fed_, [i](const Fed& fed) { return fed.feed->zone() == i; });
-  };
   std::optional<size_t> found;
   size_t most_shared = 0;
   for (size_t i = 0; i < kernel::kZones; ++i) {
-    if (is_used(i)) continue;
+    if (isFed(i)) continue;
     const kernel::Zone& zone = maps().zone(i);
     const size_t shared = identity.matches(zone);
     const bool is_better = shared > most_shared || (zone.identity == 0 && !found);
@@ -291,32 +297,35 @@ std::optional<kernel::Listener> KernelAnswers::valueOf(const PlannedListener& pl
   return value;
 }
 
+bool KernelAnswers::isNative(uint32_t interface) const {
+  return std::ranges::any_of(seen_, [interface](const auto& one) {
+    return one.second.index == interface && one.second.mode == kernel::Mode::kNative;
+  });
+}
+
 void KernelAnswers::writeListeners() {
   if (!maps().isFeeding()) return;
   const auto listeners = maps().listeners();
   const auto textOf = [](const kernel::ListenerKey& key) {
     return std::string(reinterpret_cast<const char*>(&key), sizeof(key));
   };
-  const std::vector<net::AssignedAddress> assigned = net::assignedAddresses();
+  const auto assigned = net::assignedAddresses();
   auto hardware_addresses = net::hardwareAddresses();
-  modes_.clear();
-  for (const net::AssignedAddress& one : assigned) {
-    if (!modes_.contains(one.interface)) modes_[one.interface] = kernel::modeOn(one.interface);
-  }
+  listeners_are_incomplete_ = !assigned || !hardware_addresses;
+  if (listeners_are_incomplete_) return;
   // The kernel reuses a replaced element's memory at once, even while a program reads it: unchanged entries are not
   // rewritten.
   std::map<std::string, kernel::Listener> there;
-  listeners_are_incomplete_ = !listeners.forEach(
+  listeners_are_incomplete_ |= !listeners.forEach(
       [&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
   std::set<std::string> wanted;
   bool has_room = true;
   for (const Written& listener : written_) {
-    for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, assigned)) {
+    for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, *assigned)) {
       kernel::Listener value = listener.value;
-      std::ranges::copy(hardware_addresses[key.interface], value.hardware_address);
-      const auto mode = modes_.find(key.interface);
-      value.prefix_length = prefixLengthOf(key, assigned);
-      value.is_behind_driver = mode != modes_.end() && mode->second == kernel::Mode::kGeneric ? 1 : 0;
+      std::ranges::copy((*hardware_addresses)[key.interface], value.hardware_address);
+      value.prefix_length = prefixLengthOf(key, *assigned);
+      value.is_behind_driver = isNative(key.interface) ? 0 : 1;
       wanted.insert(textOf(key));
       const auto known = there.find(textOf(key));
       if (known != there.end() && areEqual(known->second, value)) continue;
@@ -339,7 +348,9 @@ void KernelAnswers::watchAddresses() {
   if (monitor_) return;
   const auto on_change = [this] {
     process_.loop.post([this] {
-      if (in_use_) writeListeners();
+      if (!in_use_) return;
+      look();
+      writeListeners();
     });
   };
   monitor_.emplace(node::AddressMonitor::Options{}, on_change, process_.log.named("plugin/xdp"));
@@ -353,25 +364,28 @@ bool KernelAnswers::isStillFeeding() const {
   return pinned && (*pinned)->isSame(maps());
 }
 
-// Interfaces come and go, and who has the right may take the program off.
-void KernelAnswers::noteBare() {
-  std::set<std::string> bare;
+// What is on the interfaces now: they come and go, and who has the right may change the program. True: what is written of
+// them is out of date. An interface of which the kernel does not say anything now is as it was.
+bool KernelAnswers::look() {
+  const auto before = seen_;
+  size_t bare = 0;
   for (const std::string& interface : in_use_->settings.attach.interfaces) {
-    if (!kernel::hasProgramOn(interface)) bare.insert(interface);
+    const auto found = kernel::programOn(interface);
+    if (found) seen_[interface] = *found;
+    const auto known = seen_.find(interface);
+    if (known == seen_.end() || known->second.mode) continue;
+    ++bare;
+    const auto was = before.find(interface);
+    if (was == before.end() || was->second.mode) noteBare(interface);
   }
-  for (const std::string& interface : bare) {
-    if (bare_.contains(interface)) continue;
-    process_.log.named("plugin/xdp")
-        .warning("There is no program on {} any more: the sockets answer there until 'idetcd xdp attach' or a restart",
-                 interface);
-  }
-  const bool answers = !written_.empty() && bare.size() < in_use_->settings.attach.interfaces.size();
+  const bool answers = !written_.empty() && bare < in_use_->settings.attach.interfaces.size();
   metrics_->attached.set(answers ? 1 : 0);
-  bare_ = std::move(bare);
+  return seen_ != before;
 }
 
-bool KernelAnswers::hasModeChanged() const {
-  return std::ranges::any_of(modes_, [](const auto& one) { return kernel::modeOn(one.first) != one.second; });
+void KernelAnswers::noteBare(const std::string& interface) {
+  process_.log.named("plugin/xdp")
+      .warning("There is no program on {}: the sockets answer there until 'idetcd xdp attach' or a restart", interface);
 }
 
 // A successor in an upgrade takes over a moment before this process ends, which is normal and not logged.
@@ -385,8 +399,9 @@ void KernelAnswers::noteReplaced() {
 void KernelAnswers::count() {
   const bool looks = ++counts_ended_ % kLookCounts == 0 || replaced_counts_ > 0;
   if (!(looks ? isStillFeeding() : maps().isFeeding())) return noteReplaced();
-  if (looks) noteBare();
-  if (listeners_are_incomplete_ || (looks && hasModeChanged())) writeListeners();
+  replaced_counts_ = 0;
+  const bool is_outdated = looks && look();
+  if (is_outdated || listeners_are_incomplete_) writeListeners();
   counts_->update(BootClock::now());
   uint64_t left_out = left_out_before_;
   size_t names = 0;

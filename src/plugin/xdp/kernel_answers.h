@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,6 +60,7 @@ class KernelAnswers final : public resolve::ProcessState {
   struct Fed {
     const records::RecordStore* store;
     std::shared_ptr<kernel::AnswerFeed> feed;
+    bool observes = false;
   };
   struct Written {
     SocketAddress address;
@@ -80,10 +80,13 @@ class KernelAnswers final : public resolve::ProcessState {
   std::optional<size_t> freeZone(const kernel::ZoneIdentity& identity) const;
   void countOnly(std::span<const PlannedListener> plan);
   void writeListeners();
+  bool isNative(uint32_t interface) const;
+  void observe();
+  bool isFed(size_t zone) const;
   void freeZones(std::span<const kernel::ZoneIdentity> wanted);
   bool isStillFeeding() const;
-  void noteBare();
-  bool hasModeChanged() const;
+  bool look();
+  void noteBare(const std::string& interface);
   void noteReplaced();
   void watchAddresses();
   void count();
@@ -97,8 +100,7 @@ class KernelAnswers final : public resolve::ProcessState {
   std::optional<InUse> in_use_;
   std::vector<Fed> fed_;
   std::vector<Written> written_;
-  std::set<std::string> bare_;              // interfaces without the program
-  std::map<uint32_t, kernel::Mode> modes_;  // of the interfaces, as they are written
+  std::map<std::string, kernel::InterfaceProgram> seen_;  // on the interfaces, when it was looked last
   bool listeners_are_incomplete_ = false;
   bool lacks_meters_ = false;             // for what was planned last
   std::vector<SocketAddress> listening_;  // all that this process listens to

@@ -24,8 +24,11 @@ bool mayAnswer(const std::string& pin) {
 Result<kernel::Attachment> adopt(const XdpSettings& settings) {
   const auto attached = kernel::attachPinned(settings.attach, settings.pin);
   auto maps = kernel::Maps::open(settings.pin);
-  if (!maps) return tl::unexpected(attached ? maps.error() : attached.error());
   const bool lacks_rights = !attached && attached.error().code == ErrorCode::kPermissionDenied;
+  if (!maps) {
+    const bool were_there = maps.error().code != ErrorCode::kNotFound;
+    return tl::unexpected(attached || (lacks_rights && were_there) ? maps.error() : attached.error());
+  }
   const bool failed = !attached && !lacks_rights && kernel::hasProgram();
   if (failed && !mayAnswer(settings.pin)) return tl::unexpected(attached.error());
   return kernel::Attachment{.maps = std::move(*maps),
