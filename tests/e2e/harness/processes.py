@@ -14,10 +14,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def prepare_child():
-    """In the child: it dies with its parent, and takes SIGINT as from a terminal. Who starts us in the background of a
-    shell has it ignored, and so would all that we start."""
+    """In the child: it dies with its parent, and takes SIGINT and SIGHUP as from a terminal. Who starts us in the background
+    of a shell has the one ignored, nohup(1) the other, and so would all that we start."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def wait_until(condition, timeout, what, interval=0.01):
