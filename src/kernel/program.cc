@@ -140,6 +140,10 @@ Result<void> begin(const Object& object, const AttachOptions& options) {
   return {};
 }
 
+Error isTaken(const std::string& interface) {
+  return {.message = fmt::format("{} has another XDP program, which is not replaced", interface)};
+}
+
 uint32_t flagsOf(const std::string& interface, Mode mode) {
   if (mode == Mode::kNative) return XDP_FLAGS_DRV_MODE;
   return mode == Mode::kGeneric || isVeth(interface) ? XDP_FLAGS_SKB_MODE : 0;
@@ -155,8 +159,7 @@ Result<FileDescriptor> link(const Object& object, const std::string& interface, 
   const int fd =
       bpf_link_create(bpf_program__fd(object->progs.idetcd_answer), static_cast<int>(index), BPF_XDP, &options);
   if (fd >= 0) return FileDescriptor(fd);
-  if (errno == EBUSY || errno == EEXIST)
-    return fail(fmt::format("{} has another XDP program, which is not replaced", interface));
+  if (errno == EBUSY || errno == EEXIST) return tl::unexpected(isTaken(interface));
   if (errno == EOPNOTSUPP && mode == Mode::kNative)
     return fail(fmt::format("the driver of {} has no XDP; write `generic` to go without", interface));
   return tl::unexpected(explained(errno, fmt::format("attaching the program to {}", interface)));
@@ -236,8 +239,7 @@ Result<void> checkLinks(const std::string& directory) {
     if (!pinned) continue;  // what has no right to it gets no further either
     const auto info = infoOf<bpf_link_info>(pinned->get());
     const bool is_xdp = info && info->type == BPF_LINK_TYPE_XDP;
-    if (!is_xdp || !isOurs(info->prog_id))
-      return fail(fmt::format("{} has another XDP program, which is not replaced", interface));
+    if (!is_xdp || !isOurs(info->prog_id)) return tl::unexpected(isTaken(interface));
     if (info->xdp.ifindex != 0 && !modeOf(info->xdp.ifindex, info->prog_id) && isElsewhere(directory))
       return fail(fmt::format(
           "what is pinned in {} belongs to another network namespace: each takes a `pin` of its own", directory));

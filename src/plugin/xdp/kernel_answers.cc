@@ -315,9 +315,10 @@ void KernelAnswers::writeListeners() {
   if (listeners_are_incomplete_) return;
   // The kernel reuses a replaced element's memory at once, even while a program reads it: unchanged entries are not
   // rewritten.
-  std::map<std::string, kernel::Listener> there;
-  listeners_are_incomplete_ |= !listeners.forEach(
-      [&](const kernel::ListenerKey& key, const kernel::Listener& value) { there[textOf(key)] = value; });
+  std::map<std::string, std::pair<kernel::ListenerKey, kernel::Listener>> there;
+  listeners_are_incomplete_ = !listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener& value) {
+    there[textOf(key)] = {key, value};
+  });
   std::set<std::string> wanted;
   bool has_room = true;
   for (const Written& listener : written_) {
@@ -328,15 +329,13 @@ void KernelAnswers::writeListeners() {
       value.is_behind_driver = isNative(key.interface) ? 0 : 1;
       wanted.insert(textOf(key));
       const auto known = there.find(textOf(key));
-      if (known != there.end() && areEqual(known->second, value)) continue;
+      if (known != there.end() && areEqual(known->second.second, value)) continue;
       has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
     }
   }
-  std::vector<kernel::ListenerKey> unwanted;
-  listeners_are_incomplete_ |= !listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener&) {
-    if (!wanted.contains(textOf(key))) unwanted.push_back(key);
-  });
-  for (const kernel::ListenerKey& key : unwanted) listeners.erase(key);
+  for (const auto& [text, element] : there) {
+    if (!wanted.contains(text)) listeners.erase(element.first);
+  }
   if (!has_room) {
     process_.log.named("plugin/xdp")
         .warning("The kernel answers at {} addresses at most: not at all of this machine's", int{kernel::kListeners});
