@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/names.h"
-#include "plugin/forward/forwarding_resolver.h"
+#include "directive/forward/forwarding_resolver.h"
 #include "records/record_store.h"
 #include "resolve/router.h"
 
@@ -45,8 +45,8 @@ class ServedNames {
   const std::shared_ptr<resolve::Router>& router() const { return router_; }
 
  private:
-  std::unique_ptr<plugin::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
-    auto cache = std::make_unique<plugin::Cache>(plugin::Cache::Options{.success = {.capacity = 2 * names}});
+  std::unique_ptr<directive::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
+    auto cache = std::make_unique<directive::Cache>(directive::Cache::Options{.success = {.capacity = 2 * names}});
     for (uint32_t i = 1; i <= names; ++i) {
       const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.zone.toString()).value();
       dns::Query query;
@@ -59,7 +59,7 @@ class ServedNames {
       setAddress(i, response);
       cache->insert(query, response, BootClock::now());
     }
-    return std::make_unique<plugin::ForwardingResolver>(world.loop, plugin::ForwardingResolver::Options{},
+    return std::make_unique<directive::ForwardingResolver>(world.loop, directive::ForwardingResolver::Options{},
                                                         std::move(cache),
                                                         std::vector<std::unique_ptr<upstream::Forwarder>>{});
   }

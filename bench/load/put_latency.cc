@@ -35,9 +35,9 @@ constexpr char kLabel[] = "putlatency";
 constexpr int kAnswerTimeoutMs = 1000;
 
 // One client port of the server's.
-class Asker {
+class QueryOrigin {
  public:
-  explicit Asker(uint16_t port) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  explicit QueryOrigin(uint16_t port) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -48,9 +48,9 @@ class Asker {
     query_[query_size_ + 1] = query_[query_size_ + 3] = 1;  // A, IN
     query_size_ += 4;
   }
-  ~Asker() { close(fd_); }
-  Asker(const Asker&) = delete;
-  Asker& operator=(const Asker&) = delete;
+  ~QueryOrigin() { close(fd_); }
+  QueryOrigin(const QueryOrigin&) = delete;
+  QueryOrigin& operator=(const QueryOrigin&) = delete;
 
   // One query and its answer: whether it ends in this address.
   bool sees(std::array<uint8_t, 4> address) {
@@ -79,10 +79,10 @@ struct Outcome {
 constexpr std::chrono::seconds kGiveUp{5};
 
 // Nanoseconds until all have the new answer; 0 if it never came.
-uint64_t timeUntilSeen(std::vector<std::unique_ptr<Asker>>& askers, std::array<uint8_t, 4> address) {
+uint64_t timeUntilSeen(std::vector<std::unique_ptr<QueryOrigin>>& askers, std::array<uint8_t, 4> address) {
   const auto start = Clock::now();
-  for (const auto& asker : askers) {
-    while (!asker->sees(address)) {
+  for (const auto& origin : askers) {
+    while (!origin->sees(address)) {
       if (Clock::now() - start > kGiveUp) return 0;
     }
   }
@@ -90,7 +90,7 @@ uint64_t timeUntilSeen(std::vector<std::unique_ptr<Asker>>& askers, std::array<u
 }
 
 // The thread is ours alone: between two puts it may block in the queries.
-runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Asker>>& askers, uint32_t puts,
+runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<QueryOrigin>>& askers, uint32_t puts,
                             std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
   for (uint32_t i = 1; i <= puts; ++i) {
     etcd::TxnRequest put;
@@ -137,8 +137,8 @@ int main(int argc, char** argv) {
   const bool json = arguments.flag("--json");
   arguments.finish();
 
-  std::vector<std::unique_ptr<bench::Asker>> askers;
-  for (size_t i = 0; i < sockets; ++i) askers.push_back(std::make_unique<bench::Asker>(port));
+  std::vector<std::unique_ptr<bench::QueryOrigin>> askers;
+  for (size_t i = 0; i < sockets; ++i) askers.push_back(std::make_unique<bench::QueryOrigin>(port));
   bench::Outcome outcome;
   std::promise<void> done;
   bench::EtcdClient client(options);

@@ -7,7 +7,7 @@
 #include "control/control.h"
 #include "control/traffic.h"
 #include "net/local_addresses.h"
-#include "plugin/order.h"
+#include "directive/order.h"
 
 namespace idetcd::app {
 
@@ -40,7 +40,7 @@ Result<Configuration> Configuration::make(Plan plan, Process& process) {
   auto& control = process.state<control::Control>();
   control.begin();
   process.state<control::Traffic>().addTo(control);
-  plugin::addControlPaths(process);
+  directive::addControlPaths(process);
   Configuration configuration;
   for (Block& block : plan.blocks) {
     if (auto added = configuration.add(std::move(block), process); !added) return tl::unexpected(added.error());
@@ -60,7 +60,7 @@ Result<void> Configuration::add(Block block, Process& process) {
       options.tcp = tcp;
   }
   for (const auto& [type, directive] : block.directives) {
-    if (auto shared = directive->share(process, block); !shared) return shared;
+    if (auto shared = directive->prepare(process, block); !shared) return shared;
   }
   auto& control = process.state<control::Control>();
   for (const auto& [type, directive] : block.directives) {

@@ -27,7 +27,7 @@
 #include "control/local_socket.h"
 #include "kernel/program.h"
 #include "node/state_directory.h"
-#include "plugin/order.h"
+#include "directive/order.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
 #include "service/given.h"
@@ -121,7 +121,7 @@ Result<std::string> workLocally(const cli::CorefileRequest& request) {
   options.conf = request.corefile;
   const auto corefile = CorefileSource(options).read();
   if (!corefile.plan) return tl::unexpected(corefile.plan.error());
-  const resolve::DirectiveType* type = plugin::findDirective(request.directive);
+  const resolve::DirectiveType* type = directive::findDirective(request.directive);
   if (type == nullptr || type->work == nullptr)
     return fail(fmt::format("{} has no work of its own", request.directive));
   return type->work(corefile.plan->blocks, {.what = request.what, .user = request.user});
@@ -262,7 +262,7 @@ int run(std::span<const char* const> arguments) {
   }
   if (options.action == Options::Action::kListPlugins) {
     std::printf("Server types:\n  dns\n\nOther plugins:\n");
-    for (const auto* type : plugin::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
+    for (const auto* type : directive::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
     return 0;
   }
   if (options.action == Options::Action::kValidate) return validate(options);

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "config/option_table.h"
-#include "plugin/order.h"
+#include "directive/order.h"
 
 namespace idetcd::app {
 
@@ -17,9 +17,9 @@ using resolve::Block;
 using resolve::DirectiveType;
 
 tl::unexpected<Error> unknownDirective(const config::Directive& directive) {
-  const auto foreign = plugin::foreignDirectives();
+  const auto foreign = directive::foreignDirectives();
   std::vector<std::string_view> names;
-  for (const DirectiveType* type : plugin::directives()) names.push_back(type->name);
+  for (const DirectiveType* type : directive::directives()) names.push_back(type->name);
   std::string what =
       fmt::format(": CoreDNS has it, it is not supported here; remove it, or write one of {}", fmt::join(names, ", "));
   if (std::find(foreign.begin(), foreign.end(), directive.name) == foreign.end()) {
@@ -44,7 +44,7 @@ Result<void> readDirective(const DirectiveType& type, const config::Directive& d
 }
 
 void sortDirectives(Block& block) {
-  const auto order = plugin::directives();
+  const auto order = directive::directives();
   const auto rank = [order](const auto& entry) { return std::find(order.begin(), order.end(), entry.first); };
   std::sort(block.directives.begin(), block.directives.end(),
             [&rank](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -54,7 +54,7 @@ Block readBlock(const config::ServerBlock& text, NamedFiles files, config::Probl
   Block block;
   block.keys = text.keys;
   for (const config::Directive& directive : text.directives) {
-    const DirectiveType* type = plugin::findDirective(directive.name);
+    const DirectiveType* type = directive::findDirective(directive.name);
     if (type == nullptr) {
       problems.add(unknownDirective(directive).value().message);
       continue;
@@ -69,14 +69,14 @@ Block readBlock(const config::ServerBlock& text, NamedFiles files, config::Probl
 
 // Each directive learns of the others of its type.
 void introduce(const std::vector<Block>& blocks) {
-  for (const DirectiveType* type : plugin::directives()) {
+  for (const DirectiveType* type : directive::directives()) {
     std::vector<resolve::Directive*> all;
     for (const Block& block : blocks) {
       for (const auto& [of_type, directive] : block.directives) {
         if (of_type == type) all.push_back(directive.get());
       }
     }
-    for (resolve::Directive* directive : all) directive->meet(all);
+    for (resolve::Directive* directive : all) directive->checkTogether(all);
   }
 }
 

@@ -29,7 +29,7 @@ constexpr Option kMembersExactly{"members", Kind::kCount, "N",
                                  "how many names have to be held, exactly; default: any number"};
 constexpr Option kPort{"port", Kind::kPort, "PORT", "the port that is printed (required)"};
 
-Command make(std::string_view name, std::string_view words, std::string_view summary, Outcome (*run)(const Call&),
+Command make(std::string_view name, std::string_view words, std::string_view summary, CommandResult (*run)(const Call&),
              Grammar grammar) {
   for (const Option& option : {kSocket, kJson, kHelp}) grammar.options.push_back(option);
   return {.name = name, .words = words, .summary = summary, .grammar = std::move(grammar), .run = run};
@@ -84,7 +84,7 @@ std::vector<Command> makeCommands() {
   };
 }
 
-int finish(std::string_view name, const Outcome& outcome) {
+int finish(std::string_view name, const CommandResult& outcome) {
   const auto printed = print(STDOUT_FILENO, outcome.out);
   std::string errors;
   std::string_view rest = outcome.err;
@@ -98,7 +98,7 @@ int finish(std::string_view name, const Outcome& outcome) {
   return printed ? outcome.code : kFailed;
 }
 
-Outcome misused(const Command& command, std::string_view what) {
+CommandResult misused(const Command& command, std::string_view what) {
   return {.code = kFailed, .out = {}, .err = fmt::format("{}\nsee idetcd {} --help\n", what, command.name)};
 }
 
@@ -132,14 +132,14 @@ bool asksForJson(const Command& command, std::span<const char* const> given) {
 }
 
 // For programs: what went wrong, where nothing else is said.
-void addError(Outcome* outcome) {
+void addError(CommandResult* outcome) {
   if (outcome->code == kGood || !outcome->out.empty() || outcome->err.empty()) return;
   outcome->out = toLine({{"error", outcome->err.substr(0, outcome->err.find('\n'))}});
 }
 
-Outcome runCommand(const Command& command, std::span<const char* const> given, const CorefileWorker& corefile) {
+CommandResult runCommand(const Command& command, std::span<const char* const> given, const CorefileWorker& corefile) {
   if (asksForHelp(command, given)) return {.code = kGood, .out = usage(command), .err = {}};
-  Outcome outcome;
+  CommandResult outcome;
   if (const auto arguments = Arguments::parse(command.grammar, given)) {
     const LocalNode node(arguments->text("socket"), control::socketDirectory());
     outcome = command.run({.arguments = *arguments, .node = node, .corefile = corefile});
@@ -150,7 +150,7 @@ Outcome runCommand(const Command& command, std::span<const char* const> given, c
   return outcome;
 }
 
-Outcome help(std::span<const char* const> given) {
+CommandResult help(std::span<const char* const> given) {
   if (given.empty() || std::string_view(given.front()).starts_with('-'))
     return {.code = kGood, .out = overview(), .err = {}};
   const Command* command = findCommand(given.front());
@@ -195,7 +195,7 @@ std::string usage(const Command& command) {
                      command.words, command.summary, table(rows));
 }
 
-Outcome outcomeOf(const Failure& failure) { return {.code = failure.code, .out = {}, .err = failure.message + '\n'}; }
+CommandResult outcomeOf(const Failure& failure) { return {.code = failure.code, .out = {}, .err = failure.message + '\n'}; }
 
 int run(std::span<const char* const> arguments, const CorefileWorker& corefile) {
   const std::string_view name = arguments[1];

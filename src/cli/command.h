@@ -39,7 +39,7 @@ struct Command {
   std::string_view words;    // of its usage: "NAME", "-- COMMAND [ARGUMENT...]"
   std::string_view summary;  // lower case, without a full stop
   Grammar grammar;           // what all take (--socket, --json, --help) is added
-  Outcome (*run)(const Call& call);
+  CommandResult (*run)(const Call& call);
 };
 
 std::span<const Command> commands();
@@ -56,6 +56,6 @@ std::string usage(const Command& command);
 int run(std::span<const char* const> arguments, const CorefileWorker& corefile);
 
 // The outcome of a failure.
-Outcome outcomeOf(const Failure& failure);
+CommandResult outcomeOf(const Failure& failure);
 
 }  // namespace idetcd::cli

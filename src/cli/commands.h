@@ -10,39 +10,39 @@
 namespace idetcd::cli {
 
 // node_commands.cc: what this node is
-Outcome status(const Call& call);
-Outcome whoami(const Call& call);
+CommandResult status(const Call& call);
+CommandResult whoami(const Call& call);
 std::string statusText(const nlohmann::json& said);
 
 // members_command.cc: the cluster
-Outcome members(const Call& call);
-Outcome wait(const Call& call);
-Outcome tfConfig(const Call& call);
-Outcome printHostfile(const Call& call);
-Outcome torchrunEnvironment(const Call& call);
+CommandResult members(const Call& call);
+CommandResult wait(const Call& call);
+CommandResult tfConfig(const Call& call);
+CommandResult printHostfile(const Call& call);
+CommandResult torchrunEnvironment(const Call& call);
 std::string membersText(const nlohmann::json& said);
 
 // operator_commands.cc: what changes something
-Outcome drain(const Call& call);
-Outcome undrain(const Call& call);
-Outcome flushCache(const Call& call);
+CommandResult drain(const Call& call);
+CommandResult undrain(const Call& call);
+CommandResult flushCache(const Call& call);
 
 // release_command.cc
-Outcome release(const Call& call);
+CommandResult release(const Call& call);
 
 // top_command.cc
-Outcome top(const Call& call);
+CommandResult top(const Call& call);
 std::string topText(const nlohmann::json& said);
 
 // xdp_command.cc: what the kernel answers
-Outcome xdp(const Call& call);
+CommandResult xdp(const Call& call);
 std::string xdpText(const nlohmann::json& said);
 
 // exec_command.cc
-Outcome execute(const Call& call);
+CommandResult execute(const Call& call);
 
 // completion.cc
-Outcome completion(const Call& call);
+CommandResult completion(const Call& call);
 std::string bashCompletion();
 
 }  // namespace idetcd::cli

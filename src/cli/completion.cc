@@ -84,7 +84,7 @@ complete -o filenames -F _idetcd idetcd
                      fmt::join(names, " "), cases);
 }
 
-Outcome completion(const Call& call) {
+CommandResult completion(const Call& call) {
   if (call.arguments.words().front() != "bash")
     return {.code = kFailed, .out = {}, .err = "there is completion for bash only\n"};
   return {.code = kGood, .out = bashCompletion(), .err = {}};

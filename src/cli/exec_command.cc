@@ -80,7 +80,7 @@ Reply<json> awaitName(const Call& call) {
 
 }  // namespace
 
-Outcome execute(const Call& call) {
+CommandResult execute(const Call& call) {
   std::vector<std::string> words = call.arguments.words();
   if (words.front().empty()) return {.code = 127, .out = {}, .err = "the name of the command is empty\n"};
   const auto cluster = awaitName(call);

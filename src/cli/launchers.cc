@@ -27,21 +27,21 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
-Reply<size_t> ownIndex(const std::vector<Slot>& slots) {
-  const auto own = std::find_if(slots.begin(), slots.end(), [](const Slot& slot) { return slot.own; });
+Reply<size_t> ownIndex(const std::vector<HeldSlot>& slots) {
+  const auto own = std::find_if(slots.begin(), slots.end(), [](const HeldSlot& slot) { return slot.own; });
   if (own == slots.end()) return notYet("this node has no name in the cluster, or is drained");
   return static_cast<size_t>(own - slots.begin());
 }
 
-nlohmann::json tensorflowConfig(const std::vector<Slot>& slots, size_t own, const std::string& role, uint64_t port) {
+nlohmann::json tensorflowConfig(const std::vector<HeldSlot>& slots, size_t own, const std::string& role, uint64_t port) {
   nlohmann::json addresses = nlohmann::json::array();
-  for (const Slot& slot : slots) addresses.push_back(fmt::format("{}:{}", withoutDot(slot.name), port));
+  for (const HeldSlot& slot : slots) addresses.push_back(fmt::format("{}:{}", withoutDot(slot.name), port));
   return {{"cluster", {{role, std::move(addresses)}}}, {"task", {{"type", role}, {"index", own}}}};
 }
 
-std::string hostfile(const std::vector<Slot>& slots, std::optional<uint64_t> count) {
+std::string hostfile(const std::vector<HeldSlot>& slots, std::optional<uint64_t> count) {
   std::string text;
-  for (const Slot& slot : slots) {
+  for (const HeldSlot& slot : slots) {
     text += escaped(withoutDot(slot.name));
     if (count) text += fmt::format(" slots={}", *count);
     text += '\n';
@@ -49,9 +49,9 @@ std::string hostfile(const std::vector<Slot>& slots, std::optional<uint64_t> cou
   return text;
 }
 
-nlohmann::json hostfileAsJson(const std::vector<Slot>& slots, std::optional<uint64_t> count) {
+nlohmann::json hostfileAsJson(const std::vector<HeldSlot>& slots, std::optional<uint64_t> count) {
   nlohmann::json hosts = nlohmann::json::array();
-  for (const Slot& slot : slots) {
+  for (const HeldSlot& slot : slots) {
     nlohmann::json host = {{"name", withoutDot(slot.name)}};
     if (count) host["slots"] = *count;
     hosts.push_back(std::move(host));
@@ -59,7 +59,7 @@ nlohmann::json hostfileAsJson(const std::vector<Slot>& slots, std::optional<uint
   return hosts;
 }
 
-std::vector<std::pair<std::string, std::string>> torchrunVariables(const std::vector<Slot>& slots, size_t own,
+std::vector<std::pair<std::string, std::string>> torchrunVariables(const std::vector<HeldSlot>& slots, size_t own,
                                                                    uint64_t port) {
   return {{"RANK", std::to_string(own)},
           {"WORLD_SIZE", std::to_string(slots.size())},

@@ -14,14 +14,14 @@ namespace idetcd::cli {
 namespace {
 
 using nlohmann::json;
-using Slots = std::vector<Slot>;
+using Slots = std::vector<HeldSlot>;
 
 std::string clusterText(const Cluster& cluster) {
   std::string text = fmt::format("{}: {} of {} names are held\n", escaped(cluster.pattern), cluster.slots.size(),
                                  cluster.limit ? fmt::format("{}", *cluster.limit) : "?");
   if (cluster.slots.empty()) return text;
   std::vector<Row> rows{{"ID", "NAME", "ADDRESSES", "NODE", "AGE", "LEASE LEFT", ""}};
-  for (const Slot& slot : cluster.slots) {
+  for (const HeldSlot& slot : cluster.slots) {
     rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)),
                     slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " "))),
                     slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
@@ -45,7 +45,7 @@ Reply<Slots> readRoster(const Call& call, size_t* own) {
   });
 }
 
-Outcome missing(std::string_view option) {
+CommandResult missing(std::string_view option) {
   return {.code = kFailed, .out = {}, .err = fmt::format("--{} is required\n", option)};
 }
 
@@ -60,13 +60,13 @@ std::string membersText(const json& said) {
   return text;
 }
 
-Outcome members(const Call& call) {
+CommandResult members(const Call& call) {
   const auto said = readMembers(call.node, givenPattern(call.arguments), LocalNode::kReadPatience);
   if (!said) return outcomeOf(said.error());
   return {.code = kGood, .out = call.wantsJson() ? toLine(*said) : membersText(*said), .err = {}};
 }
 
-Outcome wait(const Call& call) {
+CommandResult wait(const Call& call) {
   const auto count = call.arguments.number("members");
   if (!count) return missing("members");
   const Deadline deadline(call.arguments.duration("timeout"));
@@ -83,11 +83,11 @@ Outcome wait(const Call& call) {
   }
   if (!call.wantsJson()) return {.code = kGood, .out = hostfile(*slots, std::nullopt), .err = {}};
   json array = json::array();
-  for (const Slot& slot : *slots) array.push_back(slot.said);
+  for (const HeldSlot& slot : *slots) array.push_back(slot.said);
   return {.code = kGood, .out = toLine(array), .err = {}};
 }
 
-Outcome tfConfig(const Call& call) {
+CommandResult tfConfig(const Call& call) {
   const auto role = call.arguments.text("role");
   const auto port = call.arguments.number("port");
   if (!role) return missing("role");
@@ -98,7 +98,7 @@ Outcome tfConfig(const Call& call) {
   return {.code = kGood, .out = toLine(tensorflowConfig(*slots, own, *role, *port)), .err = {}};
 }
 
-Outcome printHostfile(const Call& call) {
+CommandResult printHostfile(const Call& call) {
   const auto slots = readRoster(call, nullptr);
   if (!slots) return outcomeOf(slots.error());
   const auto count = call.arguments.number("slots");
@@ -107,7 +107,7 @@ Outcome printHostfile(const Call& call) {
           .err = {}};
 }
 
-Outcome torchrunEnvironment(const Call& call) {
+CommandResult torchrunEnvironment(const Call& call) {
   const auto port = call.arguments.number("port");
   if (!port) return missing("port");
   size_t own = 0;

@@ -14,22 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-// A number that is a whole one, or "-".
-std::string whole(const json& object, std::string_view key) {
-  const auto number = numberAt(object, key);
-  return number ? fmt::format("{:.0f}", *number) : "-";
-}
-
-std::string seconds(const json& object, std::string_view key) {
-  const auto number = numberAt(object, key);
-  return number ? humanSeconds(*number) : "-";
-}
-
-std::string latency(const json& object, std::string_view key) {
-  const auto number = numberAt(object, key);
-  return number ? humanLatency(*number) : "-";
-}
-
 std::string joined(const json& array) {
   std::vector<std::string> words;
   for (const json& each : array) {
@@ -42,8 +26,8 @@ std::string joined(const json& array) {
 std::string namesText(const json& cluster) {
   const auto all = numberAt(cluster, "names_in_etcd");
   const bool is_worth_it = all && all != numberAt(cluster, "names");
-  return fmt::format("{} of {} held{}", whole(cluster, "names"), whole(cluster, "limit"),
-                     is_worth_it ? fmt::format(", {} names in etcd", whole(cluster, "names_in_etcd")) : "");
+  return fmt::format("{} of {} held{}", wholeAt(cluster, "names"), wholeAt(cluster, "limit"),
+                     is_worth_it ? fmt::format(", {} names in etcd", wholeAt(cluster, "names_in_etcd")) : "");
 }
 
 void addClusters(const json& said, std::vector<Row>* rows) {
@@ -53,9 +37,9 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     if (name) {
       rows->push_back(
           {"  name", fmt::format("{}{}", escaped(withoutDot(*name)), flagAt(cluster, "drained") ? " (drained)" : "")});
-      rows->push_back({"  id, token", fmt::format("{}, {}", whole(cluster, "id"), whole(cluster, "token"))});
-      rows->push_back({"  lease", fmt::format("{} left of {}", seconds(cluster, "lease_left_seconds"),
-                                              seconds(cluster, "lease_seconds"))});
+      rows->push_back({"  id, token", fmt::format("{}, {}", wholeAt(cluster, "id"), wholeAt(cluster, "token"))});
+      rows->push_back({"  lease", fmt::format("{} left of {}", secondsAt(cluster, "lease_left_seconds"),
+                                              secondsAt(cluster, "lease_seconds"))});
     } else {
       rows->push_back({"  name", flagAt(cluster, "observes") ? "none: this node only observes" : "none"});
     }
@@ -65,7 +49,7 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
     rows->push_back({"  names", namesText(cluster)});
     rows->push_back({"  mirror", fmt::format("{}, watch lag {}", flagAt(cluster, "fresh") ? "fresh" : "stale",
-                                             seconds(cluster, "watch_lag_seconds"))});
+                                             secondsAt(cluster, "watch_lag_seconds"))});
     rows->push_back({"  etcd", joined(arrayAt(cluster, "endpoints"))});
   }
 }
@@ -76,7 +60,7 @@ void addQueries(const json& said, std::vector<Row>* rows) {
   rows->push_back(
       {"queries",
        fmt::format("{}/s, p50 {}, p99 {} (last {})", humanRate(numberAt(*found, "rate").value_or(0)),
-                   latency(*found, "p50_seconds"), latency(*found, "p99_seconds"), seconds(*found, "seconds"))});
+                   latencyAt(*found, "p50_seconds"), latencyAt(*found, "p99_seconds"), secondsAt(*found, "seconds"))});
 }
 
 void addCaches(const json& said, std::vector<Row>* rows) {
@@ -84,7 +68,7 @@ void addCaches(const json& said, std::vector<Row>* rows) {
     const double hits = numberAt(cache, "hits").value_or(0);
     const double asked = hits + numberAt(cache, "misses").value_or(0);
     rows->push_back({"cache " + escaped(textAt(cache, "block").value_or("")),
-                     fmt::format("{} entries, {}B, {} hits of {:.0f} queries", whole(cache, "entries"),
+                     fmt::format("{} entries, {}B, {} hits of {:.0f} queries", wholeAt(cache, "entries"),
                                  humanSize(numberAt(cache, "bytes").value_or(0)),
                                  asked > 0 ? humanShare(hits / asked) : "0 %", asked)});
   }
@@ -94,7 +78,7 @@ void addUpstreams(const json& said, std::vector<Row>* rows) {
   for (const json& upstream : arrayAt(said, "upstreams")) {
     rows->push_back({"upstream " + escaped(textAt(upstream, "block").value_or("")),
                      fmt::format("{} {}, round trip {}", escaped(textAt(upstream, "server").value_or("-")),
-                                 flagAt(upstream, "up") ? "up" : "DOWN", latency(upstream, "round_trip_seconds"))});
+                                 flagAt(upstream, "up") ? "up" : "DOWN", latencyAt(upstream, "round_trip_seconds"))});
   }
 }
 
@@ -112,7 +96,7 @@ std::vector<std::string> ownNames(const json& said, const std::optional<std::str
 std::string statusText(const json& said) {
   std::vector<Row> rows;
   rows.push_back({"idetcd", fmt::format("{}, process {}, up {}", escaped(textAt(said, "version").value_or("?")),
-                                        whole(said, "pid"), seconds(said, "uptime_seconds"))});
+                                        wholeAt(said, "pid"), secondsAt(said, "uptime_seconds"))});
   rows.push_back({"ready", flagAt(said, "ready") ? "yes" : "NO"});
   for (const json& missing : arrayAt(said, "not_ready")) {
     if (missing.is_string()) rows.push_back({"  missing", escaped(missing.get<std::string>())});
@@ -124,7 +108,7 @@ std::string statusText(const json& said) {
   return table(rows);
 }
 
-Outcome status(const Call& call) {
+CommandResult status(const Call& call) {
   const auto said = call.node.get("/v1/status");
   if (!said) return outcomeOf(said.error());
   return {.code = flagAt(*said, "ready") ? kGood : kNo,
@@ -132,7 +116,7 @@ Outcome status(const Call& call) {
           .err = {}};
 }
 
-Outcome whoami(const Call& call) {
+CommandResult whoami(const Call& call) {
   const auto said = call.node.get("/v1/status");
   if (!said) return outcomeOf(said.error());
   const auto pattern = givenPattern(call.arguments);
@@ -147,7 +131,7 @@ Outcome whoami(const Call& call) {
     return {.code = names.empty() ? kNo : kGood, .out = toLine(found), .err = {}};
   }
   if (names.empty()) return {.code = kNo, .out = {}, .err = "this node has no name\n"};
-  Outcome outcome;
+  CommandResult outcome;
   for (const std::string& name : names)
     outcome.out += escaped(call.arguments.has("short") ? firstLabel(name) : withoutDot(name)) + '\n';
   return outcome;

@@ -19,12 +19,12 @@ std::string_view drainText(const json& node) {
              : "drained: the name is kept, without addresses";
 }
 
-Outcome setDrained(const Call& call, std::string_view path) {
+CommandResult setDrained(const Call& call, std::string_view path) {
   const auto pattern = givenPattern(call.arguments);
   const auto said = explained(call.node, pattern, call.node.post(target(path, "pattern", pattern)));
   if (!said) return outcomeOf(said.error());
   if (call.wantsJson()) return {.code = kGood, .out = toLine(*said), .err = {}};
-  Outcome outcome;
+  CommandResult outcome;
   for (const json& node : arrayAt(*said, "nodes")) {
     outcome.out += fmt::format("{}: {}\n", escaped(withoutDot(textAt(node, "name").value_or("-"))), drainText(node));
   }
@@ -33,11 +33,11 @@ Outcome setDrained(const Call& call, std::string_view path) {
 
 }  // namespace
 
-Outcome drain(const Call& call) { return setDrained(call, "/v1/drain"); }
+CommandResult drain(const Call& call) { return setDrained(call, "/v1/drain"); }
 
-Outcome undrain(const Call& call) { return setDrained(call, "/v1/undrain"); }
+CommandResult undrain(const Call& call) { return setDrained(call, "/v1/undrain"); }
 
-Outcome flushCache(const Call& call) {
+CommandResult flushCache(const Call& call) {
   const auto& words = call.arguments.words();
   if (words.front() != "flush")
     return {.code = kFailed, .out = {}, .err = "the only word is `flush`: cache flush [NAME]\n"};

@@ -9,7 +9,7 @@
 namespace idetcd::cli {
 
 // How a subcommand has ended.
-struct Outcome {
+struct CommandResult {
   int code = 0;
   std::string out;
   std::string err;  // without the name of the subcommand in front; lines

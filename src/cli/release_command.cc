@@ -28,7 +28,7 @@ std::string_view trimmed(std::string_view text) {
 // As etcd has it.
 std::string keyOf(std::string_view name) { return withDot(lowerCase(trimmed(name))); }
 
-std::string described(const Slot& slot) {
+std::string described(const HeldSlot& slot) {
   std::vector<Row> rows{
       {"name", escaped(withoutDot(slot.name))},
       {"node", slot.node ? escaped(*slot.node) : "none: written by the Go plugin, or by hand"},
@@ -48,20 +48,20 @@ std::string answerTo(std::string_view question) {
 }
 
 // Asked twice: which name, and whether.
-bool isConfirmed(const Slot& slot) {
+bool isConfirmed(const HeldSlot& slot) {
   const std::string text = "Whoever holds this name loses it; a node that is free may take it at once.\n";
   const std::string typed = answerTo(fmt::format("{}\n{}Type the name to release it: ", described(slot), text));
   if (keyOf(typed) != slot.name) return false;
   return trimmed(answerTo("Type yes if you are sure: ")) == "yes";
 }
 
-Outcome refuse(int code, std::string message) {
+CommandResult refuse(int code, std::string message) {
   return {.code = code, .out = {}, .err = std::move(message) + ": nothing is released\n"};
 }
 
 }  // namespace
 
-Outcome release(const Call& call) {
+CommandResult release(const Call& call) {
   const std::string name = keyOf(call.arguments.words().front());
   const auto yes = call.arguments.text("yes");
   if (yes && keyOf(*yes) != name) return refuse(kFailed, "--yes names another one");
@@ -70,7 +70,7 @@ Outcome release(const Call& call) {
                   fmt::format("this is no terminal to be asked at, so --yes {} is needed", escaped(withoutDot(name))));
   const auto said = call.node.get(target("/v1/slot", "name", name));
   if (!said) return outcomeOf(said.error());
-  Slot slot = Slot::of(*said);
+  HeldSlot slot = HeldSlot::of(*said);
   if (slot.name.empty()) slot.name = name;
   const auto revision = said->find("revision");
   if (revision == said->end() || !revision->is_number_integer())

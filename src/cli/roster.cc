@@ -121,8 +121,8 @@ Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::strin
   return onlyCluster(*said);
 }
 
-Reply<std::vector<Slot>> exactly(const Cluster& cluster, std::optional<uint64_t> members) {
-  std::vector<Slot> found = cluster.undrained();
+Reply<std::vector<HeldSlot>> exactly(const Cluster& cluster, std::optional<uint64_t> members) {
+  std::vector<HeldSlot> found = cluster.undrained();
   if (members && found.size() != *members)
     return notYet(fmt::format("{} names are held, not {}", found.size(), *members));
   if (found.empty()) return notYet("no name is held");
@@ -138,7 +138,7 @@ Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster
   const auto port = node.port();
   if (!port) return tl::unexpected(port.error());
   std::vector<std::string> ips{"127.0.0.1", "::1"};
-  for (const Slot& slot : cluster.slots) {
+  for (const HeldSlot& slot : cluster.slots) {
     if (slot.own) ips.insert(ips.end(), slot.addresses.begin(), slot.addresses.end());
   }
   for (const std::string& text : ips) {
@@ -147,13 +147,13 @@ Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster
   return servers;
 }
 
-Reply<std::vector<Slot>> atLeastResolved(const Cluster& cluster, uint64_t members,
+Reply<std::vector<HeldSlot>> atLeastResolved(const Cluster& cluster, uint64_t members,
                                          const std::vector<SocketAddress>& servers, const Deadline& deadline) {
   const auto held = cluster.undrained();
   if (held.size() < members) return notYet(fmt::format("{} of {} names are held", held.size(), members));
-  std::vector<Slot> found;
+  std::vector<HeldSlot> found;
   Prober prober(servers);
-  for (const Slot& slot : held) {
+  for (const HeldSlot& slot : held) {
     const auto begin = Deadline::Clock::now();
     const auto patience = std::min<std::chrono::milliseconds>(deadline.patience(), kDnsPatience);
     if (prober.resolves(slot.name, patience)) found.push_back(slot);

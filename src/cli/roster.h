@@ -66,7 +66,7 @@ Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::strin
                            std::chrono::milliseconds patience);
 
 // Whether those of `slots` that are not drained are exactly `members`, if that is given, and one of them at least.
-Reply<std::vector<Slot>> exactly(const Cluster& cluster, std::optional<uint64_t> members);
+Reply<std::vector<HeldSlot>> exactly(const Cluster& cluster, std::optional<uint64_t> members);
 
 // Where the server of this machine may answer for the cluster: where it says that it listens; else at the port of its
 // socket's name, here and at the node's addresses.
@@ -74,7 +74,7 @@ Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster
 
 // Those of the cluster that one of `servers` resolves. Fails if they are less than `members`. All of them are asked
 // for, once, even if the deadline is over, unless that takes long.
-Reply<std::vector<Slot>> atLeastResolved(const Cluster& cluster, uint64_t members,
+Reply<std::vector<HeldSlot>> atLeastResolved(const Cluster& cluster, uint64_t members,
                                          const std::vector<SocketAddress>& servers, const Deadline& deadline);
 
 // The path of a request with a parameter, if there is one.

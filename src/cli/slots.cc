@@ -19,8 +19,8 @@ std::optional<int64_t> integerAt(const nlohmann::json& object, std::string_view 
 
 }  // namespace
 
-Slot Slot::of(const nlohmann::json& said) {
-  Slot slot{.id = integerAt(said, "id").value_or(0),
+HeldSlot HeldSlot::of(const nlohmann::json& said) {
+  HeldSlot slot{.id = integerAt(said, "id").value_or(0),
             .name = textAt(said, "name").value_or(""),
             .addresses = {},
             .node = textAt(said, "node"),
@@ -35,7 +35,7 @@ Slot Slot::of(const nlohmann::json& said) {
   return slot;
 }
 
-std::string Slot::state() const {
+std::string HeldSlot::state() const {
   std::vector<std::string_view> words;
   if (own) words.emplace_back("this node");
   if (drained) words.emplace_back("drained");
@@ -43,19 +43,19 @@ std::string Slot::state() const {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::string Slot::age() const {
+std::string HeldSlot::age() const {
   if (age_seconds) return humanSeconds(*age_seconds);
   return age_at_least_seconds ? "> " + roughSeconds(*age_at_least_seconds) : "-";
 }
 
-std::string Slot::lease() const {
+std::string HeldSlot::lease() const {
   if (permanent) return "none";
   return lease_left_seconds ? humanSeconds(*lease_left_seconds) : "-";
 }
 
-std::vector<Slot> Cluster::undrained() const {
-  std::vector<Slot> found;
-  std::copy_if(slots.begin(), slots.end(), std::back_inserter(found), [](const Slot& slot) { return !slot.drained; });
+std::vector<HeldSlot> Cluster::undrained() const {
+  std::vector<HeldSlot> found;
+  std::copy_if(slots.begin(), slots.end(), std::back_inserter(found), [](const HeldSlot& slot) { return !slot.drained; });
   return found;
 }
 
@@ -66,9 +66,9 @@ std::vector<Cluster> clustersOf(const nlohmann::json& members) {
                     .limit = integerAt(said, "limit"),
                     .slots = {},
                     .servers = textsAt(said, "servers")};
-    for (const nlohmann::json& slot : arrayAt(said, "slots")) cluster.slots.push_back(Slot::of(slot));
+    for (const nlohmann::json& slot : arrayAt(said, "slots")) cluster.slots.push_back(HeldSlot::of(slot));
     std::stable_sort(cluster.slots.begin(), cluster.slots.end(),
-                     [](const Slot& a, const Slot& b) { return a.id < b.id; });
+                     [](const HeldSlot& a, const HeldSlot& b) { return a.id < b.id; });
     found.push_back(std::move(cluster));
   }
   return found;

@@ -12,7 +12,7 @@
 
 namespace idetcd::cli {
 
-struct Slot {
+struct HeldSlot {
   int64_t id = 0;
   std::string name;  // absolute, with the dot
   std::vector<std::string> addresses;
@@ -25,7 +25,7 @@ struct Slot {
   bool own = false;
   nlohmann::json said;  // as it came
 
-  static Slot of(const nlohmann::json& said);
+  static HeldSlot of(const nlohmann::json& said);
   // What the table and `release` say beside the fields: "this node, drained".
   std::string state() const;
   std::string age() const;    // "17.2 s", "> 2 min", or "-"
@@ -35,11 +35,11 @@ struct Slot {
 struct Cluster {
   std::string pattern;
   std::optional<int64_t> limit;
-  std::vector<Slot> slots;           // by ID
+  std::vector<HeldSlot> slots;           // by ID
   std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"
 
   // The slots but those that are drained: which launchers count.
-  std::vector<Slot> undrained() const;
+  std::vector<HeldSlot> undrained() const;
 };
 
 std::vector<Cluster> clustersOf(const nlohmann::json& members);

@@ -119,6 +119,21 @@ const nlohmann::json& arrayAt(const nlohmann::json& object, std::string_view key
   return found != object.end() && found->is_array() ? *found : none;
 }
 
+std::string wholeAt(const nlohmann::json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? fmt::format("{:.0f}", *number) : "-";
+}
+
+std::string secondsAt(const nlohmann::json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? humanSeconds(*number) : "-";
+}
+
+std::string latencyAt(const nlohmann::json& object, std::string_view key) {
+  const auto number = numberAt(object, key);
+  return number ? humanLatency(*number) : "-";
+}
+
 std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view key) {
   std::vector<std::string> texts;
   for (const nlohmann::json& each : arrayAt(object, key)) {

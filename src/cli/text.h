@@ -44,6 +44,11 @@ bool flagAt(const nlohmann::json& object, std::string_view key);
 // An empty array if there is none.
 const nlohmann::json& arrayAt(const nlohmann::json& object, std::string_view key);
 
+// A number for people; "-" where there is none.
+std::string wholeAt(const nlohmann::json& object, std::string_view key);
+std::string secondsAt(const nlohmann::json& object, std::string_view key);
+std::string latencyAt(const nlohmann::json& object, std::string_view key);
+
 // Those that are texts.
 std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view key);
 

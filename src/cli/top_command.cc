@@ -19,11 +19,6 @@ using nlohmann::json;
 constexpr auto kRefresh = 1000ms;
 constexpr auto kPatience = 10000ms;
 
-std::string latency(const json& said, std::string_view key) {
-  const auto found = numberAt(said, key);
-  return found ? humanLatency(*found) : "-";
-}
-
 std::string rcodesText(const json& said) {
   std::string text;
   const auto found = said.find("rcodes");
@@ -43,7 +38,7 @@ Reply<json> read(const Call& call) {
   return said;
 }
 
-Outcome watch(const Call& call) {
+CommandResult watch(const Call& call) {
   auto first = read(call);
   if (!first) return outcomeOf(first.error());  // before the terminal changes
   auto screen = TopScreen::open();
@@ -66,7 +61,7 @@ std::string topText(const json& said) {
   const auto seconds = numberAt(said, "seconds");
   std::string text =
       fmt::format("{} queries/s, p50 {}, p99 {} (last {})\n", humanRate(numberAt(said, "rate").value_or(0)),
-                  latency(said, "p50_seconds"), latency(said, "p99_seconds"), seconds ? humanSeconds(*seconds) : "-");
+                  latencyAt(said, "p50_seconds"), latencyAt(said, "p99_seconds"), seconds ? humanSeconds(*seconds) : "-");
   if (const std::string rcodes = rcodesText(said); !rcodes.empty()) text += rcodes + '\n';
   std::vector<Row> rows{{"SHARE", "QUERIES/S", "TYPE", "NAME"}};
   for (const json& name : arrayAt(said, "names")) {
@@ -76,7 +71,7 @@ std::string topText(const json& said) {
   return text + '\n' + table(rows);
 }
 
-Outcome top(const Call& call) {
+CommandResult top(const Call& call) {
   const bool is_live = ::isatty(STDOUT_FILENO) != 0 && ::isatty(STDIN_FILENO) != 0;
   if (is_live && !call.wantsJson() && !call.arguments.has("once")) return watch(call);
   const auto said = read(call);

@@ -1,7 +1,7 @@
 // What this process says of itself and lets an operator change, to programs on this machine: JSON over HTTP at a Unix
 // socket, whose file permissions say who may. The subcommands (cli/) are such programs.
 //
-// A directive adds its paths, and its part of the status, in share(); a configuration brings all of its own, in place of
+// A directive adds its paths, and its part of the status, in prepare(); a configuration brings all of its own, in place of
 // those of the one before, when it is accepted.
 //
 //   GET /v1/status    {"version", "pid", "uptime_seconds", "ready", "not_ready", and the sections of addStatus()}
@@ -39,7 +39,7 @@ class Control final : public resolve::ProcessState {
 
   explicit Control(resolve::Process& process) : process_(process) {}
 
-  // --- while a configuration is built: in Directive::share(), any thread ---
+  // --- while a configuration is built: in Directive::prepare(), any thread ---
 
   // Before the first directive shares anything.
   void begin();

@@ -21,6 +21,7 @@ namespace idetcd::dns {
 
 inline constexpr size_t kHeaderSize = 12;
 inline constexpr size_t kMaxMessageSize = 65535;
+inline constexpr size_t kLengthPrefix = 2;  // in front of a message over a stream: its size (RFC 1035 §4.2.2)
 inline constexpr size_t kMinUdpPayload = 512;       // RFC 1035 §4.2.1, RFC 6891 §6.2.3
 inline constexpr size_t kDefaultUdpPayload = 1232;  // fits one IPv6 packet on any path (DNS flag day 2020)
 inline constexpr size_t kOptSize = 11;              // an OPT record without options

@@ -33,7 +33,7 @@ Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStrea
   exchange->waiter = nullptr;
   if (stream->retired_) stream->retire();  // this may have been the last answer that it was kept for
   if (exchange->result) co_return std::move(*exchange->result);
-  if (outcome == Suspension::Outcome::kStopped)
+  if (outcome == Suspension::WakeReason::kStopped)
     co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
   stream->retire();
   co_return tl::unexpected<EtcdError>({ErrorCode::kDeadlineExceeded, "no answer to the keepalive in time", true});

@@ -36,7 +36,7 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
                                          const std::string& token);
 
   // Waits for the next thing to happen: a message, the end, a time-out.
-  static Task<Suspension::Outcome> waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout);
+  static Task<Suspension::WakeReason> waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout);
 
   bool created() const { return created_.size() == parts_.size(); }
   size_t endpoint() const { return endpoint_; }
@@ -116,7 +116,7 @@ std::shared_ptr<WatchCall> WatchCall::open(CompletionThread::Impl& thread, std::
   return call;
 }
 
-Task<Suspension::Outcome> WatchCall::waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout) {
+Task<Suspension::WakeReason> WatchCall::waitForNews(std::shared_ptr<WatchCall> call, std::chrono::nanoseconds timeout) {
   CompletionThread& scheduler = call->thread().scheduler();
   Suspension pause(scheduler, scheduler.deadlineAfter(timeout));
   call->reader_ = &pause;
@@ -282,9 +282,9 @@ Task<EtcdResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds ti
     }
     auto wait = WatchCall::waitForNews(call, timeout / 2);
     const auto outcome = co_await wait;
-    if (outcome == Suspension::Outcome::kStopped)
+    if (outcome == Suspension::WakeReason::kStopped)
       co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
-    if (outcome == Suspension::Outcome::kWoken) {
+    if (outcome == Suspension::WakeReason::kWoken) {
       asked = false;
     } else if (!std::exchange(asked, true)) {
       call->requestProgress();
@@ -309,8 +309,8 @@ Task<EtcdResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRa
     if (impl_->thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
     const size_t index = (first + attempt) % endpoints->size();
     const auto call = WatchCall::open(impl_->thread, endpoints, index, ranges, ready->text);
-    auto outcome = Suspension::Outcome::kWoken;
-    while (outcome == Suspension::Outcome::kWoken && !call->created() && !call->error()) {
+    auto outcome = Suspension::WakeReason::kWoken;
+    while (outcome == Suspension::WakeReason::kWoken && !call->created() && !call->error()) {
       auto wait = WatchCall::waitForNews(call, impl_->options.call_timeout);
       outcome = co_await wait;
     }
@@ -318,7 +318,7 @@ Task<EtcdResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRa
       endpoints->succeeded(index);
       co_return std::make_unique<ClientWatchStream>(call, endpoints);
     }
-    if (outcome == Suspension::Outcome::kStopped)
+    if (outcome == Suspension::WakeReason::kStopped)
       co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
     if (!call->error()) call->giveUp();
     call->reportTo(*endpoints);

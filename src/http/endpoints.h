@@ -1,4 +1,4 @@
-// The endpoints that the Corefile asks for, kept over a reload: what a configuration adds in Directive::share() is served
+// The endpoints that the Corefile asks for, kept over a reload: what a configuration adds in Directive::prepare() is served
 // once it is accepted, all of it at once, in place of what the last one has added. An address that stays is listened on
 // without a gap, and a configuration that is thrown away leaves everything as it was.
 //
@@ -24,7 +24,7 @@ class Endpoints final : public resolve::ProcessState {
 
   explicit Endpoints(resolve::Process&) {}
 
-  // In Directive::share(); may block. The port is taken at once, so that one that is not free is an error of the new
+  // In Directive::prepare(); may block. The port is taken at once, so that one that is not free is an error of the new
   // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
   // goes on for may be about to end. If the path is there already, of another server block, `handler` takes its place.
   // Returns where it listens.

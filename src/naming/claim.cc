@@ -24,7 +24,7 @@ using etcd::TxnRequest;
 using etcd::TxnResult;
 using namespace std::chrono_literals;
 
-constexpr std::string_view kDoing = "claiming a name";
+constexpr std::string_view kClaiming = "claiming a name";
 
 // Keys alone, of at most 255 bytes and some integers: a page stays well under gRPC's 4 MB.
 constexpr int64_t kLinePage = 10'000;
@@ -33,12 +33,6 @@ etcd::KeyRange slotRange(const slots::NamePattern& pattern) {
   if (pattern.literalPrefix().empty()) return watchedRange();
   return etcd::KeyRange::prefix(pattern.literalPrefix());
 }
-
-tl::unexpected<EtcdError> unfitting() {
-  return tl::unexpected(EtcdError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
-}
-
-tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
 
 }  // namespace
 
@@ -70,36 +64,36 @@ void Claim::stop() {
   ahead_changed_.set();
 }
 
-runtime::Task<Claim::Outcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
+runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
-    const EtcdResult<Outcome> outcome = co_await attempt(preferred_id, when_full);
+    const EtcdResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
     own_key_.setWaitingLine(nullptr);
     ahead_.clear();
-    if (outcome) context_.trouble.succeeded(kDoing);
-    if (outcome && *outcome == Outcome::kClaimed) {
+    if (outcome) context_.trouble.succeeded(kClaiming);
+    if (outcome && *outcome == ClaimOutcome::kClaimed) {
       context_.counters.claims.add();
       full_noted_ = false;
-      co_return Outcome::kClaimed;
+      co_return ClaimOutcome::kClaimed;
     }
     co_await release();
-    if (outcome && *outcome == Outcome::kOldLease) {
+    if (outcome && *outcome == ClaimOutcome::kOldLease) {
       const bool ended = co_await oldLeaseEnds();
-      if (!ended) co_return Outcome::kDuplicateNodeId;
+      if (!ended) co_return ClaimOutcome::kDuplicateNodeId;
       const std::chrono::nanoseconds delay = backoff.next();
       co_await context_.lifetime.pause(delay);
       continue;
     }
     if (outcome) co_return *outcome;
-    context_.trouble.failed(kDoing, outcome.error());
+    context_.trouble.failed(kClaiming, outcome.error());
     const std::chrono::nanoseconds delay = delayAfter(outcome.error(), backoff);
     co_await context_.lifetime.pause(delay);
   }
-  co_return Outcome::kStopped;
+  co_return ClaimOutcome::kStopped;
 }
 
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
-Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
+Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
   const EtcdResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   EtcdResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
@@ -108,7 +102,7 @@ Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id, WhenFull when
     switch (choice.kind) {
       case slots::SlotChoice::Kind::kFull:
         noteFull(*line, when_full);
-        if (when_full == WhenFull::kGiveUp) co_return Outcome::kFull;
+        if (when_full == WhenFull::kGiveUp) co_return ClaimOutcome::kFull;
         line = co_await waitForTurn(true);
         break;
       case slots::SlotChoice::Kind::kUnqueued:
@@ -120,13 +114,13 @@ Claim::Answer<Claim::Outcome> Claim::attempt(int64_t preferred_id, WhenFull when
       case slots::SlotChoice::Kind::kOldLease:
         old_name_ = std::move(choice.name);
         old_lease_ = line->own->lease;
-        co_return Outcome::kOldLease;
+        co_return ClaimOutcome::kOldLease;
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
         EtcdResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
-        if (taken->claimed) co_return Outcome::kClaimed;
+        if (taken->claimed) co_return ClaimOutcome::kClaimed;
         context_.counters.claim_collisions.add();
         line = std::move(taken->line);
         break;
@@ -245,14 +239,14 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
     EtcdResult<slots::QueueSnapshot> line = co_await look();
     if (!line) {
       // The place in the queue is worth waiting for, as long as the lease lives.
-      context_.trouble.failed(kDoing, line.error());
+      context_.trouble.failed(kClaiming, line.error());
       const std::chrono::nanoseconds delay = delayAfter(line.error(), backoff);
       co_await context_.lifetime.pause(delay);
       const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
       if (!kept) co_return tl::unexpected(kept.error());
       continue;
     }
-    context_.trouble.succeeded(kDoing);
+    context_.trouble.succeeded(kClaiming);
     if (!line->rank && !line->far_back) co_return std::move(*line);
     follow(*line);
     // Whatever is lost on the way to us is noticed after that.
@@ -353,7 +347,7 @@ runtime::Task<bool> Claim::oldLeaseEnds() {
     const EtcdResult<std::chrono::seconds> left = co_await context_.store.leaseTimeToLive(old_lease_);
     std::chrono::nanoseconds delay = 1s;
     if (left) {
-      context_.trouble.succeeded(kDoing);
+      context_.trouble.succeeded(kClaiming);
       const bool renewed = latest_end && asked + *left > *latest_end;
       if (renewed && ++renewals == kRenewals) co_return false;
       if (renewed || !latest_end) latest_end = context_.now() + *left + 1s;  // it was rounded down
@@ -361,7 +355,7 @@ runtime::Task<bool> Claim::oldLeaseEnds() {
     } else if (left.error().code == ErrorCode::kLeaseNotFound) {
       co_return true;
     } else {
-      context_.trouble.failed(kDoing, left.error());
+      context_.trouble.failed(kClaiming, left.error());
     }
     co_await context_.lifetime.pause(delay);
   }
@@ -416,7 +410,7 @@ void Claim::learnFloor(const etcd::OpResult& result) {
   if (const auto token = parseNumber<int64_t>(kv.value)) floor_.token = std::clamp<int64_t>(*token, 0, kMaxToken);
 }
 
-void Claim::remember(Slot slot) {
+void Claim::remember(ClaimedSlot slot) {
   slot_ = std::move(slot);
   own_key_.sawToken(slot_.token);
   own_key_.claimed(slot_.revision);
@@ -491,7 +485,7 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, EtcdErro
       }
       co_return tl::unexpected(std::move(unclear));
     }
-    context_.trouble.failed(kDoing, answer.error());
+    context_.trouble.failed(kClaiming, answer.error());
     const std::chrono::nanoseconds delay = backoff.next();
     co_await context_.lifetime.pause(delay);
   }

@@ -65,14 +65,14 @@ class Claim {
     std::optional<Predecessor> predecessor = {};
   };
   enum class WhenFull { kWait, kGiveUp };
-  enum class Outcome {
+  enum class ClaimOutcome {
     kClaimed,          // slot() and lease() are ours
     kFull,             // no slot was free: refusal(); ticket and lease are gone
     kDuplicateNodeId,  // another node uses our UUID; ticket and lease are gone
     kStopped,          // the protocol is being stopped; ticket and lease are gone, if etcd could be reached
     kOldLease,         // never of run()
   };
-  struct Slot {
+  struct ClaimedSlot {
     int64_t id = 0;
     std::string name;
     int64_t token = 0;            // the fencing token
@@ -87,7 +87,7 @@ class Claim {
 
   // Tries until one of the outcomes. `preferred_id`: the slot to take if it is free; 0: none.
   // REQUIRES: nothing is held: the first call, or after release().
-  runtime::Task<Outcome> run(int64_t preferred_id, WhenFull when_full);
+  runtime::Task<ClaimOutcome> run(int64_t preferred_id, WhenFull when_full);
   // Watches the ticket before ours while we wait. Until the protocol stops.
   runtime::Task<void> watchAhead();
   // The protocol stops: ends the waiting.
@@ -96,7 +96,7 @@ class Claim {
   const std::string& refusal() const { return refusal_; }
 
   // REQUIRES: kClaimed.
-  const Slot& slot() const { return slot_; }
+  const ClaimedSlot& slot() const { return slot_; }
   const etcd::Lease& lease() const { return *lease_; }
   // A keepalive was confirmed.
   void renewed(const etcd::Lease& lease) { lease_ = lease; }
@@ -130,7 +130,7 @@ class Claim {
   template <typename T>
   using Answer = runtime::Task<etcd::EtcdResult<T>>;
 
-  Answer<Outcome> attempt(int64_t preferred_id, WhenFull when_full);
+  Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
   Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id);
   Answer<slots::QueueSnapshot> look();
@@ -144,7 +144,7 @@ class Claim {
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
   std::string valueWith(int64_t said_token) const;
   void learnFloor(const etcd::OpResult& result);
-  void remember(Slot slot);
+  void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
   Answer<Attempt> readBack(slots::SlotChoice choice, etcd::EtcdError unclear);
   Answer<slots::QueueSnapshot> readLine(std::vector<etcd::OpResult> results, size_t first, int64_t revision);
@@ -165,7 +165,7 @@ class Claim {
   const etcd::KeyRange queue_;
   std::string ticket_;
   std::optional<etcd::Lease> lease_;
-  Slot slot_;               // the last one that was ours, too
+  ClaimedSlot slot_;               // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to
   Floor floor_;             // of the slot that was tried last
 

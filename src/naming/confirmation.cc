@@ -25,12 +25,10 @@ using etcd::TxnResult;
 using runtime::Task;
 using namespace std::chrono_literals;
 
-constexpr std::string_view kDoing = "confirming the present";
+constexpr std::string_view kConfirming = "confirming the present";
 constexpr std::chrono::nanoseconds kClockLook = 250ms;
 constexpr size_t kMaxPending = 16;
 constexpr size_t kMaxOurs = 64;
-
-EtcdError unfitting() { return {ErrorCode::kOther, "etcd's answer does not fit the transaction"}; }
 
 bool isRefusal(const EtcdError& error) {
   return error.code == ErrorCode::kPermissionDenied || error.code == ErrorCode::kNoSpace ||
@@ -81,12 +79,12 @@ Task<void> Confirmation::ask() {
   const EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(wanted));
   if (context_.lifetime.stopping()) co_return;
   if (!answer) co_return failed(answer.error(), write);
-  if (answer->results.size() < reads) co_return failed(unfitting(), write);
+  if (answer->results.size() < reads) co_return failed(unfitting().value(), write);
   const size_t first = answer->results.size() - reads;
   for (size_t i = first; i < answer->results.size(); ++i) {
-    if (!std::holds_alternative<RangeResult>(answer->results[i])) co_return failed(unfitting(), write);
+    if (!std::holds_alternative<RangeResult>(answer->results[i])) co_return failed(unfitting().value(), write);
   }
-  context_.trouble.succeeded(kDoing);
+  context_.trouble.succeeded(kConfirming);
   retry_.reset();
   not_before_ = {};
   context_.counters.confirmations.add();
@@ -148,12 +146,12 @@ void Confirmation::failed(const EtcdError& error, Write write) {
   const BootClock::time_point now = context_.now();
   context_.counters.confirmation_failures.add();
   if (write != Write::kNothing && isRefusal(error)) {
-    context_.trouble.failed(kDoing, error);
+    context_.trouble.failed(kConfirming, error);
     (write == Write::kBeat ? beats_refused_until_ : writes_refused_until_) = now + options_.lease;
     return readBy(now);
   }
   if (error.code != ErrorCode::kLeaseNotFound) {
-    context_.trouble.failed(kDoing, error);
+    context_.trouble.failed(kConfirming, error);
   } else if (on_standstill_) {
     on_standstill_();  // whether the lease has ended, its next renewal says
   }
@@ -282,7 +280,7 @@ void Confirmation::askSoon() {
 
 // --- the incarnation ---
 
-void Confirmation::hold(std::string uuid, int64_t lease, Slot slot) {
+void Confirmation::hold(std::string uuid, int64_t lease, HeldKey slot) {
   letGo();
   uuid_ = std::move(uuid);
   lease_ = lease;

@@ -86,11 +86,11 @@ class Confirmation {
   void onHolder(std::function<void()> listener) { on_holder_ = std::move(listener); }
   // The machine may have stood still: the lease, too, has to be confirmed.
   void onStandstill(std::function<void()> listener) { on_standstill_ = std::move(listener); }
-  struct Slot {
+  struct HeldKey {
     std::string key;  // empty: it is not looked at
     int64_t create_revision = 0;
   };
-  void hold(std::string uuid, int64_t lease, Slot slot);
+  void hold(std::string uuid, int64_t lease, HeldKey slot);
   void letGo();
   Holder holder() const { return holder_; }
   BootClock::time_point heldAsOf() const { return held_as_of_; }
@@ -171,7 +171,7 @@ class Confirmation {
   // The incarnation.
   std::string uuid_;  // empty: nothing is held
   int64_t lease_ = 0;
-  Slot slot_;
+  HeldKey slot_;
   std::optional<BootClock::time_point> slot_as_of_;
   bool slot_unread_ = false;  // since the last watch was opened
   bool slot_is_missing_ = false;

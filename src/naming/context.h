@@ -52,6 +52,14 @@ class ErrorLogThrottle {
   std::map<std::string, etcd::ErrorCode, std::less<>> refused_;
 };
 
+// Why an activity ends early: the protocol is being stopped, or the store's answer is not one to the question.
+inline tl::unexpected<etcd::EtcdError> stopped() {
+  return tl::unexpected(etcd::EtcdError{etcd::ErrorCode::kCancelled, "stopping"});
+}
+inline tl::unexpected<etcd::EtcdError> unfitting() {
+  return tl::unexpected(etcd::EtcdError{etcd::ErrorCode::kOther, "etcd's answer does not fit the transaction"});
+}
+
 struct Context {
   runtime::Scheduler& scheduler;
   etcd::Store& store;

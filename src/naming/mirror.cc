@@ -40,8 +40,6 @@ std::chrono::nanoseconds times(std::chrono::nanoseconds duration, double factor)
   return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) * factor));
 }
 
-tl::unexpected<EtcdError> stopped() { return tl::unexpected(EtcdError{ErrorCode::kCancelled, "stopping"}); }
-
 }  // namespace
 
 Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKeyObserver& own_key,

@@ -13,7 +13,7 @@ using etcd::EtcdResult;
 using runtime::Task;
 using namespace std::chrono_literals;
 
-constexpr std::string_view kDoing = "keeping the lease";
+constexpr std::string_view kKeepingLease = "keeping the lease";
 constexpr std::string_view kDuplicateUuid = "another node uses this node's UUID; was its state directory copied?";
 
 // What clocks may drift apart within a lease, and what lies between reading the clock and acting on it.
@@ -65,19 +65,19 @@ Task<void> NameKeeper::run() {
     renewed_mark_ = confirmation_.standstill().mark();
     const bool may_exit = exit_when_full_ && !ever_held_;
     const Claim::WhenFull when_full = may_exit ? Claim::WhenFull::kGiveUp : Claim::WhenFull::kWait;
-    const Claim::Outcome outcome = co_await claim_.run(preferred_id_, when_full);
-    if (outcome == Claim::Outcome::kStopped || context_.lifetime.stopping()) {
+    const Claim::ClaimOutcome outcome = co_await claim_.run(preferred_id_, when_full);
+    if (outcome == Claim::ClaimOutcome::kStopped || context_.lifetime.stopping()) {
       co_await claim_.release();
       break;
     }
-    if (outcome == Claim::Outcome::kFull) {
+    if (outcome == Claim::ClaimOutcome::kFull) {
       if (on_fatal_) on_fatal_(claim_.refusal());
       break;
     }
-    if (outcome == Claim::Outcome::kDuplicateNodeId) {
+    if (outcome == Claim::ClaimOutcome::kDuplicateNodeId) {
       context_.counters.conflicts.add();
       context_.log.error("{}", kDuplicateUuid);
-      becomeSomebodyElse();
+      regenerateNodeId();
       continue;
     }
     announce(started);
@@ -89,7 +89,7 @@ Task<void> NameKeeper::run() {
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
-    if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) becomeSomebodyElse();
+    if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();
     const std::chrono::nanoseconds delay = backoff.next();
@@ -127,7 +127,7 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   const EtcdResult<etcd::Lease> renewed = co_await context_.store.leaseKeepAlive(claim_.lease().id, timeout);
   if (renewed) {
     context_.counters.keepalives.add();
-    context_.trouble.succeeded(kDoing);
+    context_.trouble.succeeded(kKeepingLease);
     retry.reset();
     claim_.renewed(*renewed);
     renewed_mark_ = mark;
@@ -138,7 +138,7 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   }
   if (renewed.error().code == ErrorCode::kLeaseNotFound) co_return false;
   context_.counters.keepalive_failures.add();
-  context_.trouble.failed(kDoing, renewed.error());
+  context_.trouble.failed(kKeepingLease, renewed.error());
   if (context_.now() >= deadline() && !std::exchange(overdue_logged_, true) && !context_.lifetime.stopping()) {
     context_.log.warning("{} is not this node's name for the time being: etcd has not confirmed its lease in time",
                          claim_.slot().name);
@@ -209,7 +209,7 @@ void NameKeeper::recordLoss(Loss loss) {
 }
 
 // Two nodes with one UUID would take the same name from each other for ever.
-void NameKeeper::becomeSomebodyElse() {
+void NameKeeper::regenerateNodeId() {
   NodeRecord record = claim_.record();
   record.id = node::randomUuid(context_.random);
   {

@@ -72,7 +72,7 @@ class NameKeeper final : public OwnName {
   void scheduleKeepAlive();
   void announce(BootClock::time_point started);
   void recordLoss(Loss loss);
-  void becomeSomebodyElse();
+  void regenerateNodeId();
   void updateRecord();
   void publish();
   void disown();

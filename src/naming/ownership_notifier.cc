@@ -22,7 +22,7 @@ node::RememberedNode rememberedOf(const NamedNode& node) {
 }
 
 // A word that a POSIX shell takes as it is.
-std::string quoted(std::string_view text) {
+std::string inQuotes(std::string_view text) {
   std::string word = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -38,7 +38,7 @@ std::string quoted(std::string_view text) {
 
 std::string renderIdentity(const NamedNode& node) {
   std::string lines;
-  for (const auto& [name, value] : variablesOf(node)) lines += fmt::format("{}={}\n", name, quoted(value));
+  for (const auto& [name, value] : variablesOf(node)) lines += fmt::format("{}={}\n", name, inQuotes(value));
   return lines;
 }
 

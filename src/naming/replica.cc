@@ -64,8 +64,8 @@ void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
     put_meanwhile_.erase(kv.key);
     unread_.erase(kv.key);
     own_key_.put(kv);
-    const Outcome outcome = put(kv);
-    if (outcome != Outcome::kForeign) compare(kv, outcome);
+    const EventEffect outcome = put(kv);
+    if (outcome != EventEffect::kForeign) compare(kv, outcome);
   }
   adding_to_snapshot_ = false;
 }
@@ -107,10 +107,10 @@ bool Replica::lacks(const etcd::KeyValue& kv) {
   return name && store_.revisionOf(*name) < kv.mod_revision;
 }
 
-void Replica::compare(const etcd::KeyValue& kv, Outcome outcome) {
-  if (outcome == Outcome::kContradiction) difference_.other_history = true;
-  if (outcome == Outcome::kOlder) oldest_newer_ = std::min(oldest_newer_, store_.revisionOf(*decodeKey(kv.key)));
-  if (outcome != Outcome::kChanged) return;
+void Replica::compare(const etcd::KeyValue& kv, EventEffect outcome) {
+  if (outcome == EventEffect::kContradiction) difference_.other_history = true;
+  if (outcome == EventEffect::kOlder) oldest_newer_ = std::min(oldest_newer_, store_.revisionOf(*decodeKey(kv.key)));
+  if (outcome != EventEffect::kChanged) return;
   ++difference_.added_or_changed;
   if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(kv.key);
 }
@@ -155,43 +155,43 @@ void Replica::abandonSnapshot() {
   put_meanwhile_.clear();
 }
 
-Replica::Outcome Replica::put(const etcd::KeyValue& kv) {
+Replica::EventEffect Replica::put(const etcd::KeyValue& kv) {
   if (isPath(kv.key)) {
     if (!isBeatKey(kv.key) && !std::exchange(paths_logged_, true))
       log_.info("etcd holds keys of others too, such as \"{}\": what has a '/' is no name", printable(kv.key));
-    return Outcome::kForeign;
+    return EventEffect::kForeign;
   }
   const Result<dns::Name> name = decodeKey(kv.key);
   if (!name) {
     reject(kv, rejectionOfKey(kv), name.error().message);
-    return Outcome::kRejected;
+    return EventEffect::kRejected;
   }
   const Result<NodeRecord> record = decodeRecord(kv.value);
   if (!record) {
     reject(kv, kv.value.size() > kMaxValueBytes ? Rejection::kValueTooLarge : Rejection::kValue,
            record.error().message);
     if (remove(kv.key, kv.mod_revision)) log_.warning("{} is withdrawn: its key says nothing valid any more", kv.key);
-    return Outcome::kRejected;
+    return EventEffect::kRejected;
   }
   rejected_.erase(kv.key);
   if (!record->id.empty()) own_key_.sawToken(record->token);
   if (options_.shared_address != nullptr) options_.shared_address->put(kv, *record);
-  if (!hasRoomFor(*name)) return Outcome::kRejected;
+  if (!hasRoomFor(*name)) return EventEffect::kRejected;
   withdrawn_.erase(kv.key);
   using Change = records::RecordStore::Change;
   switch (store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision)) {
     case Change::kUnchanged:
-      return Outcome::kUnchanged;
+      return EventEffect::kUnchanged;
     case Change::kOlder:
-      return Outcome::kOlder;
+      return EventEffect::kOlder;
     case Change::kContradiction:
-      return Outcome::kContradiction;
+      return EventEffect::kContradiction;
     case Change::kAdded:
     case Change::kReplaced:
       break;
   }
   ++changes_;
-  return Outcome::kChanged;
+  return EventEffect::kChanged;
 }
 
 // A name that is there already always has.

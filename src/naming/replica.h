@@ -87,11 +87,11 @@ class Replica {
   static constexpr int kMaxRejectionsInLog = 100;  // within kRejectionInterval
   static constexpr std::chrono::seconds kRejectionInterval{60};
 
-  enum class Outcome { kChanged, kUnchanged, kOlder, kContradiction, kRejected, kForeign };
-  Outcome put(const etcd::KeyValue& kv);
+  enum class EventEffect { kChanged, kUnchanged, kOlder, kContradiction, kRejected, kForeign };
+  EventEffect put(const etcd::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
   bool lacks(const etcd::KeyValue& kv);
-  void compare(const etcd::KeyValue& kv, Outcome outcome);
+  void compare(const etcd::KeyValue& kv, EventEffect outcome);
   void withdrawUnread();
   bool hasRoomFor(const dns::Name& name);
   void warnOfLimit(const etcd::KeyValue& kv, Rejection rejection);

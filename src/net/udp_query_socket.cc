@@ -36,12 +36,12 @@ const std::pair<uint16_t, uint16_t> kEphemeralPorts = readEphemeralPorts();
 
 // Room for a thousand forged datagrams, so that the true one behind them is not lost before we look. Nothing is set
 // aside for it.
-constexpr int kReceiveBuffer = 1 << 20;
+constexpr int kUpstreamReceiveBuffer = 1 << 20;
 
 // Whether this process may exceed the system's maximum (CAP_NET_ADMIN).
 bool mayForceBuffers() {
   const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool may = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) == 0;
+  const bool may = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kUpstreamReceiveBuffer, sizeof(kUpstreamReceiveBuffer)) == 0;
   if (fd >= 0) ::close(fd);
   return may;
 }
@@ -108,7 +108,7 @@ void UdpQuerySocket::close() {
 }
 
 int UdpQuerySocket::sendAgain(std::span<const uint8_t> datagram) const {
-  const UdpQuerySockets::Slot& slot = clients_->slots_[slot_];
+  const UdpQuerySockets::QueryPort& slot = clients_->slots_[slot_];
   return UdpQuerySockets::sendFrom(slot, slot.peer, datagram);
 }
 
@@ -159,7 +159,7 @@ int UdpQuerySockets::send(const SocketAddress& to, std::span<const uint8_t> data
   client.close();
   uint32_t index = 0;
   if (const int error = takeSlot(kindOf(to.ip), index); error != 0) return error;
-  Slot& slot = slots_[index];
+  QueryPort& slot = slots_[index];
   if (const int error = sendFirst(slot, to, datagram); error != 0) {
     closeDescriptor(index);
     return error;
@@ -179,7 +179,7 @@ UdpQuerySockets::Kind UdpQuerySockets::kindOf(const IpAddress& to) const {
 }
 
 // From a new port; 0 or errno.
-int UdpQuerySockets::sendFirst(const Slot& slot, const SocketAddress& to, std::span<const uint8_t> datagram) const {
+int UdpQuerySockets::sendFirst(const QueryPort& slot, const SocketAddress& to, std::span<const uint8_t> datagram) const {
   if (!isBound(slot.kind)) {
     if (const int error = connect(slot.fd, to); error != 0) return error;
   }
@@ -187,7 +187,7 @@ int UdpQuerySockets::sendFirst(const Slot& slot, const SocketAddress& to, std::s
 }
 
 // 0 or errno. REQUIRES: the socket is connected to `to`, or is to draw a port by this.
-int UdpQuerySockets::sendFrom(const Slot& slot, const SocketAddress& to, std::span<const uint8_t> datagram) {
+int UdpQuerySockets::sendFrom(const QueryPort& slot, const SocketAddress& to, std::span<const uint8_t> datagram) {
   sockaddr_storage storage;
   const bool names_peer = isBound(slot.kind);
   const socklen_t length = names_peer ? to.toSockaddr(&storage) : 0;
@@ -250,7 +250,7 @@ int UdpQuerySockets::open(Kind kind) const {
     return -error;
   }
   reportErrors(fd, family);
-  setsockopt(fd, SOL_SOCKET, may_force_ ? SO_RCVBUFFORCE : SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
+  setsockopt(fd, SOL_SOCKET, may_force_ ? SO_RCVBUFFORCE : SO_RCVBUF, &kUpstreamReceiveBuffer, sizeof(kUpstreamReceiveBuffer));
   return fd;
 }
 
@@ -280,7 +280,7 @@ int UdpQuerySockets::bindRandomly(int fd, int family) const {
 }
 
 void UdpQuerySockets::close(uint32_t index) {
-  Slot& slot = slots_[index];
+  QueryPort& slot = slots_[index];
   slot.handler = nullptr;
   ++slot.generation;
   if (size_t* const held = std::exchange(slot.held, nullptr); held != nullptr) --*held;
@@ -387,7 +387,7 @@ void UdpQuerySockets::receive(uint32_t index) {
   if (slots_[index].handler == nullptr) return discardIdle(index);
   const uint32_t generation = slots_[index].generation;
   for (int i = 0; i < kMaxDatagrams && isOpen(index, generation); ++i) {
-    Slot& slot = slots_[index];
+    QueryPort& slot = slots_[index];
     sockaddr_storage source{};
     socklen_t source_size = sizeof(source);
     const ssize_t size = recvfrom(slot.fd, buffer_.get(), kMaxDatagram, MSG_DONTWAIT,

@@ -101,7 +101,7 @@ class UdpQuerySockets : private IdleDescriptors {
 
   enum class Kind : uint8_t { kV4, kV6, kV4Loopback, kV6Loopback };
   static constexpr size_t kKinds = 4;
-  struct Slot {
+  struct QueryPort {
     int fd = -1;
     uint32_t generation = 0;  // distinguishes a use of the slot from the next one
     Kind kind = Kind::kV4;
@@ -128,8 +128,8 @@ class UdpQuerySockets : private IdleDescriptors {
   int open(Kind kind) const;
   // Whether sockets of the kind are bound to the loopback address, and not connected.
   static bool isBound(Kind kind) { return kind == Kind::kV4Loopback || kind == Kind::kV6Loopback; }
-  static int sendFrom(const Slot& slot, const SocketAddress& to, std::span<const uint8_t> datagram);
-  int sendFirst(const Slot& slot, const SocketAddress& to, std::span<const uint8_t> datagram) const;
+  static int sendFrom(const QueryPort& slot, const SocketAddress& to, std::span<const uint8_t> datagram);
+  int sendFirst(const QueryPort& slot, const SocketAddress& to, std::span<const uint8_t> datagram) const;
   int connect(int fd, const SocketAddress& to) const;
   int bindRandomly(int fd, int family) const;
   void close(uint32_t slot);
@@ -157,7 +157,7 @@ class UdpQuerySockets : private IdleDescriptors {
   uint16_t first_port_;
   uint16_t last_port_;
   int epoll_;
-  std::vector<Slot> slots_;
+  std::vector<QueryPort> slots_;
   Slots free_slots_;  // without a descriptor
   std::array<Idle, kKinds> idle_;
   std::unique_ptr<uint8_t[]> buffer_;

@@ -28,19 +28,19 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
       apex_(options_.zone, options_.ttl_seconds),
       addresses_(options_.addresses),
       table_(epochs, options_.hash_seed),
-      reverse_(epochs, options_.hash_seed, options_.comes_first) {
+      reverse_(epochs, options_.hash_seed, options_.is_member) {
   if (options_.zone.isRoot() || apex_.nameServer() == options_.zone) return;
   const HostAddresses addresses = nameServerAddresses(options_.addresses);
   publishFixture(apex_.nameServer(), addresses, nullptr);
-  fixtures_.emplace(keyOf(apex_.nameServer()), Fixture{.name_server = true, .addresses = addresses});
+  synthetic_.emplace(keyOf(apex_.nameServer()), SyntheticName{.name_server = true, .addresses = addresses});
   addBelow(apex_.nameServer());
 }
 
 void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
   addresses_ = addresses;
   if (observer_) observer_->onAddresses(addresses);
-  const auto fixture = fixtures_.find(keyOf(apex_.nameServer()));
-  if (fixture == fixtures_.end() || !fixture->second.name_server) return;
+  const auto fixture = synthetic_.find(keyOf(apex_.nameServer()));
+  if (fixture == synthetic_.end() || !fixture->second.name_server) return;
   fixture->second.addresses = nameServerAddresses(addresses);
   const Entry* shown = table_.findForWrite(apex_.nameServer().wire());
   if (shown == nullptr || !shown->isHeld()) publishFixture(apex_.nameServer(), fixture->second.addresses, shown);
@@ -82,8 +82,8 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
 // A name from etcd comes or goes.
 void RecordStore::count(const dns::Name& owner, bool is_there) {
   size_ += is_there ? 1 : size_t{0} - 1;
-  if (!options_.comes_first || !options_.comes_first(owner)) return;
-  size_of_first_.store(sizeOfFirst() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
+  if (!options_.is_member || !options_.is_member(owner)) return;
+  member_count_.store(memberCount() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
 }
 
 bool RecordStore::holds(const dns::Name& owner) { return revisionOf(owner) > 0; }
@@ -207,8 +207,8 @@ void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& ad
 
 // What sources said of the name goes; what is there besides stays.
 void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
-  const auto fixture = fixtures_.find(keyOf(owner));
-  if (fixture != fixtures_.end()) return publishFixture(owner, fixture->second.addresses, old);
+  const auto fixture = synthetic_.find(keyOf(owner));
+  if (fixture != synthetic_.end()) return publishFixture(owner, fixture->second.addresses, old);
   erase(owner, old);
 }
 
@@ -234,16 +234,16 @@ void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
 
 void RecordStore::addBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
-    ++fixtures_[keyOf(name)].names_below;
+    ++synthetic_[keyOf(name)].names_below;
     if (table_.findForWrite(name.wire()) == nullptr) publishFixture(name, {}, nullptr);
   });
 }
 
 void RecordStore::removeBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
-    const auto fixture = fixtures_.find(keyOf(name));
+    const auto fixture = synthetic_.find(keyOf(name));
     if (--fixture->second.names_below > 0 || fixture->second.name_server) return;
-    fixtures_.erase(fixture);
+    synthetic_.erase(fixture);
     const Entry* entry = table_.findForWrite(name.wire());
     if (!entry->isHeld()) erase(name, entry);
   });

@@ -57,7 +57,7 @@ class RecordStore {
     uint32_t ttl_seconds = 5;  // of addresses, and of negative answers
     std::vector<IpAddress> addresses;  // of this node: A and AAAA of the zone's name server, ns.dns.<zone>
     HashSeed hash_seed = 0;
-    ReverseIndex::ComesFirst comes_first{};  // of the names of one address; called by the writer; may be empty
+    ReverseIndex::IsMember is_member{};  // of the names of one address; called by the writer; may be empty
   };
 
   RecordStore(EpochDomain& epochs, Options options);
@@ -114,8 +114,8 @@ class RecordStore {
   // kFresh up to there, and kStale from then on, whether or not this process runs meanwhile.
   void setFreshUntil(BootClock::time_point deadline) { setFreshness(Freshness::kFresh, deadline); }
   size_t size() const { return size_; }  // names from etcd; writer only
-  // Those of them for which Options::comes_first is true. Any thread.
-  size_t sizeOfFirst() const { return size_of_first_.load(std::memory_order_relaxed); }
+  // Those of them for which Options::is_member is true. Any thread.
+  size_t memberCount() const { return member_count_.load(std::memory_order_relaxed); }
   bool holds(const dns::Name& owner);  // from etcd; writer only
   // mod_revision of what is stored; 0: nothing from etcd. Writer only.
   int64_t revisionOf(const dns::Name& owner);
@@ -142,7 +142,7 @@ class RecordStore {
 
  private:
   // What lies at a name besides what sources say.
-  struct Fixture {
+  struct SyntheticName {
     bool name_server = false;
     HostAddresses addresses;  // of the name server, unless a source speaks of its name
     size_t names_below = 0;   // of sources, which make it an empty non-terminal at least
@@ -185,9 +185,9 @@ class RecordStore {
   // Both are keyed by wire form.
   std::unordered_map<std::string, Parts> parts_;  // of names with several sources
   // Only names with something besides what sources say are here: a handful.
-  std::unordered_map<std::string, Fixture> fixtures_;
+  std::unordered_map<std::string, SyntheticName> synthetic_;
   size_t size_ = 0;
-  std::atomic<size_t> size_of_first_{0};  // written by the writer
+  std::atomic<size_t> member_count_{0};  // written by the writer
   uint32_t snapshot_ = 1;
   bool revisions_restarted_ = false;
   int64_t newest_revision_ = 0;

@@ -16,8 +16,8 @@ bool hasReverseName(const IpAddress& address) {
   return !address.isUnspecified() && address != kLoopback4 && address != kLoopback6;
 }
 
-ReverseIndex::ReverseIndex(EpochDomain& epochs, HashSeed seed, ComesFirst comes_first)
-    : epochs_(epochs), seed_(seed), comes_first_(std::move(comes_first)), directory_(makeDirectory(kFirstCapacity)) {}
+ReverseIndex::ReverseIndex(EpochDomain& epochs, HashSeed seed, IsMember is_member)
+    : epochs_(epochs), seed_(seed), is_member_(std::move(is_member)), directory_(makeDirectory(kFirstCapacity)) {}
 
 ReverseIndex::~ReverseIndex() {
   epochs_.drain(this);
@@ -248,7 +248,7 @@ void ReverseIndex::reinsert(const Directory& old, const Directory& fresh, uint64
 }
 
 ReverseIndex::Candidate ReverseIndex::candidate(const Entry* entry) const {
-  return {entry, comes_first_ && comes_first_(dns::Name::fromWire(entry->name()))};
+  return {entry, is_member_ && is_member_(dns::Name::fromWire(entry->name()))};
 }
 
 bool ReverseIndex::Before::operator()(const Candidate& a, const Candidate& b) const {

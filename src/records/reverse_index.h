@@ -36,10 +36,10 @@ class ReverseIndex {
   // Of one address, at most: more would make answers too long for a datagram.
   static constexpr size_t kMaxNames = 32;
 
-  // `comes_first`: of names with one address, those for which it is true stand before the others; may be empty. Called
+  // `is_member`: of names with one address, those for which it is true stand before the others; may be empty. Called
   // by the writer.
-  using ComesFirst = std::function<bool(const dns::Name&)>;
-  ReverseIndex(EpochDomain& epochs, HashSeed seed, ComesFirst comes_first);
+  using IsMember = std::function<bool(const dns::Name&)>;
+  ReverseIndex(EpochDomain& epochs, HashSeed seed, IsMember is_member);
   // REQUIRES: no reader looks at this index, and the writer is done.
   ~ReverseIndex();
   ReverseIndex(const ReverseIndex&) = delete;
@@ -131,7 +131,7 @@ class ReverseIndex {
 
   EpochDomain& epochs_;
   const HashSeed seed_;
-  const ComesFirst comes_first_;
+  const IsMember is_member_;
   std::atomic<Directory*> directory_;
   std::atomic<size_t> capacity_{kFirstCapacity};  // of it; relaxed: a number, and nothing that depends on it
   size_t live_ = 0;

@@ -12,8 +12,8 @@ namespace idetcd::resolve {
 class Chain::ClusterHandler final : public Handler {
  public:
   explicit ClusterHandler(const Chain& chain) : chain_(chain) {}
-  Outcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
-    const Outcome outcome = chain_.cluster_->answer(query, request.response_limit, flags, request.now);
+  QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
+    const QueryOutcome outcome = chain_.cluster_->answer(query, request.response_limit, flags, request.now);
     if (!outcome.isNext() && chain_.parts.errors) chain_.reportFailure(query);
     return outcome;
   }
@@ -38,26 +38,26 @@ void Chain::addCluster(std::shared_ptr<const ClusterZone> cluster) {
   behind_cluster_ = handlers_.size();
 }
 
-Outcome Chain::answer(dns::Query& query, const Request& request) const {
+QueryOutcome Chain::answer(dns::Query& query, const Request& request) const {
   if (!parts.log) return answerLimited(query, request);
   const auto start = BootClock::now();
-  const Outcome outcome = answerLimited(query, request);
-  if (outcome.kind == Outcome::Kind::kAnswer) {
+  const QueryOutcome outcome = answerLimited(query, request);
+  if (outcome.kind == QueryOutcome::Kind::kAnswer) {
     parts.log->onAnswered(query, request, {query.message, outcome.size}, BootClock::now() - start);
   }
   return outcome;
 }
 
-Outcome Chain::answerLimited(dns::Query& query, const Request& request) const {
+QueryOutcome Chain::answerLimited(dns::Query& query, const Request& request) const {
   if (!parts.limiter) return answerUnobserved(query, request);
-  if (!parts.limiter->mayAsk(query, request)) return Outcome::drop(DropReason::kRrl);
+  if (!parts.limiter->mayAsk(query, request)) return QueryOutcome::drop(DropReason::kRrl);
   return limitOutcome(parts.limiter.get(), query, request, answerUnobserved(query, request));
 }
 
 // A client that may not ask does not learn which node this is either: the gate comes before the NSID.
-Outcome Chain::answerUnobserved(dns::Query& query, const Request& request) const {
+QueryOutcome Chain::answerUnobserved(dns::Query& query, const Request& request) const {
   if (parts.gate) {
-    if (const Outcome outcome = judge(query, request); !outcome.isNext()) return outcome;
+    if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
   if (parts.requires_cookie && request.transport == Transport::kUdp && !query.hasGoodCookie()) [[unlikely]]
     return askForCookie(query, request);
@@ -67,17 +67,17 @@ Outcome Chain::answerUnobserved(dns::Query& query, const Request& request) const
   return answerFrom(0, query, request, flags());
 }
 
-Outcome Chain::judge(const dns::Query& query, const Request& request) const {
+QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const {
   const auto verdict = parts.gate->judge(IpAddress::fromSockaddr(request.source), query.name(), query.qtype);
   if (request.meter != nullptr) request.meter->verdicts[static_cast<size_t>(verdict)].add();
-  Outcome outcome = Gate::answer(verdict, query, request.response_limit, flags());
+  QueryOutcome outcome = Gate::answer(verdict, query, request.response_limit, flags());
   outcome.answered_by = parts.gate_directive;
   return outcome;
 }
 
-Outcome Chain::answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
+QueryOutcome Chain::answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
   for (size_t i = first; i < handlers_.size(); ++i) {
-    Outcome outcome = handlers_[i].handler->answer(query, request, flags);
+    QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
     if (outcome.isNext()) continue;
     if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
     return outcome;
@@ -85,9 +85,9 @@ Outcome Chain::answerFrom(size_t first, const dns::Query& query, const Request& 
   return refuse(query, request.response_limit, flags);
 }
 
-Outcome Chain::answerOtherClass(const dns::Query& query, const Request& request) const {
+QueryOutcome Chain::answerOtherClass(const dns::Query& query, const Request& request) const {
   for (const Link& link : for_other_classes_) {
-    Outcome outcome = link.handler->answer(query, request, flags());
+    QueryOutcome outcome = link.handler->answer(query, request, flags());
     outcome.answered_by = link.directive;
     if (!outcome.isNext()) return outcome;
   }
@@ -100,11 +100,11 @@ bool Chain::isBusy() const {
 
 // BADCOOKIE with the right one (RFC 7873 §5.2.3); a client that knows no cookies is sent to TCP, which shows as well that
 // it has its address.
-Outcome Chain::askForCookie(const dns::Query& query, const Request& request) const {
+QueryOutcome Chain::askForCookie(const dns::Query& query, const Request& request) const {
   dns::ResponseBuilder response(query, request.response_limit);
-  if (query.asksFor(dns::kAsksCookie)) return Outcome::answer(response.finish(dns::Rcode::kBadCookie, flags()));
+  if (query.asksFor(dns::kAsksCookie)) return QueryOutcome::answer(response.finish(dns::Rcode::kBadCookie, flags()));
   response.truncate();
-  return Outcome::answer(response.finish(dns::Rcode::kNoError, flags()));
+  return QueryOutcome::answer(response.finish(dns::Rcode::kNoError, flags()));
 }
 
 // REQUIRES: the response stands in the query's buffer; parts.errors is set.
@@ -113,16 +113,16 @@ void Chain::reportFailure(const dns::Query& query) const {
   if (rcode == dns::Rcode::kServFail) parts.errors->onFailed(query, rcode, "etcd has not been read yet");
 }
 
-Outcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, Outcome outcome) {
-  if (limiter == nullptr || outcome.kind != Outcome::Kind::kAnswer) return outcome;
+QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome) {
+  if (limiter == nullptr || outcome.kind != QueryOutcome::Kind::kAnswer) return outcome;
   const size_t size = limiter->limit(query, request, outcome.size);
-  if (size == 0) return Outcome::drop(DropReason::kRrl);
+  if (size == 0) return QueryOutcome::drop(DropReason::kRrl);
   outcome.size = size;
   return outcome;
 }
 
-Outcome refuse(const dns::Query& query, size_t limit, uint16_t flags) {
-  return Outcome::answer(dns::ResponseBuilder(query, limit).finish(dns::Rcode::kRefused, flags));
+QueryOutcome refuse(const dns::Query& query, size_t limit, uint16_t flags) {
+  return QueryOutcome::answer(dns::ResponseBuilder(query, limit).finish(dns::Rcode::kRefused, flags));
 }
 
 }  // namespace idetcd::resolve

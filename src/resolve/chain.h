@@ -1,4 +1,4 @@
-// The handlers of one server block on one loop, in the order of plugin/order.h. Loop thread only.
+// The handlers of one server block on one loop, in the order of directive/order.h. Loop thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace idetcd::resolve {
 
 // Asks the servers that the block forwards to on behalf of this process.
-class OwnQuestions {
+class InternalQueries {
  public:
-  virtual ~OwnQuestions() = default;
+  virtual ~InternalQueries() = default;
   // `done(answered)` at most once, possibly before this returns; `query` is borrowed for the call.
   virtual void ask(const dns::Query& query, const std::function<void(bool answered)>& done) = 0;
 };
@@ -38,7 +38,7 @@ class Chain {
     std::shared_ptr<QueryMeterSource> meters;
     std::shared_ptr<const QueryObserver> log;
     std::shared_ptr<FailureObserver> errors;
-    OwnQuestions* own_questions = nullptr;     // one of the handlers
+    InternalQueries* own_questions = nullptr;     // one of the handlers
     size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
     bool recursion_available = false;          // RA
     bool in_kernel = false;                    // what can be answered there (kernel/) is
@@ -74,12 +74,12 @@ class Chain {
   }
 
   // Both write the response over the query. Never kNext. REQUIRES: isDirect(), and an ordinary query.
-  // `is_metered`: whether Outcome::answered_by is set, and handlers find `meter` in the request.
+  // `is_metered`: whether QueryOutcome::answered_by is set, and handlers find `meter` in the request.
   template <bool is_metered = false>
-  [[gnu::always_inline]] Outcome answerDirectly(const dns::Query& query, Request& request,
+  [[gnu::always_inline]] QueryOutcome answerDirectly(const dns::Query& query, Request& request,
                                                 QueryMeter* meter = nullptr) const {
     const uint16_t added = flags();
-    Outcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
+    QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
     if (outcome.isNext()) {
       request.meter = meter;
       outcome = answerFrom(behind_cluster_, query, request, added);
@@ -90,11 +90,11 @@ class Chain {
     if constexpr (is_metered) outcome.answered_by = cluster_directive_;
     return outcome;
   }
-  Outcome answer(dns::Query& query, const Request& request) const;
+  QueryOutcome answer(dns::Query& query, const Request& request) const;
 
   // For a handler that asks those behind it: what they answer to a query of class IN, from the `first` one on, else
   // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.
-  Outcome answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
+  QueryOutcome answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
   size_t size() const { return handlers_.size(); }
 
   bool isBusy() const;
@@ -102,12 +102,12 @@ class Chain {
  private:
   class ClusterHandler;
   uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
-  Outcome answerLimited(dns::Query& query, const Request& request) const;
-  Outcome answerUnobserved(dns::Query& query, const Request& request) const;
-  Outcome askForCookie(const dns::Query& query, const Request& request) const;
-  Outcome answerOtherClass(const dns::Query& query, const Request& request) const;
+  QueryOutcome answerLimited(dns::Query& query, const Request& request) const;
+  QueryOutcome answerUnobserved(dns::Query& query, const Request& request) const;
+  QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
+  QueryOutcome answerOtherClass(const dns::Query& query, const Request& request) const;
   void reportFailure(const dns::Query& query) const;
-  Outcome judge(const dns::Query& query, const Request& request) const;
+  QueryOutcome judge(const dns::Query& query, const Request& request) const;
 
   struct Link {
     std::unique_ptr<Handler> handler;
@@ -124,9 +124,9 @@ class Chain {
 };
 
 // What leaves of a response that was made at once. `limiter` may be null.
-Outcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, Outcome outcome);
+QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome);
 
 // REFUSED: what no handler answers.
-Outcome refuse(const dns::Query& query, size_t limit, uint16_t flags);
+QueryOutcome refuse(const dns::Query& query, size_t limit, uint16_t flags);
 
 }  // namespace idetcd::resolve

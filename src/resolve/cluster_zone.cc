@@ -21,15 +21,15 @@ bool isApexType(uint16_t qtype) {
 }  // namespace
 
 // All but the fast path.
-Outcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
+QueryOutcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
                                  Freshness freshness) const {
   const bool held = entry != nullptr && entry->isHeld();
-  if (!held && isSource(query)) return Outcome::next();
+  if (!held && isSource(query)) return QueryOutcome::next();
   return entry != nullptr ? answerHit(query, *entry, limit, flags, freshness)
                           : answerMiss(query, limit, flags, freshness);
 }
 
-Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
+QueryOutcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
                                Freshness freshness) const {
   ResponseBuilder response(query, limit);
   if (isOld(freshness)) response.setEde(EdeCode::kStaleAnswer);
@@ -40,40 +40,40 @@ Outcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t li
     response.addAnswer(rrset.wire, rrset.count);
     return true;
   });
-  if (found) return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  if (found) return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   // A non-terminal may turn out to hold records once the snapshot is complete.
   if (entry.modRevision() == 0 && isIncomplete(freshness)) return answerNotReady(query, limit, flags);
   return answerNoData(query, response, flags);
 }
 
-Outcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags, Freshness freshness) const {
-  if (!isInZone(query)) return Outcome::next();
+QueryOutcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags, Freshness freshness) const {
+  if (!isInZone(query)) return QueryOutcome::next();
   ResponseBuilder response(query, limit);
   const bool incomplete = isIncomplete(freshness);
   const bool apex = query.qname_size == store_.zone().size();
   if (apex && (!incomplete || isApexType(query.qtype))) return answerApex(query, response, flags);
   if (incomplete) return answerNotReady(query, limit, flags);
-  if (fallsThrough(query)) return Outcome::next();
+  if (fallsThrough(query)) return QueryOutcome::next();
   if (isOld(freshness)) response.setEde(EdeCode::kStaleNxdomainAnswer);
   addSoa(query, response, true);
-  return Outcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
+  return QueryOutcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }
 
-Outcome ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
+QueryOutcome ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
   response.setEde(EdeCode::kNotReady);
-  return Outcome::answer(response.finish(Rcode::kServFail, flags));
+  return QueryOutcome::answer(response.finish(Rcode::kServFail, flags));
 }
 
 // `response` has no record yet.
-Outcome ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+QueryOutcome ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   const bool in_zone = isInZone(query);
   if (in_zone && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
   addSoa(query, response, in_zone);
-  return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
-Outcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+QueryOutcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   if (query.qtype == dns::code(RrType::kSoa) || query.qtype == dns::code(RrType::kAny)) {
     const auto soa = store_.apex().soa(dns::kHeaderSize, store_.serial());
     response.addAnswer(soa.span(), 1);
@@ -84,7 +84,7 @@ Outcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, u
   } else {
     addSoa(query, response, true);
   }
-  return Outcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
 // The addresses of the name server, with the NS record's target as their owner.

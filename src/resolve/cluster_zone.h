@@ -38,7 +38,7 @@ class ClusterZone {
 
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's. `now`: read after the
   // query was received, so that what became stale while this process stood still is marked as stale.
-  [[gnu::always_inline]] Outcome answer(const dns::Query& query, size_t limit, uint16_t flags,
+  [[gnu::always_inline]] QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags,
                                         BootClock::time_point now) const {
     const records::Entry* entry = store_.table().find(query.hash, query.name());
     if (entry != nullptr && store_.isFresh(now)) [[likely]] {
@@ -46,22 +46,22 @@ class ClusterZone {
       const size_t size =
           rrset.count > 0 ? dns::writeFastAnswer(query, rrset.wire, rrset.count, limit, flags | dns::kFlagAa) : 0;
       if (size > 0) [[likely]]
-        return Outcome::answer(size);
+        return QueryOutcome::answer(size);
     }
-    if (entry == nullptr && !isInZone(query)) return Outcome::next();  // the rest of the world
+    if (entry == nullptr && !isInZone(query)) return QueryOutcome::next();  // the rest of the world
     return answerOther(query, entry, limit, flags, store_.freshness(now));
   }
 
  private:
   using Freshness = records::Freshness;
-  Outcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags,
+  QueryOutcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags,
                       Freshness freshness) const;
-  Outcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
+  QueryOutcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
                     Freshness freshness) const;
-  Outcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
-  Outcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
-  Outcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
-  Outcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  QueryOutcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
+  QueryOutcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
+  QueryOutcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  QueryOutcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   void addGlue(dns::ResponseBuilder& response, size_t target) const;
   void addSoa(const dns::Query& query, dns::ResponseBuilder& response, bool in_zone) const;
   bool isInZone(const dns::Query& query) const;

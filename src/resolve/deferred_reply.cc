@@ -18,7 +18,7 @@ DeferredReply::DeferredReply(const dns::Query& query, const Request& request)
       samples_(request.samples),
       response_limit_(request.response_limit),
       received_at_(request.now),
-      sink_(request.deferrer->deferReply()) {
+      sink_(request.deferrer->keepClient()) {
   std::memcpy(buffer_.data(), query.message, query.question_end);
   query_.message = buffer_.data();
   query_.nsid = nullptr;  // this node may have another name by then
@@ -45,8 +45,8 @@ Request DeferredReply::request() const {
           .samples = samples_};
 }
 
-bool DeferredReply::defer() {
-  if (!sink_ || !sink_->defer()) return false;
+bool DeferredReply::pushBack() {
+  if (!sink_ || !sink_->pushBack()) return false;
   sink_.reset();
   return true;
 }

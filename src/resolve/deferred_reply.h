@@ -40,8 +40,8 @@ class DeferredReply {
   void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer);
   // As send(), but the client gets nothing.
   void drop(DropReason reason);
-  // True: no answer is wanted now, and this counts as answered; ReplySink::defer().
-  bool defer();
+  // True: no answer is wanted now, and this counts as answered; ReplySink::pushBack().
+  bool pushBack();
   bool isAnswered() const { return sink_ == nullptr; }
 
  private:

@@ -1,16 +1,16 @@
-// A directive of the Corefile, from its words to its handlers. Each is one folder, plugin/NAME, and one line of
-// plugin/order.cc; outside of plugin/ nothing knows it by name. A directive may know another one that it works together
+// A directive of the Corefile, from its words to its handlers. Each is one folder, directive/NAME, and one line of
+// directive/order.cc; outside of directive/ nothing knows it by name. A directive may know another one that it works together
 // with (`forward` keeps what it brings in the block's `cache`), and asks for it with Block::find().
 //
 //   read()      parses and validates what one server block says with it. Touches nothing outside
 //   beforeConfinement()  takes what needs rights that the server gives up (sandbox/rights.h). Only what the process
 //               starts with is asked: what a reload reads has to do without
-//   share()     makes what all loops of the block share, and reads the files that they need
+//   prepare()     makes what all loops of the block share, and reads the files that they need
 //   addTo()     makes what one loop owns, and adds it to that loop's chain. On that loop, one loop after the other
 //   start()     the configuration is in use
 //   stop()      another one has taken its place; chains of this one may still live, for answers that come late
 //
-// read() and share() may block, and so may listenAddresses(): they are called before the loops run, or on the executor,
+// read() and prepare() may block, and so may listenAddresses(): they are called before the loops run, or on the executor,
 // while the loops go on with the configuration before. addTo() must not, nor start() and stop(), which are called on
 // the first loop. One configuration is built at a time, and one that fails half-way is thrown away, so that nothing
 // before start() may be felt by others.
@@ -105,8 +105,8 @@ class Directive {
   // are complete (config/directive_cursor.h), one a line.
   virtual Result<void> read(config::DirectiveCursor& cursor, const Block& block) = 0;
   // Once the whole Corefile has been read: all of its directives of this type, this one among them.
-  virtual void meet(std::span<Directive* const>) {}
-  // After meet(), with all that `block` has: what the Corefile alone shows to be wrong. The error is one line,
+  virtual void checkTogether(std::span<Directive* const>) {}
+  // After checkTogether(), with all that `block` has: what the Corefile alone shows to be wrong. The error is one line,
   // "plugin/NAME: …".
   virtual Result<void> check(const Block&) const { return {}; }
   // Where the block listens; empty: this directive does not say, and if none does, on every address. The port of each
@@ -114,7 +114,7 @@ class Directive {
   virtual Result<std::vector<SocketAddress>> listenAddresses() const { return {}; }
   // Once, at the start of the process: when the whole Corefile has been read and the server before has ended, with the
   // rights of the start and before they are given up, on the main thread, before there is another one. What it takes from
-  // the kernel stays with this object until share(). May block. The error, one line, "plugin/NAME: …", ends the process.
+  // the kernel stays with this object until prepare(). May block. The error, one line, "plugin/NAME: …", ends the process.
   virtual Result<void> beforeConfinement() { return {}; }
   // Where the block keeps files. What the Corefile says at the start stays for as long as the process lives (sandbox/).
   virtual std::vector<std::string> writtenDirectories() const { return {}; }
@@ -123,11 +123,11 @@ class Directive {
   // Says what clients may take up there, in those members that it has an opinion on; false: it has none. Asked in the
   // order of the table.
   virtual bool limitTcp(TcpLimits&) const { return false; }
-  // After share(): says what is missing until the directive can answer, in a few words; "": nothing. Null: it always
+  // After prepare(): says what is missing until the directive can answer, in a few words; "": nothing. Null: it always
   // can. The function is called on any thread, and may outlive the configuration.
   virtual std::function<std::string()> readiness() const { return nullptr; }
   // The errors of these are one line, "plugin/NAME: …".
-  virtual Result<void> share(Process&, const Block&) { return {}; }  // must not make handles of a loop
+  virtual Result<void> prepare(Process&, const Block&) { return {}; }  // must not make handles of a loop
   virtual Result<void> addTo(Chain&, const LoopContext&) { return {}; }
   virtual void start() {}
   virtual void stop() {}
@@ -147,7 +147,7 @@ class ProcessState {
   virtual void accept() {}
   // After all were accepted: what is answered where from now on.
   virtual void onRoutes(const std::vector<ListenerRoutes>&) {}
-  // It is thrown away, and gone already. May block, as share().
+  // It is thrown away, and gone already. May block, as prepare().
   virtual void refuse() {}
   // Whether something of the last configuration is still being given up; the next one waits. Process::settled is called
   // when it is done.

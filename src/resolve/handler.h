@@ -1,4 +1,4 @@
-// What a directive does with a query: one handler of one server block on one loop, asked in the order of plugin/order.h
+// What a directive does with a query: one handler of one server block on one loop, asked in the order of directive/order.h
 // until one answers.
 //
 // Beside handlers a directive may supply what applies to all handlers of its block: which clients may query (Gate),
@@ -32,7 +32,7 @@ class Handler {
 
   // The response over the query, in query.message; or pending: the client was kept; or next: not a question for this
   // handler. `flags` are added to the response's header.
-  virtual Outcome answer(const dns::Query& query, const Request& request, uint16_t flags) = 0;
+  virtual QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) = 0;
 
   // Whether an answer is still to come, which would be lost with the handler.
   virtual bool isBusy() const { return false; }
@@ -41,7 +41,7 @@ class Handler {
 // `acl`: judges which clients may query, before anything else, even for messages that cannot be parsed.
 class Gate {
  public:
-  enum class Verdict : uint8_t {  // by how much is withheld
+  enum class AclVerdict : uint8_t {  // by how much is withheld
     kAllow,
     kFilter,  // NOERROR without records, EDE 17
     kBlock,   // REFUSED, EDE 15
@@ -51,17 +51,17 @@ class Gate {
   virtual ~Gate() = default;
   // `source`: nothing if it is no IP address. `name`: valid, uncompressed, lower case; `type`: nothing if it is not
   // known.
-  virtual Verdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
+  virtual AclVerdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
                         std::optional<uint16_t> type) const = 0;
 
   // The response to `query` by this verdict; next for kAllow.
-  static Outcome answer(Verdict verdict, const dns::Query& query, size_t limit, uint16_t flags);
+  static QueryOutcome answer(AclVerdict verdict, const dns::Query& query, size_t limit, uint16_t flags);
 };
 
 // `rrl`: how many queries over UDP are answered. Belongs to one loop.
 class RateLimiter {
  public:
-  enum class Verdict : uint8_t {
+  enum class RateVerdict : uint8_t {
     kSend,
     kTruncate,  // TC and nothing else: a client that is there asks over TCP
     kDrop,
@@ -71,7 +71,7 @@ class RateLimiter {
   // Before the query is looked at. False: it is dropped.
   virtual bool mayAsk(const dns::Query& query, const Request& request) = 0;
   // `response`: to `query`, in its buffer.
-  virtual Verdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response) = 0;
+  virtual RateVerdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response) = 0;
 
   // What leaves of a response of `size` bytes in the query's buffer; 0: nothing.
   size_t limit(const dns::Query& query, const Request& request, size_t size);

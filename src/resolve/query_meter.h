@@ -108,7 +108,7 @@ class alignas(64) QueryMeter {
   static constexpr size_t kTransports = 2;  // by Transport
   static constexpr size_t kFamilies = 2;    // IPv4, IPv6
   static constexpr size_t kRcodes = 32;     // up to BADCOOKIE, 23, and a power of two
-  static constexpr size_t kVerdicts = 4;    // by Gate::Verdict
+  static constexpr size_t kVerdicts = 4;    // by Gate::AclVerdict
 
   // Before its answer can leave.
   void onQuery(const dns::Query& query, const Request& request);
@@ -130,7 +130,7 @@ class alignas(64) QueryMeter {
     uint64_t answered = 0;
   };
   // `family`: index of the address family. REQUIRES: the rcode of the response has four bits.
-  void countInBatch(const dns::Query& query, size_t family, const Outcome& outcome, BatchSums& sums);
+  void countInBatch(const dns::Query& query, size_t family, const QueryOutcome& outcome, BatchSums& sums);
   void add(const BatchSums& sums);
 
   bool hasUntimed() const { return untimed_ > 0; }

@@ -56,13 +56,13 @@ inline void QueryMeter::onQuery(const dns::Query& query, const Request& request)
   requests_with_do.add(query.dnssec_ok ? 1 : 0);
 }
 
-inline void QueryMeter::countInBatch(const dns::Query& query, size_t family, const Outcome& outcome, BatchSums& sums) {
+inline void QueryMeter::countInBatch(const dns::Query& query, size_t family, const QueryOutcome& outcome, BatchSums& sums) {
   constexpr auto kUdp = static_cast<size_t>(Transport::kUdp);
   requests[kUdp][family][internal::typeIndexOf(query.qtype)].add();
   request_sizes[kUdp].buckets_[SizeHistogram::bucketOf(query.size)].add();
   sums.request_bytes += query.size;
   sums.with_do += query.dnssec_ok ? 1 : 0;
-  if (outcome.kind != Outcome::Kind::kAnswer) return;
+  if (outcome.kind != QueryOutcome::Kind::kAnswer) return;
   responses[outcome.answered_by][static_cast<size_t>(dns::HeaderView(query.message).rcode())].add();
   response_sizes[kUdp].buckets_[SizeHistogram::bucketOf(outcome.size)].add();
   sums.response_bytes += outcome.size;

@@ -7,9 +7,9 @@
 namespace idetcd::resolve {
 
 size_t RateLimiter::limit(const dns::Query& query, const Request& request, size_t size) {
-  const Verdict verdict = judge(query, request, {query.message, size});
-  if (verdict == Verdict::kSend) return size;
-  if (verdict == Verdict::kDrop) return 0;
+  const RateVerdict verdict = judge(query, request, {query.message, size});
+  if (verdict == RateVerdict::kSend) return size;
+  if (verdict == RateVerdict::kDrop) return 0;
   // NSID stays if the response is no larger than the query for it.
   const size_t room = query.question_end + dns::kOptSize + dns::kCookieOptionSize;
   const dns::HeaderView header(query.message);

@@ -43,7 +43,7 @@ class ReplySink {
   virtual void send(std::span<const uint8_t> message) = 0;
   // Asked before an answer is written. True: the client has yet to read so much that there is no room for another one;
   // its query will be answered anew when it has read, and this is used up.
-  virtual bool defer() { return false; }
+  virtual bool pushBack() { return false; }
   // There will be no answer, on purpose. Before it is destroyed; at most once.
   virtual void noteDropped(DropReason) {}
 };
@@ -53,7 +53,7 @@ class ReplyDeferrer {
  public:
   virtual ~ReplyDeferrer() = default;
   // To be called at most once for a query.
-  virtual std::unique_ptr<ReplySink> deferReply() = 0;
+  virtual std::unique_ptr<ReplySink> keepClient() = 0;
 };
 
 // Borrowed for the time of one call.
@@ -66,14 +66,14 @@ struct Request {
   ReplyDeferrer* deferrer = nullptr;
   // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
   bool is_inner = false;
-  // It was asked before, and there was no room for its answer (ReplySink::defer()).
+  // It was asked before, and there was no room for its answer (ReplySink::pushBack()).
   bool is_again = false;
   QueryMeter* meter = nullptr;      // null: what leaves is not counted. Set by the router
   QuerySamples* samples = nullptr;  // of the loop; may be null
 };
 
 // What became of a query.
-struct Outcome {
+struct QueryOutcome {
   enum class Kind : uint8_t {
     kAnswer,   // the response stands in the query's buffer, `size` bytes
     kDrop,     // there will be none
@@ -84,10 +84,10 @@ struct Outcome {
   DirectiveId answered_by = DirectiveNames::kServer;
   size_t size = 0;  // of kDrop: the reason, so that an answer is no larger than two words
 
-  static Outcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }
-  static Outcome drop(DropReason reason) { return {.kind = Kind::kDrop, .size = static_cast<size_t>(reason)}; }
-  static Outcome pending() { return {.kind = Kind::kPending}; }
-  static Outcome next() { return {.kind = Kind::kNext}; }
+  static QueryOutcome answer(size_t size) { return {.kind = Kind::kAnswer, .size = size}; }
+  static QueryOutcome drop(DropReason reason) { return {.kind = Kind::kDrop, .size = static_cast<size_t>(reason)}; }
+  static QueryOutcome pending() { return {.kind = Kind::kPending}; }
+  static QueryOutcome next() { return {.kind = Kind::kNext}; }
   bool isNext() const { return kind == Kind::kNext; }
   DropReason dropReason() const { return static_cast<DropReason>(size); }  // REQUIRES: kDrop
 };

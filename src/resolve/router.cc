@@ -46,17 +46,17 @@ bool Router::isBusy() const {
   return std::any_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.chain->isBusy(); });
 }
 
-Outcome Router::answerOther(Job& job, Request& request) const {
+QueryOutcome Router::answerOther(Job& job, Request& request) const {
   if (job.chain == nullptr) {
-    if (job.outcome == ParseOutcome::kDrop) return Outcome::drop(DropReason::kMalformed);
+    if (job.outcome == ParseOutcome::kDrop) return QueryOutcome::drop(DropReason::kMalformed);
     return unrouted_ ? answerMetered(job, *unrouted_, request) : answerUnrouted(job, request);
   }
   return job.meter != nullptr ? answerMetered(job, *job.meter, request) : answerBlock(job, request);
 }
 
-Outcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request) const {
+QueryOutcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request) const {
   if (!request.is_again) meter.onQuery(job.query, request);
-  Outcome outcome;
+  QueryOutcome outcome;
   if (job.shortcut == Shortcut::kMeteredCluster) {
     outcome = job.chain->answerDirectly<true>(job.query, request, &meter);
   } else {
@@ -64,18 +64,18 @@ Outcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request) con
     outcome = job.chain == nullptr ? answerUnrouted(job, request) : answerBlock(job, request);
     request.meter = nullptr;
   }
-  if (outcome.kind == Outcome::Kind::kAnswer) {
+  if (outcome.kind == QueryOutcome::Kind::kAnswer) {
     meter.onAnswerInBatch(job.query, request, outcome.size, outcome.answered_by);
   }
   return outcome;
 }
 
 // These two are each a function of its own, so that neither saves registers for the other. (A block without `prometheus`.)
-Outcome Router::answerDirectly(Job& job, Request& request) { return job.chain->answerDirectly(job.query, request); }
+QueryOutcome Router::answerDirectly(Job& job, Request& request) { return job.chain->answerDirectly(job.query, request); }
 
 // In a batch, which is counted at its end.
-Outcome Router::answerUncounted(Job& job, Request& request) {
-  const Outcome outcome = job.chain->answerDirectly<true>(job.query, request, job.meter);
+QueryOutcome Router::answerUncounted(Job& job, Request& request) {
+  const QueryOutcome outcome = job.chain->answerDirectly<true>(job.query, request, job.meter);
   job.answered = outcome;
   return outcome;
 }
@@ -103,17 +103,17 @@ void Router::noteBatch(std::span<const Job> jobs, const BatchCounts& counts, Boo
   if (samples_ != nullptr) samples_->onBatchDone(jobs, counts, now - begin, now);
 }
 
-Outcome Router::answerBlock(Job& job, const Request& request) const {
+QueryOutcome Router::answerBlock(Job& job, const Request& request) const {
   applyCookies(job.chain->parts.cookies, job.query, request);
   return job.chain->answer(job.query, request);
 }
 
 // What is no query, or not for us.
-Outcome Router::answerUnrouted(Job& job, const Request& request) const {
+QueryOutcome Router::answerUnrouted(Job& job, const Request& request) const {
   const Chain::Parts* parts = partsForUnrouted(job.query);
   if (parts == nullptr) return refuseUnrouted(job, request);
   applyCookies(parts->cookies, job.query, request);
-  if (parts->limiter && !parts->limiter->mayAsk(job.query, request)) return Outcome::drop(DropReason::kRrl);
+  if (parts->limiter && !parts->limiter->mayAsk(job.query, request)) return QueryOutcome::drop(DropReason::kRrl);
   return limitOutcome(parts->limiter.get(), job.query, request, refuseUnrouted(job, request));
 }
 
@@ -124,32 +124,32 @@ const Chain::Parts* Router::partsForUnrouted(const dns::Query& query) const {
   return &(found != nullptr ? *found : routes_.back()).chain->parts;
 }
 
-Outcome Router::refuseUnrouted(Job& job, const Request& request) const {
+QueryOutcome Router::refuseUnrouted(Job& job, const Request& request) const {
   const size_t limit = request.response_limit;
   if (has_gate_) {
-    const Gate::Verdict verdict = judgeUnrouted(job, request);
+    const Gate::AclVerdict verdict = judgeUnrouted(job, request);
     // Only a query can be answered with no records: for other messages (NOTIFY, UPDATE) that would mean success.
     const bool asks = job.query.opcode() == dns::Opcode::kQuery;
-    if (verdict != Gate::Verdict::kFilter || asks) {
-      if (const Outcome outcome = Gate::answer(verdict, job.query, limit, 0); !outcome.isNext()) return outcome;
+    if (verdict != Gate::AclVerdict::kFilter || asks) {
+      if (const QueryOutcome outcome = Gate::answer(verdict, job.query, limit, 0); !outcome.isNext()) return outcome;
     }
   }
   if (job.outcome == ParseOutcome::kError) {
     if (isBadCookieQuery(job.query)) job.query.error = dns::Rcode::kBadCookie;
-    return Outcome::answer(dns::writeErrorResponse(job.query, limit));
+    return QueryOutcome::answer(dns::writeErrorResponse(job.query, limit));
   }
   return refuse(job.query, limit, 0);
 }
 
-Gate::Verdict Router::judgeUnrouted(const Job& job, const Request& request) const {
+Gate::AclVerdict Router::judgeUnrouted(const Job& job, const Request& request) const {
   const auto source = IpAddress::fromSockaddr(request.source);
   if (job.query.qname_size > 0) {  // it can be read, though it cannot be answered
     if (const Route* found = route(job.query); found != nullptr) {
       const auto& gate = found->chain->parts.gate;
-      return gate ? gate->judge(source, job.query.name(), job.query.qtype) : Gate::Verdict::kAllow;
+      return gate ? gate->judge(source, job.query.name(), job.query.qtype) : Gate::AclVerdict::kAllow;
     }
   }
-  Gate::Verdict strictest = Gate::Verdict::kAllow;
+  Gate::AclVerdict strictest = Gate::AclVerdict::kAllow;
   const bool has_root = !routes_.empty() && routes_.back().name.isRoot();
   for (const Route& route : routes_) {
     const auto& gate = route.chain->parts.gate;

@@ -32,7 +32,7 @@ struct Job {
   const Chain* chain = nullptr;  // null: no zone of this listener holds the name
   QueryMeter* meter = nullptr;   // null: it is not counted
   Shortcut shortcut = Shortcut::kNone;
-  Outcome answered;  // by answerInBatch(), if the shortcut is kMeteredCluster
+  QueryOutcome answered;  // by answerInBatch(), if the shortcut is kMeteredCluster
 };
 
 class Router {
@@ -80,12 +80,12 @@ class Router {
                             job.chain != nullptr ? job.chain->parts.bufsize : dns::kDefaultUdpPayload);
   }
   // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
-  Outcome answer(Job& job, Request& request) const {
+  QueryOutcome answer(Job& job, Request& request) const {
     return job.shortcut == Shortcut::kCluster ? job.chain->answerDirectly(job.query, request)
                                               : answerOther(job, request);
   }
   // The same for a query of a batch that came over UDP, whose end countBatch() is told before its answers can leave.
-  [[gnu::always_inline]] Outcome answerInBatch(Job& job, Request& request) const {
+  [[gnu::always_inline]] QueryOutcome answerInBatch(Job& job, Request& request) const {
     if (job.shortcut == Shortcut::kCluster) return answerDirectly(job, request);
     return job.shortcut == Shortcut::kMeteredCluster ? answerUncounted(job, request) : answerOther(job, request);
   }
@@ -120,17 +120,17 @@ class Router {
     }
     return nullptr;
   }
-  Outcome answerOther(Job& job, Request& request) const;
-  Outcome answerMetered(Job& job, QueryMeter& meter, Request& request) const;
-  static Outcome answerDirectly(Job& job, Request& request);
-  static Outcome answerUncounted(Job& job, Request& request);
+  QueryOutcome answerOther(Job& job, Request& request) const;
+  QueryOutcome answerMetered(Job& job, QueryMeter& meter, Request& request) const;
+  static QueryOutcome answerDirectly(Job& job, Request& request);
+  static QueryOutcome answerUncounted(Job& job, Request& request);
   static void count(std::span<const Job> jobs, const SocketAddress& local);
   void noteBatch(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const;
-  Outcome answerUnrouted(Job& job, const Request& request) const;
-  Outcome refuseUnrouted(Job& job, const Request& request) const;
+  QueryOutcome answerUnrouted(Job& job, const Request& request) const;
+  QueryOutcome refuseUnrouted(Job& job, const Request& request) const;
   const Chain::Parts* partsForUnrouted(const dns::Query& query) const;
-  Outcome answerBlock(Job& job, const Request& request) const;
-  Gate::Verdict judgeUnrouted(const Job& job, const Request& request) const;
+  QueryOutcome answerBlock(Job& job, const Request& request) const;
+  Gate::AclVerdict judgeUnrouted(const Job& job, const Request& request) const;
 
   std::vector<Route> routes_;  // longest name first
   std::shared_ptr<QueryMeter> unrouted_;

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "dns/record.h"
 #include "dns/response.h"
 #include "resolve/synthetic_soa.h"
@@ -55,19 +57,19 @@ std::vector<SpecialZone> makeZones() {
   for (const char* site : {"local.", "home.arpa."}) add(site, Scope::kSite);
   add("resolver.arpa.", Scope::kNowhere, Kind::kNoData);
   add_loopback(name("127.in-addr.arpa."), name("1.0.0.127.in-addr.arpa."));
-  const Name loopback6 = name("1.0." + std::string(kZeros30) + "ip6.arpa.");
+  const Name loopback6 = name(fmt::format("1.0.{}ip6.arpa.", kZeros30));
   add_loopback(loopback6, loopback6);
 
   for (const char* net : {"0", "254.169", "2.0.192", "100.51.198", "113.0.203", "255.255.255.255"}) {
-    add(std::string(net) + ".in-addr.arpa.", Scope::kNowhere);
+    add(fmt::format("{}.in-addr.arpa.", net), Scope::kNowhere);
   }
-  for (const char* net : {"10", "168.192"}) add(std::string(net) + ".in-addr.arpa.", Scope::kSite);
-  for (int i = 16; i < 32; ++i) add(std::to_string(i) + ".172.in-addr.arpa.", Scope::kSite);
-  for (int i = 64; i < 128; ++i) add(std::to_string(i) + ".100.in-addr.arpa.", Scope::kSite);  // RFC 7793
-  add("0.0." + std::string(kZeros30) + "ip6.arpa.", Scope::kNowhere);
+  for (const char* net : {"10", "168.192"}) add(fmt::format("{}.in-addr.arpa.", net), Scope::kSite);
+  for (int i = 16; i < 32; ++i) add(fmt::format("{}.172.in-addr.arpa.", i), Scope::kSite);
+  for (int i = 64; i < 128; ++i) add(fmt::format("{}.100.in-addr.arpa.", i), Scope::kSite);  // RFC 7793
+  add(fmt::format("0.0.{}ip6.arpa.", kZeros30), Scope::kNowhere);
   add("d.f.ip6.arpa.", Scope::kSite);
   for (const char* net : {"8.e.f", "9.e.f", "a.e.f", "b.e.f", "8.b.d.0.1.0.0.2"}) {
-    add(std::string(net) + ".ip6.arpa.", Scope::kNowhere);
+    add(fmt::format("{}.ip6.arpa.", net), Scope::kNowhere);
   }
   return zones;
 }
@@ -127,9 +129,9 @@ constexpr uint32_t kTtlSeconds = 60;
 uint32_t ttlOf(const SpecialZone& zone) { return zone.scope == Scope::kHost ? kHostTtlSeconds : kTtlSeconds; }
 
 // Records with their owner as a pointer into the question. There is room for all that is made here.
-class Records {
+class SpecialRecords {
  public:
-  explicit Records(uint32_t ttl_seconds) : ttl_seconds_(ttl_seconds) {}
+  explicit SpecialRecords(uint32_t ttl_seconds) : ttl_seconds_(ttl_seconds) {}
 
   void add(size_t owner, RrType type, std::span<const uint8_t> rdata) {
     end_ = dns::putRecordHead(end_, dns::pointerTo(owner), type, ttl_seconds_, rdata.size());
@@ -150,18 +152,18 @@ class Records {
   uint32_t ttl_seconds_;
 };
 
-void addNs(size_t apex, Records& records) {
+void addNs(size_t apex, SpecialRecords& records) {
   std::array<uint8_t, 2> rdata;
   dns::store16(rdata.data(), dns::pointerTo(apex));
   records.add(apex, RrType::kNs, rdata);
 }
 
-void addPointer(Records& records) {
+void addPointer(SpecialRecords& records) {
   constexpr std::string_view kLocalhost("\x09localhost\0", 11);
   records.add(dns::kHeaderSize, RrType::kPtr, {reinterpret_cast<const uint8_t*>(kLocalhost.data()), kLocalhost.size()});
 }
 
-void addAddress(RrType type, Records& records) {
+void addAddress(RrType type, SpecialRecords& records) {
   constexpr std::array<uint8_t, 4> kV4{127, 0, 0, 1};
   constexpr std::array<uint8_t, 16> kV6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   records.add(dns::kHeaderSize, type, type == RrType::kA ? std::span<const uint8_t>(kV4) : kV6);
@@ -173,7 +175,7 @@ bool exists(const dns::Query& query, const SpecialZone& zone) {
   return zone.kind == Kind::kLoopback && dns::isNameWithin(zone.pointer.wire(), Name::fromWire(query.name()));
 }
 
-void addAnswer(const dns::Query& query, const SpecialZone& zone, size_t apex, Records& records) {
+void addAnswer(const dns::Query& query, const SpecialZone& zone, size_t apex, SpecialRecords& records) {
   const auto asks = [&query](RrType type) {
     return query.qtype == dns::code(type) || query.qtype == dns::code(RrType::kAny);
   };
@@ -203,12 +205,12 @@ bool mayBeForwarded(const dns::Query& query, std::span<const Name> named, bool s
                      [&query](const Name& name) { return !name.isRoot() && dns::isNameWithin(query.name(), name); });
 }
 
-Outcome answerSpecialName(const dns::Query& query, size_t limit) {
+QueryOutcome answerSpecialName(const dns::Query& query, size_t limit) {
   const SpecialZone* zone = find(query);
   if (zone == nullptr) [[likely]]
-    return Outcome::next();
+    return QueryOutcome::next();
   const size_t apex = dns::kHeaderSize + query.qname_size - zone->name.size();
-  Records answer(ttlOf(*zone));
+  SpecialRecords answer(ttlOf(*zone));
   addAnswer(query, *zone, apex, answer);
   dns::ResponseBuilder response(query, limit);
   response.setEde(dns::EdeCode::kSynthesized, "special name: answered here, not forwarded");
@@ -218,7 +220,7 @@ Outcome answerSpecialName(const dns::Query& query, size_t limit) {
     response.addAuthority(SyntheticSoa(apex, ttlOf(*zone)).span(), 1);
   }
   const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
-  return Outcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));
+  return QueryOutcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));
 }
 
 }  // namespace idetcd::resolve

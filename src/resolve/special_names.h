@@ -23,6 +23,6 @@ bool mayBeForwarded(const dns::Query& query, std::span<const dns::Name> named, b
 
 // Answers a query for a special name, with AA, over the query; kNext for every other name. An Extended DNS Error says
 // that the answer was made here.
-Outcome answerSpecialName(const dns::Query& query, size_t limit);
+QueryOutcome answerSpecialName(const dns::Query& query, size_t limit);
 
 }  // namespace idetcd::resolve

@@ -20,7 +20,7 @@ Task<bool> Event::wait(std::chrono::nanoseconds timeout) {
   waiters_.push_back(&pause);
   const auto outcome = co_await pause;
   std::erase(waiters_, &pause);
-  co_return outcome == Suspension::Outcome::kWoken;
+  co_return outcome == Suspension::WakeReason::kWoken;
 }
 
 }  // namespace idetcd::runtime

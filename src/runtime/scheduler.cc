@@ -35,7 +35,7 @@ bool Scheduler::spawn(Task<void> task) {
 Task<bool> Scheduler::sleepFor(std::chrono::nanoseconds duration) {
   Suspension pause(*this, deadlineAfter(duration));
   const auto outcome = co_await pause;
-  co_return outcome == Suspension::Outcome::kTimedOut;
+  co_return outcome == Suspension::WakeReason::kTimedOut;
 }
 
 std::optional<BootClock::time_point> Scheduler::deadlineAfter(std::chrono::nanoseconds duration) const {
@@ -56,7 +56,7 @@ void Scheduler::runTimers() {
   if (timers_.empty()) return;
   const BootClock::time_point time = now();
   while (!timers_.empty() && timers_.begin()->first <= time) {
-    timers_.begin()->second->finish(Suspension::Outcome::kTimedOut);  // takes itself out
+    timers_.begin()->second->finish(Suspension::WakeReason::kTimedOut);  // takes itself out
   }
 }
 
@@ -66,7 +66,7 @@ std::optional<BootClock::time_point> Scheduler::nextTimer() const {
 }
 
 void Scheduler::cancelWaits() {
-  while (!waiting_.empty()) waiting_.front()->finish(Suspension::Outcome::kStopped);  // takes itself out
+  while (!waiting_.empty()) waiting_.front()->finish(Suspension::WakeReason::kStopped);  // takes itself out
 }
 
 }  // namespace idetcd::runtime

@@ -3,7 +3,7 @@
 namespace idetcd::runtime {
 
 bool Suspension::await_ready() {
-  if (!outcome_ && scheduler_.stopping()) outcome_ = Outcome::kStopped;
+  if (!outcome_ && scheduler_.stopping()) outcome_ = WakeReason::kStopped;
   return outcome_.has_value();
 }
 
@@ -13,7 +13,7 @@ void Suspension::await_suspend(std::coroutine_handle<> waiter) {
   if (deadline_) timer_ = scheduler_.timers_.emplace(*deadline_, this);
 }
 
-void Suspension::finish(Outcome outcome) {
+void Suspension::finish(WakeReason outcome) {
   if (outcome_) return;
   outcome_ = outcome;
   if (!waiter_) return;

@@ -16,7 +16,7 @@ namespace idetcd::runtime {
 
 class Suspension {
  public:
-  enum class Outcome { kWoken, kTimedOut, kStopped };
+  enum class WakeReason { kWoken, kTimedOut, kStopped };
 
   Suspension(Scheduler& scheduler, std::optional<BootClock::time_point> deadline)
       : scheduler_(scheduler), deadline_(deadline) {}
@@ -24,22 +24,22 @@ class Suspension {
   Suspension& operator=(const Suspension&) = delete;
 
   // The first of wake(), deadline and stop decides. wake() may come before the co_await.
-  void wake() { finish(Outcome::kWoken); }
+  void wake() { finish(WakeReason::kWoken); }
 
   bool await_ready();
   void await_suspend(std::coroutine_handle<> waiter);
-  Outcome await_resume() const { return *outcome_; }
+  WakeReason await_resume() const { return *outcome_; }
 
  private:
   friend class Scheduler;
-  void finish(Outcome outcome);
+  void finish(WakeReason outcome);
 
   Scheduler& scheduler_;
   const std::optional<BootClock::time_point> deadline_;
   std::coroutine_handle<> waiter_;
   std::list<Suspension*>::iterator place_;
   std::optional<std::multimap<BootClock::time_point, Suspension*>::iterator> timer_;
-  std::optional<Outcome> outcome_;
+  std::optional<WakeReason> outcome_;
 };
 
 }  // namespace idetcd::runtime

@@ -13,7 +13,6 @@ namespace idetcd::server {
 
 namespace {
 
-constexpr size_t kPrefix = 2;  // the length in front of a message
 // Answers are collected up to this much before they are written, so that pipelined queries share a system call.
 constexpr size_t kWriteSize = size_t{64} << 10;
 // After so much work (some 50 us) clients over UDP have their turn.
@@ -105,7 +104,7 @@ class TcpService::Session : public net::StreamHandler,
 
   void onError() override { service_.close(*this); }
 
-  std::unique_ptr<resolve::ReplySink> deferReply() override {
+  std::unique_ptr<resolve::ReplySink> keepClient() override {
     ++pending_;
     const bool again = std::exchange(answering_again_, false);
     if (again) waits_again_ = true;
@@ -162,7 +161,7 @@ class TcpService::Session : public net::StreamHandler,
         : session_(std::move(session)), question_(std::move(question)), again_(again) {}
     ~Sink() override { finish({}); }
     void send(std::span<const uint8_t> message) override { finish(message); }
-    bool defer() override {
+    bool pushBack() override {
       const auto session = session_.lock();
       if (!session || session->hasRoom()) return false;
       session_.reset();
@@ -284,12 +283,12 @@ class TcpService::Session : public net::StreamHandler,
     size_t used = 0;
     bool broken = false;
     serving_ = true;
-    while (!broken && bytes.size() - used >= kPrefix && isReady()) {
+    while (!broken && bytes.size() - used >= dns::kLengthPrefix && isReady()) {
       const size_t size = dns::load16(bytes.data() + used);
-      if (size >= dns::kHeaderSize && bytes.size() - used - kPrefix < size) break;
+      if (size >= dns::kHeaderSize && bytes.size() - used - dns::kLengthPrefix < size) break;
       if (size < dns::kHeaderSize) counters().dropped.add(resolve::DropReason::kMalformed);
-      broken = size < dns::kHeaderSize || !answer(bytes.subspan(used + kPrefix, size), output);
-      used += kPrefix + size;
+      broken = size < dns::kHeaderSize || !answer(bytes.subspan(used + dns::kLengthPrefix, size), output);
+      used += dns::kLengthPrefix + size;
       if (output.size() >= kWriteSize) write(output);
       service_.spend(kWorkOfQuery);
     }
@@ -306,18 +305,18 @@ class TcpService::Session : public net::StreamHandler,
 
   // False for what is no query: the client does not speak DNS.
   bool answer(std::span<const uint8_t> query, std::vector<uint8_t>& output) {
-    const resolve::Outcome outcome = service_.answer(query, *this);
-    if (outcome.kind == resolve::Outcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
-    if (outcome.kind != resolve::Outcome::Kind::kDrop) return true;
+    const resolve::QueryOutcome outcome = service_.answer(query, *this);
+    if (outcome.kind == resolve::QueryOutcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
+    if (outcome.kind != resolve::QueryOutcome::Kind::kDrop) return true;
     counters().dropped.add(outcome.dropReason());
     return false;
   }
 
   static void append(std::span<const uint8_t> message, std::vector<uint8_t>& output) {
     const size_t start = output.size();
-    output.resize(start + kPrefix + message.size());
+    output.resize(start + dns::kLengthPrefix + message.size());
     dns::store16(output.data() + start, static_cast<uint16_t>(message.size()));
-    std::copy(message.begin(), message.end(), output.begin() + static_cast<ptrdiff_t>(start + kPrefix));
+    std::copy(message.begin(), message.end(), output.begin() + static_cast<ptrdiff_t>(start + dns::kLengthPrefix));
   }
 
   void write(std::vector<uint8_t>& output) {
@@ -530,7 +529,7 @@ void TcpService::close(Session& session) {
   session.in->erase(session.position);
 }
 
-resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& session) {
+resolve::QueryOutcome TcpService::answer(std::span<const uint8_t> query, Session& session) {
   context_.counters.tcp_received.add(1);
   std::copy(query.begin(), query.end(), message_.begin());
   sockaddr_storage source;
@@ -547,9 +546,9 @@ resolve::Outcome TcpService::answer(std::span<const uint8_t> query, Session& ses
   router_->begin(job_, message_.data(), query.size());
   noteKeepalive();
   const resolve::Router& router = *router_;
-  const resolve::Outcome outcome = router.answer(job_, request);
+  const resolve::QueryOutcome outcome = router.answer(job_, request);
   resolve::BatchCounts counts{.queries = request.is_again ? 0U : 1U};
-  if (outcome.kind == resolve::Outcome::Kind::kAnswer) counts.addAnswer(message_.data());
+  if (outcome.kind == resolve::QueryOutcome::Kind::kAnswer) counts.addAnswer(message_.data());
   router.onBatchDone({&job_, 1}, counts, request.now);
   return outcome;
 }

@@ -79,7 +79,7 @@ class TcpService {
   void noteKeepalive();
   void touch(Session& session);
   void close(Session& session);
-  resolve::Outcome answer(std::span<const uint8_t> query, Session& session);
+  resolve::QueryOutcome answer(std::span<const uint8_t> query, Session& session);
   void watchReaders();
   void boundInput();
   void onTick();

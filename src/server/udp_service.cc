@@ -29,7 +29,7 @@ class UdpReplyDeferrer : public resolve::ReplyDeferrer {
   UdpReplyDeferrer(const std::shared_ptr<net::UdpReplies>& replies, const net::UdpBatch& batch, Counters& counters)
       : replies_(replies), batch_(batch), counters_(counters) {}
   void moveTo(size_t i) { i_ = i; }
-  std::unique_ptr<resolve::ReplySink> deferReply() override {
+  std::unique_ptr<resolve::ReplySink> keepClient() override {
     return std::make_unique<UdpSink>(replies_, batch_.peer(i_), counters_);
   }
 
@@ -49,9 +49,9 @@ metrics::CounterFunction countOverflows(const Counters& counters, const net::Udp
 
 // No client can be reached at port 0; what was cut off by the buffer is no valid query.
 bool isUnusable(const net::UdpBatch& batch, size_t i) { return batch.sourcePort(i) == 0 || batch.isTruncated(i); }
-[[gnu::cold, gnu::noinline]] resolve::Outcome passOver(const net::UdpBatch& batch, size_t i, resolve::Job& job) {
+[[gnu::cold, gnu::noinline]] resolve::QueryOutcome passOver(const net::UdpBatch& batch, size_t i, resolve::Job& job) {
   resolve::Router::pass(job);
-  return resolve::Outcome::drop(batch.sourcePort(i) == 0 ? resolve::DropReason::kPortZero
+  return resolve::QueryOutcome::drop(batch.sourcePort(i) == 0 ? resolve::DropReason::kPortZero
                                                          : resolve::DropReason::kOversized);
 }
 
@@ -123,12 +123,12 @@ resolve::BatchCounts UdpService::answerBatch(size_t count, BootClock::time_point
     deferrer.moveTo(i);
     request.source = batch_.source(i);
     request.response_limit = resolve::Router::udpResponseLimit(job);
-    const resolve::Outcome outcome =
+    const resolve::QueryOutcome outcome =
         isUnusable(batch_, i) ? passOver(batch_, i, job) : router_->answerInBatch(job, request);
-    if (outcome.kind == resolve::Outcome::Kind::kAnswer) [[likely]] {
+    if (outcome.kind == resolve::QueryOutcome::Kind::kAnswer) [[likely]] {
       batch_.reply(i, outcome.size);
       counts.addAnswer(batch_.buffer(i));
-    } else if (outcome.kind == resolve::Outcome::Kind::kDrop) {
+    } else if (outcome.kind == resolve::QueryOutcome::Kind::kDrop) {
       context_.counters.dropped.add(outcome.dropReason());
     }
   }

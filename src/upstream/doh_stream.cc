@@ -21,7 +21,6 @@ namespace idetcd::upstream {
 
 namespace {
 
-constexpr size_t kPrefix = 2;  // the length in front of a message (RFC 1035 §4.2.2)
 constexpr std::string_view kPath = "/dns-query";
 constexpr std::string_view kMediaType = "application/dns-message";
 constexpr size_t kMaxMessage = 65535;
@@ -99,7 +98,7 @@ struct DohStream::Impl : net::StreamHandler, std::enable_shared_from_this<DohStr
     uint32_t age = 0;
     std::vector<uint8_t> answer{};  // with room for its length in front
   };
-  struct Outcome {
+  struct DohOutcome {
     uint16_t id;
     std::vector<uint8_t> answer;  // with its length; empty: there is none, because of `reason`
     std::string reason;
@@ -158,7 +157,7 @@ struct DohStream::Impl : net::StreamHandler, std::enable_shared_from_this<DohStr
   std::unique_ptr<nghttp2_session, SessionDeleter> session;
   std::unordered_map<int32_t, Request> requests;        // by HTTP/2 stream
   std::unordered_map<uint16_t, int32_t> streams_by_id;  // of `requests`
-  std::deque<Outcome> outcomes;                         // that the owner has not heard of
+  std::deque<DohOutcome> outcomes;                         // that the owner has not heard of
   std::string reason_ended;
   bool connected = false;
   bool writable = false;  // the kernel has taken what was written
@@ -285,7 +284,7 @@ void DohStream::Impl::end(std::string reason) {
 void DohStream::Impl::deliver() {
   const auto self = shared_from_this();
   while (handler != nullptr && !outcomes.empty()) {
-    const Outcome outcome = std::move(outcomes.front());
+    const DohOutcome outcome = std::move(outcomes.front());
     outcomes.pop_front();
     if (outcome.answer.empty()) {
       handler->onUnanswered(outcome.id, outcome.reason, outcome.worth_another_try);
@@ -344,8 +343,8 @@ void DohStream::Impl::noteHeaders(int32_t stream_id) {
 void DohStream::Impl::noteBody(int32_t stream_id, std::span<const uint8_t> bytes) {
   Request* const request = find(stream_id);
   if (request == nullptr) return;
-  if (request->answer.empty()) request->answer.resize(kPrefix);
-  if (bytes.size() > kPrefix + kMaxMessage - request->answer.size())
+  if (request->answer.empty()) request->answer.resize(dns::kLengthPrefix);
+  if (bytes.size() > dns::kLengthPrefix + kMaxMessage - request->answer.size())
     return refuseAndCancel(stream_id, "HTTP: the body is too long");
   request->answer.insert(request->answer.end(), bytes.begin(), bytes.end());
 }
@@ -353,9 +352,9 @@ void DohStream::Impl::noteBody(int32_t stream_id, std::span<const uint8_t> bytes
 void DohStream::Impl::noteAnswer(int32_t stream_id) {
   Request* const request = find(stream_id);
   if (request == nullptr) return;
-  if (request->answer.size() < kPrefix + dns::kHeaderSize) return refuse(stream_id, "HTTP: the body is no DNS message");
+  if (request->answer.size() < dns::kLengthPrefix + dns::kHeaderSize) return refuse(stream_id, "HTTP: the body is no DNS message");
   std::vector<uint8_t> answer = std::move(request->answer);
-  const auto message = std::span(answer).subspan(kPrefix);
+  const auto message = std::span(answer).subspan(dns::kLengthPrefix);
   dns::store16(answer.data(), static_cast<uint16_t>(message.size()));
   dns::store16(message.data(), request->id);
   if (request->age > 0) lowerTtls(message, request->age);
@@ -383,7 +382,7 @@ void DohStream::start(net::StreamHandler& handler) {
 }
 
 bool DohStream::write(std::vector<uint8_t>&& bytes) {
-  if (!impl_->broken) impl_->submit(std::span<const uint8_t>(bytes).subspan(kPrefix));
+  if (!impl_->broken) impl_->submit(std::span<const uint8_t>(bytes).subspan(dns::kLengthPrefix));
   impl_->flush();
   return true;  // nobody waits until a question has left
 }
@@ -396,7 +395,7 @@ bool DohStream::takesMore() const { return impl_->takesMore(); }
 
 void DohStream::cancel(uint16_t id) {
   // It may be noted already, and the ID may soon be another question's.
-  std::erase_if(impl_->outcomes, [id](const Impl::Outcome& outcome) { return outcome.id == id; });
+  std::erase_if(impl_->outcomes, [id](const Impl::DohOutcome& outcome) { return outcome.id == id; });
   const auto found = impl_->streams_by_id.find(id);
   if (found == impl_->streams_by_id.end()) return;
   const int32_t stream_id = found->second;

@@ -477,15 +477,15 @@ void ForwardExchange::readMessage(Attempt& attempt, std::span<const uint8_t> mes
 // Of an answer with our ID to a query with a cookie. False: it is not to be read. A stream is believed whatever it says:
 // nobody else can write there.
 bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> message, BootClock::time_point now) {
-  using Verdict = UpstreamCookie::Verdict;
+  using CookieVerdict = UpstreamCookie::CookieVerdict;
   UpstreamCookie& cookie = attempt.server->cookie();
   const AnswerOptions options = optionsOf(message);
-  const Verdict verdict = cookie.judge(options, *attempt.cookie, now);
+  const CookieVerdict verdict = cookie.judge(options, *attempt.cookie, now);
   const bool over_stream = &attempt == &stream_;
-  if (over_stream && verdict == Verdict::kMissing) cookie.noteStopped(now);
-  if (!over_stream && (verdict == Verdict::kWrong || verdict == Verdict::kMissing)) {
+  if (over_stream && verdict == CookieVerdict::kMissing) cookie.noteStopped(now);
+  if (!over_stream && (verdict == CookieVerdict::kWrong || verdict == CookieVerdict::kMissing)) {
     context_.counters.bad_cookies.add();
-    if (verdict == Verdict::kWrong) {
+    if (verdict == CookieVerdict::kWrong) {
       onNearMiss(attempt);
       return false;
     }
@@ -494,7 +494,7 @@ bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> mess
     return false;
   }
   if (options.rcode == Rcode::kBadCookie) {
-    onBadCookie(attempt, verdict == Verdict::kGood);
+    onBadCookie(attempt, verdict == CookieVerdict::kGood);
     return false;
   }
   if (options.rcode != Rcode::kFormErr && options.rcode != Rcode::kNotImp) {

@@ -57,7 +57,7 @@ ForwardResult overload(Rcode rcode, std::string reason) {
 
 }  // namespace
 
-struct Forwarder::Impl : ForwardExchange::Owner, ForwardRoom::Tenant {
+struct Forwarder::Impl : ForwardExchange::Owner, UpstreamBudget::Tenant {
   struct Flight : WaitingClients::Question {
     Flight(Impl& impl, const dns::Query& query, bool stream_first)
         : exchange(std::in_place, impl.context, impl, query, impl.set.servers(), impl.nextOrder(), stream_first) {}
@@ -79,18 +79,18 @@ struct Forwarder::Impl : ForwardExchange::Owner, ForwardRoom::Tenant {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  Wait resolve(const dns::Query& query, const Asker& asker, Callback done);
-  std::optional<ForwardResult> refuse(const dns::Query& query, const Asker& asker);
-  bool mayAskZone(const dns::Query& query, const Asker& asker, std::optional<ZoneLimiter::Ticket>& ticket);
-  bool hasRoomToWait(const Asker& asker);
-  bool hasRoomToAsk(const Asker& asker);
+  Wait resolve(const dns::Query& query, const QueryOrigin& origin, Callback done);
+  std::optional<ForwardResult> refuse(const dns::Query& query, const QueryOrigin& origin);
+  bool mayAskZone(const dns::Query& query, const QueryOrigin& origin, std::optional<ZoneLimiter::Ticket>& ticket);
+  bool hasRoomToWait(const QueryOrigin& origin);
+  bool hasRoomToAsk(const QueryOrigin& origin);
   bool clear(const WaitingClients::Room& room);
   UpstreamChoice::Order nextOrder();
   ForwardResult withNext(ForwardResult result) const;
   void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) override;
   bool makeRoom(ForwardExchange& exchange) override;
   size_t datagrams() const override { return context.datagrams; }
-  bool giveWay() override { return clear(clients.makeRoomToAsk(Asker{}, nullptr)); }
+  bool giveWay() override { return clear(clients.makeRoomToAsk(QueryOrigin{}, nullptr)); }
   void deliver(const FlightPtr& flight);
   size_t deliverOne(Flight& flight);
   void deliverWaiting();
@@ -124,7 +124,7 @@ Forwarder::~Forwarder() = default;
 Result<std::unique_ptr<Forwarder>> Forwarder::make(net::EventLoop& loop, Options options, Logger log) {
   if (options.to.empty()) return fail("no server to forward to");
   if (!options.room) {
-    auto room = ForwardRoom::make(loop, net::DescriptorBudget::unlimited()->account(0));
+    auto room = UpstreamBudget::make(loop, net::DescriptorBudget::unlimited()->account(0));
     if (!room) return tl::unexpected(room.error());
     options.room = std::move(*room);
   }
@@ -151,8 +151,8 @@ bool Forwarder::serves(const dns::Query& query) const {
   return resolve::mayBeForwarded(query, options.named, impl_->set.isPrivate());
 }
 
-Forwarder::Wait Forwarder::resolve(const dns::Query& query, const Asker& asker, Callback done) {
-  return impl_->resolve(query, asker, std::move(done));
+Forwarder::Wait Forwarder::resolve(const dns::Query& query, const QueryOrigin& origin, Callback done) {
+  return impl_->resolve(query, origin, std::move(done));
 }
 
 size_t Forwarder::waiting() const { return impl_->waiting(); }
@@ -177,38 +177,38 @@ std::shared_ptr<const ServerReports> Forwarder::reports() const { return impl_->
 
 std::vector<UpstreamAddress> Forwarder::ourselves() const { return impl_->set.ourselves(); }
 
-Forwarder::Wait Forwarder::Impl::resolve(const dns::Query& query, const Asker& asker, Callback done) {
-  using Verdict = WaitingClients::Verdict;
+Forwarder::Wait Forwarder::Impl::resolve(const dns::Query& query, const QueryOrigin& origin, Callback done) {
+  using Admission = WaitingClients::Admission;
   context.counters.queries.add();
   FlightPtr flight = findFlight(query);
-  const Verdict verdict = flight ? clients.judge(*flight, asker) : Verdict::kWait;
-  if (verdict == Verdict::kAbsorb) {
+  const Admission verdict = flight ? clients.judge(*flight, origin) : Admission::kWait;
+  if (verdict == Admission::kAbsorb) {
     context.counters.absorbed.add();
     return Wait::kForNothing;
   }
   std::optional<ZoneLimiter::Ticket> ticket;
-  auto refused = verdict == Verdict::kTooMany
+  auto refused = verdict == Admission::kTooMany
                      ? overload(Rcode::kServFail, "too many wait for the answer to one question")
-                 : !flight && !mayAskZone(query, asker, ticket)
+                 : !flight && !mayAskZone(query, origin, ticket)
                      ? overload(Rcode::kServFail, "too many questions about its zone are in flight")
-                     : refuse(query, asker);
+                     : refuse(query, origin);
   if (refused) {
     (refused->rcode == Rcode::kRefused ? context.counters.concurrent_rejects : context.counters.failed).add();
     done(withNext(std::move(*refused)));
     return Wait::kForAll;
   }
-  const bool for_little = verdict == Verdict::kWaitForLittle;
-  const size_t limit = for_little ? littleResponse(asker) : asker.response_limit;
+  const bool for_little = verdict == Admission::kWaitForLittle;
+  const size_t limit = for_little ? truncationLimit(origin) : origin.response_limit;
   const Wait wait = for_little ? Wait::kForLittle : Wait::kForAll;
   flight = findFlight(query);  // it may have been given up to make room
   if (flight) {
     context.counters.merged.add();
-    clients.add(*flight, asker, limit, std::move(done));
+    clients.add(*flight, origin, limit, std::move(done));
     return wait;
   }
-  const bool stream_first = asker.transport == resolve::Transport::kTcp && !context.options.prefer_udp;
+  const bool stream_first = origin.transport == resolve::Transport::kTcp && !context.options.prefer_udp;
   flight = std::allocate_shared<Flight>(PoolAllocator<Flight>(flight_pool), *this, query, stream_first);
-  clients.add(*flight, asker, limit, std::move(done));
+  clients.add(*flight, origin, limit, std::move(done));
   clients.begin(*flight);
   flight->ticket = std::move(ticket);
   ForwardExchange& exchange = *flight->exchange;
@@ -217,40 +217,40 @@ Forwarder::Wait Forwarder::Impl::resolve(const dns::Query& query, const Asker& a
   return wait;
 }
 
-// Why `asker` cannot wait for the answer; others may have been made to give way to it.
-std::optional<ForwardResult> Forwarder::Impl::refuse(const dns::Query& query, const Asker& asker) {
+// Why `origin` cannot wait for the answer; others may have been made to give way to it.
+std::optional<ForwardResult> Forwarder::Impl::refuse(const dns::Query& query, const QueryOrigin& origin) {
   const Options& options = context.options;
-  if (options.max_concurrent > 0 && waiting() >= options.max_concurrent && !asker.urgent) {
+  if (options.max_concurrent > 0 && waiting() >= options.max_concurrent && !origin.urgent) {
     return overload(Rcode::kRefused, fmt::format("concurrent queries exceeded maximum {}", options.max_concurrent));
   }
-  if (!hasRoomToWait(asker)) return overload(Rcode::kServFail, "too many queries wait for upstreams");
-  if (!findFlight(query) && !hasRoomToAsk(asker)) {
+  if (!hasRoomToWait(origin)) return overload(Rcode::kServFail, "too many queries wait for upstreams");
+  if (!findFlight(query) && !hasRoomToAsk(origin)) {
     return overload(Rcode::kServFail, "too many questions are in flight");
   }
   return std::nullopt;
 }
 
 // What this process itself needs is asked whatever others ask.
-bool Forwarder::Impl::mayAskZone(const dns::Query& query, const Asker& asker,
+bool Forwarder::Impl::mayAskZone(const dns::Query& query, const QueryOrigin& origin,
                                  std::optional<ZoneLimiter::Ticket>& ticket) {
-  if (!context.options.zones || asker.urgent) return true;
+  if (!context.options.zones || origin.urgent) return true;
   ticket = context.options.zones->begin(query);
   return ticket.has_value();
 }
 
-bool Forwarder::Impl::hasRoomToWait(const Asker& asker) {
-  return clients.size() < context.options.max_waiting || clear(clients.makeRoomToWait(asker));
+bool Forwarder::Impl::hasRoomToWait(const QueryOrigin& origin) {
+  return clients.size() < context.options.max_waiting || clear(clients.makeRoomToWait(origin));
 }
 
-bool Forwarder::Impl::hasRoomToAsk(const Asker& asker) {
-  return flights.size() < context.options.max_in_flight || clear(clients.makeRoomToAsk(asker, nullptr));
+bool Forwarder::Impl::hasRoomToAsk(const QueryOrigin& origin) {
+  return flights.size() < context.options.max_in_flight || clear(clients.makeRoomToAsk(origin, nullptr));
 }
 
 // A socket was not to be had: one of those that are open on this loop may be let go.
 bool Forwarder::Impl::makeRoom(ForwardExchange& exchange) {
   if (context.room.takeFromOthers(*this)) return true;
   const FlightPtr flight = findFlight(exchange.query());
-  return flight && clear(clients.makeRoomToAsk(WaitingClients::askerOf(*flight), flight.get()));
+  return flight && clear(clients.makeRoomToAsk(WaitingClients::originOf(*flight), flight.get()));
 }
 
 // Evicted queries are answered when the loop is back: this may be in the middle of another client's query.

@@ -29,9 +29,9 @@
 #include "net/event_loop.h"
 #include "resolve/request.h"
 #include "resolve/stored_response.h"
-#include "upstream/asker.h"
+#include "upstream/query_origin.h"
 #include "upstream/counters.h"
-#include "upstream/forward_room.h"
+#include "upstream/upstream_budget.h"
 #include "upstream/server_report.h"
 #include "upstream/upstream.h"
 #include "upstream/zone_limiter.h"
@@ -114,7 +114,7 @@ class Forwarder {
     size_t max_in_flight = 12000;    // questions
     metrics::Scope metrics{};
     std::shared_ptr<const ForwardFiles> files{};  // of these options; never null
-    std::shared_ptr<ForwardRoom> room{};          // shared with the other Forwarders of the loop; null: without bound
+    std::shared_ptr<UpstreamBudget> room{};          // shared with the other Forwarders of the loop; null: without bound
     std::shared_ptr<ZoneLimiter> zones{};         // shared with the others of the block; null: no limit
     size_t max_waiting = 50000;                   // client queries
     std::chrono::milliseconds attempt_time = kAttemptTime;
@@ -138,19 +138,19 @@ class Forwarder {
   // What `done` will get.
   enum class Wait : uint8_t {
     kForAll,     // the answer; it may have been called already
-    kForLittle,  // an answer that must not be much larger than the query (of `asker.query_size`)
+    kForLittle,  // an answer that must not be much larger than the query (of `origin.query_size`)
     kForNothing  // `done` has been destroyed uncalled: this is a retransmission of a query that waits
   };
   // `query` is borrowed for this call. Of it count the question, RD, CD, AD and DO; what else a client sends is not
   // forwarded.
-  Wait resolve(const dns::Query& query, const Asker& asker, Callback done);
+  Wait resolve(const dns::Query& query, const QueryOrigin& origin, Callback done);
   void resolve(const dns::Query& query, resolve::Transport transport, Callback done) {  // for ourselves
-    resolve(query, Asker{.transport = transport}, std::move(done));
+    resolve(query, QueryOrigin{.transport = transport}, std::move(done));
   }
   // To be called by a callback whose client gets nothing yet: it takes no part of the pace at which answers leave.
   void noteDeferred();
   // The size of the response for kForLittle.
-  static size_t littleResponse(const Asker& asker) { return std::min(asker.response_limit, 2 * asker.query_size); }
+  static size_t truncationLimit(const QueryOrigin& origin) { return std::min(origin.response_limit, 2 * origin.query_size); }
 
   size_t waiting() const;  // callbacks that have not been called yet
   // How long all of the servers have said nothing since they were asked; the maximum: all of them are down.

@@ -11,7 +11,6 @@ namespace idetcd::upstream {
 
 namespace {
 
-constexpr size_t kPrefix = 2;  // the length in front of a message (RFC 1035 §4.2.2)
 constexpr std::chrono::milliseconds kKeepaliveUnit{100};  // RFC 7828 §3.1
 // So much before the server would close it: a question may be on its way for as long.
 constexpr std::chrono::milliseconds kEarlyClose{500};
@@ -41,10 +40,10 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
     while (waiters_.contains(id)) id = pool_->random_.next16();  // ends: there are far fewer waiters than IDs
     waiters_.emplace(id, Waiting{&waiter, messages_});
     idle_.stop();
-    std::vector<uint8_t> framed(kPrefix + message.size());
+    std::vector<uint8_t> framed(dns::kLengthPrefix + message.size());
     dns::store16(framed.data(), static_cast<uint16_t>(message.size()));
-    std::copy(message.begin(), message.end(), framed.begin() + kPrefix);
-    dns::store16(framed.data() + kPrefix, id);
+    std::copy(message.begin(), message.end(), framed.begin() + dns::kLengthPrefix);
+    dns::store16(framed.data() + dns::kLengthPrefix, id);
     stream_->write(std::move(framed));
     return id;
   }
@@ -112,15 +111,15 @@ class StreamPool::Connection : public net::StreamHandler, public std::enable_sha
   // Hands out every whole message at the front of `bytes`. Returns how many bytes it used.
   size_t deliver(std::span<const uint8_t> bytes) {
     size_t used = 0;
-    while (stream_ != nullptr && bytes.size() - used >= kPrefix) {
+    while (stream_ != nullptr && bytes.size() - used >= dns::kLengthPrefix) {
       const size_t size = dns::load16(bytes.data() + used);
       if (size < dns::kHeaderSize) {  // whatever this is, it is not DNS
         fail("not a DNS message");
         break;
       }
-      if (bytes.size() - used - kPrefix < size) break;
-      const auto message = bytes.subspan(used + kPrefix, size);
-      used += kPrefix + size;
+      if (bytes.size() - used - dns::kLengthPrefix < size) break;
+      const auto message = bytes.subspan(used + dns::kLengthPrefix, size);
+      used += dns::kLengthPrefix + size;
       ++messages_;
       heard_at_ = BootClock::now();
       noteKeepalive(message);

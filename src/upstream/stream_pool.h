@@ -22,7 +22,7 @@
 #include "net/event_loop.h"
 #include "net/secure_random.h"
 #include "net/stream.h"
-#include "upstream/forward_room.h"
+#include "upstream/upstream_budget.h"
 
 namespace idetcd::upstream {
 
@@ -37,7 +37,7 @@ class StreamWaiter {
   virtual void onStreamFailed(const std::string& reason, bool used_before) = 0;
 };
 
-class StreamPool : public ForwardRoom::Connections {
+class StreamPool : public UpstreamBudget::Connections {
   class Connection;
 
  public:

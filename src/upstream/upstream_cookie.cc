@@ -34,18 +34,18 @@ void UpstreamCookie::noteOwnAddress(const IpAddress& own, net::SecureRandom& ran
   draw(random, now);
 }
 
-UpstreamCookie::Verdict UpstreamCookie::judge(const AnswerOptions& answer, const Client& sent,
+UpstreamCookie::CookieVerdict UpstreamCookie::judge(const AnswerOptions& answer, const Client& sent,
                                               BootClock::time_point now) {
-  if (!answer.cookie) return isGiven() && now >= stopped_until_ ? Verdict::kMissing : Verdict::kNone;
+  if (!answer.cookie) return isGiven() && now >= stopped_until_ ? CookieVerdict::kMissing : CookieVerdict::kNone;
   const std::span<const uint8_t> data = *answer.cookie;
   const bool whole = data.size() >= 2 * Cookie::kClientSize && data.size() <= kMaxOptionSize;
-  if (!whole || !std::equal(sent.begin(), sent.end(), data.begin())) return Verdict::kWrong;
+  if (!whole || !std::equal(sent.begin(), sent.end(), data.begin())) return CookieVerdict::kWrong;
   tolerated_ = true;
   if (sent == client_) {
     std::ranges::copy(data, option_.begin());
     size_ = data.size();
   }
-  return Verdict::kGood;
+  return CookieVerdict::kGood;
 }
 
 void UpstreamCookie::noteStopped(BootClock::time_point now) {

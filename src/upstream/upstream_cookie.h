@@ -28,7 +28,7 @@ class UpstreamCookie {
   static constexpr size_t kMaxOptionSize = 40;  // RFC 7873 §4
   using Client = std::array<uint8_t, dns::Cookie::kClientSize>;
 
-  enum class Verdict : uint8_t {
+  enum class CookieVerdict : uint8_t {
     kNone,     // the answer has none, nor has the server ever given one, or not lately
     kGood,     // it has ours; the server's is kept
     kMissing,  // it has none, though the server gives cookies
@@ -48,7 +48,7 @@ class UpstreamCookie {
   void noteOwnAddress(const IpAddress& own, net::SecureRandom& random, BootClock::time_point now);
 
   // Of an answer to a query that carried `sent`.
-  Verdict judge(const AnswerOptions& answer, const Client& sent, BootClock::time_point now);
+  CookieVerdict judge(const AnswerOptions& answer, const Client& sent, BootClock::time_point now);
   // It has answered over TCP without a cookie, or cannot be asked there.
   void noteStopped(BootClock::time_point now);
   // It refuses queries with a cookie that it answers without.

@@ -54,7 +54,7 @@ struct ForwardContext {
   const Forwarder::Options options;
   Logger log;
   ForwardCounters counters;
-  ForwardRoom& room;
+  UpstreamBudget& room;
   std::shared_ptr<net::UdpQuerySockets> source_udp;  // null: no source is named
   net::SecureRandom& random;
   size_t datagrams = 0;  // open sockets

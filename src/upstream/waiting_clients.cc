@@ -106,38 +106,38 @@ void WaitingClients::leave(Group& group) {
   destroy(&client, client_pool_);
 }
 
-WaitingClients::Verdict WaitingClients::judge(const Question& question, const Asker& asker) const {
-  const ClientId& id = asker.client;
-  if (id.isOurselves()) return Verdict::kWait;
+WaitingClients::Admission WaitingClients::judge(const Question& question, const QueryOrigin& origin) const {
+  const ClientId& id = origin.client;
+  if (id.isOurselves()) return Admission::kWait;
   const Client* client = findClient(id);
   const Group* group = client != nullptr ? findGroup(question, *client) : nullptr;
-  const bool may_be_forged = asker.transport == resolve::Transport::kUdp && !asker.background;
+  const bool may_be_forged = origin.transport == resolve::Transport::kUdp && !origin.background;
   if (group != nullptr && may_be_forged) {
     for (const Waiter* w = group->waiters.first(); w != nullptr; w = decltype(group->waiters)::next(*w)) {
-      if (w->port == asker.port && w->id == asker.id && !w->background) return Verdict::kAbsorb;
+      if (w->port == origin.port && w->id == origin.id && !w->background) return Admission::kAbsorb;
     }
   }
-  const bool bounded = id.kind != ClientId::Kind::kLoopback && !asker.urgent;
-  if (bounded && question.waiting_ >= max_waiting_for_one_) return Verdict::kTooMany;
-  if (group == nullptr) return Verdict::kWait;
-  if (group->size >= kMaxRepeats) return Verdict::kTooMany;
-  return may_be_forged && group->size >= kFullAnswers ? Verdict::kWaitForLittle : Verdict::kWait;
+  const bool bounded = id.kind != ClientId::Kind::kLoopback && !origin.urgent;
+  if (bounded && question.waiting_ >= max_waiting_for_one_) return Admission::kTooMany;
+  if (group == nullptr) return Admission::kWait;
+  if (group->size >= kMaxRepeats) return Admission::kTooMany;
+  return may_be_forged && group->size >= kFullAnswers ? Admission::kWaitForLittle : Admission::kWait;
 }
 
-void WaitingClients::add(Question& question, const Asker& asker, size_t response_limit, Forwarder::Callback done) {
+void WaitingClients::add(Question& question, const QueryOrigin& origin, size_t response_limit, Forwarder::Callback done) {
   question.home_ = this;
   Waiter* waiter = make<Waiter>(waiter_pool_);
   waiter->done = std::move(done);
-  waiter->port = asker.port;
-  waiter->id = asker.id;
-  waiter->background = asker.background;
-  waiter->urgent = asker.urgent;
+  waiter->port = origin.port;
+  waiter->id = origin.id;
+  waiter->background = origin.background;
+  waiter->urgent = origin.urgent;
   waiter->response_limit = response_limit;
   question.waiters_.append(*waiter);
   ++question.waiting_;
   ++size_;
-  if (asker.client.isOurselves()) return;
-  Group& group = groupOf(question, asker.client);
+  if (origin.client.isOurselves()) return;
+  Group& group = groupOf(question, origin.client);
   waiter->group = &group;
   group.waiters.append(*waiter);
   ++group.size;
@@ -174,13 +174,13 @@ WaitingClients::Taken WaitingClients::take(Question& question) {
   return taken;
 }
 
-Asker WaitingClients::askerOf(const Question& question) {
-  Asker asker;
+QueryOrigin WaitingClients::originOf(const Question& question) {
+  QueryOrigin origin;
   if (const Waiter* first = question.waiters_.first(); first != nullptr && first->group != nullptr) {
-    asker.client = first->group->client->id;
-    asker.urgent = first->urgent;
+    origin.client = first->group->client->id;
+    origin.urgent = first->urgent;
   }
-  return asker;
+  return origin;
 }
 
 // --- which query gives way ---
@@ -220,8 +220,8 @@ bool WaitingClients::hasHadItsTime(const Question& question, BootClock::time_poi
   return now - question.since_ >= kFairTime;
 }
 
-WaitingClients::Room WaitingClients::makeRoomToAsk(const Asker& asker, const Question* exception) {
-  const Client* client = findClient(asker.client);
+WaitingClients::Room WaitingClients::makeRoomToAsk(const QueryOrigin& origin, const Question* exception) {
+  const Client* client = findClient(origin.client);
   size_t held = client != nullptr ? client->questions : 0;
   if (exception != nullptr && held > 0) --held;
   for (int i = 0; i < kMaxLooks; ++i) {
@@ -231,7 +231,7 @@ WaitingClients::Room WaitingClients::makeRoomToAsk(const Asker& asker, const Que
     if (group == nullptr) break;
     if (Question* abandoned = giveWay(*group)) return {.made = true, .abandoned = abandoned};
   }
-  const bool must = asker.client.isOurselves() || asker.urgent;
+  const bool must = origin.client.isOurselves() || origin.urgent;
   if (held > 0 && !must) return {};
   const auto now = BootClock::now();
   Question* question = in_flight_.first();
@@ -244,8 +244,8 @@ WaitingClients::Room WaitingClients::makeRoomToAsk(const Asker& asker, const Que
   return {};
 }
 
-WaitingClients::Room WaitingClients::makeRoomToWait(const Asker& asker) {
-  const Client* client = findClient(asker.client);
+WaitingClients::Room WaitingClients::makeRoomToWait(const QueryOrigin& origin) {
+  const Client* client = findClient(origin.client);
   const size_t held = client != nullptr ? client->waiting : 0;
   Client* largest = by_waiting_.largest();
   if (largest != nullptr && largest->waiting >= held + 2) {
@@ -253,7 +253,7 @@ WaitingClients::Room WaitingClients::makeRoomToWait(const Asker& asker) {
     if (group == nullptr) return {};
     return {.made = true, .abandoned = giveWay(*group->waiters.last())};
   }
-  const bool must = asker.client.isOurselves() || asker.urgent;
+  const bool must = origin.client.isOurselves() || origin.urgent;
   if (held > 0 && !must) return {};
   Question* oldest = in_flight_.first();
   if (oldest == nullptr || (!must && !hasHadItsTime(*oldest, BootClock::now()))) return {};

@@ -28,7 +28,7 @@
 #include "base/block_pool.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "upstream/asker.h"
+#include "upstream/query_origin.h"
 #include "upstream/forwarder.h"
 
 namespace idetcd::upstream {
@@ -122,17 +122,17 @@ class WaitingClients {
   size_t size() const { return size_; }
   size_t clients() const { return clients_.size(); }
 
-  // Whether one more query of `asker` may wait for `question`, if there is room for it.
-  enum class Verdict : uint8_t {
+  // Whether one more query of `origin` may wait for `question`, if there is room for it.
+  enum class Admission : uint8_t {
     kWait,
     kWaitForLittle,  // of a repetition: what is answered must not be much larger than the query
     kAbsorb,         // a retransmission: the query that waits already is answered
     kTooMany,
   };
-  Verdict judge(const Question& question, const Asker& asker) const;
+  Admission judge(const Question& question, const QueryOrigin& origin) const;
 
   // Begins to wait. `response_limit`: what it may get, at most.
-  void add(Question& question, const Asker& asker, size_t response_limit, Forwarder::Callback done);
+  void add(Question& question, const QueryOrigin& origin, size_t response_limit, Forwarder::Callback done);
 
   // `question` is on its way from now on, until settle().
   void begin(Question& question);
@@ -145,18 +145,18 @@ class WaitingClients {
   };
   Taken take(Question& question);
 
-  // Make room for a query of `asker`: the first for it to wait at all, the second for a question on its way, which is
+  // Make room for a query of `origin`: the first for it to wait at all, the second for a question on its way, which is
   // not `exception` (which asks itself). Evicted queries are answered with takeEvicted(). `abandoned`: a question that
   // no query waits for any more, if there is one; the owner must end it at once.
   struct Room {
     bool made = false;
     Question* abandoned = nullptr;
   };
-  Room makeRoomToWait(const Asker& asker);
-  Room makeRoomToAsk(const Asker& asker, const Question* exception);
+  Room makeRoomToWait(const QueryOrigin& origin);
+  Room makeRoomToAsk(const QueryOrigin& origin, const Question* exception);
 
   // On whose behalf the question is asked: the first that waits for it.
-  static Asker askerOf(const Question& question);
+  static QueryOrigin originOf(const Question& question);
 
   bool hasEvicted() const { return !evicted_.empty(); }
   size_t evicted() const { return evicted_count_; }

@@ -21,26 +21,26 @@
 #include "config/corefile.h"
 #include "dns/message_reader.h"
 #include "fuzz/check.h"
-#include "plugin/acl/setup.h"
-#include "plugin/any/setup.h"
-#include "plugin/bind/setup.h"
-#include "plugin/bufsize/setup.h"
-#include "plugin/cache/setup.h"
-#include "plugin/cookies/setup.h"
-#include "plugin/dns64/setup.h"
-#include "plugin/errors/setup.h"
-#include "plugin/hosts/setup.h"
-#include "plugin/idetcd/cluster_reverse.h"
-#include "plugin/loadbalance/setup.h"
-#include "plugin/log/setup.h"
-#include "plugin/loop/setup.h"
-#include "plugin/minimal/setup.h"
-#include "plugin/nsid/setup.h"
-#include "plugin/private/setup.h"
-#include "plugin/rrl/setup.h"
-#include "plugin/tcp/setup.h"
-#include "plugin/whoami/setup.h"
-#include "plugin/workers/setup.h"
+#include "directive/acl/setup.h"
+#include "directive/any/setup.h"
+#include "directive/bind/setup.h"
+#include "directive/bufsize/setup.h"
+#include "directive/cache/setup.h"
+#include "directive/cookies/setup.h"
+#include "directive/dns64/setup.h"
+#include "directive/errors/setup.h"
+#include "directive/hosts/setup.h"
+#include "directive/idetcd/cluster_reverse.h"
+#include "directive/loadbalance/setup.h"
+#include "directive/log/setup.h"
+#include "directive/loop/setup.h"
+#include "directive/minimal/setup.h"
+#include "directive/nsid/setup.h"
+#include "directive/private/setup.h"
+#include "directive/rrl/setup.h"
+#include "directive/tcp/setup.h"
+#include "directive/whoami/setup.h"
+#include "directive/workers/setup.h"
 #include "resolve/router.h"
 #include "slots/name_pattern.h"
 #include "unit/dns/message.h"
@@ -81,13 +81,13 @@ class NoEnvironment final : public config::Environment {
 class ReverseHandler final : public resolve::Handler {
  public:
   explicit ReverseHandler(const records::RecordStore& store) : reverse_(store, [](const auto&) { return own(); }) {}
-  resolve::Outcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
     return reverse_.answer(query, request.response_limit, flags, request.now);
   }
 
  private:
-  static plugin::OwnAddress own() { return {}; }
-  const plugin::ClusterReverse reverse_;
+  static directive::OwnAddress own() { return {}; }
+  const directive::ClusterReverse reverse_;
 };
 
 // The names of a cluster as etcd would have brought them.
@@ -137,13 +137,13 @@ class ClusterDirective final : public resolve::Directive {
 const resolve::DirectiveType kClusterDirective{
     .name = "idetcd", .syntax = "", .make = resolve::makeDirective<ClusterDirective>, .once = true};
 
-// In the order of plugin/order.cc.
+// In the order of directive/order.cc.
 constexpr const resolve::DirectiveType* kDirectives[]{
-    &plugin::kNsidDirective,    &plugin::kCookiesDirective, &plugin::kBindDirective,   &plugin::kBufsizeDirective,
-    &plugin::kWorkersDirective, &plugin::kTcpDirective,     &plugin::kErrorsDirective, &plugin::kLogDirective,
-    &plugin::kAclDirective,     &plugin::kRrlDirective,     &plugin::kAnyDirective,    &plugin::kLoadbalanceDirective,
-    &plugin::kDns64Directive,   &kClusterDirective,         &plugin::kHostsDirective,  &plugin::kCacheDirective,
-    &plugin::kMinimalDirective, &plugin::kPrivateDirective, &plugin::kLoopDirective,   &plugin::kWhoamiDirective,
+    &directive::kNsidDirective,    &directive::kCookiesDirective, &directive::kBindDirective,   &directive::kBufsizeDirective,
+    &directive::kWorkersDirective, &directive::kTcpDirective,     &directive::kErrorsDirective, &directive::kLogDirective,
+    &directive::kAclDirective,     &directive::kRrlDirective,     &directive::kAnyDirective,    &directive::kLoadbalanceDirective,
+    &directive::kDns64Directive,   &kClusterDirective,         &directive::kHostsDirective,  &directive::kCacheDirective,
+    &directive::kMinimalDirective, &directive::kPrivateDirective, &directive::kLoopDirective,   &directive::kWhoamiDirective,
 };
 
 Result<resolve::Block> readBlock(const config::ServerBlock& text) {
@@ -165,12 +165,12 @@ Result<resolve::Block> readBlock(const config::ServerBlock& text) {
 
 // Whether its answers are made of the text alone, and in bounded memory.
 bool isSelfContained(const resolve::Block& block) {
-  if (const auto* hosts = block.find<plugin::HostsDirective>()) {
+  if (const auto* hosts = block.find<directive::HostsDirective>()) {
     if (hosts->options().file != "/dev/null" || hosts->options().reload.count() != 0) return false;
   }
-  if (const auto* rrl = block.find<plugin::RrlDirective>(); rrl != nullptr && rrl->settings().table_size > 1000)
+  if (const auto* rrl = block.find<directive::RrlDirective>(); rrl != nullptr && rrl->settings().table_size > 1000)
     return false;
-  const auto* cookies = block.find<plugin::CookiesDirective>();
+  const auto* cookies = block.find<directive::CookiesDirective>();
   return cookies == nullptr || cookies->settings().secret_file.empty();
 }
 
@@ -224,7 +224,7 @@ class Node {
         .process = process(), .block = block, .worker = 0, .loop = process().loop, .listening = {}};
     if (auto* cluster = block.find<ClusterDirective>()) cluster->freshness = freshness;
     for (const auto& [type, directive] : block.directives) {
-      if (!directive->share(process(), block)) return nullptr;
+      if (!directive->prepare(process(), block)) return nullptr;
       if (!directive->addTo(*chain, context)) return nullptr;
     }
     return chain;
@@ -323,9 +323,9 @@ std::optional<Answer> ask(const resolve::Router& router, const std::string& mess
                            .transport = choices.over_tcp ? resolve::Transport::kTcp : resolve::Transport::kUdp,
                            .response_limit = limit,
                            .now = BootClock::now()};
-  const resolve::Outcome outcome = router.answer(job, request);
-  if (outcome.kind == resolve::Outcome::Kind::kDrop) return std::nullopt;
-  FUZZ_CHECK(outcome.kind == resolve::Outcome::Kind::kAnswer);
+  const resolve::QueryOutcome outcome = router.answer(job, request);
+  if (outcome.kind == resolve::QueryOutcome::Kind::kDrop) return std::nullopt;
+  FUZZ_CHECK(outcome.kind == resolve::QueryOutcome::Kind::kAnswer);
   FUZZ_CHECK(job.outcome != dns::ParseOutcome::kDrop);
   dns::Query asked = query;
   asked.cookie.client = job.query.cookie.client;

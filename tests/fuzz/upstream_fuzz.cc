@@ -13,9 +13,9 @@
 #include "dns/name_reader.h"
 #include "dns/query.h"
 #include "fuzz/check.h"
-#include "plugin/cache/cache.h"
-#include "plugin/nsid/identity.h"
-#include "plugin/private/setup.h"
+#include "directive/cache/cache.h"
+#include "directive/nsid/identity.h"
+#include "directive/private/setup.h"
 #include "resolve/deferred_reply.h"
 #include "resolve/stored_response.h"
 #include "unit/dns/message.h"
@@ -43,7 +43,7 @@ std::string queryFor(std::span<const uint8_t> upstream, uint64_t draw) {
 
 // Nowhere to be sent: the clients of this target are looked at, not answered.
 struct NoClient : resolve::ReplyDeferrer {
-  std::unique_ptr<resolve::ReplySink> deferReply() override { return nullptr; }
+  std::unique_ptr<resolve::ReplySink> keepClient() override { return nullptr; }
 };
 
 ReadMessage checkWritten(const dns::Query& query, size_t size, size_t limit) {
@@ -66,7 +66,7 @@ void writeAtOnce(const resolve::StoredResponse& response, const dns::Query& pars
 }
 
 void writeLate(const resolve::StoredResponse& response, const dns::Query& query, size_t limit,
-               const plugin::Identity& identity, const dns::WriteOptions& options) {
+               const directive::Identity& identity, const dns::WriteOptions& options) {
   NoClient client;
   const SocketAddress address{.ip = IpAddress::v4({127, 0, 0, 1}), .port = 53};
   sockaddr_storage source;
@@ -118,11 +118,11 @@ class CacheCheck {
 
   void at(uint32_t age_seconds) {
     const auto now = kNow + std::chrono::seconds(age_seconds);
-    const plugin::Cache::Found found = cache_.find(query_, now);
-    if (response_.kind == resolve::ResponseKind::kUncacheable) FUZZ_CHECK(found.state == plugin::Cache::State::kMiss);
-    if (found.state == plugin::Cache::State::kMiss) return;
+    const directive::Cache::Found found = cache_.find(query_, now);
+    if (response_.kind == resolve::ResponseKind::kUncacheable) FUZZ_CHECK(found.state == directive::Cache::State::kMiss);
+    if (found.state == directive::Cache::State::kMiss) return;
     FUZZ_CHECK(found.age_seconds == (options_.keep_ttl ? 0 : age_seconds));
-    if (found.state == plugin::Cache::State::kStale) FUZZ_CHECK(options_.serve_stale.count() > 0);
+    if (found.state == directive::Cache::State::kStale) FUZZ_CHECK(options_.serve_stale.count() > 0);
     const Asked asked(query_, message_, dns::kMaxMessageSize);
     const size_t size = dns::writePackedResponse(*found.response, asked.query, dns::kMaxMessageSize,
                                                  {.age_seconds = found.age_seconds});
@@ -134,18 +134,18 @@ class CacheCheck {
   void otherQuestions() {
     dns::Query other = query_;
     ++other.qtype;
-    FUZZ_CHECK(cache_.find(other, kNow).state == plugin::Cache::State::kMiss);
+    FUZZ_CHECK(cache_.find(other, kNow).state == directive::Cache::State::kMiss);
     other = query_;
     if (other.qname[0] == 0) return;
     other.qname[1] ^= 0x80;
-    FUZZ_CHECK(cache_.find(other, kNow).state == plugin::Cache::State::kMiss);  // with the same hash
+    FUZZ_CHECK(cache_.find(other, kNow).state == directive::Cache::State::kMiss);  // with the same hash
   }
 
  private:
   static constexpr BootClock::time_point kNow{std::chrono::hours(1000)};
 
-  static plugin::Cache::Options drawOptions(uint64_t draw) {
-    plugin::Cache::Options options;
+  static directive::Cache::Options drawOptions(uint64_t draw) {
+    directive::Cache::Options options;
     options.success.capacity = options.denial.capacity = 64;
     options.success.max_ttl_seconds = options.denial.max_ttl_seconds = 1 + static_cast<uint32_t>(draw >> 20 & 0xfff);
     options.success.min_ttl_seconds = options.denial.min_ttl_seconds =
@@ -162,19 +162,19 @@ class CacheCheck {
     return failure ? static_cast<uint32_t>(failure_seconds) : options_.success.max_ttl_seconds;
   }
 
-  void checkFound(const ReadMessage& found, plugin::Cache::State state, uint32_t age_seconds) const {
+  void checkFound(const ReadMessage& found, directive::Cache::State state, uint32_t age_seconds) const {
     FUZZ_CHECK(found.flags == direct_.flags && found.questions == direct_.questions);
     FUZZ_CHECK(saysTheSame(found.answers, direct_.answers) && saysTheSame(found.authorities, direct_.authorities) &&
                saysTheSame(found.additionals, direct_.additionals));
-    if (state != plugin::Cache::State::kFresh) return;
+    if (state != directive::Cache::State::kFresh) return;
     FUZZ_CHECK(age_seconds < std::max(maxTtl(), 1u));
   }
 
-  void checkFast(BootClock::time_point now, plugin::Cache::State state, uint32_t age_seconds) {
+  void checkFast(BootClock::time_point now, directive::Cache::State state, uint32_t age_seconds) {
     const Asked asked(query_, message_, dns::kMaxMessageSize);
     const auto written = cache_.writeFresh(asked.query, dns::kMaxMessageSize, now, {});
     if (written.size == 0) return;
-    FUZZ_CHECK(state == plugin::Cache::State::kFresh);
+    FUZZ_CHECK(state == directive::Cache::State::kFresh);
     const ReadMessage answer = checkWritten(asked.query, written.size, dns::kMaxMessageSize);
     checkFound(answer, state, age_seconds);
     if (options_.keep_ttl || response_.kind == resolve::ResponseKind::kFailure) return;
@@ -184,8 +184,8 @@ class CacheCheck {
   const resolve::StoredResponse& response_;
   const dns::Query& query_;
   const std::string& message_;
-  const plugin::Cache::Options options_;
-  plugin::Cache cache_;
+  const directive::Cache::Options options_;
+  directive::Cache cache_;
   ReadMessage direct_;
 };
 
@@ -202,9 +202,9 @@ bool isPrivate(const ReadRecord& record) {
 
 void checkPrivate(const std::shared_ptr<const resolve::StoredResponse>& response, const dns::Query& query,
                   const std::string& message) {
-  static const auto rules = std::make_shared<const plugin::Acl>(
-      plugin::makePrivateRules({.zones = {dns::Name()}, .allowed = {}, .networks = {}}));
-  plugin::RebindingFilter filter(rules, nullptr, {});
+  static const auto rules = std::make_shared<const directive::Acl>(
+      directive::makePrivateRules({.zones = {dns::Name()}, .allowed = {}, .networks = {}}));
+  directive::RebindingFilter filter(rules, nullptr, {});
   const auto filtered = filter.apply(query, response);
   const Asked asked(query, message, dns::kMaxMessageSize);
   const ReadMessage answer =
@@ -236,7 +236,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                   .addresses = {.rotation = static_cast<uint32_t>(draw >> 4 & 7),
                                                 .preferred = {kPreferred.data(), draw >> 7 & 1 ? kPreferred.size() : 0}}};
   const std::string nsid(1 + (draw >> 16 & 0x1ff), 'n');
-  const plugin::Identity identity({.nsid = nsid});
+  const directive::Identity identity({.nsid = nsid});
   for (const size_t limit : {size_t{512}, 512 + (draw >> 32 & 0x1ff), size_t{1232}, size_t{4096}, size_t{65535}}) {
     writeAtOnce(response, query, message, limit, &nsid, options);
     writeLate(response, query, limit, identity, options);

@@ -42,7 +42,7 @@ Task<Answer> SimulatedStore::ask(size_t endpoint, Request request, std::chrono::
   const Call call = std::move(calls_.at(number));
   calls_.erase(number);
   if (call.answer) co_return *call.answer;
-  if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
+  if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
   co_return tl::unexpected(EtcdError{ErrorCode::kDeadlineExceeded, "no answer in time"});
 }
 
@@ -176,8 +176,8 @@ class SimulatedStore::Stream final : public etcd::WatchStream {
       }
       auto waiting = store_.waitForNews(watch_, timeout / 2);
       const auto outcome = co_await waiting;
-      if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
-      if (outcome == Suspension::Outcome::kWoken) {
+      if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
+      if (outcome == Suspension::WakeReason::kWoken) {
         asked = false;
       } else if (!std::exchange(asked, true)) {
         store_.network_.askProgress(number_);
@@ -209,13 +209,13 @@ Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> SimulatedStore::watch(std::
     watches_[number] = watch;
     auto stream = std::make_unique<Stream>(*this, number, watch);
     network_.openWatch(number, options_.endpoints[endpoint], ranges);
-    auto outcome = Suspension::Outcome::kWoken;
-    while (outcome == Suspension::Outcome::kWoken && !watch->created && !watch->error) {
+    auto outcome = Suspension::WakeReason::kWoken;
+    while (outcome == Suspension::WakeReason::kWoken && !watch->created && !watch->error) {
       auto waiting = waitForNews(watch, options_.call_timeout);
       outcome = co_await waiting;
     }
     if (watch->created) co_return std::unique_ptr<etcd::WatchStream>(std::move(stream));
-    if (outcome == Suspension::Outcome::kStopped) co_return tl::unexpected(stopped(true));
+    if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
     const EtcdError error = watch->error.value_or(EtcdError{ErrorCode::kDeadlineExceeded, "the watch is silent"});
     if (!endpointIsAway(error)) co_return tl::unexpected(error);
     failed(endpoint);
@@ -223,7 +223,7 @@ Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> SimulatedStore::watch(std::
   }
 }
 
-Task<Suspension::Outcome> SimulatedStore::waitForNews(std::shared_ptr<WatchState> watch,
+Task<Suspension::WakeReason> SimulatedStore::waitForNews(std::shared_ptr<WatchState> watch,
                                                       std::chrono::nanoseconds timeout) {
   Suspension pause(scheduler_, scheduler_.deadlineAfter(timeout));
   watch->reader = &pause;

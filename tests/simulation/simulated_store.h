@@ -107,7 +107,7 @@ class SimulatedStore final : public etcd::Store {
   size_t size() const { return options_.endpoints.size(); }
   Task<Answer> ask(size_t endpoint, Request request, std::chrono::nanoseconds timeout);
   Task<Answer> call(Request request, bool repeatable, std::chrono::nanoseconds timeout);
-  Task<runtime::Suspension::Outcome> waitForNews(std::shared_ptr<WatchState> watch, std::chrono::nanoseconds timeout);
+  Task<runtime::Suspension::WakeReason> waitForNews(std::shared_ptr<WatchState> watch, std::chrono::nanoseconds timeout);
   std::shared_ptr<WatchState> find(uint64_t stream);
   void fail(uint64_t stream, WatchState& watch, etcd::EtcdError error);
   void failed(size_t endpoint);

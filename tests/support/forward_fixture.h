@@ -188,8 +188,8 @@ class ForwardFixture : public testing::Test {
     return static_cast<uint64_t>(test_support::sumOf(registry_, metric));
   }
   // What a process with so many descriptors has for the Forwarders of this loop.
-  std::shared_ptr<ForwardRoom> roomFor(size_t descriptors) {
-    return ForwardRoom::make(loop_, net::DescriptorBudget::make(descriptors)->account(0)).value();
+  std::shared_ptr<UpstreamBudget> roomFor(size_t descriptors) {
+    return UpstreamBudget::make(loop_, net::DescriptorBudget::make(descriptors)->account(0)).value();
   }
   // In the order of the list. Who is asked may take any time to answer: on a busy machine it is this thread that does
   // not run.

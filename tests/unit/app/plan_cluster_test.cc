@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
-#include "plugin/idetcd/setup.h"
+#include "directive/idetcd/setup.h"
 
 namespace idetcd::app {
 namespace {
@@ -13,13 +13,13 @@ Result<Plan> planOf(const std::string& options) {
   return makePlan("Corefile", text, 53);
 }
 
-plugin::ClusterSettings accepted(const std::string& options) {
+directive::ClusterSettings accepted(const std::string& options) {
   const auto plan = planOf(options);
   if (!plan) {
     ADD_FAILURE() << options << ": " << plan.error().message;
     return {};
   }
-  return plan->blocks.at(0).find<plugin::IdetcdDirective>()->settings();
+  return plan->blocks.at(0).find<directive::IdetcdDirective>()->settings();
 }
 
 testing::AssertionResult refused(const std::string& options, const std::string& why) {
@@ -95,10 +95,10 @@ TEST(PlanCluster, SeveralAreToldApart) {
   };
   const auto several = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "b{{.ID}}.") + block(3, "a{{.ID}}."), 53);
   ASSERT_TRUE(several) << several.error().message;
-  for (const auto& one : several->blocks) EXPECT_FALSE(one.find<plugin::IdetcdDirective>()->settings().only);
+  for (const auto& one : several->blocks) EXPECT_FALSE(one.find<directive::IdetcdDirective>()->settings().only);
   const auto shared = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "a{{.ID}}."), 53);
   ASSERT_TRUE(shared) << shared.error().message;
-  for (const auto& one : shared->blocks) EXPECT_TRUE(one.find<plugin::IdetcdDirective>()->settings().only);
+  for (const auto& one : shared->blocks) EXPECT_TRUE(one.find<directive::IdetcdDirective>()->settings().only);
 }
 
 }  // namespace

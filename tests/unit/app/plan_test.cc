@@ -8,38 +8,38 @@
 
 #include <gtest/gtest.h>
 
-#include "plugin/acl/setup.h"
-#include "plugin/admin/setup.h"
-#include "plugin/any/setup.h"
-#include "plugin/bind/setup.h"
-#include "plugin/bufsize/setup.h"
-#include "plugin/cache/setup.h"
-#include "plugin/cancel/setup.h"
-#include "plugin/chaos/setup.h"
-#include "plugin/cookies/setup.h"
-#include "plugin/debug/setup.h"
-#include "plugin/dns64/setup.h"
-#include "plugin/errors/setup.h"
-#include "plugin/forward/setup.h"
-#include "plugin/health/setup.h"
-#include "plugin/hosts/setup.h"
-#include "plugin/loadbalance/setup.h"
-#include "plugin/local/setup.h"
-#include "plugin/log/setup.h"
-#include "plugin/loop/setup.h"
-#include "plugin/minimal/setup.h"
-#include "plugin/nsid/setup.h"
-#include "plugin/private/setup.h"
-#include "plugin/prometheus/setup.h"
-#include "plugin/ready/setup.h"
-#include "plugin/reload/setup.h"
-#include "plugin/rrl/setup.h"
-#include "plugin/tcp/setup.h"
-#include "plugin/timeouts/setup.h"
-#include "plugin/whoami/setup.h"
-#include "plugin/workers/setup.h"
-#include "plugin/xdp/setup.h"
-#include "plugin/zonelimit/setup.h"
+#include "directive/acl/setup.h"
+#include "directive/admin/setup.h"
+#include "directive/any/setup.h"
+#include "directive/bind/setup.h"
+#include "directive/bufsize/setup.h"
+#include "directive/cache/setup.h"
+#include "directive/cancel/setup.h"
+#include "directive/chaos/setup.h"
+#include "directive/cookies/setup.h"
+#include "directive/debug/setup.h"
+#include "directive/dns64/setup.h"
+#include "directive/errors/setup.h"
+#include "directive/forward/setup.h"
+#include "directive/health/setup.h"
+#include "directive/hosts/setup.h"
+#include "directive/loadbalance/setup.h"
+#include "directive/local/setup.h"
+#include "directive/log/setup.h"
+#include "directive/loop/setup.h"
+#include "directive/minimal/setup.h"
+#include "directive/nsid/setup.h"
+#include "directive/private/setup.h"
+#include "directive/prometheus/setup.h"
+#include "directive/ready/setup.h"
+#include "directive/reload/setup.h"
+#include "directive/rrl/setup.h"
+#include "directive/tcp/setup.h"
+#include "directive/timeouts/setup.h"
+#include "directive/whoami/setup.h"
+#include "directive/workers/setup.h"
+#include "directive/xdp/setup.h"
+#include "directive/zonelimit/setup.h"
 #include "upstream/late_answers.h"
 
 namespace idetcd::app {
@@ -72,15 +72,15 @@ bool has(const std::string& directives) {
   return accepted(directives).find<T>() != nullptr;
 }
 std::vector<upstream::Forwarder::Options> forwards(const std::string& directives) {
-  return only<plugin::ForwardDirective>(accepted(directives)).options();
+  return only<directive::ForwardDirective>(accepted(directives)).options();
 }
-plugin::CacheSettings cache(const std::string& directives) {
-  return only<plugin::CacheDirective>(accepted(directives)).settings();
+directive::CacheSettings cache(const std::string& directives) {
+  return only<directive::CacheDirective>(accepted(directives)).settings();
 }
-plugin::HostsOptions hosts(const std::string& directives) {
-  return only<plugin::HostsDirective>(accepted(directives)).options();
+directive::HostsOptions hosts(const std::string& directives) {
+  return only<directive::HostsDirective>(accepted(directives)).options();
 }
-size_t bufsize(const std::string& directives) { return only<plugin::BufsizeDirective>(accepted(directives)).bytes(); }
+size_t bufsize(const std::string& directives) { return only<directive::BufsizeDirective>(accepted(directives)).bytes(); }
 
 testing::AssertionResult refused(const std::string& directives, const std::string& why, int line = 2) {
   const auto plan = planOf(directives);
@@ -126,9 +126,9 @@ TEST(Plan, WhatIsLikeNothingIsToldTheChoice) {
 
 TEST(PlanCookies, Options) {
   const auto cookies = [](const std::string& text) {
-    return only<plugin::CookiesDirective>(accepted(text)).settings();
+    return only<directive::CookiesDirective>(accepted(text)).settings();
   };
-  const plugin::CookieSettings defaults = cookies("cookies");
+  const directive::CookieSettings defaults = cookies("cookies");
   EXPECT_FALSE(defaults.off || defaults.require);
   EXPECT_TRUE(defaults.secrets.empty() && defaults.secret_file.empty());
   EXPECT_TRUE(cookies("cookies off").off);
@@ -155,18 +155,18 @@ TEST(PlanCookies, Refused) {
 }
 
 TEST(PlanRrl, Options) {
-  const auto rrl = [](const std::string& text) { return only<plugin::RrlDirective>(accepted(text)).settings(); };
-  const plugin::RrlSettings defaults = rrl("rrl");
+  const auto rrl = [](const std::string& text) { return only<directive::RrlDirective>(accepted(text)).settings(); };
+  const directive::RrlSettings defaults = rrl("rrl");
   EXPECT_EQ(textsOf(defaults.zones), Texts{"."});
   EXPECT_EQ(defaults.window, 15s);
   EXPECT_EQ(defaults.ipv4_prefix, 24);
   EXPECT_EQ(defaults.ipv6_prefix, 56);
-  EXPECT_EQ(defaults.responses, (std::array<uint32_t, plugin::kLimitClasses>{}));
+  EXPECT_EQ(defaults.responses, (std::array<uint32_t, directive::kLimitClasses>{}));
   EXPECT_EQ(defaults.requests, 0u);
   EXPECT_EQ(defaults.slip_ratio, 2u);
   EXPECT_EQ(defaults.table_size, 100000u);
   EXPECT_FALSE(defaults.report_only);
-  const plugin::RrlSettings all =
+  const directive::RrlSettings all =
       rrl("rrl example.org {\nwindow 5\nipv4-prefix-length 32\nipv6-prefix-length 64\nnodata-per-second 2\n"
           "responses-per-second 1\nnxdomains-per-second 3\nreferrals-per-second 4\nerrors-per-second 0\n"
           "requests-per-second 6\nslip-ratio 0\nmax-table-size 7\nreport-only\n}");
@@ -174,13 +174,13 @@ TEST(PlanRrl, Options) {
   EXPECT_EQ(all.window, 5s);
   EXPECT_EQ(all.ipv4_prefix, 32);
   EXPECT_EQ(all.ipv6_prefix, 64);
-  EXPECT_EQ(all.responses, (std::array<uint32_t, plugin::kLimitClasses>{1, 2, 3, 4, 0}));
+  EXPECT_EQ(all.responses, (std::array<uint32_t, directive::kLimitClasses>{1, 2, 3, 4, 0}));
   EXPECT_EQ(all.requests, 6u);
   EXPECT_EQ(all.slip_ratio, 0u);
   EXPECT_EQ(all.table_size, 7u);
   EXPECT_TRUE(all.report_only);
   EXPECT_EQ(rrl("rrl {\nresponses-per-second 9\nerrors-per-second 1\n}").responses,
-            (std::array<uint32_t, plugin::kLimitClasses>{9, 9, 9, 9, 1}))
+            (std::array<uint32_t, directive::kLimitClasses>{9, 9, 9, 9, 1}))
       << "the first is the default of the others";
 }
 
@@ -195,7 +195,7 @@ TEST(PlanRrl, Refused) {
 TEST(PlanTcp, Options) {
   const auto limits = [](const std::string& text) {
     resolve::TcpLimits said;
-    EXPECT_TRUE(only<plugin::TcpDirective>(accepted(text)).limitTcp(said));
+    EXPECT_TRUE(only<directive::TcpDirective>(accepted(text)).limitTcp(said));
     return said;
   };
   const resolve::TcpLimits all = limits("tcp {\nmax_per_client 7\nidle 1m30s\n}");
@@ -265,7 +265,7 @@ TEST(PlanTimeouts, Refused) {
 }
 
 TEST(PlanCancel, Timeout) {
-  const auto timeout = [](const std::string& text) { return only<plugin::CancelDirective>(accepted(text)).timeout(); };
+  const auto timeout = [](const std::string& text) { return only<directive::CancelDirective>(accepted(text)).timeout(); };
   EXPECT_EQ(timeout("cancel"), 5001ms);
   EXPECT_EQ(timeout("cancel 5s"), 5s);
   EXPECT_EQ(timeout("cancel 1ns"), 1ms);
@@ -283,15 +283,15 @@ TEST(PlanCancel, Refused) {
 }
 
 TEST(PlanChaos, Texts) {
-  const auto texts = [](const std::string& text) { return only<plugin::ChaosDirective>(accepted(text)).texts(); };
+  const auto texts = [](const std::string& text) { return only<directive::ChaosDirective>(accepted(text)).texts(); };
   EXPECT_TRUE(texts("chaos").version.starts_with("idetcd-"));
   EXPECT_EQ(texts("chaos").authors.size(), 1u);
   EXPECT_EQ(texts("chaos v2").version, "v2");
   EXPECT_EQ(texts("chaos v2").authors.size(), 1u);
-  const plugin::ChaosTexts all = texts("chaos v3 \"Miek Gieben\" b a b");
+  const directive::ChaosTexts all = texts("chaos v3 \"Miek Gieben\" b a b");
   EXPECT_EQ(all.version, "v3");
   EXPECT_EQ(all.authors, (Texts{"Miek Gieben", "a", "b"}));
-  const plugin::ChaosTexts cut = texts("chaos " + std::string(300, 'v') + ' ' + std::string(256, 'a'));
+  const directive::ChaosTexts cut = texts("chaos " + std::string(300, 'v') + ' ' + std::string(256, 'a'));
   EXPECT_EQ(cut.version.size(), 255u);
   EXPECT_EQ(cut.authors, Texts{std::string(255, 'a')});
 }
@@ -302,13 +302,13 @@ TEST(PlanChaos, Refused) {
 }
 
 TEST(PlanDebug, IsThereOrNot) {
-  EXPECT_TRUE(has<plugin::DebugDirective>("debug"));
-  EXPECT_TRUE(has<plugin::DebugDirective>("debug\ndebug"));
+  EXPECT_TRUE(has<directive::DebugDirective>("debug"));
+  EXPECT_TRUE(has<directive::DebugDirective>("debug\ndebug"));
   EXPECT_TRUE(refused("debug off", "Wrong"));
 }
 
 TEST(PlanLocal, Prefix) {
-  const auto prefix = [](const std::string& text) { return only<plugin::LocalDirective>(accepted(text)).prefix(); };
+  const auto prefix = [](const std::string& text) { return only<directive::LocalDirective>(accepted(text)).prefix(); };
   EXPECT_TRUE(prefix("local"));
   EXPECT_TRUE(prefix("local {\nlocalhost_prefix on\n}"));
   EXPECT_FALSE(prefix("local {\nlocalhost_prefix off\n}"));
@@ -623,7 +623,7 @@ TEST(PlanHosts, Options) {
 
 TEST(PlanBind, AddressesAndInterfaces) {
   const resolve::Block block = accepted("bind 127.0.0.1 ::1 eth0.100 {\nexcept 127.0.0.2 lo\n}");
-  const auto& plan = only<plugin::BindDirective>(block);
+  const auto& plan = only<directive::BindDirective>(block);
   EXPECT_EQ(plan.listen(), (Texts{"127.0.0.1", "::1", "eth0.100"}));
   EXPECT_EQ(plan.except(), (Texts{"127.0.0.2", "lo"}));
   for (const char* text :
@@ -636,16 +636,16 @@ TEST(PlanBind, AddressesAndInterfaces) {
 }
 
 TEST(PlanBlock, Dns64) {
-  const auto settings = [](const std::string& text) { return only<plugin::Dns64Directive>(accepted(text)).settings(); };
-  const auto embedded = [](const plugin::Dns64Settings& from) {
+  const auto settings = [](const std::string& text) { return only<directive::Dns64Directive>(accepted(text)).settings(); };
+  const auto embedded = [](const directive::Dns64Settings& from) {
     const std::array<uint8_t, 4> v4{192, 0, 2, 1};
     return IpAddress::v6(from.prefix.embed(v4)).toString();
   };
-  const plugin::Dns64Settings plain = settings("dns64");
+  const directive::Dns64Settings plain = settings("dns64");
   EXPECT_EQ(embedded(plain), "64:ff9b::c000:201");
   EXPECT_FALSE(plain.translate_all || plain.allow_ipv4);
   EXPECT_EQ(embedded(settings("dns64 2001:db8:64::/96")), "2001:db8:64::c000:201");
-  const plugin::Dns64Settings full = settings("dns64 {\nprefix 2001:db8:1::/96\ntranslate_all\nallow_ipv4\n}");
+  const directive::Dns64Settings full = settings("dns64 {\nprefix 2001:db8:1::/96\ntranslate_all\nallow_ipv4\n}");
   EXPECT_EQ(embedded(full), "2001:db8:1::c000:201");
   EXPECT_TRUE(full.translate_all && full.allow_ipv4);
   EXPECT_TRUE(refused("dns64 64:ff9b::/95", "32, 40, 48, 56, 64 or 96"));
@@ -659,7 +659,7 @@ TEST(PlanBlock, Dns64) {
 
 TEST(PlanBlock, Zonelimit) {
   const auto options = [](const std::string& text) {
-    return only<plugin::ZonelimitDirective>(accepted(text)).options();
+    return only<directive::ZonelimitDirective>(accepted(text)).options();
   };
   const upstream::ZoneLimiter::Options plain = options("zonelimit");
   EXPECT_EQ(plain.outstanding, 200u);
@@ -678,12 +678,12 @@ TEST(PlanBlock, Zonelimit) {
 
 TEST(PlanBlock, Private) {
   const auto settings = [](const std::string& text) {
-    return only<plugin::PrivateDirective>(accepted(text)).settings();
+    return only<directive::PrivateDirective>(accepted(text)).settings();
   };
-  const plugin::PrivateSettings plain = settings("private");
+  const directive::PrivateSettings plain = settings("private");
   EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot()) << "the block's";
   EXPECT_TRUE(plain.allowed.empty() && plain.networks.empty() && !plain.allow_loopback);
-  const plugin::PrivateSettings full = settings(
+  const directive::PrivateSettings full = settings(
       "private example.org example.net {\nallow a.example.org b.example.org\nallow c.example.org\n"
       "allow_loopback\nnetwork 10.0.0.0/8 fd00::/8\nnetwork 192.0.2.1\n}");
   EXPECT_EQ(full.zones.size(), 2u);
@@ -703,17 +703,17 @@ TEST(PlanBlock, SmallDirectives) {
   EXPECT_EQ(bufsize("bufsize"), 1232u);
   EXPECT_EQ(bufsize("bufsize 512"), 512u);
   EXPECT_EQ(bufsize("bufsize 4096"), 4096u);
-  EXPECT_EQ(only<plugin::NsidDirective>(accepted("nsid")).data(), "");
-  EXPECT_EQ(only<plugin::NsidDirective>(accepted("nsid a b")).data(), "a b");
-  EXPECT_EQ(only<plugin::WorkersDirective>(accepted("workers 3")).workerCount(), 3u);
-  EXPECT_TRUE(has<plugin::ErrorsDirective>("errors") && has<plugin::ErrorsDirective>("errors stdout"));
-  EXPECT_TRUE(has<plugin::AnyDirective>("any") && has<plugin::LoopDirective>("loop") &&
-              has<plugin::MinimalDirective>("minimal") && has<plugin::WhoamiDirective>("whoami"));
-  EXPECT_TRUE(has<plugin::LoadbalanceDirective>("loadbalance") &&
-              has<plugin::LoadbalanceDirective>("loadbalance round_robin"));
+  EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid")).data(), "");
+  EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid a b")).data(), "a b");
+  EXPECT_EQ(only<directive::WorkersDirective>(accepted("workers 3")).workerCount(), 3u);
+  EXPECT_TRUE(has<directive::ErrorsDirective>("errors") && has<directive::ErrorsDirective>("errors stdout"));
+  EXPECT_TRUE(has<directive::AnyDirective>("any") && has<directive::LoopDirective>("loop") &&
+              has<directive::MinimalDirective>("minimal") && has<directive::WhoamiDirective>("whoami"));
+  EXPECT_TRUE(has<directive::LoadbalanceDirective>("loadbalance") &&
+              has<directive::LoadbalanceDirective>("loadbalance round_robin"));
   const resolve::Block balanced = accepted("loadbalance {\nprefer 10.0.0.0/8 2001:db8::/32\nprefer 192.0.2.1\n}");
-  ASSERT_EQ(only<plugin::LoadbalanceDirective>(balanced).preferred().size(), 3u);
-  EXPECT_EQ(only<plugin::LoadbalanceDirective>(balanced).preferred()[1].prefix_length, 32);
+  ASSERT_EQ(only<directive::LoadbalanceDirective>(balanced).preferred().size(), 3u);
+  EXPECT_EQ(only<directive::LoadbalanceDirective>(balanced).preferred()[1].prefix_length, 32);
   EXPECT_TRUE(refused("loadbalance {\nprefer invalid\n}", "illegal CIDR notation 'invalid'", 3));
   EXPECT_TRUE(refused("loadbalance {\nprefer\n}", "Wrong", 3));
   EXPECT_TRUE(refused("loadbalance round_robin {\nreload 10s\n}", "unknown property 'reload'", 3));
@@ -740,7 +740,7 @@ TEST(PlanBlock, SmallDirectives) {
 
 TEST(PlanPrometheus, Options) {
   const auto address = [](const std::string& directive) {
-    return only<plugin::PrometheusDirective>(accepted(directive)).address().toString();
+    return only<directive::PrometheusDirective>(accepted(directive)).address().toString();
   };
   EXPECT_EQ(address("prometheus"), "localhost:9153");
   EXPECT_EQ(address("prometheus localhost:53"), "localhost:53");
@@ -758,7 +758,7 @@ TEST(PlanPrometheus, Options) {
 
 TEST(PlanAdmin, Options) {
   const auto address = [](const std::string& directive) {
-    return only<plugin::AdminDirective>(accepted(directive)).address().toString();
+    return only<directive::AdminDirective>(accepted(directive)).address().toString();
   };
   EXPECT_EQ(address("admin"), "localhost:9154");
   EXPECT_EQ(address("admin :9155"), ":9155");
@@ -770,10 +770,10 @@ TEST(PlanAdmin, Options) {
 }
 
 TEST(PlanErrors, Options) {
-  using Level = plugin::ErrorLog::Level;
+  using Level = directive::ErrorLog::Level;
   const auto consolidation = [](const std::string& arguments) {
     const resolve::Block block = accepted("errors {\nconsolidate " + arguments + "\n}");
-    return only<plugin::ErrorsDirective>(block).consolidations().at(0);
+    return only<directive::ErrorsDirective>(block).consolidations().at(0);
   };
   const auto plain = consolidation("1m \"format error\"");
   EXPECT_EQ(plain.period, 1min);
@@ -788,7 +788,7 @@ TEST(PlanErrors, Options) {
   }
   EXPECT_TRUE(consolidation("1m .* show_first").show_first);
   const resolve::Block several = accepted("errors {\nstacktrace\nconsolidate 1m error1\nconsolidate 5s error2 info\n}");
-  EXPECT_EQ(only<plugin::ErrorsDirective>(several).consolidations().size(), 2u);
+  EXPECT_EQ(only<directive::ErrorsDirective>(several).consolidations().size(), 2u);
 }
 
 TEST(PlanErrors, BadOptions) {
@@ -815,7 +815,7 @@ TEST(PlanLog, Rules) {
   const auto rules = [](const std::string& directives) {
     const resolve::Block block = accepted(directives);
     std::vector<std::string> texts;
-    for (const auto& rule : only<plugin::LogDirective>(block).rules()) {
+    for (const auto& rule : only<directive::LogDirective>(block).rules()) {
       texts.push_back(rule.zone.toString() + (rule.success ? " success" : "") + (rule.denial ? " denial" : "") +
                       (rule.error ? " error" : ""));
     }
@@ -851,23 +851,23 @@ TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
   EXPECT_TRUE(refused("nonsense", "Unknown directive 'nonsense'"));
 }
 
-plugin::ReloadSettings reload(const std::string& directives) {
-  return only<plugin::ReloadDirective>(accepted(directives)).settings();
+directive::ReloadSettings reload(const std::string& directives) {
+  return only<directive::ReloadDirective>(accepted(directives)).settings();
 }
 
 const std::string kIdetcd = "idetcd {\npattern worker{{.ID}}.tf.internal.\n}\n";
 
 TEST(PlanXdp, InterfacesAndOptions) {
   const auto xdp = [](const std::string& text) {
-    return only<plugin::XdpDirective>(accepted(kIdetcd + text)).settings();
+    return only<directive::XdpDirective>(accepted(kIdetcd + text)).settings();
   };
-  const plugin::XdpSettings defaults = xdp("xdp lo");
+  const directive::XdpSettings defaults = xdp("xdp lo");
   EXPECT_EQ(defaults.attach.interfaces, std::vector<std::string>{"lo"});
   EXPECT_EQ(defaults.attach.mode, kernel::Mode::kAny);
   EXPECT_EQ(defaults.attach.max_names, 65536u);
   EXPECT_FALSE(defaults.required);
   EXPECT_EQ(defaults.pin, "");
-  const plugin::XdpSettings all =
+  const directive::XdpSettings all =
       xdp("xdp lo eth0.7 lo {\nnative\nrequired\nmax_names 1000000\npin /sys/fs/bpf/idetcd//\n}");
   EXPECT_EQ(all.attach.interfaces, (std::vector<std::string>{"lo", "eth0.7"}));
   EXPECT_EQ(all.attach.mode, kernel::Mode::kNative);
@@ -904,7 +904,7 @@ TEST(PlanXdp, WhatBlocksHaveToHave) {
 TEST(PlanXdp, OneThatIsPinnedCanBeWorkedOn) {
   const auto work = [](const std::string& text) {
     const auto plan = makePlan("Corefile", text, 53);
-    const auto done = plugin::kXdpDirective.work(plan.value().blocks, {.what = "status", .user = {}});
+    const auto done = directive::kXdpDirective.work(plan.value().blocks, {.what = "status", .user = {}});
     return done ? *done : done.error().message;
   };
   EXPECT_EQ(work(".:0 {\nwhoami\n}\n"), "the Corefile has no `xdp`");
@@ -917,7 +917,7 @@ TEST(PlanXdp, OneThatIsPinnedCanBeWorkedOn) {
 
 // CoreDNS's own table, and what it leaves out. CoreDNS 1.14.1 still refuses the jitter 0s, 1.14.2 does not.
 TEST(PlanReload, IntervalAndJitter) {
-  using Settings = plugin::ReloadSettings;
+  using Settings = directive::ReloadSettings;
   EXPECT_EQ(reload("reload"), (Settings{.interval = 30s, .jitter = 15s}));
   EXPECT_EQ(reload("reload 10s"), (Settings{.interval = 10s, .jitter = 5s}));
   EXPECT_EQ(reload("reload 10s 2s"), (Settings{.interval = 10s, .jitter = 2s}));
@@ -936,8 +936,8 @@ TEST(PlanReload, IntervalAndJitter) {
   EXPECT_TRUE(refused("reload 1s", "write: reload [INTERVAL] [JITTER]"));
 }
 
-plugin::HealthSettings health(const std::string& directives) {
-  return only<plugin::HealthDirective>(accepted(directives)).settings();
+directive::HealthSettings health(const std::string& directives) {
+  return only<directive::HealthDirective>(accepted(directives)).settings();
 }
 
 // CoreDNS's own table, and what it leaves out.
@@ -960,12 +960,12 @@ TEST(PlanHealth, HasOneOption) {
   EXPECT_TRUE(refused("health {\nlamedudk 4\n}", "unknown property 'lamedudk'", 3));
 }
 
-plugin::ReadySettings ready(const std::string& directives) {
-  return only<plugin::ReadyDirective>(accepted(directives)).settings();
+directive::ReadySettings ready(const std::string& directives) {
+  return only<directive::ReadyDirective>(accepted(directives)).settings();
 }
 
 TEST(PlanReady, AsCoreDns) {
-  using Monitor = plugin::Readiness::Monitor;
+  using Monitor = directive::Readiness::Monitor;
   EXPECT_EQ(ready("ready").address.toString(), ":8181");
   EXPECT_EQ(ready("ready").monitor, Monitor::kUntilReady);
   EXPECT_EQ(ready("ready localhost:1234").address.toString(), "localhost:1234");

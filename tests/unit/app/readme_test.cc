@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
-#include "plugin/order.h"
+#include "directive/order.h"
 
 namespace idetcd::app {
 namespace {
@@ -154,11 +154,11 @@ TEST(Readme, EveryCorefileIsAccepted) {
       ++count;
     }
   }
-  EXPECT_GE(count, plugin::directives().size());
+  EXPECT_GE(count, directive::directives().size());
 }
 
 TEST(Readme, EachDirectiveHasOneWithAnExample) {
-  for (const resolve::DirectiveType* type : plugin::directives()) {
+  for (const resolve::DirectiveType* type : directive::directives()) {
     bool found = false;
     for (const std::string& corefile : corefilesIn(readmeOf(type->name))) {
       const auto plan = planOf("README.md", corefile);
@@ -169,7 +169,7 @@ TEST(Readme, EachDirectiveHasOneWithAnExample) {
 }
 
 TEST(Readme, OptionsAreThoseThatTheDirectiveHas) {
-  for (const resolve::DirectiveType* type : plugin::directives()) {
+  for (const resolve::DirectiveType* type : directive::directives()) {
     EXPECT_EQ(documentedOptions(readmeOf(type->name)), acceptedOptions(type->name)) << type->name;
   }
 }
@@ -194,7 +194,7 @@ TEST(Readme, TablesAreComplete) {
 }
 
 TEST(Readme, HasTheSectionsThatEachDirectiveNeeds) {
-  for (const resolve::DirectiveType* type : plugin::directives()) {
+  for (const resolve::DirectiveType* type : directive::directives()) {
     const std::string readme = readmeOf(type->name);
     EXPECT_TRUE(readme.starts_with("# " + std::string(type->name) + "\n\n*" + std::string(type->name) + "* "))
         << type->name;
@@ -207,9 +207,9 @@ TEST(Readme, HasTheSectionsThatEachDirectiveNeeds) {
 TEST(Readme, TheProjectsNamesEveryDirective) {
   const std::string readme = contentOf(kSource / "README.md");
   size_t previous = 0;
-  for (const resolve::DirectiveType* type : plugin::directives()) {
+  for (const resolve::DirectiveType* type : directive::directives()) {
     const std::string name(type->name);
-    const size_t row = readme.find("\n| [`" + name + "`](src/plugin/" + name + "/README.md) | ");
+    const size_t row = readme.find("\n| [`" + name + "`](src/directive/" + name + "/README.md) | ");
     EXPECT_NE(row, readme.npos) << name;
     if (row == readme.npos) continue;
     EXPECT_LT(previous, row) << name << " is not at its place in plugin/order.cc";

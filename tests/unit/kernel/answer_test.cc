@@ -6,7 +6,7 @@
 
 #include "dns/reverse_name.h"
 #include "kernel_support.h"
-#include "plugin/idetcd/cluster_reverse.h"
+#include "directive/idetcd/cluster_reverse.h"
 #include "resolve/router.h"
 
 namespace idetcd::kernel {
@@ -24,14 +24,14 @@ class ReverseHandler final : public resolve::Handler {
  public:
   ReverseHandler(const records::RecordStore& store, const IpAddress& own)
       : reverse_(store, [&own](const IpAddress& address) {
-          return plugin::OwnAddress{.is_own = address == own, .name = {}, .ttl_seconds = 5};
+          return directive::OwnAddress{.is_own = address == own, .name = {}, .ttl_seconds = 5};
         }) {}
-  resolve::Outcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
     return reverse_.answer(query, request.response_limit, flags, request.now);
   }
 
  private:
-  plugin::ClusterReverse reverse_;
+  directive::ClusterReverse reverse_;
 };
 
 class AnswerTest : public ProgramTest {
@@ -82,8 +82,8 @@ class AnswerTest : public ProgramTest {
     resolve::Job job;
     router_->begin(job, buffer.data(), message.size());
     request.response_limit = resolve::Router::udpResponseLimit(job);
-    const resolve::Outcome outcome = router_->answer(job, request);
-    if (outcome.kind != resolve::Outcome::Kind::kAnswer) return {};
+    const resolve::QueryOutcome outcome = router_->answer(job, request);
+    if (outcome.kind != resolve::QueryOutcome::Kind::kAnswer) return {};
     return {buffer.data(), buffer.data() + outcome.size};
   }
 

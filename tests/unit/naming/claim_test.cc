@@ -82,15 +82,15 @@ class ClaimTest : public testing::Test {
     Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, {}};
     OwnKeyObserver own_key;
     Claim claim(context, options(), own_key);
-    std::promise<Claim::Outcome> outcome;
+    std::promise<Claim::ClaimOutcome> outcome;
     thread_.spawn(run(claim, outcome));
-    EXPECT_EQ(outcome.get_future().get(), Claim::Outcome::kClaimed);
+    EXPECT_EQ(outcome.get_future().get(), Claim::ClaimOutcome::kClaimed);
     onThread(thread_, [] {});  // so the task has ended
     EXPECT_EQ(claim.slot().name, "worker1.tf.local.");
     revocations_ = store.revocations;
     return claim.lease().id;
   }
-  static Task<void> run(Claim& claim, std::promise<Claim::Outcome>& outcome) {
+  static Task<void> run(Claim& claim, std::promise<Claim::ClaimOutcome>& outcome) {
     auto running = claim.run(0, Claim::WhenFull::kWait);
     outcome.set_value(co_await running);
   }

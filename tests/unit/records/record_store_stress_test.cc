@@ -191,7 +191,7 @@ TEST(RecordStoreStress, AnAddressAlwaysLeadsToItsName) {
   constexpr uint32_t kAddresses = 300;
   EpochDomain epochs;
   RecordStore store(
-      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 17, .comes_first = [](const dns::Name& n) {
+      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 17, .is_member = [](const dns::Name& n) {
                  return n.toString().starts_with("worker");
                }});
   const auto address = [](uint32_t i) {

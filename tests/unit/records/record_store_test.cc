@@ -119,25 +119,25 @@ TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
 TEST(RecordStore, CountsTheNamesThatComeFirst) {
   EpochDomain epochs;
   RecordStore store(
-      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 99, .comes_first = [](const dns::Name& owner) {
+      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 99, .is_member = [](const dns::Name& owner) {
                  return owner.toString().starts_with("w");
                }});
-  EXPECT_EQ(store.sizeOfFirst(), 0u);
+  EXPECT_EQ(store.memberCount(), 0u);
   store.put(name("w1.tf.local."), v4(1), 1);
   store.put(name("w2.tf.local."), HostAddresses{}, 2);
   store.put(name("db.tf.local."), v4(3), 3);
   store.put(name("w1.tf.local."), v4(2), 4);
   EXPECT_EQ(store.size(), 3u);
-  EXPECT_EQ(store.sizeOfFirst(), 2u);
+  EXPECT_EQ(store.memberCount(), 2u);
   EXPECT_FALSE(store.remove(name("w1.tf.local."), 3));
   EXPECT_TRUE(store.remove(name("db.tf.local."), 5));
-  EXPECT_EQ(store.sizeOfFirst(), 2u);
+  EXPECT_EQ(store.memberCount(), 2u);
   store.beginSnapshot(false);
   store.see(name("w2.tf.local."));
   store.endSnapshot(6, 10);
-  EXPECT_EQ(store.sizeOfFirst(), 1u);
+  EXPECT_EQ(store.memberCount(), 1u);
   EXPECT_TRUE(store.remove(name("w2.tf.local."), 7));
-  EXPECT_EQ(store.sizeOfFirst(), 0u);
+  EXPECT_EQ(store.memberCount(), 0u);
 }
 
 TEST_F(RecordStoreTest, PutAndRemove) {

@@ -34,7 +34,7 @@ class ClusterZoneTest : public testing::Test {
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     const records::ReadSection section(reader_);
-    const Outcome outcome = zone.answer(query, query.has_edns ? 1232 : 512, 0, now_);
+    const QueryOutcome outcome = zone.answer(query, query.has_edns ? 1232 : 512, 0, now_);
     if (!outcome.isNext()) message.setResponse(outcome.size);
     return outcome.size;
   }

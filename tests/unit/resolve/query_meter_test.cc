@@ -57,12 +57,12 @@ uint64_t sumOf(const Counts& counts) {
 }
 
 struct Answers : Handler {
-  Outcome answer(const dns::Query& query, const Request& request, uint16_t) override {
+  QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t) override {
     if (later) {
       reply = std::make_unique<DeferredReply>(query, request);
-      return Outcome::pending();
+      return QueryOutcome::pending();
     }
-    return Outcome::answer(query.question_end);
+    return QueryOutcome::answer(query.question_end);
   }
   bool later = false;
   std::unique_ptr<DeferredReply> reply;
@@ -72,7 +72,7 @@ struct Client : ReplyDeferrer {
   struct Sink : ReplySink {
     void send(std::span<const uint8_t>) override {}
   };
-  std::unique_ptr<ReplySink> deferReply() override { return std::make_unique<Sink>(); }
+  std::unique_ptr<ReplySink> keepClient() override { return std::make_unique<Sink>(); }
 };
 
 // A block for example.org. that answers all, counted as directive 7.
@@ -92,7 +92,7 @@ class RouterMeterTest : public testing::Test {
         HashSeed(Message::kSeed), unrouted_);
   }
 
-  Outcome ask(Message& message, Transport transport = Transport::kUdp, bool again = false) {
+  QueryOutcome ask(Message& message, Transport transport = Transport::kUdp, bool again = false) {
     Job job;
     router_->begin(job, message.data(), message.size());
     Request request{.source = reinterpret_cast<const sockaddr*>(&source_),
@@ -102,7 +102,7 @@ class RouterMeterTest : public testing::Test {
                     .now = BootClock::now(),
                     .deferrer = &client_,
                     .is_again = again};
-    const Outcome outcome = router_->answer(job, request);
+    const QueryOutcome outcome = router_->answer(job, request);
     EXPECT_EQ(request.meter, nullptr) << "the next query of the batch may be of another zone";
     return outcome;
   }
@@ -123,8 +123,8 @@ class RouterMeterTest : public testing::Test {
 TEST_F(RouterMeterTest, WhatIsAnsweredAtOnce) {
   Message message("a.example.org.", 28, 1232);
   const size_t size = message.size();
-  const Outcome outcome = ask(message, Transport::kTcp);
-  ASSERT_EQ(outcome.kind, Outcome::Kind::kAnswer);
+  const QueryOutcome outcome = ask(message, Transport::kTcp);
+  ASSERT_EQ(outcome.kind, QueryOutcome::Kind::kAnswer);
   EXPECT_EQ(requests(1, 0, 28), 1u);
   EXPECT_EQ(requests(0, 0, 28), 0u);
   EXPECT_EQ(meter_->request_sizes[1].sum_.value(), size);
@@ -141,7 +141,7 @@ TEST_F(RouterMeterTest, WhatIsAnsweredAtOnce) {
 TEST_F(RouterMeterTest, WhatIsAnsweredLater) {
   handler_->later = true;
   Message message("a.example.org.", 1);
-  ASSERT_EQ(ask(message).kind, Outcome::Kind::kPending);
+  ASSERT_EQ(ask(message).kind, QueryOutcome::Kind::kPending);
   EXPECT_EQ(requests(0, 0, 1), 1u);
   router_->onBatchDone({}, {}, BootClock::now());
   EXPECT_EQ(timed(), 0u);
@@ -169,7 +169,7 @@ TEST_F(RouterMeterTest, WhatCannotBeRead) {
   EXPECT_EQ(unrouted_->responses[DirectiveNames::kServer][16].value(), 1u) << "BADVERS";
   Message response("a.example.org.", 1);
   response.data()[2] |= 0x80;  // QR
-  EXPECT_EQ(ask(response).kind, Outcome::Kind::kDrop);
+  EXPECT_EQ(ask(response).kind, QueryOutcome::Kind::kDrop);
   EXPECT_EQ(unrouted_->requests[0][0][QueryMeter::typeIndex(1)].value(), 1u) << "what is no query is not one more";
 }
 
@@ -218,7 +218,7 @@ TEST(BatchMeterTest, EachQueryIsCountedOnceAtTheEndOfItsBatch) {
                   .deferrer = &client};
   records::EpochDomain::Reader reader(epochs);
   const records::ReadSection section(reader);
-  std::vector<Outcome> outcomes;
+  std::vector<QueryOutcome> outcomes;
   for (size_t i = 0; i < jobs.size(); ++i) {
     router.begin(jobs[i], messages[i].data(), messages[i].size());
     if (i == jobs.size() - 1) {
@@ -228,7 +228,7 @@ TEST(BatchMeterTest, EachQueryIsCountedOnceAtTheEndOfItsBatch) {
     outcomes.push_back(router.answerInBatch(jobs[i], request));
     EXPECT_EQ(request.meter, nullptr);
   }
-  EXPECT_EQ(outcomes.back().kind, Outcome::Kind::kPending) << "of the block that is not counted";
+  EXPECT_EQ(outcomes.back().kind, QueryOutcome::Kind::kPending) << "of the block that is not counted";
   EXPECT_EQ(sumOf(meters[0]->requests[0][1]), 0u) << "not yet";
   router.countBatch(jobs, local);
   EXPECT_EQ(meters[0]->requests[0][1][QueryMeter::typeIndex(1)].value(), 2u);

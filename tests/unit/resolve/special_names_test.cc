@@ -18,8 +18,8 @@ class SpecialNamesTest : public testing::Test {
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message_.data(), message_.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     if (mayBeForwarded(query, named_, private_servers_)) return false;
-    const Outcome outcome = answerSpecialName(query, 1232);
-    EXPECT_EQ(outcome.kind, Outcome::Kind::kAnswer);
+    const QueryOutcome outcome = answerSpecialName(query, 1232);
+    EXPECT_EQ(outcome.kind, QueryOutcome::Kind::kAnswer);
     message_.setResponse(outcome.size);
     EXPECT_TRUE(message_.flag(dns::kFlagAa));
     EXPECT_TRUE(message_.flag(dns::kFlagQr));

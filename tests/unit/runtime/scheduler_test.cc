@@ -63,38 +63,38 @@ TEST(Scheduler, AStopEndsEveryWaitInTheOrderOfTheirBeginning) {
 
 // --- Suspension ---
 
-Task<void> waitFor(Suspension& pause, std::vector<Suspension::Outcome>& outcomes) {
+Task<void> waitFor(Suspension& pause, std::vector<Suspension::WakeReason>& outcomes) {
   outcomes.push_back(co_await pause);
 }
 
 TEST(Suspension, TheFirstOfWakeDeadlineAndStopDecides) {
-  using Outcome = Suspension::Outcome;
+  using WakeReason = Suspension::WakeReason;
   ManualScheduler scheduler;
-  std::vector<Outcome> outcomes;
+  std::vector<WakeReason> outcomes;
   Suspension woken(scheduler, scheduler.now() + 1s);
   scheduler.spawn(waitFor(woken, outcomes));
   scheduler.run();
   woken.wake();
   EXPECT_TRUE(outcomes.empty()) << "not within wake()";
   scheduler.advance(2s);
-  EXPECT_EQ(outcomes, std::vector<Outcome>{Outcome::kWoken});
+  EXPECT_EQ(outcomes, std::vector<WakeReason>{WakeReason::kWoken});
 
   Suspension late(scheduler, scheduler.now() + 1s);
   scheduler.spawn(waitFor(late, outcomes));
   scheduler.advance(1s);
   late.wake();
-  EXPECT_EQ(outcomes.back(), Outcome::kTimedOut);
+  EXPECT_EQ(outcomes.back(), WakeReason::kTimedOut);
 
   Suspension early(scheduler, std::nullopt);
   early.wake();
   scheduler.spawn(waitFor(early, outcomes));
   scheduler.run();
-  EXPECT_EQ(outcomes.back(), Outcome::kWoken);
+  EXPECT_EQ(outcomes.back(), WakeReason::kWoken);
 
   Suspension stopped(scheduler, std::nullopt);
   scheduler.spawn(waitFor(stopped, outcomes));
   scheduler.stop();
-  EXPECT_EQ(outcomes.back(), Outcome::kStopped);
+  EXPECT_EQ(outcomes.back(), WakeReason::kStopped);
   EXPECT_EQ(outcomes.size(), 4u);
 }
 

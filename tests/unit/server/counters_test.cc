@@ -19,9 +19,9 @@ using test::query;
 
 class FunctionHandler : public resolve::Handler {
  public:
-  using Function = std::function<resolve::Outcome(const dns::Query&, const resolve::Request&)>;
+  using Function = std::function<resolve::QueryOutcome(const dns::Query&, const resolve::Request&)>;
   explicit FunctionHandler(Function function) : function_(std::move(function)) {}
-  resolve::Outcome answer(const dns::Query& query, const resolve::Request& request, uint16_t) override {
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t) override {
     return function_(query, request);
   }
 
@@ -29,9 +29,9 @@ class FunctionHandler : public resolve::Handler {
   const Function function_;
 };
 
-resolve::Outcome echo(const dns::Query& query) {
+resolve::QueryOutcome echo(const dns::Query& query) {
   query.message[2] |= 0x80;  // QR
-  return resolve::Outcome::answer(query.question_end);
+  return resolve::QueryOutcome::answer(query.question_end);
 }
 
 TEST(ServerCounters, AnAnswerThatTheKernelDoesNotTake) {
@@ -56,8 +56,8 @@ TEST(ServerCounters, AnAnswerThatIsPutOff) {
   bool is_asked_again = false;
   server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query& query, const resolve::Request& request) {
     if (std::exchange(is_asked_again, true)) return echo(query);
-    kept = request.deferrer->deferReply();
-    return resolve::Outcome::pending();
+    kept = request.deferrer->keepClient();
+    return resolve::QueryOutcome::pending();
   }));
   net::test::Socket client = net::test::tcpClient(server.tcpAddress());
   client.send(test::framed(query(7, "a.")));
@@ -66,7 +66,7 @@ TEST(ServerCounters, AnAnswerThatIsPutOff) {
   constexpr size_t kAll = WriteBudget::Limits{}.process;
   server.onLoop([&] {
     server.budget().change(std::nullopt, 0, kAll);  // as if others did not read
-    EXPECT_TRUE(kept->defer());
+    EXPECT_TRUE(kept->pushBack());
     kept.reset();
   });
   EXPECT_EQ(server.counters().tcp_deferred.value(), 1u);
@@ -79,9 +79,9 @@ TEST(ServerCounters, WhatIsDroppedHasAReason) {
   test::RunningServer server;
   std::unique_ptr<resolve::ReplySink> kept;
   server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query& query, const resolve::Request& request) {
-    if (query.qtype == 1) return resolve::Outcome::drop(resolve::DropReason::kAcl);
-    kept = request.deferrer->deferReply();
-    return resolve::Outcome::pending();
+    if (query.qtype == 1) return resolve::QueryOutcome::drop(resolve::DropReason::kAcl);
+    kept = request.deferrer->keepClient();
+    return resolve::QueryOutcome::pending();
   }));
   const auto dropped = [&](const std::string& reason) {
     return test_support::valuesOf(server.registry()).at("idetcd_queries_dropped_total{reason=\"" + reason + "\"}");
@@ -107,8 +107,8 @@ TEST(ServerCounters, WhatWaitsOnAConnectionThatGivesWay) {
   test::RunningServer server("127.0.0.1", {.max_connections = 1});
   std::vector<std::unique_ptr<resolve::ReplySink>> kept;
   server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query&, const resolve::Request& request) {
-    kept.push_back(request.deferrer->deferReply());
-    return resolve::Outcome::pending();
+    kept.push_back(request.deferrer->keepClient());
+    return resolve::QueryOutcome::pending();
   }));
   net::test::Socket first = net::test::tcpClient(server.tcpAddress());
   first.send(test::framed(query(7, "a.")) + test::framed(query(8, "b.")));

@@ -209,8 +209,8 @@ TEST_F(ForwardCookieTest, FormerrOfAServerThatTakesCookiesIsTheAnswer) {
 
 class UpstreamCookieTest : public testing::Test {
  protected:
-  using Verdict = UpstreamCookie::Verdict;
-  Verdict judge(const Bytes& cookie) {
+  using CookieVerdict = UpstreamCookie::CookieVerdict;
+  CookieVerdict judge(const Bytes& cookie) {
     return cookie_.judge({.rcode = dns::Rcode::kNoError, .cookie = cookie}, cookie_.client(), now_);
   }
   Bytes option() const {
@@ -228,7 +228,7 @@ TEST_F(UpstreamCookieTest, BelongsToOneAddressOfOurs) {
   cookie_.noteOwnAddress(*IpAddress::parse("192.0.2.1"), random_, now_);
   EXPECT_FALSE(cookie_.wantsOwnAddress(now_));
   const Bytes first = option();
-  EXPECT_EQ(judge(joined(first, kServerCookie)), Verdict::kGood);
+  EXPECT_EQ(judge(joined(first, kServerCookie)), CookieVerdict::kGood);
   cookie_.noteOwnAddress(*IpAddress::parse("192.0.2.1"), random_, now_ + std::chrono::hours(23));
   EXPECT_EQ(option(), joined(first, kServerCookie));
   cookie_.noteOwnAddress(*IpAddress::parse("192.0.2.2"), random_, now_);
@@ -243,14 +243,14 @@ TEST_F(UpstreamCookieTest, WhatHasStoppedMayBeginAgain) {
   cookie_.noteOwnAddress(*IpAddress::parse("192.0.2.1"), random_, now_);
   const UpstreamCookie::Client client = cookie_.client();
   const auto without = [&] { return cookie_.judge({}, client, now_); };
-  EXPECT_EQ(without(), Verdict::kNone);
+  EXPECT_EQ(without(), CookieVerdict::kNone);
   judge(joined(option(), kServerCookie));
-  EXPECT_EQ(without(), Verdict::kMissing);
+  EXPECT_EQ(without(), CookieVerdict::kMissing);
   cookie_.noteStopped(now_);
   judge(joined(option(), kServerCookie));
-  EXPECT_EQ(without(), Verdict::kNone) << "one of several machines behind one address";
+  EXPECT_EQ(without(), CookieVerdict::kNone) << "one of several machines behind one address";
   now_ += std::chrono::minutes(16);
-  EXPECT_EQ(without(), Verdict::kMissing);
+  EXPECT_EQ(without(), CookieVerdict::kMissing);
 }
 
 TEST_F(UpstreamCookieTest, WhatCannotBeReadHasNoCookie) {

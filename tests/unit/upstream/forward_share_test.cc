@@ -21,7 +21,7 @@ class ForwardShareTest : public ForwardFixture {
   };
   using GotPtr = std::shared_ptr<Got>;
 
-  static Asker from(const std::string& address, uint16_t id = 0, uint16_t port = 4711) {
+  static QueryOrigin from(const std::string& address, uint16_t id = 0, uint16_t port = 4711) {
     sockaddr_storage storage;
     SocketAddress{.ip = IpAddress::parse(address).value(), .port = port}.toSockaddr(&storage);
     return {.client = ClientId::of(reinterpret_cast<const sockaddr*>(&storage)),
@@ -30,12 +30,12 @@ class ForwardShareTest : public ForwardFixture {
             .query_size = 50,
             .response_limit = 1232};
   }
-  GotPtr askAs(const Asker& asker, const std::string& name) {
+  GotPtr askAs(const QueryOrigin& origin, const std::string& name) {
     auto got = std::make_shared<Got>();
     Message message(name, 1, 1232);
     dns::Query query;
     dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
-    got->wait = forwarder_->resolve(query, asker, [this, got](const ForwardResult& result) {
+    got->wait = forwarder_->resolve(query, origin, [this, got](const ForwardResult& result) {
       EXPECT_FALSE(got->result) << "called twice";
       got->result = result;
       order_.push_back(got.get());
@@ -167,7 +167,7 @@ TEST_F(ForwardShareTest, RepetitionsWaitForLittle) {
   }
   EXPECT_EQ(in_full, WaitingClients::kFullAnswers);
   EXPECT_EQ(refused, 1000 - WaitingClients::kMaxRepeats);
-  EXPECT_EQ(Forwarder::littleResponse(from("192.0.2.1")), 100u) << "twice the query";
+  EXPECT_EQ(Forwarder::truncationLimit(from("192.0.2.1")), 100u) << "twice the query";
 }
 
 TEST_F(ForwardShareTest, AnswersForManyLeaveOneAfterTheOther) {
@@ -236,13 +236,13 @@ TEST_F(ForwardShareTest, WhatIsPutOffDoesNotCountAsSent) {
   constexpr size_t kClients = 1000;
   size_t answered = 0;
   for (size_t i = 0; i < kClients; ++i) {
-    Asker asker = from("127.0.0.1", 1, static_cast<uint16_t>(1024 + i));
-    asker.transport = resolve::Transport::kTcp;
-    asker.response_limit = 65535;
+    QueryOrigin origin = from("127.0.0.1", 1, static_cast<uint16_t>(1024 + i));
+    origin.transport = resolve::Transport::kTcp;
+    origin.response_limit = 65535;
     Message message("www.example.org.", 1, 1232);
     dns::Query query;
     dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
-    forwarder_->resolve(query, asker, [&](const ForwardResult&) {
+    forwarder_->resolve(query, origin, [&](const ForwardResult&) {
       ++answered;
       forwarder_->noteDeferred();
       loop_.stop();
@@ -279,7 +279,7 @@ TEST_F(ForwardShareTest, OurOwnQuestionsComeFirst) {
   make(options);
   for (uint16_t i = 0; i < 10; ++i) askAs(from("127.0.0.1", 1, static_cast<uint16_t>(1024 + i)), numbered(i));
   for (uint16_t i = 0; i < 30; ++i) askAs(from("127.0.0.1", 1, static_cast<uint16_t>(2024 + i)), numbered(0));
-  Asker urgent = from("127.0.0.1", 1, 999);
+  QueryOrigin urgent = from("127.0.0.1", 1, 999);
   EXPECT_EQ(askAs(urgent, "live.etcd.")->result->rcode, dns::Rcode::kRefused) << "max_concurrent";
   urgent.urgent = true;
   const GotPtr got = askAs(urgent, "live.etcd.");

@@ -298,7 +298,7 @@ TEST_F(StreamPoolTest, WhoDoesNotWaitAnyMoreIsNotTold) {
 
 TEST_F(StreamPoolTest, WhoHasMostConnectionsGivesWay) {
   const auto budget = net::DescriptorBudget::make(16);  // eight at most for connections
-  const auto room = ForwardRoom::make(loop_, budget->account(0)).value();
+  const auto room = UpstreamBudget::make(loop_, budget->account(0)).value();
   const auto connect = [&](StreamPool*& pool) {
     return [&]() -> Result<std::unique_ptr<net::Stream>> {
       auto lease = room->leaseConnection(*pool);

@@ -46,13 +46,13 @@ TEST(ClientIdTest, IsAnInterfaceOnALink) {
 // As a Forwarder does it: `max_asked` questions, `max_waiting` queries.
 class WaitingClientsTest : public testing::Test {
  protected:
-  using Verdict = WaitingClients::Verdict;
+  using Admission = WaitingClients::Admission;
   struct Asked : WaitingClients::Question {
     std::string name;
   };
 
-  WaitingClients::Room makeRoom(const Asker& asker, bool to_ask) {
-    const auto room = to_ask ? clients_.makeRoomToAsk(asker, nullptr) : clients_.makeRoomToWait(asker);
+  WaitingClients::Room makeRoom(const QueryOrigin& origin, bool to_ask) {
+    const auto room = to_ask ? clients_.makeRoomToAsk(origin, nullptr) : clients_.makeRoomToWait(origin);
     if (room.abandoned != nullptr) {
       clients_.settle(*room.abandoned);
       questions_.erase(std::string(static_cast<Asked*>(room.abandoned)->name));
@@ -63,23 +63,23 @@ class WaitingClientsTest : public testing::Test {
 
   // What became of it; "" if it waits.
   std::string ask(const std::string& client, const std::string& name, uint16_t id = 0, bool urgent = false) {
-    Asker asker{.client = client.empty() ? ClientId{} : idOf(client), .port = 4711, .id = id};
-    asker.urgent = urgent;
+    QueryOrigin origin{.client = client.empty() ? ClientId{} : idOf(client), .port = 4711, .id = id};
+    origin.urgent = urgent;
     auto known = questions_.find(name);
     if (known != questions_.end()) {
-      const Verdict verdict = clients_.judge(known->second, asker);
-      if (verdict == Verdict::kAbsorb) return "absorbed";
-      if (verdict == Verdict::kTooMany) return "too many";
+      const Admission verdict = clients_.judge(known->second, origin);
+      if (verdict == Admission::kAbsorb) return "absorbed";
+      if (verdict == Admission::kTooMany) return "too many";
     }
-    if (clients_.size() >= max_waiting_ && !makeRoom(asker, false).made) return "cannot wait";
+    if (clients_.size() >= max_waiting_ && !makeRoom(origin, false).made) return "cannot wait";
     known = questions_.find(name);
     if (known == questions_.end()) {
-      if (questions_.size() >= max_asked_ && !makeRoom(asker, true).made) return "cannot ask";
+      if (questions_.size() >= max_asked_ && !makeRoom(origin, true).made) return "cannot ask";
       known = questions_.try_emplace(name).first;
       known->second.name = name;
       clients_.begin(known->second);
     }
-    clients_.add(known->second, asker, 0, [this, client, name](const ForwardResult&) { lost_[client].insert(name); });
+    clients_.add(known->second, origin, 0, [this, client, name](const ForwardResult&) { lost_[client].insert(name); });
     return "";
   }
   void askFor(const std::string& client, int first, int count) {
@@ -208,19 +208,19 @@ TEST_F(WaitingClientsTest, RepetitionsAreBounded) {
   Asked question;
   clients_.begin(question);
   const auto judge = [this, &question](const std::string& client, uint16_t id, resolve::Transport transport) {
-    const Asker asker{.client = idOf(client), .port = 1, .id = id, .transport = transport};
-    const Verdict verdict = clients_.judge(question, asker);
-    if (verdict != Verdict::kTooMany) clients_.add(question, asker, 0, [](const ForwardResult&) {});
+    const QueryOrigin origin{.client = idOf(client), .port = 1, .id = id, .transport = transport};
+    const Admission verdict = clients_.judge(question, origin);
+    if (verdict != Admission::kTooMany) clients_.add(question, origin, 0, [](const ForwardResult&) {});
     return verdict;
   };
   for (uint16_t i = 0; i < WaitingClients::kMaxRepeats; ++i) {
     ASSERT_EQ(judge("192.0.2.1", i, resolve::Transport::kUdp),
-              i < WaitingClients::kFullAnswers ? Verdict::kWait : Verdict::kWaitForLittle);
-    ASSERT_EQ(judge("192.0.2.2", i, resolve::Transport::kTcp), Verdict::kWait) << "a connection's source is no lie";
+              i < WaitingClients::kFullAnswers ? Admission::kWait : Admission::kWaitForLittle);
+    ASSERT_EQ(judge("192.0.2.2", i, resolve::Transport::kTcp), Admission::kWait) << "a connection's source is no lie";
   }
-  EXPECT_EQ(judge("192.0.2.1", 1000, resolve::Transport::kUdp), Verdict::kTooMany);
-  EXPECT_EQ(judge("192.0.2.2", 1000, resolve::Transport::kTcp), Verdict::kTooMany);
-  EXPECT_EQ(judge("192.0.2.3", 1000, resolve::Transport::kUdp), Verdict::kWait);
+  EXPECT_EQ(judge("192.0.2.1", 1000, resolve::Transport::kUdp), Admission::kTooMany);
+  EXPECT_EQ(judge("192.0.2.2", 1000, resolve::Transport::kTcp), Admission::kTooMany);
+  EXPECT_EQ(judge("192.0.2.3", 1000, resolve::Transport::kUdp), Admission::kWait);
 }
 
 TEST_F(WaitingClientsTest, OneQuestionIsNotWaitedForByAll) {
@@ -237,8 +237,8 @@ TEST_F(WaitingClientsTest, TheLongestWaitingIsTheFirst) {
   Asked question;
   clients_.begin(question);
   for (const char* name : {"a", "b", "c"}) {
-    const Asker asker{.client = idOf("192.0.2.1"), .id = static_cast<uint16_t>(*name)};
-    clients_.add(question, asker, 100, [&order, name](const ForwardResult&) { order += name; });
+    const QueryOrigin origin{.client = idOf("192.0.2.1"), .id = static_cast<uint16_t>(*name)};
+    clients_.add(question, origin, 100, [&order, name](const ForwardResult&) { order += name; });
   }
   clients_.settle(question);
   while (question.waiting() > 0) {

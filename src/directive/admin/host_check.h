@@ -1,0 +1,17 @@
+// Whether the Host of a request can be meant for this server. A page of a stranger whose name leads here (DNS rebinding)
+// has that name there, and a browser lets it read all that it is answered. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace idetcd::directive {
+
+// The host without port, brackets and the dot at the end, in lower case; empty: it is none.
+std::string hostOf(std::string_view field);
+
+// An IP address, or a name that leads to this machine wherever it is asked for: nobody can have it lead here. As from
+// hostOf().
+bool isAddressOrLocalhost(std::string_view host);
+
+}  // namespace idetcd::directive

@@ -1,0 +1,10 @@
+// page.html, as the build has embedded it (embed.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace idetcd::directive {
+
+extern const std::string_view kPage;
+
+}  // namespace idetcd::directive

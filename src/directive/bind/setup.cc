@@ -1,0 +1,86 @@
+#include "directive/bind/setup.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "config/option_table.h"
+#include "net/local_addresses.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+// A mistyped address is none.
+bool mayBeInterface(std::string_view text) {
+  const auto is_numeric = [](char c) { return isDigit(c) || c == '.'; };
+  return net::mayNameInterface(text) && !std::all_of(text.begin(), text.end(), is_numeric);
+}
+
+Result<void> readListenAddresses(config::DirectiveCursor& cursor, std::vector<std::string>& addresses) {
+  const auto arguments = cursor.args(1);
+  if (!arguments) return tl::unexpected(arguments.error());
+  for (const std::string& argument : *arguments) {
+    if (!IpAddress::parse(argument) && !mayBeInterface(argument)) {
+      return cursor.error(fmt::format("not an IP address or the name of an interface: '{}'", argument));
+    }
+    addresses.push_back(argument);
+  }
+  return {};
+}
+
+// Addresses and interfaces as addresses.
+Result<std::vector<SocketAddress>> resolveAddresses(const std::vector<std::string>& texts) {
+  std::vector<SocketAddress> addresses;
+  for (const std::string& text : texts) {
+    if (const auto ip = IpAddress::parse(text)) {
+      addresses.push_back({.ip = *ip});
+      continue;
+    }
+    const auto of_interface = net::interfaceAddresses(text);
+    if (!of_interface)
+      return fail(fmt::format("bind: '{}' is no IP address, and there is {}", text, of_interface.error().message));
+    addresses.insert(addresses.end(), of_interface->begin(), of_interface->end());
+  }
+  return addresses;
+}
+
+struct BlockReader {
+  config::DirectiveCursor& cursor;
+  std::vector<std::string>& except;
+  Result<void> readExcept() { return readListenAddresses(cursor, except); }
+};
+
+}  // namespace
+
+Result<void> BindDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  const auto head = readListenAddresses(cursor, listen_);
+  static constexpr config::OptionTable<BlockReader, 1> kOptions{{
+      {"except", "except ADDRESS|INTERFACE...", &BlockReader::readExcept},
+  }};
+  BlockReader reader{cursor, except_};
+  return config::readBlock(cursor, reader, kOptions, nullptr, head);
+}
+
+Result<std::vector<SocketAddress>> BindDirective::listenAddresses() const {
+  auto listen = resolveAddresses(listen_);
+  if (!listen) return listen;
+  const auto except = resolveAddresses(except_);
+  if (!except) return except;
+  std::vector<SocketAddress> addresses;
+  for (const SocketAddress& address : *listen) {
+    const auto same = [&address](const SocketAddress& other) { return other.ip == address.ip; };
+    if (std::none_of(except->begin(), except->end(), same) && std::none_of(addresses.begin(), addresses.end(), same)) {
+      addresses.push_back(address);
+    }
+  }
+  if (addresses.empty() && !listen_.empty()) return fail("bind: no address is left to listen on");
+  return addresses;
+}
+
+const resolve::DirectiveType kBindDirective{.name = "bind",
+                                            .syntax = "bind ADDRESS|INTERFACE... [{ except ADDRESS|INTERFACE... }]",
+                                            .make = resolve::makeDirective<BindDirective>};
+
+}  // namespace idetcd::directive

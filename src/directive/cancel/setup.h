@@ -1,0 +1,23 @@
+// The directive `cancel`: how long a query may take. What makes queries wait (`forward`) asks for it.
+#pragma once
+
+#include <chrono>
+
+#include "resolve/directive.h"
+
+namespace idetcd::directive {
+
+class CancelDirective final : public resolve::Directive {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+
+  // Above 0.
+  std::chrono::milliseconds timeout() const { return timeout_; }
+
+ private:
+  std::chrono::milliseconds timeout_{5001};
+};
+
+extern const resolve::DirectiveType kCancelDirective;
+
+}  // namespace idetcd::directive

@@ -1,0 +1,35 @@
+// `chaos`: which software this is, and who has made it, for clients that ask in class CH. Any thread; no allocation.
+//
+//   version.bind., version.server.   one text
+//   authors.bind.                    a text each
+//
+// Which node this is (id.server., hostname.bind.) is said by directive/nsid/identity.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dns/query.h"
+#include "resolve/handler.h"
+
+namespace idetcd::directive {
+
+// Texts of 255 bytes at most.
+struct ChaosTexts {
+  std::string version;
+  std::vector<std::string> authors;
+};
+
+class Chaos final : public resolve::Handler {
+ public:
+  explicit Chaos(ChaosTexts texts) : texts_(std::move(texts)) {}
+
+  // kNext for every other name, and for other classes.
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+
+ private:
+  const ChaosTexts texts_;
+};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,25 @@
+// The secrets of DNS cookies as text. What is wrong with one is said without it. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/siphash.h"
+
+namespace idetcd::directive {
+
+inline constexpr size_t kMaxSecrets = 4;  // each is tried for a cookie that none of them has made
+
+// 32 hexadecimal digits.
+std::optional<SipHashKey> parseSecret(std::string_view text);
+
+// One secret a line; empty lines and those that begin with # are skipped. The error does not name the file.
+Result<std::vector<SipHashKey>> parseSecrets(std::string_view content);
+
+// As above, of a file that its owner and group alone can read. The error begins with the path. Blocks.
+Result<std::vector<SipHashKey>> readSecrets(const std::string& path);
+
+}  // namespace idetcd::directive

@@ -1,0 +1,36 @@
+// The directive `cookies`: DNS cookies of clients and of upstreams.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/siphash.h"
+#include "dns/server_cookies.h"
+#include "resolve/directive.h"
+
+namespace idetcd::directive {
+
+struct CookieSettings {
+  bool off = false;
+  bool require = false;
+  std::vector<SipHashKey> secrets;
+  std::string secret_file;
+};
+
+class CookiesDirective final : public resolve::Directive {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+  Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
+
+  const CookieSettings& settings() const { return settings_; }
+
+ private:
+  CookieSettings settings_;
+  std::shared_ptr<const dns::ServerCookies> cookies_;
+};
+
+extern const resolve::DirectiveType kCookiesDirective;
+
+}  // namespace idetcd::directive

@@ -1,0 +1,106 @@
+#include "directive/errors/setup.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "config/arguments.h"
+#include "config/duration.h"
+#include "config/option_table.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+std::optional<ErrorLog::Level> parseLevel(std::string_view word) {
+  using Level = ErrorLog::Level;
+  static constexpr std::array<std::pair<std::string_view, Level>, 4> kLevels{
+      {{"debug", Level::kDebug}, {"info", Level::kInfo}, {"warning", Level::kWarning}, {"error", Level::kError}}};
+  const auto found = std::find_if(kLevels.begin(), kLevels.end(), [word](const auto& l) { return l.first == word; });
+  return found != kLevels.end() ? std::optional(found->second) : std::nullopt;
+}
+
+struct BlockReader {
+  config::DirectiveCursor& cursor;
+  std::vector<ErrorLog::Consolidation>& consolidations;
+
+  // `consolidate DURATION REGEX [LEVEL] [show_first]`
+  Result<void> readConsolidate() {
+    auto arguments = cursor.args(2, 4);
+    if (!arguments) return tl::unexpected(arguments.error());
+    const auto period = config::parseDuration((*arguments)[0]);
+    if (!period) return cursor.error(period.error().message);
+    if (period->count() <= 0) return cursor.error(fmt::format("invalid duration: '{}'", (*arguments)[0]));
+    ErrorLog::Consolidation consolidation{.period = *period, .pattern = (*arguments)[1]};
+    if (arguments->size() > 2 && arguments->back() == "show_first") {
+      consolidation.show_first = true;
+      arguments->pop_back();
+    }
+    if (arguments->size() > 3) return cursor.error(fmt::format("not 'show_first': '{}'", arguments->back()));
+    if (arguments->size() == 3) {
+      const auto level = parseLevel(arguments->back());
+      if (!level) return cursor.error(fmt::format("unknown level '{}'", arguments->back()));
+      consolidation.level = *level;
+    }
+    // Made once here, to refuse a bad pattern with its line.
+    if (const auto made = ErrorLog::make({consolidation}, {}); !made) return cursor.error(made.error().message);
+    consolidations.push_back(std::move(consolidation));
+    return {};
+  }
+  // For panics, which there are not.
+  Result<void> readStacktrace() {
+    bool ignored = false;
+    return config::readFlag(cursor, ignored);
+  }
+};
+
+}  // namespace
+
+Result<void> ErrorsDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  const auto file = cursor.args(0, 1);
+  Result<void> head;
+  if (!file) {
+    head = tl::unexpected(file.error());
+  } else if (!file->empty() && file->front() != "stdout") {
+    head = cursor.error(fmt::format("a log file other than stdout is not supported: '{}'", file->front()));
+  }
+  static constexpr config::OptionTable<BlockReader, 2> kOptions{{
+      {"consolidate", "consolidate DURATION REGEX [warning|error|info|debug] [show_first]",
+       &BlockReader::readConsolidate},
+      {"stacktrace", "stacktrace", &BlockReader::readStacktrace},
+  }};
+  BlockReader reader{cursor, consolidations_};
+  return config::readBlock(cursor, reader, kOptions, nullptr, head);
+}
+
+Result<void> ErrorsDirective::prepare(resolve::Process& process, const resolve::Block&) {
+  auto made = ErrorLog::make(consolidations_, process.log.named("plugin/errors"));
+  if (!made) return tl::unexpected(made.error());
+  log_ = std::move(*made);
+  loop_ = &process.loop;
+  return {};
+}
+
+Result<void> ErrorsDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
+  chain.parts.errors = log_;
+  return {};
+}
+
+void ErrorsDirective::start() {
+  constexpr std::chrono::seconds kInterval(1);
+  report_ = std::make_unique<net::Timer>(*loop_, [log = log_] { log->flush(false); });
+  report_->start(kInterval, kInterval);
+}
+
+const resolve::DirectiveType kErrorsDirective{.name = "errors",
+                                              .syntax = "errors [stdout] [{ ... }]",
+                                              .make = resolve::makeDirective<ErrorsDirective>,
+                                              .once = true};
+
+}  // namespace idetcd::directive

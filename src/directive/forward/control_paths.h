@@ -1,0 +1,49 @@
+// What an operator learns of caches and upstreams, and may do with caches: sections and paths of control::Control.
+//
+//   GET /v1/status    "caches":    [{"block", "entries", "bytes", "hits", "misses"}], the sums over the loops of a block;
+//                                  one without a cache is not there
+//                     "upstreams": [{"block", "server", "up", "round_trip_seconds"}]: up if any loop thinks so; null while
+//                                  the server is down or has answered nothing yet
+//   POST /v1/flush[?name=N]        {"flushed": answers}: drops all that is cached, or what is cached of N and the names
+//                                  below it, on the disk too; 400 if N is no domain name
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "directive/cache/cache.h"
+#include "resolve/directive.h"
+#include "upstream/server_report.h"
+
+namespace idetcd::directive {
+
+// Before any directive shares anything, whether or not the Corefile forwards anything. Sections are arrays without entries.
+void addForwardPaths(resolve::Process& process);
+
+// What the loops of one server block have, for one configuration. Any thread.
+class BlockReport {
+ public:
+  // One that is in the status, if the configuration that is being built is accepted, and as long as that is in use.
+  static std::shared_ptr<BlockReport> make(resolve::Process& process);
+
+  struct Loop {
+    std::weak_ptr<const CacheCounters> cache{};                             // null: it has none
+    std::vector<std::weak_ptr<const upstream::ServerReports>> upstreams{};  // one for each `forward`
+  };
+  // `block`: the name by which it is known, the same for each loop.
+  void add(const std::string& block, Loop loop);
+
+  nlohmann::json caches() const;
+  nlohmann::json upstreams() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards what follows
+  std::string block_;
+  std::vector<Loop> loops_;
+};
+
+}  // namespace idetcd::directive

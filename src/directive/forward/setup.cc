@@ -1,0 +1,516 @@
+#include "directive/forward/setup.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "config/arguments.h"
+#include "config/duration.h"
+#include "config/named_files.h"
+#include "config/option_table.h"
+#include "net/local_addresses.h"
+#include "net/tls_stream.h"
+#include "node/state_directory.h"
+#include "directive/acl/setup.h"
+#include "directive/bind/setup.h"
+#include "directive/bufsize/setup.h"
+#include "directive/cache/cache_saver.h"
+#include "directive/cache/setup.h"
+#include "directive/cancel/setup.h"
+#include "directive/cookies/setup.h"
+#include "directive/forward/forwarding_resolver.h"
+#include "directive/forward/kept_caches.h"
+#include "directive/loadbalance/setup.h"
+#include "directive/loop/setup.h"
+#include "directive/minimal/setup.h"
+#include "directive/private/setup.h"
+#include "directive/rrl/setup.h"
+#include "directive/zonelimit/setup.h"
+#include "resolve/server_label.h"
+#include "upstream/forward_files.h"
+#include "upstream/upstream_budget.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+class ForwardParser {
+ public:
+  explicit ForwardParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+
+  // `forward FROM TO… { … }`
+  Result<upstream::Forwarder::Options> parse() {
+    const auto head = readHead();
+    static constexpr config::OptionTable<ForwardParser, 23> kOptions{{
+        {"except", "except ZONES...", &ForwardParser::readExcept},
+        {"force_tcp", "force_tcp", &ForwardParser::readForceTcp},
+        {"prefer_udp", "prefer_udp", &ForwardParser::readPreferUdp},
+        {"expire", "expire DURATION, like 10s", &ForwardParser::readExpire},
+        {"max_age", "max_age DURATION, like 5m", &ForwardParser::readMaxAge},
+        {"max_idle_conns", "max_idle_conns N", &ForwardParser::readMaxIdle},
+        {"read_timeout", "read_timeout DURATION, like 2s", &ForwardParser::readReadTimeout},
+        {"source_address", "source_address IP", &ForwardParser::readSourceAddress},
+        {"max_fails", "max_fails N", &ForwardParser::readMaxFails},
+        {"max_connect_attempts", "max_connect_attempts N", &ForwardParser::readMaxConnectAttempts},
+        {"tls", "tls [[CERT KEY] CA]", &ForwardParser::readTls},
+        {"tls_servername", "tls_servername NAME", &ForwardParser::readTlsServerName},
+        {"doh_method", "doh_method GET|POST", &ForwardParser::readDohMethod},
+        {"policy", "policy random|round_robin|sequential", &ForwardParser::readPolicy},
+        {"health_check", "health_check DURATION [no_rec] [domain NAME]", &ForwardParser::readHealthCheck},
+        {"max_concurrent", "max_concurrent N", &ForwardParser::readMaxConcurrent},
+        {"next", "next RCODE..., like next NXDOMAIN", &ForwardParser::readNext},
+        {"next_on_nodata", "next_on_nodata", &ForwardParser::readNextOnNodata},
+        {"failover", "failover RCODE...", &ForwardParser::readFailover},
+        {"failfast_all_unhealthy_upstreams", "failfast_all_unhealthy_upstreams", &ForwardParser::readFailfast},
+        {"resolver", "resolver IP[:port]...", &ForwardParser::readResolver},
+        {"trust-ad", "trust-ad", &ForwardParser::readTrustAd},
+        {"use_caps_for_id", "use_caps_for_id", &ForwardParser::readUseCapsForId},
+    }};
+    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
+    if (!read) return tl::unexpected(read.error());
+    for (const upstream::UpstreamTarget& target : options_.to) {
+      if (!target.server || target.server->server_name.empty() || options_.tls.server_name.empty()) continue;
+      return tl::unexpected(
+          cursor_.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name)).value());
+    }
+    return std::move(options_);
+  }
+
+ private:
+  Result<void> readHead() {
+    const auto arguments = cursor_.args(2);
+    if (!arguments) return tl::unexpected(arguments.error());
+    config::Problems problems;
+    auto from = config::parseZones(cursor_, {arguments->front()});
+    if (!from) problems.add(from.error().message);
+    if (from) options_.from = std::move(*from);
+    if (arguments->size() - 1 > upstream::Forwarder::kMaxTargets) {
+      problems.add(cursor_.error(
+          fmt::format("more than {} TOs configured: {}", upstream::Forwarder::kMaxTargets, arguments->size() - 1)));
+    }
+    for (size_t i = 1; i < arguments->size(); ++i) {
+      auto target = upstream::parseUpstreamTarget((*arguments)[i]);
+      if (!target) problems.add(cursor_.error(target.error().message));
+      if (target) options_.to.push_back(std::move(*target));
+    }
+    return problems.result();
+  }
+
+  Result<void> readForceTcp() { return config::readFlag(cursor_, options_.force_tcp); }
+  Result<void> readPreferUdp() { return config::readFlag(cursor_, options_.prefer_udp); }
+  Result<void> readTrustAd() { return config::readFlag(cursor_, options_.trust_ad); }
+  Result<void> readUseCapsForId() { return config::readFlag(cursor_, options_.use_caps_for_id); }
+  Result<void> readNextOnNodata() { return config::readFlag(cursor_, options_.next_on_nodata); }
+  Result<void> readFailfast() { return config::readFlag(cursor_, options_.failfast_all_unhealthy_upstreams); }
+
+  Result<void> readExcept() {
+    const auto names = cursor_.args(1);
+    if (!names) return tl::unexpected(names.error());
+    auto zones = config::parseZones(cursor_, *names);
+    if (!zones) return tl::unexpected(zones.error());
+    options_.except.insert(options_.except.end(), zones->begin(), zones->end());
+    return {};
+  }
+
+  Result<std::chrono::milliseconds> readDuration(const std::string& text) {
+    const auto duration = config::parseDuration(text);
+    if (!duration) return cursor_.error(duration.error().message);
+    if (duration->count() < 0) return cursor_.error(fmt::format("a duration can't be negative: {}", text));
+    return std::chrono::ceil<std::chrono::milliseconds>(*duration);
+  }
+
+  Result<void> readDurationTo(std::chrono::milliseconds& to) {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto duration = readDuration(*argument);
+    if (!duration) return tl::unexpected(duration.error());
+    to = *duration;
+    return {};
+  }
+  Result<void> readExpire() { return readDurationTo(options_.expire); }
+  Result<void> readMaxAge() { return readDurationTo(options_.max_age); }
+  Result<void> readReadTimeout() {
+    if (auto read = readDurationTo(options_.attempt_time); !read) return read;
+    if (options_.attempt_time.count() == 0) return cursor_.error("read_timeout must be above 0");
+    return {};
+  }
+
+  Result<void> readSourceAddress() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto ip = IpAddress::parse(*argument);
+    if (!ip || ip->isUnspecified() || ip->isMulticast() || (ip->isV6() && ip->isLinkLocal())) {
+      return cursor_.error(fmt::format("not an address that can be sent from: '{}'", *argument));
+    }
+    options_.source_address = ip->unmapped();
+    return {};
+  }
+
+  Result<int64_t> readCount() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto number = parseNumber<int64_t>(*argument);
+    if (!number || *number < 0 || *number > std::numeric_limits<int32_t>::max()) {
+      return cursor_.error(fmt::format("not a number: '{}'", *argument));
+    }
+    return *number;
+  }
+  Result<void> readMaxFails() {
+    const auto number = readCount();
+    if (!number) return tl::unexpected(number.error());
+    options_.max_fails = static_cast<uint32_t>(*number);
+    return {};
+  }
+  Result<void> readCountTo(size_t& to) {
+    const auto number = readCount();
+    if (!number) return tl::unexpected(number.error());
+    to = static_cast<size_t>(*number);
+    return {};
+  }
+  Result<void> readMaxConcurrent() { return readCountTo(options_.max_concurrent); }
+  Result<void> readMaxConnectAttempts() { return readCountTo(options_.max_connect_attempts); }
+  Result<void> readMaxIdle() { return readCountTo(options_.max_idle_conns); }
+
+  // `tls`: no file, CA; CERT KEY; CERT KEY CA
+  Result<void> readTls() {
+    const auto files = cursor_.args(0, 3);
+    if (!files) return tl::unexpected(files.error());
+    upstream::Forwarder::Tls& tls = options_.tls;
+    if (files->size() == 1) tls.ca_file = (*files)[0];
+    if (files->size() >= 2) {
+      tls.certificate_file = (*files)[0];
+      tls.key_file = (*files)[1];
+    }
+    if (files->size() == 3) tls.ca_file = (*files)[2];
+    return {};
+  }
+
+  Result<void> readTlsServerName() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    options_.tls.server_name = *argument;
+    return {};
+  }
+
+  Result<void> readDohMethod() {
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    const std::string method = lowerCase(*argument);
+    if (method != "get" && method != "post") return cursor_.error(fmt::format("unknown doh_method '{}'", *argument));
+    options_.doh_method = method == "get" ? upstream::DohMethod::kGet : upstream::DohMethod::kPost;
+    return {};
+  }
+
+  Result<void> readPolicy() {
+    using Policy = upstream::Forwarder::Policy;
+    const auto argument = cursor_.oneArg();
+    if (!argument) return tl::unexpected(argument.error());
+    if (*argument == "random") {
+      options_.policy = Policy::kRandom;
+    } else if (*argument == "round_robin") {
+      options_.policy = Policy::kRoundRobin;
+    } else if (*argument == "sequential") {
+      options_.policy = Policy::kSequential;
+    } else {
+      return cursor_.error(fmt::format("unknown policy '{}'", *argument));
+    }
+    return {};
+  }
+
+  // `health_check DURATION [no_rec] [domain FQDN]`
+  Result<void> readHealthCheck() {
+    const auto arguments = cursor_.args(1, 4);
+    if (!arguments) return tl::unexpected(arguments.error());
+    const auto duration = readDuration(arguments->front());
+    if (!duration) return tl::unexpected(duration.error());
+    options_.health_check.interval = *duration;
+    for (size_t i = 1; i < arguments->size(); ++i) {
+      const std::string& word = (*arguments)[i];
+      if (word == "no_rec") {
+        options_.health_check.recursion_desired = false;
+      } else if (word == "domain" && i + 1 < arguments->size()) {
+        const auto name = dns::Name::parse((*arguments)[++i]);
+        if (!name) return cursor_.error(fmt::format("health_check: invalid domain name {}", (*arguments)[i]));
+        options_.health_check.domain = *name;
+      } else {
+        return cursor_.error(fmt::format("health_check: unknown option {}", word));
+      }
+    }
+    return {};
+  }
+
+  Result<void> readResolver() {
+    const auto words = cursor_.args(1);
+    if (!words) return tl::unexpected(words.error());
+    for (const std::string& word : *words) {
+      const auto target = upstream::parseUpstreamTarget(word);
+      if (!target || !target->server || target->server->protocol != upstream::UpstreamProtocol::kDns) {
+        return cursor_.error(fmt::format("not the address of a resolver: '{}'", word));
+      }
+      options_.resolvers.push_back(target->server->address);
+    }
+    return {};
+  }
+
+  Result<void> readNext() { return readRcodes(options_.next); }
+
+  Result<void> readFailover() {
+    if (!std::exchange(has_failover_, true)) options_.failover.clear();  // the default
+    if (auto read = readRcodes(options_.failover); !read) return read;
+    const auto& rcodes = options_.failover;
+    if (std::find(rcodes.begin(), rcodes.end(), dns::Rcode::kNoError) == rcodes.end()) return {};
+    return cursor_.error("NOERROR cannot be used in failover");
+  }
+
+  Result<void> readRcodes(std::vector<dns::Rcode>& rcodes) {
+    const auto words = cursor_.args(1);
+    if (!words) return tl::unexpected(words.error());
+    for (const std::string& word : *words) {
+      const auto rcode = dns::kRcodeNames.parse(word);
+      if (!rcode) return cursor_.error(fmt::format("{} is not a valid rcode", word));
+      rcodes.push_back(static_cast<dns::Rcode>(*rcode));
+    }
+    return {};
+  }
+
+  config::DirectiveCursor& cursor_;
+  bool has_failover_ = false;
+  upstream::Forwarder::Options options_;
+};
+
+// A TO that is neither an address nor a file that exists is refused where the directive is read.
+void checkTarget(config::NamedFiles& files, const std::string& word, int line) {
+  const auto target = upstream::parseUpstreamTarget(word);
+  if (!target || target->server || target->host) return;
+  const auto content = files.read(target->file, line);
+  if (content && upstream::parseResolvConf(*content).empty())
+    files.add(line, fmt::format("{}: there is no server in it; write: nameserver IP", target->file));
+}
+
+std::vector<Error> checkFiles(const config::Directive& directive) {
+  config::NamedFiles files(directive);
+  const auto& line = files.lines().front();
+  for (size_t i = 2; i < line.words.size(); ++i) checkTarget(files, line.words[i], line.number);
+  files.checkTls([](std::span<const std::string> paths) -> Result<void> {
+    net::TlsContext::Options options;
+    if (paths.size() % 2 == 1) options.ca_file = paths.back();
+    if (paths.size() >= 2) {
+      options.certificate_file = paths[0];
+      options.key_file = paths[1];
+    }
+    if (const auto made = net::TlsContext::make(options); !made) return tl::unexpected(made.error());
+    return {};
+  });
+  return std::move(files).errors();
+}
+
+// Where a block listens on several addresses its cache is one, which has the name of the first.
+metrics::Scope cacheScope(const resolve::LoopContext& context, const std::vector<dns::Name>& zones) {
+  std::string joined;
+  for (const dns::Name& zone : zones) joined += (joined.empty() ? "" : ",") + zone.toString();
+  const std::string server = context.listening.empty() ? "" : resolve::serverLabel(context.listening.front());
+  return context.process.metrics.scope().with("server", server).with("zones", joined).with("view", "");
+}
+
+std::string textOf(const std::vector<config::ServerKey>& keys) {
+  std::string text;
+  for (const config::ServerKey& key : keys) text += (text.empty() ? "" : " ") + key.text;
+  return text;
+}
+
+// What the forwarders of one loop share: it lives as long as any of them, those that a reload replaces included.
+class ForwardRooms final : public resolve::ProcessState {
+ public:
+  explicit ForwardRooms(resolve::Process& process) : process_(process) {}
+
+  Result<std::shared_ptr<upstream::UpstreamBudget>> of(size_t worker, net::EventLoop& loop) {
+    if (auto room = rooms_[worker].lock()) return room;
+    auto room = upstream::UpstreamBudget::make(loop, process_.descriptors->account(worker));
+    if (room) rooms_[worker] = *room;
+    return room;
+  }
+
+ private:
+  resolve::Process& process_;
+  std::map<size_t, std::weak_ptr<upstream::UpstreamBudget>> rooms_;  // by worker
+};
+
+// The files are told apart by the block's name and the worker.
+std::shared_ptr<CacheSaver> makeSaver(const CacheSettings& settings, const KeptCaches::Found& found,
+                                      const std::string& name, const resolve::LoopContext& context) {
+  constexpr size_t kMaxBytesEach = 2048;  // more than the cache has, on average, and what a file adds
+  const size_t answers = settings.options.success.capacity + settings.options.denial.capacity + 1;
+  return CacheSaver::make(
+      {.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(name), context.worker),
+       .seed = context.process.hash_seed,
+       .loads = found.is_new,
+       .max_bytes = answers * kMaxBytesEach},
+      found.cache, context.loop, context.process);
+}
+
+// Says once, whatever is reloaded, that anybody on the Internet may ask.
+class OpenResolverWarning final : public resolve::ProcessState {
+ public:
+  explicit OpenResolverWarning(resolve::Process& process) : log_(process.log.named("plugin/forward")) {}
+
+  void warn(const SocketAddress& address) {
+    if (std::exchange(warned_, true)) return;
+    log_.warning(
+        "{} is a public address, and everybody may ask there; acl says who may, rrl how often, bind where else",
+        address.toString());
+  }
+
+ private:
+  const Logger log_;
+  bool warned_ = false;
+};
+
+bool isPublic(const IpAddress& ip) { return !ip.isPrivate() && !ip.isUnspecified() && !ip.isMulticast(); }
+
+// The first public address that is listened on.
+std::optional<SocketAddress> findPublic(std::span<const SocketAddress> listening,
+                                        const std::vector<SocketAddress>& local) {
+  for (const SocketAddress& address : listening) {
+    if (isPublic(address.ip)) return address;
+    if (!address.ip.isUnspecified()) continue;
+    for (const SocketAddress& own : local) {
+      if (own.ip.family() == address.ip.family() && isPublic(own.ip)) return SocketAddress{own.ip, address.port};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  auto options = ForwardParser(cursor).parse();
+  if (!options) return tl::unexpected(options.error());
+  options_.push_back(std::move(*options));
+  return {};
+}
+
+Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve::Block& block) {
+  process_ = &process;
+  if (block.find<CacheDirective>() != nullptr) process.state<KeptCaches>().announce(textOf(block.keys));
+  report_ = BlockReport::make(process);
+  local_addresses_ = net::localAddresses();
+  for (upstream::Forwarder::Options& options : options_) {
+    auto files = upstream::ForwardFiles::read(options, *process.executor);
+    if (!files) return fail(fmt::format("plugin/forward: {}", files.error().message));
+    options.files = std::move(*files);
+  }
+  return {};
+}
+
+Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
+  auto forwarders = makeForwarders(context);
+  if (!forwarders) return tl::unexpected(forwarders.error());
+  const resolve::Block& block = context.block;
+  const bool limited = block.find<AclDirective>() != nullptr || block.find<RrlDirective>() != nullptr;
+  if (!limited) public_address_ = findPublic(context.listening, local_addresses_);
+  ForwardingResolver::Options options{.minimal = block.find<MinimalDirective>() != nullptr,
+                                      .directive = context.process.names.idOf("forward"),
+                                      .cache_directive = context.process.names.idOf("cache"),
+                                      .own_names = own_names_,
+                                      .nsid = chain.parts.nsid,
+                                      .limiter = chain.parts.limiter,
+                                      .log = chain.parts.log,
+                                      .errors = chain.parts.errors};
+  if (const auto* directive = block.find<CancelDirective>()) options.cancel_time = directive->timeout();
+  if (const auto* directive = block.find<LoadbalanceDirective>()) {
+    options.loadbalance = true;
+    options.preferred_networks = directive->preferred();
+  }
+  const auto scope = context.process.metrics.scope().with("block", textOf(block.keys));
+  if (const auto* directive = block.find<PrivateDirective>()) {
+    options.rebinding = std::make_shared<RebindingFilter>(directive->rules(), chain.parts.errors, scope);
+  }
+  std::string name = textOf(block.keys);
+  BlockReport::Loop known;
+  for (const auto& forwarder : *forwarders) known.upstreams.push_back(forwarder->reports());
+  std::shared_ptr<Cache> cache;
+  if (const auto* directive = block.find<CacheDirective>()) {
+    const CacheSettings& settings = directive->settings();
+    options.cache_zones = settings.zones;
+    options.verify_stale = settings.verify_stale;
+    // Later the upstream has failed.
+    options.verify_time = std::min(settings.verify_time, upstream::Forwarder::kTotalTime);
+    options.stale_ttl = settings.stale_ttl;
+    auto& caches = context.process.state<KeptCaches>();
+    const auto* bind = block.find<BindDirective>();
+    KeptCaches::Block kept{
+        .name = caches.nameOf(textOf(block.keys), bind != nullptr ? bind->listen() : std::vector<std::string>{}),
+        .rules = {}};
+    if (const auto* rules = block.find<PrivateDirective>()) kept.rules = rules->settings();
+    const auto found =
+        caches.of(kept, context.worker, context.loop, settings.options, cacheScope(context, settings.zones));
+    cache = found.cache;
+    if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.name, context);
+    options.user = std::make_shared<LiveCaches::User>(caches.live(), cache, options.saver, context.loop);
+    name = kept.name;
+    known.cache = cache->counters();
+  }
+  report_->add(name, std::move(known));
+  auto resolver =
+      std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders));
+  chain.parts.own_questions = resolver.get();
+  chain.parts.recursion_available = true;
+  chain.add(std::move(resolver));
+  return {};
+}
+
+void ForwardDirective::start() {
+  if (public_address_) process_->state<OpenResolverWarning>().warn(*public_address_);
+}
+
+Result<std::vector<std::unique_ptr<upstream::Forwarder>>> ForwardDirective::makeForwarders(
+    const resolve::LoopContext& context) const {
+  auto room = context.process.state<ForwardRooms>().of(context.worker, context.loop);
+  if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
+  std::shared_ptr<upstream::ZoneLimiter> limiter;
+  if (const auto* directive = context.block.find<ZonelimitDirective>()) {
+    limiter = std::make_shared<upstream::ZoneLimiter>(directive->options(), context.process.hash_seed,
+                                                      context.process.metrics.scope());
+  }
+  std::vector<std::unique_ptr<upstream::Forwarder>> forwarders;
+  const std::vector<dns::Name> zones = config::zonesOf(context.block.keys);
+  for (upstream::Forwarder::Options options : options_) {
+    options.own.assign(context.listening.begin(), context.listening.end());
+    options.named = own_names_;
+    options.named.insert(options.named.end(), zones.begin(), zones.end());
+    options.room = *room;
+    options.zones = limiter;
+    if (const auto* bufsize = context.block.find<BufsizeDirective>()) {
+      options.udp_payload = std::min(dns::kDefaultUdpPayload, bufsize->bytes());
+    }
+    if (const auto* cookies = context.block.find<CookiesDirective>()) options.cookies = !cookies->settings().off;
+    options.metrics = context.process.metrics.scope();
+    auto forwarder =
+        upstream::Forwarder::make(context.loop, std::move(options), context.process.log.named("plugin/forward"));
+    if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
+    // No probe is needed where there is no server to ask but ourselves.
+    if (const auto ourselves = (*forwarder)->ourselves();
+        context.block.find<LoopDirective>() != nullptr && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
+      return fail("plugin/loop: " + LoopProbe::describe(ourselves.front().address, zones.front()));
+    }
+    forwarders.push_back(std::move(*forwarder));
+  }
+  return forwarders;
+}
+
+const resolve::DirectiveType kForwardDirective{
+    .name = "forward",
+    .syntax =
+        "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "
+        "/etc/resolv.conf",
+    .make = resolve::makeDirective<ForwardDirective>,
+    .check_files = checkFiles};
+
+}  // namespace idetcd::directive

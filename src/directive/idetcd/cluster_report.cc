@@ -1,0 +1,348 @@
+#include "directive/idetcd/cluster_report.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "control/control.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+using naming::RosterSlot;
+using nlohmann::json;
+
+double seconds(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+json textsOf(const records::HostAddresses& addresses) {
+  json texts = json::array();
+  for (const IpAddress& ip : addresses.list()) texts.push_back(ip.toString());
+  return texts;
+}
+
+json describe(const RosterSlot& slot) {
+  json described{{"id", slot.id},
+                 {"name", slot.name},
+                 {"addresses", textsOf(slot.addresses)},
+                 {"node", nullptr},
+                 {"age_seconds", nullptr},
+                 {"lease_left_seconds", nullptr},
+                 {"permanent", slot.permanent},
+                 {"drained", slot.drained},
+                 {"own", slot.own}};
+  if (!slot.node.empty()) described["node"] = slot.node;
+  if (slot.id == 0) described["id"] = nullptr;
+  if (slot.age) described["age_seconds"] = seconds(*slot.age);
+  if (slot.age_at_least) described["age_at_least_seconds"] = seconds(*slot.age_at_least);
+  if (slot.lease_left) described["lease_left_seconds"] = seconds(*slot.lease_left);
+  return described;
+}
+
+ClusterReport::Part failure(const etcd::EtcdError& error) {
+  return {.body = {}, .error_status = 503, .error = fmt::format("etcd: {}", error.message)};
+}
+
+ClusterReport::Part refusal(int status, std::string error) {
+  return {.body = {}, .error_status = status, .error = std::move(error)};
+}
+
+// The answer of several clusters, when all of them have answered.
+class Collection {
+ public:
+  Collection(std::string field, size_t count, http::Reply reply)
+      : field_(std::move(field)), parts_(count), left_(count), reply_(std::move(reply)) {}
+
+  void add(size_t index, ClusterReport::Part part) {
+    const std::lock_guard lock(mutex_);
+    parts_[index] = std::move(part);
+    if (--left_ > 0) return;
+    json all = json::array();
+    for (ClusterReport::Part& each : parts_) {
+      if (each.error_status != 0) return reply_(control::refuse(each.error_status, each.error));
+      all.push_back(std::move(each.body));
+    }
+    reply_(control::answer({{field_, std::move(all)}}));
+  }
+
+ private:
+  const std::string field_;
+  std::mutex mutex_;
+  std::vector<ClusterReport::Part> parts_;
+  size_t left_;
+  const http::Reply reply_;
+};
+
+ClusterReport::Done replyWith(const http::Reply& reply) {
+  return [reply](const ClusterReport::Part& part) {
+    reply(part.error_status != 0 ? control::refuse(part.error_status, part.error) : control::answer(part.body));
+  };
+}
+
+// A key of etcd.
+std::string keyOf(std::string name) {
+  name = lowerCase(name);
+  if (!name.ends_with('.')) name += '.';
+  return name;
+}
+
+// --- the paths ---
+
+using All = ClusterReports::All;
+
+std::string withDot(std::string pattern) {
+  if (!pattern.ends_with('.')) pattern += '.';
+  return pattern;
+}
+
+// Of this pattern; empty: all.
+All find(const All& all, const std::string& pattern) {
+  All found;
+  for (const auto& served : all) {
+    if (pattern.empty() || withDot(served.report->pattern()) == withDot(pattern)) found.push_back(served);
+  }
+  return found;
+}
+
+http::Response unknownPattern(const All& all) {
+  std::string known;
+  for (const auto& served : all) known += (known.empty() ? "" : " ") + served.report->pattern();
+  return control::refuse(404, fmt::format("no such pattern; there is {}", known));
+}
+
+// The cluster of a slot; else one whose zone the name is in. Null: there is none.
+std::shared_ptr<const ClusterReport> findOfName(const All& all, const std::string& name) {
+  for (const auto& served : all) {
+    if (served.report->recognises(name)) return served.report;
+  }
+  for (const auto& served : all) {
+    if (served.report->isInZone(name)) return served.report;
+  }
+  return nullptr;
+}
+
+http::Response unknownName(const std::string& name) {
+  return control::refuse(404, fmt::format("{} is a name of no pattern here", name));
+}
+
+void answerMembers(const All& all, const http::Request& request, const http::Reply& reply) {
+  const All asked = find(all, control::parameter(request, "pattern"));
+  if (asked.empty()) return reply(unknownPattern(all));
+  const auto collection = std::make_shared<Collection>("clusters", asked.size(), reply);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i].report->readMembers([collection, i, servers = asked[i].servers](ClusterReport::Part part) {
+      if (part.error_status == 0) part.body["servers"] = servers;
+      collection->add(i, std::move(part));
+    });
+  }
+}
+
+// Without a pattern, those clusters are meant in which the node has a name; if there is none, any says why.
+template <bool Drained>
+void answerDrain(const All& all, const http::Request& request, const http::Reply& reply) {
+  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
+  const std::string pattern = control::parameter(request, "pattern");
+  All asked = find(all, pattern);
+  if (asked.empty()) return reply(unknownPattern(all));
+  if (pattern.empty()) {
+    const auto named = [](const ClusterReports::Served& served) { return served.report->hasName(); };
+    const auto claims = [](const ClusterReports::Served& served) { return !served.report->observes(); };
+    if (std::ranges::any_of(asked, named)) std::erase_if(asked, std::not_fn(named));
+    if (std::ranges::any_of(asked, claims)) std::erase_if(asked, std::not_fn(claims));
+  }
+  const auto collection = std::make_shared<Collection>("nodes", asked.size(), reply);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    asked[i].report->setDrained(Drained,
+                                [collection, i](ClusterReport::Part part) { collection->add(i, std::move(part)); });
+  }
+}
+
+void answerSlot(const All& all, const http::Request& request, const http::Reply& reply) {
+  const std::string name = keyOf(control::parameter(request, "name"));
+  const auto report = findOfName(all, name);
+  if (!report) return reply(unknownName(name));
+  report->readSlot(name, replyWith(reply));
+}
+
+void answerRelease(const All& all, const http::Request& request, const http::Reply& reply) {
+  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
+  const std::string name = keyOf(control::parameter(request, "name"));
+  const auto revision = parseNumber<int64_t>(control::parameter(request, "revision"));
+  if (!revision || *revision <= 0) return reply(control::refuse(400, "no revision: ask /v1/slot for it"));
+  const auto report = findOfName(all, name);
+  if (!report) return reply(unknownName(name));
+  report->release(name, *revision, replyWith(reply));
+}
+
+}  // namespace
+
+std::string ClusterReport::missing() const {
+  const std::lock_guard lock(mutex_);
+  if (store_ == nullptr) return {};
+  const bool unread = records::isIncomplete(store_->freshness());
+  const bool unnamed = !settings_.observe && !member_->ownership();
+  if (unread && unnamed) return "names not read from etcd, own name not claimed";
+  if (unread) return "names not read from etcd";
+  return unnamed ? "own name not claimed" : "";
+}
+
+bool ClusterReport::isInZone(const std::string& name) const {
+  const auto parsed = dns::Name::parse(name);
+  const dns::Name& zone = settings_.pattern.zone();
+  return parsed && !zone.isRoot() && dns::isNameWithin(parsed->wire(), zone);
+}
+
+bool ClusterReport::hasName() const {
+  const std::lock_guard lock(mutex_);
+  return store_ != nullptr && member_->ownership();
+}
+
+json ClusterReport::status() const {
+  const std::lock_guard lock(mutex_);
+  if (store_ == nullptr) return nullptr;
+  const BootClock::time_point now = BootClock::now();
+  json all{{"pattern", pattern()},
+           {"zone", settings_.pattern.zone().toString()},
+           {"observes", settings_.observe},
+           {"name", nullptr},
+           {"id", nullptr},
+           {"token", nullptr},
+           {"lease_seconds", settings_.lease.count()},
+           {"lease_left_seconds", nullptr},
+           {"drained", member_->isDrained()},
+           {"addresses", textsOf(settings_.observe ? records::HostAddresses{} : member_->addresses())},
+           {"node", member_->uuid()},
+           {"names", store_->memberCount()},
+           {"names_in_etcd", member_->names()},
+           {"limit", settings_.pattern.limit()},
+           {"fresh", store_->freshness() == records::Freshness::kFresh},
+           {"watch_lag_seconds", nullptr},
+           {"endpoints", settings_.endpoints}};
+  if (const auto owned = member_->ownership()) {
+    all["name"] = owned->name;
+    all["id"] = owned->id;
+    all["token"] = owned->token;
+    all["lease_left_seconds"] = seconds(owned->deadline - now);
+  }
+  if (const auto until = store_->freshUntil(); until != BootClock::time_point()) {
+    all["watch_lag_seconds"] = seconds(now - (until - settings_.lease));
+  }
+  return all;
+}
+
+template <typename Ask>
+void ClusterReport::ask(const Done& done, const Ask& what) const {
+  const std::lock_guard lock(mutex_);
+  if (store_ == nullptr) return done(refusal(404, fmt::format("no cluster of {} any more", pattern())));
+  what(*member_);
+}
+
+void ClusterReport::readMembers(const Done& done) const {
+  const auto describe_all = [done, pattern = pattern(),
+                             limit = settings_.pattern.limit()](const etcd::EtcdResult<naming::Roster>& roster) {
+    if (!roster) return done(failure(roster.error()));
+    json slots = json::array();
+    for (const RosterSlot& slot : *roster) slots.push_back(describe(slot));
+    done({.body = {{"pattern", pattern}, {"limit", limit}, {"slots", std::move(slots)}}, .error = {}});
+  };
+  ask(done, [&](naming::Member& member) { member.readRoster(describe_all); });
+}
+
+void ClusterReport::setDrained(bool drained, const Done& done) const {
+  ask(done, [&](naming::Member& member) {
+    if (settings_.observe) return done(refusal(409, fmt::format("this node only observes {}", pattern())));
+    const auto owned = member.ownership();
+    if (!owned) return done(refusal(409, fmt::format("this node has no name of {} at the moment", pattern())));
+    const char* lasts = member.remembers() ? "state" : "process";
+    member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained, lasts](bool published) {
+      if (!published) return done(refusal(503, "etcd has not confirmed it yet; it is tried on"));
+      json node{{"pattern", pattern}, {"name", name}, {"drained", drained}};
+      if (drained) node["lasts"] = lasts;
+      done({.body = std::move(node), .error = {}});
+    });
+  });
+}
+
+void ClusterReport::readSlot(const std::string& name, const Done& done) const {
+  const auto describe_it = [done, name, pattern = pattern()](const etcd::EtcdResult<std::optional<RosterSlot>>& slot) {
+    if (!slot) return done(failure(slot.error()));
+    if (!*slot) return done(refusal(404, fmt::format("nobody holds {}", name)));
+    if ((*slot)->id == 0 && !(*slot)->permanent) {
+      return done(refusal(409, fmt::format("{} is no slot of {}, and goes when its lease ends", name, pattern)));
+    }
+    json described = describe(**slot);
+    described["pattern"] = pattern;
+    described["revision"] = (*slot)->revision;
+    done({.body = std::move(described), .error = {}});
+  };
+  ask(done, [&](naming::Member& member) { member.readSlot(name, describe_it); });
+}
+
+void ClusterReport::release(const std::string& name, int64_t revision, const Done& done) const {
+  ask(done, [&](naming::Member& member) {
+    member.releaseSlot(name, revision, [done, name](const etcd::EtcdResult<bool>& released) {
+      if (!released) return done(failure(released.error()));
+      if (!*released)
+        return done(refusal(409, fmt::format("{} has changed since: it is held by another, or by none", name)));
+      done({.body = {{"released", name}}, .error = {}});
+    });
+  });
+}
+
+void ClusterReport::detach() {
+  const std::lock_guard lock(mutex_);
+  store_ = nullptr;
+}
+
+// --- ClusterReports ---
+
+void ClusterReports::add(const std::shared_ptr<const ClusterReport>& report,
+                         const std::vector<SocketAddress>& servers) {
+  const std::lock_guard lock(mutex_);
+  if (!next_) {
+    next_ = std::make_shared<All>();
+    addPaths();
+  }
+  auto served = std::ranges::find(*next_, report, &Served::report);
+  if (served == next_->end()) served = next_->insert(next_->end(), Served{.report = report, .servers = {}});
+  for (SocketAddress server : servers) {
+    if (server.ip.isUnspecified()) server.ip = *IpAddress::parse(server.ip.isV4() ? "127.0.0.1" : "::1");
+    served->servers.push_back(server.toString());
+  }
+}
+
+void ClusterReports::addPaths() {
+  auto& control = process_.state<control::Control>();
+  const auto add = [&](const std::string& path, Answer answer) {
+    control.addLate(path,
+                    [all = std::shared_ptr<const All>(next_), answer](
+                        const http::Request& request, const http::Reply& reply) { answer(*all, request, reply); });
+  };
+  control.addStatus("clusters", [all = std::shared_ptr<const All>(next_)] {
+    json reports = json::array();
+    for (const Served& served : *all) {
+      json status = served.report->status();
+      if (status.is_null()) continue;
+      status["servers"] = served.servers;
+      reports.push_back(std::move(status));
+    }
+    return reports;
+  });
+  add("/v1/members", answerMembers);
+  add("/v1/slot", answerSlot);
+  add("/v1/release", answerRelease);
+  add("/v1/drain", answerDrain<true>);
+  add("/v1/undrain", answerDrain<false>);
+}
+
+void ClusterReports::accept() {
+  const std::lock_guard lock(mutex_);
+  next_ = nullptr;
+}
+
+void ClusterReports::refuse() { accept(); }
+
+}  // namespace idetcd::directive

@@ -1,0 +1,57 @@
+#include "directive/idetcd/cluster_reverse.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "dns/record.h"
+#include "dns/response.h"
+#include "dns/reverse_name.h"
+
+namespace idetcd::directive {
+
+using dns::RrType;
+using records::Entry;
+using resolve::QueryOutcome;
+
+namespace {
+
+void addPointer(std::span<const uint8_t> name, uint32_t ttl_seconds, dns::ResponseBuilder& response) {
+  std::array<uint8_t, dns::kRecordHeadSize + dns::kMaxNameLength> record;
+  uint8_t* const rdata =
+      dns::putRecordHead(record.data(), dns::kQuestionPointer, RrType::kPtr, ttl_seconds, name.size());
+  response.addAnswer({record.data(), dns::putBytes(rdata, name)}, 1);
+}
+
+// Of the records of one address.
+uint32_t lowestTtl(std::span<const Entry* const> entries, const IpAddress& address) {
+  uint32_t lowest = std::numeric_limits<uint32_t>::max();
+  for (const Entry* entry : entries) {
+    records::visitAddresses(*entry, [&](const IpAddress& a, uint32_t ttl_seconds) {
+      if (a == address) lowest = std::min(lowest, ttl_seconds);
+    });
+  }
+  return lowest;
+}
+
+}  // namespace
+
+QueryOutcome ClusterReverse::answer(const dns::Query& query, size_t limit, uint16_t flags, BootClock::time_point now) const {
+  if (query.qtype != dns::code(RrType::kPtr) && query.qtype != dns::code(RrType::kAny)) return QueryOutcome::next();
+  const auto address = dns::addressOfReverseName(query.name());
+  if (!address) return QueryOutcome::next();
+  dns::ResponseBuilder response(query, limit);
+  if (const OwnAddress own = own_(*address); own.is_own) {
+    if (!own.name) return QueryOutcome::next();
+    addPointer(own.name->wire(), own.ttl_seconds, response);
+  } else {
+    const records::ReverseIndex::Names found = store_.reverse().find(*address);
+    if (found.entries().empty()) return QueryOutcome::next();
+    if (isOld(store_.freshness(now))) response.setEde(dns::EdeCode::kStaleAnswer);
+    const uint32_t ttl_seconds = lowestTtl(found.entries(), *address);
+    for (const Entry* entry : found.entries()) addPointer(entry->name(), ttl_seconds, response);
+  }
+  return QueryOutcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+}  // namespace idetcd::directive

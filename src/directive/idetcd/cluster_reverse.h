@@ -1,0 +1,39 @@
+// PTR for the addresses of a cluster's names, out of a RecordStore.
+//
+//   an address of names      NOERROR, each of them; with AA, the lowest TTL of the addresses, and as ClusterZone with
+//                            EDE 3 where the table may be old
+//   an address of this node  the name that it owns, and no other, though others may have the address too (a service's
+//                            name, a key that a former process has left); while it owns none, the next handler: of
+//                            itself a node says nothing that it is not certain of
+//   any other                the next handler, as for types other than PTR and ANY: the reverse zones are not ours to
+//                            deny, whatever the table does not hold
+//
+// Any loop thread, inside a ReadSection of the store's EpochDomain.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "base/ip_address.h"
+#include "dns/query.h"
+#include "directive/nsid/identity.h"
+#include "records/record_store.h"
+#include "resolve/request.h"
+
+namespace idetcd::directive {
+
+class ClusterReverse {
+ public:
+  // `own`: what an address is to this node. Any thread.
+  ClusterReverse(const records::RecordStore& store, std::function<OwnAddress(const IpAddress&)> own)
+      : store_(store), own_(std::move(own)) {}
+
+  // The response in query.message, or next. `flags`: added to the header's.
+  resolve::QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags, BootClock::time_point now) const;
+
+ private:
+  const records::RecordStore& store_;
+  const std::function<OwnAddress(const IpAddress&)> own_;
+};
+
+}  // namespace idetcd::directive

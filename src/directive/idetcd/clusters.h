@@ -1,0 +1,94 @@
+// The clusters that this process belongs to: for each pattern one name, one table of records, one watch, whatever
+// blocks of the Corefile serve it. They go on through a reload that still has their pattern. The first loop's thread,
+// but for join() and refuse(), during which nothing but release() and abandon() is called.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/result.h"
+#include "etcd/completion_thread.h"
+#include "naming/member.h"
+#include "directive/idetcd/cluster_report.h"
+#include "directive/idetcd/settings.h"
+#include "directive/nsid/identity.h"
+#include "records/record_store.h"
+#include "resolve/directive.h"
+
+namespace idetcd::directive {
+
+// What a member says of its name at the moment of a scrape. The member outlives it.
+class ClusterMetrics {
+ public:
+  ClusterMetrics(const metrics::Scope& scope, const naming::Member& member, const records::RecordStore& store,
+                 std::chrono::seconds lease);
+
+ private:
+  const metrics::GaugeFunction owned_;
+  const metrics::GaugeFunction token_;
+  const metrics::GaugeFunction lease_;
+  const metrics::GaugeFunction fresh_;
+  const metrics::GaugeFunction lag_;
+  const metrics::GaugeFunction table_bytes_;
+  const metrics::GaugeFunction drained_;
+};
+
+struct Cluster {
+  ClusterSettings settings;
+  std::unique_ptr<records::RecordStore> store;
+  std::unique_ptr<naming::Member> member;
+  std::unique_ptr<const ClusterMetrics> metrics;
+  std::shared_ptr<ClusterReport> report;
+  std::vector<std::weak_ptr<const Identity>> identities;  // those that ask the member for its name
+};
+
+class Clusters final : public resolve::ProcessState {
+ public:
+  // Together with what the completion thread takes to stop, under the five seconds that a drain may take.
+  static constexpr std::chrono::milliseconds kReleaseBudget{2000};
+
+  explicit Clusters(resolve::Process& process) : process_(process) {}
+  ~Clusters() override;
+
+  // The cluster of this pattern, for the configuration that is being built: the one that runs, one that another block
+  // of the same configuration has asked for, or a new one. Blocks on the file system. etcd is not contacted before
+  // accept(). `dns_port`: where this node answers. The error is one line. Valid until the configuration is refused, or
+  // another one is accepted that does not ask for it.
+  Result<Cluster*> join(const ClusterSettings& settings, uint16_t dns_port);
+
+  // Of a cluster that runs, by its table; null: there is none.
+  const ClusterSettings* settingsOf(const records::RecordStore& store) const;
+  // `observer` is told of each change of a cluster that runs, from some moment after this on; see
+  // RecordStore::setObserver(). Nothing, if none of them has this table: it may be gone.
+  void observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer);
+
+  void accept() override;
+  void refuse() override;
+  bool isSettling() const override { return !retirements_.empty(); }
+  std::string status() const override;  // the names that this node owns
+  void release(std::chrono::milliseconds budget) override;
+  void abandon() override;
+  void stop() override;
+
+ private:
+  Cluster* find(const ClusterSettings& settings) const;
+  Cluster* findRunning(const records::RecordStore& store) const;
+  bool isRunning(const Cluster* cluster) const;
+  Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
+  void retire(std::unique_ptr<Cluster> cluster);
+  void onRetired();
+
+  resolve::Process& process_;
+  std::unique_ptr<etcd::CompletionThread> etcd_thread_;
+  std::vector<std::unique_ptr<Cluster>> running_;
+  // For the configuration that is being built: those that are new, and those of running_ that it goes on with.
+  std::vector<std::unique_ptr<Cluster>> added_;
+  std::vector<Cluster*> kept_;
+  // Those that a reload has dropped and that are giving up their names: gone when that is done.
+  std::vector<std::weak_ptr<Cluster>> retirements_;
+};
+
+}  // namespace idetcd::directive

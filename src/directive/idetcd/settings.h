@@ -1,0 +1,48 @@
+// What a Corefile says with the directive `idetcd`, checked and as plain values. Any thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "config/directive_cursor.h"
+#include "dns/name.h"
+#include "etcd/client.h"
+#include "node/addresses.h"
+#include "slots/name_pattern.h"
+
+namespace idetcd::directive {
+
+struct ClusterSettings {
+  std::vector<std::string> endpoints{"http://localhost:2379"};
+  std::optional<etcd::TlsFiles> tls;
+  std::optional<etcd::Credentials> credentials;
+  slots::NamePattern pattern;
+  int64_t limit = 10;
+  bool exit_when_full = false;
+  std::chrono::seconds lease{20};
+  std::chrono::seconds reconcile{60};
+  std::vector<std::string> watch;  // see naming::watchedRanges()
+  uint32_t ttl_seconds = 5;
+  node::AddressOptions address;
+  std::vector<dns::Name> fallthrough;
+  bool observe = false;
+  std::string state_directory;        // empty: systemd's, if it has made one
+  std::vector<std::string> on_claim;  // a program and its arguments; may be empty
+  bool only = true;                   // there is no `idetcd` with another pattern in the Corefile
+
+  // Whether a member that runs with the one serves the other too, but for `fallthrough`.
+  bool isSameMember(const ClusterSettings& other) const;
+  etcd::Client::Options etcdOptions() const;
+  // The names as which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver.
+  // A short name is completed by a search list, of which only the cluster's own zone can be in the way.
+  std::vector<dns::Name> endpointNames() const;
+};
+
+// `cursor` stands at the directive's name. Touches nothing but the words.
+Result<ClusterSettings> parseClusterSettings(config::DirectiveCursor& cursor);
+
+}  // namespace idetcd::directive

@@ -1,0 +1,142 @@
+#include "directive/idetcd/setup.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "config/named_files.h"
+#include "etcd/client.h"
+#include "net/local_addresses.h"
+#include "node/state_directory.h"
+#include "directive/forward/setup.h"
+#include "directive/hosts/setup.h"
+#include "directive/nsid/setup.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+class ReverseHandler final : public resolve::Handler {
+ public:
+  explicit ReverseHandler(std::shared_ptr<const ClusterReverse> reverse) : reverse_(std::move(reverse)) {}
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
+    return reverse_->answer(query, request.response_limit, flags, request.now);
+  }
+
+ private:
+  const std::shared_ptr<const ClusterReverse> reverse_;
+};
+
+// Where the block answers.
+Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& block) {
+  std::vector<SocketAddress> bound;
+  for (const auto& [type, directive] : block.directives) {
+    const auto addresses = directive->listenAddresses();
+    if (!addresses) return tl::unexpected(addresses.error());
+    bound.insert(bound.end(), addresses->begin(), addresses->end());
+  }
+  std::vector<SocketAddress> all;
+  for (const config::ServerKey& key : block.keys) {
+    for (SocketAddress address : bound.empty() ? net::anyAddresses(key.port) : bound) {
+      address.port = key.port;
+      if (std::ranges::find(all, address) == all.end()) all.push_back(address);
+    }
+  }
+  return all;
+}
+
+std::vector<Error> checkFiles(const config::Directive& directive) {
+  config::NamedFiles files(directive);
+  files.checkTls([](std::span<const std::string> paths) -> Result<void> {
+    etcd::Client::Options options;
+    options.endpoints = {"https://localhost:2379"};  // is not asked
+    etcd::TlsFiles& tls = options.tls.emplace();
+    if (paths.size() % 2 == 1) tls.ca_file = paths.back();
+    if (paths.size() >= 2) {
+      tls.certificate_file = paths[0];
+      tls.key_file = paths[1];
+    }
+    return etcd::Client::checkTlsFiles(options);
+  });
+  return std::move(files).errors();
+}
+
+}  // namespace
+
+Result<void> IdetcdDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  auto settings = parseClusterSettings(cursor);
+  if (!settings) return tl::unexpected(settings.error());
+  settings_ = std::move(*settings);
+  return {};
+}
+
+// What the clusters keep in one state directory is distinguished by their patterns, if there are several. Blocks with
+// one pattern share one cluster.
+void IdetcdDirective::checkTogether(std::span<Directive* const> all) {
+  settings_.only = std::all_of(all.begin(), all.end(), [this](const Directive* other) {
+    const ClusterSettings& settings = static_cast<const IdetcdDirective*>(other)->settings();
+    return settings.pattern.text() == settings_.pattern.text();
+  });
+}
+
+std::vector<std::string> IdetcdDirective::writtenDirectories() const {
+  std::string directory = settings_.state_directory;
+  if (directory.empty()) directory = node::stateDirectoryOfService();
+  if (directory.empty()) return {};
+  return {std::move(directory)};
+}
+
+Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::Block& block) {
+  const auto joined = process.state<Clusters>().join(settings_, block.keys.front().port);
+  if (!joined) return tl::unexpected(joined.error());
+  Cluster& cluster = **joined;
+  resolve::ClusterZone::Options options{.fallthrough = settings_.fallthrough};
+  auto* forward = block.find<ForwardDirective>();
+  if (forward != nullptr || block.find<HostsDirective>() != nullptr) options.sources = settings_.endpointNames();
+  if (forward != nullptr) forward->setOwnNames(settings_.endpointNames());
+  zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
+  identity_ = makeIdentity(cluster, block);
+  report_ = cluster.report;
+  auto servers = listeningAddresses(block);
+  if (!servers) return tl::unexpected(servers.error());
+  process.state<ClusterReports>().add(report_, *servers);
+  reverse_ = std::make_shared<const ClusterReverse>(
+      *cluster.store, [identity = identity_](const IpAddress& address) { return identity->ownAddress(address); });
+  return {};
+}
+
+// The node's own name, unless the Corefile says something else.
+std::shared_ptr<const Identity> IdetcdDirective::makeIdentity(Cluster& cluster, const resolve::Block& block) const {
+  Identity::Options options{.ttl_seconds = settings_.ttl_seconds};
+  if (const auto* nsid = block.find<NsidDirective>()) options.nsid = nsid->data();
+  const naming::Member& member = *cluster.member;
+  options.own_name = [&member]() -> std::optional<std::string> {
+    const auto ownership = member.ownership();
+    return ownership ? std::optional(ownership->name) : std::nullopt;
+  };
+  // An observer has no address in the cluster.
+  if (!cluster.settings.observe) options.own_addresses = [&member] { return member.addresses().list(); };
+  auto identity = std::make_shared<const Identity>(std::move(options));
+  std::erase_if(cluster.identities, [](const auto& seen) { return seen.expired(); });
+  cluster.identities.push_back(identity);
+  return identity;
+}
+
+Result<void> IdetcdDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
+  addIdentity(chain, identity_);
+  chain.addCluster(zone_);
+  chain.add(std::make_unique<ReverseHandler>(reverse_));
+  return {};
+}
+
+std::function<std::string()> IdetcdDirective::readiness() const {
+  return [report = report_] { return report->missing(); };
+}
+
+const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",
+                                              .syntax = "idetcd { ... }",
+                                              .make = resolve::makeDirective<IdetcdDirective>,
+                                              .check_files = checkFiles,
+                                              .once = true};
+
+}  // namespace idetcd::directive

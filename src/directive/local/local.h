@@ -1,0 +1,38 @@
+// `local`: names of this machine, which are not asked for elsewhere.
+//
+//   localhost.                              A 127.0.0.1, AAAA ::1, SOA, NS
+//   localhost.<any name>., <any>.localhost. A 127.0.0.1, AAAA ::1
+//   {0,127,255}.in-addr.arpa.               SOA, NS
+//   1.0.0.127.in-addr.arpa.                 PTR localhost.
+//
+// Other types: an answer without records; other names of these zones: NXDOMAIN. Both with the zone's SOA. TTL is a week.
+// Loop thread only; no allocation, but for debug lines.
+#pragma once
+
+#include <utility>
+
+#include "base/log.h"
+#include "dns/query.h"
+#include "directive/local/counters.h"
+#include "resolve/handler.h"
+
+namespace idetcd::directive {
+
+class Local final : public resolve::Handler {
+ public:
+  // `prefix`: whether localhost.<any name> is local too.
+  Local(bool prefix, Logger log, metrics::Scope scope)
+      : prefix_(prefix), log_(std::move(log)), counters_(std::move(scope)) {}
+
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+
+ private:
+  bool isBesideLocalhost(const dns::Query& query) const;
+  void noteIntercepted(const dns::Query& query, const resolve::Request& request);
+
+  const bool prefix_;
+  const Logger log_;
+  LocalCounters counters_;
+};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,24 @@
+// The directive `loop`: ends the process if its queries come back to it.
+#pragma once
+
+#include <memory>
+
+#include "directive/loop/loop_probe.h"
+#include "resolve/flag_directive.h"
+
+namespace idetcd::directive {
+
+class LoopDirective final : public resolve::FlagDirective {
+ public:
+  // The probe is made with the first loop's chain, and asks through it.
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
+  void start() override;
+  void stop() override;
+
+ private:
+  std::shared_ptr<LoopProbe> probe_;
+};
+
+extern const resolve::DirectiveType kLoopDirective;
+
+}  // namespace idetcd::directive

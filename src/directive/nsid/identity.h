@@ -1,0 +1,61 @@
+// The identity of this node, for clients that ask for it over DNS.
+//
+//   NSID option (RFC 5001)                          the node's name, or what `nsid DATA` says
+//   CH TXT id.server., hostname.bind. (RFC 4892)    the same
+//   ownAddress(), for PTR of its own addresses      the node's name: forward and reverse agree
+//
+// A name is given only while its ownership is confirmed, at the moment at which the answer is written. One for each
+// server block, shared by its loops. Any thread; what it returns stays valid as long as it lives.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ip_address.h"
+#include "dns/name.h"
+#include "dns/query.h"
+#include "resolve/handler.h"
+
+namespace idetcd::directive {
+
+// What an address is to this node, at this moment.
+struct OwnAddress {
+  bool is_own = false;
+  std::optional<dns::Name> name;  // that the node owns
+  uint32_t ttl_seconds = 0;
+};
+
+class Identity final : public resolve::NsidSource {
+ public:
+  struct Options {
+    // The name that is owned now, with its trailing dot. Empty: this block belongs to no cluster.
+    std::function<std::optional<std::string>()> own_name{};
+    std::function<std::vector<IpAddress>()> own_addresses{};
+    std::string nsid{};  // of `nsid DATA`: said instead of the name
+    uint32_t ttl_seconds = 5;
+  };
+
+  explicit Identity(Options options) : options_(std::move(options)) {}
+
+  // Without the trailing dot, as host names are written. Null: nothing to say.
+  const std::string* text() const override;
+  // From now on `own_name` is not called: its owner goes, while answers that come late are still to be written.
+  // REQUIRES: no new query is answered with this.
+  void disown() const;
+  // id.server. and hostname.bind., REFUSED if there is nothing to say; kNext for every other name of class CH.
+  resolve::QueryOutcome answerChaos(const dns::Query& query, size_t limit, uint16_t flags) const;
+  // Whether the address is one of this node's, and the name that it owns.
+  OwnAddress ownAddress(const IpAddress& address) const;
+
+ private:
+  const Options options_;
+  mutable std::mutex mutex_;  // guards what follows, and the call of own_name in text()
+  mutable bool disowned_ = false;
+  mutable std::deque<std::string> said_;  // every text that was ever said: as many as this node had names
+};
+
+}  // namespace idetcd::directive

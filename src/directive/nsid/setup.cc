@@ -1,0 +1,64 @@
+#include "directive/nsid/setup.h"
+
+#include <cstring>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace idetcd::directive {
+
+namespace {
+
+class ChaosHandler final : public resolve::Handler {
+ public:
+  explicit ChaosHandler(std::shared_ptr<const Identity> identity) : identity_(std::move(identity)) {}
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
+    if (query.qclass != dns::code(dns::RrClass::kCh)) return resolve::QueryOutcome::next();
+    return identity_->answerChaos(query, request.response_limit, flags);
+  }
+
+ private:
+  const std::shared_ptr<const Identity> identity_;
+};
+
+}  // namespace
+
+std::string hostName() {
+  char name[256];
+  return gethostname(name, sizeof(name)) == 0 ? std::string(name, strnlen(name, sizeof(name))) : std::string();
+}
+
+void addIdentity(resolve::Chain& chain, std::shared_ptr<const Identity> identity) {
+  chain.parts.nsid = identity;
+  addServerNames(chain, std::move(identity));
+}
+
+void addServerNames(resolve::Chain& chain, std::shared_ptr<const Identity> identity) {
+  chain.addForOtherClasses(std::make_unique<ChaosHandler>(std::move(identity)));
+}
+
+Result<void> NsidDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  constexpr size_t kMaxData = 255;
+  std::string data;
+  for (const std::string& word : cursor.remainingArgs()) data += data.empty() ? word : " " + word;
+  if (data.size() > kMaxData) return cursor.error(fmt::format("nsid data of more than {} bytes", kMaxData));
+  data_ = std::move(data);
+  return cursor.finish();
+}
+
+Result<void> NsidDirective::prepare(resolve::Process&, const resolve::Block&) {
+  identity_ = std::make_shared<const Identity>(Identity::Options{.nsid = data_.empty() ? hostName() : data_});
+  return {};
+}
+
+// Before `idetcd`, which replaces it.
+Result<void> NsidDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
+  addIdentity(chain, identity_);
+  return {};
+}
+
+const resolve::DirectiveType kNsidDirective{
+    .name = "nsid", .syntax = "nsid [DATA]", .make = resolve::makeDirective<NsidDirective>, .once = true};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,100 @@
+#include "directive/order.h"
+
+#include <algorithm>
+
+#include "directive/acl/setup.h"
+#include "directive/admin/setup.h"
+#include "directive/any/setup.h"
+#include "directive/bind/setup.h"
+#include "directive/bufsize/setup.h"
+#include "directive/cache/setup.h"
+#include "directive/cancel/setup.h"
+#include "directive/chaos/setup.h"
+#include "directive/cookies/setup.h"
+#include "directive/debug/setup.h"
+#include "directive/dns64/setup.h"
+#include "directive/errors/setup.h"
+#include "directive/forward/control_paths.h"
+#include "directive/forward/setup.h"
+#include "directive/health/setup.h"
+#include "directive/hosts/setup.h"
+#include "directive/idetcd/setup.h"
+#include "directive/loadbalance/setup.h"
+#include "directive/local/setup.h"
+#include "directive/log/setup.h"
+#include "directive/loop/setup.h"
+#include "directive/minimal/setup.h"
+#include "directive/nsid/setup.h"
+#include "directive/private/setup.h"
+#include "directive/prometheus/setup.h"
+#include "directive/ready/setup.h"
+#include "directive/reload/setup.h"
+#include "directive/rrl/setup.h"
+#include "directive/tcp/setup.h"
+#include "directive/timeouts/setup.h"
+#include "directive/whoami/setup.h"
+#include "directive/workers/setup.h"
+#include "directive/xdp/setup.h"
+#include "directive/zonelimit/setup.h"
+
+namespace idetcd::directive {
+
+std::span<const resolve::DirectiveType* const> directives() {
+  static constexpr const resolve::DirectiveType* kDirectives[]{
+      &kCancelDirective,       // how long a query may take
+      &kTimeoutsDirective,     // how long a connection may be of no use
+      &kReloadDirective,       // takes over what has changed in the Corefile
+      &kNsidDirective,         // which node answers
+      &kCookiesDirective,      // who has shown its address
+      &kBindDirective,         // where a block listens
+      &kBufsizeDirective,      // the size of UDP responses
+      &kDebugDirective,        // what is logged
+      &kWorkersDirective,      // loops
+      &kTcpDirective,          // what clients over TCP may take up
+      &kReadyDirective,        // says over HTTP whether all is there
+      &kHealthDirective,       // says over HTTP that the process lives
+      &kPrometheusDirective,   // counts queries and shows what is counted
+      &kAdminDirective,        // shows operators the cluster and this node
+      &kErrorsDirective,       // reports failures
+      &kLogDirective,          // reports answers
+      &kLocalDirective,        // names of this machine
+      &kAclDirective,          // before all that answers, and before errors too
+      &kRrlDirective,          // how often
+      &kAnyDirective,          // queries for every type
+      &kChaosDirective,        // which software answers
+      &kLoadbalanceDirective,  // the order of addresses
+      &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
+      &kIdetcdDirective,       // the names of the cluster
+      &kXdpDirective,          // the same, where packets come in
+      &kHostsDirective,        // a hosts file
+      &kCacheDirective,        // kept answers of `forward`
+      &kMinimalDirective,      // answers of `forward` without what was not asked for
+      &kPrivateDirective,      // answers of `forward` without private addresses
+      &kZonelimitDirective,    // what `forward` is asked of one zone
+      &kLoopDirective,         // watches what `forward` is asked
+      &kForwardDirective,      // other servers
+      &kWhoamiDirective,       // the rest
+  };
+  return kDirectives;
+}
+
+const resolve::DirectiveType* findDirective(std::string_view name) {
+  const auto all = directives();
+  const auto it = std::find_if(all.begin(), all.end(), [name](const auto* type) { return type->name == name; });
+  return it != all.end() ? *it : nullptr;
+}
+
+void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
+
+std::span<const std::string_view> foreignDirectives() {
+  static constexpr std::string_view kForeign[]{
+      "acme",    "auto",     "autopath",     "azure",      "clouddns", "dnssec",      "dnstap",
+      "erratic", "etcd",     "file",         "geoip",      "grpc",     "grpc_server", "header",
+      "https",   "https3",   "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",
+      "on",      "pprof",    "quic",         "rewrite",    "root",     "route53",     "secondary",
+      "sign",    "template", "tls",          "trace",      "transfer", "tsig",        "view",
+  };
+  return kForeign;
+}
+
+}  // namespace idetcd::directive

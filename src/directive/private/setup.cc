@@ -1,0 +1,123 @@
+#include "directive/private/setup.h"
+
+#include <string>
+#include <utility>
+
+#include "config/arguments.h"
+#include "config/option_table.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+Acl::Network network(std::string_view text) { return IpNetwork::parse(text).value(); }
+
+class PrivateParser {
+ public:
+  explicit PrivateParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+
+  // `private [ZONES…] { … }`
+  Result<PrivateSettings> parse(const resolve::Block& block) {
+    const auto head = readHead(block);
+    static constexpr config::OptionTable<PrivateParser, 3> kOptions{{
+        {"allow", "allow ZONES...", &PrivateParser::readAllow},
+        {"allow_loopback", "allow_loopback", &PrivateParser::readAllowLoopback},
+        {"network", "network NETWORKS..., like network 10.0.0.0/8", &PrivateParser::readNetwork},
+    }};
+    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
+    if (!read) return tl::unexpected(read.error());
+    return std::move(settings_);
+  }
+
+ private:
+  Result<void> readHead(const resolve::Block& block) {
+    auto zones = config::parseZonesOr(block.keys, cursor_, cursor_.remainingArgs());
+    if (!zones) return tl::unexpected(zones.error());
+    settings_.zones = std::move(*zones);
+    return {};
+  }
+
+  Result<void> readAllow() {
+    const auto names = cursor_.args(1);
+    if (!names) return tl::unexpected(names.error());
+    auto zones = config::parseZones(cursor_, *names);
+    if (!zones) return tl::unexpected(zones.error());
+    settings_.allowed.insert(settings_.allowed.end(), zones->begin(), zones->end());
+    return {};
+  }
+
+  Result<void> readAllowLoopback() { return config::readFlag(cursor_, settings_.allow_loopback); }
+
+  Result<void> readNetwork() {
+    const auto words = cursor_.args(1);
+    if (!words) return tl::unexpected(words.error());
+    for (const std::string& word : *words) {
+      const auto parsed = IpNetwork::parse(word);
+      if (!parsed) return cursor_.error(parsed.error().message);
+      settings_.networks.push_back(*parsed);
+    }
+    return {};
+  }
+
+  config::DirectiveCursor& cursor_;
+  PrivateSettings settings_;
+};
+
+}  // namespace
+
+std::vector<Acl::Network> defaultPrivateNetworks() {
+  static constexpr std::string_view kNetworks[]{
+      "0.0.0.0/8",        // this network; Linux takes 0.0.0.0 for itself
+      "10.0.0.0/8",       // RFC 1918
+      "100.64.0.0/10",    // carriers' NAT, RFC 6598
+      "127.0.0.0/8",      // loopback
+      "169.254.0.0/16",   // link-local; metadata of clouds
+      "172.16.0.0/12",    // RFC 1918
+      "192.168.0.0/16",   // RFC 1918
+      "255.255.255.255",  // broadcast
+      "::",               // Linux takes it for itself
+      "::1",              // loopback
+      "fc00::/7",         // unique local, RFC 4193
+      "fe80::/10",        // link-local
+      "fec0::/10",        // site-local, RFC 3879
+  };
+  std::vector<Acl::Network> networks;
+  for (const std::string_view text : kNetworks) networks.push_back(network(text));
+  return networks;
+}
+
+Acl makePrivateRules(const PrivateSettings& settings) {
+  std::vector<Acl::RuleSet> rule_sets;
+  rule_sets.push_back(
+      {.zones = settings.allowed, .rules = {{.action = Acl::Action::kAllow, .types = {}, .networks = {}}}});
+  Acl::RuleSet rules{.zones = settings.zones, .rules = {}};
+  if (settings.allow_loopback) {
+    rules.rules.push_back(
+        {.action = Acl::Action::kAllow, .types = {}, .networks = {network("127.0.0.0/8"), network("::1")}});
+  }
+  rules.rules.push_back({.action = Acl::Action::kBlock,
+                         .types = {},
+                         .networks = settings.networks.empty() ? defaultPrivateNetworks() : settings.networks});
+  rule_sets.push_back(std::move(rules));
+  return Acl(rule_sets);
+}
+
+Result<void> PrivateDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
+  auto settings = PrivateParser(cursor).parse(block);
+  if (!settings) return tl::unexpected(settings.error());
+  settings_ = std::move(*settings);
+  return {};
+}
+
+Result<void> PrivateDirective::prepare(resolve::Process&, const resolve::Block&) {
+  rules_ = std::make_shared<const Acl>(makePrivateRules(settings_));
+  return {};
+}
+
+const resolve::DirectiveType kPrivateDirective{
+    .name = "private",
+    .syntax = "private [ZONES...] [{ allow ZONES...; allow_loopback; network NETWORKS... }]",
+    .make = resolve::makeDirective<PrivateDirective>,
+    .once = true};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,107 @@
+#include "directive/prometheus/setup.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "config/option_table.h"
+#include "http/endpoints.h"
+#include "resolve/server_label.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+constexpr std::string_view kUnrouted = "dropped";  // instead of a zone; it has no dot at its end, as zones have
+
+class PrometheusParser {
+ public:
+  PrometheusParser(config::DirectiveCursor& cursor, http::ListenAddress& address)
+      : cursor_(cursor), address_(address) {}
+
+  Result<void> parse() {
+    static constexpr config::OptionTable<PrometheusParser, 1> kOptions{{
+        {"runtime_metrics", "runtime_metrics", &PrometheusParser::readRuntimeMetrics},
+    }};
+    return config::readBlock(cursor_, *this, kOptions, nullptr, readAddress());
+  }
+
+ private:
+  Result<void> readAddress() {
+    const auto words = cursor_.args(0, 1);
+    if (!words) return tl::unexpected(words.error());
+    if (words->empty()) return {};
+    auto address = http::parseListenAddress(words->front());
+    if (!address) return cursor_.error(address.error().message);
+    address_ = std::move(*address);
+    return {};
+  }
+
+  // Those of Go's runtime, which is not here.
+  Result<void> readRuntimeMetrics() {  // NOLINT(readability-convert-member-functions-to-static): in the table
+    return {};
+  }
+
+  config::DirectiveCursor& cursor_;
+  http::ListenAddress& address_;
+};
+
+// The meters of one block on one loop.
+class BlockMeters final : public resolve::QueryMeterSource {
+ public:
+  BlockMeters(QueryMeters& meters, size_t worker) : meters_(meters), worker_(worker) {}
+  std::shared_ptr<resolve::QueryMeter> meterOf(const SocketAddress& listening, const dns::Name* zone) override {
+    return meters_.meterOf(resolve::serverLabel(listening), zone != nullptr ? zone->toString() : std::string(kUnrouted),
+                           worker_);
+  }
+
+ private:
+  QueryMeters& meters_;
+  const size_t worker_;
+};
+
+}  // namespace
+
+Result<void> PrometheusDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  return PrometheusParser(cursor, address_).parse();
+}
+
+Result<void> PrometheusDirective::prepare(resolve::Process& process, const resolve::Block&) {
+  meters_ = &process.state<QueryMeters>();
+  const auto answer = [meters = meters_](const http::Request&) {
+    return http::Response{.body = meters->snapshot().text(),
+                          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  };
+  if (auto added = process.state<http::Endpoints>().add(address_, "/metrics", answer); !added) {
+    return fail(fmt::format("plugin/prometheus: {}", added.error().message));
+  }
+  return {};
+}
+
+Result<void> PrometheusDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
+  chain.parts.meters = std::make_shared<BlockMeters>(*meters_, context.worker);
+  if (enabled_.empty()) noteServers(context);
+  return {};
+}
+
+void PrometheusDirective::noteServers(const resolve::LoopContext& context) {
+  for (const SocketAddress& listening : context.listening) {
+    for (const config::ServerKey& key : context.block.keys) {
+      if (key.port != listening.port) continue;
+      for (const auto& [type, directive] : context.block.directives) {
+        enabled_.push_back({resolve::serverLabel(listening), key.zone.toString(), std::string(type->name)});
+      }
+    }
+  }
+}
+
+void PrometheusDirective::start() { meters_->enable(this, enabled_); }
+
+void PrometheusDirective::stop() { meters_->disable(this); }
+
+const resolve::DirectiveType kPrometheusDirective{.name = "prometheus",
+                                                  .syntax = "prometheus [ADDRESS] [{ runtime_metrics }]",
+                                                  .make = resolve::makeDirective<PrometheusDirective>,
+                                                  .once = true};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,37 @@
+#include "directive/whoami/whoami.h"
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "dns/record.h"
+#include "dns/response.h"
+
+namespace idetcd::directive {
+
+using dns::RrType;
+
+resolve::QueryOutcome answerWhoami(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
+  std::array<uint8_t, dns::kRecordHeadSize + 16> address;
+  uint8_t* p = dns::putRecordHead(address.data(), dns::kQuestionPointer, source.ip.isV4() ? RrType::kA : RrType::kAaaa,
+                                  0, source.ip.size());
+  p = dns::putBytes(p, std::span(source.ip.data(), source.ip.size()));
+  dns::ResponseBuilder response(query, request.response_limit);
+  response.addAdditional({address.data(), p}, 1);
+
+  // _udp.<qname> SRV 0 0 <port> . — unless that name is too long.
+  const std::string_view label = request.transport == resolve::Transport::kUdp ? "\x04_udp" : "\x04_tcp";
+  if (query.qname_size + label.size() <= dns::kMaxNameLength) {
+    constexpr size_t kSrvSize = 7;
+    std::array<uint8_t, 5 + dns::kRecordHeadSize + kSrvSize> service;
+    p = dns::putBytes(service.data(), label);
+    p = dns::putRecordHead(p, dns::kQuestionPointer, RrType::kSrv, 0, kSrvSize);
+    p = dns::put16(dns::put32(p, 0), source.port);  // priority and weight 0
+    *p++ = 0;                                       // the root
+    response.addAdditional({service.data(), p}, 1);
+  }
+  return resolve::QueryOutcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+}  // namespace idetcd::directive
