@@ -58,6 +58,5 @@ idetcd_package(re2 re2)
 idetcd_package(seccomp libseccomp)
 
 # fmt has no archive in Debian: fmt.cc makes it of the headers. FMT_SHARED only says that the functions are not inline.
-# spdlog's headers are enough for the one file that logs with it (src/base).
 add_library(idetcd_fmt STATIC ${PROJECT_SOURCE_DIR}/src/base/fmt.cc)
 target_compile_definitions(idetcd_fmt PUBLIC FMT_SHARED)

@@ -1,80 +1,80 @@
 #include "base/log.h"
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
 #include <thread>
-
-#include <spdlog/async.h>
-#include <spdlog/async_logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
-
-#include "base/clock.h"
+#include <utility>
 
 namespace idetcd {
 
-namespace {
-
-// Counts what has been written: the queue is empty already while its last line waits for a full pipe.
-class CountingSink : public spdlog::sinks::sink {
- public:
-  void log(const spdlog::details::log_msg& message) override {
-    out_.log(message);
-    written_.fetch_add(1, std::memory_order_release);
-  }
-  void flush() override { out_.flush(); }
-  void set_pattern(const std::string& pattern) override { out_.set_pattern(pattern); }
-  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
-    out_.set_formatter(std::move(formatter));
-  }
-
-  uint64_t written() const { return written_.load(std::memory_order_acquire); }
-
- private:
-  spdlog::sinks::stdout_sink_mt out_;
-  std::atomic<uint64_t> written_{0};
-};
-
-}  // namespace
-
 class LogSink {
  public:
-  LogSink()
-      : out_(std::make_shared<CountingSink>()),
-        pool_(std::make_shared<spdlog::details::thread_pool>(kQueueLines, 1)),
-        logger_(std::make_shared<spdlog::async_logger>("idetcd", out_, pool_,
-                                                       spdlog::async_overflow_policy::overrun_oldest)) {
-    logger_->set_pattern("%v");
-    logger_->flush_on(spdlog::level::trace);
-  }
-
-  void write(std::string_view line) {
-    queued_.fetch_add(1, std::memory_order_relaxed);
-    logger_->log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
-  }
-
-  // The pool's destructor drains the queue and joins the writer, however long that takes.
-  bool flush(std::chrono::milliseconds budget) {
-    const auto deadline = BootClock::now() + budget;
-    while (out_->written() + dropped() < queued_.load(std::memory_order_relaxed)) {
-      if (BootClock::now() >= deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  LogSink() : writer_([this] { writeLines(); }) {}
+  // Drains the queue, however long that takes.
+  ~LogSink() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
     }
-    return true;
+    changed_.notify_all();
+    writer_.join();
+  }
+
+  void write(std::string line) {
+    line += '\n';
+    {
+      const std::lock_guard lock(mutex_);
+      if (lines_.size() == kQueueLines) {
+        lines_.pop_front();
+        dropped_.fetch_add(1, std::memory_order_relaxed);
+      }
+      lines_.push_back(std::move(line));
+    }
+    changed_.notify_all();
+  }
+
+  bool flush(std::chrono::milliseconds budget) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, budget, [this] { return lines_.empty() && !writing_; });
   }
 
   void wantDebug(int change) { debug_wanted_.fetch_add(change, std::memory_order_relaxed); }
   // Relaxed: a line more or less, at the moment at which somebody changes their mind, does not matter.
   bool isDebugWanted() const { return debug_wanted_.load(std::memory_order_relaxed) > 0; }
 
-  uint64_t dropped() const { return pool_->overrun_counter(); }
+  uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr size_t kQueueLines = 8192;
 
-  std::shared_ptr<CountingSink> out_;
-  std::shared_ptr<spdlog::details::thread_pool> pool_;
-  std::shared_ptr<spdlog::async_logger> logger_;
-  std::atomic<uint64_t> queued_{0};
+  void writeLines() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !lines_.empty() || ending_; });
+      if (lines_.empty()) return;
+      const std::string line = std::move(lines_.front());
+      lines_.pop_front();
+      writing_ = true;
+      lock.unlock();
+      std::fwrite(line.data(), 1, line.size(), stdout);
+      std::fflush(stdout);
+      lock.lock();
+      writing_ = false;
+      if (lines_.empty()) changed_.notify_all();  // flush()
+    }
+  }
+
+  std::mutex mutex_;  // guards what is no atomic
+  std::condition_variable changed_;
+  std::deque<std::string> lines_;
+  bool writing_ = false;  // a line that is in `lines_` no more
+  bool ending_ = false;
+  std::atomic<uint64_t> dropped_{0};
   std::atomic<int> debug_wanted_{0};
+  std::thread writer_;  // the last member: it uses all others
 };
 
 Logger Logger::toStdout() {
@@ -99,7 +99,7 @@ void Logger::write(Level level, std::string_view message) const {
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
-  sink_->write(line);
+  sink_->write(std::move(line));
 }
 
 std::shared_ptr<const void> Logger::showDebug() const {
@@ -111,7 +111,7 @@ std::shared_ptr<const void> Logger::showDebug() const {
 bool Logger::showsDebug() const { return sink_ && sink_->isDebugWanted(); }
 
 void Logger::plain(std::string_view line) const {
-  if (sink_) sink_->write(line);
+  if (sink_) sink_->write(std::string(line));
 }
 
 bool Logger::flush(std::chrono::milliseconds budget) const { return !sink_ || sink_->flush(budget); }

@@ -1,4 +1,4 @@
-// Logging as CoreDNS prints it: `[INFO] directive/NAME: message` on stdout, fatal lines on stderr. Any thread.
+// Logging as CoreDNS prints it: `[INFO] plugin/NAME: message` on stdout, fatal lines on stderr. Any thread.
 //
 // Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a
 // full pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited

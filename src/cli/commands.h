@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/command.h"
 
 namespace idetcd::cli {

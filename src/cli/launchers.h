@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/failure.h"
 #include "cli/slots.h"
 

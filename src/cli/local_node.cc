@@ -46,7 +46,7 @@ std::string nobodyAnswers(std::string_view path) {
 }
 
 Reply<nlohmann::json> judge(const HttpResponse& response, std::string_view target) {
-  auto body = nlohmann::json::parse(response.body, nullptr, false);
+  auto body = parseJson(response.body);
   if (response.status == 200 && body.is_object()) return body;
   if (response.status < 400) return failed("the server answers with what is no JSON object");
   const auto said = textAt(body, "error");

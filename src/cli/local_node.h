@@ -8,8 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/failure.h"
 
 namespace idetcd::cli {

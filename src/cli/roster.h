@@ -8,9 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ip_address.h"
+#include "base/json.h"
 #include "cli/arguments.h"
 #include "cli/failure.h"
 #include "cli/local_node.h"

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/failure.h"
 
 namespace idetcd::cli {

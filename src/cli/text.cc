@@ -143,7 +143,7 @@ std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view 
 }
 
 std::string toLine(const nlohmann::json& value) {
-  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return toText(value) + '\n';
 }
 
 }  // namespace idetcd::cli

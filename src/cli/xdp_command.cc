@@ -80,7 +80,7 @@ CommandResult xdp(const Call& call) {
                                    .what = what,
                                    .user = call.arguments.text("user").value_or("")});
   if (!done) return {.code = kFailed, .out = {}, .err = done.error().message + '\n'};
-  const json said = json::parse(*done, nullptr, false);
+  const json said = parseJson(*done);
   CommandResult outcome;
   if (what == "status" && !flagAt(said, "attached")) outcome.code = kNo;
   if (call.wantsJson()) {

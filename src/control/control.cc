@@ -9,9 +9,8 @@ namespace idetcd::control {
 
 namespace {
 
-// What comes from strangers may be no UTF-8.
 std::string textOf(const nlohmann::json& body) {
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return toText(body) + '\n';
 }
 
 int hexDigit(char c) {

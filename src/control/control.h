@@ -18,8 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "http/message.h"
 #include "http/server.h"
 #include "resolve/directive.h"

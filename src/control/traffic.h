@@ -15,9 +15,8 @@
 #include <chrono>
 #include <cstdint>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
+#include "base/json.h"
 #include "control/control.h"
 #include "resolve/directive.h"
 #include "resolve/query_samples.h"

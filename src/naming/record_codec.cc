@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace idetcd::naming {
@@ -111,7 +111,7 @@ std::string encodeRecord(const NodeRecord& record) {
   if (!record.port.empty()) object["port"] = record.port;
   if (!record.id.empty()) object["id"] = record.id;
   if (record.token > 0) object["token"] = record.token;
-  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return toText(object);
 }
 
 Result<NodeRecord> decodeRecord(std::string_view value) {

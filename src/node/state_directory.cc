@@ -14,16 +14,14 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "node/uuid.h"
 
 namespace idetcd::node {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr size_t kMaxStateBytes = 64 << 10;
 constexpr size_t kMaxStemLength = 100;  // with its hash and ending well below NAME_MAX
@@ -33,13 +31,13 @@ bool isPlain(char c) {
 }
 
 // Of a text that may be longer than what is read of it.
-std::string textOf(const ordered_json& object, const char* field) {
+std::string textOf(const nlohmann::json& object, const char* field) {
   const auto found = object.find(field);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 // 0 if there is no such number.
-int64_t numberOf(const ordered_json& object, const char* field) {
+int64_t numberOf(const nlohmann::json& object, const char* field) {
   const auto found = object.find(field);
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
@@ -131,7 +129,7 @@ Result<RememberedNode> StateDirectory::read() {
   const auto text = readFile(path, kMaxStateBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return RememberedNode{};
   if (!text) return fail(fmt::format("cannot read {}: {}", path, text.error().message));
-  const ordered_json state = ordered_json::parse(*text, nullptr, false);
+  const nlohmann::json state = parseJson(*text);
   if (!state.is_object()) return fail(fmt::format("{} is not valid JSON", path));
   if (textOf(state, "pattern") != options_.pattern) return fail(fmt::format("{} is of another pattern", path));
   RememberedNode node{.uuid = textOf(state, "uuid"),
@@ -140,7 +138,7 @@ Result<RememberedNode> StateDirectory::read() {
                       .token = numberOf(state, "token"),
                       .lease = numberOf(state, "lease"),
                       .revision = numberOf(state, "revision"),
-                      .drained = state.value("drained", ordered_json()) == true};
+                      .drained = state.value("drained", nlohmann::json()) == true};
   if (!isUuid(node.uuid)) return fail(fmt::format("{} holds no UUID", path));
   const std::string before = textOf(state, "machine");
   const std::string here = machine();
@@ -154,7 +152,7 @@ Result<RememberedNode> StateDirectory::read() {
 }
 
 Result<void> StateDirectory::remember(const RememberedNode& node) {
-  ordered_json state;
+  nlohmann::ordered_json state;
   state["pattern"] = options_.pattern;
   state["uuid"] = node.uuid;
   if (!node.name.empty()) state["name"] = node.name;
@@ -166,7 +164,7 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
   if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
   node_ = node;
-  return replaceFile(stem_ + ".json", state.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  return replaceFile(stem_ + ".json", toText(state, 1) + "\n");
 }
 
 Result<void> StateDirectory::writeIdentity(std::string_view contents) {

@@ -46,7 +46,7 @@ void SharedAnswer::read(const Use& use) {
 
 void SharedAnswer::finish(http::Response response) {
   auto value = std::make_shared<Value>(Value{std::move(response), {}});
-  value->body = nlohmann::json::parse(value->response.body, nullptr, false);
+  value->body = parseJson(value->response.body);
   std::vector<Use> waiting;
   {
     const std::lock_guard lock(mutex_);

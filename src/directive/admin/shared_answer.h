@@ -8,8 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "http/message.h"
 
 namespace idetcd::directive {

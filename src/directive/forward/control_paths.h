@@ -13,8 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "directive/cache/cache.h"
 #include "resolve/directive.h"
 #include "upstream/server_report.h"

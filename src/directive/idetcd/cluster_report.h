@@ -18,9 +18,8 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ip_address.h"
+#include "base/json.h"
 #include "http/message.h"
 #include "naming/member.h"
 #include "directive/idetcd/settings.h"

@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
+#include "base/json.h"
 #include "dns/labels.h"
 #include "dns/name.h"
 #include "kernel/maps.h"
