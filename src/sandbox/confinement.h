@@ -1,4 +1,4 @@
-// The confinement of the server, in the two steps in which app/main.cc takes it:
+// The confinement of the server, in the two steps in which app/run.cc takes it:
 //
 //   1. limitRights()   first of all: capabilities, no_new_privs, core dumps. What is read afterwards, the Corefile among
 //                      it, needs no more than a reload will, and what is started has no more: the helper of

@@ -1,0 +1,275 @@
+#include "app/run.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/application.h"
+#include "app/command_line.h"
+#include "app/corefile_source.h"
+#include "app/plan.h"
+#include "cli/command.h"
+#include "control/local_socket.h"
+#include "kernel/program.h"
+#include "node/state_directory.h"
+#include "directive/order.h"
+#include "sandbox/confinement.h"
+#include "sandbox/program_runner.h"
+#include "service/given.h"
+#include "service/handover.h"
+
+namespace idetcd::app {
+namespace {
+
+constexpr std::chrono::seconds kLogFlushBudget{1};
+constexpr std::chrono::seconds kPredecessorBudget{8};  // to answer what it has read, and to end
+
+// What the server has of the process beside its rights.
+struct Surroundings {
+  service::Given given;  // by the service manager
+  std::shared_ptr<sandbox::ProgramRunner> programs;
+  std::optional<service::HandoverSocket> handover;
+  Result<control::LocalSocket> control;
+  std::optional<std::vector<std::string>> written;  // below which files may be written; none: anywhere
+};
+
+// Removes the file again when the process ends in order.
+class PidFile {
+ public:
+  PidFile() = default;
+  PidFile(const PidFile&) = delete;
+  PidFile& operator=(const PidFile&) = delete;
+  ~PidFile() { remove(); }
+
+  void remove() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+    path_.clear();
+  }
+
+  Result<void> write(const std::string& path) {
+    std::ofstream file(path, std::ios::trunc);
+    file << ::getpid() << '\n' << std::flush;
+    if (!file) return fail(fmt::format("cannot write the pid file {}: {}", path, std::strerror(errno)));
+    path_ = path;
+    return {};
+  }
+
+ private:
+  std::string path_;
+};
+
+void prepareProcess() {
+  std::signal(SIGPIPE, SIG_IGN);  // a client that has gone is an error of write(2)
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;  // what comes and goes is bounded by a net::DescriptorBudget
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// One line an error, whatever it quotes.
+int failWith(const Error& error) {
+  std::string line = error.message;
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 && c != '\n'; }, ' ');
+  std::fprintf(stderr, "%s\n", line.c_str());
+  return 1;
+}
+
+int validate(const Options& options) {
+  const auto [name, digest, plan] = CorefileSource(options).read(NamedFiles::kRead);
+  if (!plan) return failWith(plan.error());
+  for (const std::string& warning : plan->warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const resolve::Block& block : plan->blocks) {
+    for (const config::ServerKey& key : block.keys) std::printf("%s\n", key.text.c_str());
+  }
+  std::printf("%s is valid\n", name.c_str());
+  return 0;
+}
+
+// Signals stay pending until they are handled: one that comes during start-up is not lost and does not kill.
+void maskSignals(int how, sigset_t* before = nullptr) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : Application::kHandledSignals) sigaddset(&signals, signal);
+  pthread_sigmask(how, &signals, before);
+}
+
+sigset_t given_mask;  // by who has started the process
+
+// Before the initialisers of all that is linked in: nothing but the dynamic loader comes earlier.
+[[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK, &given_mask); }
+
+// What the subcommands ask of a Corefile.
+Result<std::string> workLocally(const cli::CorefileRequest& request) {
+  Options options;
+  options.conf = request.corefile;
+  const auto corefile = CorefileSource(options).read();
+  if (!corefile.plan) return tl::unexpected(corefile.plan.error());
+  const resolve::DirectiveType* type = directive::findDirective(request.directive);
+  if (type == nullptr || type->work == nullptr)
+    return fail(fmt::format("{} has no work of its own", request.directive));
+  return type->work(corefile.plan->blocks, {.what = request.what, .user = request.user});
+}
+
+// A subcommand is no server: signals do to it what they do to any program.
+int runSubcommand(std::span<const char* const> arguments) {
+  pthread_sigmask(SIG_SETMASK, &given_mask, nullptr);
+  return cli::run(arguments, workLocally);
+}
+
+// Where this process will write. The sandbox can open only what is there.
+std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options& options) {
+  std::vector<std::string> directories;
+  for (const resolve::Block& block : plan.blocks) {
+    for (const auto& [type, directive] : block.directives) {
+      for (std::string& directory : directive->writtenDirectories()) directories.push_back(std::move(directory));
+    }
+  }
+  for (const std::string& directory : directories) {
+    std::error_code error;  // what uses the directory says what is wrong
+    std::filesystem::create_directories(directory, error);
+  }
+  // A reload may be the first to need it. The service manager has made it.
+  if (std::string service = node::stateDirectoryOfService(); !service.empty())
+    directories.push_back(std::move(service));
+  if (!options.pid_file.empty()) {
+    const std::filesystem::path parent = std::filesystem::path(options.pid_file).parent_path();
+    directories.push_back(parent.empty() ? "." : parent.string());
+  }
+  return directories;
+}
+
+void say(const sandbox::Notices& notices, const Logger& log) {
+  for (const sandbox::Notice& notice : notices) {
+    if (notice.level == sandbox::Notice::Level::kInfo) {
+      log.info("{}", notice.text);
+    } else {
+      log.warning("{}", notice.text);
+    }
+  }
+}
+
+int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surroundings surroundings,
+          const Options& options, const Logger& log) {
+  Application application(log, std::move(surroundings.programs), std::move(surroundings.given));
+  if (surroundings.handover) application.setHandover(std::move(*surroundings.handover));
+  if (surroundings.control) {
+    application.setControlSocket(surroundings.control->take());
+  } else {
+    log.warning("The subcommands do not reach this process: {}", surroundings.control.error().message);
+  }
+  if (surroundings.written) application.setWrittenDirectories(std::move(*surroundings.written));
+  maskSignals(SIG_UNBLOCK);
+  if (source.canBeReadAgain()) {
+    application.setReload([&source] { return source.read(); });
+  }
+  if (auto opened = application.open(std::move(corefile)); !opened) return failWith(opened.error());
+  PidFile pid_file;
+  if (!options.pid_file.empty()) {
+    if (auto written = pid_file.write(options.pid_file); !written) return failWith(written.error());
+  }
+  if (!options.quiet) {
+    for (const std::string& line : application.banner()) log.plain(line);
+    log.plain(fmt::format("idetcd-{}", IDETCD_VERSION));
+  }
+  const int status = application.run();
+  if (application.isAtRest()) return status;
+  pid_file.remove();
+  if (surroundings.control) surroundings.control->remove();
+  log.flush(kLogFlushBudget);
+  _exit(status);
+}
+
+// Where the subcommands reach this process, by the port of the first server block.
+Result<control::LocalSocket> makeControlSocket(const Plan& plan, std::vector<std::string>* written) {
+  const std::string directory = control::socketDirectory();
+  auto made = control::LocalSocket::bind(directory, plan.blocks.front().keys.front().port);
+  if (made) written->push_back(directory);  // to remove it at the end
+  return made;
+}
+
+// From the server before, if there is one, which has ended then; and makes the place for the next one.
+Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
+                                                        std::vector<service::GivenDescriptor>* descriptors) {
+  if (options.handover.empty()) return std::nullopt;
+  auto taken = service::takeOver(options.handover, kPredecessorBudget);
+  if (!taken) return fail(fmt::format("-handover {}: {}", options.handover, taken.error().message));
+  for (service::GivenDescriptor& one : *taken) descriptors->push_back(std::move(one));
+  auto listening = service::HandoverSocket::listen(options.handover);
+  if (!listening) return fail(fmt::format("-handover {}: {}", options.handover, listening.error().message));
+  return std::move(*listening);
+}
+
+int serve(const Options& options) {
+  prepareProcess();
+  service::Given given = service::takeGiven();
+  const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
+  auto programs = sandbox::ProgramRunner::make(options.sandbox);
+  if (!programs) return failWith(programs.error());
+  const CorefileSource source(options);
+  auto corefile = source.read();
+  if (!corefile.plan) return failWith(corefile.plan.error());
+  std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
+  auto handover = takeOver(options, &given.descriptors);
+  if (!handover) return failWith(handover.error());
+  if (auto done = beforeConfinement(*corefile.plan); !done) return failWith(done.error());
+  auto control = makeControlSocket(*corefile.plan, &written);
+  const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
+
+  const Logger log = Logger::toStdout();  // with the first thread
+  say(limited, log);
+  say(confined, log);
+  Surroundings surroundings{.given = std::move(given),
+                            .programs = std::move(*programs),
+                            .handover = std::move(*handover),
+                            .control = std::move(control),
+                            .written = {}};
+  if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
+  const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
+  // The output has no reader any more: the log's writer would wait for ever.
+  if (!log.flush(kLogFlushBudget)) _exit(status);
+  return status;
+}
+
+}  // namespace
+
+int run(std::span<const char* const> arguments) {
+  if (arguments.size() > 1 && cli::isCommand(arguments[1])) return runSubcommand(arguments);
+  const auto command = parseCommandLine(arguments);
+  if (const auto* exit = std::get_if<Exit>(&command)) {
+    std::fputs(exit->out.c_str(), stdout);
+    std::fputs(exit->err.c_str(), stderr);
+    return exit->code;
+  }
+  const auto& options = std::get<Options>(command);
+  if (options.action == Options::Action::kShowVersion) {
+    std::fputs(versionText(IDETCD_VERSION, kernel::hasProgram()).c_str(), stdout);
+    return 0;
+  }
+  if (options.action == Options::Action::kListPlugins) {
+    std::printf("Server types:\n  dns\n\nOther plugins:\n");
+    for (const auto* type : directive::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
+    return 0;
+  }
+  if (options.action == Options::Action::kValidate) return validate(options);
+  return serve(options);
+}
+
+}  // namespace idetcd::app
