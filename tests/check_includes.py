@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Holds the #include lines of src/ to what src/<folder>/CMakeLists.txt allows. A folder may be within another one:
-plugin/cache is one, plugin another.
+directive/cache is one, directive another.
 
 usage: check_includes.py [ROOT]       checks ROOT/src (default: the tree that this file is in); exit 0 or 1
        check_includes.py --self-test  shows that each rule refuses what it is there to refuse
@@ -161,11 +161,11 @@ GOOD = {
     "server/s.cc": '#include "net/n.h"\n#include "dns/d.h"\n#include "base/a.h"\n',
     "config/CMakeLists.txt": "idetcd_library(config SOURCES c.cc DEPENDS dns)",
     "config/c.h": '#pragma once\n#include "dns/d.h"\n',
-    "plugin/CMakeLists.txt": "idetcd_library(plugin SOURCES order.cc DEPENDS plugin/x)",
-    "plugin/order.h": '#pragma once\n#include "plugin/x/x.h"\n',
-    "plugin/x/CMakeLists.txt": "idetcd_library(plugin/x SOURCES x.cc DEPENDS dns)",
-    "plugin/x/x.h": '#pragma once\n#include "dns/d.h"\n',
-    "plugin/y/CMakeLists.txt": "idetcd_library(plugin/y SOURCES y.cc DEPENDS dns)",
+    "directive/CMakeLists.txt": "idetcd_library(directive SOURCES order.cc DEPENDS directive/x)",
+    "directive/order.h": '#pragma once\n#include "directive/x/x.h"\n',
+    "directive/x/CMakeLists.txt": "idetcd_library(directive/x SOURCES x.cc DEPENDS dns)",
+    "directive/x/x.h": '#pragma once\n#include "dns/d.h"\n',
+    "directive/y/CMakeLists.txt": "idetcd_library(directive/y SOURCES y.cc DEPENDS dns)",
     "app/CMakeLists.txt": "idetcd_library(app SOURCES m.cc DEPENDS server config)",
     "app/m.cc": '#include "config/c.h"\n#include "net/n.h"\n',
 }
@@ -186,10 +186,10 @@ REFUSED = [
     ("protobuf outside etcd", {"app/p.cc": "#include <google/protobuf/message.h>\n"}, r"only etcd/\*.cc"),
     ("generated code outside etcd", {"app/p.cc": '#include "etcd/rpc.pb.h"\n'}, r"only etcd/\*.cc"),
     ("config from below", {"server/c.cc": '#include "config/c.h"\n'}, "server/ does not DEPEND on config/"),
-    ("a folder within another", {"dns/d.cc": '#include "plugin/x/x.h"\n'}, "does not DEPEND on plugin/x/"),
-    ("what is within is not what is around", {"plugin/x/x.cc": '#include "plugin/order.h"\n'},
-     "plugin/x/ does not DEPEND on plugin/"),
-    ("neighbours", {"plugin/y/y.cc": '#include "plugin/x/x.h"\n'}, "plugin/y/ does not DEPEND on plugin/x/"),
+    ("a folder within another", {"dns/d.cc": '#include "directive/x/x.h"\n'}, "does not DEPEND on directive/x/"),
+    ("what is within is not what is around", {"directive/x/x.cc": '#include "directive/order.h"\n'},
+     "directive/x/ does not DEPEND on directive/"),
+    ("neighbours", {"directive/y/y.cc": '#include "directive/x/x.h"\n'}, "directive/y/ does not DEPEND on directive/x/"),
     ("a header without #pragma once", {"dns/x.h": "// #pragma once is missing\n"}, "src/dns/x.h:1: no #pragma once"),
     ("a file that does not exist", {"dns/d.cc": '#include "base/gone.h"\n'}, "no such file"),
     ("a path without its folder", {"dns/d.cc": '#include "d.h"\n'}, "write \"folder/file.h\""),

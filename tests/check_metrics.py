@@ -7,7 +7,7 @@ usage: check_metrics.py [ROOT]       checks ROOT/src and ROOT/tests (default: th
 A test reads a metric by its family's name ("idetcd_claims_total", with labels behind it or without), by its member
 (`counters.claims.value()`) or a pointer to that (`&Counters::claims`) in a file that names the struct, itself or by a
 header of the tests: others may have a member of that name. A family that is shown without a metric of its own
-(plugin::Exposed) is read in a test of the whole server, in Python, too, where a histogram is its `_bucket`, `_sum` or
+(directive::Exposed) is read in a test of the whole server, in Python, too, where a histogram is its `_bucket`, `_sum` or
 `_count`.
 """
 

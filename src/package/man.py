@@ -151,7 +151,7 @@ def corefile_page(root):
 def main():
     root, output, version = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     pages = [server_page(root), corefile_page(root)]
-    pages += [directive_page(path, version) for path in sorted((root / "src" / "plugin").glob("*/README.md"))]
+    pages += [directive_page(path, version) for path in sorted((root / "src" / "directive").glob("*/README.md"))]
     for name, number, about, body in pages:
         page = output / f"man{number}" / f"{name}.{number}.gz"
         page.parent.mkdir(parents=True, exist_ok=True)

@@ -272,7 +272,7 @@ def test_every_command_prints_what_stands_there(machine):
 def test_the_page_that_the_readme_names_is_the_default():
     assert "\n    admin\n" in text_of(README)
     [port] = re.findall(r"<http://localhost:(\d+)>", text_of(README))
-    assert f"`localhost:{port}`" in text_of(os.path.join(ROOT, "src", "plugin", "admin", "README.md"))
+    assert f"`localhost:{port}`" in text_of(os.path.join(ROOT, "src", "directive", "admin", "README.md"))
 
 
 def test_what_the_pages_put_resolves(machine):

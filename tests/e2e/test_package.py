@@ -111,7 +111,7 @@ def manual_pages(installed):
 
 def test_each_directive_has_a_manual_page(installed):
     pages = {os.path.basename(path) for path in manual_pages(installed)}
-    directives = [os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(ROOT, "src", "plugin", "*", "README.md"))]
+    directives = [os.path.basename(os.path.dirname(path)) for path in glob.glob(os.path.join(ROOT, "src", "directive", "*", "README.md"))]
     assert len(directives) > 20
     assert pages == {"idetcd.8.gz", "Corefile.idetcd.5.gz", *(f"idetcd-{name}.7.gz" for name in directives)}
 

@@ -176,7 +176,7 @@ def test_the_daemon_set_gives_the_machine_its_address_once(directory):
 
 
 def test_examples_keep_off_the_names_of_multicast_dns():
-    paths = [os.path.join(ROOT, "README.md"), *glob.glob(os.path.join(ROOT, "src", "plugin", "*", "README.md")),
+    paths = [os.path.join(ROOT, "README.md"), *glob.glob(os.path.join(ROOT, "src", "directive", "*", "README.md")),
              *glob.glob(os.path.join(ROOT, "src", "docs", "*.md"))]
     assert len(paths) > 1
     for path in paths:

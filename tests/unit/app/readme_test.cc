@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kSource = IDETCD_SOURCE_DIR;
-const fs::path kPlugins = kSource / "src" / "plugin";
+const fs::path kDirectives = kSource / "src" / "directive";
 
 std::string contentOf(const fs::path& path) {
   std::ifstream file(path);
@@ -30,7 +30,7 @@ std::string contentOf(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string readmeOf(std::string_view directive) { return contentOf(kPlugins / directive / "README.md"); }
+std::string readmeOf(std::string_view directive) { return contentOf(kDirectives / directive / "README.md"); }
 
 // Every README.md of a directive, the project's, and the pages for operators.
 std::vector<fs::path> readmes() {
@@ -38,7 +38,7 @@ std::vector<fs::path> readmes() {
   for (const auto& entry : fs::directory_iterator(kSource / "src" / "docs")) {
     if (entry.path().extension() == ".md") paths.push_back(entry.path());
   }
-  for (const auto& entry : fs::recursive_directory_iterator(kPlugins)) {
+  for (const auto& entry : fs::recursive_directory_iterator(kDirectives)) {
     if (entry.path().filename() == "README.md") paths.push_back(entry.path());
   }
   return paths;
@@ -212,7 +212,7 @@ TEST(Readme, TheProjectsNamesEveryDirective) {
     const size_t row = readme.find("\n| [`" + name + "`](src/directive/" + name + "/README.md) | ");
     EXPECT_NE(row, readme.npos) << name;
     if (row == readme.npos) continue;
-    EXPECT_LT(previous, row) << name << " is not at its place in plugin/order.cc";
+    EXPECT_LT(previous, row) << name << " is not at its place in directive/order.cc";
     previous = row;
   }
 }
