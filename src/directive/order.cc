@@ -42,7 +42,7 @@ namespace idetcd::directive {
 std::span<const resolve::DirectiveType* const> directives() {
   static constexpr const resolve::DirectiveType* kDirectives[]{
       &kCancelDirective,       // how long a query may take
-      &kTimeoutsDirective,     // how long a connection may be of no use
+      &kTimeoutsDirective,     // TCP idle timeouts
       &kReloadDirective,       // takes over what has changed in the Corefile
       &kNsidDirective,         // which node answers
       &kCookiesDirective,      // who has shown its address
