@@ -1,4 +1,4 @@
-"""What README.md and the pages of src/docs say to type works as it stands there, and links lead somewhere.
+"""What README.md, CONTRIBUTING.md and the pages of src/docs say to type works as it stands there, and links lead somewhere.
 
 A block that is fenced as `sh` has commands, one as `console` also what they print; CLAIMS says how each is run here, and a
 command that nothing claims fails. Corefiles: tests/unit/app/readme_test.cc. Files of other programs: test_recipes.py."""
@@ -20,8 +20,9 @@ from harness.upstreams import Upstream
 
 README = os.path.join(ROOT, "README.md")
 PAGES = [README, os.path.join(ROOT, "src", "README.md"), os.path.join(ROOT, "src", "package", "README.md"),
-         os.path.join(ROOT, "src", "cli", "README.md"), *sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))]
-EVERY_PAGE = sorted({README, *glob.glob(os.path.join(ROOT, "src", "**", "*.md"), recursive=True),
+         os.path.join(ROOT, "src", "cli", "README.md"), *sorted(glob.glob(os.path.join(ROOT, ".github", "*.md"))),
+         *sorted(glob.glob(os.path.join(ROOT, "src", "docs", "*.md")))]
+EVERY_PAGE = sorted({*PAGES, *glob.glob(os.path.join(ROOT, "src", "**", "*.md"), recursive=True),
                      *glob.glob(os.path.join(ROOT, "bench", "**", "*.md"), recursive=True)})
 LANGUAGES = {"sh", "console", "corefile", "yaml", "ini", "text"}
 
@@ -91,7 +92,7 @@ CLAIMS = [
     Claim(r"(" + "|".join(STAND_INS) + r") ", "silent"),
     Claim(r"install -m 755 idetcd-new ", "silent"),
     Claim(r"idetcd -conf Corefile -handover ", "syntax", "it does not end; test_restart.py hands over"),
-    Claim(r"tools/(quickstart|test|simulate|chaos|soak|install-packages)\b", "syntax", "test_tools.py runs tools; tools/test is what runs this"),
+    Claim(r"tools/(quickstart|test|simulate|chaos|soak|install-packages|check-commits)\b", "syntax", "test_tools.py runs tools; tools/test is what runs this"),
     Claim(r"cmake --build build/release --target deb", "syntax", "test_package.py makes the package"),
     Claim(r"(DESTDIR=/tmp/idetcd )?cmake --install build/release", "silent"),
     Claim(r"tar -czf /tmp/idetcd\.tar\.gz ", "silent"),

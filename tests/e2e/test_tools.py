@@ -1,7 +1,8 @@
-"""The two commands that the README names."""
+"""The commands that the README names, and what hosted CI does with them."""
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 
 import pytest
+import yaml
 
 from harness.namespace import Namespace
 from harness.node import ROOT
@@ -128,6 +130,50 @@ def test_quickstart_fails_when_a_node_fails():
                             env={**os.environ, "IDETCD_BINARY": "/bin/false"})
     assert result.returncode == 1
     assert "ended with 1" in result.stderr
+
+
+def test_hosted_ci_runs_the_commands_of_the_readme():
+    """It cannot run here: this is its form, and what its steps call."""
+    path = os.path.join(ROOT, ".github", "workflows", "ci.yml")
+    rules = "{extends: default, rules: {document-start: disable, line-length: {max: 120}}}"
+    subprocess.run(["yamllint", "--strict", "-d", rules, path], check=True, timeout=20)
+    with open(path, encoding="utf-8") as file:
+        workflow = yaml.safe_load(file)
+    assert set(workflow) == {"name", "on", "permissions", "concurrency", "jobs"}
+    commands = []
+    for job in workflow["jobs"].values():
+        assert set(job) - {"env"} == {"runs-on", "container", "timeout-minutes", "steps"}
+        assert job["container"] in ("debian:12", {"image": "debian:12", "options": "--privileged"})
+        for step in job["steps"]:
+            if "run" in step:
+                assert set(step) == {"run"} and "${{" not in step["run"], "what others write belongs into a variable"
+                commands.append(step["run"])
+            else:
+                assert set(step) <= {"uses", "with"} and re.fullmatch(r"actions/checkout@v\d+", step["uses"])
+    for command in commands:
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+        tool = command.split()[0]
+        assert "/" not in tool or os.access(os.path.join(ROOT, tool), os.X_OK), command
+    assert {"tools/quickstart --once", "tools/test"} <= set(commands)
+
+
+@pytest.mark.parametrize("message, fault", [
+    ("net: " + "ä" * 67, None),
+    ("net, src/README: a change\n\nWhy it is made.", None),
+    ('Revert "net: a change"', None),
+    ("net: " + "x" * 68, "73 characters"),
+    ("a change", "not 'area: what changes'"),
+    ("net: a change\nWhy it is made.", "not empty"),
+], ids=["72", "body", "revert", "73", "no area", "no empty line"])
+def test_check_commits(directory, message, fault):
+    subprocess.run(["git", "init", "-q", directory], check=True)
+    os.makedirs(os.path.join(directory, "tools"))
+    shutil.copy(os.path.join(ROOT, "tools", "check-commits"), os.path.join(directory, "tools"))
+    git = ["git", "-C", directory, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m"]
+    subprocess.run([*git, "old, and not looked at"], check=True)
+    subprocess.run([*git, message], check=True)
+    result = subprocess.run([os.path.join(directory, "tools", "check-commits")], cwd=directory, check=False, capture_output=True, text=True)
+    assert result.returncode == (1 if fault else 0) and (fault or "") in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("tool", ["quickstart", "test"])
