@@ -35,9 +35,9 @@ constexpr char kLabel[] = "putlatency";
 constexpr int kAnswerTimeoutMs = 1000;
 
 // One client port of the server's.
-class QueryOrigin {
+class AnswerProbe {
  public:
-  explicit QueryOrigin(uint16_t port) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  explicit AnswerProbe(uint16_t port) : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -48,9 +48,9 @@ class QueryOrigin {
     query_[query_size_ + 1] = query_[query_size_ + 3] = 1;  // A, IN
     query_size_ += 4;
   }
-  ~QueryOrigin() { close(fd_); }
-  QueryOrigin(const QueryOrigin&) = delete;
-  QueryOrigin& operator=(const QueryOrigin&) = delete;
+  ~AnswerProbe() { close(fd_); }
+  AnswerProbe(const AnswerProbe&) = delete;
+  AnswerProbe& operator=(const AnswerProbe&) = delete;
 
   // One query and its answer: whether it ends in this address.
   bool sees(std::array<uint8_t, 4> address) {
@@ -79,10 +79,10 @@ struct Outcome {
 constexpr std::chrono::seconds kGiveUp{5};
 
 // Nanoseconds until all have the new answer; 0 if it never came.
-uint64_t timeUntilSeen(std::vector<std::unique_ptr<QueryOrigin>>& askers, std::array<uint8_t, 4> address) {
+uint64_t timeUntilSeen(std::vector<std::unique_ptr<AnswerProbe>>& probes, std::array<uint8_t, 4> address) {
   const auto start = Clock::now();
-  for (const auto& origin : askers) {
-    while (!origin->sees(address)) {
+  for (const auto& probe : probes) {
+    while (!probe->sees(address)) {
       if (Clock::now() - start > kGiveUp) return 0;
     }
   }
@@ -90,7 +90,7 @@ uint64_t timeUntilSeen(std::vector<std::unique_ptr<QueryOrigin>>& askers, std::a
 }
 
 // The thread is ours alone: between two puts it may block in the queries.
-runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<QueryOrigin>>& askers, uint32_t puts,
+runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<AnswerProbe>>& probes, uint32_t puts,
                             std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
   for (uint32_t i = 1; i <= puts; ++i) {
     etcd::TxnRequest put;
@@ -101,7 +101,7 @@ runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<Qu
       outcome.failed = true;
       break;
     }
-    const uint64_t nanoseconds = timeUntilSeen(askers, addressV4(i));
+    const uint64_t nanoseconds = timeUntilSeen(probes, addressV4(i));
     if (nanoseconds == 0) ++outcome.never;
     outcome.latency.add(nanoseconds);
     if (!co_await client.thread().sleepFor(pause)) break;
@@ -137,12 +137,12 @@ int main(int argc, char** argv) {
   const bool json = arguments.flag("--json");
   arguments.finish();
 
-  std::vector<std::unique_ptr<bench::QueryOrigin>> askers;
-  for (size_t i = 0; i < sockets; ++i) askers.push_back(std::make_unique<bench::QueryOrigin>(port));
+  std::vector<std::unique_ptr<bench::AnswerProbe>> probes;
+  for (size_t i = 0; i < sockets; ++i) probes.push_back(std::make_unique<bench::AnswerProbe>(port));
   bench::Outcome outcome;
   std::promise<void> done;
   bench::EtcdClient client(options);
-  (*client).thread().spawn(bench::measure(*client, askers, puts, pause, outcome, done));
+  (*client).thread().spawn(bench::measure(*client, probes, puts, pause, outcome, done));
   done.get_future().wait();
   bench::report(outcome, json);
   return outcome.failed || outcome.never > 0 ? 1 : 0;

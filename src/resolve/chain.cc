@@ -39,23 +39,23 @@ void Chain::addCluster(std::shared_ptr<const ClusterZone> cluster) {
 }
 
 QueryOutcome Chain::answer(dns::Query& query, const Request& request) const {
-  if (!parts.log) return answerLimited(query, request);
+  if (!parts.log) return runLimited(query, request);
   const auto start = BootClock::now();
-  const QueryOutcome outcome = answerLimited(query, request);
+  const QueryOutcome outcome = runLimited(query, request);
   if (outcome.kind == QueryOutcome::Kind::kAnswer) {
     parts.log->onAnswered(query, request, {query.message, outcome.size}, BootClock::now() - start);
   }
   return outcome;
 }
 
-QueryOutcome Chain::answerLimited(dns::Query& query, const Request& request) const {
-  if (!parts.limiter) return answerUnobserved(query, request);
+QueryOutcome Chain::runLimited(dns::Query& query, const Request& request) const {
+  if (!parts.limiter) return runGated(query, request);
   if (!parts.limiter->mayAsk(query, request)) return QueryOutcome::drop(DropReason::kRrl);
-  return limitOutcome(parts.limiter.get(), query, request, answerUnobserved(query, request));
+  return limitOutcome(parts.limiter.get(), query, request, runGated(query, request));
 }
 
 // A client that may not ask does not learn which node this is either: the gate comes before the NSID.
-QueryOutcome Chain::answerUnobserved(dns::Query& query, const Request& request) const {
+QueryOutcome Chain::runGated(dns::Query& query, const Request& request) const {
   if (parts.gate) {
     if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
@@ -63,8 +63,8 @@ QueryOutcome Chain::answerUnobserved(dns::Query& query, const Request& request) 
     return askForCookie(query, request);
   if (query.asksFor(dns::kAsksNsid) && parts.nsid) query.nsid = parts.nsid->text();
   if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
-    return answerOtherClass(query, request);
-  return answerFrom(0, query, request, flags());
+    return runOtherClasses(query, request);
+  return runFrom(0, query, request, flags());
 }
 
 QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const {
@@ -75,7 +75,7 @@ QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const
   return outcome;
 }
 
-QueryOutcome Chain::answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
+QueryOutcome Chain::runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
   for (size_t i = first; i < handlers_.size(); ++i) {
     QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
     if (outcome.isNext()) continue;
@@ -85,7 +85,7 @@ QueryOutcome Chain::answerFrom(size_t first, const dns::Query& query, const Requ
   return refuse(query, request.response_limit, flags);
 }
 
-QueryOutcome Chain::answerOtherClass(const dns::Query& query, const Request& request) const {
+QueryOutcome Chain::runOtherClasses(const dns::Query& query, const Request& request) const {
   for (const Link& link : for_other_classes_) {
     QueryOutcome outcome = link.handler->answer(query, request, flags());
     outcome.answered_by = link.directive;

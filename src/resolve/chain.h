@@ -38,7 +38,7 @@ class Chain {
     std::shared_ptr<QueryMeterSource> meters;
     std::shared_ptr<const QueryObserver> log;
     std::shared_ptr<FailureObserver> errors;
-    InternalQueries* own_questions = nullptr;     // one of the handlers
+    InternalQueries* internal_queries = nullptr;  // one of the handlers
     size_t bufsize = dns::kDefaultUdpPayload;  // of a UDP response, at most
     bool recursion_available = false;          // RA
     bool in_kernel = false;                    // what can be answered there (kernel/) is
@@ -76,13 +76,13 @@ class Chain {
   // Both write the response over the query. Never kNext. REQUIRES: isDirect(), and an ordinary query.
   // `is_metered`: whether QueryOutcome::answered_by is set, and handlers find `meter` in the request.
   template <bool is_metered = false>
-  [[gnu::always_inline]] QueryOutcome answerDirectly(const dns::Query& query, Request& request,
-                                                QueryMeter* meter = nullptr) const {
+  [[gnu::always_inline]] QueryOutcome askCluster(const dns::Query& query, Request& request,
+                                                 QueryMeter* meter = nullptr) const {
     const uint16_t added = flags();
     QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
     if (outcome.isNext()) {
       request.meter = meter;
-      outcome = answerFrom(behind_cluster_, query, request, added);
+      outcome = runFrom(behind_cluster_, query, request, added);
       request.meter = nullptr;
       return outcome;
     }
@@ -94,7 +94,7 @@ class Chain {
 
   // For a handler that asks those behind it: what they answer to a query of class IN, from the `first` one on, else
   // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.
-  QueryOutcome answerFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
+  QueryOutcome runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
   size_t size() const { return handlers_.size(); }
 
   bool isBusy() const;
@@ -102,10 +102,10 @@ class Chain {
  private:
   class ClusterHandler;
   uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
-  QueryOutcome answerLimited(dns::Query& query, const Request& request) const;
-  QueryOutcome answerUnobserved(dns::Query& query, const Request& request) const;
+  QueryOutcome runLimited(dns::Query& query, const Request& request) const;
+  QueryOutcome runGated(dns::Query& query, const Request& request) const;
   QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
-  QueryOutcome answerOtherClass(const dns::Query& query, const Request& request) const;
+  QueryOutcome runOtherClasses(const dns::Query& query, const Request& request) const;
   void reportFailure(const dns::Query& query) const;
   QueryOutcome judge(const dns::Query& query, const Request& request) const;
 

@@ -21,16 +21,16 @@ bool isApexType(uint16_t qtype) {
 }  // namespace
 
 // All but the fast path.
-QueryOutcome ClusterZone::answerOther(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
-                                 Freshness freshness) const {
+QueryOutcome ClusterZone::find(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
+                               Freshness freshness) const {
   const bool held = entry != nullptr && entry->isHeld();
   if (!held && isSource(query)) return QueryOutcome::next();
-  return entry != nullptr ? answerHit(query, *entry, limit, flags, freshness)
-                          : answerMiss(query, limit, flags, freshness);
+  return entry != nullptr ? writeHit(query, *entry, limit, flags, freshness)
+                          : writeMiss(query, limit, flags, freshness);
 }
 
-QueryOutcome ClusterZone::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
-                               Freshness freshness) const {
+QueryOutcome ClusterZone::writeHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
+                                   Freshness freshness) const {
   ResponseBuilder response(query, limit);
   if (isOld(freshness)) response.setEde(EdeCode::kStaleAnswer);
   // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
@@ -42,38 +42,38 @@ QueryOutcome ClusterZone::answerHit(const Query& query, const Entry& entry, size
   });
   if (found) return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   // A non-terminal may turn out to hold records once the snapshot is complete.
-  if (entry.modRevision() == 0 && isIncomplete(freshness)) return answerNotReady(query, limit, flags);
-  return answerNoData(query, response, flags);
+  if (entry.modRevision() == 0 && isIncomplete(freshness)) return writeNotReady(query, limit, flags);
+  return writeNoData(query, response, flags);
 }
 
-QueryOutcome ClusterZone::answerMiss(const Query& query, size_t limit, uint16_t flags, Freshness freshness) const {
+QueryOutcome ClusterZone::writeMiss(const Query& query, size_t limit, uint16_t flags, Freshness freshness) const {
   if (!isInZone(query)) return QueryOutcome::next();
   ResponseBuilder response(query, limit);
   const bool incomplete = isIncomplete(freshness);
   const bool apex = query.qname_size == store_.zone().size();
-  if (apex && (!incomplete || isApexType(query.qtype))) return answerApex(query, response, flags);
-  if (incomplete) return answerNotReady(query, limit, flags);
+  if (apex && (!incomplete || isApexType(query.qtype))) return writeApex(query, response, flags);
+  if (incomplete) return writeNotReady(query, limit, flags);
   if (fallsThrough(query)) return QueryOutcome::next();
   if (isOld(freshness)) response.setEde(EdeCode::kStaleNxdomainAnswer);
   addSoa(query, response, true);
   return QueryOutcome::answer(response.finish(Rcode::kNxDomain, flags | dns::kFlagAa));
 }
 
-QueryOutcome ClusterZone::answerNotReady(const Query& query, size_t limit, uint16_t flags) const {
+QueryOutcome ClusterZone::writeNotReady(const Query& query, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
   response.setEde(EdeCode::kNotReady);
   return QueryOutcome::answer(response.finish(Rcode::kServFail, flags));
 }
 
 // `response` has no record yet.
-QueryOutcome ClusterZone::answerNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+QueryOutcome ClusterZone::writeNoData(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   const bool in_zone = isInZone(query);
-  if (in_zone && query.qname_size == store_.zone().size()) return answerApex(query, response, flags);
+  if (in_zone && query.qname_size == store_.zone().size()) return writeApex(query, response, flags);
   addSoa(query, response, in_zone);
   return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
-QueryOutcome ClusterZone::answerApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
+QueryOutcome ClusterZone::writeApex(const Query& query, ResponseBuilder& response, uint16_t flags) const {
   if (query.qtype == dns::code(RrType::kSoa) || query.qtype == dns::code(RrType::kAny)) {
     const auto soa = store_.apex().soa(dns::kHeaderSize, store_.serial());
     response.addAnswer(soa.span(), 1);

@@ -49,19 +49,19 @@ class ClusterZone {
         return QueryOutcome::answer(size);
     }
     if (entry == nullptr && !isInZone(query)) return QueryOutcome::next();  // the rest of the world
-    return answerOther(query, entry, limit, flags, store_.freshness(now));
+    return find(query, entry, limit, flags, store_.freshness(now));
   }
 
  private:
   using Freshness = records::Freshness;
-  QueryOutcome answerOther(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags,
-                      Freshness freshness) const;
-  QueryOutcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
+  QueryOutcome find(const dns::Query& query, const records::Entry* entry, size_t limit, uint16_t flags,
                     Freshness freshness) const;
-  QueryOutcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
-  QueryOutcome answerNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
-  QueryOutcome answerNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
-  QueryOutcome answerApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  QueryOutcome writeHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
+                        Freshness freshness) const;
+  QueryOutcome writeMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
+  QueryOutcome writeNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
+  QueryOutcome writeNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
+  QueryOutcome writeApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   void addGlue(dns::ResponseBuilder& response, size_t target) const;
   void addSoa(const dns::Query& query, dns::ResponseBuilder& response, bool in_zone) const;
   bool isInZone(const dns::Query& query) const;

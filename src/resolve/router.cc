@@ -46,22 +46,22 @@ bool Router::isBusy() const {
   return std::any_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.chain->isBusy(); });
 }
 
-QueryOutcome Router::answerOther(Job& job, Request& request) const {
+QueryOutcome Router::serve(Job& job, Request& request) const {
   if (job.chain == nullptr) {
     if (job.outcome == ParseOutcome::kDrop) return QueryOutcome::drop(DropReason::kMalformed);
-    return unrouted_ ? answerMetered(job, *unrouted_, request) : answerUnrouted(job, request);
+    return unrouted_ ? serveMetered(job, *unrouted_, request) : serveUnrouted(job, request);
   }
-  return job.meter != nullptr ? answerMetered(job, *job.meter, request) : answerBlock(job, request);
+  return job.meter != nullptr ? serveMetered(job, *job.meter, request) : serveBlock(job, request);
 }
 
-QueryOutcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request) const {
+QueryOutcome Router::serveMetered(Job& job, QueryMeter& meter, Request& request) const {
   if (!request.is_again) meter.onQuery(job.query, request);
   QueryOutcome outcome;
   if (job.shortcut == Shortcut::kMeteredCluster) {
-    outcome = job.chain->answerDirectly<true>(job.query, request, &meter);
+    outcome = job.chain->askCluster<true>(job.query, request, &meter);
   } else {
     request.meter = &meter;
-    outcome = job.chain == nullptr ? answerUnrouted(job, request) : answerBlock(job, request);
+    outcome = job.chain == nullptr ? serveUnrouted(job, request) : serveBlock(job, request);
     request.meter = nullptr;
   }
   if (outcome.kind == QueryOutcome::Kind::kAnswer) {
@@ -71,11 +71,11 @@ QueryOutcome Router::answerMetered(Job& job, QueryMeter& meter, Request& request
 }
 
 // These two are each a function of its own, so that neither saves registers for the other. (A block without `prometheus`.)
-QueryOutcome Router::answerDirectly(Job& job, Request& request) { return job.chain->answerDirectly(job.query, request); }
+QueryOutcome Router::serveDirectly(Job& job, Request& request) { return job.chain->askCluster(job.query, request); }
 
 // In a batch, which is counted at its end.
-QueryOutcome Router::answerUncounted(Job& job, Request& request) {
-  const QueryOutcome outcome = job.chain->answerDirectly<true>(job.query, request, job.meter);
+QueryOutcome Router::serveUncounted(Job& job, Request& request) {
+  const QueryOutcome outcome = job.chain->askCluster<true>(job.query, request, job.meter);
   job.answered = outcome;
   return outcome;
 }
@@ -103,13 +103,13 @@ void Router::noteBatch(std::span<const Job> jobs, const BatchCounts& counts, Boo
   if (samples_ != nullptr) samples_->onBatchDone(jobs, counts, now - begin, now);
 }
 
-QueryOutcome Router::answerBlock(Job& job, const Request& request) const {
+QueryOutcome Router::serveBlock(Job& job, const Request& request) const {
   applyCookies(job.chain->parts.cookies, job.query, request);
   return job.chain->answer(job.query, request);
 }
 
 // What is no query, or not for us.
-QueryOutcome Router::answerUnrouted(Job& job, const Request& request) const {
+QueryOutcome Router::serveUnrouted(Job& job, const Request& request) const {
   const Chain::Parts* parts = partsForUnrouted(job.query);
   if (parts == nullptr) return refuseUnrouted(job, request);
   applyCookies(parts->cookies, job.query, request);

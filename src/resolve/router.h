@@ -81,13 +81,12 @@ class Router {
   }
   // Pass 3: writes the response over the query, unless it is dropped or pending. Never kNext.
   QueryOutcome answer(Job& job, Request& request) const {
-    return job.shortcut == Shortcut::kCluster ? job.chain->answerDirectly(job.query, request)
-                                              : answerOther(job, request);
+    return job.shortcut == Shortcut::kCluster ? job.chain->askCluster(job.query, request) : serve(job, request);
   }
   // The same for a query of a batch that came over UDP, whose end countBatch() is told before its answers can leave.
   [[gnu::always_inline]] QueryOutcome answerInBatch(Job& job, Request& request) const {
-    if (job.shortcut == Shortcut::kCluster) return answerDirectly(job, request);
-    return job.shortcut == Shortcut::kMeteredCluster ? answerUncounted(job, request) : answerOther(job, request);
+    if (job.shortcut == Shortcut::kCluster) return serveDirectly(job, request);
+    return job.shortcut == Shortcut::kMeteredCluster ? serveUncounted(job, request) : serve(job, request);
   }
   // Counts what of the batch is not counted yet. `local`: where it came in.
   void countBatch(std::span<const Job> jobs, const SocketAddress& local) const {
@@ -120,16 +119,16 @@ class Router {
     }
     return nullptr;
   }
-  QueryOutcome answerOther(Job& job, Request& request) const;
-  QueryOutcome answerMetered(Job& job, QueryMeter& meter, Request& request) const;
-  static QueryOutcome answerDirectly(Job& job, Request& request);
-  static QueryOutcome answerUncounted(Job& job, Request& request);
+  QueryOutcome serve(Job& job, Request& request) const;
+  QueryOutcome serveMetered(Job& job, QueryMeter& meter, Request& request) const;
+  static QueryOutcome serveDirectly(Job& job, Request& request);
+  static QueryOutcome serveUncounted(Job& job, Request& request);
   static void count(std::span<const Job> jobs, const SocketAddress& local);
   void noteBatch(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const;
-  QueryOutcome answerUnrouted(Job& job, const Request& request) const;
+  QueryOutcome serveUnrouted(Job& job, const Request& request) const;
   QueryOutcome refuseUnrouted(Job& job, const Request& request) const;
   const Chain::Parts* partsForUnrouted(const dns::Query& query) const;
-  QueryOutcome answerBlock(Job& job, const Request& request) const;
+  QueryOutcome serveBlock(Job& job, const Request& request) const;
   Gate::AclVerdict judgeUnrouted(const Job& job, const Request& request) const;
 
   std::vector<Route> routes_;  // longest name first

@@ -93,7 +93,7 @@ QueryOutcome Dns64::answerAddress(const dns::Query& query, const Request& reques
   Request inner = request;
   inner.deferrer = &first_deferrer;
   inner.is_inner = true;
-  const QueryOutcome outcome = chain_.answerFrom(behind_, query, inner, flags);
+  const QueryOutcome outcome = chain_.runFrom(behind_, query, inner, flags);
   if (outcome.kind != QueryOutcome::Kind::kAnswer) return outcome;
   const auto first = examine(query, viewOf(query, outcome.size));
   if (!first) return outcome;
@@ -208,7 +208,7 @@ QueryOutcome Dns64::ask(const Question& question, const Request& request, Deferr
   Request inner = request;
   inner.deferrer = &deferrer;
   inner.is_inner = true;
-  return chain_.answerFrom(behind_, query, inner, flags);
+  return chain_.runFrom(behind_, query, inner, flags);
 }
 
 // The client is kept already.

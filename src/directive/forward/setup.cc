@@ -460,7 +460,7 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
   report_->add(name, std::move(known));
   auto resolver =
       std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders));
-  chain.parts.own_questions = resolver.get();
+  chain.parts.internal_queries = resolver.get();
   chain.parts.recursion_available = true;
   chain.add(std::move(resolver));
   return {};

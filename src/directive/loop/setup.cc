@@ -23,7 +23,7 @@ Result<void> LoopDirective::addTo(resolve::Chain& chain, const resolve::LoopCont
     probe_ = std::make_shared<LoopProbe>(
         context.loop, LoopProbe::Options{.zone = context.block.keys.front().zone},
         [&chain](const dns::Query& query, const std::function<void(bool)>& done) {
-          if (chain.parts.own_questions != nullptr) chain.parts.own_questions->ask(query, done);
+          if (chain.parts.internal_queries != nullptr) chain.parts.internal_queries->ask(query, done);
         },
         [&process = context.process](const std::string& line) { process.fatal("plugin/loop: " + line); });
   }
