@@ -7,16 +7,11 @@
 //   Counters counters(registry.scope().with("worker", "0"));
 //   counters.received.add(1);
 //
-// A metric is known to the registry from its construction to its destruction. Metrics of one family (name) with the
-// same labels are one series, which is their sum: each loop has a metric of its own. What a counter or histogram has
-// counted stays in its series when it goes, so that a reload never sets a series back; gauges go with their owners.
-//
-// To write costs a load, an addition and a store, without a lock, in a cache line that no other loop writes: a Group is
-// aligned to its own. All accesses are relaxed: a reader wants the number, and nothing that depends on it. The numbers
-// of one visit are not of one instant.
-//
-// Names are Prometheus's: base units (seconds, bytes), `_total` at the end of counters and of nothing else. A name that
-// is not so does not compile. Two metrics of one family that differ in kind, help, bounds or label names abort.
+// The registry knows a metric while it lives. Metrics of one family with the same labels are one series, their sum. A
+// counter's or histogram's count stays in its series when it goes (a reload sets nothing back); a gauge goes with its
+// owner. A write is a load, an addition and a store, relaxed, in a cache line of its Group; the numbers of one visit
+// are not of one instant. Names are Prometheus's, or do not compile. Two metrics of one family that differ in kind,
+// help, bounds or label names abort.
 #pragma once
 
 #include <array>

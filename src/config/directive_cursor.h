@@ -1,14 +1,11 @@
-// Reads the arguments and the block of one directive. The first error sticks: from then on nothing more is delivered,
-// and finish() reports it, so that a set-up function is one straight line. One thread; the directive must outlive the
-// cursor.
+// Reads the arguments and the block of one directive. The first error sticks: nothing more is delivered, and finish()
+// reports it. One thread; the directive must outlive the cursor.
 //
 //   DirectiveCursor cursor(directive);
 //   while (cursor.nextBlock()) {
 //     if (cursor.value() == "limit") {
 //       const Result<std::string> limit = cursor.oneArg();
 //       …
-//     } else {
-//       return cursor.error(fmt::format("unknown property '{}'", cursor.value()));
 //     }
 //   }
 //   return cursor.finish();

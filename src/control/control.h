@@ -1,12 +1,10 @@
-// What this process says of itself and lets an operator change, to programs on this machine: JSON over HTTP at a Unix
-// socket, whose file permissions say who may. The subcommands (cli/) are such programs.
-//
-// A directive adds its paths, and its part of the status, in prepare(); a configuration brings all of its own, in place of
-// those of the one before, when it is accepted.
+// What this process says of itself and lets an operator change: JSON over HTTP at a Unix socket, whose permissions
+// decide who may (the subcommands of cli/). A directive adds paths and status sections in prepare(); an accepted
+// configuration replaces those of the one before.
 //
 //   GET /v1/status    {"version", "pid", "uptime_seconds", "ready", "not_ready", and the sections of addStatus()}
 //
-// Paths begin with /v1/. A body is JSON and ends with a newline; where the status is 400 or more it is {"error": one line}.
+// Paths begin with /v1/. A body is JSON and a newline; with a status of 400 or more it is {"error": one line}.
 #pragma once
 
 #include <chrono>

@@ -1,14 +1,12 @@
-// What the process answers, in numbers: the rate, failures and durations of each of the last ten minutes' seconds, and the
-// busiest names. Of all server blocks and loops together.
+// Rate, failures and durations of each of the last ten minutes' seconds, and the busiest names, of all server blocks
+// and loops together. Unanswered queries count; a duration is null where nothing was answered. Any thread.
 //
-//   GET /v1/history[?since=U]   {"now", "seconds": [{"at", "queries", "failures", "p50_seconds", "p99_seconds"}]}: the full
-//                               seconds after U (Unix), 600 at most
+//   GET /v1/history[?since=U]   {"now", "seconds": [{"at", "queries", "failures", "p50_seconds", "p99_seconds"}]}:
+//                               the full seconds after U (Unix), 600 at most
 //   GET /v1/top[?seconds=N]     {"seconds", "rate", "p50_seconds", "p99_seconds", "sampled", "names": [{"name", "type",
-//                               "share", "rate"}], "rcodes": {"NOERROR": share}}: of the last N full seconds, 10 unless
-//                               said, the busiest names first, by a sample (resolve/query_samples)
+//                               "share", "rate"}], "rcodes": {"NOERROR": share}}: of the last N full seconds (10
+//                               unless said), the busiest names first, by a sample (resolve/query_samples)
 //   "queries" in the status     {"rate", "p50_seconds", "p99_seconds", "seconds"}: of the last 10 full seconds
-//
-// A duration is null where nothing was answered. A query that gets no answer is counted, too. Any thread.
 #pragma once
 
 #include <atomic>

@@ -1,11 +1,7 @@
-// Keeps one zone of the maps at what a RecordStore holds, so that the program in the kernel answers what the sockets do,
-// and no later. Entries that the program cannot answer alone are marked (kElsewhere), and it passes them.
-//
-// It begins when the store is fresh for the first time. Until then the zone stays as the process before has left it, and is
-// valid until the deadline which that process has set: what a store holds before it is fresh may be older (a file of
-// names), and is never put into the maps. Then the whole table is put, what is not in it is removed, and each change follows.
-//
-// Called by the store's writer; close() and the numbers by any thread.
+// Keeps one zone of the maps at what a RecordStore holds; entries that the program cannot answer alone are marked
+// (kElsewhere). Until the store is fresh for the first time, the zone stays as the process before left it, valid until
+// that one's deadline: older data (a file of names) never reaches the maps. Then the whole table replaces it, and each
+// change follows. Called by the store's writer; close() and the numbers by any thread.
 #pragma once
 
 #include <array>

@@ -1,21 +1,11 @@
-// Datagrams sent from a fresh random port each, as DNS asks of its resolvers (RFC 5452), by a connected socket, so that
-// the kernel lets in what comes from the asked address and port only, and no port scan finds the open one. Loop thread
-// only.
+// Datagrams from a fresh random port each (RFC 5452), by a connected socket: the kernel admits only the asked address
+// and port. To a loopback address the socket is bound to loopback and not connected, which costs half (1.7 µs, not 3.4
+// µs); other senders are ignored. Loop thread only.
 //
-// Datagrams to a loopback address come from a socket that is bound to the loopback address instead, and not connected:
-// no other machine can reach it, its own users read its port in /proc/net/udp either way, and what comes from elsewhere
-// than the asked address and port is passed over. A question and its answer cost half as much more than from a port that
-// is kept: 1.7 µs, and not 3.4 µs.
-//
-// A socket that has done its duty is kept for the next datagram, but not its port: dissolving the connection gives the
-// port back, and the next connect(2) or sendto(2) draws another one. In between the socket has no port at all, and nothing
-// can reach it. That is half as expensive as to make, set up, watch and close a new one. The sockets of one
-// UdpQuerySockets stand behind an epoll instance of their own, which is one descriptor to the loop.
-//
-// What came before the port was given back may still wait in the socket. It is taken for the next datagram once epoll has
-// not named it as readable, or, if another one is needed sooner, a read has found nothing.
-//
-// Each second as many of the kept sockets are closed as were not needed in that second.
+// A used socket is kept without its port: dissolving the connection frees it, and the next connect(2) or sendto(2)
+// draws another. What still waits in it is discarded first: epoll has not reported it readable, or a read has found
+// nothing. Each second as many kept sockets are closed as that second did not need. All of one UdpQuerySockets are one
+// epoll descriptor to the loop.
 #pragma once
 
 #include <array>

@@ -1,11 +1,7 @@
-// A bound, non-blocking UDP socket and the batches that go through it. One thread.
-//
-// A batch is one recvmmsg(2) into a slab of buffers and one sendmmsg(2) out of the same buffers. Where the socket is
-// bound to a wildcard address, each datagram comes with the address it was sent to and the answer leaves from there.
-//
-// What a process has read and not answered ends with it. Of a socket that outlives the process UdpBatch therefore reads
-// copies (MSG_PEEK), and takes the datagrams out when their answers are sent: those of a process that was killed between
-// the two are still there for the next one, which answers them, some a second time.
+// A bound, non-blocking UDP socket and its batches: one recvmmsg(2) into a slab of buffers, one sendmmsg(2) out of
+// them. On a wildcard address each answer leaves from the address that was asked. One thread. From sockets kept across
+// restarts UdpBatch reads copies (MSG_PEEK) and removes queries only after answering: what a killed process leaves, the
+// next one answers, some a second time.
 #pragma once
 
 #include <array>

@@ -1,13 +1,8 @@
-// `on-claim COMMAND [ARG…]`: runs a program when this node gets its name and when it ceases to own it.
-//
-// One at a time, in the order of the events: nothing but a thread of this object waits for it. It is run by the helper
-// process of sandbox/program_runner.h, which says what it has of the server. A program that does not end in time is
-// killed, with what it started (its process group). Its exit status, if not 0, is logged.
-//
-// Every claim that is run is followed by its own loss. If events come faster than programs end, a claim that has not
-// been run when its loss comes is left out, and so is that loss. So at most two wait: the loss of the claim that was
-// run, and the claim that holds now. IDETCD_EVENT says `claim` or `loss`; IDETCD_SEQUENCE numbers the events of this
-// object from 1, those that are left out too.
+// `on-claim COMMAND [ARG…]`: runs a program when this node gets a name and when it loses it, by the helper of
+// sandbox/program_runner.h, one at a time in the order of events. Beyond its time it is killed with its process group;
+// an exit status other than 0 is logged. Every claim that is run is followed by its loss; a claim whose loss comes
+// before its turn is left out, with that loss, so at most two events wait. IDETCD_EVENT is `claim` or `loss`;
+// IDETCD_SEQUENCE numbers all events of this object from 1.
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,7 @@
-// Whether this machine stood still where no monotonic clock shows it: a virtual machine that its hypervisor paused, or
-// that was resumed from a snapshot of its memory. CLOCK_BOOTTIME stands still with the machine; what may show the pause
-// is CLOCK_REALTIME, if hypervisor or time service sets it on, and the kernel's word that the machine has a new
-// generation (vm_generation.h). A pause that none of both shows cannot be noticed here.
-//
-// A wall clock that an operator sets forward looks the same: a caller must do no more than have something confirmed
-// again. Any thread.
+// Whether this machine stood still unseen by any monotonic clock (paused by its hypervisor, or resumed from a
+// snapshot): shown by a jump of CLOCK_REALTIME against CLOCK_BOOTTIME, or by a new VM generation (vm_generation.h). A
+// pause that neither shows is not noticed. An operator may set the clock too, so a caller must only have something
+// confirmed again. Any thread.
 #pragma once
 
 #include <algorithm>

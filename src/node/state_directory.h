@@ -1,22 +1,15 @@
-// What a node keeps over a restart, in the directory `state DIR`: its UUID, the name it had, the names it knew. Several
-// patterns share one directory; each has files of its own, which begin with the pattern made fit for a file name:
+// The files of one pattern in the directory `state DIR`. Their names begin with the pattern, made fit for a file name:
 //
-//   worker-ID.tf.local-8d3c2a71.json    the node's UUID, its last name, and the claim that it had it by
+//   worker-ID.tf.local-8d3c2a71.json    the node's UUID, its last name, and the claim of it
 //   worker-ID.tf.local-8d3c2a71.env     the name while it is owned, for a shell to source; empty otherwise
 //   worker-ID.tf.local-8d3c2a71.names   every name as last known (saved_names.h)
 //   worker-ID.tf.local-8d3c2a71.lock    held while a process uses the three
 //   identity                            link to the .env, if there is one pattern only
 //
-// Two processes on the same files would be one node twice, so the second is refused. A state that came to this machine
-// within a copied image has the machine-id of another: then the node is a new one. What cannot be read is not worth a
-// start: it is logged, and the node is a new one.
-//
-// A machine-id may be copied, empty or missing, so a state that passes for our own may still be a copy whose original
-// lives. That the process that wrote it has ended is certain only if it held the very lock that we hold: it wrote down
-// the device and the inode of its lock file (a copy has others) and the boot of the kernel (device and inode mean
-// nothing beyond it; containers on one machine share it, which is why it alone proves nothing).
-//
-// Blocking; one thread at a time.
+// A second process on the same files is refused. A state with another machine-id (a copied image), or one that cannot
+// be read, makes a new node. Its writer has certainly ended only if it held the very lock that we hold: device and
+// inode of the lock file and the boot ID agree (a machine-id may be copied; containers share a boot). Blocking; one
+// thread at a time.
 #pragma once
 
 #include <atomic>

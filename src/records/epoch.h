@@ -1,10 +1,7 @@
-// Reclamation by quiescent states: what a writer has unlinked is freed once every reader has passed a moment at which
-// it held no reference.
-//
-// A reader (one a loop) brackets each batch of look-ups with a ReadSection: one store each way and no atomic
-// read-modify-write for a look-up. Outside of it the reader counts as quiescent, so a loop that sleeps in epoll never
-// holds memory back. Threads: each Reader belongs to one thread; retire() and reclaim() to the one writer; attach and
-// detach to any.
+// Reclamation by quiescent states: an unlinked object is freed once every reader has been without references. A reader
+// (one a loop) brackets each batch with a ReadSection, one store each way; outside it is quiescent, so a sleeping loop
+// holds nothing back. A Reader belongs to one thread; retire() and reclaim() to the one writer; attach and detach to
+// any.
 #pragma once
 
 #include <atomic>

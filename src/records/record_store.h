@@ -1,14 +1,8 @@
-// The records that one `idetcd` directive serves, and the only place where a record is published or withdrawn.
-//
-// A name has the sum of what its sources say (rrset.h): the RRsets of all of them, what two say once, with the lowest
-// TTL. A name of which one source speaks, as almost all are, is its entry and nothing else; of others what each source
-// said is remembered beside it.
-//
-// The store keeps the lock-free RecordTable (record_table.h), what is derived from it (reverse_index.h), and what only
-// the writer needs: the parts of names with several sources, which names are empty non-terminals (RFC 4592 §2.2.2), the
-// apex with its SOA and NS, and what a snapshot has seen; and an observer (record_observer.h), which is told of each change
-// before readers see it. Threads: one writer (the completion thread) calls everything
-// that is not const; readers use table(), reverse() and freshness().
+// The records of one `idetcd` directive, and the only place where one is published or withdrawn. A name has the sum of
+// its sources' RRsets (rrset.h), duplicates once with the lowest TTL. Beside the lock-free RecordTable and its
+// reverse_index.h the writer keeps the parts of names with several sources, empty non-terminals (RFC 4592 §2.2.2), the
+// apex, and what a snapshot has seen. An observer (record_observer.h) hears of each change before readers see it. One
+// writer (the completion thread) calls everything non-const; readers use table(), reverse() and freshness().
 #pragma once
 
 #include <array>

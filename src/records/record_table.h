@@ -1,15 +1,11 @@
-// A hash table of entries: one writer, any number of readers that never wait.
-//
-// Open addressing over buckets of one cache line: eight slots, each an atomic word of a 16-bit tag (the top of the
-// hash) and a 48-bit pointer. A tag match is a hint; the name decides. A probe goes on to the next bucket only if this
-// one has no empty slot, and never over more than kMaxProbe buckets: a longer one makes the table grow.
+// A hash table of entries: one writer, any number of readers that never wait. Open addressing over cache lines of eight
+// slots; a probe ends at a bucket with an empty slot, and never passes kMaxProbe buckets: the table grows instead.
 //
 //   word: tag:16 | pointer:48      0: empty      1: a tombstone (was taken, and a probe may have gone past it)
 //
-// A tag is odd: neither of the two looks like one.
-//
-// An entry never moves while it is published: a replacement takes its slot with one store, growth publishes a new
-// bucket array. Readers hold neither beyond their ReadSection (epoch.h).
+// The tag is the top of the hash, made odd; a match is a hint, the name decides. A published entry never moves: a
+// replacement takes its slot with one store, growth publishes a new array. Readers hold neither beyond their
+// ReadSection (epoch.h).
 #pragma once
 
 #include <algorithm>

@@ -1,14 +1,10 @@
-// Which names have an address, for PTR: derived from the A and AAAA of the entries that the table holds, and no entry
-// of its own. One word for an address: a 16-bit tag and a pointer to the entry, 8 bytes at a load of 0.68 to 0.85.
+// Which names have an address, for PTR: derived from the A and AAAA of the table's entries. Linear probing; 8 bytes an
+// address at a load of 0.68 to 0.85; growth publishes a new directory.
 //
 //   word: tag:16 | pointer:48      0: empty      1: a tombstone      a tag is odd; bit 0 of the pointer: to a Group
 //
-// Of an address that several names have, the word points to a Group: those names in order, at most kMaxNames of them;
-// what is beyond waits, on the writer's side, until one of them goes. Linear probing; a word never moves within a
-// directory, and growth publishes a new one.
-//
-// Threads: one writer, any number of readers inside a ReadSection. The writer takes an entry out of here before it is
-// retired.
+// A Group holds the names of one address in order, at most kMaxNames; further ones wait on the writer's side. One
+// writer, readers inside a ReadSection. The writer removes an entry here before it is retired.
 #pragma once
 
 #include <array>

@@ -1,19 +1,15 @@
-// A directive of the Corefile, from its words to its handlers. Each is one folder, directive/NAME, and one line of
-// directive/order.cc; outside of directive/ nothing knows it by name. A directive may know another one that it works together
-// with (`forward` keeps what it brings in the block's `cache`), and asks for it with Block::find().
+// A directive of the Corefile, from its words to its handlers: one folder directive/NAME and one line of
+// directive/order.cc. Directives that work together find each other with Block::find().
 //
-//   read()      parses and validates what one server block says with it. Touches nothing outside
-//   beforeConfinement()  takes what needs rights that the server gives up (sandbox/rights.h). Only what the process
-//               starts with is asked: what a reload reads has to do without
-//   prepare()     makes what all loops of the block share, and reads the files that they need
-//   addTo()     makes what one loop owns, and adds it to that loop's chain. On that loop, one loop after the other
-//   start()     the configuration is in use
-//   stop()      another one has taken its place; chains of this one may still live, for answers that come late
+//   read()               parses and validates one server block's lines. Touches nothing outside
+//   beforeConfinement()  takes what needs rights that the server gives up (sandbox/rights.h); at the start only
+//   prepare()            makes what all loops of the block share, and reads the files that they need
+//   addTo()              makes what one loop owns, and adds it to that loop's chain, on that loop
+//   start()              the configuration is in use
+//   stop()               another one has taken its place; chains of this one may still live, for late answers
 //
-// read() and prepare() may block, and so may listenAddresses(): they are called before the loops run, or on the executor,
-// while the loops go on with the configuration before. addTo() must not, nor start() and stop(), which are called on
-// the first loop. One configuration is built at a time, and one that fails half-way is thrown away, so that nothing
-// before start() may be felt by others.
+// read(), prepare() and listenAddresses() may block: they run before the loops or on the executor. The others must not.
+// One configuration is built at a time; one that fails is thrown away, so nothing before start() may affect others.
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,7 @@
-// What a directive does with a query: one handler of one server block on one loop, asked in the order of directive/order.h
-// until one answers.
-//
-// Beside handlers a directive may supply what applies to all handlers of its block: which clients may query (Gate),
-// how often (RateLimiter), which node this is (NsidSource), and what observes answers (QueryObserver) and failures
-// (FailureObserver). Handlers and limiters belong to one loop and are called on its thread only; the others are shared
-// by all loops of their block: any thread.
+// What a directive does with a query: handlers of one server block on one loop, asked in the order of directive/order.h
+// until one answers. A directive may also supply a Gate (which clients), RateLimiter (how often), NsidSource (which
+// node), QueryObserver and FailureObserver. Handlers and limiters are called on their loop's thread only; the others
+// are shared by all loops of the block: any thread.
 #pragma once
 
 #include <chrono>

@@ -1,13 +1,8 @@
-// What is counted of the queries of one zone at one listening address on one loop, for the directive `prometheus`.
-//
-// Written by that loop's thread alone, without a lock, an allocation or a label that is looked up. What over UDP is
-// answered without the chain, almost all of it, is counted at the end of its batch, in one go: some 53 instructions a
-// query, where a hit without them takes 430. Read by any thread; the numbers of one reading are not of one instant. It
-// outlives the chains that write it, so that a reload sets nothing back.
-//
-// The clock is read once a batch. The duration of a query that is answered at once is the time from when its batch was
-// taken up to when all responses of the batch were handed to the kernel; that of a query that waits for an upstream ends
-// with its own response.
+// Counts the queries of one zone at one listening address on one loop, for `prometheus`. Written by that loop's thread,
+// without lock, allocation or look-up of labels; read by any thread, not of one instant. UDP answers without the chain
+// are counted at the end of their batch (53 instructions a query). It outlives the chains, so a reload sets nothing
+// back. The clock is read once a batch: the duration of an immediate answer reaches from taking its batch to handing
+// over all its responses; a late one ends with its own.
 #pragma once
 
 #include <array>

@@ -1,12 +1,8 @@
-// What one loop has answered in each of the last ten minutes' seconds: how many queries, how many failures, how long they
-// took, and which they were, by a sample. For operators (control/traffic), of every server block.
-//
-// Written by that loop's thread alone, at the end of a batch: some seven instructions a query. Read by any thread, without
-// a lock on either side: what is overwritten while it is read is left out. It outlives the routers that write it, so that
-// a reload sets nothing back.
-//
-// Seconds are those of BootClock. Every n-th query is sampled, where n follows the rate, so that some kSamplesASecond are
-// taken and at low rates all; each stands for n of them. What gets no answer is counted, but not sampled.
+// What one loop answered in each of the last ten minutes' seconds (BootClock): queries, failures, durations, and a
+// sample of the queries, of every server block, for control/traffic. Every n-th query is sampled and stands for n; n
+// follows the rate, for some kSamplesASecond. Unanswered queries are counted, not sampled. Written by that loop's
+// thread at the end of a batch (some seven instructions a query); read by any thread without a lock: what is
+// overwritten meanwhile is left out. It outlives the routers, so a reload sets nothing back.
 #pragma once
 
 #include <array>

@@ -1,10 +1,7 @@
-// From a query to its response: routes it to the server block of the longest zone and runs that block's chain. First of
-// all comes the Gate (`acl`), even for what cannot be read: a question that can is judged by the block of its zone;
-// what has none is judged by the block for the root, as a question for the root of no particular type, and where no
-// block is for the root, by all blocks of this listener, each asked for its own zone, the strictest one of which
-// decides. A DNS cookie is judged before, so that whatever is answered carries one: what has no block carries that of
-// the block with the shortest zone. One loop; inside a ReadSection; no allocation unless a `log` or an error asks for a
-// line.
+// Routes a query to the server block of the longest zone and runs that block's chain. The Gate (`acl`) comes first,
+// also for unreadable messages: it judges by the question's block if there is one, else by the root's block without a
+// type, else by the strictest of this listener's blocks. Cookies are judged before that, by the block of the shortest
+// zone where no other has the name. One loop; inside a ReadSection; allocates only for a line of `log` or of errors.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,7 @@
-// Names that mean something on this machine or this network only and must never be sent to public servers: RFC 6761,
-// RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686 (`onion`), RFC 8375 (`home.arpa`), RFC 9462 (`resolver.arpa`), RFC
-// 9476 (`alt`). Any thread; no allocation.
-//
-// `localhost` and all below it have the loopback addresses; the loopback addresses are named `localhost`; every other
-// special zone is empty: NXDOMAIN below it, SOA and NS at it (RFC 6303 §3). The DS of a special zone below `arpa` is
-// its parent's and so an ordinary question (RFC 4035 §3.1.4.1).
+// Names that must never be sent to public servers: RFC 6761, RFC 6303, RFC 7793, RFC 6762 (`local`), RFC 7686
+// (`onion`), RFC 8375 (`home.arpa`), RFC 9462 (`resolver.arpa`), RFC 9476 (`alt`). `localhost` and all below have the
+// loopback addresses, and these its name; other special zones are empty: NXDOMAIN below, SOA and NS at them (RFC 6303
+// §3). The DS of a zone below `arpa` is its parent's (RFC 4035 §3.1.4.1). Any thread; no allocation.
 #pragma once
 
 #include <span>

@@ -1,13 +1,9 @@
-// An upstream's response, checked, cleaned and re-encoded so that it can be answered from any number of times.
+// An upstream's response, checked, cleaned and re-encoded, to be answered from any number of times. One thread.
 //
-// What is kept are the records that belong to the question: in the answer those on the CNAME chain that begins at the
-// qname, in the authority section SOA and NS (and DNSSEC's proofs) at or above the chain's end, in the additional
-// section the addresses that the kept records point to. OPT is hop-by-hop and goes. Names are expanded and compressed
-// again by us: every pointer is ours, and one into the question is right for every client, whose questions differ in
-// case only. One thread.
-//
-// The authority section is put in an order: first what proves something (of a denial the SOA, RFC 2308 §3; NSEC and
-// NSEC3, which show that no closer name than a wildcard exists, RFC 4035 §3.1.3.3; their RRSIGs), then the rest.
+// Kept are the records of the question: the CNAME chain from the qname, SOA, NS and DNSSEC's proofs at or above its
+// end, and the addresses that these point to. OPT goes. Names are compressed anew, so pointers into the question fit
+// every client. In the authority section proofs come first (SOA of a denial, RFC 2308 §3; NSEC, NSEC3, RFC 4035
+// §3.1.3.3; their RRSIGs).
 #pragma once
 
 #include <cstdint>

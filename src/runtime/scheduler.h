@@ -1,19 +1,14 @@
-// What a Task needs of the thread that it runs on: the time, a turn when what it waits for has come, and an end.
-//
-// Tasks, Suspensions (suspension.h) and Events (event.h) are written once over this class. A driver derives from it and
-// brings a thread, a clock and a queue of posted work: etcd's CompletionThread drains gRPC's completion queue; virtual
-// time (tests/simulation) runs the schedulers of many nodes on one thread. A driver's loop, in any order of its own:
+// What a Task needs of its thread: the time, a turn when its wait is over, and an end. A driver derives from it and
+// brings thread, clock and a queue of posted work (etcd's CompletionThread; virtual time in tests/simulation). Its
+// loop, in any order:
 //
 //   runReady();                    Tasks whose wait is over
 //   …                              what was posted; the driver's own events
 //   wait until nextTimer()         not at all if hasReady()
 //   runTimers();
 //
-// The driver stops by letting stopping() become true, refusing posts from then on, and calling cancelWaits() after the
-// last post that it accepted. Then every wait ends at once, and its loop goes on until isIdle().
-//
-// What is run on a scheduler depends on nothing but the order of these calls: it keeps no thread, and orders nothing by
-// addresses.
+// To stop, stopping() becomes true, posts are refused, and cancelWaits() follows the last accepted post: every wait
+// ends at once, and the loop goes on until isIdle(). Nothing here depends on a thread or on addresses.
 #pragma once
 
 #include <chrono>

@@ -1,17 +1,11 @@
-// The confinement of the server, in the two steps in which app/run.cc takes it:
+// The confinement of the server, in the two steps of app/run.cc:
 //
-//   1. limitRights()   first of all: capabilities, no_new_privs, core dumps. What is read afterwards, the Corefile among
-//                      it, needs no more than a reload will, and what is started has no more: the helper of
-//                      program_runner.h gives the rights of the start up
-//   2. confine()       when the Corefile has said where the server writes, before the first thread and before anything
-//                      of the network is read: the rights of the start, Landlock, then the filter of system calls
+//   1. limitRights()   first of all: capabilities, no_new_privs, core dumps
+//   2. confine()       when the Corefile has said where the server writes, before the first thread and anything of
+//                      the network: the rights of the start (rights.h), Landlock, then the filter of system calls
 //
-// What needs more rights than a reload has, once and at the start (to attach an XDP program), belongs between the two:
-// directives do it in beforeConfinement(). The rights of the start, which the first step keeps and the second drops, are
-// in rights.h.
-//
-// What a kernel or a container refuses is left out, and said in the log: a machine without a name service is worse than
-// one whose name service has more rights than it needs.
+// Directives use the rights of the start in beforeConfinement(), between the two. What a kernel or a container refuses
+// is left out and logged: no name service is worse than one with too many rights.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,12 @@
-// Runs programs for a server that may start none itself: a helper process, forked before the server is confined
-// (confinement.h), starts them where the server asks for it. The helper is no path to more rights: it has the capabilities
-// of the confined server (those of the start it gives up first of all), it is asked only to run what the Corefile names,
-// and it holds no secret, because it is forked before any is read.
+// Runs programs for a server that may start none: a helper, forked before confinement and before any secret is read,
+// starts them. It has the capabilities of the confined server and runs only what the Corefile names.
 //
 //   server ── SOCK_SEQPACKET: one request a program, with a channel of its own ──► helper ── posix_spawn ──► program
 //          ◄── the program's channel: one report, when the program has ended ────
 //
-// A program has the helper's environment, less variables that begin with IDETCD_, with those of the request added; its
-// standard input is empty, its standard output and error are the server's, and it has no other open file. It is the
-// leader of a process group. No program outlives the server: if the server ends in whatever way, the helper kills those
-// that run, with their groups, and ends. It ends by nothing else: it takes no signal that can be blocked, so that
-// systemd's or a terminal's SIGTERM leaves it there for what the server still wants to run.
+// A program has the helper's environment without IDETCD_*, the request's variables, an empty standard input, the
+// server's output and error, and no other file. It leads a process group. When the server ends, in whatever way, the
+// helper kills these groups and ends; it blocks all signals, so nothing else ends it.
 #pragma once
 
 #include <memory>

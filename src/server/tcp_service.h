@@ -1,20 +1,12 @@
-// DNS over TCP on one listener of one loop (RFC 7766, RFC 9210). Loop thread only.
+// DNS over TCP on one listener of one loop (RFC 7766, RFC 9210): pipelined, kept open. Loop thread only.
 //
-// Connections are kept open and pipelined. One that has not completed a query for idleTimeout() is closed, or, if it has
-// not completed any yet, for `of_clients.firstTime()`, shortened as the other. When there would be more than
-// `max_connections` on the loop, or its descriptors do not allow one more, the longest idle one of the client with most
-// connections gives way (server/client_connections). A client that has `max_per_client`, on loopback excepted, gets a
-// new one for its own longest idle one. A query that asks how long its connection may be idle (RFC 7828) is told, or that
-// it had better be closed.
-//
-// A client that does not read its answers is not read from either. Answers that come late are put off while more than
-// kMaxQueued bytes wait for it, or while it, or the process, uses up its WriteBudget: of such a query the question is
-// kept, and answered anew when the client has read (by then from the cache; if there is none, the upstream is asked
-// again, for one question at a time). So no answer is lost for a client that reads. One that has not read anything for
-// `of_clients.writeTime()`, or for kScarceStall while the budget is scarce, is closed.
-//
-// The beginnings of queries are bounded too: when there are more than `max_input` bytes, whose is the longest is
-// closed.
+// A connection without a whole query for idleTimeout() is closed (before the first: `of_clients.firstTime()`). Beyond
+// `max_connections` or the descriptors, the longest idle connection of the client with most gives way
+// (client_connections.h); beyond `max_per_client`, off loopback, the client's own. RFC 7828's option tells the time. A
+// client that does not read is not read from. A late answer is put off while more than kMaxQueued bytes wait or a
+// WriteBudget is used up: its question is kept, and answered anew when the client has read. Nothing read for
+// `of_clients.writeTime()`, or kScarceStall while the budget is scarce: closed. Beyond `max_input` bytes of unfinished
+// queries, the longest is closed.
 #pragma once
 
 #include <chrono>

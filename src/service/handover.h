@@ -1,12 +1,11 @@
-// The way of a server's sockets to its successor where no service manager keeps them: a Unix socket, at which the server
-// listens and from which the successor takes them (SCM_RIGHTS). Both run as one user.
+// Hands a server's sockets to its successor without a service manager: over a Unix socket (SCM_RIGHTS), one user.
 //
 //   successor ── connects ───────────────────────────► server
 //             ◄── one message a socket: its name, and the descriptor; then kEnd ──
 //             ◄── end of the connection, when the process has ended ──
 //
-// The successor waits for the end of the process (pidfd_open(2); of the connection where the process cannot be seen from
-// another PID namespace): until then that has the state directory, its ports and its name.
+// The successor waits for the end of the process (pidfd_open(2); from another PID namespace, of the connection): until
+// then that process owns state directory, ports and name.
 #pragma once
 
 #include <chrono>

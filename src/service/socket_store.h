@@ -1,15 +1,9 @@
-// Listening sockets that outlive the process: those that the service manager has given to it (Given::descriptors), and
-// those that it is to keep for the next one (Manager::store()). Queries that come while no process runs wait in them.
+// Listening sockets that outlive the process: those given by the service manager (Given::descriptors), and those that
+// it keeps for the next one (Manager::store()). Queries wait in them meanwhile. One thread at a time.
 //
-// A given socket is known by what it is, not by its name or place: its kind, address and port, which must be those of a
-// listener exactly. So one of a systemd.socket(5) unit serves as well. Those of the manager's store have names of ours,
-//
-//   dns-udp-192.0.2.1_53-0     kind, address with '_' for ':', worker
-//
-// by which they are removed from it. Of several sockets of one address each belongs to one worker: what the kernel has
-// put into a socket no other can read, so that none may be left without a reader.
-//
-// One thread at a time.
+// A given socket is identified by kind, address and port, so one of a systemd.socket(5) unit serves too. Those of the
+// manager's store are named `dns-udp-192.0.2.1_53-0` (kind, address with '_' for ':', worker), for removal. Of several
+// sockets of one address each belongs to one worker: each needs a reader.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,7 @@
-// What a node that waits for a slot knows of the slots and of its place among the waiting tickets: what one look at
-// etcd has shown, carried on by what its own watch says since. It answers one question: is it this node's turn? It is
-// when more slots are free than tickets are ahead, so one freed slot brings one node to etcd, however many wait.
-//
-// A slot that is taken while this node waits counts as taken by a ticket ahead. One that was taken past the queue (by
-// the Go plugin) makes the place too good by one; the transaction that takes a slot finds that out. Completion thread
-// only; no I/O.
+// Whether it is this node's turn for a slot: more slots are free than tickets are ahead, from one look at etcd and the
+// node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken meanwhile counts as
+// taken by a ticket ahead; one taken past the queue (by the Go plugin) makes the place too good by one, which the
+// taking transaction finds out. Completion thread only; no I/O.
 #pragma once
 
 #include <cstddef>

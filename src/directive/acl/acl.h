@@ -1,10 +1,7 @@
-// `acl`: which clients may ask what. Rules are compiled into sorted ranges of addresses, so that a query costs one
-// binary search whatever the number of networks. Immutable; any thread; no allocation but in the constructor and the
-// parsers.
-//
-// The first rule, in the order of the file, whose networks hold the client's address and whose types hold the query's
-// decides. A rule set in whose zones the name is not, or of which no rule matches, leaves it to the next one; in the
-// end the query is allowed. What cannot be read has no type: rules that name types do not match it.
+// `acl`: which clients may ask what. Rules are compiled into sorted ranges of addresses: one binary search a query.
+// Immutable; any thread; no allocation but in constructor and parsers. The first rule, in the order of the file, that
+// matches the client's address and the query's type decides; without one the next rule set does; in the end the query
+// is allowed. An unreadable message has no type: rules that name types do not match it.
 #pragma once
 
 #include <compare>

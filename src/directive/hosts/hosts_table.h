@@ -1,10 +1,7 @@
-// What a hosts(5) text says, as RRsets ready to be copied: A and AAAA by name, PTR by address. Immutable; any thread.
-//
-// A line is `ADDRESS NAME…`, `#` begins a comment. A line without a valid address, or a name that is none in the DNS,
-// is left out, as every reader of this format does. `%zone` behind an address is dropped. An IPv4-mapped address is the
-// IPv4 address. Names are folded; one within none of `zones` is left out; what is said twice is held once; records keep
-// the order of the text. `*.example.org` stands for all names with one label more than example.org that the texts do not
-// hold; it has no PTR.
+// A hosts(5) text as RRsets: A and AAAA by name, PTR by address, in the order of the text. Immutable; any thread. Lines
+// without a valid address, invalid names, names outside `zones` and `%zone` behind an address are dropped; an
+// IPv4-mapped address is the IPv4 address; names are folded, duplicates held once. `*.example.org` stands for all names
+// with one label more that the texts do not hold; it has no PTR.
 #pragma once
 
 #include <cstdint>

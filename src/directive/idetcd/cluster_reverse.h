@@ -1,12 +1,8 @@
 // PTR for the addresses of a cluster's names, out of a RecordStore.
 //
-//   an address of names      NOERROR, each of them; with AA, the lowest TTL of the addresses, and as ClusterZone with
-//                            EDE 3 where the table may be old
-//   an address of this node  the name that it owns, and no other, though others may have the address too (a service's
-//                            name, a key that a former process has left); while it owns none, the next handler: of
-//                            itself a node says nothing that it is not certain of
-//   any other                the next handler, as for types other than PTR and ANY: the reverse zones are not ours to
-//                            deny, whatever the table does not hold
+//   an address of names      NOERROR, each of them; AA, the lowest TTL, EDE 3 where the table may be old
+//   an address of this node  the name that it owns, alone; while it owns none, the next handler
+//   any other                the next handler, as for types other than PTR and ANY: the reverse zones are not ours
 //
 // Any loop thread, inside a ReadSection of the store's EpochDomain.
 #pragma once

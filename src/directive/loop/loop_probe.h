@@ -1,12 +1,7 @@
-// `loop`: finds out at start whether the servers that we forward to send our queries back to us, in which case each
-// query would loop for ever.
-//
-// The forwarder is asked for a name that cannot be guessed; a query for it that reaches us has come from us. Since a
-// question that is on its way already is not sent twice, one that comes back is not sent again: each time one does, the
-// next name is asked. Like CoreDNS, which asks itself first, we give up when the probe has been seen more than twice,
-// our own asking included.
-//
-// Loop thread only, but for see(). Nothing is counted before start() or after the probing is over.
+// `loop`: finds out at start whether the upstreams send our queries back. It asks the forwarder for a name that cannot
+// be guessed; a query for it that arrives is ours. Each returned query makes it ask the next name (a question on its
+// way is not sent twice). As in CoreDNS, more than two sightings, our own asking included, are a loop. Loop thread
+// only, but for see(). Counts only between start() and the end of probing.
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,7 @@
-// The identity of this node, for clients that ask for it over DNS.
-//
-//   NSID option (RFC 5001)                          the node's name, or what `nsid DATA` says
-//   CH TXT id.server., hostname.bind. (RFC 4892)    the same
-//   ownAddress(), for PTR of its own addresses      the node's name: forward and reverse agree
-//
-// A name is given only while its ownership is confirmed, at the moment at which the answer is written. One for each
-// server block, shared by its loops. Any thread; what it returns stays valid as long as it lives.
+// The identity of this node: the NSID option (RFC 5001), CH TXT `id.server.` and `hostname.bind.` (RFC 4892), and PTR
+// of its own addresses (ownAddress()). It is the node's name, or `nsid DATA`. A name is given only while its ownership
+// is confirmed, when the answer is written. One for each server block, shared by its loops. Any thread; what it returns
+// lives as long as it does.
 #pragma once
 
 #include <deque>

@@ -1,12 +1,7 @@
-// Accounts with an allowance a second, as many as fit into a table of fixed size. One thread; no allocation but in the
-// constructor.
-//
-// An account is a point in time up to which it is paid: each use moves it on by the time that one use earns. What is
-// more than a second in the past is cut off, so a second's worth may be used at once; what is in the future is debt, and
-// uses are refused until it is over. Refused ones count too, up to a limit of debt: who goes on is refused on.
-//
-// A full row of the table loses the account with the least debt: mostly one that is as good as new. Who floods stays,
-// and the key is hashed with a secret, so that nobody can aim at the row of another.
+// Accounts with an allowance a second, in a table of fixed size. One thread; no allocation but in the constructor. An
+// account is the time up to which it has paid: each use moves it on by what one use costs. Credit is cut off at one
+// second; a time in the future is debt, and uses are refused until it is over. Refused uses count too, up to a limit. A
+// full row loses the account with the least debt; the key is hashed with a secret, so nobody can aim at a row.
 #pragma once
 
 #include <array>
