@@ -26,8 +26,7 @@ class Executor {
 
   std::shared_ptr<Strand> makeStrand();
 
-  // Work that needs no order. What it uses, it keeps alive itself. False after finish() began, or where the system has
-  // no thread for it: it is not run.
+  // Unordered work, which keeps its objects alive. False after finish() began or without a thread: it is not run.
   bool submit(Work work);
   // Waits for `budget` at most until all that was submitted is done; what waits for its time is dropped. False: some is
   // still under way, on threads that are left to themselves; the process has to end by _exit(), which does not wait for
@@ -56,8 +55,7 @@ class Executor::Strand : public std::enable_shared_from_this<Executor::Strand> {
   const std::shared_ptr<State> state_;
 };
 
-// An object that is freed on the executor, wherever its last reference ends: for objects so large that freeing them
-// would hold up a loop.
+// An object freed on the executor, wherever its last reference ends: so large that freeing would delay a loop.
 template <typename T>
 std::shared_ptr<T> freedOn(const std::shared_ptr<Executor>& executor, std::unique_ptr<T> object) {
   return std::shared_ptr<T>(object.release(), [executor](T* old) {

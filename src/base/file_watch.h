@@ -27,8 +27,7 @@ class FileWatch {
 
   // Goes on from what `file` has read.
   FileWatch(Executor& executor, WatchedFile file, Options options, OnRead on_read);
-  // Waits for nothing: `on_read` may be under way still, and keeps alive what it uses; it is not called anew, and is
-  // destroyed here or by that thread.
+  // Does not wait: a running `on_read` keeps its objects alive; it is not called anew, and destroyed here or there.
   ~FileWatch();
   FileWatch(const FileWatch&) = delete;
   FileWatch& operator=(const FileWatch&) = delete;

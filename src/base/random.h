@@ -11,8 +11,7 @@ class RandomSource {
   virtual uint64_t next() = 0;  // 64 random bits
 };
 
-// getrandom(2), fit for identities. Any thread. Aborts if the kernel has no randomness to give: an identity that is not
-// unique would be worse than no node.
+// getrandom(2), fit for identities. Any thread. Aborts without randomness: a duplicate identity would be worse.
 class KernelRandom final : public RandomSource {
  public:
   uint64_t next() override;

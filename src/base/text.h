@@ -25,8 +25,7 @@ std::optional<T> parseNumber(std::string_view text, int base = 10) {
   return error == std::errc() && last == end ? std::optional(value) : std::nullopt;
 }
 
-// For messages and the log, of text that comes from elsewhere: what is not printable ASCII as \xNN, and cut off after
-// 100 bytes.
+// Foreign text for messages and the log: \xNN for all but printable ASCII, cut off after 100 bytes.
 std::string printable(std::string_view text);
 
 }  // namespace idetcd

@@ -11,8 +11,7 @@ namespace idetcd {
 
 namespace {
 
-// File systems with the coarsest time stamps (FAT, old NFS) count in two seconds: a file that is written twice within
-// one tick has the same stamp both times.
+// The coarsest time stamps (FAT, old NFS) count in two seconds: two writes within one tick have the same stamp.
 constexpr time_t kCoarsestTickSeconds = 2;
 
 }  // namespace

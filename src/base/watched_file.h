@@ -19,8 +19,7 @@ class WatchedFile {
   const std::string& path() const { return path_; }
   // Whether readIfChanged() would look into the file: it is another one than was read, or it may be.
   bool mayHaveChanged() const;
-  // The whole content if it is not what was returned last; nullopt if it is. Fails if the file cannot be read or is
-  // larger than kMaxSize.
+  // The content if it has changed since the last call; else nullopt. Fails if unreadable or larger than kMaxSize.
   Result<std::optional<std::string>> readIfChanged();
 
  private:

@@ -102,8 +102,7 @@ CommandResult misused(const Command& command, std::string_view what) {
   return {.code = kFailed, .out = {}, .err = fmt::format("{}\nsee idetcd {} --help\n", what, command.name)};
 }
 
-// Whether one of `words` is among the options; what is the value of one, or belongs to a program that is to be run, is
-// not.
+// Whether one of `words` is an option, not an option's value or part of a program to run.
 bool hasOption(const Command& command, std::span<const char* const> given, std::span<const std::string_view> words) {
   const auto& options = command.grammar.options;
   for (size_t i = 0; i < given.size(); ++i) {

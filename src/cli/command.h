@@ -51,8 +51,7 @@ bool isCommand(std::string_view name);
 std::string overview();
 std::string usage(const Command& command);
 
-// `arguments` are those of main(); the second one is the name of a subcommand. Signals are as they were when the process
-// began. Returns the exit code.
+// `arguments`: main()'s, a subcommand in second place. Signals are still the process's own. Returns the exit code.
 int run(std::span<const char* const> arguments, const CorefileWorker& corefile);
 
 // The outcome of a failure.

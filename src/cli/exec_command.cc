@@ -19,8 +19,7 @@ namespace {
 using nlohmann::json;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// As programs of `on-claim` have them (naming/ownership_notifier.cc), the dot at the end of the name too, and the
-// pattern.
+// As `on-claim` (naming/ownership_notifier.cc), with the name's final dot, and the pattern.
 Variables variablesOf(const json& cluster) {
   const auto number = [&](std::string_view key) {
     const auto found = cluster.find(key);

@@ -27,8 +27,7 @@ class Deadline {
   static Deadline once();
 
   bool isOver() const { return end_ && Clock::now() >= *end_; }
-  // For one request: what is left, but neither more than LocalNode::kReadPatience nor less than a second, in which it
-  // can be answered.
+  // For one request: the rest, at most LocalNode::kReadPatience, at least a second.
   std::chrono::milliseconds patience() const;
   // A moment, until the next attempt.
   void pause() const;
@@ -38,8 +37,7 @@ class Deadline {
   bool is_once_ = false;
 };
 
-// Tries, again and again, until there is a result, a failure that will not pass, or the time is over. Tries once at
-// least.
+// Tries, once at least, until a result, a lasting failure, or the end of the time.
 template <typename T>
 Reply<T> keepTrying(const Deadline& deadline, const std::function<Reply<T>()>& attempt) {
   while (true) {

@@ -11,8 +11,7 @@
 
 namespace idetcd::control {
 
-// Where such sockets are: what systemd has made for the service (the first of RUNTIME_DIRECTORY's list), else
-// /run/idetcd.
+// The directory of such sockets: the first of systemd's RUNTIME_DIRECTORY, else /run/idetcd.
 std::string socketDirectory();
 
 class LocalSocket {

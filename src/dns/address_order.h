@@ -11,8 +11,7 @@ namespace idetcd::dns {
 
 struct AddressOrder {
   uint32_t rotation = 0;  // the records begin at this one, modulo their number
-  // Then those within the first network come first, those within the second next, and so on, last those within none;
-  // among themselves each of these keeps its order.
+  // Those within the first network come first, then the second's, and so on; each group keeps its order.
   std::span<const IpNetwork> preferred{};
 
   bool isGiven() const { return rotation > 0 || !preferred.empty(); }

@@ -10,8 +10,7 @@ namespace idetcd::dns {
 
 namespace {
 
-// The whole RRsets at the beginning of the answer that take at most `room` bytes. The links of a CNAME chain, one type
-// in a row, count as one.
+// The whole RRsets at the front of the answer within `room` bytes. A CNAME chain's links, one type in a row, are one.
 std::pair<std::span<const uint8_t>, uint16_t> answersThatFit(const PackedResponse& response, size_t room) {
   size_t size = 0;
   uint16_t whole = 0;
@@ -29,8 +28,7 @@ std::pair<std::span<const uint8_t>, uint16_t> answersThatFit(const PackedRespons
   return {body.first(size), whole};
 }
 
-// Orders each run of A or AAAA records of one size that have a pointer for an owner. `ttls`: of the answer's records,
-// where their TTLs are.
+// Orders each run of A or AAAA records of one size with a pointer as owner. `ttls`: where the TTLs are.
 void orderAnswers(std::span<uint8_t> answer, std::span<const uint16_t> ttls, const AddressOrder& order) {
   const auto end_of = [&](size_t i) { return ttls[i] + size_t{6} + load16(&answer[ttls[i] + 4]); };
   // The size of record i if it may be moved, else 0.

@@ -104,8 +104,7 @@ class RecordReader {
     return opt.rdata_size == 0 || noteOptions({query_.message + opt.rdata, opt.rdata_size}, query_);
   }
 
-  // No key is configured, so every TSIG names an unknown one (RFC 8945 §5.2.1). Its names must be uncompressed to be
-  // echoed.
+  // No key is configured, so every TSIG's is unknown (RFC 8945 §5.2.1). Only uncompressed names can be echoed.
   bool noteTsig(const RecordView& tsig) {
     if (query_.error == Rcode::kNoError) query_.error = Rcode::kNotAuth;
     query_.tsig_offset = static_cast<uint16_t>(tsig.owner);
@@ -115,8 +114,7 @@ class RecordReader {
   Query& query_;
 };
 
-// Question and OPT are answered where they can be read (RFC 6891 §6.1.1); the sections of another opcode need not mean
-// what a query's do.
+// Question and OPT are answered where readable (RFC 6891 §6.1.1); other opcodes may give sections another meaning.
 ParseOutcome parseOtherOpcode(Query& query, HashSeed seed, uint16_t questions) {
   if (questions == 0 || (questions == 1 && readQuestion(query, seed))) RecordReader(query).read();
   return refuse(query, Rcode::kNotImp);

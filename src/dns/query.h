@@ -13,8 +13,7 @@
 
 namespace idetcd::dns {
 
-// Bytes that must be readable (not necessarily initialised) behind a message, so that names are folded sixteen bytes
-// at a time.
+// Readable bytes (maybe uninitialised) behind a message, so that names are folded sixteen bytes at a time.
 inline constexpr size_t kReadSlack = 16;
 
 enum class ParseOutcome : uint8_t {

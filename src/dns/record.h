@@ -70,8 +70,7 @@ inline void storeOpt(uint8_t* opt, uint8_t extended_rcode, bool dnssec_ok) {
 }
 
 inline constexpr size_t kOptionHeadSize = 4;  // code and length
-// Head of an option of `size` bytes, behind `opt` and the options that it has, and counted there. Returns where its
-// data goes.
+// Head of an option of `size` bytes behind the options of `opt`, counted there. Returns where its data goes.
 inline uint8_t* addOption(uint8_t* opt, EdnsOption option, size_t size) {
   const uint16_t before = load16(opt + kOptSize - 2);
   store16(opt + kOptSize - 2, static_cast<uint16_t>(before + kOptionHeadSize + size));

@@ -6,8 +6,7 @@ namespace idetcd::dns {
 
 namespace {
 
-// A TSIG record that says BADKEY, unsigned, with the client's key name, algorithm, time and fudge (RFC 8945 §5.2.1,
-// §4.2).
+// A TSIG with BADKEY, unsigned, with the client's key name, algorithm, time and fudge (RFC 8945 §5.2.1, §4.2).
 struct TsigError {
   uint8_t record[2 * kMaxNameLength + 26];
   size_t size = 0;

@@ -94,8 +94,7 @@ struct Mnemonic {
   std::string_view text;
 };
 
-// Between numbers and text. What has no mnemonic is written as a prefix and its number: TYPE65280, CLASS42 (RFC 3597
-// §5), RCODE3841, OPCODE7.
+// Numbers and text. Without a mnemonic: TYPE65280, CLASS42 (RFC 3597 §5), RCODE3841, OPCODE7.
 class Mnemonics {
  public:
   // `table` in the order of the numbers, in upper case; of several for one number the first is the one that is printed.

@@ -199,8 +199,7 @@ void AnswerFeed::noteFound() {
   if (missing_ > 0) --missing_;
 }
 
-// One name of an address is answered; of several, of this node's own, and of one whose reverse name has records of its
-// own, the process knows more.
+// The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
 void AnswerFeed::putPointer(const IpAddress& address) {
   if (hasReverseName(address)) return;
   const auto found = store_.reverse().find(address);

@@ -64,8 +64,7 @@ struct Listener {
   struct ListenerZone reverse;                // which zone answers PTR
   __u8 zone_count;
   __u8 has_reverse;
-  // The interface's. Frames to other hardware addresses (a bridge, a mirror port) are not for this machine. 0 on the
-  // loopback interface.
+  // The interface's. Other destinations (a bridge, a mirror port) are not for this machine. 0 on loopback.
   __u8 hardware_address[6];
   __u8 is_behind_driver;  // the program runs in generic mode there
   __u8 prefix_length;     // bits of the subnet of the IPv4 address on the interface; 32 where there is none

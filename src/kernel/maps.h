@@ -64,8 +64,7 @@ class HashMap {
   PutOutcome put(const Key& key, const Value& value, bool replaces = false) const;
   // False: it was not there.
   bool erase(const Key& key) const;
-  // Calls visit(key, value) for each; what changes meanwhile is visited once, twice or not at all. False: there was not
-  // enough memory for all.
+  // Calls visit(key, value) for each; concurrent changes may come once, twice or not. False: out of memory.
   [[nodiscard]] bool forEach(const std::function<void(const Key&, const Value&)>& visit) const;
 
  private:
@@ -112,8 +111,7 @@ class Maps {
   };
   Swept sweep(size_t zone, int kept) const;
 
-  // Nothing of `zone` is answered any more, and its place is free. False: it is not free yet (kBeingCleared), or another
-  // process has taken over.
+  // Ends answers of `zone` and frees its place. False: not free yet (kBeingCleared), or another process took over.
   bool clear(size_t zone) const;
 
  private:

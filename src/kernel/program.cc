@@ -254,8 +254,7 @@ Result<void> linkAndPin(const Object& object, const std::string& interface, Mode
   return {};
 }
 
-// The link that is pinned gets the new program between two frames. One whose interface has gone, or that is in another
-// mode, is replaced.
+// Exchanges the program of a pinned link between two frames; replaces a link without interface or in another mode.
 Result<void> exchangeOrLink(const Object& object, const std::string& directory, const std::string& interface,
                             Mode mode) {
   const std::string path = linkPath(directory, interface);

@@ -32,8 +32,7 @@ struct AttachOptions {
   size_t max_names = kDefaultNames;
 };
 
-// Whether the interface is one end of a veth pair. In native mode such a pair loses what the program sends, unless the
-// other end has an XDP program too.
+// Whether the interface is one end of a veth pair. In native mode both ends need an XDP program.
 bool isVeth(const std::string& interface);
 
 // Whether the program was compiled into this binary: without clang, bpftool and libbpf it is built without.

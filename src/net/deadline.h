@@ -64,8 +64,7 @@ class DeadlineQueue {
   Timer timer_;
 };
 
-// Deadlines of different times, each rounded up by an eighth at most: a queue for each step. A step's queue is made
-// when it is first used.
+// Deadlines of different times, rounded up by an eighth at most: a queue for each step, made at its first use.
 class DeadlineLadder {
  public:
   // REQUIRES: 0 < shortest.

@@ -15,8 +15,7 @@ namespace {
 // Of the whole, in eighths; the rest is shared.
 constexpr std::array<size_t, DescriptorBudget::kUses> kGuaranteedEighths{2, 1, 2};
 
-// For etcd (a connection and a look-up for each member), files, the programs of `on-claim`, and what a reload opens
-// beside what runs.
+// For etcd (a connection and a look-up a member), files, programs of `on-claim`, and sockets that a reload opens.
 constexpr size_t kMinMargin = 24;
 constexpr size_t kMaxMargin = 96;
 constexpr size_t kMarginPart = 8;  // of the limit

@@ -71,8 +71,7 @@ class ReadWatcher {
   std::unique_ptr<Timer> retry_;
 };
 
-// Calls back each time before the loop waits for events: when all that the last ones and the timers gave rise to is
-// done.
+// Calls back before each wait of the loop, when all work of the last events and timers is done.
 class BeforeWait {
  public:
   BeforeWait(EventLoop& loop, std::function<void()> callback);

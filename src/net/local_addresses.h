@@ -13,8 +13,7 @@
 
 namespace idetcd::net {
 
-// Every address of the interface called `name` (scope_id set for link-local IPv6, port 0). An error if there is no such
-// interface or it has none.
+// Every address of the interface `name` (scope_id of link-local IPv6, port 0). An error if it is missing or has none.
 Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name);
 
 // Those of all interfaces; empty if they cannot be listed.

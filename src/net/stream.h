@@ -17,8 +17,7 @@ class StreamHandler {
   virtual void onEnd() = 0;      // the peer will send no more; it may still read
   virtual void onDrained() = 0;  // everything written is in the kernel's hands
   virtual void onError() = 0;    // refused, reset, a write failed: nothing more will come
-  // Of a stream of questions and answers in no order: there will be no answer to the question `id`. `worth_another_try`:
-  // the peer has not looked at it.
+  // There will be no answer to the question `id`. `worth_another_try`: the peer has not looked at it.
   virtual void onUnanswered(uint16_t /*id*/, const std::string& /*reason*/, bool /*worth_another_try*/) {}
 };
 

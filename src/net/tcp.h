@@ -56,16 +56,14 @@ class TcpConnection : public Stream {
   DescriptorLease lease_;
 };
 
-// Where the process has no descriptor left for a connection, it waits in the kernel's queue: another try is made ten
-// times a second.
+// Without a free descriptor a connection waits in the kernel's queue, and is tried again ten times a second.
 class TcpListener {
  public:
   using Accept = std::function<void(std::unique_ptr<TcpConnection>)>;
 
   static Result<std::unique_ptr<TcpListener>> listen(EventLoop& loop, const SocketAddress& address, bool reuse_port,
                                                      Accept accept);
-  // With a socket that is bound or listens already, and the connections that wait in it. It may be a Unix socket, whose
-  // connections have no addresses.
+  // With a bound or listening socket, and the connections that wait in it. Unix sockets have no addresses.
   static std::unique_ptr<TcpListener> adopt(EventLoop& loop, FileDescriptor listening, Accept accept);
   ~TcpListener();  // stops listening; connections go on
   TcpListener(const TcpListener&) = delete;

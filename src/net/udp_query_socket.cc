@@ -30,12 +30,10 @@ std::pair<uint16_t, uint16_t> readEphemeralPorts() noexcept {
   return {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
 }
 
-// The ports that the machine's owner has set aside for clients: a port outside might be one that a service is about to
-// listen on. Read once, before any loop runs.
+// The ports set aside for clients: others may belong to a service to come. Read once, before any loop runs.
 const std::pair<uint16_t, uint16_t> kEphemeralPorts = readEphemeralPorts();
 
-// Room for a thousand forged datagrams, so that the true one behind them is not lost before we look. Nothing is set
-// aside for it.
+// Room for a thousand forged datagrams before the true one. It reserves no memory.
 constexpr int kUpstreamReceiveBuffer = 1 << 20;
 
 // Whether this process may exceed the system's maximum (CAP_NET_ADMIN).

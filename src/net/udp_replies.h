@@ -21,8 +21,7 @@ class UdpReplies {
   UdpReplies(const UdpReplies&) = delete;
   UdpReplies& operator=(const UdpReplies&) = delete;
 
-  // `message` is copied; at most kMaxMessage bytes, what is longer is not sent. What the kernel does not take is lost,
-  // and counted.
+  // Copies `message`; at most kMaxMessage bytes, longer ones are not sent. A failed send is lost, and counted.
   void add(const UdpPeer& peer, std::span<const uint8_t> message);
   void flush();
 

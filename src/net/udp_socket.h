@@ -75,8 +75,7 @@ class UdpBatch {
   // it brings what MSG_PEEK passes over, an empty datagram that was shown to a process before.
   void takeHidden(const UdpSocket& socket);
 
-  // Takes what has arrived, at most kCapacity. Returns how many; 0 if nothing, or an error, which is as good as
-  // nothing.
+  // Takes the datagrams that have arrived, at most kCapacity. Returns how many; 0 also for an error.
   size_t receive(const UdpSocket& socket);
 
   // The i-th datagram received, where its answer is written too; kBufferSize bytes and some slack are there.

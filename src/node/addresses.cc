@@ -84,8 +84,7 @@ std::optional<IpAddress> firstAddress(const std::vector<NetworkInterface>& inter
   return std::nullopt;
 }
 
-// Each family by its default route; a family without one from the interface that has the other's, then from any
-// hardware.
+// Each family by its default route; else from the interface of the other family, then from any hardware.
 HostAddresses fromRoutesAndHardware(const NetworkView& view) {
   HostAddresses chosen;
   if (view.default_source_ipv4 && isPublishable(*view.default_source_ipv4)) chosen.ipv4 = view.default_source_ipv4;

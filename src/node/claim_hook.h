@@ -46,8 +46,7 @@ class ClaimHook {
   void lost(Variables variables, Ready ready = {});
   // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind.
   void finish(std::chrono::nanoseconds budget);
-  // The process is about to end without finish(): kills what runs, and nothing is run any more. Waits for nothing. Any
-  // thread.
+  // For an end without finish(): kills what runs, runs nothing more. Waits for nothing. Any thread.
   void abandon();
 
  private:

@@ -60,8 +60,7 @@ class StateDirectory {
 
   // What the .env says from now on; empty: the node owns no name. Emptying works on a full disk too.
   Result<void> writeIdentity(std::string_view contents);
-  // Empties it in place, for a process that is about to end at once. Nothing after release(). Any thread, beside any
-  // other call.
+  // Empties it in place, before an immediate end. Nothing after release(). Any thread, beside any other call.
   void clearIdentity() const;
 
   std::string namesFile() const { return stem_ + ".names"; }

@@ -67,8 +67,7 @@ void VmGeneration::run() {
   }
 }
 
-// Until the socket is empty. True: an event that reports a new generation, or that some were lost and one of them may
-// have.
+// Until the socket is empty. True: an event reports a new generation, or one that may have was lost.
 bool VmGeneration::receive() {
   std::array<char, 8192> buffer;
   while (true) {

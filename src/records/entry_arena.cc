@@ -4,8 +4,7 @@
 #include <new>
 #include <sys/mman.h>
 
-// AddressSanitizer sees the arena as it sees the heap: only what is allocated may be touched. (g++ says that it is on
-// with a macro, clang with a feature.)
+// AddressSanitizer treats the arena as the heap. (g++ signals it with a macro, clang with a feature.)
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define IDETCD_ARENA_ASAN

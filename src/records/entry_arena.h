@@ -13,8 +13,7 @@
 
 namespace idetcd::records {
 
-// Zeroed pages from the kernel, on huge pages where they come free: a random look-up among a million names then misses
-// the cache, but not the TLB as well.
+// Zeroed pages, huge where they come free: a random look-up among a million names then spares a miss of the TLB.
 void* mapPages(size_t size);
 void unmapPages(void* pages, size_t size);
 

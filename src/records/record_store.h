@@ -73,8 +73,7 @@ class RecordStore {
   Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
     return put(owner, Source::kEtcd, AddressRrsets(addresses, options_.ttl_seconds).set(), mod_revision);
   }
-  // `source` says nothing of the name any more. False if it did not, or what is stored of etcd is newer than
-  // `revision`.
+  // `source` withdraws the name. False if it had none, or etcd's stored data is newer than `revision`.
   bool remove(const dns::Name& owner, Source source, int64_t revision = 0);
   bool remove(const dns::Name& owner, int64_t mod_revision) { return remove(owner, Source::kEtcd, mod_revision); }
 

@@ -9,8 +9,7 @@ RecordTable::RecordTable(EpochDomain& epochs, HashSeed seed)
     : epochs_(epochs), seed_(seed), directory_(makeDirectory(kFirstBuckets, 1)) {}
 
 RecordTable::~RecordTable() {
-  // What this table has retired points into its arena: it must go first. Readers may be looking at other tables of the
-  // domain.
+  // The domain's retired objects of this table point into its arena: they go first. Readers may use other tables.
   epochs_.drain(this);
   forEach([this](Entry& entry) { arena_.free(&entry); });
   freeDirectory(nullptr, directory_.load(std::memory_order_relaxed));
@@ -109,8 +108,7 @@ bool RecordTable::insertInto(const Directory& dir, uint64_t hash, Entry* entry) 
   return true;
 }
 
-// A tombstone that is taken again stays counted until the next rebuild: the count is an upper bound, which is what it
-// is for.
+// A reused tombstone stays counted until the next rebuild: the count is an upper bound.
 void RecordTable::makeRoom() {
   const size_t slots = (directory()->mask + 1) * kSlots;
   const size_t max_load = slots / 10 * 7;

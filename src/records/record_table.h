@@ -41,8 +41,7 @@ class RecordTable {
     __builtin_prefetch(pointerOf(word));
     __builtin_prefetch(reinterpret_cast<const char*>(pointerOf(word)) + 64);
   }
-  // Inlined is what almost always decides: the first slot of the home bucket with this tag, or that there is none and
-  // an empty one.
+  // Inlined is the common case: the first slot of the home bucket with this tag, or none and an empty slot.
   [[gnu::always_inline]] const Entry* find(uint64_t hash, std::span<const uint8_t> name) const {
     const Directory& dir = *directory();
     const Bucket& home = dir.bucket(hash, 0);
@@ -88,8 +87,7 @@ class RecordTable {
 
   // --- writer ---
   EntryArena& arena() { return arena_; }
-  // Publishes `entry` (made in arena()) in place of the one of its name, if any, which is freed when no reader holds
-  // it.
+  // Publishes `entry` (made in arena()) in place of its name's, which is freed when no reader holds it.
   void put(Entry* entry);
   bool erase(std::span<const uint8_t> name);
   Entry* findForWrite(std::span<const uint8_t> name);

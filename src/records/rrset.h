@@ -19,8 +19,7 @@ enum class Source : uint8_t {
   kSeveral = 15,  // of an entry only: more than one of those above
 };
 
-// The data of one record in wire form, without compression. Two are the same record if their bytes are equal, so names
-// in them are in lower case.
+// One record's data in wire form, without compression. Equal bytes are one record, so names in them are lower case.
 using Rdata = std::span<const uint8_t>;
 
 // Borrowed.

@@ -98,8 +98,7 @@ bool Chain::isBusy() const {
   return std::any_of(handlers_.begin(), handlers_.end(), [](const Link& link) { return link.handler->isBusy(); });
 }
 
-// BADCOOKIE with the right one (RFC 7873 §5.2.3); a client that knows no cookies is sent to TCP, which shows as well that
-// it has its address.
+// BADCOOKIE with the right one (RFC 7873 §5.2.3); clients without cookies go to TCP, which proves their address too.
 QueryOutcome Chain::askForCookie(const dns::Query& query, const Request& request) const {
   dns::ResponseBuilder response(query, request.response_limit);
   if (query.asksFor(dns::kAsksCookie)) return QueryOutcome::answer(response.finish(dns::Rcode::kBadCookie, flags()));

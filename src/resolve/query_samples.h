@@ -71,8 +71,7 @@ class QuerySamples {
 
   // --- the loop's thread ---
 
-  // A batch has been answered, all at once, `duration` after it was taken. `jobs`: its queries, in whose buffers are the
-  // responses yet.
+  // A batch was answered, all at once, `duration` after it was taken. The buffers of `jobs` still hold the responses.
   void onBatchDone(std::span<const Job> jobs, const BatchCounts& counts, std::chrono::nanoseconds duration,
                    BootClock::time_point now) {
     Second& second = secondAt(now);

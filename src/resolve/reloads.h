@@ -12,12 +12,10 @@ struct Reloads {
   std::function<std::string()> digest;
   // As SIGHUP does. On the first loop's thread.
   std::function<void()> start;
-  // Of the configuration in use, and of the last one that was tried, which may have been refused. The first loop's
-  // thread.
+  // Of the configuration in use, and of the last one tried, maybe refused. The first loop's thread.
   std::string in_use;
   std::string tried;
-  // One was started and waits: for one that is under way, or for what the last configuration still gives up. The first
-  // loop's thread.
+  // One waits for another, or for what the last configuration still gives up. The first loop's thread.
   bool waits = false;
 };
 

@@ -74,8 +74,7 @@ std::vector<SpecialZone> makeZones() {
   return zones;
 }
 
-// Most names of the world end in a letter that no special zone ends in; the rest are distinguished from the special
-// ones by their last label.
+// Most names end in a letter that no special zone ends in; the last label decides on the rest.
 bool mayBeSpecial(std::span<const uint8_t> qname) {
   if (qname.size() < 5) return false;
   const auto ends_with = [qname](std::string_view label) {
@@ -103,8 +102,7 @@ bool mayBeSpecial(std::span<const uint8_t> qname) {
   }
 }
 
-// A zone's DS is at its parent. Of the special zones those below `arpa` have one that is in the DNS, and proves that
-// they are not signed.
+// A zone's DS is at its parent. Special zones below `arpa` have one in the DNS, which proves them unsigned.
 bool isParents(const dns::Query& query, const SpecialZone& zone) {
   static const Name kArpa = name("arpa.");
   return query.qtype == dns::code(RrType::kDs) && query.qname_size == zone.name.size() && zone.scope != Scope::kHost &&

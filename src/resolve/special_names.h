@@ -18,8 +18,7 @@ namespace idetcd::resolve {
 // home router) knows them. `localhost` and the names of the loopback addresses: never.
 bool mayBeForwarded(const dns::Query& query, std::span<const dns::Name> named, bool servers_are_private);
 
-// Answers a query for a special name, with AA, over the query; kNext for every other name. An Extended DNS Error says
-// that the answer was made here.
+// Answers a special name, with AA and an extended DNS error, over the query; kNext for every other name.
 QueryOutcome answerSpecialName(const dns::Query& query, size_t limit);
 
 }  // namespace idetcd::resolve

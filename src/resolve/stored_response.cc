@@ -292,8 +292,7 @@ void classify(const Selector& selector, StoredResponse& response) {
 
 size_t questionEnd(std::span<const uint8_t> name) { return dns::kHeaderSize + name.size() + 4; }
 
-// A stored response to a question for `name` as the message that it came in, but for the header, of which the counts are
-// all that is looked at.
+// A stored response to a question for `name` as a message without a valid header, but for its counts.
 std::vector<uint8_t> messageOf(std::span<const uint8_t> name, const dns::PackedResponse& response) {
   std::vector<uint8_t> message(dns::kHeaderSize);
   const std::span<const uint8_t> body = response.body();

@@ -30,8 +30,7 @@ class RunningProgram {
   int descriptor() const { return channel_.get(); }
   // With its process group. Returns at once. Any thread, beside wait() too.
   void kill() const;
-  // Waits for the end. How it came: a status as waitpid(2) gives it. The error says why the program never ran, or that
-  // the helper is gone.
+  // Waits for the end: a status as of waitpid(2), or why the program never ran, or that the helper is gone.
   Result<int> wait() const;
 
  private:

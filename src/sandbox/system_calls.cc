@@ -17,8 +17,7 @@
 namespace idetcd::sandbox {
 namespace {
 
-// Allowed whatever the arguments. From Linux 5.11 on the kernel looks these up in a bitmap, without the filter: all that
-// a query costs is among them.
+// Allowed with any arguments. From Linux 5.11 on a bitmap, not the filter, decides these: all calls of a query.
 constexpr std::array kAllowed{
     // Sockets
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",

@@ -135,8 +135,7 @@ Result<Server::Routers> Server::makeRouters(const Listen& listen) {
   return routers;
 }
 
-// The addresses of this port that are open already let another one in. False if there is none, so that finding it taken
-// would mean a stranger.
+// Whether an open address of this port lets another one in. False if there is none: then a port in use is a stranger's.
 bool Server::shareOurs(const SocketAddress& address) {
   bool any = false;
   for (const auto& [open, workers] : open_) {

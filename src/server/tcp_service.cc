@@ -20,8 +20,7 @@ constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
 constexpr std::chrono::milliseconds kTick{250};
-// Where more than half of the connections are in use, and where more than three quarters are, the idle time-out is this
-// part of what it is otherwise.
+// The divisor of the idle time-out beyond half of the connections, and beyond three quarters.
 constexpr int kShortIdlePart = 4;
 constexpr int kShortestIdlePart = 10;
 constexpr std::chrono::milliseconds kKeepaliveUnit{100};  // RFC 7828 §3.1
@@ -276,8 +275,7 @@ class TcpService::Session : public net::StreamHandler,
     if (ended_ && connection_->isDrained() && pending_ == 0 && deferred_.empty()) service_.close(*this);
   }
 
-  // Answers every whole query at the front of `bytes`, unless the client falls behind. Returns how many bytes it
-  // used.
+  // Answers the whole queries at the front of `bytes`, unless the client falls behind. Returns the bytes used.
   size_t serve(std::span<const uint8_t> bytes) {
     std::vector<uint8_t> output;
     size_t used = 0;

@@ -34,8 +34,7 @@ bool isOfOurUser(const FileDescriptor& connection) {
   return peer && peer->uid == geteuid();
 }
 
-// A descriptor that is readable once the process at the other end has ended. Not open where that cannot be seen: in
-// another PID namespace its number is 0.
+// Readable once the peer's process has ended. Closed where that is invisible: in another PID namespace its number is 0.
 FileDescriptor openPeer(const FileDescriptor& connection) {
   const auto peer = peerOf(connection);
   if (!peer || peer->pid <= 0 || peer->pid == getpid()) return {};

@@ -22,8 +22,7 @@ struct UnixAddress {
 // "/path", a relative one too, or "@abstract". No name: `text` is empty or too long.
 UnixAddress unixAddress(std::string_view text);
 
-// Sends `text` with a duplicate of `attached` (negative: none) to `to`, or where the socket is connected to (null). False:
-// not sent, errno says why.
+// Sends `text` with a duplicate of `attached` (negative: none) to `to` (null: the connected peer). False: errno.
 bool sendMessage(int socket, std::string_view text, int attached, const UnixAddress* to, int flags);
 
 struct UnixMessage {
