@@ -39,6 +39,7 @@ class DirectiveCursor {
 
   // Goes to the next argument. False at the end of the line, and in front of a brace.
   bool nextArg();
+  bool argumentFollows() const;  // whether nextArg() would go on
   // The rest of the line, up to a brace.
   std::vector<std::string> remainingArgs();
   // The rest of the line; argError() if it is not min to max arguments.
@@ -66,7 +67,6 @@ class DirectiveCursor {
  private:
   const Token* peek() const;
   void advance();
-  bool argumentFollows() const;
   void latch(tl::unexpected<Error> error);
 
   const std::string& directive_;

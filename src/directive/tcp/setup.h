@@ -9,6 +9,11 @@
 
 namespace idetcd::directive {
 
+struct TcpSettings {
+  std::optional<size_t> max_per_client;
+  std::optional<std::chrono::milliseconds> idle;
+};
+
 class TcpDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
@@ -16,8 +21,7 @@ class TcpDirective final : public resolve::Directive {
   bool limitTcp(resolve::TcpLimits& limits) const override;
 
  private:
-  std::optional<size_t> max_per_client_;
-  std::optional<std::chrono::milliseconds> idle_;
+  TcpSettings settings_;
 };
 
 extern const resolve::DirectiveType kTcpDirective;
