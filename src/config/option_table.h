@@ -79,12 +79,6 @@ struct OptionRow {
   FieldReader reader;
 };
 
-// What a document says of an option that is not there.
-struct OptionDefault {
-  std::string_view name;
-  std::string text;
-};
-
 // Reads the block to its end, and with it the directive. `other`, if there is one, reads a line that begins with none of
 // the options. All errors of the block are in the one that is returned, a line each, with what to write instead; before
 // them those of `head`, which is what the directive's own line came to. Without rows there is no block.
@@ -101,12 +95,18 @@ struct Field : FieldReader {
       : FieldReader{[read_settings](DirectiveCursor& cursor, void* settings) {
           return read_settings(cursor, *static_cast<O*>(settings));
         }} {}
+
+  // Says what counts where the option is not there, if the field does not.
+  Field orElse(std::string unsaid) && {
+    text = [unsaid = std::move(unsaid)](const void*) { return unsaid; };
+    return std::move(*this);
+  }
 };
 
 template <typename O>
 struct Option {
   std::string_view name;
-  std::string_view syntax;
+  std::string_view syntax;  // as OptionRow's
   Field<O> field;
 };
 
@@ -199,7 +199,12 @@ Field<O> number(T O::*field, int64_t least, int64_t most, std::string_view wrong
   using Plain = typename WithoutOptional<T>::type;
   return bindField(
       field, [=](DirectiveCursor& cursor) { return convert<Plain>(readNumber(cursor, least, most, wrong)); },
-      [](const auto& value) { return fmt::to_string(static_cast<int64_t>(value)); });
+      [](const auto& value) {
+        if constexpr (requires { value.count(); })
+          return fmt::to_string(value.count());
+        else
+          return fmt::to_string(static_cast<int64_t>(value));
+      });
 }
 
 // Rounded up to what the field counts.
@@ -301,6 +306,19 @@ Field<O> zonesOrAll(std::vector<dns::Name> O::*field) {
     settings.*field = std::move(*read);
     return {};
   };
+}
+
+// A field of a struct in the settings.
+template <typename O, typename Inner>
+Field<O> within(Inner O::*inner, Field<Inner> field) {
+  Field<O> outer(
+      [inner, read = field.read](DirectiveCursor& cursor, O& settings) { return read(cursor, &(settings.*inner)); });
+  if (field.text) {
+    outer.text = [inner, text = field.text](const void* settings) {
+      return text(&(static_cast<const O*>(settings)->*inner));
+    };
+  }
+  return outer;
 }
 
 // Of a directive's own line: may be left out.

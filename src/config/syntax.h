@@ -7,6 +7,12 @@
 
 namespace idetcd::config {
 
+// What a document says of an option that is not there.
+struct OptionDefault {
+  std::string_view name;
+  std::string text;
+};
+
 // The one of `known` that `word` was probably meant to be; empty: none is near.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> known);
 

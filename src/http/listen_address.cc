@@ -32,12 +32,13 @@ Result<ListenAddress> parseListenAddress(std::string_view text) {
   return ListenAddress{.host = std::string(host), .port = std::string(text.substr(colon + 1))};
 }
 
-Result<ListenAddress> readListenAddress(config::DirectiveCursor& cursor, std::string_view otherwise) {
+Result<void> readListenAddress(config::DirectiveCursor& cursor, std::string_view otherwise, ListenAddress& address) {
   const auto words = cursor.args(0, 1);
   if (!words) return tl::unexpected(words.error());
-  auto address = parseListenAddress(words->empty() ? otherwise : words->front());
-  if (!address) return cursor.error(address.error().message);
-  return address;
+  auto read = parseListenAddress(words->empty() ? otherwise : words->front());
+  if (!read) return cursor.error(read.error().message);
+  address = std::move(*read);
+  return {};
 }
 
 Result<std::vector<SocketAddress>> resolve(const ListenAddress& address) {

@@ -23,7 +23,7 @@ Result<ListenAddress> parseListenAddress(std::string_view text);
 
 // The only argument of a directive's own line, or `otherwise` if there is none. The error is complete.
 // REQUIRES: `otherwise` is one.
-Result<ListenAddress> readListenAddress(config::DirectiveCursor& cursor, std::string_view otherwise);
+Result<void> readListenAddress(config::DirectiveCursor& cursor, std::string_view otherwise, ListenAddress& address);
 
 // Of a name the first IPv4 address, or else the first one. May block: a name that is in no file is asked of DNS.
 Result<std::vector<SocketAddress>> resolve(const ListenAddress& address);

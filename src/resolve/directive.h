@@ -32,6 +32,7 @@
 #include "base/result.h"
 #include "config/corefile.h"
 #include "config/directive_cursor.h"
+#include "config/syntax.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "records/epoch.h"
@@ -66,6 +67,7 @@ struct DirectiveType {
   // Does something on this machine by what the blocks of a Corefile say, with the rights of this process; null: there is
   // nothing. The answer is an object, as JSON; the error one line. May block.
   Result<std::string> (*work)(std::span<const Block> blocks, const LocalWork& asked) = nullptr;
+  std::vector<config::OptionDefault> (*defaults)() = nullptr;  // of its options, as its README.md says them
 };
 
 // What a server block says: the directives that it has, in the order of the table.

@@ -8,24 +8,23 @@
 
 namespace idetcd::directive {
 
+namespace {
+
+Result<void> readRule(config::DirectiveCursor& cursor, Acl::RuleSet& rules) {
+  std::vector<std::string> words{cursor.value()};
+  for (std::string& word : cursor.remainingArgs()) words.push_back(std::move(word));
+  auto rule = parseAclRule(words);
+  if (!rule) return cursor.error(rule.error().message);
+  rules.rules.push_back(std::move(*rule));
+  return {};
+}
+
+}  // namespace
+
 Result<void> AclDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  Acl::RuleSet rules;
-  config::Problems problems;
-  auto zones = config::parseZonesOr(block.keys, cursor, cursor.remainingArgs());
-  if (!zones) problems.add(zones.error().message);
-  if (zones) rules.zones = std::move(*zones);
-  while (cursor.nextBlock()) {
-    std::vector<std::string> words{cursor.value()};
-    for (std::string& word : cursor.remainingArgs()) words.push_back(std::move(word));
-    auto rule = parseAclRule(words);
-    if (rule) {
-      rules.rules.push_back(std::move(*rule));
-    } else {
-      problems.add(cursor.error(rule.error().message));
-    }
-  }
-  if (auto finished = cursor.finish(); !finished) problems.add(finished.error().message);
-  if (auto all = problems.result(); !all) return all;
+  static const config::Options<Acl::RuleSet> kOptions{config::zonesIfAny(&Acl::RuleSet::zones), {}, readRule};
+  Acl::RuleSet rules{.zones = config::zonesOf(block.keys), .rules = {}};
+  if (auto read = kOptions.read(cursor, rules); !read) return read;
   rule_sets_.push_back(std::move(rules));
   return {};
 }

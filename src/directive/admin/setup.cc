@@ -3,10 +3,10 @@
 #include <functional>
 #include <utility>
 
-#include "http/endpoints.h"
 #include "directive/admin/answers.h"
 #include "directive/admin/host_check.h"
 #include "directive/admin/page_response.h"
+#include "http/endpoints.h"
 
 namespace idetcd::directive {
 
@@ -33,9 +33,7 @@ http::LateHandler guarded(AdminAnswers& answers, std::string configured, http::L
 }  // namespace
 
 Result<void> AdminDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto address = http::readListenAddress(cursor, "localhost:9154");
-  if (!address) return tl::unexpected(address.error());
-  address_ = std::move(*address);
+  if (auto read = http::readListenAddress(cursor, "localhost:9154", address_); !read) return read;
   return cursor.finish();
 }
 

@@ -18,16 +18,18 @@ bool mayBeInterface(std::string_view text) {
   return net::mayNameInterface(text) && !std::all_of(text.begin(), text.end(), is_numeric);
 }
 
-Result<void> readListenAddresses(config::DirectiveCursor& cursor, std::vector<std::string>& addresses) {
-  const auto arguments = cursor.args(1);
-  if (!arguments) return tl::unexpected(arguments.error());
-  for (const std::string& argument : *arguments) {
-    if (!IpAddress::parse(argument) && !mayBeInterface(argument)) {
-      return cursor.error(fmt::format("not an IP address or the name of an interface: '{}'", argument));
+config::Field<BindSettings> addressesOrInterfaces(std::vector<std::string> BindSettings::*field) {
+  return [field](config::DirectiveCursor& cursor, BindSettings& settings) -> Result<void> {
+    const auto arguments = cursor.args(1);
+    if (!arguments) return tl::unexpected(arguments.error());
+    for (const std::string& argument : *arguments) {
+      if (!IpAddress::parse(argument) && !mayBeInterface(argument)) {
+        return cursor.error(fmt::format("not an IP address or the name of an interface: '{}'", argument));
+      }
+      (settings.*field).push_back(argument);
     }
-    addresses.push_back(argument);
-  }
-  return {};
+    return {};
+  };
 }
 
 // Addresses and interfaces as addresses.
@@ -46,27 +48,19 @@ Result<std::vector<SocketAddress>> resolveAddresses(const std::vector<std::strin
   return addresses;
 }
 
-struct BlockReader {
-  config::DirectiveCursor& cursor;
-  std::vector<std::string>& except;
-  Result<void> readExcept() { return readListenAddresses(cursor, except); }
-};
-
 }  // namespace
 
 Result<void> BindDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  const auto head = readListenAddresses(cursor, listen_);
-  static constexpr config::OptionTable<BlockReader, 1> kOptions{{
-      {"except", "except ADDRESS|INTERFACE...", &BlockReader::readExcept},
-  }};
-  BlockReader reader{cursor, except_};
-  return config::readBlock(cursor, reader, kOptions, nullptr, head);
+  static const config::Options<BindSettings> kOptions{
+      addressesOrInterfaces(&BindSettings::listen),
+      {{"except", "except ADDRESS|INTERFACE...", addressesOrInterfaces(&BindSettings::except)}}};
+  return kOptions.read(cursor, settings_);
 }
 
 Result<std::vector<SocketAddress>> BindDirective::listenAddresses() const {
-  auto listen = resolveAddresses(listen_);
+  auto listen = resolveAddresses(settings_.listen);
   if (!listen) return listen;
-  const auto except = resolveAddresses(except_);
+  const auto except = resolveAddresses(settings_.except);
   if (!except) return except;
   std::vector<SocketAddress> addresses;
   for (const SocketAddress& address : *listen) {
@@ -75,7 +69,7 @@ Result<std::vector<SocketAddress>> BindDirective::listenAddresses() const {
       addresses.push_back(address);
     }
   }
-  if (addresses.empty() && !listen_.empty()) return fail("bind: no address is left to listen on");
+  if (addresses.empty() && !settings_.listen.empty()) return fail("bind: no address is left to listen on");
   return addresses;
 }
 

@@ -9,19 +9,23 @@
 
 namespace idetcd::directive {
 
+// Addresses and names of interfaces.
+struct BindSettings {
+  std::vector<std::string> listen;
+  std::vector<std::string> except;
+};
+
 class BindDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
 
   Result<std::vector<SocketAddress>> listenAddresses() const override;  // as the machine's interfaces are now
 
-  // Addresses and names of interfaces.
-  const std::vector<std::string>& listen() const { return listen_; }
-  const std::vector<std::string>& except() const { return except_; }
+  const std::vector<std::string>& listen() const { return settings_.listen; }
+  const std::vector<std::string>& except() const { return settings_.except; }
 
  private:
-  std::vector<std::string> listen_;
-  std::vector<std::string> except_;
+  BindSettings settings_;
 };
 
 extern const resolve::DirectiveType kBindDirective;

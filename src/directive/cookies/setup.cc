@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "config/arguments.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
 #include "directive/cookies/secrets.h"
@@ -13,65 +12,26 @@ namespace idetcd::directive {
 
 namespace {
 
-class CookiesParser {
- public:
-  explicit CookiesParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+// `cookies [off]`
+Result<void> readOff(config::DirectiveCursor& cursor, CookieSettings& settings) {
+  const auto arguments = cursor.args(0, 1);
+  if (!arguments) return tl::unexpected(arguments.error());
+  settings.off = !arguments->empty();
+  if (!settings.off || arguments->front() == "off") return {};
+  return cursor.error("the argument is neither off nor a block");  // it may be a secret
+}
 
-  // `cookies [off] { … }`
-  Result<CookieSettings> parse() {
-    const auto head = readHead();
-    static constexpr config::OptionTable<CookiesParser, 3> kOptions{{
-        {"secret", "secret HEX..., each of 32 digits", &CookiesParser::readSecret},
-        {"secret_file", "secret_file FILE", &CookiesParser::readSecretFile},
-        {"require", "require", &CookiesParser::readRequire},
-    }};
-    if (auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head); !read) {
-      return tl::unexpected(read.error());
-    }
-    if (!settings_.secrets.empty() && !settings_.secret_file.empty()) {
-      return cursor_.error("secret and secret_file exclude each other");
-    }
-    if (settings_.off && (settings_.require || !settings_.secrets.empty() || !settings_.secret_file.empty())) {
-      return cursor_.error("cookies that are off have no options");
-    }
-    return std::move(settings_);
+Result<void> readSecret(config::DirectiveCursor& cursor, CookieSettings& settings) {
+  const auto words = cursor.secretArgs(1, kMaxSecrets);
+  if (!words) return tl::unexpected(words.error());
+  settings.secrets.clear();
+  for (const std::string& word : *words) {
+    const auto secret = parseSecret(word);
+    if (!secret) return cursor.error("a secret is not 32 hexadecimal digits");
+    settings.secrets.push_back(*secret);
   }
-
- private:
-  Result<void> readHead() {
-    const auto arguments = cursor_.args(0, 1);
-    if (!arguments) return tl::unexpected(arguments.error());
-    settings_.off = !arguments->empty();
-    if (settings_.off && arguments->front() != "off") {
-      return cursor_.error("the argument is neither off nor a block");  // it may be a secret
-    }
-    return {};
-  }
-
-  Result<void> readSecret() {
-    const auto words = cursor_.secretArgs(1, kMaxSecrets);
-    if (!words) return tl::unexpected(words.error());
-    settings_.secrets.clear();
-    for (const std::string& word : *words) {
-      const auto secret = parseSecret(word);
-      if (!secret) return cursor_.error("a secret is not 32 hexadecimal digits");
-      settings_.secrets.push_back(*secret);
-    }
-    return {};
-  }
-
-  Result<void> readSecretFile() {
-    auto path = cursor_.oneArg();
-    if (!path) return tl::unexpected(path.error());
-    settings_.secret_file = std::move(*path);
-    return {};
-  }
-
-  Result<void> readRequire() { return config::readFlag(cursor_, settings_.require); }
-
-  config::DirectiveCursor& cursor_;
-  CookieSettings settings_;
-};
+  return {};
+}
 
 std::vector<Error> checkFiles(const config::Directive& directive) {
   config::NamedFiles files(directive);
@@ -85,9 +45,19 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
 }  // namespace
 
 Result<void> CookiesDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto settings = CookiesParser(cursor).parse();
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
+  using Settings = CookieSettings;
+  static const config::Options<Settings> kOptions{
+      readOff,
+      {{"secret", "secret HEX..., each of 32 digits", readSecret},
+       {"secret_file", "secret_file FILE", config::text(&Settings::secret_file)},
+       {"require", "require", config::flag(&Settings::require)}}};
+  if (auto read = kOptions.read(cursor, settings_); !read) return read;
+  const bool has_secrets = !settings_.secrets.empty();
+  const bool has_file = !settings_.secret_file.empty();
+  if (has_secrets && has_file) return cursor.error("secret and secret_file exclude each other");
+  if (settings_.off && (settings_.require || has_secrets || has_file)) {
+    return cursor.error("cookies that are off have no options");
+  }
   return {};
 }
 

@@ -26,57 +26,47 @@ std::optional<ErrorLog::Level> parseLevel(std::string_view word) {
   return found != kLevels.end() ? std::optional(found->second) : std::nullopt;
 }
 
-struct BlockReader {
-  config::DirectiveCursor& cursor;
-  std::vector<ErrorLog::Consolidation>& consolidations;
+using Consolidations = std::vector<ErrorLog::Consolidation>;
 
-  // `consolidate DURATION REGEX [LEVEL] [show_first]`
-  Result<void> readConsolidate() {
-    auto arguments = cursor.args(2, 4);
-    if (!arguments) return tl::unexpected(arguments.error());
-    const auto period = config::parseDuration((*arguments)[0]);
-    if (!period) return cursor.error(period.error().message);
-    if (period->count() <= 0) return cursor.error(fmt::format("invalid duration: '{}'", (*arguments)[0]));
-    ErrorLog::Consolidation consolidation{.period = *period, .pattern = (*arguments)[1]};
-    if (arguments->size() > 2 && arguments->back() == "show_first") {
-      consolidation.show_first = true;
-      arguments->pop_back();
-    }
-    if (arguments->size() > 3) return cursor.error(fmt::format("not 'show_first': '{}'", arguments->back()));
-    if (arguments->size() == 3) {
-      const auto level = parseLevel(arguments->back());
-      if (!level) return cursor.error(fmt::format("unknown level '{}'", arguments->back()));
-      consolidation.level = *level;
-    }
-    // Made once here, to refuse a bad pattern with its line.
-    if (const auto made = ErrorLog::make({consolidation}, {}); !made) return cursor.error(made.error().message);
-    consolidations.push_back(std::move(consolidation));
-    return {};
+Result<void> readFile(config::DirectiveCursor& cursor, Consolidations&) {
+  const auto file = cursor.args(0, 1);
+  if (!file) return tl::unexpected(file.error());
+  if (file->empty() || file->front() == "stdout") return {};
+  return cursor.error(fmt::format("a log file other than stdout is not supported: '{}'", file->front()));
+}
+
+// `consolidate DURATION REGEX [LEVEL] [show_first]`
+Result<void> readConsolidate(config::DirectiveCursor& cursor, Consolidations& consolidations) {
+  auto arguments = cursor.args(2, 4);
+  if (!arguments) return tl::unexpected(arguments.error());
+  const auto period = config::parseDuration((*arguments)[0]);
+  if (!period) return cursor.error(period.error().message);
+  if (period->count() <= 0) return cursor.error(fmt::format("invalid duration: '{}'", (*arguments)[0]));
+  ErrorLog::Consolidation consolidation{.period = *period, .pattern = (*arguments)[1]};
+  if (arguments->size() > 2 && arguments->back() == "show_first") {
+    consolidation.show_first = true;
+    arguments->pop_back();
   }
-  // For panics, which there are not.
-  Result<void> readStacktrace() {
-    bool ignored = false;
-    return config::readFlag(cursor, ignored);
+  if (arguments->size() > 3) return cursor.error(fmt::format("not 'show_first': '{}'", arguments->back()));
+  if (arguments->size() == 3) {
+    const auto level = parseLevel(arguments->back());
+    if (!level) return cursor.error(fmt::format("unknown level '{}'", arguments->back()));
+    consolidation.level = *level;
   }
-};
+  // Made once here, to refuse a bad pattern with its line.
+  if (const auto made = ErrorLog::make({consolidation}, {}); !made) return cursor.error(made.error().message);
+  consolidations.push_back(std::move(consolidation));
+  return {};
+}
 
 }  // namespace
 
 Result<void> ErrorsDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  const auto file = cursor.args(0, 1);
-  Result<void> head;
-  if (!file) {
-    head = tl::unexpected(file.error());
-  } else if (!file->empty() && file->front() != "stdout") {
-    head = cursor.error(fmt::format("a log file other than stdout is not supported: '{}'", file->front()));
-  }
-  static constexpr config::OptionTable<BlockReader, 2> kOptions{{
-      {"consolidate", "consolidate DURATION REGEX [warning|error|info|debug] [show_first]",
-       &BlockReader::readConsolidate},
-      {"stacktrace", "stacktrace", &BlockReader::readStacktrace},
-  }};
-  BlockReader reader{cursor, consolidations_};
-  return config::readBlock(cursor, reader, kOptions, nullptr, head);
+  static const config::Options<Consolidations> kOptions{
+      readFile,
+      {{"consolidate", "consolidate DURATION REGEX [warning|error|info|debug] [show_first]", readConsolidate},
+       {"stacktrace", "stacktrace", config::ignored<Consolidations>()}}};  // for panics, which there are not
+  return kOptions.read(cursor, consolidations_);
 }
 
 Result<void> ErrorsDirective::prepare(resolve::Process& process, const resolve::Block&) {

@@ -4,9 +4,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "config/duration.h"
 #include "config/option_table.h"
 #include "http/endpoints.h"
 
@@ -33,44 +30,22 @@ class LameDuck final : public resolve::ProcessState {
   std::multiset<std::chrono::milliseconds> wishes_;
 };
 
-class HealthParser {
- public:
-  explicit HealthParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
-
-  // `health [ADDRESS] { lameduck DURATION }`
-  Result<HealthSettings> parse() {
-    auto address = http::readListenAddress(cursor_, ":8080");
-    const auto head = address ? Result<void>() : tl::unexpected(address.error());
-    if (address) settings_.address = std::move(*address);
-    static constexpr config::OptionTable<HealthParser, 1> kOptions{
-        {{"lameduck", "lameduck DURATION, like 5s", &HealthParser::readLameDuck}}};
-    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
-    if (!read) return tl::unexpected(read.error());
-    return settings_;
-  }
-
- private:
-  Result<void> readLameDuck() {
-    const auto word = cursor_.oneArg();
-    if (!word) return tl::unexpected(word.error());
-    const auto duration = config::parseDuration(*word);
-    if (!duration) return cursor_.error(duration.error().message);
-    if (duration->count() < 0) return cursor_.error(fmt::format("'{}' is negative", *word));
-    settings_.lame_duck = std::chrono::ceil<std::chrono::milliseconds>(*duration);
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  HealthSettings settings_;
-};
+const config::Options<HealthSettings>& options() {
+  using namespace config;
+  static const Options<HealthSettings> kOptions{
+      [](DirectiveCursor& cursor, HealthSettings& settings) {
+        return http::readListenAddress(cursor, ":8080", settings.address);
+      },
+      {{"lameduck", "lameduck DURATION, like 5s",
+        duration(&HealthSettings::lame_duck, {.wrong = "'{word}' is negative"})}}};
+  return kOptions;
+}
 
 }  // namespace
 
 Result<void> HealthDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto settings = HealthParser(cursor).parse();
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
-  return {};
+  settings_ = {};
+  return options().read(cursor, settings_);
 }
 
 // A process that answers at all is healthy: what it cannot do at the moment is what `ready` is for.
@@ -94,7 +69,9 @@ void HealthDirective::stop() {
   process_->state<LameDuck>().remove(settings_.lame_duck);
 }
 
-const resolve::DirectiveType kHealthDirective{
-    .name = "health", .syntax = "health [[HOST]:PORT] [{ ... }]", .make = resolve::makeDirective<HealthDirective>};
+const resolve::DirectiveType kHealthDirective{.name = "health",
+                                              .syntax = "health [[HOST]:PORT] [{ ... }]",
+                                              .make = resolve::makeDirective<HealthDirective>,
+                                              .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

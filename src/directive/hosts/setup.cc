@@ -9,9 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "base/text.h"
 #include "config/arguments.h"
-#include "config/duration.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
 #include "directive/loadbalance/setup.h"
@@ -20,80 +18,39 @@ namespace idetcd::directive {
 
 namespace {
 
-class HostsParser {
- public:
-  HostsParser(config::DirectiveCursor& cursor, const std::vector<config::ServerKey>& keys)
-      : cursor_(cursor), keys_(keys) {}
+// `hosts [FILE [ZONES…]]`
+Result<void> readFile(config::DirectiveCursor& cursor, HostsOptions& hosts) {
+  if (cursor.nextArg()) hosts.file = cursor.value();
+  return config::zonesIfAny(&HostsOptions::zones).read(cursor, &hosts);
+}
 
-  Result<HostsOptions> parse() {
-    std::vector<std::string> arguments = cursor_.remainingArgs();
-    if (!arguments.empty()) {
-      options_.file = arguments.front();
-      arguments.erase(arguments.begin());
-    }
-    auto zones = config::parseZonesOr(keys_, cursor_, arguments);
-    const auto head = zones ? Result<void>() : tl::unexpected(zones.error());
-    if (zones) options_.zones = std::move(*zones);
-    static constexpr config::OptionTable<HostsParser, 4> kOptions{{
-        {"ttl", "ttl SECONDS, from 1 to 65535", &HostsParser::readTtl},
-        {"reload", "reload DURATION, like 5s", &HostsParser::readReload},
-        {"fallthrough", "fallthrough [ZONES...]", &HostsParser::readFallthrough},
-        {"no_reverse", "no_reverse", &HostsParser::readNoReverse},
-    }};
-    const auto read = config::readBlock(cursor_, *this, kOptions, &HostsParser::readInline, head);
-    if (!read) return tl::unexpected(read.error());
-    return std::move(options_);
+// `ADDRESS NAME…`
+Result<void> readInline(config::DirectiveCursor& cursor, HostsOptions& hosts) {
+  std::string line = cursor.value();
+  if (!parseHostsAddress(line)) {
+    static constexpr std::array<std::string_view, 5> kKnown{"ttl", "reload", "no_reverse", "fallthrough",
+                                                            "ADDRESS NAME..."};
+    return cursor.error(fmt::format("unknown property '{}'{}", line, config::suggestion(line, kKnown)));
   }
+  for (const std::string& name : cursor.remainingArgs()) line += " " + name;
+  hosts.inline_lines.push_back(std::move(line));
+  return {};
+}
 
- private:
-  Result<void> readNoReverse() { return config::readFlag(cursor_, options_.no_reverse); }
-
-  // `ADDRESS NAME…`
-  Result<void> readInline() {
-    std::string line = cursor_.value();
-    if (!parseHostsAddress(line)) {
-      static constexpr std::array<std::string_view, 5> kKnown{"ttl", "reload", "no_reverse", "fallthrough",
-                                                              "ADDRESS NAME..."};
-      return cursor_.error(fmt::format("unknown property '{}'{}", line, config::suggestion(line, kKnown)));
-    }
-    for (const std::string& name : cursor_.remainingArgs()) line += " " + name;
-    options_.inline_lines.push_back(std::move(line));
-    return {};
-  }
-
-  Result<void> readTtl() {
-    constexpr int64_t kMax = 65535;
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto ttl = parseNumber<int64_t>(*argument);
-    if (!ttl || *ttl <= 0 || *ttl > kMax) return cursor_.error(fmt::format("ttl provided is invalid: {}", *argument));
-    options_.ttl_seconds = static_cast<uint32_t>(*ttl);
-    return {};
-  }
-
-  Result<void> readReload() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto interval = config::parseDuration(*argument);
-    if (!interval || interval->count() < 0) {
-      return cursor_.error(fmt::format("invalid duration for reload '{}'", *argument));
-    }
-    options_.reload = std::chrono::ceil<std::chrono::milliseconds>(*interval);  // 0 alone means never
-    return {};
-  }
-
-  Result<void> readFallthrough() {
-    auto zones = config::parseZones(cursor_, cursor_.remainingArgs());
-    if (!zones) return tl::unexpected(zones.error());
-    if (zones->empty()) zones->emplace_back();
-    options_.fallthrough = std::move(*zones);
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  const std::vector<config::ServerKey>& keys_;
-  HostsOptions options_;
-};
+const config::Options<HostsOptions>& hostsOptions() {
+  using namespace config;
+  constexpr std::string_view kBadReload = "invalid duration for reload '{word}'";
+  static const Options<HostsOptions> kOptions{
+      readFile,
+      {{"ttl", "ttl SECONDS, from 1 to 65535",
+        number(&HostsOptions::ttl_seconds, 1, 65535, "ttl provided is invalid: {word}")},
+       {"reload", "reload DURATION, like 5s",
+        duration(&HostsOptions::reload, {.wrong = kBadReload, .invalid = kBadReload})},
+       {"fallthrough", "fallthrough [ZONES...]", zonesOrAll(&HostsOptions::fallthrough)},
+       {"no_reverse", "no_reverse", flag(&HostsOptions::no_reverse)}},
+      readInline};
+  return kOptions;
+}
 
 // What all directives of the process share; the metrics go on while a file is being read.
 class HostsState final : public resolve::ProcessState {
@@ -148,10 +105,8 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
 }  // namespace
 
 Result<void> HostsDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  auto options = HostsParser(cursor, block.keys).parse();
-  if (!options) return tl::unexpected(options.error());
-  options_ = std::move(*options);
-  return {};
+  options_.zones = config::zonesOf(block.keys);
+  return hostsOptions().read(cursor, options_);
 }
 
 Result<void> HostsDirective::prepare(resolve::Process& process, const resolve::Block&) {
@@ -170,6 +125,7 @@ const resolve::DirectiveType kHostsDirective{.name = "hosts",
                                              .syntax = "hosts [FILE [ZONES...]] [{ ... }]",
                                              .make = resolve::makeDirective<HostsDirective>,
                                              .check_files = checkFiles,
-                                             .once = true};
+                                             .once = true,
+                                             .defaults = [] { return hostsOptions().defaults(); }};
 
 }  // namespace idetcd::directive

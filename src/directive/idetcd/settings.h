@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "config/directive_cursor.h"
+#include "config/syntax.h"
 #include "dns/name.h"
 #include "etcd/client.h"
 #include "node/addresses.h"
@@ -44,5 +45,7 @@ struct ClusterSettings {
 
 // `cursor` stands at the directive's name. Touches nothing but the words.
 Result<ClusterSettings> parseClusterSettings(config::DirectiveCursor& cursor);
+
+std::vector<config::OptionDefault> clusterDefaults();
 
 }  // namespace idetcd::directive

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "config/named_files.h"
-#include "etcd/client.h"
-#include "net/local_addresses.h"
-#include "node/state_directory.h"
 #include "directive/forward/setup.h"
 #include "directive/hosts/setup.h"
 #include "directive/nsid/setup.h"
+#include "etcd/client.h"
+#include "net/local_addresses.h"
+#include "node/state_directory.h"
 
 namespace idetcd::directive {
 
@@ -137,6 +137,7 @@ const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",
                                               .syntax = "idetcd { ... }",
                                               .make = resolve::makeDirective<IdetcdDirective>,
                                               .check_files = checkFiles,
-                                              .once = true};
+                                              .once = true,
+                                              .defaults = clusterDefaults};
 
 }  // namespace idetcd::directive

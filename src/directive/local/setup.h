@@ -5,15 +5,19 @@
 
 namespace idetcd::directive {
 
+struct LocalSettings {
+  bool prefix = true;  // whether localhost.<any name> is local too
+};
+
 class LocalDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
 
-  bool prefix() const { return prefix_; }  // whether localhost.<any name> is local too
+  const LocalSettings& settings() const { return settings_; }
 
  private:
-  bool prefix_ = true;
+  LocalSettings settings_;
 };
 
 extern const resolve::DirectiveType kLocalDirective;

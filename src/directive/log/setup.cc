@@ -19,49 +19,53 @@ struct LogClasses {
   bool error = true;
 };
 
-struct BlockReader {
-  config::DirectiveCursor& cursor;
-  std::optional<LogClasses> classes{};  // nothing: all
-
-  // Repeated lines add up.
-  Result<void> readClass() {
-    const auto names = cursor.args(1);
-    if (!names) return tl::unexpected(names.error());
-    LogClasses wanted = classes.value_or(LogClasses{false, false, false});
-    for (const std::string& name : *names) {
-      if (name != "success" && name != "denial" && name != "error" && name != "all") {
-        return cursor.error(fmt::format("invalid Class: {}", name));
-      }
-      wanted.success |= name == "success" || name == "all";
-      wanted.denial |= name == "denial" || name == "all";
-      wanted.error |= name == "error" || name == "all";
-    }
-    classes = wanted;
-    return {};
-  }
+struct LogLines {
+  std::vector<dns::Name> zones;
+  std::string format{LogFormat::kCommon};
+  std::optional<LogClasses> classes;  // nothing: all
 };
 
-}  // namespace
-
 // With one argument it is a name; with more, the last is a format if it has a brace.
-Result<void> LogDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+Result<void> readNames(config::DirectiveCursor& cursor, LogLines& lines) {
   std::vector<std::string> names = cursor.remainingArgs();
-  std::string format_text(LogFormat::kCommon);
   if (!names.empty() && names.back().find('{') != std::string::npos) {
-    format_text = names.back();
+    lines.format = names.back();
     names.pop_back();
   }
   auto zones = config::parseZones(cursor, names);
-  const auto head = zones ? Result<void>() : tl::unexpected(zones.error());
-  if (zones && zones->empty()) zones->emplace_back();
-  static constexpr config::OptionTable<BlockReader, 1> kOptions{{
-      {"class", "class success|denial|error|all...", &BlockReader::readClass},
-  }};
-  BlockReader reader{cursor};
-  if (auto read = config::readBlock(cursor, reader, kOptions, nullptr, head); !read) return read;
-  const LogFormat format = LogFormat::parse(format_text);
-  const LogClasses classes = reader.classes.value_or(LogClasses{});
-  for (const dns::Name& zone : *zones) {
+  if (!zones) return tl::unexpected(zones.error());
+  if (zones->empty()) zones->emplace_back();
+  lines.zones = std::move(*zones);
+  return {};
+}
+
+// Repeated lines add up.
+Result<void> readClass(config::DirectiveCursor& cursor, LogLines& lines) {
+  const auto names = cursor.args(1);
+  if (!names) return tl::unexpected(names.error());
+  LogClasses wanted = lines.classes.value_or(LogClasses{false, false, false});
+  for (const std::string& name : *names) {
+    if (name != "success" && name != "denial" && name != "error" && name != "all") {
+      return cursor.error(fmt::format("invalid Class: {}", name));
+    }
+    wanted.success |= name == "success" || name == "all";
+    wanted.denial |= name == "denial" || name == "all";
+    wanted.error |= name == "error" || name == "all";
+  }
+  lines.classes = wanted;
+  return {};
+}
+
+}  // namespace
+
+Result<void> LogDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
+  static const config::Options<LogLines> kOptions{readNames,
+                                                  {{"class", "class success|denial|error|all...", readClass}}};
+  LogLines lines;
+  if (auto read = kOptions.read(cursor, lines); !read) return read;
+  const LogFormat format = LogFormat::parse(lines.format);
+  const LogClasses classes = lines.classes.value_or(LogClasses{});
+  for (const dns::Name& zone : lines.zones) {
     rules_.push_back(
         {.zone = zone, .format = format, .success = classes.success, .denial = classes.denial, .error = classes.error});
   }

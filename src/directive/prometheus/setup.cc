@@ -14,38 +14,6 @@ namespace {
 
 constexpr std::string_view kUnrouted = "dropped";  // instead of a zone; it has no dot at its end, as zones have
 
-class PrometheusParser {
- public:
-  PrometheusParser(config::DirectiveCursor& cursor, http::ListenAddress& address)
-      : cursor_(cursor), address_(address) {}
-
-  Result<void> parse() {
-    static constexpr config::OptionTable<PrometheusParser, 1> kOptions{{
-        {"runtime_metrics", "runtime_metrics", &PrometheusParser::readRuntimeMetrics},
-    }};
-    return config::readBlock(cursor_, *this, kOptions, nullptr, readAddress());
-  }
-
- private:
-  Result<void> readAddress() {
-    const auto words = cursor_.args(0, 1);
-    if (!words) return tl::unexpected(words.error());
-    if (words->empty()) return {};
-    auto address = http::parseListenAddress(words->front());
-    if (!address) return cursor_.error(address.error().message);
-    address_ = std::move(*address);
-    return {};
-  }
-
-  // Those of Go's runtime, which is not here.
-  Result<void> readRuntimeMetrics() {  // NOLINT(readability-convert-member-functions-to-static): in the table
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  http::ListenAddress& address_;
-};
-
 // The meters of one block on one loop.
 class BlockMeters final : public resolve::QueryMeterSource {
  public:
@@ -63,7 +31,12 @@ class BlockMeters final : public resolve::QueryMeterSource {
 }  // namespace
 
 Result<void> PrometheusDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  return PrometheusParser(cursor, address_).parse();
+  static const config::Options<http::ListenAddress> kOptions{
+      [](config::DirectiveCursor& line, http::ListenAddress& address) {
+        return http::readListenAddress(line, "localhost:9153", address);
+      },
+      {{"runtime_metrics", "runtime_metrics", config::ignored<http::ListenAddress>()}}};  // of Go, which is not here
+  return kOptions.read(cursor, address_);
 }
 
 Result<void> PrometheusDirective::prepare(resolve::Process& process, const resolve::Block&) {

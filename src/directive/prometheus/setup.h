@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "http/listen_address.h"
 #include "directive/prometheus/query_meters.h"
+#include "http/listen_address.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
@@ -24,7 +24,7 @@ class PrometheusDirective final : public resolve::Directive {
  private:
   void noteServers(const resolve::LoopContext& context);
 
-  http::ListenAddress address_{.host = "localhost", .port = "9153"};
+  http::ListenAddress address_;
   QueryMeters* meters_ = nullptr;                // of the process
   std::vector<QueryMeters::Enabled> enabled_{};  // the directives of the block
 };

@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "config/option_table.h"
 #include "http/endpoints.h"
 
@@ -12,44 +10,24 @@ namespace idetcd::directive {
 
 namespace {
 
-class ReadyParser {
- public:
-  explicit ReadyParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
-
-  // `ready [ADDRESS] { monitor until-ready|continuously }`
-  Result<ReadySettings> parse() {
-    auto address = http::readListenAddress(cursor_, ":8181");
-    const auto head = address ? Result<void>() : tl::unexpected(address.error());
-    if (address) settings_.address = std::move(*address);
-    static constexpr config::OptionTable<ReadyParser, 1> kOptions{
-        {{"monitor", "monitor until-ready, or monitor continuously", &ReadyParser::readMonitor}}};
-    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
-    if (!read) return tl::unexpected(read.error());
-    return settings_;
-  }
-
- private:
-  Result<void> readMonitor() {
-    const auto word = cursor_.oneArg();
-    if (!word) return tl::unexpected(word.error());
-    if (*word != "until-ready" && *word != "continuously") {
-      return cursor_.error(fmt::format("monitor type '{}' not supported", *word));
-    }
-    settings_.monitor = *word == "continuously" ? Readiness::Monitor::kContinuously : Readiness::Monitor::kUntilReady;
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  ReadySettings settings_;
-};
+const config::Options<ReadySettings>& options() {
+  using namespace config;
+  using Monitor = Readiness::Monitor;
+  static const Options<ReadySettings> kOptions{
+      [](DirectiveCursor& cursor, ReadySettings& settings) {
+        return http::readListenAddress(cursor, ":8181", settings.address);
+      },
+      {{"monitor", "monitor until-ready, or monitor continuously",
+        choice(&ReadySettings::monitor,
+               {{"until-ready", Monitor::kUntilReady}, {"continuously", Monitor::kContinuously}},
+               "monitor type '{word}' not supported")}}};
+  return kOptions;
+}
 
 }  // namespace
 
 Result<void> ReadyDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto settings = ReadyParser(cursor).parse();
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
-  return {};
+  return options().read(cursor, settings_);
 }
 
 Result<void> ReadyDirective::prepare(resolve::Process& process, const resolve::Block&) {
@@ -73,6 +51,7 @@ Result<void> ReadyDirective::addTo(resolve::Chain&, const resolve::LoopContext& 
 const resolve::DirectiveType kReadyDirective{.name = "ready",
                                              .syntax = "ready [[HOST]:PORT] [{ ... }]",
                                              .make = resolve::makeDirective<ReadyDirective>,
-                                             .once = true};
+                                             .once = true,
+                                             .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

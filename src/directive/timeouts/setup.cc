@@ -12,10 +12,11 @@ const config::Options<Timeouts>& options() {
   using namespace config;
   using namespace std::chrono_literals;
   constexpr config::DurationRange kRange{.least = 1s, .most = 24h, .bare_seconds = true};
+  const std::string unsaid = durationText(resolve::TcpLimits{}.idle);
   static const config::Options<Timeouts> kOptions{
-      {"read", "read DURATION, from 1s to 24h", duration(&Timeouts::read, kRange)},
-      {"write", "write DURATION, from 1s to 24h", duration(&Timeouts::write, kRange)},
-      {"idle", "idle DURATION, from 1s to 24h", duration(&Timeouts::idle, kRange)},
+      {"read", "read DURATION, from 1s to 24h", duration(&Timeouts::read, kRange).orElse(unsaid)},
+      {"write", "write DURATION, from 1s to 24h", duration(&Timeouts::write, kRange).orElse(unsaid)},
+      {"idle", "idle DURATION, from 1s to 24h", duration(&Timeouts::idle, kRange).orElse(unsaid)},
   };
   return kOptions;
 }
@@ -45,6 +46,7 @@ bool TimeoutsDirective::limitTcp(resolve::TcpLimits& limits) const {
 
 const resolve::DirectiveType kTimeoutsDirective{.name = "timeouts",
                                                 .syntax = "timeouts { read DURATION; write DURATION; idle DURATION }",
-                                                .make = resolve::makeDirective<TimeoutsDirective>};
+                                                .make = resolve::makeDirective<TimeoutsDirective>,
+                                                .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "base/result.h"
-#include "config/directive_cursor.h"
+#include "config/option_table.h"
 #include "kernel/program.h"
 
 namespace idetcd::directive {
@@ -17,7 +16,6 @@ struct XdpSettings {
   bool isSameAttachment(const XdpSettings& other) const;
 };
 
-// `cursor` stands at the directive's name. Touches nothing but the words.
-Result<XdpSettings> parseXdpSettings(config::DirectiveCursor& cursor);
+const config::Options<XdpSettings>& xdpOptions();
 
 }  // namespace idetcd::directive

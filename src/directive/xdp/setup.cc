@@ -40,10 +40,7 @@ Result<kernel::Attachment> adopt(const XdpSettings& settings) {
 }  // namespace
 
 Result<void> XdpDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto settings = parseXdpSettings(cursor);
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
-  return {};
+  return xdpOptions().read(cursor, settings_);
 }
 
 void XdpDirective::checkTogether(std::span<Directive* const> all) {
@@ -86,6 +83,7 @@ const resolve::DirectiveType kXdpDirective{
     .syntax = "xdp INTERFACE... [{ native|generic, required, max_names N, pin DIRECTORY }]",
     .make = resolve::makeDirective<XdpDirective>,
     .once = true,
-    .work = workOnPinned};
+    .work = workOnPinned,
+    .defaults = [] { return xdpOptions().defaults(); }};
 
 }  // namespace idetcd::directive

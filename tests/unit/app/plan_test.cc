@@ -308,7 +308,7 @@ TEST(PlanDebug, IsThereOrNot) {
 }
 
 TEST(PlanLocal, Prefix) {
-  const auto prefix = [](const std::string& text) { return only<directive::LocalDirective>(accepted(text)).prefix(); };
+  const auto prefix = [](const std::string& text) { return only<directive::LocalDirective>(accepted(text)).settings().prefix; };
   EXPECT_TRUE(prefix("local"));
   EXPECT_TRUE(prefix("local {\nlocalhost_prefix on\n}"));
   EXPECT_FALSE(prefix("local {\nlocalhost_prefix off\n}"));
