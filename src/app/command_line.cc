@@ -18,7 +18,7 @@ namespace {
 // What the flags leave behind, before it is made into one action.
 struct Values {
   Options options;
-  bool plugins = false;
+  bool directives = false;
   bool validate = false;
   bool version = false;
 };
@@ -95,7 +95,7 @@ constexpr std::array<Flag, 10> kFlags{{
      setHandover},
     {"p", false, "Default port (default \"53\")", setPort},
     {"pidfile", false, "Path to write pid file", setPidFile},
-    {"plugins", true, "List installed plugins", setBoolean<&Values::plugins>},
+    {"plugins", true, "List installed plugins", setBoolean<&Values::directives>},
     {"quiet", true, "Quiet mode (no initialization output)", setQuiet},
     {"sandbox", false, "What the server may do: on, log or off (default \"on\")", setSandbox},
     {"validate", true, "Check the Corefile, start nothing", setBoolean<&Values::validate>},
@@ -136,7 +136,7 @@ class Parser {
     }
     Options& options = values_.options;
     if (values_.validate) options.action = Options::Action::kValidate;
-    if (values_.plugins) options.action = Options::Action::kListPlugins;
+    if (values_.directives) options.action = Options::Action::kListDirectives;
     if (values_.version) options.action = Options::Action::kShowVersion;
     return options;
   }

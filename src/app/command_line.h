@@ -21,7 +21,7 @@ inline constexpr sandbox::Mode kDefaultSandbox = sandbox::Mode::kOn;
 #endif
 
 struct Options {
-  enum class Action : uint8_t { kServe, kValidate, kListPlugins, kShowVersion };
+  enum class Action : uint8_t { kServe, kValidate, kListDirectives, kShowVersion };
 
   Action action = Action::kServe;
   std::string conf;    // path of the Corefile, or "stdin"; empty: "Corefile" in the working directory, if there is one

@@ -263,7 +263,7 @@ int run(std::span<const char* const> arguments) {
     std::fputs(versionText(IDETCD_VERSION, kernel::hasProgram()).c_str(), stdout);
     return 0;
   }
-  if (options.action == Options::Action::kListPlugins) {
+  if (options.action == Options::Action::kListDirectives) {
     std::printf("Server types:\n  dns\n\nOther plugins:\n");
     for (const auto* type : directive::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
     return 0;

@@ -105,10 +105,10 @@ TEST(CommandLine, Booleans) {
 
 TEST(CommandLine, Actions) {
   EXPECT_EQ(accepted({"-validate"}).action, Options::Action::kValidate);
-  EXPECT_EQ(accepted({"-plugins"}).action, Options::Action::kListPlugins);
+  EXPECT_EQ(accepted({"-plugins"}).action, Options::Action::kListDirectives);
   EXPECT_EQ(accepted({"-version"}).action, Options::Action::kShowVersion);
   EXPECT_EQ(accepted({"-version=false"}).action, Options::Action::kServe);
-  EXPECT_EQ(accepted({"-validate", "-plugins"}).action, Options::Action::kListPlugins);
+  EXPECT_EQ(accepted({"-validate", "-plugins"}).action, Options::Action::kListDirectives);
   EXPECT_EQ(accepted({"-version", "-validate", "-plugins"}).action, Options::Action::kShowVersion);
   EXPECT_EQ(accepted({"-validate", "-conf", "x"}).conf, "x");
 }
