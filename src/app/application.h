@@ -60,8 +60,7 @@ class Application {
   // Where a successor takes the sockets from. Before run().
   void setHandover(service::HandoverSocket handover) { handover_ = std::move(handover); }
 
-  // What HUP, USR1 and directives go over to; without it they change nothing. `read` is called on the executor, and may
-  // be called again before it has returned. Before open().
+  // Builds the configuration of a reload, on the executor, maybe concurrently. Without it none. Before open().
   void setReload(std::function<CorefileSource::Reading()> read);
 
   // Joins the clusters and serves until a signal or a fatal error ends it. Returns the exit status.

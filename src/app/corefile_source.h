@@ -13,8 +13,7 @@ namespace idetcd::app {
 
 class CorefileSource {
  public:
-  // If the command line names none it is the one in the working directory, from now on; or CoreDNS's default for as long
-  // as there is none.
+  // Without one on the command line, that in the working directory; CoreDNS's default while it is missing.
   explicit CorefileSource(const Options& options);
 
   // Standard input is read once.

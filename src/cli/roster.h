@@ -69,8 +69,7 @@ Reply<std::vector<HeldSlot>> exactly(const Cluster& cluster, std::optional<uint6
 // socket's name, here and at the node's addresses.
 Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster& cluster);
 
-// Those of the cluster that one of `servers` resolves. Fails if they are less than `members`. All of them are asked
-// for, once, even if the deadline is over, unless that takes long.
+// The names that one of `servers` resolves; fails below `members`. Asks each once, even after a short overrun.
 Reply<std::vector<HeldSlot>> atLeastResolved(const Cluster& cluster, uint64_t members,
                                          const std::vector<SocketAddress>& servers, const Deadline& deadline);
 

@@ -29,8 +29,7 @@ class TopScreen {
   Size size() const;
   // In place of what was there. Lines that are longer than the terminal is wide are cut off, and so are those below it.
   Result<void> show(std::string_view text);
-  // Until `time` has passed, the size has changed, or the user wants to leave (q, Ctrl-C). SIGTERM and SIGHUP end the
-  // process as they would, once the terminal is as it was.
+  // Until `time`, a new size, or q or Ctrl-C. SIGTERM and SIGHUP restore the terminal, then end the process.
   Event wait(std::chrono::milliseconds time);
 
  private:

@@ -51,8 +51,7 @@ class DirectiveCursor {
   // and a blank between two: for an argument that falls apart if it is not quoted as a whole, like worker{{ .ID }}.
   std::string remainingText();
 
-  // Goes into the block, or on to its next line. False when it has ended, or if there is none. Arguments that are left
-  // on the line before are an error.
+  // Enters the block, or its next line; false at its end. Unread arguments of the line before are an error.
   bool nextBlock();
 
   // Fails with the error that stuck, or if anything of the directive was not read. REQUIRES: called at the end.

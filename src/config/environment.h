@@ -18,8 +18,7 @@ class Environment {
   virtual std::string variable(std::string_view name) const = 0;
   // Against the working directory if relative; lexically cleaned. Need not exist.
   virtual std::string absolutePath(const std::string& path) const = 0;
-  // The paths that `pattern` matches, sorted; a pattern without wild cards matches the one file of that name, if it
-  // exists.
+  // The paths that match `pattern`, sorted; without wild cards the file of that name, if it exists.
   virtual std::vector<std::string> glob(const std::string& pattern) const = 0;
   // Fails with what is wrong ("Is a directory", "Permission denied"), without the path. Not more than `max_bytes`.
   virtual Result<std::string> readFile(const std::string& path, size_t max_bytes) const = 0;

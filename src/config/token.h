@@ -29,8 +29,7 @@ struct Token {
   bool closes() const { return kind == Kind::kCloseBrace; }
 };
 
-// `FILE:LINE - Error during parsing: TEXT`, the form of every error that a Corefile can cause. Complete: nothing has to
-// be added in front.
+// `FILE:LINE - Error during parsing: TEXT`, the complete form of every error of a Corefile.
 inline tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
   std::string message = fmt::format("{}:{} - Error during parsing: {}", file, line, text);
   // One line, whatever it quotes: several errors are separated by their lines.

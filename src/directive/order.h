@@ -8,8 +8,7 @@
 
 namespace idetcd::directive {
 
-// In the order in which their handlers are asked, whatever the order in the Corefile. As in CoreDNS but for one thing:
-// the cluster's names come before everything that could hide them.
+// In the order of their handlers, as in CoreDNS, except that nothing before the cluster's names hides them.
 std::span<const resolve::DirectiveType* const> directives();
 
 // Null: there is none of this name.

@@ -10,8 +10,7 @@ namespace idetcd::directive {
 // The host without port, brackets and the dot at the end, in lower case; empty: it is none.
 std::string hostOf(std::string_view field);
 
-// An IP address, or a name that leads to this machine wherever it is asked for: nobody can have it lead here. As from
-// hostOf().
+// An IP address, or a name that means this machine everywhere: nobody can redirect it. As from hostOf().
 bool isAddressOrLocalhost(std::string_view host);
 
 }  // namespace idetcd::directive

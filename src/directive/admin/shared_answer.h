@@ -28,8 +28,7 @@ class SharedAnswer : public std::enable_shared_from_this<SharedAnswer> {
     return std::shared_ptr<SharedAnswer>(new SharedAnswer(std::move(make), interval));
   }
 
-  // `use` is called once, now or when the answer is there; with 503 if more than kMaxWaiting wait. `make` is called on
-  // this thread.
+  // Calls `use` once, now or later; with 503 beyond kMaxWaiting. Calls `make` on this thread.
   void read(const Use& use);
 
  private:

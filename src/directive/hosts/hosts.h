@@ -58,8 +58,7 @@ struct HostsReload : metrics::Group {
                            "When the file that was read last was changed, in seconds since 1970."};
 };
 
-// The table of one directive, shared by all loops. A file that cannot be read is warned of once; what it held last
-// stays. Any thread; destroying it waits for nothing.
+// The table of one directive, shared by all loops. A failed read warns once, the last content stays. Any thread.
 class HostsSource {
  public:
   // Blocks on the file system. `reload` may be null.

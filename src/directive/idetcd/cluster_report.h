@@ -51,8 +51,7 @@ class ClusterReport {
     std::string error;
   };
   using Done = std::function<void(Part)>;
-  // `done` is called once, on any thread, possibly before the call returns; it may be dropped uncalled when the process
-  // ends.
+  // Calls `done` once, on any thread, possibly before it returns; drops it at the end of the process.
   void readMembers(const Done& done) const;
   void setDrained(bool drained, const Done& done) const;
   void readSlot(const std::string& name, const Done& done) const;

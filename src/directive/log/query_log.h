@@ -30,8 +30,7 @@ class LogFormat {
       "{remote}:{port} - {>id} \"{type} {class} {name} {proto} {size} {>do} {>bufsize}\" {rcode} {>rflags} {rsize} "
       "{duration} \"{>opcode}\"";
 
-  // {common} and {combined} stand for those, {/LABEL} (metadata, of which there is none) for "-". All else in braces, and
-  // a brace of its own, is text: a format may be JSON.
+  // {common} and {combined} expand; {/LABEL} (metadata) is "-". Other braces are text: a format may be JSON.
   static LogFormat parse(std::string_view text);
 
   std::string render(const dns::Query& query, const resolve::Request& request, std::span<const uint8_t> response,

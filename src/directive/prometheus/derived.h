@@ -5,8 +5,7 @@
 
 namespace idetcd::directive {
 
-// Adds what CoreDNS shows under two names: the deprecated `coredns_forward_*` beside `coredns_proxy_*`, and the queries
-// of a cache beside its hits and misses.
+// Adds CoreDNS's duplicates: `coredns_forward_*` for `coredns_proxy_*`, and a cache's requests.
 void addDerived(Snapshot& snapshot);
 
 }  // namespace idetcd::directive

@@ -26,8 +26,7 @@ struct ReloadSettings {
 
 class CorefileWatch final : public resolve::ProcessState {
  public:
-  // What has changed is taken over when it is the same for so long, but at most for an interval: not half of a file that
-  // is being written.
+  // A change counts once it is stable for this time (at most an interval): no half-written file.
   static constexpr std::chrono::milliseconds kSettleTime{1000};
 
   explicit CorefileWatch(resolve::Process& process);

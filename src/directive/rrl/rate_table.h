@@ -19,8 +19,7 @@ class RateTable {
   // At least `accounts` of them.
   explicit RateTable(size_t accounts);
 
-  // Uses the account `key`, a hash, once; `cost` is the time in which one use is earned. Returns 0 if that was allowed,
-  // else how many uses have been refused since one was.
+  // Uses the account `key` (a hash) once, for `cost` time. 0: allowed; else the number of refusals since.
   uint32_t use(uint64_t key, std::chrono::nanoseconds cost, std::chrono::nanoseconds most_debt,
                BootClock::time_point now);
 
