@@ -98,6 +98,9 @@ def names_of_cases():
 
 def build_programs(build):
     """What is measured must be what is in the tree."""
+    if subprocess.run([os.path.join(ROOT, "tools", "install-packages"), "build", "programs", "quickstart", "servers", "bench"],
+                      check=False).returncode:
+        sys.exit("bench/load/run: packages are missing; with --no-build it measures what is there")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         run_quietly(["cmake", "--preset", "release", "-S", ROOT, "-B", build])
     run_quietly(["cmake", "--build", build, "--target", "idetcd", "load", "echo", "etcd_fill", "put_latency",
