@@ -15,7 +15,7 @@
 namespace idetcd::app {
 namespace {
 
-// The values of the flags, before they become one action.
+// What the flags leave behind, before it is made into one action.
 struct Values {
   Options options;
   bool directives = false;

@@ -1,4 +1,4 @@
-// Metrics of the process as a whole.
+// What is counted for the process as a whole.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Common parts of directives' arguments. Any thread.
+// What arguments of directives have in common. Any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Suggestions for error messages. Any thread.
+// What to write instead of what is wrong, for error messages. Any thread.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace idetcd::config {
 
-// The documents' word for an option that is not there.
+// What a document says of an option that is not there.
 struct OptionDefault {
   std::string_view name;
   std::string text;

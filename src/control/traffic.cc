@@ -64,7 +64,7 @@ void addDurations(const QuerySamples::Sums& sums, json& to) {
   to["p99_seconds"] = quantile(sums, 0.99);
 }
 
-// The samples, weighted.
+// What was sampled, weighted.
 class Shares {
  public:
   void add(const QuerySamples::Sample& sample) {

@@ -13,7 +13,7 @@
 
 namespace idetcd::net {
 
-// Shared by the connections to some servers.
+// What the connections to some servers have in common.
 class TlsContext {
  public:
   struct Options {  // files in PEM; all may be empty

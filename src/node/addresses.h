@@ -24,7 +24,7 @@ struct NetworkInterface {
   std::vector<IpAddress> addresses;
 };
 
-// The inputs of the choice besides the configuration.
+// What the choice depends on besides the configuration.
 struct NetworkView {
   std::optional<IpAddress> default_source_ipv4;  // source address of the default route
   std::optional<IpAddress> default_source_ipv6;

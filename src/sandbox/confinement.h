@@ -20,7 +20,7 @@ enum class Mode : uint8_t {
   kOff,  // the process keeps what it was given
 };
 
-// For the operator, once there is a log.
+// What the operator should know, once there is a log.
 struct Notice {
   enum class Level : uint8_t { kInfo, kWarning };
   Level level = Level::kWarning;

@@ -1,4 +1,4 @@
-// Counts what the listeners of one loop have received, answered and refused. Written on the loop's thread.
+// What the listeners of one loop have received, answered and refused. Written on the loop's thread.
 #pragma once
 
 #include <array>

@@ -9,6 +9,18 @@ import pytest
 from harness import ports, xdp
 from harness.etcd import EtcdCluster, EtcdMember
 from harness.node import Node, binary
+from harness.sharing import LongestFirst, long_tests
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """The long ones first: none is begun when the others have ended."""
+    long = long_tests()
+    items.sort(key=lambda item: -long.get(item.nodeid, 0))
+
 
 def pytest_configure(config):
     for program in ("etcd", "etcdctl"):

@@ -1,6 +1,8 @@
 """The commands that the README names, and what hosted CI does with them."""
 
+import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -80,6 +82,60 @@ def test_installed_daemons_are_neither_started_nor_enabled(directory, status):
     with open(os.path.join(record, "installed"), encoding="ascii") as file:
         installed = file.read().split()
     assert "etcd-server" in installed and not {"nsd", "knot", "unbound", "python3-pytest"} & set(installed)
+
+
+def compile_commands(folder):
+    """File -> how it is compiled, whichever folder that is in."""
+    with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
+        return {command["file"].replace(folder, "BUILD"): command["command"].replace(folder, "BUILD") for command in json.load(file)}
+
+
+def test_packages_for_tests_change_nothing_that_was_compiled_without_them(directory):
+    """So whatever of the tools is run first, the next one compiles no file again."""
+    release = os.path.join(ROOT, "build", "release")
+    subprocess.run(["cmake", "--preset", "release", "-B", directory, "-D", "CMAKE_DISABLE_FIND_PACKAGE_GTest=ON",
+                    "-D", "CMAKE_DISABLE_FIND_PACKAGE_benchmark=ON"], cwd=ROOT, check=True, capture_output=True, timeout=120 * TIME_FACTOR)
+    without, there = compile_commands(directory), compile_commands(release)
+    assert len(without) < len(there)
+    assert {file: command for file, command in without.items() if there.get(file) != command} == {}
+
+
+def test_a_package_that_comes_is_looked_for():
+    """bench/load/run after tools/quickstart finds what it needs, and tools/test too."""
+    asked = subprocess.run(["ninja", "-C", os.path.join(ROOT, "build", "release"), "-t", "query", "build.ninja"], check=True,
+                           capture_output=True, text=True, timeout=20 * TIME_FACTOR)
+    assert "/var/lib/dpkg/status" in asked.stdout
+
+
+@pytest.mark.parametrize("change, programs, files, not_files", [
+    ("src/directive/dns64/dns64.cc", {"directive_test", "app_test", "idetcd"}, {"test_dns64.py"}, {"test_cluster.py"}),
+    ("src/cli/text.cc", {"cli_test", "app_test", "idetcd"}, {"test_cli.py"}, {"test_dns64.py"}),
+    ("src/dns/name.cc", {"dns_test", "directive_test", "simulation_test", "name_fuzz"}, {"test_cluster.py"}, set()),
+    ("tests/e2e/test_tcp.py", {"idetcd"}, {"test_tcp.py"}, {"test_dns64.py"}),
+    ("README.md", {"idetcd"}, {"test_documents.py"}, {"test_tcp.py"}),
+])
+def test_what_a_change_affects(change, programs, files, not_files):
+    sys.path.insert(0, os.path.join(ROOT, "tests"))
+    from affected import Affected  # pylint: disable=import-outside-toplevel
+    sys.path.pop(0)
+    affected = Affected(pathlib.Path(ROOT))
+    affected.add(change)
+    affected.finish()
+    named = {os.path.basename(name) for name in affected.e2e}
+    assert programs <= affected.build and files <= named and not not_files & named
+
+
+JUNIT = """<testsuites><testsuite tests="3" failures="%d" errors="0" skipped="1">
+<testcase name="a"/><testcase name="b"/><testcase name="c"><skipped message="no chromium"/></testcase></testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_skipped_tests_are_counted_and_named(directory, failures):
+    with open(os.path.join(directory, "part.xml"), "w", encoding="ascii") as file:
+        file.write(JUNIT % failures)
+    result = subprocess.run([os.path.join(ROOT, "tests", "count_results.py"), directory], check=False, capture_output=True, text=True)
+    assert result.returncode == failures
+    assert result.stdout.splitlines()[-2:] == ["skipped: part: c: no chromium", f"{2 - failures} passed, {failures} failed, 1 skipped"]
 
 
 @pytest.mark.serial

@@ -4,10 +4,13 @@
 the code that it is about is noticed here. A copy of the tree in build/mutations is built again and again: a mutation costs
 a file, two links and the seeds up to the first that notices.
 
+--changed is for those whose file differs from REV (default: as for tools/test --changed), --markdown prints what
+src/naming/README.md has of a run of all.
+
 Some rules are a second line of defence: what they forbid, others forbid too. Their mutations say by what they are
 covered; they need not be noticed, and are counted apart.
 
-usage: mutations.py [--seeds N] [--only WORD] [--list]
+usage: mutations.py [--seeds N] [--only WORD] [--changed [REV]] [--markdown] [--list]
 Prints a line for each, and ends with how many were caught; exit status 1 if one was not that nothing covers."""
 
 import argparse
@@ -20,6 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from affected import find_base  # noqa: E402
+
 TREE = ROOT / "build/mutations"
 
 
@@ -162,14 +169,21 @@ def run(arguments, **options):
 
 
 def prepare():
-    """A fresh copy, two folders down as the tree itself is from its builds, so that ccache knows what it compiles."""
-    shutil.rmtree(TREE, ignore_errors=True)
-    names = run(["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], check=True)
-    for name in filter(None, names.stdout.split("\0")):
-        if (ROOT / name).is_file():
+    """The copy, as the tree is. What has not changed since the last run is left alone, so that it is not built again."""
+    listed = run(["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
+                  "--exclude-standard"], check=True)
+    names = {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    for old in [path for path in TREE.rglob("*") if path.is_file() and path.relative_to(TREE).parts[0] != "build"]:
+        if str(old.relative_to(TREE)) not in names:
+            old.unlink()
+    for name in names:
+        content = (ROOT / name).read_bytes()
+        if not (TREE / name).exists() or (TREE / name).read_bytes() != content:
             (TREE / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, TREE / name)
-    configured = run(["cmake", "--preset", "release"], cwd=TREE)
+            (TREE / name).write_bytes(content)
+            shutil.copymode(ROOT / name, TREE / name)
+    # File by file: of each mutation only one is compiled.
+    configured = run(["cmake", "--preset", "release", "-D", "CMAKE_UNITY_BUILD=OFF"], cwd=TREE)
     if configured.returncode != 0:
         sys.exit(configured.stdout)
 
@@ -202,21 +216,42 @@ def try_out(mutation, seeds):
     finally:
         path.write_text(whole)
     if outcome.returncode == 0:
-        why = f" (covered by {mutation.covered})" if mutation.covered else ""
-        print(f"{'covered' if why else 'NOT CAUGHT':19}  {mutation.name}{why}", flush=True)
+        if not mutation.covered:
+            print(f"{'NOT CAUGHT':19}  {mutation.name}", flush=True)
         return False
     seed, kind = describe(outcome.stdout)
-    print(f"seed {seed:<4}  {kind:<8}  {mutation.name}", flush=True)
+    print(f"seed {seed:<5} {kind:<8}  {mutation.name}", flush=True)
     return True
+
+
+def print_covered(covered, markdown):
+    if not covered:
+        return
+    if markdown:
+        print("```\n\nThese rules are covered by others, so that no seed can notice:\n\n"
+              "| what is broken | what forbids the same |\n|---|---|")
+    for mutation in covered:
+        print(f"| {mutation.name} | {mutation.covered} |" if markdown else f"covered              {mutation.name} (by {mutation.covered})")
+
+
+def changed_since(revision):
+    base, files = find_base(revision or None)
+    print(f"mutations of what has changed since {base[:12]}", flush=True)
+    return files
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=500)
     parser.add_argument("--only", default="", metavar="WORD", help="mutations with this in their name")
+    parser.add_argument("--changed", nargs="?", const="", metavar="REV")
+    parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     chosen = [mutation for mutation in MUTATIONS if options.only in mutation.name]
+    if options.changed is not None:
+        changed = changed_since(options.changed)
+        chosen = [mutation for mutation in chosen if f"src/{mutation.file}" in changed]
     for mutation in chosen:
         count = (ROOT / "src" / mutation.file).read_text().count(mutation.old)
         if count != 1:
@@ -225,6 +260,9 @@ def main():
         print("\n".join(mutation.name for mutation in chosen))
         return 0
 
+    if not chosen:
+        print("none")
+        return 0
     prepare()
     built = build()
     if built.returncode != 0:
@@ -232,10 +270,13 @@ def main():
     sound = simulate(options.seeds)
     if sound.returncode != 0:
         sys.exit("the code as it is does not hold:\n" + sound.stdout)
+    if options.markdown:
+        print("```")
     missed = [mutation for mutation in chosen if not try_out(mutation, options.seeds)]
     covered = [mutation for mutation in missed if mutation.covered]
-    print(f"{len(chosen) - len(missed)} of {len(chosen)} mutations caught within {options.seeds} seeds, "
-          f"{len(covered)} covered by another rule")
+    print_covered(covered, options.markdown)
+    print(f"\n{len(chosen) - len(missed)} of {len(chosen)} mutations are noticed within {options.seeds} seeds, "
+          f"{len(covered)} are covered by another rule.")
     return 0 if len(missed) == len(covered) else 1
 
 

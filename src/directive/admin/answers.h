@@ -1,4 +1,4 @@
-// The page's data: the reading paths of the control socket, for viewers that share them.
+// What the page asks for: the reading paths of the control socket, for viewers that share them.
 #pragma once
 
 #include <functional>

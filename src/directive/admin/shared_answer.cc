@@ -7,7 +7,7 @@
 
 namespace idetcd::directive {
 
-// Shared by the copies of one reply.
+// What the copies of one reply share.
 class SharedAnswer::Pending {
  public:
   explicit Pending(std::shared_ptr<SharedAnswer> owner) : owner_(std::move(owner)) {}

@@ -1,4 +1,4 @@
-// Answers of a Local. Written on its loop's thread.
+// What a Local has answered. Written on its loop's thread.
 #pragma once
 
 #include "base/metrics.h"

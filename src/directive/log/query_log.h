@@ -14,7 +14,7 @@
 
 namespace idetcd::directive {
 
-// The class of a response.
+// What a response amounts to.
 enum class ResponseClass : uint8_t { kSuccess, kDenial, kError };
 
 // REQUIRES: `message` is a response that this server wrote.

@@ -1,4 +1,4 @@
-// Responses that a ResponseLimiter let pass and held back. Written on its loop's thread.
+// What a ResponseLimiter has let go and held back. Written on its loop's thread.
 #pragma once
 
 #include "base/metrics.h"

@@ -56,7 +56,7 @@ class KernelAnswers final : public resolve::ProcessState {
     XdpSettings settings;
     kernel::Attachment attachment;
   };
-  // The feed of one of the clusters' tables.
+  // What one of the clusters' tables is fed by.
   struct Fed {
     const records::RecordStore* store;
     std::shared_ptr<kernel::AnswerFeed> feed;
