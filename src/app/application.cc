@@ -224,7 +224,7 @@ void Application::reportRefusal(std::string_view why) {
   metrics_.countFailedReload();
 }
 
-// What has failed leaves nothing behind when the next one is built.
+// A failed one leaves nothing behind when the next one is built.
 void Application::refuse(const Error& error) {
   reportRefusal(error.message);
   const auto throw_away = [this] {

@@ -15,7 +15,7 @@
 namespace idetcd::app {
 namespace {
 
-// What the flags leave behind, before it is made into one action.
+// The values of the flags, before they become one action.
 struct Values {
   Options options;
   bool directives = false;

@@ -32,7 +32,7 @@ struct Options {
   sandbox::Mode sandbox = kDefaultSandbox;
 };
 
-// What to do instead of anything else. Each text ends with a newline, unless it is empty.
+// The action instead of serving. Each text ends with a newline, unless it is empty.
 struct Exit {
   int code = 0;
   std::string out;
@@ -42,7 +42,7 @@ struct Exit {
 // `arguments` are those of main(), the program's name first. -help: 0; what no flag takes: 1; a bad flag or value: 2.
 std::variant<Options, Exit> parseCommandLine(std::span<const char* const> arguments);
 
-// What -version prints: a second line if the binary lacks the program that answers in the kernel.
+// The text of -version: a second line if the binary lacks the program that answers in the kernel.
 std::string versionText(std::string_view version, bool has_kernel_program);
 
 }  // namespace idetcd::app

@@ -29,7 +29,7 @@ class Configuration {
   // Has `server` listen for this configuration instead of what it listens for. On the threads of Server::open().
   Result<void> listen(server::Server& server, resolve::Process& process);
 
-  // What is answered where, once: whoever asks first has it. After listen().
+  // The routes of each listener, once: the first caller takes them. After listen().
   std::vector<resolve::ListenerRoutes> takeRoutes() { return std::exchange(routes_, {}); }
 
   void start() const;
@@ -45,7 +45,7 @@ class Configuration {
     std::vector<std::pair<dns::Name, size_t>> zones;
     bool has_tcp = false;  // a block has said `listen.tcp`
   };
-  // What a block says of the addresses that it listens on.
+  // A block's listening addresses.
   struct ListenOptions {
     size_t workers = 1;
     std::optional<resolve::TcpLimits> tcp;

@@ -1,4 +1,4 @@
-// What a Corefile asks for, checked: the directives of every server block. Making a plan touches nothing: no socket, no
+// The checked content of a Corefile: the directives of every server block. Making a plan touches nothing: no socket, no
 // etcd, no interface. Any thread.
 #pragma once
 

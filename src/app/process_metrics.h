@@ -1,4 +1,4 @@
-// What is counted for the process as a whole.
+// Metrics of the process as a whole.
 #pragma once
 
 #include <memory>

@@ -40,7 +40,7 @@ namespace {
 constexpr std::chrono::seconds kLogFlushBudget{1};
 constexpr std::chrono::seconds kPredecessorBudget{8};  // to answer what it has read, and to end
 
-// What the server has of the process beside its rights.
+// The server's resources in the process beside its rights.
 struct Surroundings {
   service::Given given;  // by the service manager
   std::shared_ptr<sandbox::ProgramRunner> programs;
@@ -116,7 +116,7 @@ sigset_t given_mask;  // by who has started the process
 // Before the initialisers of all that is linked in: nothing but the dynamic loader comes earlier.
 [[gnu::constructor(101)]] void holdSignals() { maskSignals(SIG_BLOCK, &given_mask); }
 
-// What the subcommands ask of a Corefile.
+// The Corefile for subcommands.
 Result<std::string> workLocally(const cli::CorefileRequest& request) {
   Options options;
   options.conf = request.corefile;

@@ -1,4 +1,4 @@
-// What arguments of directives have in common. Any thread.
+// Common parts of directives' arguments. Any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What to write instead of what is wrong, for error messages. Any thread.
+// Suggestions for error messages. Any thread.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace idetcd::config {
 
-// What a document says of an option that is not there.
+// The documents' word for an option that is not there.
 struct OptionDefault {
   std::string_view name;
   std::string text;

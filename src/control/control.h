@@ -1,4 +1,4 @@
-// What this process says of itself and lets an operator change: JSON over HTTP at a Unix socket, whose permissions
+// Status of this process and changes by operators: JSON over HTTP at a Unix socket, whose permissions
 // decide who may (the subcommands of cli/). A directive adds paths and status sections in prepare(); an accepted
 // configuration replaces those of the one before.
 //
@@ -57,7 +57,7 @@ class Control final : public resolve::ProcessState {
 
   // --- any thread ---
 
-  // What /v1/status says.
+  // The body of /v1/status.
   nlohmann::json report() const;
 
   void accept() override;

@@ -64,7 +64,7 @@ void addDurations(const QuerySamples::Sums& sums, json& to) {
   to["p99_seconds"] = quantile(sums, 0.99);
 }
 
-// What was sampled, weighted.
+// The samples, weighted.
 class Shares {
  public:
   void add(const QuerySamples::Sample& sample) {

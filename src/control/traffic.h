@@ -24,7 +24,7 @@ namespace idetcd::control {
 class Traffic final : public resolve::ProcessState {
  public:
   static constexpr int64_t kRecent = 10;  // seconds
-  // What a loop has answered shortly before a second ended it may count a moment after it.
+  // A loop may count answers of a second's end shortly after it.
   static constexpr std::chrono::milliseconds kSettling{50};
 
   // One instant by both clocks.

@@ -73,7 +73,7 @@ bool readQuestion(Query& query, HashSeed seed) {
   return true;
 }
 
-// What is behind the question: most queries have nothing there, or OPT.
+// The sections behind the question: most queries have none, or OPT.
 class RecordReader {
  public:
   explicit RecordReader(Query& query) : query_(query) {}

@@ -57,16 +57,16 @@ struct Query {
   uint16_t qtype = 0;
   uint16_t qclass = 0;
   uint16_t qname_size = 0;
-  // What the records say: where there are none, these eight bytes are written at once.
+  // The records' content: without records, these eight bytes are written at once.
   uint16_t udp_payload = kMinUdpPayload;  // what the client accepts: at least 512 (RFC 6891 §6.2.3)
   uint16_t tsig_offset = 0;               // of a TSIG record (error kNotAuth), else 0
   Rcode error = Rcode::kNoError;
   bool has_edns = false;
   bool dnssec_ok = false;
   uint8_t asked_options = 0;  // of AskedOption
-  // What the response's edns-tcp-keepalive option says, in units of 100 ms. If asksFor(kTellsKeepalive).
+  // The response's edns-tcp-keepalive, in units of 100 ms. If asksFor(kTellsKeepalive).
   uint16_t idle_timeout = 0;
-  // What the response's NSID option says; null: none. Set before the response is written; borrowed.
+  // The response's NSID; null: none. Set before the response is written; borrowed.
   const std::string* nsid = nullptr;
   uint64_t hash = 0;  // of the folded qname
   // The qname, folded to lower case. What is behind qname_size is unspecified.

@@ -29,7 +29,7 @@ struct Response {
   std::vector<std::pair<std::string_view, std::string>> fields = {};
 };
 
-// What answers the requests for a path. Called on the HTTP thread, one request at a time: it must not wait for anything,
+// Answers the requests for a path. Called on the HTTP thread, one request at a time: it must not wait for anything,
 // and keeps alive what it uses. For HEAD it answers as for GET; the body is left out.
 using Handler = std::function<Response(const Request& request)>;
 

@@ -98,7 +98,7 @@ class Mailbox {
   net::EventLoop* loop_;  // null: it is gone
 };
 
-// What the copies of one Reply share.
+// Shared by the copies of one Reply.
 class PendingReply {
  public:
   // `deliver` is called on the loop's thread, once.
@@ -126,7 +126,7 @@ class PendingReply {
 // All but `loop` and `thread` belongs to the loop's thread once that runs.
 struct Server::Impl {
   class Session;
-  // What a connection came to: an address, or the Unix socket.
+  // The listener of a connection: an address, or the Unix socket.
   using Origin = std::optional<SocketAddress>;
 
   explicit Impl(std::unique_ptr<net::EventLoop> own_loop)

@@ -21,7 +21,7 @@ inline uint64_t pointerOf(const void* object) { return reinterpret_cast<uint64_t
 // -1 and errno on failure.
 long callBpf(bpf_cmd command, bpf_attr& attributes);
 
-// What is pinned at `path`. The error is errno's, with the path.
+// The object pinned at `path`. The error is errno's, with the path.
 Result<FileDescriptor> openPinned(const std::string& path);
 
 // REQUIRES: `fd` is a map's or a link's.

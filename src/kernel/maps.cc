@@ -57,7 +57,7 @@ Error unusable(const std::string& directory, std::string_view why) {
 
 std::string_view labelsOf(const bpf_map_info& info) { return {info.name, strnlen(info.name, sizeof(info.name))}; }
 
-// What another version has made is left alone.
+// Another version's maps are left alone.
 Result<void> checkShapes(const MapDescriptors& descriptors) {
   static constexpr std::array<std::pair<size_t, size_t>, kMapCount> kSizes{{{4, sizeof(Settings)},
                                                                             {sizeof(ListenerKey), sizeof(Listener)},

@@ -45,7 +45,7 @@ struct DestroyObject {
 };
 using Object = std::unique_ptr<answer_bpf, DestroyObject>;
 
-// What libbpf says of the last failure: the first line is the cause.
+// libbpf's text of the last failure: the first line is the cause.
 class LibbpfMessages {
  public:
   LibbpfMessages() {

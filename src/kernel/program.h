@@ -43,7 +43,7 @@ struct InterfaceProgram {
   std::optional<Mode> mode;  // of its XDP program; none: it has none
   bool operator==(const InterfaceProgram&) const = default;
 };
-// What the interface has now. Asks the kernel over netlink; takes no right. The error says nothing about the interface: there
+// The interface's program. Asks the kernel over netlink; takes no right. The error says nothing about the interface: there
 // was no descriptor, for example.
 Result<InterfaceProgram> programOn(const std::string& interface);
 

@@ -95,7 +95,7 @@ class DescriptorLease {
   DescriptorUse use_ = DescriptorUse::kDatagram;
 };
 
-// What one loop has of the budget. Loop thread only.
+// One loop's part of the budget. Loop thread only.
 class DescriptorAccount : public std::enable_shared_from_this<DescriptorAccount> {
  public:
   // One more; something idle on this loop is closed for it if need be. Empty or false: there is no room.

@@ -19,7 +19,7 @@ Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name);
 // Those of all interfaces; empty if they cannot be listed.
 std::vector<SocketAddress> localAddresses();
 
-// What the kernel takes for the name of an interface, whether there is one or not.
+// Whether it is a valid name of an interface, which need not exist.
 bool mayNameInterface(std::string_view text);
 
 // Which interface has which address.

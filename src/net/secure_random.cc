@@ -11,7 +11,7 @@ namespace idetcd::net {
 SecureRandom::~SecureRandom() { explicit_bzero(pool_.data(), pool_.size()); }
 
 uint32_t SecureRandom::below(uint32_t bound) {
-  // What lies beyond the last whole multiple of `bound` is drawn again, or the low numbers would come up more often.
+  // Numbers beyond the last whole multiple of `bound` are drawn again, or low ones would be more frequent.
   const uint32_t rest = (std::numeric_limits<uint32_t>::max() % bound + 1) % bound;
   uint32_t value = 0;
   do {

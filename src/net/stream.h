@@ -8,7 +8,7 @@
 
 namespace idetcd::net {
 
-// What a stream reports to its owner. The owner may destroy the stream in any of these calls.
+// A stream's reports to its owner. The owner may destroy the stream in any of these calls.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;

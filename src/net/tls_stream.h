@@ -13,7 +13,7 @@
 
 namespace idetcd::net {
 
-// What the connections to some servers have in common.
+// Shared by the connections to some servers.
 class TlsContext {
  public:
   struct Options {  // files in PEM; all may be empty

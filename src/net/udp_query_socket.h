@@ -48,7 +48,7 @@ class UdpQuerySocket {
   int sendAgain(std::span<const uint8_t> datagram) const;
   // The address that its datagrams leave from. REQUIRES: isOpen().
   std::optional<IpAddress> localIp() const;
-  // What comes from now on is `handler`'s. REQUIRES: isOpen().
+  // New datagrams go to `handler`. REQUIRES: isOpen().
   void handOver(UdpQueryHandler& handler);
   void close();
   // Bytes behind the datagram that onDatagram() shows are readable, uninitialised: kReadSlack of them.

@@ -76,7 +76,7 @@ bool AddressMonitor::wait(std::chrono::nanoseconds timeout, bool* news) {
   return fds[0].revents == 0;
 }
 
-// What the messages say does not matter: the machine is looked at anew. Nor does an overrun (ENOBUFS).
+// The messages' content does not matter, nor does an overrun (ENOBUFS): the machine is looked at anew.
 void AddressMonitor::drain() {
   std::array<char, 8192> buffer;
   while (recv(netlink_fd_, buffer.data(), buffer.size(), 0) > 0 || errno == EINTR || errno == ENOBUFS) {

@@ -24,7 +24,7 @@ struct NetworkInterface {
   std::vector<IpAddress> addresses;
 };
 
-// What the choice depends on besides the configuration.
+// The inputs of the choice besides the configuration.
 struct NetworkView {
   std::optional<IpAddress> default_source_ipv4;  // source address of the default route
   std::optional<IpAddress> default_source_ipv6;

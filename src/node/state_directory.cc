@@ -96,7 +96,7 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
     // Once here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
     if (auto written = state->remember(state->node_); !written) return tl::unexpected(written.error());
   }
-  // Whatever a process that crashed left there: this one owns nothing yet.
+  // A crashed process may have left a name: this one owns nothing yet.
   if (auto emptied = state->writeIdentity(""); !emptied) return tl::unexpected(emptied.error());
   state->linkIdentity();
   return state;

@@ -23,7 +23,7 @@
 
 namespace idetcd::node {
 
-// What is kept of a node.
+// The kept state of a node.
 struct RememberedNode {
   std::string uuid;
   std::string name;  // the last one that it owned; empty: none yet
@@ -58,7 +58,7 @@ class StateDirectory {
   bool predecessorEnded() const { return predecessor_ended_; }
   Result<void> remember(const RememberedNode& node);
 
-  // What the .env says from now on; empty: the node owns no name. Emptying works on a full disk too.
+  // The new content of the .env; empty: the node owns no name. Emptying works on a full disk too.
   Result<void> writeIdentity(std::string_view contents);
   // Empties it in place, before an immediate end. Nothing after release(). Any thread, beside any other call.
   void clearIdentity() const;
@@ -84,7 +84,7 @@ class StateDirectory {
   bool predecessor_ended_ = false;
 };
 
-// What systemd has made for the service (the first of systemd.exec(5)'s list); empty: nothing.
+// The directory that systemd has made for the service (the first of systemd.exec(5)'s list); empty: nothing.
 std::string stateDirectoryOfService();
 
 // The part of the file names that stands for the pattern.

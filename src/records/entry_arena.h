@@ -1,5 +1,5 @@
 // Memory for entries: size classes of 16 bytes cut from large chunks, with no header an entry and a free list a class.
-// What is freed is used again, never given back, so the arena is as large as the table was at its largest. Writer only.
+// Freed memory is reused, never given back, so the arena keeps the table's largest size. Writer only.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class EntryArena {
   // An uninitialised entry of `size` bytes, header included. REQUIRES: sizeof(Entry) <= size <= 65535.
   Entry* allocate(size_t size);
   void free(Entry* entry);
-  // What it takes up. Any thread.
+  // Its memory. Any thread.
   size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace idetcd::records {
 
-// What a name resolves to. Neither: the name exists and has no data (NODATA for every type).
+// The addresses of a name. Neither: the name exists and has no data (NODATA for every type).
 struct HostAddresses {
   std::optional<IpAddress> ipv4;
   std::optional<IpAddress> ipv6;

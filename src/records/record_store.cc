@@ -18,7 +18,7 @@ HostAddresses nameServerAddresses(const std::vector<IpAddress>& addresses) {
   return result;
 }
 
-// What has PTR records: not what the store itself has at the apex.
+// Names with PTR records: not those that the store itself has at the apex.
 const Entry* indexed(const Entry* entry) { return entry != nullptr && entry->isHeld() ? entry : nullptr; }
 
 }  // namespace
@@ -145,7 +145,7 @@ RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names
   return removed;
 }
 
-// What `source` said of a name with several; null if it said nothing, or is the only one.
+// The part of `source` in a name with several; null if it has none, or is the only one.
 RecordStore::Part* RecordStore::partOf(const dns::Name& owner, const Entry* entry, Source source) {
   if (entry == nullptr || entry->source() != Source::kSeveral) return nullptr;
   Parts& parts = parts_.at(keyOf(owner));
@@ -205,7 +205,7 @@ void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& ad
   publish(old, snapshot_);
 }
 
-// What sources said of the name goes; what is there besides stays.
+// Removes the sources' parts of the name; other data stays.
 void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
   const auto fixture = synthetic_.find(keyOf(owner));
   if (fixture != synthetic_.end()) return publishFixture(owner, fixture->second.addresses, old);

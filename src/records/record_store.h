@@ -37,9 +37,9 @@ enum class Freshness : uint8_t {
   kFromFile,  // the table holds what a file said and etcd has not been heard: old like kStale, unknown like kLoading
 };
 
-// What the table holds may be out of date.
+// The table's content may be out of date.
 constexpr bool isOld(Freshness freshness) { return freshness >= Freshness::kStale; }
-// What the table does not hold may exist all the same.
+// Names missing in the table may exist.
 constexpr bool isIncomplete(Freshness freshness) {
   return freshness == Freshness::kLoading || freshness == Freshness::kFromFile;
 }
@@ -69,7 +69,7 @@ class RecordStore {
   // counts. What of the sum does not fit EntryBuilder::kMaxRecordBytes is left out, of the source with the highest
   // number first. REQUIRES: no CNAME or DNAME, which are not followed here.
   Change put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision = 0);
-  // What etcd says: A and AAAA.
+  // The data from etcd: A and AAAA.
   Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
     return put(owner, Source::kEtcd, AddressRrsets(addresses, options_.ttl_seconds).set(), mod_revision);
   }
@@ -134,13 +134,13 @@ class RecordStore {
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
 
  private:
-  // What lies at a name besides what sources say.
+  // Data at a name besides the sources'.
   struct SyntheticName {
     bool name_server = false;
     HostAddresses addresses;  // of the name server, unless a source speaks of its name
     size_t names_below = 0;   // of sources, which make it an empty non-terminal at least
   };
-  // What one source said of a name of which others speak too.
+  // One source's part of a name with several.
   struct Part {
     Source source;
     std::vector<uint8_t> rrsets;  // as entry.h draws them

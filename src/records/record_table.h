@@ -82,7 +82,7 @@ class RecordTable {
     return end <= dir.mask ? ScanStep::kMore : ScanStep::kDone;
   }
   EpochDomain& epochs() const { return epochs_; }  // where a reader signs on; any thread
-  // What entries and buckets take up. Any thread.
+  // Memory of entries and buckets. Any thread.
   size_t bytes() const { return arena_.bytes() + buckets_.load(std::memory_order_relaxed) * sizeof(Bucket); }
 
   // --- writer ---

@@ -59,7 +59,7 @@ class ReverseIndex {
   // given as `fresh` before.
   void replace(const Entry* old, const Entry* fresh);
   size_t size() const { return live_; }  // addresses
-  // What the slots take up; what several names of one address take besides is not counted. Any thread.
+  // Memory of the slots, without that of several names of one address. Any thread.
   size_t bytes() const { return capacity_.load(std::memory_order_relaxed) * sizeof(uint64_t); }
 
  private:

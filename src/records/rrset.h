@@ -1,4 +1,4 @@
-// What one source says of one name: RRsets of any types of class IN. Views; any thread; no allocation.
+// The data of one source for one name: RRsets of any types of class IN. Views; any thread; no allocation.
 #pragma once
 
 #include <array>

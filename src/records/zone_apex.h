@@ -1,4 +1,4 @@
-// What a zone owes its resolvers besides its names: SOA and NS (RFC 1035 §3.3.13, RFC 2308 §3). Immutable; any thread.
+// The records of a zone besides its names: SOA and NS (RFC 1035 §3.3.13, RFC 2308 §3). Immutable; any thread.
 //
 // Every name in them is written as a prefix and a pointer to the zone's name in the question, so one template serves
 // each question: of 54 bytes three pointers and the serial are patched.

@@ -27,7 +27,7 @@ class InternalQueries {
 
 class Chain {
  public:
-  // What directives supply beside handlers; null or false: the block has no such directive.
+  // Supplied by directives beside handlers; null or false: the block has no such directive.
   struct Parts {
     std::shared_ptr<const Gate> gate;
     DirectiveId gate_directive = DirectiveNames::kServer;  // whose it is
@@ -123,7 +123,7 @@ class Chain {
   size_t behind_cluster_ = 0;  // the handler that comes after the cluster's names
 };
 
-// What leaves of a response that was made at once. `limiter` may be null.
+// An immediate response after `limiter`, which may be null.
 QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome);
 
 // REFUSED: what no handler answers.

@@ -13,7 +13,7 @@ using records::Entry;
 
 namespace {
 
-// What the apex has whatever etcd says.
+// Types of the apex that do not depend on etcd.
 bool isApexType(uint16_t qtype) {
   return qtype == dns::code(RrType::kSoa) || qtype == dns::code(RrType::kNs) || qtype == dns::code(RrType::kAny);
 }

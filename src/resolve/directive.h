@@ -49,7 +49,7 @@ class Directive;
 class Process;
 struct ListenerRoutes;  // router.h
 
-// What an operator asks of a directive without a server that runs: `idetcd NAME WHAT`.
+// An operator's request to a directive without a running server: `idetcd NAME WHAT`.
 struct LocalWork {
   std::string what;
   std::string user;  // who is to have the use of it; empty: nobody has been named
@@ -70,7 +70,7 @@ struct DirectiveType {
   std::vector<config::OptionDefault> (*defaults)() = nullptr;  // of its options, as its README.md says them
 };
 
-// What a server block says: the directives that it has, in the order of the table.
+// A server block: its directives in the order of the table.
 class Block {
  public:
   std::vector<config::ServerKey> keys;
@@ -86,7 +86,7 @@ class Block {
   }
 };
 
-// What is known when a loop's handlers are made.
+// The context in which a loop's handlers are made.
 struct LoopContext {
   Process& process;
   const Block& block;
@@ -166,7 +166,7 @@ class ProcessState {
   virtual void stop() {}
 };
 
-// What the process lends to directives.
+// The process's services for directives.
 class Process {
  public:
   Process(Logger logger, net::EventLoop& main_loop, records::EpochDomain& domain)

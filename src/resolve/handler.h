@@ -1,4 +1,4 @@
-// What a directive does with a query: handlers of one server block on one loop, asked in the order of directive/order.h
+// A directive's work on a query: handlers of one server block on one loop, asked in the order of directive/order.h
 // until one answers. A directive may also supply a Gate (which clients), RateLimiter (how often), NsidSource (which
 // node), QueryObserver and FailureObserver. Handlers and limiters are called on their loop's thread only; the others
 // are shared by all loops of the block: any thread.
@@ -70,7 +70,7 @@ class RateLimiter {
   // `response`: to `query`, in its buffer.
   virtual RateVerdict judge(const dns::Query& query, const Request& request, std::span<const uint8_t> response) = 0;
 
-  // What leaves of a response of `size` bytes in the query's buffer; 0: nothing.
+  // The bytes to send of a response of `size` bytes in the query's buffer; 0: nothing.
   size_t limit(const dns::Query& query, const Request& request, size_t size);
 };
 

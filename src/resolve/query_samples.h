@@ -27,7 +27,7 @@ namespace idetcd::resolve {
 
 struct Job;
 
-// What became of a batch, as far as it is known when it ends.
+// The outcome of a batch, as far as it is known at its end.
 struct BatchCounts {
   uint32_t queries = 0;
   uint32_t answered = 0;  // at once

@@ -35,7 +35,7 @@ enum class DropReason : uint8_t {
 inline constexpr std::array<std::string_view, 6> kDropReasons{"malformed", "oversized", "port_zero",
                                                               "acl",       "rrl",       "tcp_limits"};
 
-// What is left of a client while its query is resolved elsewhere. Destroying it unused means: no answer.
+// The client of a query that is resolved elsewhere. Destroying it unused means: no answer.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
@@ -72,7 +72,7 @@ struct Request {
   QuerySamples* samples = nullptr;  // of the loop; may be null
 };
 
-// What became of a query.
+// The outcome of a query.
 struct QueryOutcome {
   enum class Kind : uint8_t {
     kAnswer,   // the response stands in the query's buffer, `size` bytes

@@ -108,7 +108,7 @@ QueryOutcome Router::serveBlock(Job& job, const Request& request) const {
   return job.chain->answer(job.query, request);
 }
 
-// What is no query, or not for us.
+// Messages that are no query, or not for us.
 QueryOutcome Router::serveUnrouted(Job& job, const Request& request) const {
   const Chain::Parts* parts = partsForUnrouted(job.query);
   if (parts == nullptr) return refuseUnrouted(job, request);

@@ -70,7 +70,7 @@ class Router {
   void prefetch(const Job& job) const {
     if (job.chain != nullptr) job.chain->prefetchEntry(job.query);
   }
-  // What a UDP client takes, but no more than `bufsize` lets through.
+  // The UDP client's limit, but no more than `bufsize`.
   static size_t udpResponseLimit(const Job& job) {
     if (!job.query.has_edns) return dns::kMinUdpPayload;
     return std::min<size_t>(job.query.udp_payload,
@@ -96,7 +96,7 @@ class Router {
   void onBatchDone(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const {
     if (samples_ != nullptr || !meters_.empty()) noteBatch(jobs, counts, begin);
   }
-  // What answers that come later are counted in; may be null.
+  // Counts late answers; may be null.
   QuerySamples* samples() const { return samples_.get(); }
 
   // Whether an answer is still to come, which would be lost with the chains. Their loop's thread.
@@ -136,7 +136,7 @@ class Router {
   HashSeed seed_;
 };
 
-// What is asked at one address: its zones, with the chains and meters of the first worker.
+// The zones served at one address, with the chains and meters of the first worker.
 struct ListenerRoutes {
   SocketAddress address;  // an unspecified IP: all of its family
   std::vector<Router::Zone> zones;

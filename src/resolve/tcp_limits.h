@@ -1,4 +1,4 @@
-// What clients may take up over TCP on the addresses of a server block.
+// Limits for clients over TCP on the addresses of a server block.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What a Task needs of its thread: the time, a turn when its wait is over, and an end. A driver derives from it and
+// A Task's view of its thread: the time, a turn when its wait is over, and an end. A driver derives from it and
 // brings thread, clock and a queue of posted work (etcd's CompletionThread; virtual time in tests/simulation). Its
 // loop, in any order:
 //

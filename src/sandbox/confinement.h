@@ -20,7 +20,7 @@ enum class Mode : uint8_t {
   kOff,  // the process keeps what it was given
 };
 
-// What the operator should know, once there is a log.
+// For the operator, once there is a log.
 struct Notice {
   enum class Level : uint8_t { kInfo, kWarning };
   Level level = Level::kWarning;

@@ -21,7 +21,7 @@ constexpr uint64_t kWithinDirectories = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK
 constexpr uint64_t kNowhere = LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_CHAR |
                               LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO;
 
-// What the kernel's version of Landlock can restrict.
+// The restrictions of the kernel's version of Landlock.
 uint64_t restrictable(long version) {
   const uint64_t all = kWithinDirectories | kNowhere;
   return version >= 3 ? all : all & ~kTruncate;

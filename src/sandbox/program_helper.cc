@@ -102,7 +102,7 @@ int spawn(Request& request, pid_t* pid) {
 }
 
 void send(const FileDescriptor& channel, const ProgramReport& report) {
-  // Who has gone needs no report.
+  // A server that has gone needs no report.
   [[maybe_unused]] const ssize_t sent = ::send(channel.get(), &report, sizeof report, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -186,7 +186,7 @@ class Helper {
   std::vector<Program> programs_;
 };
 
-// What the server has inherited, or opened before, is not for the helper.
+// Descriptors that the server inherited or opened before are not for the helper.
 void closeAllBut(const FileDescriptor& kept) {
   const auto fd = static_cast<unsigned>(kept.get());
   if (fd > STDERR_FILENO + 1) close_range(STDERR_FILENO + 1, fd - 1, 0);
@@ -196,7 +196,7 @@ void closeAllBut(const FileDescriptor& kept) {
 }  // namespace
 
 void runProgramHelper(FileDescriptor channel, Mode mode) {
-  // What refuses this to the helper refuses it to the server, which says so: see confine().
+  // A refusal here is one for the server too, which reports it: see confine().
   if (mode != Mode::kOff) {
     [[maybe_unused]] const auto done = keepOnlyBindingOfPorts();
   }

@@ -1,4 +1,4 @@
-// What the process and its children may do at all: the kernel's capabilities(7), and whether a program may give more.
+// The rights of the process and its children: capabilities(7), and whether a program may give more.
 // Capabilities go in two steps: those of the start are given up when the start is done.
 #pragma once
 

@@ -41,7 +41,7 @@ constexpr std::array kAllowed{
     "wait4", "waitid",
     // Time and randomness
     "clock_getres", "clock_gettime", "clock_nanosleep", "getrandom", "gettimeofday", "nanosleep", "time",
-    // What it is and what it uses
+    // Identity and resources
     "getegid", "geteuid", "getgid", "getgroups", "getpgrp", "getpid", "getppid", "getresgid", "getresuid", "getrlimit",
     "getrusage", "getuid", "sysinfo", "times", "uname"};
 

@@ -1,4 +1,4 @@
-// What the listeners of one loop have received, answered and refused. Written on the loop's thread.
+// Counts what the listeners of one loop have received, answered and refused. Written on the loop's thread.
 #pragma once
 
 #include <array>

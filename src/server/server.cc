@@ -72,7 +72,7 @@ Result<void> Server::open(const std::vector<Listen>& listens) {
   return {};
 }
 
-// What was given and nobody wants would keep its address from others, and so would a wildcard that comes later.
+// A given, unused socket would keep its address from others, and so would a later wildcard.
 void Server::putInheritedFirst(std::vector<Address>& wanted) {
   if (store_ == nullptr) return;
   std::vector<service::SocketPlace> places;

@@ -23,7 +23,7 @@ namespace idetcd::server {
 using RouterFactory =
     std::function<Result<std::shared_ptr<const resolve::Router>>(size_t worker, net::EventLoop& loop)>;
 
-// What is served on one port of one address. An unspecified address means all of its family.
+// The service on one port of one address. An unspecified address means all of its family.
 struct Listen {
   SocketAddress address;
   size_t workers = 1;  // loops that share the address by SO_REUSEPORT; the kernel spreads clients over them

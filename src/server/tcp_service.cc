@@ -424,7 +424,7 @@ TcpService::Crowd TcpService::crowd() const {
   return used <= room - room / 4 ? Crowd::kMany : Crowd::kTooMany;
 }
 
-// What a connection may be idle for at the moment: less while there are many (RFC 7766 §6.2.3).
+// The idle time-out at the moment: shorter while there are many connections (RFC 7766 §6.2.3).
 std::chrono::milliseconds TcpService::shortened(std::chrono::milliseconds timeout) const {
   switch (crowd()) {
     case Crowd::kFew:

@@ -1,4 +1,4 @@
-// What the services on one loop share. Loop thread only, but for reading the counters.
+// Shared by the services on one loop. Loop thread only, but for reading the counters.
 #pragma once
 
 #include <memory>

@@ -26,7 +26,7 @@ class WriteBudget {
 
   static Client clientOf(const IpAddress& address);
 
-  // What one connection of `client` has queued was `before` and is `now`.
+  // The queue of one connection of `client` changes from `before` to `now`.
   void change(const Client& client, size_t before, size_t now);
 
   enum class Room : uint8_t {

@@ -31,7 +31,7 @@ class NamePattern {
   int64_t limit() const;
   // The labels behind the last one with a number: the zone that the nodes are authoritative for. The root if none.
   const dns::Name& zone() const;
-  // What every name begins with (may be empty): where the slots lie in etcd.
+  // The common prefix of all names (may be empty): where the slots lie in etcd.
   std::string_view literalPrefix() const;
   // As configured.
   const std::string& text() const;

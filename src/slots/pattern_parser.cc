@@ -100,7 +100,7 @@ class FormatParser {
     return value;
   }
 
-  // What is meant, in what is supported.
+  // The meaning, in supported syntax.
   std::string plain(std::string_view width) const {
     const int digits = number(width).value_or(0);
     return digits > 0 ? fmt::format("%0{}{}", digits, verb_) : fmt::format("%{}", verb_);

@@ -11,7 +11,7 @@
 
 namespace idetcd::slots {
 
-// What one transaction has shown of the keys and of the queue of tickets, at one revision.
+// One transaction's view of the keys and of the queue of tickets, at one revision.
 struct QueueSnapshot {
   SlotSet taken;                // those of the pattern, up to its limit
   std::optional<size_t> rank;   // of our ticket, by age: 0 is the oldest. None: it is not in the queue (yet)

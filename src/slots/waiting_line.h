@@ -24,14 +24,14 @@ class WaitingLine {
 
   // A look is sent: from now on changes are kept, since they may be newer than what it shows.
   void beginLook();
-  // What it has shown. Changes that it knew of do not count again.
+  // Its result. Changes that it knew of do not count again.
   void endLook(QueueSnapshot line);
 
   // Slots are free for all that are ahead, and one more.
   bool isOurTurn() const;
   // No slot is free.
   bool isFull() const { return !looking_ && freeSlots() == 0; }
-  // What is known has become uncertain: only another look helps.
+  // The state has become uncertain: only another look helps.
   bool mustLook() const { return must_look_; }
   // The slots and the place as they are now. REQUIRES: endLook(). beginLook() comes next.
   QueueSnapshot take() { return std::exchange(line_, {}); }

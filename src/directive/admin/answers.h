@@ -1,4 +1,4 @@
-// What the page asks for: the reading paths of the control socket, for viewers that share them.
+// The page's data: the reading paths of the control socket, for viewers that share them.
 #pragma once
 
 #include <functional>

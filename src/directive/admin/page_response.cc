@@ -29,7 +29,7 @@ std::string base64OfHex(std::string_view hex) {
   return text;
 }
 
-// What is in the document's only element of this name.
+// The content of the document's only element of this name.
 std::string_view contentOf(std::string_view document, std::string_view element) {
   const std::string open = fmt::format("<{}>", element);
   const size_t begin = document.find(open);

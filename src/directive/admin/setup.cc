@@ -18,7 +18,7 @@ http::Response misdirected() {
                           "name of its node.\n"});
 }
 
-// What `answer` says, to those who ask for a host that is this server.
+// The reply of `answer` to requests for a host that is this server.
 http::LateHandler guarded(AdminAnswers& answers, std::string configured, http::LateHandler answer) {
   return [&answers, configured = std::move(configured), answer = std::move(answer)](const http::Request& request,
                                                                                     const http::Reply& reply) {

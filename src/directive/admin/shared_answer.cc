@@ -7,7 +7,7 @@
 
 namespace idetcd::directive {
 
-// What the copies of one reply share.
+// Shared by the copies of one reply.
 class SharedAnswer::Pending {
  public:
   explicit Pending(std::shared_ptr<SharedAnswer> owner) : owner_(std::move(owner)) {}

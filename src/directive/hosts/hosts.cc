@@ -69,7 +69,7 @@ std::shared_ptr<const HostsTable> HostsSource::Shared::newest() const {
   return table_;
 }
 
-// What is written in the Corefile behind what the file holds, if it could be read.
+// The Corefile's lines behind those of the file, if it could be read.
 Result<std::shared_ptr<const HostsTable>> HostsSource::Shared::build(const std::string* content) const {
   const std::string_view texts[] = {content != nullptr ? std::string_view(*content) : std::string_view(), inline_text_};
   auto table = HostsTable::build(texts, table_options_);

@@ -71,7 +71,7 @@ class HostsSource {
   std::shared_ptr<const HostsTable> table() const { return shared_->newest(); }
 
  private:
-  // What a reading that is under way keeps alive.
+  // Kept alive by a running read.
   class Shared {
    public:
     Shared(HostsOptions hosts_options, HashSeed seed, std::shared_ptr<Executor> executor, Logger log,
@@ -123,7 +123,7 @@ class Hosts {
   const HostsTable& newestTable() const;
 
   std::shared_ptr<const HostsSource> source_;
-  // What this loop answers from; replaced when the source has a newer one.
+  // This loop's table; replaced when the source has a newer one.
   mutable std::shared_ptr<const HostsTable> table_;
   mutable uint64_t generation_;
 };

@@ -39,7 +39,7 @@ class HostsTable {
                                                          const Options& options);
 
   const records::Entry* find(uint64_t hash, std::span<const uint8_t> name) const { return table_.find(hash, name); }
-  // What a wildcard says of `name`; null: nothing. REQUIRES: find() has not found it.
+  // A wildcard's data for `name`; null: none. REQUIRES: find() has not found it.
   const records::Entry* findWildcard(std::span<const uint8_t> name) const {
     return has_wildcards_ ? lookUpWildcard(name) : nullptr;
   }

@@ -52,7 +52,7 @@ const config::Options<HostsOptions>& hostsOptions() {
   return kOptions;
 }
 
-// What all directives of the process share; the metrics go on while a file is being read.
+// Shared by all directives of the process; the metrics go on while a file is being read.
 class HostsState final : public resolve::ProcessState {
  public:
   explicit HostsState(resolve::Process& process) : reload(std::make_shared<HostsReload>(process.metrics.scope())) {}

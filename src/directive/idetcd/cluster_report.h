@@ -1,4 +1,4 @@
-// What a cluster says of itself, and lets an operator change: for `ready` and for the control socket (control/). Any
+// A cluster's status, and an operator's changes to it: for `ready` and for the control socket (control/). Any
 // thread.
 //
 //   section "clusters" of /v1/status     the own name, what is known of the others
@@ -39,7 +39,7 @@ class ClusterReport {
   bool observes() const { return settings_.observe; }
   bool hasName() const;
 
-  // What it still lacks so that this node can answer for it; empty: nothing.
+  // Why this node cannot answer for it yet; empty: it can.
   std::string missing() const;
   // Null: it is detached.
   nlohmann::json status() const;

@@ -20,7 +20,7 @@
 
 namespace idetcd::directive {
 
-// What a member says of its name at the moment of a scrape. The member outlives it.
+// A member's state at the moment of a scrape. The member outlives it.
 class ClusterMetrics {
  public:
   ClusterMetrics(const metrics::Scope& scope, const naming::Member& member, const records::RecordStore& store,

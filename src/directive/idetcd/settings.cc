@@ -145,7 +145,7 @@ Result<void> parsePattern(const config::DirectiveCursor& cursor, Lines& lines) {
   return {};
 }
 
-// What only shows when every option is right.
+// Errors that show only when every option is right.
 Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettings& settings) {
   if (const auto valid = etcd::Client::validateOptions(settings.etcdOptions()); !valid)
     return cursor.error(valid.error().message);

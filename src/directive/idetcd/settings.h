@@ -1,4 +1,4 @@
-// What a Corefile says with the directive `idetcd`, checked and as plain values. Any thread.
+// The settings of the directive `idetcd`, checked, as plain values. Any thread.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What a Local has answered. Written on its loop's thread.
+// Answers of a Local. Written on its loop's thread.
 #pragma once
 
 #include "base/metrics.h"

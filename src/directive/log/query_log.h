@@ -14,7 +14,7 @@
 
 namespace idetcd::directive {
 
-// What a response amounts to.
+// The class of a response.
 enum class ResponseClass : uint8_t { kSuccess, kDenial, kError };
 
 // REQUIRES: `message` is a response that this server wrote.

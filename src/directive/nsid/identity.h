@@ -18,7 +18,7 @@
 
 namespace idetcd::directive {
 
-// What an address is to this node, at this moment.
+// An address's relation to this node, at this moment.
 struct OwnAddress {
   bool is_own = false;
   std::optional<dns::Name> name;  // that the node owns

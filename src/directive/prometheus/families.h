@@ -51,7 +51,7 @@ inline constexpr Exposed kBlocked{"coredns_acl_blocked_requests_total", Kind::kC
 inline constexpr Exposed kDropped{"coredns_acl_dropped_requests_total", Kind::kCounter,
                                   "Queries that acl has left without an answer.", kOfZone};
 
-// What follows from others (derived.h).
+// Derived from others (derived.h).
 inline constexpr Exposed kCacheRequests{"coredns_cache_requests_total", Kind::kCounter,
                                         "Queries that the cache was asked for.", kOfCache};
 inline constexpr Exposed kForwardRequests{"coredns_forward_requests_total", Kind::kCounter,

@@ -32,7 +32,7 @@ class QueryMeters final : public resolve::ProcessState {
   // To be written by the loop of `worker` alone.
   std::shared_ptr<resolve::QueryMeter> meterOf(const std::string& server, const std::string& zone, size_t worker);
 
-  // What the block of `owner` enables; nothing any more.
+  // The directives of the block of `owner`; none any more.
   void enable(const void* owner, std::vector<Enabled> directives);
   void disable(const void* owner);
 

@@ -1,4 +1,4 @@
-// What a scrape shows: families of series, at one moment, and their text in Prometheus's exposition format 0.0.4. One
+// A scrape's content: families of series, at one moment, and their text in Prometheus's exposition format 0.0.4. One
 // thread.
 //
 // The text is written here, and not by prometheus-cpp: Debian has no archive of that, and the server is one file.

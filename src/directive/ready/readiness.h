@@ -1,4 +1,4 @@
-// What the configuration in use still lacks: the readiness of all directives in the blocks with `ready`.
+// Missing parts of the configuration in use: the readiness of all directives in the blocks with `ready`.
 //
 // add() is called while a configuration is built, accept() on the first loop, respond() on the HTTP thread.
 #pragma once

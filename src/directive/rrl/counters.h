@@ -1,4 +1,4 @@
-// What a ResponseLimiter has let go and held back. Written on its loop's thread.
+// Responses that a ResponseLimiter let pass and held back. Written on its loop's thread.
 #pragma once
 
 #include "base/metrics.h"

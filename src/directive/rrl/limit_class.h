@@ -1,4 +1,4 @@
-// What a response says, as far as limits are concerned. Any thread; no allocation.
+// The class of a response for limits. Any thread; no allocation.
 #pragma once
 
 #include <cstdint>

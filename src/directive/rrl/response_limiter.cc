@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint8_t kRequests = kLimitClasses;  // the account of a network's queries, beside those of its responses
 
-// What is hashed to the key of an account.
+// The hash's input for the key of an account.
 struct AccountName {
   std::array<uint8_t, 16> network{};
   uint64_t subject = 0;

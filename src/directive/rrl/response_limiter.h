@@ -1,7 +1,7 @@
 // `rrl`: bounds the rate of responses to each network, so that this server is of no use for flooding somebody whose
 // address was put into queries. Of one loop; its thread.
 //
-// Who asks over TCP or with a good cookie is who it says, and is not limited.
+// Clients over TCP or with a good cookie have their address, and no limit.
 #pragma once
 
 #include <array>

@@ -218,7 +218,7 @@ void KernelAnswers::observe() {
   }
 }
 
-// What processes before have left and this one does not serve takes no room.
+// Leftovers of processes before that this one does not serve take no room.
 void KernelAnswers::freeZones(std::span<const kernel::ZoneIdentity> wanted) {
   if (!maps().isFeeding()) return;
   for (size_t i = 0; i < kernel::kZones; ++i) {

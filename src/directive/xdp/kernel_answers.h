@@ -56,7 +56,7 @@ class KernelAnswers final : public resolve::ProcessState {
     XdpSettings settings;
     kernel::Attachment attachment;
   };
-  // What one of the clusters' tables is fed by.
+  // The feed of one of the clusters' tables.
   struct Fed {
     const records::RecordStore* store;
     std::shared_ptr<kernel::AnswerFeed> feed;

@@ -42,7 +42,7 @@ class KernelCounts : private metrics::Group {
   std::optional<uint16_t> meterFor(const Subject& of, std::shared_ptr<resolve::QueryMeter> meter,
                                    resolve::DirectiveId by);
 
-  // What is not of these is counted for the last time, and its meters are free for others.
+  // Others are counted for the last time, and their meters become free.
   void keepOnly(const std::set<Subject>& subjects);
 
   // Adds what has come since the last time.

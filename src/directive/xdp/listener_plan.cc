@@ -16,7 +16,7 @@ dns::Name nameOf(std::string_view text) { return dns::Name::parse(text).value();
 
 bool isStrictlyWithin(const dns::Name& name, const dns::Name& zone) { return name.isWithin(zone) && !(name == zone); }
 
-// Who answers for `name`: the longest zone. Null: nobody.
+// The block of the longest zone for `name`. Null: none.
 const Zone* routeOf(const std::vector<Zone>& zones, const dns::Name& name) {
   const Zone* longest = nullptr;
   for (const Zone& zone : zones) {

@@ -1,4 +1,4 @@
-// What a Corefile says with the directive `xdp`, checked and as plain values. Any thread.
+// The settings of the directive `xdp`, checked, as plain values. Any thread.
 #pragma once
 
 #include <string>
