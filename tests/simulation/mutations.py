@@ -225,11 +225,8 @@ def try_out(mutation, seeds):
 
 
 def print_covered(covered, markdown):
-    if not covered:
-        return
     if markdown:
-        print("```\n\nThese rules are covered by others, so that no seed can notice:\n\n"
-              "| what is broken | what forbids the same |\n|---|---|")
+        print("```\n\nThese rules are covered by others, so that no seed can notice:\n\n| mutation | covered by |\n|---|---|")
     for mutation in covered:
         print(f"| {mutation.name} | {mutation.covered} |" if markdown else f"covered              {mutation.name} (by {mutation.covered})")
 
@@ -256,6 +253,10 @@ def main():
         count = (ROOT / "src" / mutation.file).read_text().count(mutation.old)
         if count != 1:
             sys.exit(f"{mutation.name}: what it replaces stands {count} times in src/{mutation.file}")
+    documented = (ROOT / "src/naming/README.md").read_text()
+    for mutation in chosen:
+        if mutation.name not in documented:
+            sys.exit(f"{mutation.name}: src/naming/README.md does not have it; tools/simulate --mutations --markdown prints what it has")
     if options.list:
         print("\n".join(mutation.name for mutation in chosen))
         return 0
