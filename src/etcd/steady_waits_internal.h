@@ -1,11 +1,7 @@
-// gRPC's timers over steps of the wall clock.
-//
-// The threads that keep the timers of gRPC 1.51 (deadlines of calls, further attempts at a connection, pings) wait by
-// Abseil, which gives the kernel a moment of CLOCK_REALTIME. When that clock is set back by an hour while they wait, no
-// timer comes for an hour: no connection is made again and no call ends, whatever else happens, since a timer that is
-// overdue hides all later ones. So `syscall`, through which Abseil reaches futex(2), is redefined for this process: a
-// wait until a moment of CLOCK_REALTIME waits for what is left until then by CLOCK_MONOTONIC, which cannot be set. All
-// else goes to libc's. Releases of Abseil since 2023 wait like that by themselves.
+// gRPC's timers over steps of the wall clock. gRPC 1.51 waits by Abseil until a moment of CLOCK_REALTIME: set back by
+// an hour, no timer comes for an hour, so no connection is made and no call ends. So `syscall`, by which Abseil calls
+// futex(2), is redefined: such a wait lasts as long by CLOCK_MONOTONIC. All else goes to libc. Abseil since 2023 needs
+// this no more.
 #pragma once
 
 namespace idetcd::etcd {

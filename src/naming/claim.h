@@ -1,34 +1,22 @@
 // Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about three requests each.
 //
 //   1. LeaseGrant
-//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys and the queue, and the
-//           key of the name that this node had before, if any. Of the queue only the number of tickets is read, which
-//           is the rank of the youngest: N nodes at once would read N²/2 tickets otherwise
+//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys, the number of tickets
+//           (all of them would be N²/2 for N nodes), and the key of the node's former name
 //           -> our ticket's rank by age names our slot: the rank-th free one (slot_choice.h)
 //   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
 //           ticket; else read both again
 //
-// Where every slot is taken the ticket stays, and with it the place in the queue. No node polls etcd: a node goes on
-// when its own watch has shown that more slots are free than tickets are ahead of it (waiting_line.h), and it watches
-// the one ticket just before its own, in case that its node gives up waiting.
-//
-// A node that crashed and is back finds its UUID in the key of its last name. If it is certain that the one that put it
-// owns it no more (its lease is that of a process of this very state directory that has ended, or this node has claimed
-// the name later: the store was set back), the node puts the key anew under the new lease, on condition that it is
-// unchanged since it was read. That detaches it from the old lease, so it neither waits for that one to end nor loses
-// the key when it does. If not, the old holder may be alive, cut off from etcd: the node waits until that lease has
-// ended, and claims as any other does. If the lease is renewed meanwhile, another node uses the same UUID.
-//
-// The fencing token belongs to one holder, which is one claim: it is the key's create_revision, or what the value says
-// if that is higher. The value says it where the create_revision does not rise by itself: when a key is taken back, and
-// in a store that was set back. There a key of its own keeps it when the holder has gone (keyspace.h), for nodes that
-// have seen nothing of what was before; a claim names the revision of that key that it knows, none at first.
+// Without a free slot the ticket stays in the queue; the node's own watch shows its turn (waiting_line.h), and it
+// watches the ticket before its own. A former key is put anew under the new lease, on condition that it is unchanged,
+// if its holder has certainly ended (state_directory.h) or the store was set back; else the node waits for the end of
+// that lease. The fencing token is the key's create_revision, or the value's if that is higher (taken back; store set
+// back, keyspace.h).
 //
 // Invariants:
-//   - At most one lease of ours holds anything in etcd. A lease is left behind only by a confirmed revoke: whatever
-//     request was still under way can then no longer be applied, so an unclear failure never ends in two slots.
+//   - At most one lease of ours holds anything in etcd: a lease is left behind only by a confirmed revoke.
 //   - A claim whose answer was lost is read back: the slot's value carries our UUID.
-//   - A key of another owner is never overwritten: one that does not carry our UUID, or is bound to no lease.
+//   - A key of another owner, without our UUID or without a lease, is never overwritten.
 // Scheduler's thread only.
 #pragma once
 

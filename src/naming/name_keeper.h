@@ -1,11 +1,7 @@
-// Keeps one name for this node: claims it, renews its lease, lets it go when etcd says so, and claims again.
-//
-// A name is owned while all of these hold: a keepalive was confirmed within the lease time, less a margin, of when it
-// was sent; so was a read of our incarnation, which shows that no copy of this process has the lease
-// (confirmation.h); our own watch has shown the key with our UUID, as created by our claim; and no clock shows that the
-// machine stood still since. Where the first snapshot takes longer than a second there is no watch yet: meanwhile a
-// read of the key by a quorum, within the lease time too, stands for it. That needs no request to etcd: whatever
-// happens to this process (paused, partitioned, suspended), the deadline passes here before etcd gives the name to
+// Keeps one name for this node: claims it, renews its lease, gives it up when etcd says so, and claims again. It is
+// owned while, within the lease time less a margin, a keepalive and a read of our incarnation (confirmation.h) were
+// sent that etcd confirmed; our watch has shown the key of our claim (before the first snapshot: a quorum's read of
+// it); and no clock shows a standstill. The deadline passes here, without any request, before etcd gives the name to
 // another node. Scheduler's thread only, but for ownership().
 #pragma once
 

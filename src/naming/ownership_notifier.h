@@ -1,7 +1,6 @@
-// Publishes this node's name on its machine: by the identity file, which a shell can source, and by the program of
-// `on-claim`. The completion thread calls; files are written and programs run on other threads. A program starts when
-// the file says what the program is given; but it does not wait for a disk that is slow or stands still
-// (ClaimHook::Options).
+// Publishes this node's name on its machine: the identity file, for a shell to source, and the program of `on-claim`,
+// which starts when the file has its values but does not wait for a slow disk (ClaimHook::Options). The completion
+// thread calls; other threads write and run programs.
 //
 //   IDETCD_NAME='worker1.tf.local.'          the file exists and is empty while no name is owned
 //   IDETCD_ID='1'

@@ -1,11 +1,11 @@
-// The values and keys that nodes write into etcd, and what they mean. Pure functions over bytes; any thread.
+// The keys and values that nodes write into etcd. Pure functions over bytes; any thread.
 //
 //   key    worker1.tf.local.
 //   value  {"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":"6c3e…"}
 //          {…,"id":"6c3e…","token":4711}     where the key's create_revision is not the token (see NodeRecord::token)
 //
-// The Go plugin writes the same bytes without "id" and skips the fields when it reads. A client that may write to etcd
-// may write anything: decoding is bounded in size and depth, and an error text says why a key or a value is no record.
+// The Go plugin writes the same without "id", and ignores it. Values are hostile: decoding is bounded in size and
+// depth.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,7 @@
-// DNS over HTTPS (RFC 8484) as a client: questions to one server over one HTTP/2 connection (RFC 9113), each a request
-// of its own, in any number at a time that the server allows. Towards its owner it is a stream like one over TCP: whole
-// messages with their length in front go in and come out. On the wire they have the ID 0, so that caches between here
-// and there may know the question again. Loop thread only.
-//
-// What a server can make this hold is bounded: an answer is at most as long as a DNS message, a header field that does
-// not matter is not kept, all of a response's are limited in length, a request that nobody waits for any more is
-// cancelled, and what the server does not read is not produced.
+// DNS over HTTPS (RFC 8484) as a client: one HTTP/2 connection (RFC 9113), a request for each question, as many at a
+// time as the server allows. Towards its owner it is a stream like TCP: messages with their length. On the wire the ID
+// is 0, for caches. Memory is bounded whatever the server sends: length of answers and headers, cancelled requests,
+// unread output. Loop thread only.
 #pragma once
 
 #include <memory>

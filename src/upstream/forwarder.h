@@ -1,13 +1,8 @@
 // `forward`: asks other servers, and gives their answers back later. One per server block and loop; loop thread only,
-// but for make(), which may run before the loop does.
-//
-// A question that is on its way already is not sent again: all queries for it share the answer. It leaves from a socket
-// of its own with a random port and a random ID, and only the server that was asked can answer it (RFC 5452). A
-// datagram that is not answered within the server's usual time is sent once more (forward_exchange.h). A server has
-// kAttemptTime after that, all of them together have kTotalTime; then the client gets SERVFAIL. What is in flight is
-// bounded in number, and so in memory and descriptors; clients share it fairly (waiting_clients.h): a query that has to
-// give way gets SERVFAIL at once. The answer of a question for which many wait leaves over some time (late_answers.h),
-// to those first that have waited longest; of several such answers each has an equal share of the bytes that leave.
+// but for make(). Queries for one question share one exchange (forward_exchange.h) with a random port and ID (RFC
+// 5452). A server has kAttemptTime, all together kTotalTime; then the client gets SERVFAIL. Questions in flight are
+// bounded, and clients share them fairly (waiting_clients.h). Shared answers leave over some time, the longest waiting
+// clients first (late_answers.h).
 #pragma once
 
 #include <algorithm>

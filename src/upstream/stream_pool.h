@@ -1,12 +1,7 @@
-// Questions to one upstream over TCP or TLS (RFC 7766, RFC 7858): connections are opened as needed, carry several
-// questions at a time, are used again, and closed when they were not used for a while. Loop thread only.
-//
-// A server that closes a connection while questions wait for it may want fewer of them on each. Once is an accident, or
-// a restart; when it closes one that was opened after that, each connection gets one question, and more connections
-// are opened. For every `relax` without another such end the number doubles, up to what it was.
-//
-// Where a server says how long a connection may be idle (RFC 7828), ours is closed a little before that, so that no
-// question meets the server's end; one that it wants closed gets no further question.
+// Questions to one upstream over TCP or TLS (RFC 7766, RFC 7858): connections are opened as needed, pipelined, reused,
+// and closed when idle. Loop thread only. If a server closes connections with waiting questions twice, each gets one
+// question, and the number doubles with every `relax` without such an end. An idle connection closes a little before
+// the server's own time (RFC 7828); one that the server wants closed gets no more questions.
 #pragma once
 
 #include <chrono>

@@ -1,13 +1,11 @@
-// In which order the servers of one `forward` are asked: what its `policy` means, given how they have answered so far.
-// Loop thread only.
+// The order in which the servers of one `forward` are asked, by `policy` and past answers. Loop thread only.
 //
 //   random       by chance, the faster the more often
 //   round_robin  in turn, the faster the more often
 //   sequential   in the order of the TOs
 //
-// Servers within 20 ms of each other are equals: twice as slow beyond that is asked a quarter as often. Those that are
-// known to fail come last, until they are due to be tried again. A server that is down is in the order too: the caller
-// skips it.
+// Servers within 20 ms are equals: twice as slow beyond that is asked a quarter as often. Failing servers come last
+// until they are due again. Servers that are down are included: the caller skips them.
 #pragma once
 
 #include <array>

@@ -1,13 +1,7 @@
-// The client's side of DNS cookies towards one server (RFC 7873 §5.1, §5.3; RFC 9018 §3): which option a query carries,
-// and whether an answer comes from who was asked. No I/O; one thread.
-//
-// A client cookie is for one server and for one address of ours, so that nobody can follow this machine from one to
-// another by it: as long as it is not known which address queries leave from, they carry none. It is drawn anew once a
-// day.
-//
-// A server that has given a cookie gives one with each answer. One that comes without is not believed, but asked for
-// again over TCP, where nobody can answer in its stead; if that one has none either, the server has stopped, and
-// nothing is expected of it for a while.
+// The client's side of DNS cookies towards one server (RFC 7873 §5.1, §5.3; RFC 9018 §3). No I/O; one thread. A client
+// cookie is for one server and one of our addresses, drawn anew daily; while that address is unknown, there is none. If
+// a server that gives cookies answers without one, the question is asked again over TCP; without one there too, none is
+// expected for a while.
 #pragma once
 
 #include <array>

@@ -1,19 +1,11 @@
-// The client queries that wait for the answers of one Forwarder: which of them wait for which question, in what order,
-// and which gives way when there is no more room. Loop thread only.
+// The client queries that wait for the answers of one Forwarder, and which gives way when there is no room. Loop thread
+// only.
 //
-// Room is shared work-conservingly: while there is some, any client gets it. When there is none, a new query gets a
-// place of the client that holds most, if that holds at least two more than its own client: so no client keeps more
-// than its share, a client below its share loses nothing, and one at its share is refused. Of the client that holds
-// most, the question that has waited longest gives way: what is asked again and again of servers that are dead fills
-// the room with questions without hope, while one that has just been asked is about to be answered.
-//
-// If all hold the same, a client that holds nothing gets the place of the question that has waited longest of all,
-// provided that it has had kFairTime: so that clients that are many (programs that take a new port for every question)
-// cannot keep the room full of what is dead.
-//
-// One client's repetitions of one question are bounded apart: what is a retransmission (the same port and ID) waits
-// only once; of the others the first kFullAnswers get the answer, the rest up to kMaxRepeats one that is not much
-// larger than the query: a datagram's source may be forged, and the answers of all that wait leave at one time.
+// Room is shared work-conservingly. When it is full, a query takes a place of the client with most, if that has at
+// least two more than its own: that client's longest waiting question goes, since a new one is about to be answered. If
+// all hold the same, a client with nothing takes the place of the question that has waited longest, after kFairTime.
+// One client's repetitions of a question are bounded (sources may be forged): a retransmission (same port and ID) waits
+// once; the first kFullAnswers others get the answer, up to kMaxRepeats one little larger than the query.
 #pragma once
 
 #include <chrono>

@@ -1,12 +1,7 @@
-// How many questions about one zone may be on their way at a time, so that a flood of random names of a zone whose servers
-// do not answer leaves the servers that are asked, and the room here, to all other zones. One per server block and loop,
-// shared by its Forwarders; loop thread only.
-//
-// A forwarder sees no delegations. What zone a name is in it learns from the SOA of denials, which almost every zone sends
-// all the time (no AAAA, no HTTPS record). Until then, and where nothing answers, a zone is taken to begin one label below
-// a public suffix: the top-level domain, one of the usual second levels of a country (co.uk, com.au), or a configured one;
-// in the reverse tree with the /16 or /32. A learnt zone counts only if it is below that: else one unknown name
-// of com. would make one zone of it.
+// Limits the outstanding questions about one zone, so that random names of a dead zone leave servers and room to
+// others. One per server block and loop, shared by its Forwarders; loop thread only. The zone of a name is learnt from
+// the SOA of denials. Until then it begins one label below a public suffix: the top-level domain, a usual second level
+// of a country (co.uk), or a configured one; in the reverse tree a /16 or /32. A learnt zone counts only below that.
 #pragma once
 
 #include <cstddef>

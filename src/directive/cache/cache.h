@@ -1,12 +1,8 @@
 // The cache of upstream answers of one server block on one loop. One thread; no allocation on a hit, and no call takes
-// longer the more entries there are.
-//
-// Keyed by name, type, class IN, DO and CD. Entries are single blocks of memory in wire form, found by open addressing
-// with a tag in the slot, as in the record table. Positive and negative answers have separate capacities, each kept by
-// S3-FIFO: new entries pass through a small queue, and only what is asked for again gets into the main one, so that a
-// scan of random names evicts nothing but itself. Capacities are kept in bytes too: new entries of more than the mean
-// size have a queue and a share of bytes of their own, so that neither do large answers; one of more than a hundredth
-// of all the bytes is not kept.
+// longer the more entries there are. Keyed by name, type, class IN, DO and CD, found by open addressing with a tag in
+// the slot. Positive and negative answers have capacities of their own, each kept by S3-FIFO, so that a scan evicts
+// only itself. Capacities count bytes too: entries above the mean size share a queue of their own; one above a
+// hundredth of all bytes is not kept.
 #pragma once
 
 #include <array>

@@ -1,16 +1,15 @@
-// `dns64`: addresses by which IPv6-only clients reach IPv4-only hosts through a NAT64 (RFC 6147). The handler asks those
-// behind it, whoever they are: the cluster's names, `hosts`, the cache and the upstreams.
+// `dns64`: IPv6 addresses for IPv4-only hosts, for a NAT64 (RFC 6147). It asks the handlers behind it: cluster,
+// `hosts`, cache, upstreams.
 //
 //   AAAA, usable ones exist       those, without the ones in ::ffff:0:0/96
-//   AAAA, none                    one for each A record, for the lesser of its TTL and that of the denial
+//   AAAA, none                    one for each A record, with the lesser of its TTL and the denial's
 //   AAAA, NXDOMAIN                that
-//   AAAA, no A either             what the question for A was answered with
-//   PTR of the prefix's addresses a CNAME to the reverse name of the IPv4 address, and what that has; where that has
-//                                 nothing, the next handler
-//   DO and CD                     the next handler: the client validates, and synthesizes by itself (§5.5)
+//   AAAA, no A either             the answer to the question for A
+//   PTR of the prefix's addresses a CNAME to the reverse name of the IPv4 address, and its records; else next
+//   DO and CD                     the next handler: the client synthesizes by itself (§5.5)
 //   any other                     the next handler
 //
-// One per server block and loop; loop thread only. Nothing waits: an answer that comes late is taken on where it comes.
+// One per server block and loop; loop thread only; nothing blocks.
 #pragma once
 
 #include <chrono>

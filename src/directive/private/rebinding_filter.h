@@ -1,11 +1,7 @@
-// Withholds what upstreams say if it leads into the own network: by DNS rebinding a page of the world has a browser
-// speak with a printer or an admin page nearby, as its own name has that address for a moment. One per server block and
-// loop; loop thread only.
-//
-// An address is an A or AAAA record of the answer, or an ipv4hint or ipv6hint of its HTTPS and SVCB records (RFC 9460
-// §7.3), and also the IPv4 address within an IPv6 address that is mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056) or of the
-// well-known prefix of NAT64 (RFC 6052). The name that was asked for decides, not the owner of
-// the record: that is the name by which the client trusts what it connects to, wherever its CNAMEs lead.
+// Withholds upstream answers that lead into the own network (DNS rebinding). One per server block and loop; loop thread
+// only. It checks A and AAAA records, ipv4hint and ipv6hint of HTTPS and SVCB (RFC 9460 §7.3), and the IPv4 address
+// within mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056) and NAT64 (RFC 6052) addresses. The name of the query decides, not
+// the record's owner: by it the client trusts.
 #pragma once
 
 #include <cstdint>
