@@ -41,10 +41,10 @@ class Server {
   // From now on sockets outlive the process, by `store`, which outlives this. Before open().
   void setStore(service::SocketStore& store) { store_ = &store; }
 
-  // Binds and listens, or goes on with the sockets that `store` was given: from here on queries are taken, and answered as soon as the loops run. Called again, it goes
-  // over to other listens: an address that stays keeps its sockets and connections, and no query is lost. All or
-  // nothing; the error names what is wrong, "listen udp 127.0.0.1:53: Address already in use". Not within a callback of
-  // a query. Waits for each loop in turn, several times: once the loops run, not on one of them.
+  // Binds and listens, or continues with the given sockets of `store`: queries wait in them until the loops run. Called
+  // again, it changes to other listens: an address that stays keeps sockets and connections, and no query is lost. All
+  // or nothing; the error names what is wrong, "listen udp 127.0.0.1:53: Address already in use". Not within a callback
+  // of a query. Waits for each loop in turn, several times: once the loops run, not on one of them.
   Result<void> open(const std::vector<Listen>& listens);
   // Ends the workers that an open() which has failed has made; the loops of the others have done what was posted to
   // them. Waits as open() does. REQUIRES: nothing is left of the handlers on their loops, but what is posted to go.
