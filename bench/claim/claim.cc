@@ -124,7 +124,7 @@ class Run {
       if (delay > kLong) continue;  // looks again whether all is over
       const auto renewed = co_await claimer.context.store.leaseKeepAlive(claimer.claim.lease().id, ttl / 5);
       if (renewed) claimer.claim.renewed(*renewed);
-      if (!renewed && renewed.error().code == etcd::ErrorCode::kLeaseNotFound) ++leases_lost_;
+      if (!renewed && renewed.error().code == ErrorCode::kLeaseNotFound) ++leases_lost_;
     }
     if (--keepers_ == 0) keepers_done_.set_value();
   }

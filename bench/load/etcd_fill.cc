@@ -32,7 +32,7 @@ class Filler {
  private:
   runtime::Task<void> work() {
     while (next_ <= names_ && !failed_) {
-      etcd::TxnRequest request = takeBatch();
+      store::TxnRequest request = takeBatch();
       const auto result = co_await client_.txn(std::move(request));
       if (!result && !failed_) {
         failed_ = true;
@@ -42,8 +42,8 @@ class Filler {
     if (--running_ == 0) done_.set_value(!failed_);
   }
 
-  etcd::TxnRequest takeBatch() {
-    etcd::TxnRequest request;
+  store::TxnRequest takeBatch() {
+    store::TxnRequest request;
     const uint32_t end = std::min(names_, next_ + kBatch - 1);
     for (; next_ <= end; ++next_) request.success.emplace_back(nodePut(numberedName(next_), next_, ipv6_));
     return request;

@@ -93,7 +93,7 @@ uint64_t timeUntilSeen(std::vector<std::unique_ptr<AnswerProbe>>& probes, std::a
 runtime::Task<void> measure(etcd::Client& client, std::vector<std::unique_ptr<AnswerProbe>>& probes, uint32_t puts,
                             std::chrono::microseconds pause, Outcome& outcome, std::promise<void>& done) {
   for (uint32_t i = 1; i <= puts; ++i) {
-    etcd::TxnRequest put;
+    store::TxnRequest put;
     put.success.emplace_back(nodePut(fmt::format("{}.{}", kLabel, kZone), i, false));
     const auto result = co_await client.txn(std::move(put));
     if (!result) {

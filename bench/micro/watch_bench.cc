@@ -15,8 +15,8 @@
 namespace idetcd::bench {
 namespace {
 
-using etcd::KeyValue;
-using etcd::WatchEvent;
+using store::KeyValue;
+using store::WatchEvent;
 
 KeyValue keyValue(uint32_t number, uint32_t address, int64_t revision) {
   const naming::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(address)),

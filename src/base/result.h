@@ -18,7 +18,7 @@ enum class ErrorCode : uint8_t {
   kOther,        // for people to read
   kNoResources,  // just now there is no descriptor, memory, buffer or thread left
   kNotFound,     // a file that is named is not there
-  // Of etcd.
+  // Of a store (store/store.h).
   kCancelled,         // by stop() or cancel()
   kUnavailable,       // no connection, no leader, GOAWAY
   kDeadlineExceeded,  // no answer in time

@@ -16,26 +16,26 @@ Authenticator::Authenticator(CompletionThread& thread, std::optional<Credentials
       obtained_(thread),
       random_(KernelRandom().next()) {}
 
-Task<EtcdResult<Token>> Authenticator::token(bool survives_stop) {
+Task<StoreResult<Token>> Authenticator::token(bool survives_stop) {
   if (!credentials_) co_return Token{};
   while (!valid_) {
     const bool stopping = thread_.stopping();
-    if (stopping && !survives_stop) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
+    if (stopping && !survives_stop) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     if (obtaining_ && !stopping) {  // what others try while stopping has been cancelled
       auto wait = obtained_.wait(std::chrono::nanoseconds::max());
       co_await wait;
     } else {
-      if (error_ && not_before_ && BootClock::now() < *not_before_) co_return tl::unexpected<EtcdError>(*error_);
+      if (error_ && not_before_ && BootClock::now() < *not_before_) co_return tl::unexpected<StoreError>(*error_);
       auto attempt = obtain(survives_stop);
       co_await attempt;
     }
     // One attempt's failure is that of all callers that waited for it.
-    if (!valid_ && error_) co_return tl::unexpected<EtcdError>(*error_);
+    if (!valid_ && error_) co_return tl::unexpected<StoreError>(*error_);
   }
   co_return token_;
 }
 
-bool Authenticator::dismiss(const Token& token, const EtcdError& error) {
+bool Authenticator::dismiss(const Token& token, const StoreError& error) {
   if (!credentials_ || error.code != ErrorCode::kStaleToken) return false;
   // Of several calls that fail for one token only the first dismisses it: there may be a new one by now.
   if (token.generation == token_.generation) valid_ = false;
@@ -47,7 +47,7 @@ Task<void> Authenticator::obtain(bool survives_stop) {
   obtained_.reset();
   error_.reset();
   auto attempt = authenticate_(survives_stop);
-  EtcdResult<std::string> text = co_await attempt;
+  StoreResult<std::string> text = co_await attempt;
   obtaining_ = false;
   if (text) {
     accept(std::move(*text));
@@ -71,7 +71,7 @@ void Authenticator::accept(std::string text) {
   counters_.authentications.add();
 }
 
-void Authenticator::refused(const EtcdError& error) {
+void Authenticator::refused(const StoreError& error) {
   counters_.authentication_failures.add();
   if (!not_before_) log_.error("etcd refuses user '{}': {}", credentials_->user, error.message);
   std::uniform_real_distribution<double> jitter(0.5, 1.0);
@@ -79,7 +79,7 @@ void Authenticator::refused(const EtcdError& error) {
   pause_ = std::min<std::chrono::nanoseconds>(pause_ * 2, kLongestPause);
 }
 
-Task<EtcdResult<std::string>> Client::Impl::authenticate(bool survives_stop) {
+Task<StoreResult<std::string>> Client::Impl::authenticate(bool survives_stop) {
   pb::AuthenticateRequest request;
   request.set_name(options.credentials->user);
   request.set_password(options.credentials->password);
@@ -91,7 +91,7 @@ Task<EtcdResult<std::string>> Client::Impl::authenticate(bool survives_stop) {
   auto response = co_await call;
   if (!response) {
     if (response.error().code == ErrorCode::kAuthenticationOff) co_return std::string();
-    co_return tl::unexpected<EtcdError>(std::move(response.error()));
+    co_return tl::unexpected<StoreError>(std::move(response.error()));
   }
   co_return std::move(*response->mutable_token());
 }

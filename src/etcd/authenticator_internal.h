@@ -26,17 +26,17 @@ struct Token {
 class Authenticator {
  public:
   // Asks etcd for a token, see Client::Impl::authenticate().
-  using Authenticate = std::function<Task<EtcdResult<std::string>>(bool survives_stop)>;
+  using Authenticate = std::function<Task<StoreResult<std::string>>(bool survives_stop)>;
 
   // `thread` and `counters` outlive this.
   Authenticator(CompletionThread& thread, std::optional<Credentials> credentials, Counters& counters, Logger log,
                 Authenticate authenticate);
 
   // The token for a call. Without credentials an empty one, at once. An error (never `sent`): there is none to be had.
-  Task<EtcdResult<Token>> token(bool survives_stop);
+  Task<StoreResult<Token>> token(bool survives_stop);
 
   // A call with `token` failed. True: for its token; the call may be made once more, with a new one.
-  bool dismiss(const Token& token, const EtcdError& error);
+  bool dismiss(const Token& token, const StoreError& error);
 
  private:
   static constexpr std::chrono::milliseconds kFirstPause{500};
@@ -44,7 +44,7 @@ class Authenticator {
 
   Task<void> obtain(bool survives_stop);
   void accept(std::string text);
-  void refused(const EtcdError& error);
+  void refused(const StoreError& error);
 
   const std::optional<Credentials> credentials_;
   Counters& counters_;
@@ -57,7 +57,7 @@ class Authenticator {
   bool valid_ = false;
   bool off_ = false;  // etcd's authentication is
   Token token_;
-  std::optional<EtcdError> error_;  // of the last attempt
+  std::optional<StoreError> error_;  // of the last attempt
   // Refused credentials cost etcd a bcrypt each time that they are tried.
   std::optional<BootClock::time_point> not_before_;
   std::chrono::nanoseconds pause_ = kFirstPause;

@@ -61,7 +61,7 @@ class BidiStream : public Operation, public std::enable_shared_from_this<BidiStr
   virtual void onMessage(Response& message) = 0;
   // Asked before each read: false pauses reading until resumeReading().
   virtual bool wantsMore() const { return true; }
-  virtual void onEnd(const EtcdError& error) = 0;
+  virtual void onEnd(const StoreError& error) = 0;
 
   void resumeReading() { readNext(); }
 

@@ -1,4 +1,4 @@
-// An asynchronous etcd v3 client: Range, Txn, leases and watches over several endpoints, as store.h describes them.
+// An asynchronous etcd v3 client: Range, Txn, leases and watches over several endpoints, as store/store.h describes them.
 //
 // Every Task here runs on the CompletionThread and may be awaited there only. Failures are values; nothing throws.
 // No gRPC or protobuf type appears in this header.
@@ -34,9 +34,11 @@
 #include "base/metrics.h"
 #include "base/result.h"
 #include "etcd/completion_thread.h"
-#include "etcd/store.h"
+#include "store/store.h"
 
 namespace idetcd::etcd {
+
+using namespace store;
 
 // PEM files. Both or neither of certificate and key; the certificate may be followed by those of its issuers.
 struct TlsFiles {
@@ -91,19 +93,22 @@ class Client final : public Store {
 
   CompletionThread& thread();
 
-  Task<EtcdResult<RangeResult>> range(KeyRange range, RangeOptions options) override;
-  Task<EtcdResult<TxnResult>> txn(TxnRequest request) override;
+  Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) override;
+  Task<StoreResult<TxnResult>> txn(TxnRequest request) override;
 
-  Task<EtcdResult<Lease>> leaseGrant(std::chrono::seconds ttl) override;
+  Task<StoreResult<Lease>> leaseGrant(std::chrono::seconds ttl) override;
   // One round trip on the (shared, lazily opened, re-opened when broken) LeaseKeepAlive stream. Lease::sent_at is when
   // this request was handed to the stream.
-  Task<EtcdResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override;
-  Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override;
+  Task<StoreResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override;
+  Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override;
   // Not cut short by the thread's stop(), and possible after stop() began; then it has 2 s in all.
-  Task<EtcdResult<void>> leaseRevoke(int64_t id) override;
+  Task<StoreResult<void>> leaseRevoke(int64_t id) override;
 
-  // With fragments and progress notifications.
-  Task<EtcdResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) override;
+  // With fragments and progress notifications. etcd 3.4.23 sends a reader that was slow (a process that stood still while
+  // others wrote) what it had to put aside in any order, after what is newer: a later break would leave a gap that
+  // nothing shows, and a deletion may be followed by the put that it undid (kDisordered). etcd before 3.4.25 and 3.5.8
+  // answers progress requests ahead of events that it still has to send (WatchBatch::resume_revision).
+  Task<StoreResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) override;
 
   Task<bool> returnHome() override;
 

@@ -54,13 +54,13 @@ struct Client::Impl {
 
   // One unary call, with the fail-over and the authentication that client.h promises.
   template <typename Stub, typename Request, typename Response>
-  Task<EtcdResult<Response>> call(PrepareMethod<Stub, Request, Response> method, Request request, CallTraits traits) {
+  Task<StoreResult<Response>> call(PrepareMethod<Stub, Request, Response> method, Request request, CallTraits traits) {
     for (bool renewed = false;; renewed = true) {
       auto token = authenticator.token(traits.survives_stop);
-      EtcdResult<Token> ready = co_await token;
-      if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
+      StoreResult<Token> ready = co_await token;
+      if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
       auto attempt = callWithToken(method, request, traits, ready->text);
-      EtcdResult<Response> result = co_await attempt;
+      StoreResult<Response> result = co_await attempt;
       // What was refused for its token was certainly not done, so even a write may be repeated.
       if (result || renewed || !authenticator.dismiss(*ready, result.error())) co_return std::move(result);
     }
@@ -68,8 +68,8 @@ struct Client::Impl {
 
   // With fail-over only. REQUIRES: `request` and `token` outlive the Task.
   template <typename Stub, typename Request, typename Response>
-  Task<EtcdResult<Response>> callWithToken(PrepareMethod<Stub, Request, Response> method, const Request& request,
-                                           CallTraits traits, const std::string& token) {
+  Task<StoreResult<Response>> callWithToken(PrepareMethod<Stub, Request, Response> method, const Request& request,
+                                            CallTraits traits, const std::string& token) {
     const size_t first = endpoints->current();
     bool sent = false;
     for (size_t attempt = 0;; ++attempt) {
@@ -77,17 +77,17 @@ struct Client::Impl {
       if (timeout.count() == 0) timeout = options.call_timeout;
       if (const auto grace = thread.graceLeft()) {
         timeout = traits.survives_stop ? std::min(timeout, *grace) : std::chrono::nanoseconds(0);
-        if (timeout.count() == 0) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
+        if (timeout.count() == 0) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
       }
       const size_t index = (first + attempt) % endpoints->size();
       auto one = callAt(index, method, request, traits, token, timeout);
-      EtcdResult<Response> result = co_await one;
+      StoreResult<Response> result = co_await one;
 
       if (result) {
         endpoints->succeeded(index);
         co_return std::move(result);
       }
-      EtcdError& error = result.error();
+      StoreError& error = result.error();
       if (!endpointIsAway(error)) co_return std::move(result);
       endpoints->failed(index, error);
       sent = sent || error.sent;
@@ -98,19 +98,20 @@ struct Client::Impl {
 
   // One attempt at one endpoint. REQUIRES: `request` and `token` outlive the Task.
   template <typename Stub, typename Request, typename Response>
-  Task<EtcdResult<Response>> callAt(size_t index, PrepareMethod<Stub, Request, Response> method, const Request& request,
-                                    CallTraits traits, const std::string& token, std::chrono::nanoseconds timeout) {
+  Task<StoreResult<Response>> callAt(size_t index, PrepareMethod<Stub, Request, Response> method,
+                                     const Request& request, CallTraits traits, const std::string& token,
+                                     std::chrono::nanoseconds timeout) {
     UnaryCall<Response> rpc(thread, traits.survives_stop);
     rpc.context().set_deadline(monotonicDeadline(timeout));
     prepareContext(rpc.context(), traits.needs_leader, token);
     Stub stub(endpoints->channel(index));
     rpc.setReader((stub.*method)(&rpc.context(), request, &thread.queue()));
-    EtcdResult<Response> result = co_await rpc;
+    StoreResult<Response> result = co_await rpc;
     co_return result;
   }
 
   // Makes a token: empty if etcd has authentication switched off.
-  Task<EtcdResult<std::string>> authenticate(bool survives_stop);
+  Task<StoreResult<std::string>> authenticate(bool survives_stop);
 
   CompletionThread& public_thread;
   CompletionThread::Impl& thread;

@@ -241,7 +241,7 @@ void Endpoints::succeeded(size_t index) {
   log_.info("etcd endpoint {} is back", endpoint.address.name);
 }
 
-void Endpoints::failed(size_t index, const EtcdError& error) {
+void Endpoints::failed(size_t index, const StoreError& error) {
   counters_->endpoint_failures.add();
   size_t expected = index;
   const size_t next = (index + 1) % size();

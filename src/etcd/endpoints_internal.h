@@ -56,7 +56,7 @@ class Endpoints {
   // calls that fail together only the first moves on, and a late failure at the old endpoint does not abandon the new
   // one.
   void succeeded(size_t index);
-  void failed(size_t index, const EtcdError& error);
+  void failed(size_t index, const StoreError& error);
   // For Client::returnHome(). Home becomes the current one.
   void settleHome() { current_.store(kHome, std::memory_order_relaxed); }
 

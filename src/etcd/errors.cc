@@ -84,25 +84,25 @@ bool channelHasNoCredentials(const grpc::Status& status) {
 
 }  // namespace
 
-EtcdError toError(const grpc::Status& status, bool cancelled_by_us) {
+StoreError toError(const grpc::Status& status, bool cancelled_by_us) {
   if (channelHasNoCredentials(status)) return {ErrorCode::kUnavailable, "there are no usable TLS certificates", false};
   return {codeOf(status, cancelled_by_us), status.error_message(), !certainlyNotSent(status)};
 }
 
-EtcdError toError(std::string_view cancel_reason) {
+StoreError toError(std::string_view cancel_reason) {
   return {codeFromText(cancel_reason), std::string(cancel_reason), true};
 }
 
-EtcdError cancelledBeforeSending() { return {ErrorCode::kCancelled, "stopping", false}; }
+StoreError cancelledBeforeSending() { return {ErrorCode::kCancelled, "stopping", false}; }
 
-bool endpointIsAway(const EtcdError& error) {
+bool endpointIsAway(const StoreError& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
 }
 
 // gRPC has one code, UNAVAILABLE, for both, and says nothing else of them.
-bool lookUpFailed(const EtcdError& error) { return error.message.starts_with(kLookUpFailed); }
+bool lookUpFailed(const StoreError& error) { return error.message.starts_with(kLookUpFailed); }
 
 // No code of its own either: it is in the text of UNAVAILABLE.
-bool handshakeFailed(const EtcdError& error) { return contains(error.message, "handshake"); }
+bool handshakeFailed(const StoreError& error) { return contains(error.message, "handshake"); }
 
 }  // namespace idetcd::etcd

@@ -1,4 +1,4 @@
-// What gRPC and etcd report, as EtcdError. For etcd/*.cc only; any thread.
+// What gRPC and etcd report, as StoreError. For etcd/*.cc only; any thread.
 #pragma once
 
 #include <string_view>
@@ -10,15 +10,15 @@
 namespace idetcd::etcd {
 
 // REQUIRES: !status.ok(). `cancelled_by_us`: what looks like the end of a cancelled call is one.
-EtcdError toError(const grpc::Status& status, bool cancelled_by_us);
+StoreError toError(const grpc::Status& status, bool cancelled_by_us);
 // From the text that etcd gives where it has no code to give (cancel_reason of a watch).
-EtcdError toError(std::string_view cancel_reason);
+StoreError toError(std::string_view cancel_reason);
 
-EtcdError cancelledBeforeSending();
+StoreError cancelledBeforeSending();
 
 // The endpoint, not the request, is at fault: another one may do better.
-bool endpointIsAway(const EtcdError& error);
-bool lookUpFailed(const EtcdError& error);     // of the endpoint's name
-bool handshakeFailed(const EtcdError& error);  // of TLS
+bool endpointIsAway(const StoreError& error);
+bool lookUpFailed(const StoreError& error);     // of the endpoint's name
+bool handshakeFailed(const StoreError& error);  // of TLS
 
 }  // namespace idetcd::etcd

@@ -20,8 +20,8 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
 
   // One request and its answer. A time-out retires the stream: its endpoint is taken for dead, and an answer that is
   // late must not be taken for that of a later request, whose sent_at would promise too much.
-  static Task<EtcdResult<Lease>> exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
-                                          std::optional<BootClock::time_point> deadline);
+  static Task<StoreResult<Lease>> exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
+                                           std::optional<BootClock::time_point> deadline);
 
   bool usable() const { return !retired_ && !ended(); }
   // No new requests: it ends when no caller waits for an answer any more.
@@ -33,7 +33,7 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
     int64_t id;
     Suspension* waiter;  // null: given up
     BootClock::time_point sent_at;
-    std::optional<EtcdResult<Lease>> result;
+    std::optional<StoreResult<Lease>> result;
   };
 
   KeepAliveStream(CompletionThread::Impl& thread, size_t endpoint)
@@ -41,7 +41,7 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
 
   void onSend(const pb::LeaseKeepAliveRequest& request) override;
   void onMessage(pb::LeaseKeepAliveResponse& response) override;
-  void onEnd(const EtcdError& error) override;
+  void onEnd(const StoreError& error) override;
 
   const size_t endpoint_;
   bool retired_ = false;

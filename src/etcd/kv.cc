@@ -100,7 +100,7 @@ RangeResult fromProto(pb::RangeResponse& response) {
   return result;
 }
 
-EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_results) {
+StoreResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_results) {
   TxnResult result;
   result.succeeded = response.succeeded();
   result.revision = response.header().revision();
@@ -124,13 +124,13 @@ EtcdResult<TxnResult> fromProto(pb::TxnResponse& response, size_t expected_resul
     }
   }
   if (result.results.size() != expected_results)
-    return tl::unexpected<EtcdError>({ErrorCode::kOther, "the answer to a Txn does not fit its operations", true});
+    return tl::unexpected<StoreError>({ErrorCode::kOther, "the answer to a Txn does not fit its operations", true});
   return result;
 }
 
 }  // namespace
 
-Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options) {
+Task<StoreResult<RangeResult>> Client::range(KeyRange range, RangeOptions options) {
   pb::RangeRequest request;
   fill(request, std::move(range), options);
   CallTraits traits;
@@ -138,9 +138,9 @@ Task<EtcdResult<RangeResult>> Client::range(KeyRange range, RangeOptions options
   traits.needs_leader = !options.serializable;
   auto call = impl_->call(&pb::KV::Stub::PrepareAsyncRange, std::move(request), traits);
   auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
   if (const uint64_t id = response->header().cluster_id(); options.cluster_id != 0 && id != options.cluster_id) {
-    co_return tl::unexpected<EtcdError>(
+    co_return tl::unexpected<StoreError>(
         {ErrorCode::kOtherCluster, fmt::format("the cluster is {:x}, not {:x}", id, options.cluster_id), true});
   }
   co_return fromProto(*response);
@@ -155,14 +155,14 @@ Task<bool> Client::returnHome() {
     co_return false;
   }
   auto token = impl_->authenticator.token(false);
-  const EtcdResult<Token> ready = co_await token;
+  const StoreResult<Token> ready = co_await token;
   if (!ready || impl_->thread.stopping()) co_return false;
   // Linearizable: a member that is cut off from the others, or applies nothing, does not answer.
   pb::RangeRequest request;
   fill(request, KeyRange::single("0"), {.keys_only = true});
   auto call =
       impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
-  const EtcdResult<pb::RangeResponse> answer = co_await call;
+  const StoreResult<pb::RangeResponse> answer = co_await call;
   // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
   const bool answers = answer || (answer.error().code == ErrorCode::kPermissionDenied);
   impl_->home_answers = answers ? impl_->home_answers + 1 : 0;
@@ -173,7 +173,7 @@ Task<bool> Client::returnHome() {
   co_return true;
 }
 
-Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
+Task<StoreResult<TxnResult>> Client::txn(TxnRequest request) {
   const size_t on_success = request.success.size();
   const size_t on_failure = request.failure.size();
   pb::TxnRequest message;
@@ -185,7 +185,7 @@ Task<EtcdResult<TxnResult>> Client::txn(TxnRequest request) {
   traits.timeout = request.timeout;
   auto call = impl_->call(&pb::KV::Stub::PrepareAsyncTxn, std::move(message), traits);
   auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
   co_return fromProto(*response, response->succeeded() ? on_success : on_failure);
 }
 

@@ -20,8 +20,8 @@ std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& t
   return stream;
 }
 
-Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
-                                                  std::optional<BootClock::time_point> deadline) {
+Task<StoreResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStream> stream, int64_t id,
+                                                   std::optional<BootClock::time_point> deadline) {
   Suspension pause(stream->thread().scheduler(), deadline);
   const auto exchange = std::make_shared<Exchange>(Exchange{id, &pause, {}, std::nullopt});
   stream->unsent_.push_back(exchange);
@@ -34,9 +34,9 @@ Task<EtcdResult<Lease>> KeepAliveStream::exchange(std::shared_ptr<KeepAliveStrea
   if (stream->retired_) stream->retire();  // this may have been the last answer that it was kept for
   if (exchange->result) co_return std::move(*exchange->result);
   if (outcome == Suspension::WakeReason::kStopped)
-    co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
+    co_return tl::unexpected<StoreError>({ErrorCode::kCancelled, "stopping", true});
   stream->retire();
-  co_return tl::unexpected<EtcdError>({ErrorCode::kDeadlineExceeded, "no answer to the keepalive in time", true});
+  co_return tl::unexpected<StoreError>({ErrorCode::kDeadlineExceeded, "no answer to the keepalive in time", true});
 }
 
 void KeepAliveStream::onSend(const pb::LeaseKeepAliveRequest&) {
@@ -56,15 +56,15 @@ void KeepAliveStream::onMessage(pb::LeaseKeepAliveResponse& response) {
     exchange->result = Lease{response.id(), std::chrono::seconds(response.ttl()), exchange->sent_at};
   } else {
     exchange->result =
-        tl::unexpected<EtcdError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
+        tl::unexpected<StoreError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
   }
   if (exchange->waiter != nullptr) exchange->waiter->wake();
 }
 
-void KeepAliveStream::onEnd(const EtcdError& error) {
+void KeepAliveStream::onEnd(const StoreError& error) {
   for (auto* queue : {&unsent_, &awaited_}) {
     for (const auto& exchange : *queue) {
-      exchange->result = tl::unexpected<EtcdError>(error);
+      exchange->result = tl::unexpected<StoreError>(error);
       if (exchange->waiter != nullptr) exchange->waiter->wake();
     }
     queue->clear();
@@ -80,7 +80,7 @@ void KeepAliveStream::retire() {
 
 // --- Client ---
 
-Task<EtcdResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
+Task<StoreResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
   pb::LeaseGrantRequest request;
   request.set_ttl(ttl.count());
   CallTraits traits;
@@ -88,21 +88,21 @@ Task<EtcdResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
   const auto sent_at = BootClock::now();
   auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseGrant, std::move(request), traits);
   auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
   if (!response->error().empty())
-    co_return tl::unexpected<EtcdError>({ErrorCode::kOther, std::move(*response->mutable_error()), true});
+    co_return tl::unexpected<StoreError>({ErrorCode::kOther, std::move(*response->mutable_error()), true});
   co_return Lease{response->id(), std::chrono::seconds(response->ttl()), sent_at};
 }
 
-Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
+Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
   Impl& impl = *impl_;
   const auto deadline = impl.public_thread.deadlineAfter(timeout);
   bool renewed = false;
   for (size_t attempt = 1;;) {
     auto token = impl.authenticator.token(false);
-    EtcdResult<Token> ready = co_await token;
-    if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
-    if (impl.thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
+    StoreResult<Token> ready = co_await token;
+    if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
+    if (impl.thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     const bool usable = impl.keep_alive && impl.keep_alive->usable();
     if (!usable || impl.keep_alive->endpoint() != impl.endpoints->current()) {
       if (usable) impl.keep_alive->retire();
@@ -129,20 +129,20 @@ Task<EtcdResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseco
   }
 }
 
-Task<EtcdResult<std::chrono::seconds>> Client::leaseTimeToLive(int64_t id) {
+Task<StoreResult<std::chrono::seconds>> Client::leaseTimeToLive(int64_t id) {
   pb::LeaseTimeToLiveRequest request;
   request.set_id(id);
   CallTraits traits;
   traits.repeatable = true;
   auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseTimeToLive, std::move(request), traits);
   auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
+  if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
   if (response->ttl() < 0)
-    co_return tl::unexpected<EtcdError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
+    co_return tl::unexpected<StoreError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
   co_return std::chrono::seconds(response->ttl());
 }
 
-Task<EtcdResult<void>> Client::leaseRevoke(int64_t id) {
+Task<StoreResult<void>> Client::leaseRevoke(int64_t id) {
   pb::LeaseRevokeRequest request;
   request.set_id(id);
   CallTraits traits;
@@ -150,8 +150,8 @@ Task<EtcdResult<void>> Client::leaseRevoke(int64_t id) {
   traits.survives_stop = true;
   auto call = impl_->call(&pb::Lease::Stub::PrepareAsyncLeaseRevoke, std::move(request), traits);
   auto response = co_await call;
-  if (!response) co_return tl::unexpected<EtcdError>(std::move(response.error()));
-  co_return EtcdResult<void>{};
+  if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
+  co_return StoreResult<void>{};
 }
 
 }  // namespace idetcd::etcd

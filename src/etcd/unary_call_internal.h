@@ -33,9 +33,9 @@ class UnaryCall final : public CompletionTag, public Operation {
     reader_->StartCall();
     reader_->Finish(&response_, &status_, static_cast<CompletionTag*>(this));
   }
-  EtcdResult<Response> await_resume() {
+  StoreResult<Response> await_resume() {
     if (status_.ok()) return std::move(response_);
-    return tl::unexpected<EtcdError>(toError(status_, cancelled_));
+    return tl::unexpected<StoreError>(toError(status_, cancelled_));
   }
 
   void onEvent(bool) override {  // always true for Finish(); the status says all

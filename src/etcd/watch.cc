@@ -42,11 +42,11 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
   size_t endpoint() const { return endpoint_; }
   int64_t createdRevision() const { return created_revision_; }
   uint64_t clusterId() const { return cluster_id_; }
-  const std::optional<EtcdError>& error() const { return error_; }
+  const std::optional<StoreError>& error() const { return error_; }
   std::optional<WatchBatch> take();
   void requestProgress();
   // The endpoint did not answer in time.
-  EtcdError giveUp();
+  StoreError giveUp();
   void reportTo(Endpoints& endpoints) const;
   using BidiStream::thread;
 
@@ -58,11 +58,11 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
 
   bool wantsMore() const override { return inbox_.size() < kMaxInboxBatches && inbox_bytes_ < kMaxInboxBytes; }
   void onMessage(pb::WatchResponse& response) override;
-  void onEnd(const EtcdError& error) override;
+  void onEnd(const StoreError& error) override;
   void onCreated(const pb::WatchResponse& response);
   void onCancelled(const pb::WatchResponse& response);
   void onEvents(pb::WatchResponse& response);
-  void fail(EtcdError error);
+  void fail(StoreError error);
   void wakeReader() {
     if (reader_ != nullptr) reader_->wake();
   }
@@ -89,7 +89,7 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
   uint64_t cluster_id_ = 0;
   std::deque<Pending> inbox_;
   size_t inbox_bytes_ = 0;
-  std::optional<EtcdError> error_;
+  std::optional<StoreError> error_;
   Suspension* reader_ = nullptr;
 };
 
@@ -208,12 +208,12 @@ void WatchCall::onEvents(pb::WatchResponse& response) {
   inbox_.push_back(std::exchange(pending, {}));
 }
 
-void WatchCall::onEnd(const EtcdError& error) {
+void WatchCall::onEnd(const StoreError& error) {
   fail(error);
   wakeReader();
 }
 
-void WatchCall::fail(EtcdError error) {
+void WatchCall::fail(StoreError error) {
   if (!error_) error_ = std::move(error);
 }
 
@@ -232,7 +232,7 @@ void WatchCall::requestProgress() {
   send(std::move(request));
 }
 
-EtcdError WatchCall::giveUp() {
+StoreError WatchCall::giveUp() {
   fail({ErrorCode::kDeadlineExceeded, "the watch is silent", true});
   cancel();
   return *error_;
@@ -258,7 +258,7 @@ class ClientWatchStream final : public WatchStream {
     }
   }
 
-  Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override;
+  Task<StoreResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override;
   int64_t createdRevision() const override { return call_->createdRevision(); }
   uint64_t clusterId() const override { return call_->clusterId(); }
   bool isAtCurrentEndpoint() const override { return call_->endpoint() == endpoints_->current(); }
@@ -271,19 +271,19 @@ class ClientWatchStream final : public WatchStream {
   const std::shared_ptr<Endpoints> endpoints_;
 };
 
-Task<EtcdResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds timeout) {
+Task<StoreResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds timeout) {
   const std::shared_ptr<WatchCall> call = call_;
   bool asked = false;
   while (true) {
     if (auto batch = call->take()) co_return std::move(*batch);
     if (call->error()) {
       call->reportTo(*endpoints_);
-      co_return tl::unexpected<EtcdError>(*call->error());
+      co_return tl::unexpected<StoreError>(*call->error());
     }
     auto wait = WatchCall::waitForNews(call, timeout / 2);
     const auto outcome = co_await wait;
     if (outcome == Suspension::WakeReason::kStopped)
-      co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
+      co_return tl::unexpected<StoreError>({ErrorCode::kCancelled, "stopping", true});
     if (outcome == Suspension::WakeReason::kWoken) {
       asked = false;
     } else if (!std::exchange(asked, true)) {
@@ -298,15 +298,15 @@ Task<EtcdResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds ti
 
 // --- Client ---
 
-Task<EtcdResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRange> ranges) {
+Task<StoreResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRange> ranges) {
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   const size_t first = endpoints->current();
   bool renewed = false;
   for (size_t attempt = 0;;) {
     auto token = impl_->authenticator.token(false);
-    EtcdResult<Token> ready = co_await token;
-    if (!ready) co_return tl::unexpected<EtcdError>(std::move(ready.error()));
-    if (impl_->thread.stopping()) co_return tl::unexpected<EtcdError>(cancelledBeforeSending());
+    StoreResult<Token> ready = co_await token;
+    if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
+    if (impl_->thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     const size_t index = (first + attempt) % endpoints->size();
     const auto call = WatchCall::open(impl_->thread, endpoints, index, ranges, ready->text);
     auto outcome = Suspension::WakeReason::kWoken;
@@ -319,16 +319,16 @@ Task<EtcdResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRa
       co_return std::make_unique<ClientWatchStream>(call, endpoints);
     }
     if (outcome == Suspension::WakeReason::kStopped)
-      co_return tl::unexpected<EtcdError>({ErrorCode::kCancelled, "stopping", true});
+      co_return tl::unexpected<StoreError>({ErrorCode::kCancelled, "stopping", true});
     if (!call->error()) call->giveUp();
     call->reportTo(*endpoints);
-    const EtcdError error = *call->error();
+    const StoreError error = *call->error();
     if (!endpointIsAway(error)) {
       if (std::exchange(renewed, true) || !impl_->authenticator.dismiss(*ready, error))
-        co_return tl::unexpected<EtcdError>(error);
+        co_return tl::unexpected<StoreError>(error);
       continue;
     }
-    if (++attempt == endpoints->size()) co_return tl::unexpected<EtcdError>(error);
+    if (++attempt == endpoints->size()) co_return tl::unexpected<StoreError>(error);
   }
 }
 

@@ -14,14 +14,13 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::Compare;
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::RangeOp;
-using etcd::RangeResult;
-using etcd::TxnRequest;
-using etcd::TxnResult;
+using store::Compare;
+using store::RangeOp;
+using store::RangeResult;
+using store::StoreError;
+using store::StoreResult;
+using store::TxnRequest;
+using store::TxnResult;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kClaiming = "claiming a name";
@@ -29,9 +28,9 @@ constexpr std::string_view kClaiming = "claiming a name";
 // Keys alone, of at most 255 bytes and some integers: a page stays well under gRPC's 4 MB.
 constexpr int64_t kLinePage = 10'000;
 
-etcd::KeyRange slotRange(const slots::NamePattern& pattern) {
+store::KeyRange slotRange(const slots::NamePattern& pattern) {
   if (pattern.literalPrefix().empty()) return watchedRange();
-  return etcd::KeyRange::prefix(pattern.literalPrefix());
+  return store::KeyRange::prefix(pattern.literalPrefix());
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
       options_(std::move(options)),
       own_key_(own_key),
       slots_(slotRange(options_.pattern)),
-      queue_(etcd::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
+      queue_(store::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
       waiting_(options_.pattern, [this] { wake_.set(); }),
       wake_(context.scheduler),
       ahead_changed_(context.scheduler) {
@@ -67,7 +66,7 @@ void Claim::stop() {
 runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
-    const EtcdResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
+    const StoreResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
     own_key_.setWaitingLine(nullptr);
     ahead_.clear();
     if (outcome) context_.trouble.succeeded(kClaiming);
@@ -94,9 +93,9 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
 
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
 Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
-  const EtcdResult<bool> granted = co_await grant();
+  const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
-  EtcdResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
+  StoreResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
   while (line && !context_.lifetime.stopping()) {
     slots::SlotChoice choice = slots::chooseSlot(options_.pattern, *line, preferred_id);
     switch (choice.kind) {
@@ -118,7 +117,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
-        EtcdResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
+        StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
         if (taken->claimed) co_return ClaimOutcome::kClaimed;
         context_.counters.claim_collisions.add();
@@ -133,7 +132,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
 
 Claim::Answer<bool> Claim::grant() {
   context_.counters.claim_requests.add();
-  EtcdResult<etcd::Lease> granted = co_await context_.store.leaseGrant(options_.lease);
+  StoreResult<store::Lease> granted = co_await context_.store.leaseGrant(options_.lease);
   if (!granted) co_return tl::unexpected(granted.error());
   lease_ = *granted;
   co_return true;
@@ -144,41 +143,41 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
   TxnRequest request;
   const int64_t seen = own_key_.highestToken();
-  request.success.emplace_back(etcd::PutOp{ticket_, valueWith(0), lease_->id});
+  request.success.emplace_back(store::PutOp{ticket_, valueWith(0), lease_->id});
   request.success.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
   request.success.emplace_back(RangeOp{queue_, {.count_only = true}});
-  request.success.emplace_back(RangeOp{etcd::KeyRange::single(ticket_), {.keys_only = true}});
+  request.success.emplace_back(RangeOp{store::KeyRange::single(ticket_), {.keys_only = true}});
   if (!preferred.empty()) {
-    request.success.emplace_back(RangeOp{etcd::KeyRange::single(preferred), {}});
-    request.success.emplace_back(RangeOp{etcd::KeyRange::single(tokenFloorKey(preferred)), {}});
+    request.success.emplace_back(RangeOp{store::KeyRange::single(preferred), {}});
+    request.success.emplace_back(RangeOp{store::KeyRange::single(tokenFloorKey(preferred)), {}});
   }
   context_.counters.claim_requests.add();
-  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   if (answer->results.size() > 5) {
     floor_.name = preferred;
     learnFloor(answer->results[5]);
   }
-  EtcdResult<slots::QueueSnapshot> line = co_await readEnqueued(std::move(answer->results), answer->revision);
+  StoreResult<slots::QueueSnapshot> line = co_await readEnqueued(std::move(answer->results), answer->revision);
   if (line) line->set_back = line->revision < seen;
   co_return line;
 }
 
-Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(std::vector<etcd::OpResult> results, int64_t revision) {
+Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(std::vector<store::OpResult> results, int64_t revision) {
   for (size_t i = 1; i < results.size(); ++i) {
     if (!std::holds_alternative<RangeResult>(results[i])) co_return unfitting();
   }
   if (results.size() < 4) co_return unfitting();
   const int64_t tickets = std::get<RangeResult>(results[2]).count;
-  const std::vector<etcd::KeyValue>& own_ticket = std::get<RangeResult>(results[3]).kvs;
+  const std::vector<store::KeyValue>& own_ticket = std::get<RangeResult>(results[3]).kvs;
   // A ticket that was there before (its answer was lost) is not the youngest: its rank has to be counted.
   if (own_ticket.empty() || own_ticket.front().create_revision != revision || tickets < 1) {
-    EtcdResult<slots::QueueSnapshot> line = co_await look();
+    StoreResult<slots::QueueSnapshot> line = co_await look();
     if (line && results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
     co_return line;
   }
   RangeResult taken = std::get<RangeResult>(std::move(results[1]));
-  EtcdResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
   line->rank = static_cast<size_t>(tickets - 1);
   line->ticket_revision = revision;
@@ -194,7 +193,7 @@ std::string Claim::preferredKey(int64_t preferred_id) const {
 
 std::optional<slots::QueueSnapshot::OwnKey> Claim::readOwn(const RangeResult& found) const {
   if (found.kvs.empty()) return std::nullopt;
-  const etcd::KeyValue& kv = found.kvs.front();
+  const store::KeyValue& kv = found.kvs.front();
   const Result<NodeRecord> record = decodeRecord(kv.value);
   // A key without a lease belongs to no node: it was put by hand, and nothing would free it.
   if (!record || record->id != record_.id || kv.lease == 0) return std::nullopt;
@@ -207,7 +206,7 @@ std::optional<slots::QueueSnapshot::OwnKey> Claim::readOwn(const RangeResult& fo
 
 // A key with our UUID under a lease. What was put before a later claim of ours can be there only since the store was
 // set back.
-bool Claim::isAbandoned(const etcd::KeyValue& kv) const {
+bool Claim::isAbandoned(const store::KeyValue& kv) const {
   if (kv.lease == last_lease_) return true;
   if (slot_.name == kv.key && kv.mod_revision < slot_.revision) return true;
   const std::optional<Predecessor>& predecessor = options_.predecessor;
@@ -219,9 +218,9 @@ Claim::Answer<slots::QueueSnapshot> Claim::look() {
   request.success = lineReads();
   const int64_t seen = own_key_.highestToken();
   context_.counters.claim_requests.add();
-  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
-  EtcdResult<slots::QueueSnapshot> line = co_await readLine(std::move(answer->results), 0, answer->revision);
+  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(answer->results), 0, answer->revision);
   if (line) line->set_back = line->revision < seen;
   co_return line;
 }
@@ -236,13 +235,13 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
   while (!context_.lifetime.stopping()) {
     look_again_ = false;
     waiting_.beginLook();
-    EtcdResult<slots::QueueSnapshot> line = co_await look();
+    StoreResult<slots::QueueSnapshot> line = co_await look();
     if (!line) {
       // The place in the queue is worth waiting for, as long as the lease lives.
       context_.trouble.failed(kClaiming, line.error());
       const std::chrono::nanoseconds delay = delayAfter(line.error(), backoff);
       co_await context_.lifetime.pause(delay);
-      const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+      const StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
       if (!kept) co_return tl::unexpected(kept.error());
       continue;
     }
@@ -253,7 +252,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
     const BootClock::time_point poll_at = context_.now() + context_.jitter.around(options_.lease, 0.25);
     while (!context_.lifetime.stopping() && !waiting_.mustLook() && !look_again_ && context_.now() < poll_at) {
       if (waiting_.isOurTurn() || (!full && waiting_.isFull())) co_return waiting_.take();
-      const EtcdResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
+      const StoreResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
       if (!kept) co_return tl::unexpected(kept.error());
     }
   }
@@ -268,7 +267,7 @@ void Claim::follow(const slots::QueueSnapshot& line) {
 }
 
 Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, bool full) {
-  const EtcdResult<bool> kept = co_await keepLeaseWhileWaiting();
+  const StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
   if (!kept) co_return tl::unexpected(kept.error());
   wake_.reset();
   // While the lease was kept, something may have come.
@@ -287,7 +286,7 @@ Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, 
 Claim::Answer<bool> Claim::keepLeaseWhileWaiting() {
   const std::chrono::nanoseconds ttl = lease_->ttl;
   if (context_.now() < lease_->sent_at + ttl / 3) co_return true;
-  EtcdResult<etcd::Lease> kept =
+  StoreResult<store::Lease> kept =
       co_await context_.store.leaseKeepAlive(lease_->id, std::clamp<std::chrono::nanoseconds>(ttl / 5, 200ms, 3s));
   if (!kept && kept.error().code == ErrorCode::kLeaseNotFound) co_return tl::unexpected(kept.error());
   if (kept) lease_ = *kept;
@@ -305,17 +304,17 @@ runtime::Task<void> Claim::watchAhead() {
       continue;
     }
     const std::string ticket = ahead_;
-    std::vector<etcd::WatchRange> ranges{{etcd::KeyRange::single(ticket), ahead_seen_at_ + 1}};
-    EtcdResult<std::unique_ptr<etcd::WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+    std::vector<store::WatchRange> ranges{{store::KeyRange::single(ticket), ahead_seen_at_ + 1}};
+    StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
     bool gone = false;
     bool alive = stream.has_value();
     while (alive && !gone && ahead_ == ticket && !context_.lifetime.stopping()) {
-      const EtcdResult<etcd::WatchBatch> batch = co_await (*stream)->next(kSilence);
+      const StoreResult<store::WatchBatch> batch = co_await (*stream)->next(kSilence);
       alive = batch.has_value();
       if (!alive) break;
       backoff.reset();
       gone = std::any_of(batch->events.begin(), batch->events.end(),
-                         [](const etcd::WatchEvent& event) { return event.type == etcd::WatchEvent::Type::kDelete; });
+                         [](const store::WatchEvent& event) { return event.type == store::WatchEvent::Type::kDelete; });
     }
     if (gone && ahead_ == ticket) {
       ahead_.clear();
@@ -344,7 +343,7 @@ runtime::Task<bool> Claim::oldLeaseEnds() {
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point asked = context_.now();
     context_.counters.claim_requests.add();
-    const EtcdResult<std::chrono::seconds> left = co_await context_.store.leaseTimeToLive(old_lease_);
+    const StoreResult<std::chrono::seconds> left = co_await context_.store.leaseTimeToLive(old_lease_);
     std::chrono::nanoseconds delay = 1s;
     if (left) {
       context_.trouble.succeeded(kClaiming);
@@ -400,11 +399,11 @@ int64_t Claim::leastToken(const slots::QueueSnapshot& line, bool back) const {
 }
 
 // What a claim that failed has read beside the line.
-void Claim::learnFloor(const etcd::OpResult& result) {
+void Claim::learnFloor(const store::OpResult& result) {
   const auto* found = std::get_if<RangeResult>(&result);
   floor_.token = floor_.revision = 0;
   if (found == nullptr || found->kvs.empty()) return;
-  const etcd::KeyValue& kv = found->kvs.front();
+  const store::KeyValue& kv = found->kvs.front();
   floor_.revision = kv.mod_revision;
   // A value that was put there by hand is no token.
   if (const auto token = parseNumber<int64_t>(kv.value)) floor_.token = std::clamp<int64_t>(*token, 0, kMaxToken);
@@ -435,21 +434,21 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
                               .number = back ? line.own->mod_revision : 0});
   request.compares.push_back(
       {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
-  request.success.emplace_back(etcd::PutOp{choice.name, value, lease_->id});
+  request.success.emplace_back(store::PutOp{choice.name, value, lease_->id});
   request.compares.push_back({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
-  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(ticket_)});
+  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(ticket_)});
   // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
   if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
-    request.success.emplace_back(etcd::PutOp{floor_key, std::to_string(said), 0});
+    request.success.emplace_back(store::PutOp{floor_key, std::to_string(said), 0});
   } else if (floor_.revision != 0) {
-    request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(floor_key)});
+    request.success.emplace_back(store::DeleteOp{store::KeyRange::single(floor_key)});
   }
   request.failure = lineReads();
-  request.failure.emplace_back(RangeOp{etcd::KeyRange::single(floor_key), {}});
+  request.failure.emplace_back(RangeOp{store::KeyRange::single(floor_key), {}});
   context_.counters.claim_requests.add();
-  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
   if (!answer && answer.error().ambiguous()) {
-    EtcdResult<Attempt> attempt = co_await readBack(std::move(choice), answer.error());
+    StoreResult<Attempt> attempt = co_await readBack(std::move(choice), answer.error());
     co_return attempt;
   }
   if (!answer) co_return tl::unexpected(answer.error());
@@ -460,7 +459,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   }
   if (answer->results.empty()) co_return unfitting();
   learnFloor(answer->results.back());
-  EtcdResult<slots::QueueSnapshot> next = co_await readLine(std::move(answer->results), 0, answer->revision);
+  StoreResult<slots::QueueSnapshot> next = co_await readLine(std::move(answer->results), 0, answer->revision);
   if (!next) co_return tl::unexpected(next.error());
   next->set_back = line.set_back;
   co_return Attempt{.claimed = false, .line = *std::move(next)};
@@ -468,14 +467,14 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
 
 // The answer to the claim was lost. If the slot shows our UUID under our lease, the claim was applied. If not, it may
 // still be applied later: the failure stands, and release() makes sure that it is not.
-Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, EtcdError unclear) {
+Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, StoreError unclear) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
     context_.counters.claim_requests.add();
-    etcd::KeyRange slot = etcd::KeyRange::single(choice.name);
-    EtcdResult<RangeResult> answer = co_await context_.store.range(std::move(slot), {});
+    store::KeyRange slot = store::KeyRange::single(choice.name);
+    StoreResult<RangeResult> answer = co_await context_.store.range(std::move(slot), {});
     if (answer) {
-      for (const etcd::KeyValue& kv : answer->kvs) {
+      for (const store::KeyValue& kv : answer->kvs) {
         const Result<NodeRecord> record = decodeRecord(kv.value);
         if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
         const int64_t token = std::max(kv.create_revision, record->token);
@@ -492,8 +491,8 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, EtcdErro
   co_return stopped();
 }
 
-std::vector<etcd::Op> Claim::lineReads() const {
-  std::vector<etcd::Op> reads;
+std::vector<store::Op> Claim::lineReads() const {
+  std::vector<store::Op> reads;
   reads.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
   // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
   // them need not know its place.
@@ -503,7 +502,7 @@ std::vector<etcd::Op> Claim::lineReads() const {
 }
 
 // The answers to lineReads(), from results[first] on. If ours is among the tickets that were not read, it waits.
-Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<etcd::OpResult> results, size_t first,
+Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<store::OpResult> results, size_t first,
                                                     int64_t revision) {
   if (results.size() < first + 2 || !std::holds_alternative<RangeResult>(results[first]) ||
       !std::holds_alternative<RangeResult>(results[first + 1])) {
@@ -511,7 +510,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<etcd::OpResult> 
   }
   RangeResult taken = std::get<RangeResult>(std::move(results[first]));
   const RangeResult& queue = std::get<RangeResult>(results[first + 1]);
-  EtcdResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
   for (size_t i = 0; i < queue.kvs.size(); ++i) {
     if (queue.kvs[i].key != ticket_) continue;
@@ -528,8 +527,8 @@ Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<etcd::OpResult> 
 Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int64_t revision) {
   slots::QueueSnapshot line;
   const std::string last = first_page.kvs.empty() ? std::string() : first_page.kvs.back().key;
-  const auto add = [this, &line](const std::vector<etcd::KeyValue>& page) {
-    for (const etcd::KeyValue& kv : page) {
+  const auto add = [this, &line](const std::vector<store::KeyValue>& page) {
+    for (const store::KeyValue& kv : page) {
       const std::optional<int64_t> id = options_.pattern.recognise(kv.key);
       if (!id) continue;
       line.taken.insert(*id);
@@ -539,14 +538,14 @@ Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int
   add(first_page.kvs);
   if (!first_page.more || last.empty()) co_return line;
 
-  etcd::KeyRange rest{last + '\0', slots_.end};
-  etcd::RangeOptions options{.revision = revision, .keys_only = true};
-  auto collect = [&add](std::vector<etcd::KeyValue>&& page) {
+  store::KeyRange rest{last + '\0', slots_.end};
+  store::RangeOptions options{.revision = revision, .keys_only = true};
+  auto collect = [&add](std::vector<store::KeyValue>&& page) {
     add(page);
     return true;
   };
-  EtcdResult<int64_t> read =
-      co_await etcd::rangePaginated(context_.store, std::move(rest), options, kLinePage, std::move(collect));
+  StoreResult<int64_t> read =
+      co_await store::rangePaginated(context_.store, std::move(rest), options, kLinePage, std::move(collect));
   if (!read) co_return tl::unexpected(read.error());
   co_return line;
 }
@@ -558,8 +557,8 @@ Claim::Answer<bool> Claim::refresh() {
   TxnRequest request;
   request.compares.push_back({.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision});
   request.compares.push_back({.key = key, .target = Compare::Target::kLease, .number = lease_->id});
-  request.success.emplace_back(etcd::PutOp{key, value, lease_->id});
-  EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  request.success.emplace_back(store::PutOp{key, value, lease_->id});
+  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   // Meanwhile the name may have been lost, and another one claimed.
   if (answer->succeeded && slot_.name == key && slot_.revision == revision) slot_.value = value;
@@ -570,7 +569,7 @@ runtime::Task<void> Claim::release() {
   constexpr int kAttemptsWhileStopping = 2;
   Backoff backoff(context_.jitter, 100ms, 3s);
   for (int attempts = 1; lease_; ++attempts) {
-    const EtcdResult<void> revoked = co_await context_.store.leaseRevoke(lease_->id);
+    const StoreResult<void> revoked = co_await context_.store.leaseRevoke(lease_->id);
     if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;
     context_.trouble.failed("giving a lease back", revoked.error());
     if (context_.lifetime.stopping() && attempts >= kAttemptsWhileStopping) break;
@@ -586,7 +585,7 @@ runtime::Task<void> Claim::release() {
   lease_.reset();
 }
 
-std::chrono::nanoseconds Claim::delayAfter(const EtcdError& error, Backoff& backoff) {
+std::chrono::nanoseconds Claim::delayAfter(const StoreError& error, Backoff& backoff) {
   // Not connected: that costs etcd nothing, and when it is back the name comes soon.
   if (!error.sent) return std::min(backoff.next(), context_.jitter.around(1s, 0.5));
   switch (error.code) {

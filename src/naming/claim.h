@@ -26,7 +26,6 @@
 #include <string>
 #include <vector>
 
-#include "etcd/store.h"
 #include "naming/context.h"
 #include "naming/own_key_observer.h"
 #include "naming/record_codec.h"
@@ -36,6 +35,7 @@
 #include "slots/slot_choice.h"
 #include "slots/slot_set.h"
 #include "slots/waiting_line.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -85,9 +85,9 @@ class Claim {
 
   // REQUIRES: kClaimed.
   const ClaimedSlot& slot() const { return slot_; }
-  const etcd::Lease& lease() const { return *lease_; }
+  const store::Lease& lease() const { return *lease_; }
   // A keepalive was confirmed.
-  void renewed(const etcd::Lease& lease) { lease_ = lease; }
+  void renewed(const store::Lease& lease) { lease_ = lease; }
 
   // What the slot is to say from now on: in the next claim, and in the one that is held after refresh(). The UUID may
   // change only while nothing is held.
@@ -96,7 +96,7 @@ class Claim {
   // REQUIRES: kClaimed. The slot says something else than the record.
   bool outdated() const { return slot_.value != valueWith(slot_.said_token); }
   // Writes the record into the slot, on condition that the slot is still ours. False: it is not.
-  runtime::Task<etcd::EtcdResult<bool>> refresh();
+  runtime::Task<store::StoreResult<bool>> refresh();
 
   // Revokes the lease, with all keys that are bound to it. Returns when etcd has confirmed it; while stopping, after
   // few attempts.
@@ -116,7 +116,7 @@ class Claim {
     slots::QueueSnapshot line;  // if not
   };
   template <typename T>
-  using Answer = runtime::Task<etcd::EtcdResult<T>>;
+  using Answer = runtime::Task<store::StoreResult<T>>;
 
   Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
@@ -131,28 +131,28 @@ class Claim {
   void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
   std::string valueWith(int64_t said_token) const;
-  void learnFloor(const etcd::OpResult& result);
+  void learnFloor(const store::OpResult& result);
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
-  Answer<Attempt> readBack(slots::SlotChoice choice, etcd::EtcdError unclear);
-  Answer<slots::QueueSnapshot> readLine(std::vector<etcd::OpResult> results, size_t first, int64_t revision);
-  std::vector<etcd::Op> lineReads() const;
-  std::chrono::nanoseconds delayAfter(const etcd::EtcdError& error, Backoff& backoff);
+  Answer<Attempt> readBack(slots::SlotChoice choice, store::StoreError unclear);
+  Answer<slots::QueueSnapshot> readLine(std::vector<store::OpResult> results, size_t first, int64_t revision);
+  std::vector<store::Op> lineReads() const;
+  std::chrono::nanoseconds delayAfter(const store::StoreError& error, Backoff& backoff);
 
-  Answer<slots::QueueSnapshot> readEnqueued(std::vector<etcd::OpResult> results, int64_t revision);
-  Answer<slots::QueueSnapshot> readSlots(etcd::RangeResult first_page, int64_t revision);
+  Answer<slots::QueueSnapshot> readEnqueued(std::vector<store::OpResult> results, int64_t revision);
+  Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, int64_t revision);
   std::string preferredKey(int64_t preferred_id) const;
-  std::optional<slots::QueueSnapshot::OwnKey> readOwn(const etcd::RangeResult& found) const;
-  bool isAbandoned(const etcd::KeyValue& kv) const;
+  std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;
+  bool isAbandoned(const store::KeyValue& kv) const;
 
   Context& context_;
   const Options options_;
   OwnKeyObserver& own_key_;
   NodeRecord record_;
-  const etcd::KeyRange slots_;
-  const etcd::KeyRange queue_;
+  const store::KeyRange slots_;
+  const store::KeyRange queue_;
   std::string ticket_;
-  std::optional<etcd::Lease> lease_;
+  std::optional<store::Lease> lease_;
   ClaimedSlot slot_;               // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to
   Floor floor_;             // of the slot that was tried last

@@ -14,15 +14,14 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::Compare;
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::RangeOp;
-using etcd::RangeResult;
-using etcd::TxnRequest;
-using etcd::TxnResult;
 using runtime::Task;
+using store::Compare;
+using store::RangeOp;
+using store::RangeResult;
+using store::StoreError;
+using store::StoreResult;
+using store::TxnRequest;
+using store::TxnResult;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kConfirming = "confirming the present";
@@ -30,7 +29,7 @@ constexpr std::chrono::nanoseconds kClockLook = 250ms;
 constexpr size_t kMaxPending = 16;
 constexpr size_t kMaxOurs = 64;
 
-bool isRefusal(const EtcdError& error) {
+bool isRefusal(const StoreError& error) {
   return error.code == ErrorCode::kPermissionDenied || error.code == ErrorCode::kNoSpace ||
          error.code == ErrorCode::kOther;
 }
@@ -76,7 +75,7 @@ Task<void> Confirmation::ask() {
   Reading reading{context_.now(), 0};
   const node::Standstill::Mark mark = standstill_.mark();
   next_read_ = BootClock::time_point::max();  // unless something happens meanwhile that wants another
-  const EtcdResult<TxnResult> answer = co_await context_.store.txn(std::move(wanted));
+  const StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(wanted));
   if (context_.lifetime.stopping()) co_return;
   if (!answer) co_return failed(answer.error(), write);
   if (answer->results.size() < reads) co_return failed(unfitting().value(), write);
@@ -94,7 +93,7 @@ Task<void> Confirmation::ask() {
   if (write == Write::kBeat && answer->succeeded) context_.counters.beats.add();
   std::vector<int64_t> found;
   for (size_t i = 0; i < beats; ++i) {
-    const std::vector<etcd::KeyValue>& kvs = std::get<RangeResult>(answer->results[first + i]).kvs;
+    const std::vector<store::KeyValue>& kvs = std::get<RangeResult>(answer->results[first + i]).kvs;
     found.push_back(kvs.empty() ? 0 : kvs.front().mod_revision);
   }
   learnBeats(found);
@@ -118,20 +117,20 @@ TxnRequest Confirmation::request(Write write) const {
   if (write == Write::kIncarnation) {
     made.compares.push_back(
         {.key = incarnation_key, .target = Compare::Target::kModRevision, .number = incarnation_revision_});
-    made.success.emplace_back(etcd::PutOp{incarnation_key, wanted_, lease_});
+    made.success.emplace_back(store::PutOp{incarnation_key, wanted_, lease_});
   } else if (write == Write::kBeat) {
     for (size_t i = 0; i < options_.beat_keys.size(); ++i) {
       const std::string& key = options_.beat_keys[i];
       made.compares.push_back({.key = key, .target = Compare::Target::kModRevision, .number = beat_revisions_[i]});
-      made.success.emplace_back(etcd::PutOp{key, "{}", 0});
+      made.success.emplace_back(store::PutOp{key, "{}", 0});
     }
   }
   for (auto* branch : {&made.success, &made.failure}) {
     if (branch == &made.failure && write == Write::kNothing) break;
     for (const std::string& key : options_.beat_keys)
-      branch->emplace_back(RangeOp{etcd::KeyRange::single(key), {.keys_only = true}});
-    if (readsSlot()) branch->emplace_back(RangeOp{etcd::KeyRange::single(slot_.key), {}});
-    if (!uuid_.empty()) branch->emplace_back(RangeOp{etcd::KeyRange::single(incarnation_key), {}});
+      branch->emplace_back(RangeOp{store::KeyRange::single(key), {.keys_only = true}});
+    if (readsSlot()) branch->emplace_back(RangeOp{store::KeyRange::single(slot_.key), {}});
+    if (!uuid_.empty()) branch->emplace_back(RangeOp{store::KeyRange::single(incarnation_key), {}});
   }
   return made;
 }
@@ -142,7 +141,7 @@ Confirmation::Write Confirmation::whatToWrite(BootClock::time_point now) const {
 }
 
 // A write that etcd refuses is not tried again for a while: what can be read is confirmed without it.
-void Confirmation::failed(const EtcdError& error, Write write) {
+void Confirmation::failed(const StoreError& error, Write write) {
   const BootClock::time_point now = context_.now();
   context_.counters.confirmation_failures.add();
   if (write != Write::kNothing && isRefusal(error)) {
@@ -319,10 +318,10 @@ void Confirmation::wantNewIncarnation() {
 }
 
 // Before judge(), which reports both.
-void Confirmation::judgeSlot(const std::vector<etcd::KeyValue>& found, const Reading& reading) {
+void Confirmation::judgeSlot(const std::vector<store::KeyValue>& found, const Reading& reading) {
   bool is_ours = false;
   if (!found.empty()) {
-    const etcd::KeyValue& kv = found.front();
+    const store::KeyValue& kv = found.front();
     const Result<NodeRecord> record = decodeRecord(kv.value);  // by hand it can be overwritten under our lease, too
     is_ours = kv.lease == lease_ && kv.create_revision == slot_.create_revision && record && record->id == uuid_;
   }
@@ -332,7 +331,7 @@ void Confirmation::judgeSlot(const std::vector<etcd::KeyValue>& found, const Rea
   if (changes && on_holder_) on_holder_();
 }
 
-void Confirmation::judge(const std::vector<etcd::KeyValue>& found, const Reading& reading,
+void Confirmation::judge(const std::vector<store::KeyValue>& found, const Reading& reading,
                          const node::Standstill::Mark& mark) {
   if (holder_ == Holder::kForeign || holder_ == Holder::kDuplicateNodeId) return;  // the keeper gives the name up
   const bool may_write = reading.at >= writes_refused_until_;
@@ -341,7 +340,7 @@ void Confirmation::judge(const std::vector<etcd::KeyValue>& found, const Reading
     incarnation_revision_ = 0;
     if (wanted_.empty()) wantNewIncarnation();
   } else {
-    const etcd::KeyValue& kv = found.front();
+    const store::KeyValue& kv = found.front();
     const bool ours = std::find(ours_.begin(), ours_.end(), kv.value) != ours_.end();
     // What another process has written since is not overwritten: the next compare-and-swap, if any, fails.
     const bool foreign = !ours && (kv.lease == lease_ || !current_.empty());

@@ -35,11 +35,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "etcd/store.h"
 #include "naming/context.h"
 #include "node/standstill.h"
 #include "runtime/event.h"
 #include "runtime/task.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -116,15 +116,15 @@ class Confirmation {
   enum class Write { kNothing, kIncarnation, kBeat };
 
   runtime::Task<void> ask();
-  etcd::TxnRequest request(Write write) const;
+  store::TxnRequest request(Write write) const;
   Write whatToWrite(BootClock::time_point now) const;
-  void failed(const etcd::EtcdError& error, Write write);
+  void failed(const store::StoreError& error, Write write);
   void take(const Reading& reading);
   bool readsSlot() const {
     return !uuid_.empty() && !slot_.key.empty() && (!loaded_ || slot_unread_ || slot_is_missing_);
   }
-  void judgeSlot(const std::vector<etcd::KeyValue>& found, const Reading& reading);
-  void judge(const std::vector<etcd::KeyValue>& found, const Reading& reading, const node::Standstill::Mark& mark);
+  void judgeSlot(const std::vector<store::KeyValue>& found, const Reading& reading);
+  void judge(const std::vector<store::KeyValue>& found, const Reading& reading, const node::Standstill::Mark& mark);
   void settle();
   void learnBeats(const std::vector<int64_t>& revisions);
   int64_t beatRevision() const;

@@ -2,8 +2,7 @@
 
 namespace idetcd::naming {
 
-void ErrorLogThrottle::failed(std::string_view doing, const etcd::EtcdError& error) {
-  using etcd::ErrorCode;
+void ErrorLogThrottle::failed(std::string_view doing, const store::StoreError& error) {
   if (error.code == ErrorCode::kCancelled || error.code == ErrorCode::kUnavailable ||
       error.code == ErrorCode::kDeadlineExceeded) {
     return;

@@ -9,12 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "etcd/store.h"
 #include "naming/backoff.h"
 #include "naming/counters.h"
 #include "runtime/event.h"
 #include "runtime/scheduler.h"
 #include "runtime/task.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -44,25 +44,25 @@ class ErrorLogThrottle {
   explicit ErrorLogThrottle(Logger log) : log_(std::move(log)) {}
 
   // `doing`: "watching the names".
-  void failed(std::string_view doing, const etcd::EtcdError& error);
+  void failed(std::string_view doing, const store::StoreError& error);
   void succeeded(std::string_view doing);
 
  private:
   Logger log_;
-  std::map<std::string, etcd::ErrorCode, std::less<>> refused_;
+  std::map<std::string, ErrorCode, std::less<>> refused_;
 };
 
 // Why an activity ends early: the protocol is being stopped, or the store's answer is not one to the question.
-inline tl::unexpected<etcd::EtcdError> stopped() {
-  return tl::unexpected(etcd::EtcdError{etcd::ErrorCode::kCancelled, "stopping"});
+inline tl::unexpected<store::StoreError> stopped() {
+  return tl::unexpected(store::StoreError{ErrorCode::kCancelled, "stopping"});
 }
-inline tl::unexpected<etcd::EtcdError> unfitting() {
-  return tl::unexpected(etcd::EtcdError{etcd::ErrorCode::kOther, "etcd's answer does not fit the transaction"});
+inline tl::unexpected<store::StoreError> unfitting() {
+  return tl::unexpected(store::StoreError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
 }
 
 struct Context {
   runtime::Scheduler& scheduler;
-  etcd::Store& store;
+  store::Store& store;
   Lifetime& lifetime;
   ErrorLogThrottle& trouble;
   Counters& counters;

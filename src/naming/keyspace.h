@@ -14,12 +14,12 @@
 #include <string>
 #include <string_view>
 
-#include "etcd/store.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
 // ["0", end of the key space): a range end of one NUL byte means "no end" to etcd.
-inline etcd::KeyRange watchedRange() { return {"0", std::string(1, '\0')}; }
+inline store::KeyRange watchedRange() { return {"0", std::string(1, '\0')}; }
 
 // The queue is named by the pattern as it is configured, which is the same on all nodes of a cluster. Two spellings of
 // one pattern would queue apart, which costs collisions, not correctness.
@@ -34,7 +34,7 @@ inline std::string tokenFloorKey(std::string_view name) { return "/idetcd/token/
 inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
 
 // REQUIRES: the range is large enough for it, as a prefix, watchedRange() and what parseWatchedRange() takes are.
-inline std::string beatKey(const etcd::KeyRange& range) { return range.begin + std::string(kBeatSuffix); }
+inline std::string beatKey(const store::KeyRange& range) { return range.begin + std::string(kBeatSuffix); }
 inline bool isBeatKey(std::string_view key) { return key.ends_with(kBeatSuffix); }
 
 }  // namespace idetcd::naming

@@ -194,23 +194,23 @@ runtime::Task<void> runReporter(std::shared_ptr<Impl> impl) {
   co_await impl->reporter.watchDeadline();
 }
 template <typename Impl>
-runtime::Task<void> runRoster(std::shared_ptr<Impl> impl, Member::Done<etcd::EtcdResult<Roster>> done) {
+runtime::Task<void> runRoster(std::shared_ptr<Impl> impl, Member::Done<store::StoreResult<Roster>> done) {
   std::shared_ptr<void> owner = impl;
-  etcd::EtcdResult<Roster> roster = co_await impl->protocol.roster().read(std::move(owner));
+  store::StoreResult<Roster> roster = co_await impl->protocol.roster().read(std::move(owner));
   done(std::move(roster));
 }
 template <typename Impl>
 runtime::Task<void> runSlot(std::shared_ptr<Impl> impl, std::string name,
-                            Member::Done<etcd::EtcdResult<std::optional<RosterSlot>>> done) {
+                            Member::Done<store::StoreResult<std::optional<RosterSlot>>> done) {
   std::shared_ptr<void> owner = impl;
   RosterReader& roster = impl->protocol.roster();
-  etcd::EtcdResult<std::optional<RosterSlot>> slot = co_await roster.readSlot(name, std::move(owner));
+  store::StoreResult<std::optional<RosterSlot>> slot = co_await roster.readSlot(name, std::move(owner));
   done(std::move(slot));
 }
 template <typename Impl>
 runtime::Task<void> runRelease(std::shared_ptr<Impl> impl, std::string name, int64_t revision,
-                               Member::Done<etcd::EtcdResult<bool>> done) {
-  etcd::EtcdResult<bool> released = co_await impl->protocol.roster().release(name, revision);
+                               Member::Done<store::StoreResult<bool>> done) {
+  store::StoreResult<bool> released = co_await impl->protocol.roster().release(name, revision);
   done(std::move(released));
 }
 template <typename Impl>
@@ -316,13 +316,15 @@ std::string Member::uuid() const { return impl_->protocol.name().uuid(); }
 
 size_t Member::names() const { return static_cast<size_t>(impl_->protocol.counters().names.value()); }
 
-void Member::readRoster(Done<etcd::EtcdResult<Roster>> done) { impl_->thread.spawn(runRoster(impl_, std::move(done))); }
+void Member::readRoster(Done<store::StoreResult<Roster>> done) {
+  impl_->thread.spawn(runRoster(impl_, std::move(done)));
+}
 
-void Member::readSlot(std::string name, Done<etcd::EtcdResult<std::optional<RosterSlot>>> done) {
+void Member::readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done) {
   impl_->thread.spawn(runSlot(impl_, std::move(name), std::move(done)));
 }
 
-void Member::releaseSlot(std::string name, int64_t revision, Done<etcd::EtcdResult<bool>> done) {
+void Member::releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done) {
   impl_->thread.spawn(runRelease(impl_, std::move(name), revision, std::move(done)));
 }
 

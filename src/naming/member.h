@@ -53,7 +53,7 @@ class Member {
     std::function<Result<node::NodeAddresses>()> find_addresses;
     size_t max_names = 10'000'000;  // more are not served
     std::chrono::milliseconds reconcile_interval{60'000};
-    std::vector<etcd::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
     metrics::Scope metrics{};                             // of the member and its client of etcd
     // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
     // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
@@ -97,9 +97,9 @@ class Member {
   using Done = std::function<void(T)>;
 
   // What etcd holds, at the moment.
-  void readRoster(Done<etcd::EtcdResult<Roster>> done);
-  void readSlot(std::string name, Done<etcd::EtcdResult<std::optional<RosterSlot>>> done);
-  void releaseSlot(std::string name, int64_t revision, Done<etcd::EtcdResult<bool>> done);
+  void readRoster(Done<store::StoreResult<Roster>> done);
+  void readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done);
+  void releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done);
 
   // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done`: whether etcd has
   // confirmed it within kDrainPatience; if not, it is tried on. It outlives the process in `state`.

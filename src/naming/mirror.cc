@@ -12,14 +12,13 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::KeyValue;
-using etcd::WatchBatch;
-using etcd::WatchStream;
 using records::Freshness;
 using runtime::Task;
+using store::KeyValue;
+using store::StoreError;
+using store::StoreResult;
+using store::WatchBatch;
+using store::WatchStream;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kLoading = "reading the names";
@@ -70,7 +69,7 @@ Task<void> Mirror::run() {
 Task<bool> Mirror::load() {
   Backoff backoff(context_.jitter, 100ms, 5s);
   while (true) {
-    const EtcdResult<int64_t> revision = co_await readSnapshot();
+    const StoreResult<int64_t> revision = co_await readSnapshot();
     if (context_.lifetime.stopping()) co_return false;
     if (revision) break;
     context_.trouble.failed(kLoading, revision.error());
@@ -85,9 +84,9 @@ Task<bool> Mirror::load() {
   co_return true;
 }
 
-Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
+Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   const BootClock::time_point started = context_.now();
-  const EtcdResult<StoreState> now = co_await readState();
+  const StoreResult<StoreState> now = co_await readState();
   if (!now) co_return tl::unexpected(now.error());
   snapshot_at_ = started;
   const int64_t revision = now->revision;
@@ -105,21 +104,21 @@ Task<EtcdResult<int64_t>> Mirror::readSnapshot() {
   replica_.beginSnapshot(is_other ? History::kOther : restored_ ? History::kUnknown : History::kSame);
   // What is in the table already needs no reading, unless its revisions say nothing.
   StoreState at{revision, now->cluster_id};
-  EtcdResult<bool> by_keys = false;
+  StoreResult<bool> by_keys = false;
   if (loaded_ && !is_other && !restored_) by_keys = co_await readDifferences(at, generation, 0ns);
   if (!by_keys) {
     if (!ended(generation)) replica_.abandonSnapshot();
     co_return tl::unexpected(std::move(by_keys.error()));
   }
   if (!*by_keys) {
-    const EtcdResult<int64_t> read = co_await readPages(at, generation);
+    const StoreResult<int64_t> read = co_await readPages(at, generation);
     if (!read) co_return tl::unexpected(read.error());
     giveBackPages();
   }
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
   other_history_ = difference.other_history && !is_other;
-  if (other_history_) co_return tl::unexpected(EtcdError{ErrorCode::kOther, "its history is not the one before"});
+  if (other_history_) co_return tl::unexpected(StoreError{ErrorCode::kOther, "its history is not the one before"});
   if (is_other) context_.counters.restarts_of_store.add();
   if (is_other && options_.times != nullptr) options_.times->clear();
   noteRevision(revision);
@@ -138,25 +137,25 @@ void Mirror::giveBackPages() const {
 }
 
 // Into the replica, page by page, until `generation` ends.
-Task<EtcdResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation) {
+Task<StoreResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation) {
   auto take = [this, generation](std::vector<KeyValue>&& page) {
     if (ended(generation)) return false;
     replica_.addToSnapshot(page);
     return true;
   };
-  const etcd::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
+  const store::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
   auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
-  const EtcdResult<int64_t> read = co_await reading;
+  const StoreResult<int64_t> read = co_await reading;
   if (ended(generation)) co_return stopped();
   if (!read) replica_.abandonSnapshot();
   co_return read;
 }
 
 // Of the store, by a linearizable read: not a lagging member's.
-Task<EtcdResult<Mirror::StoreState>> Mirror::readState() {
-  etcd::KeyRange range = etcd::KeyRange::single(options_.ranges.front().begin);
-  etcd::RangeOptions options{.limit = 1, .keys_only = true};
-  const EtcdResult<etcd::RangeResult> answer = co_await context_.store.range(std::move(range), options);
+Task<StoreResult<Mirror::StoreState>> Mirror::readState() {
+  store::KeyRange range = store::KeyRange::single(options_.ranges.front().begin);
+  store::RangeOptions options{.limit = 1, .keys_only = true};
+  const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
   if (!answer) co_return tl::unexpected(answer.error());
   co_return StoreState{answer->revision, answer->cluster_id};
@@ -177,7 +176,7 @@ void Mirror::logLoaded(const Replica::Difference& difference, int64_t revision, 
                     difference.names.empty() ? "" : ": ", fmt::join(difference.names, " "));
 }
 
-std::chrono::nanoseconds Mirror::pauseAfter(const EtcdError& error, Backoff& backoff) {
+std::chrono::nanoseconds Mirror::pauseAfter(const StoreError& error, Backoff& backoff) {
   const std::chrono::nanoseconds pause = backoff.next();
   return error.sent ? pause : std::min(pause, context_.jitter.around(kAwayPause, 0.5));
 }
@@ -189,12 +188,12 @@ Task<void> Mirror::follow() {
   Backoff backoff(context_.jitter, 50ms, 5s);
   bool resumed = false;
   while (!context_.lifetime.stopping()) {
-    EtcdResult<Next> next = Next::kWatchAgain;
+    StoreResult<Next> next = Next::kWatchAgain;
     if (resumed) next = co_await prepareWatch();
     if (next && *next == Next::kSnapshot) co_return;
-    EtcdError error;
+    StoreError error;
     if (next) {
-      EtcdResult<std::unique_ptr<WatchStream>> stream = co_await openWatch();
+      StoreResult<std::unique_ptr<WatchStream>> stream = co_await openWatch();
       const BootClock::time_point opened = context_.now();
       if (stream) {
         watching_ = true;
@@ -232,23 +231,23 @@ Task<void> Mirror::follow() {
 }
 
 // After a break: is it still the same history?
-Task<EtcdResult<Mirror::Next>> Mirror::prepareWatch() {
-  const EtcdResult<StoreState> now = co_await readState();
+Task<StoreResult<Mirror::Next>> Mirror::prepareWatch() {
+  const StoreResult<StoreState> now = co_await readState();
   if (!now) co_return tl::unexpected(now.error());
   if (isOtherStore(*now)) co_return Next::kSnapshot;
   highest_ = now->revision;
   co_return Next::kWatchAgain;
 }
 
-Task<EtcdResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
-  std::vector<etcd::WatchRange> ranges;
+Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
+  std::vector<store::WatchRange> ranges;
   for (size_t i = 0; i < resume_.size(); ++i) ranges.push_back({options_.ranges[i], resume_[i] + 1});
-  EtcdResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+  StoreResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
   if (!stream) co_return tl::unexpected(std::move(stream.error()));
   const int64_t newest = *std::max_element(resume_.begin(), resume_.end());
   // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
   if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id_)
-    co_return tl::unexpected(EtcdError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
+    co_return tl::unexpected(StoreError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
   suspect_ = false;
   ++watches_opened_;
   reconcileWithin(kFirstComparison);
@@ -262,18 +261,18 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
   constexpr std::chrono::nanoseconds kPause = 5s;
   if (context_.now() < next_move_) co_return;
   next_move_ = context_.now() + kPause;
-  EtcdResult<std::unique_ptr<WatchStream>> moved = co_await openWatch();
+  StoreResult<std::unique_ptr<WatchStream>> moved = co_await openWatch();
   if (moved && !context_.lifetime.stopping()) stream = std::move(*moved);
 }
 
-Task<EtcdError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
+Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
   // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
   // for a second is not.
   const std::chrono::nanoseconds silence =
       std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
   while (true) {
-    EtcdResult<WatchBatch> batch = co_await stream->next(silence);
-    if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
+    StoreResult<WatchBatch> batch = co_await stream->next(silence);
+    if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
     if (!batch) co_return std::move(batch.error());
     context_.trouble.succeeded(kWatching);
     replica_.apply(batch->events);
@@ -282,15 +281,15 @@ Task<EtcdError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
       constexpr std::string_view kBehind = "its watch does not show the present";
       context_.counters.watches_behind.add();
       stream->leave(std::string(kBehind));
-      co_return EtcdError{ErrorCode::kUnavailable, std::string(kBehind)};
+      co_return StoreError{ErrorCode::kUnavailable, std::string(kBehind)};
     }
-    if (other_history_) co_return EtcdError{ErrorCode::kOther, "the store was restored"};
+    if (other_history_) co_return StoreError{ErrorCode::kOther, "the store was restored"};
     if (suspect_) {
       stream->leave("its watch has lost changes");
-      co_return EtcdError{ErrorCode::kOther, "the watch has lost changes"};
+      co_return StoreError{ErrorCode::kOther, "the watch has lost changes"};
     }
     if (!stream->isAtCurrentEndpoint()) co_await followClient(stream);
-    if (context_.lifetime.stopping()) co_return EtcdError{ErrorCode::kCancelled, "stopping"};
+    if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
   }
 }
 
@@ -310,7 +309,7 @@ void Mirror::learn(const WatchBatch& batch) {
   resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);
   highest_ = std::max(highest_, batch.revision);
   noteRevision(batch.revision);
-  for (const etcd::WatchEvent& event : batch.events) {
+  for (const store::WatchEvent& event : batch.events) {
     if (isBeatKey(event.kv.key)) confirmation_.sawBeat(event.kv.key, event.kv.mod_revision);
   }
   confirmation_.delivered(resumeFloor());
@@ -364,7 +363,7 @@ Task<bool> Mirror::reconcile() {
   const uint64_t watch = watches_opened_;
   replica_.beginSnapshot(Replica::History::kSame);
   StoreState at{0, cluster_id_};
-  const EtcdResult<bool> read = co_await readDifferences(at, generation, options_.settle_time);
+  const StoreResult<bool> read = co_await readDifferences(at, generation, options_.settle_time);
   // A full load may have taken over. If what was read is compacted by now, the next comparison will do.
   if (ended(generation)) co_return false;
   // What was read before this watch may be of a store that was set back since.
@@ -392,22 +391,22 @@ Task<bool> Mirror::reconcile() {
 // Into the snapshot that was begun: the keys at `at` (revision 0: the newest, by a linearizable read, which is filled
 // in), and after `settle_time` the values of those that the table does not have by then. False: they are too many,
 // nothing was read of them.
-Task<EtcdResult<bool>> Mirror::readDifferences(StoreState& at, uint64_t generation,
-                                               std::chrono::nanoseconds settle_time) {
+Task<StoreResult<bool>> Mirror::readDifferences(StoreState& at, uint64_t generation,
+                                                std::chrono::nanoseconds settle_time) {
   const BootClock::time_point started = context_.now();
-  EtcdResult<std::vector<KeyValue>> wanted = co_await readKeys(at, generation);
+  StoreResult<std::vector<KeyValue>> wanted = co_await readKeys(at, generation);
   if (!wanted) co_return tl::unexpected(std::move(wanted.error()));
   last_comparison_took_ = context_.now() - started;
   if (wanted->size() > kMostDifferences) co_return false;
   if (settle_time > 0ns) co_await context_.lifetime.pause(settle_time);
   if (ended(generation)) co_return stopped();
-  EtcdResult<bool> read = co_await readValues(std::move(*wanted), generation, 0);
+  StoreResult<bool> read = co_await readValues(std::move(*wanted), generation, 0);
   co_return read;
 }
 
 // The keys whose values are wanted. After a break of the watch those with the newest values too: a store that was
 // restored and has gone on since may have the same keys at the same revisions, with other values.
-Task<EtcdResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64_t generation) {
+Task<StoreResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64_t generation) {
   const auto newer = [](const KeyValue& a, const KeyValue& b) { return a.mod_revision > b.mod_revision; };
   std::vector<KeyValue> wanted;
   std::vector<KeyValue> newest;  // a heap, with the oldest of them on top
@@ -426,33 +425,33 @@ Task<EtcdResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64_
     std::move(differ.begin(), differ.end(), std::back_inserter(wanted));
     return wanted.size() <= kMostDifferences;
   };
-  const etcd::RangeOptions options{.revision = at.revision, .keys_only = true, .cluster_id = at.cluster_id};
+  const store::RangeOptions options{.revision = at.revision, .keys_only = true, .cluster_id = at.cluster_id};
   auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
-  const EtcdResult<int64_t> read = co_await reading;
+  const StoreResult<int64_t> read = co_await reading;
   if (ended(generation)) co_return stopped();
   if (!read) co_return tl::unexpected(read.error());
   giveBackPages();
   at.revision = *read;
-  EtcdResult<bool> checked = co_await readValues(std::move(newest), generation, at.revision);
+  StoreResult<bool> checked = co_await readValues(std::move(newest), generation, at.revision);
   if (!checked) co_return tl::unexpected(std::move(checked.error()));
   co_return std::move(wanted);
 }
 
 // At `revision`; 0: at the newest, of those only that are needed still.
-Task<EtcdResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation, int64_t revision) {
+Task<StoreResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation, int64_t revision) {
   for (size_t next = 0; next < wanted.size();) {
-    etcd::TxnRequest request;
+    store::TxnRequest request;
     for (; next < wanted.size() && request.success.size() < kValuesPerRequest; ++next) {
       if (revision == 0 && !replica_.needs(wanted[next])) continue;
       request.success.emplace_back(
-          etcd::RangeOp{etcd::KeyRange::single(std::move(wanted[next].key)), {.revision = revision}});
+          store::RangeOp{store::KeyRange::single(std::move(wanted[next].key)), {.revision = revision}});
     }
     if (request.success.empty()) break;
-    EtcdResult<etcd::TxnResult> answer = co_await context_.store.txn(std::move(request));
+    StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
     if (ended(generation)) co_return stopped();
     if (!answer) co_return tl::unexpected(std::move(answer.error()));
-    for (etcd::OpResult& result : answer->results) {
-      if (const auto* found = std::get_if<etcd::RangeResult>(&result)) replica_.addToSnapshot(found->kvs);
+    for (store::OpResult& result : answer->results) {
+      if (const auto* found = std::get_if<store::RangeResult>(&result)) replica_.addToSnapshot(found->kvs);
     }
   }
   co_return true;

@@ -5,7 +5,7 @@
 // The comparison measures against a quorum's revision, never against what the watch says of itself. It reads keys,
 // which carry their revisions, and then the values of those that differ. What still differs some seconds later the
 // watch has lost: it is repaired, counted and logged, and the watch is not trusted any more: another is opened, at
-// another member. What etcd 3.4.23 was seen to lose: see etcd::WatchStream.
+// another member. What etcd 3.4.23 was seen to lose: see store::WatchStream.
 //
 // Invariants:
 //   - The table is changed only by what etcd has said. No failure, however long, empties it.
@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "etcd/store.h"
 #include "naming/backoff.h"
 #include "naming/confirmation.h"
 #include "naming/context.h"
@@ -34,6 +33,7 @@
 #include "naming/revision_times.h"
 #include "records/record_store.h"
 #include "runtime/task.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -47,7 +47,7 @@ class Mirror final : public RecordSource {
     std::chrono::nanoseconds settle_time{std::chrono::seconds(2)};  // for what is on its way from etcd
     int64_t limit = 1;                                              // how many nodes the cluster may have
     int64_t page_size = 0;                               // of a snapshot, in keys; 0: by the size of the range
-    std::vector<etcd::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
+    std::vector<store::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
     size_t max_names = 10'000'000;
     RevisionTimes* times = nullptr;           // learns the revisions; may be null
     SharedAddress* shared_address = nullptr;  // see Replica::Options
@@ -74,32 +74,32 @@ class Mirror final : public RecordSource {
   };
 
   runtime::Task<bool> load();
-  runtime::Task<etcd::EtcdResult<int64_t>> readSnapshot();
+  runtime::Task<store::StoreResult<int64_t>> readSnapshot();
   void giveBackPages() const;
-  runtime::Task<etcd::EtcdResult<int64_t>> readPages(StoreState at, uint64_t generation);
-  runtime::Task<etcd::EtcdResult<std::vector<etcd::KeyValue>>> readKeys(StoreState& at, uint64_t generation);
-  runtime::Task<etcd::EtcdResult<bool>> readValues(std::vector<etcd::KeyValue> wanted, uint64_t generation,
-                                                   int64_t revision);
-  runtime::Task<etcd::EtcdResult<bool>> readDifferences(StoreState& at, uint64_t generation,
-                                                        std::chrono::nanoseconds settle_time);
+  runtime::Task<store::StoreResult<int64_t>> readPages(StoreState at, uint64_t generation);
+  runtime::Task<store::StoreResult<std::vector<store::KeyValue>>> readKeys(StoreState& at, uint64_t generation);
+  runtime::Task<store::StoreResult<bool>> readValues(std::vector<store::KeyValue> wanted, uint64_t generation,
+                                                     int64_t revision);
+  runtime::Task<store::StoreResult<bool>> readDifferences(StoreState& at, uint64_t generation,
+                                                          std::chrono::nanoseconds settle_time);
   runtime::Task<void> follow();
-  runtime::Task<etcd::EtcdResult<Next>> prepareWatch();
-  runtime::Task<etcd::EtcdResult<std::unique_ptr<etcd::WatchStream>>> openWatch();
-  runtime::Task<void> followClient(std::unique_ptr<etcd::WatchStream>& stream);
-  runtime::Task<etcd::EtcdError> consume(std::unique_ptr<etcd::WatchStream> stream);
+  runtime::Task<store::StoreResult<Next>> prepareWatch();
+  runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch();
+  runtime::Task<void> followClient(std::unique_ptr<store::WatchStream>& stream);
+  runtime::Task<store::StoreError> consume(std::unique_ptr<store::WatchStream> stream);
   runtime::Task<bool> reconcile();
   void reconcileWithin(std::chrono::nanoseconds mean);
   double stretch() const;
-  std::chrono::nanoseconds pauseAfter(const etcd::EtcdError& error, Backoff& backoff);
+  std::chrono::nanoseconds pauseAfter(const store::StoreError& error, Backoff& backoff);
   int64_t resumeFloor() const;
   void passed(int64_t revision);
-  runtime::Task<etcd::EtcdResult<StoreState>> readState();
+  runtime::Task<store::StoreResult<StoreState>> readState();
   bool isOtherStore(const StoreState& state) const;
 
   bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
   double secondsSince(BootClock::time_point start) const;
   void confirmed(BootClock::time_point as_of);
-  void learn(const etcd::WatchBatch& batch);
+  void learn(const store::WatchBatch& batch);
   void noteRevision(int64_t revision) const;
   void logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started);
 

@@ -8,9 +8,8 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::ErrorCode;
-using etcd::EtcdResult;
 using runtime::Task;
+using store::StoreResult;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kKeepingLease = "keeping the lease";
@@ -124,7 +123,7 @@ Task<bool> NameKeeper::keepAlive(Backoff& retry) {
   const std::chrono::nanoseconds timeout = keepAliveTimeout(claim_.lease().ttl);
   const node::Standstill::Mark mark = confirmation_.standstill().mark();
   next_keepalive_ = BootClock::time_point::max();  // until it is answered, unless renewNow() wants another
-  const EtcdResult<etcd::Lease> renewed = co_await context_.store.leaseKeepAlive(claim_.lease().id, timeout);
+  const StoreResult<store::Lease> renewed = co_await context_.store.leaseKeepAlive(claim_.lease().id, timeout);
   if (renewed) {
     context_.counters.keepalives.add();
     context_.trouble.succeeded(kKeepingLease);
@@ -263,7 +262,7 @@ Task<void> NameKeeper::keepRecord() {
       co_await moved_.wait(1h);
       continue;
     }
-    const EtcdResult<bool> updated = co_await claim_.refresh();
+    const StoreResult<bool> updated = co_await claim_.refresh();
     if (updated) context_.trouble.succeeded(kUpdating);
     if (updated && *updated) {
       context_.counters.address_updates.add();

@@ -6,10 +6,10 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::KeyValue;
 using runtime::Task;
+using store::KeyValue;
+using store::StoreError;
+using store::StoreResult;
 
 // How many keys the next page is to have. etcd counts all the rest of the range for every page of it, so pages grow
 // towards a tenth of the range; but they grow in steps, and not while they end in paths that are worth leaping over.
@@ -56,24 +56,24 @@ class Pace {
   int64_t rest_expected_ = 0;  // of the range, if the leap has left nothing out
 };
 
-bool endsBefore(const etcd::KeyRange& range, const std::string& begin) {
+bool endsBefore(const store::KeyRange& range, const std::string& begin) {
   return range.end != std::string(1, '\0') && begin >= range.end;
 }
 
 }  // namespace
 
-Task<EtcdResult<int64_t>> readNamePages(etcd::Store& store, std::vector<etcd::KeyRange> ranges,
-                                        etcd::RangeOptions options, int64_t page_size,
-                                        std::function<bool(std::vector<KeyValue>&&)> page) {
+Task<StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store::KeyRange> ranges,
+                                         store::RangeOptions options, int64_t page_size,
+                                         std::function<bool(std::vector<KeyValue>&&)> page) {
   Pace pace(page_size);
-  for (etcd::KeyRange& range : ranges) {
+  for (store::KeyRange& range : ranges) {
     for (bool more = true; more;) {
       options.limit = pace.limit();
       auto read = store.range(range, options);
-      EtcdResult<etcd::RangeResult> result = co_await read;
+      StoreResult<store::RangeResult> result = co_await read;
       if (!result) {
-        if (result.error().code == etcd::ErrorCode::kTooLarge && pace.tooLarge()) continue;
-        co_return tl::unexpected<EtcdError>(std::move(result.error()));
+        if (result.error().code == ErrorCode::kTooLarge && pace.tooLarge()) continue;
+        co_return tl::unexpected<StoreError>(std::move(result.error()));
       }
       if (options.revision == 0) options.revision = result->revision;
       options.cluster_id = result->cluster_id;

@@ -11,17 +11,17 @@
 #include <string_view>
 #include <vector>
 
-#include "etcd/store.h"
 #include "runtime/task.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
 // Every key at one revision, in order, a page at a time; `page` returns false to stop. The revision. `page_size`: in
-// keys; 0: by what the pages before have shown, 64 MiB at most. Ends like etcd::rangePaginated(), which says what the
+// keys; 0: by what the pages before have shown, 64 MiB at most. Ends like store::rangePaginated(), which says what the
 // errors mean.
-runtime::Task<etcd::EtcdResult<int64_t>> readNamePages(etcd::Store& store, std::vector<etcd::KeyRange> ranges,
-                                                       etcd::RangeOptions options, int64_t page_size,
-                                                       std::function<bool(std::vector<etcd::KeyValue>&&)> page);
+runtime::Task<store::StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store::KeyRange> ranges,
+                                                         store::RangeOptions options, int64_t page_size,
+                                                         std::function<bool(std::vector<store::KeyValue>&&)> page);
 
 // The path of another program, and no name.
 inline bool isPath(std::string_view key) { return key.find('/') != std::string_view::npos; }

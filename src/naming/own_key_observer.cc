@@ -26,7 +26,7 @@ OwnKeyObserver::State OwnKeyObserver::state(const Held& held) const {
   return newest_->reverted ? State::kReverted : State::kDuplicateNodeId;
 }
 
-void OwnKeyObserver::put(const etcd::KeyValue& kv) {
+void OwnKeyObserver::put(const store::KeyValue& kv) {
   newest_revision_ = std::max(newest_revision_, kv.mod_revision);
   sawToken(kv.mod_revision);
   if (waiting_ != nullptr) waiting_->put(kv.key, kv.mod_revision);

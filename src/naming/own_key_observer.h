@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "etcd/store.h"
 #include "slots/waiting_line.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -55,7 +55,7 @@ class OwnKeyObserver {
   void setWaitingLine(slots::WaitingLine* line) { waiting_ = line; }
 
   // --- mirror ---
-  void put(const etcd::KeyValue& kv);
+  void put(const store::KeyValue& kv);
   void remove(std::string_view key, int64_t revision);
   // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.
   bool confirm(std::string_view key, int64_t revision);

@@ -14,7 +14,7 @@ Task<void> withOwner([[maybe_unused]] std::shared_ptr<void> owner, Task<void> ta
 
 }  // namespace
 
-Protocol::Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSource& random,
+Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSource& random,
                    records::RecordStore& records, Options options, const Logger& log)
     : scheduler_(scheduler),
       store_(store),
@@ -34,7 +34,7 @@ Protocol::Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSour
 
 Confirmation::Options Protocol::confirmationOptions() const {
   Confirmation::Options made{.lease = options_.claim.lease, .beat_keys = {}};
-  for (const etcd::KeyRange& range : options_.watched) made.beat_keys.push_back(beatKey(range));
+  for (const store::KeyRange& range : options_.watched) made.beat_keys.push_back(beatKey(range));
   return made;
 }
 

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/random.h"
-#include "etcd/store.h"
 #include "naming/claim.h"
 #include "naming/confirmation.h"
 #include "naming/context.h"
@@ -30,6 +29,7 @@
 #include "naming/shared_address.h"
 #include "records/record_store.h"
 #include "runtime/scheduler.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -42,7 +42,7 @@ class Protocol {
     bool returns_home = false;    // the store has several endpoints, and goes back to its first one when that is back
     std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
     size_t max_names = 10'000'000;                        // more are not served
-    std::vector<etcd::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
     metrics::Scope metrics{};
     // All are called on the scheduler's thread, unless said otherwise, and may be empty.
     std::function<void(std::string)> on_refused = {};  // with a line for the operator, once
@@ -53,7 +53,7 @@ class Protocol {
   };
 
   // What is passed by reference outlives the protocol.
-  Protocol(runtime::Scheduler& scheduler, etcd::Store& store, RandomSource& random, records::RecordStore& records,
+  Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSource& random, records::RecordStore& records,
            Options options, const Logger& log);
 
   // --- before start() ---
@@ -85,7 +85,7 @@ class Protocol {
   runtime::Task<void> returnHomeRegularly();
 
   runtime::Scheduler& scheduler_;
-  etcd::Store& store_;
+  store::Store& store_;
   const Options options_;
   Counters counters_;
   Jitter jitter_;

@@ -17,20 +17,20 @@ namespace idetcd::naming {
 namespace {
 
 // REQUIRES: the key is no name.
-Rejection rejectionOfKey(const etcd::KeyValue& kv) {
+Rejection rejectionOfKey(const store::KeyValue& kv) {
   return kv.key.size() > kMaxKeyBytes ? Rejection::kKeyTooLong : Rejection::kKey;
 }
 
 }  // namespace
 
-void Replica::apply(const std::vector<etcd::WatchEvent>& events) {
+void Replica::apply(const std::vector<store::WatchEvent>& events) {
   const size_t before = store_.size();
   size_t removed = 0;
-  for (const etcd::WatchEvent& event : events) {
+  for (const store::WatchEvent& event : events) {
     counters_.events.add();
     if (event.kv.mod_revision <= complete_to_) continue;
     unread_.erase(event.kv.key);
-    if (event.type == etcd::WatchEvent::Type::kPut) {
+    if (event.type == store::WatchEvent::Type::kPut) {
       own_key_.put(event.kv);
       if (in_snapshot_ && !isPath(event.kv.key)) put_meanwhile_.insert_or_assign(event.kv.key, event.kv.mod_revision);
       put(event.kv);
@@ -56,9 +56,9 @@ void Replica::beginSnapshot(History history) {
   store_.beginSnapshot(history != History::kSame);
 }
 
-void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
+void Replica::addToSnapshot(const std::vector<store::KeyValue>& page) {
   adding_to_snapshot_ = true;
-  for (const etcd::KeyValue& kv : page) {
+  for (const store::KeyValue& kv : page) {
     if (const auto newer = withdrawn_.find(kv.key); newer != withdrawn_.end() && newer->second > kv.mod_revision)
       continue;
     put_meanwhile_.erase(kv.key);
@@ -70,10 +70,10 @@ void Replica::addToSnapshot(const std::vector<etcd::KeyValue>& page) {
   adding_to_snapshot_ = false;
 }
 
-std::vector<etcd::KeyValue> Replica::addKeysToSnapshot(std::vector<etcd::KeyValue>&& page) {
-  std::vector<etcd::KeyValue> wanted;
+std::vector<store::KeyValue> Replica::addKeysToSnapshot(std::vector<store::KeyValue>&& page) {
+  std::vector<store::KeyValue> wanted;
   adding_to_snapshot_ = true;
-  for (etcd::KeyValue& kv : page) {
+  for (store::KeyValue& kv : page) {
     if (isPath(kv.key)) continue;
     put_meanwhile_.erase(kv.key);
     const Result<dns::Name> name = decodeKey(kv.key);
@@ -92,13 +92,13 @@ std::vector<etcd::KeyValue> Replica::addKeysToSnapshot(std::vector<etcd::KeyValu
   return wanted;
 }
 
-bool Replica::needs(const etcd::KeyValue& kv) {
+bool Replica::needs(const store::KeyValue& kv) {
   const bool needed = lacks(kv);
   if (!needed) unread_.erase(kv.key);
   return needed;
 }
 
-bool Replica::lacks(const etcd::KeyValue& kv) {
+bool Replica::lacks(const store::KeyValue& kv) {
   if (!own_key_.confirm(kv.key, kv.mod_revision)) return true;
   if (const auto newer = withdrawn_.find(kv.key); newer != withdrawn_.end() && newer->second >= kv.mod_revision)
     return false;
@@ -107,7 +107,7 @@ bool Replica::lacks(const etcd::KeyValue& kv) {
   return name && store_.revisionOf(*name) < kv.mod_revision;
 }
 
-void Replica::compare(const etcd::KeyValue& kv, EventEffect outcome) {
+void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
   if (outcome == EventEffect::kContradiction) difference_.other_history = true;
   if (outcome == EventEffect::kOlder) oldest_newer_ = std::min(oldest_newer_, store_.revisionOf(*decodeKey(kv.key)));
   if (outcome != EventEffect::kChanged) return;
@@ -155,7 +155,7 @@ void Replica::abandonSnapshot() {
   put_meanwhile_.clear();
 }
 
-Replica::EventEffect Replica::put(const etcd::KeyValue& kv) {
+Replica::EventEffect Replica::put(const store::KeyValue& kv) {
   if (isPath(kv.key)) {
     if (!isBeatKey(kv.key) && !std::exchange(paths_logged_, true))
       log_.info("etcd holds keys of others too, such as \"{}\": what has a '/' is no name", printable(kv.key));
@@ -213,7 +213,7 @@ bool Replica::remove(std::string_view key, int64_t mod_revision) {
   return true;
 }
 
-void Replica::reject(const etcd::KeyValue& kv, Rejection rejection, std::string_view why) {
+void Replica::reject(const store::KeyValue& kv, Rejection rejection, std::string_view why) {
   const auto known = rejected_.find(kv.key);
   const bool known_before = known != rejected_.end();
   if (known_before && known->second == kv.mod_revision) return;
@@ -229,7 +229,7 @@ void Replica::reject(const etcd::KeyValue& kv, Rejection rejection, std::string_
 }
 
 // Strangers may write many: a few are named, the others counted.
-void Replica::logRejection(const etcd::KeyValue& kv, std::string_view why) {
+void Replica::logRejection(const store::KeyValue& kv, std::string_view why) {
   const BootClock::time_point now = clock_.now();
   if (rejections_logged_ == 0 || now - rejections_since_ > kRejectionInterval) {
     rejections_since_ = now;
@@ -246,7 +246,7 @@ void Replica::logRejection(const etcd::KeyValue& kv, std::string_view why) {
 }
 
 // Beside the line that each rejected key gets, as long as they are few, until it is valid or gone.
-void Replica::warnOfLimit(const etcd::KeyValue& kv, Rejection rejection) {
+void Replica::warnOfLimit(const store::KeyValue& kv, Rejection rejection) {
   if (rejection == Rejection::kKeyTooLong && !std::exchange(long_key_logged_, true))
     log_.warning("etcd holds a key of {} bytes; names have at most {}: such keys are skipped", kv.key.size(),
                  kMaxKeyBytes);

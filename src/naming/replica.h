@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine_clock.h"
-#include "etcd/store.h"
 #include "naming/counters.h"
 #include "naming/own_key_observer.h"
 #include "naming/shared_address.h"
 #include "records/record_store.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -44,19 +44,19 @@ class Replica {
 
   // What one watch response says, in its order. May come in the middle of a snapshot. What a snapshot has shown already
   // is passed over: of a key that had gone by then, or was no record any more, the table knows no revision to compare.
-  void apply(const std::vector<etcd::WatchEvent>& events);
+  void apply(const std::vector<store::WatchEvent>& events);
 
   // A snapshot at one revision: every key of the watched range goes through addToSnapshot() between begin and end.
   // To begin another one abandons the first, and nothing is withdrawn before endSnapshot().
   void beginSnapshot(History history);
-  void addToSnapshot(const std::vector<etcd::KeyValue>& page);
+  void addToSnapshot(const std::vector<store::KeyValue>& page);
   // The same for keys that were read without their values. Returns those whose values are needed, since the table holds
   // another revision of them or nothing; these are to be given to addToSnapshot() too. One that is not is gone by now, and
   // endSnapshot() withdraws it.
-  std::vector<etcd::KeyValue> addKeysToSnapshot(std::vector<etcd::KeyValue>&& page);
+  std::vector<store::KeyValue> addKeysToSnapshot(std::vector<store::KeyValue>&& page);
   // Whether the value of such a key is needed still: the watch goes on meanwhile, and this node may claim another name.
   // False: it need not be given to addToSnapshot() any more.
-  bool needs(const etcd::KeyValue& kv);
+  bool needs(const store::KeyValue& kv);
   struct Difference {
     size_t added_or_changed = 0;
     size_t removed = 0;
@@ -88,15 +88,15 @@ class Replica {
   static constexpr std::chrono::seconds kRejectionInterval{60};
 
   enum class EventEffect { kChanged, kUnchanged, kOlder, kContradiction, kRejected, kForeign };
-  EventEffect put(const etcd::KeyValue& kv);
+  EventEffect put(const store::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
-  bool lacks(const etcd::KeyValue& kv);
-  void compare(const etcd::KeyValue& kv, EventEffect outcome);
+  bool lacks(const store::KeyValue& kv);
+  void compare(const store::KeyValue& kv, EventEffect outcome);
   void withdrawUnread();
   bool hasRoomFor(const dns::Name& name);
-  void warnOfLimit(const etcd::KeyValue& kv, Rejection rejection);
-  void reject(const etcd::KeyValue& kv, Rejection rejection, std::string_view why);
-  void logRejection(const etcd::KeyValue& kv, std::string_view why);
+  void warnOfLimit(const store::KeyValue& kv, Rejection rejection);
+  void reject(const store::KeyValue& kv, Rejection rejection, std::string_view why);
+  void logRejection(const store::KeyValue& kv, std::string_view why);
   void noteMassDeletion(size_t removed, size_t before);
 
   records::RecordStore& store_;

@@ -10,9 +10,9 @@
 
 namespace idetcd::naming {
 
-using etcd::EtcdResult;
-using etcd::KeyValue;
 using runtime::Task;
+using store::KeyValue;
+using store::StoreResult;
 
 // How long each lease still lives. Shared with the tasks that ask.
 struct RosterReader::Leases {
@@ -45,7 +45,7 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
 
 RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
   const std::string prefix(pattern_.literalPrefix());
-  const etcd::KeyRange range = prefix.empty() ? watchedRange() : etcd::KeyRange::prefix(prefix);
+  const store::KeyRange range = prefix.empty() ? watchedRange() : store::KeyRange::prefix(prefix);
   Roster roster;
   std::vector<int64_t> leases_of;  // as the roster
   std::function<bool(std::vector<KeyValue> &&)> add = [this, &roster, &leases_of](std::vector<KeyValue>&& page) {
@@ -57,8 +57,8 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
     }
     return true;
   };
-  const etcd::RangeOptions options;
-  const EtcdResult<int64_t> read = co_await etcd::rangePaginated(context_.store, range, options, 0, std::move(add));
+  const store::RangeOptions options;
+  const StoreResult<int64_t> read = co_await store::rangePaginated(context_.store, range, options, 0, std::move(add));
   if (!read) co_return tl::unexpected(read.error());
 
   const auto leases = std::make_shared<Leases>(context_.scheduler);
@@ -76,8 +76,8 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
 }
 
 RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::string name, std::shared_ptr<void> owner) {
-  const etcd::KeyRange range = etcd::KeyRange::single(std::move(name));
-  const EtcdResult<etcd::RangeResult> found = co_await context_.store.range(range, {});
+  const store::KeyRange range = store::KeyRange::single(std::move(name));
+  const StoreResult<store::RangeResult> found = co_await context_.store.range(range, {});
   if (!found) co_return tl::unexpected(found.error());
   if (found->kvs.empty()) co_return std::nullopt;
   const KeyValue& kv = found->kvs.front();
@@ -91,10 +91,10 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
 }
 
 RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revision) {
-  etcd::TxnRequest request;
-  request.compares.push_back({.key = name, .target = etcd::Compare::Target::kModRevision, .number = revision});
-  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(std::move(name))});
-  const EtcdResult<etcd::TxnResult> answer = co_await context_.store.txn(std::move(request));
+  store::TxnRequest request;
+  request.compares.push_back({.key = name, .target = store::Compare::Target::kModRevision, .number = revision});
+  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(std::move(name))});
+  const StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
   if (!answer) co_return tl::unexpected(answer.error());
   co_return answer->succeeded;
 }
@@ -115,7 +115,7 @@ Task<void> RosterReader::askLeases(std::shared_ptr<Leases> leases, std::shared_p
 Task<void> RosterReader::askSome(std::shared_ptr<Leases> leases, [[maybe_unused]] std::shared_ptr<void> owner) {
   while (leases->next != leases->left.end() && !context_.scheduler.stopping()) {
     auto& [lease, left] = *leases->next++;
-    const EtcdResult<std::chrono::seconds> answer = co_await context_.store.leaseTimeToLive(lease);
+    const StoreResult<std::chrono::seconds> answer = co_await context_.store.leaseTimeToLive(lease);
     if (answer) left = *answer;
     if (!answer && answer.error().code == ErrorCode::kLeaseNotFound) left = std::chrono::seconds(0);
   }

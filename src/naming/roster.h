@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "etcd/store.h"
 #include "naming/context.h"
 #include "naming/own_name.h"
 #include "naming/revision_times.h"
 #include "records/host_addresses.h"
 #include "runtime/task.h"
 #include "slots/name_pattern.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -47,7 +47,7 @@ class RosterReader {
       : context_(context), pattern_(std::move(pattern)), times_(times), own_(own) {}
 
   template <typename T>
-  using Answer = runtime::Task<etcd::EtcdResult<T>>;
+  using Answer = runtime::Task<store::StoreResult<T>>;
 
   // All slots that are held, at one revision.
   Answer<Roster> read(std::shared_ptr<void> owner);
@@ -59,7 +59,7 @@ class RosterReader {
  private:
   struct Leases;
 
-  RosterSlot slotOf(const etcd::KeyValue& kv, int64_t id) const;
+  RosterSlot slotOf(const store::KeyValue& kv, int64_t id) const;
   runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
   runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
 

@@ -2,7 +2,7 @@
 
 namespace idetcd::naming {
 
-void SharedAddress::put(const etcd::KeyValue& kv, const NodeRecord& record) {
+void SharedAddress::put(const store::KeyValue& kv, const NodeRecord& record) {
   const NodeRecord& own = own_();
   const auto same = [](const auto& a, const auto& b) { return a && a == b; };
   const bool four = same(record.ipv4, own.ipv4);

@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "etcd/store.h"
 #include "naming/counters.h"
 #include "naming/record_codec.h"
 #include "slots/name_pattern.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -26,7 +26,7 @@ class SharedAddress {
   SharedAddress(slots::NamePattern pattern, std::function<const NodeRecord&()> own, Counters& counters, Logger log)
       : pattern_(std::move(pattern)), own_(std::move(own)), counters_(counters), log_(std::move(log)) {}
 
-  void put(const etcd::KeyValue& kv, const NodeRecord& record);
+  void put(const store::KeyValue& kv, const NodeRecord& record);
   void remove(std::string_view key);
 
  private:

@@ -11,7 +11,7 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::KeyRange;
+using store::KeyRange;
 
 bool isOfNames(std::string_view text) {
   const auto allowed = [](unsigned char c) {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "etcd/store.h"
 #include "slots/name_pattern.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
@@ -19,11 +19,11 @@ inline constexpr size_t kMaxWatchedRanges = 60;
 
 // PREFIX, all keys that begin so, or FROM:TO, those from FROM on and before TO: of the bytes of names, which are lower
 // case letters, digits, '-', '_' and '.', and beginning with a letter, a digit or '_'.
-Result<etcd::KeyRange> parseWatchedRange(std::string_view text);
+Result<store::KeyRange> parseWatchedRange(std::string_view text);
 
 // The ranges of a node, in order and without an overlap, so that no change comes twice. `words`: `pattern`, or a range
 // each; none: every name. The pattern's own names are always among them: a node owns a name only while its own watch
 // shows the key. REQUIRES: parseWatchedRange() takes every word but `pattern`.
-std::vector<etcd::KeyRange> watchedRanges(const std::vector<std::string>& words, const slots::NamePattern& pattern);
+std::vector<store::KeyRange> watchedRanges(const std::vector<std::string>& words, const slots::NamePattern& pattern);
 
 }  // namespace idetcd::naming

@@ -7,37 +7,36 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::Compare;
-using etcd::DeleteOp;
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::KeyRange;
-using etcd::KeyValue;
-using etcd::Op;
-using etcd::PutOp;
-using etcd::RangeOp;
-using etcd::RangeOptions;
-using etcd::RangeResult;
-using etcd::TxnRequest;
-using etcd::TxnResult;
-using etcd::WatchBatch;
-using etcd::WatchEvent;
+using store::Compare;
+using store::DeleteOp;
+using store::KeyRange;
+using store::KeyValue;
+using store::Op;
+using store::PutOp;
+using store::RangeOp;
+using store::RangeOptions;
+using store::RangeResult;
+using store::StoreError;
+using store::StoreResult;
+using store::TxnRequest;
+using store::TxnResult;
+using store::WatchBatch;
+using store::WatchEvent;
 
 constexpr size_t kMaxTxnOperations = 128;
 constexpr std::chrono::seconds kMaxTtl{9'000'000'000};
 
-tl::unexpected<EtcdError> fail(ErrorCode code, std::string text) {
-  return tl::unexpected(EtcdError{code, std::move(text)});
+tl::unexpected<StoreError> fail(ErrorCode code, std::string text) {
+  return tl::unexpected(StoreError{code, std::move(text)});
 }
 
-tl::unexpected<EtcdError> leaseNotFound() {
+tl::unexpected<StoreError> leaseNotFound() {
   return fail(ErrorCode::kLeaseNotFound, "etcdserver: requested lease not found");
 }
 
-EtcdError noSpace() { return {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"}; }
-EtcdError emptyKey() { return {ErrorCode::kOther, "etcdserver: key is not provided"}; }
-EtcdError duplicateKey() { return {ErrorCode::kOther, "etcdserver: duplicate key given in txn request"}; }
+StoreError noSpace() { return {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"}; }
+StoreError emptyKey() { return {ErrorCode::kOther, "etcdserver: key is not provided"}; }
+StoreError duplicateKey() { return {ErrorCode::kOther, "etcdserver: duplicate key given in txn request"}; }
 
 bool isEndless(const KeyRange& range) { return range.end == std::string_view("\0", 1); }
 
@@ -69,9 +68,9 @@ bool hasDuplicates(const std::vector<Op>& branch) {
 }
 
 // What etcd refuses before it looks at any key.
-std::optional<EtcdError> malformed(const TxnRequest& request) {
+std::optional<StoreError> malformed(const TxnRequest& request) {
   if (std::max({request.compares.size(), request.success.size(), request.failure.size()}) > kMaxTxnOperations)
-    return EtcdError{ErrorCode::kOther, "etcdserver: too many operations in txn request"};
+    return StoreError{ErrorCode::kOther, "etcdserver: too many operations in txn request"};
   for (const Compare& compare : request.compares) {
     if (compare.key.empty()) return emptyKey();
   }
@@ -106,10 +105,11 @@ const KeyValue* EtcdModel::find(std::string_view key) const {
   return found == keys_.end() ? nullptr : findAt(found->second, INT64_MAX);
 }
 
-std::optional<EtcdError> EtcdModel::unreadable(int64_t wanted, int64_t applied) const {
-  if (wanted > applied) return EtcdError{ErrorCode::kOther, "etcdserver: mvcc: required revision is a future revision"};
+std::optional<StoreError> EtcdModel::unreadable(int64_t wanted, int64_t applied) const {
+  if (wanted > applied)
+    return StoreError{ErrorCode::kOther, "etcdserver: mvcc: required revision is a future revision"};
   if (wanted > 0 && wanted < compacted_)
-    return EtcdError{ErrorCode::kCompacted, "etcdserver: mvcc: required revision has been compacted"};
+    return StoreError{ErrorCode::kCompacted, "etcdserver: mvcc: required revision has been compacted"};
   return std::nullopt;
 }
 
@@ -141,7 +141,7 @@ RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, 
   return result;
 }
 
-EtcdResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOptions& options, int64_t applied) const {
+StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOptions& options, int64_t applied) const {
   if (range.begin.empty()) return tl::unexpected(emptyKey());
   applied = std::min(applied, revision_);
   if (auto error = unreadable(options.revision, applied)) return tl::unexpected(*std::move(error));
@@ -167,7 +167,7 @@ bool EtcdModel::holds(const Compare& compare) const {
 }
 
 // Why none of the branch may be done.
-std::optional<EtcdError> EtcdModel::refusal(const std::vector<Op>& branch) const {
+std::optional<StoreError> EtcdModel::refusal(const std::vector<Op>& branch) const {
   for (const Op& op : branch) {
     if (const auto* put = std::get_if<PutOp>(&op); put != nullptr && put->lease != 0 && !leases_.contains(put->lease))
       return leaseNotFound().value();
@@ -185,7 +185,7 @@ EtcdModel::Space EtcdModel::takeSpace() {
   return Space::kLast;
 }
 
-EtcdResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
+StoreResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
   if (auto error = malformed(request)) return tl::unexpected(*std::move(error));
   const bool stores = hasPut(request.success) || hasPut(request.failure);
   const Space space = stores ? takeSpace() : Space::kEnough;
@@ -201,9 +201,9 @@ EtcdResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
   for (const Op& op : branch) {
     if (const auto* write = std::get_if<PutOp>(&op)) {
       put(*write, next);
-      result.results.emplace_back(etcd::PutResult{});
+      result.results.emplace_back(store::PutResult{});
     } else if (const auto* removal = std::get_if<DeleteOp>(&op)) {
-      result.results.emplace_back(etcd::DeleteResult{remove(removal->range, next)});
+      result.results.emplace_back(store::DeleteResult{remove(removal->range, next)});
     } else {
       const auto& [range, options] = std::get<RangeOp>(op);
       result.results.emplace_back(read(range, options, options.revision > 0 ? options.revision : next));
@@ -213,7 +213,7 @@ EtcdResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
   if (space == Space::kLast) return tl::unexpected(noSpace());
   result.revision = revision_;
   result.cluster_id = options_.cluster_id;
-  for (etcd::OpResult& op : result.results) {
+  for (store::OpResult& op : result.results) {
     if (auto* found = std::get_if<RangeResult>(&op)) found->revision = revision_;
   }
   return result;
@@ -248,7 +248,7 @@ void EtcdModel::append(WatchEvent event) {
   history_.push_back(std::move(event));
 }
 
-EtcdResult<void> EtcdModel::compact(int64_t revision) {
+StoreResult<void> EtcdModel::compact(int64_t revision) {
   if (revision <= compacted_)
     return fail(ErrorCode::kCompacted, "etcdserver: mvcc: required revision has been compacted");
   if (revision > revision_) return fail(ErrorCode::kOther, "etcdserver: mvcc: required revision is a future revision");
@@ -263,7 +263,7 @@ size_t EtcdModel::historyFrom(int64_t revision) const {
 
 // --- leases ---
 
-EtcdResult<etcd::Lease> EtcdModel::leaseGrant(int64_t id, std::chrono::seconds ttl, Time now) {
+StoreResult<store::Lease> EtcdModel::leaseGrant(int64_t id, std::chrono::seconds ttl, Time now) {
   if (ttl > kMaxTtl) return fail(ErrorCode::kOther, "etcdserver: too large lease TTL");
   const Space space = takeSpace();
   if (space == Space::kNone) return tl::unexpected(noSpace());
@@ -271,25 +271,25 @@ EtcdResult<etcd::Lease> EtcdModel::leaseGrant(int64_t id, std::chrono::seconds t
   ttl = std::max(ttl, options_.min_ttl);
   leases_[id] = {ttl, now + ttl, {}};
   if (space == Space::kLast) return tl::unexpected(noSpace());
-  return etcd::Lease{id, ttl, now};
+  return store::Lease{id, ttl, now};
 }
 
-std::optional<EtcdResult<etcd::Lease>> EtcdModel::leaseKeepAlive(int64_t id, Time now) {
+std::optional<StoreResult<store::Lease>> EtcdModel::leaseKeepAlive(int64_t id, Time now) {
   const auto found = leases_.find(id);
   // etcd answers with a TTL of 0, of which etcd::Client makes this.
   if (found == leases_.end()) return fail(ErrorCode::kLeaseNotFound, "the lease has expired or was revoked");
   if (found->second.end <= now) return std::nullopt;
   found->second.end = now + found->second.ttl;
-  return etcd::Lease{id, found->second.ttl, now};
+  return store::Lease{id, found->second.ttl, now};
 }
 
-EtcdResult<std::chrono::seconds> EtcdModel::leaseTimeToLive(int64_t id, Time now) const {
+StoreResult<std::chrono::seconds> EtcdModel::leaseTimeToLive(int64_t id, Time now) const {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return fail(ErrorCode::kLeaseNotFound, "the lease has expired or was revoked");
   return std::chrono::duration_cast<std::chrono::seconds>(found->second.end - now);
 }
 
-EtcdResult<void> EtcdModel::leaseRevoke(int64_t id) {
+StoreResult<void> EtcdModel::leaseRevoke(int64_t id) {
   const auto found = leases_.find(id);
   if (found == leases_.end()) return leaseNotFound();
   end(found);
@@ -339,9 +339,9 @@ EtcdModel EtcdModel::restored(const EtcdModel& backup, uint64_t cluster_id, Time
 
 // --- WatchModel ---
 
-WatchModel::WatchModel(const EtcdModel& model, std::vector<etcd::WatchRange> ranges, int64_t applied)
+WatchModel::WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied)
     : model_(model), created_revision_(std::min(applied, model.revision())), cluster_id_(model.clusterId()) {
-  for (etcd::WatchRange& wanted : ranges) {
+  for (store::WatchRange& wanted : ranges) {
     const int64_t start = wanted.start_revision == 0 ? created_revision_ + 1 : wanted.start_revision;
     parts_.push_back({std::move(wanted.range), start, start, model.historyFrom(start)});
     // What is up to date when it begins is not looked for in the store.
@@ -356,7 +356,7 @@ bool WatchModel::hasNews(int64_t applied) const {
          });
 }
 
-EtcdResult<std::vector<WatchBatch>> WatchModel::collect(int64_t applied, size_t max_events) {
+StoreResult<std::vector<WatchBatch>> WatchModel::collect(int64_t applied, size_t max_events) {
   if (compacted_) {
     return fail(ErrorCode::kCompacted,
                 "the store is compacted up to revision " + std::to_string(model_.compactedRevision()));

@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "etcd/store.h"
+#include "store/store.h"
 
 namespace idetcd::simulation {
 
-// Whether the range has the key, by the API's conventions (etcd::KeyRange).
-bool contains(const etcd::KeyRange& range, std::string_view key);
+// Whether the range has the key, by the API's conventions (store::KeyRange).
+bool contains(const store::KeyRange& range, std::string_view key);
 
 class EtcdModel {
  public:
@@ -45,13 +45,13 @@ class EtcdModel {
   int64_t compactedRevision() const { return compacted_; }
 
   // --- keys ---
-  etcd::EtcdResult<etcd::RangeResult> range(const etcd::KeyRange& range, const etcd::RangeOptions& options,
-                                            int64_t applied) const;
-  etcd::EtcdResult<etcd::RangeResult> range(const etcd::KeyRange& range, const etcd::RangeOptions& options) const {
+  store::StoreResult<store::RangeResult> range(const store::KeyRange& range, const store::RangeOptions& options,
+                                               int64_t applied) const;
+  store::StoreResult<store::RangeResult> range(const store::KeyRange& range, const store::RangeOptions& options) const {
     return this->range(range, options, revision_);
   }
-  etcd::EtcdResult<etcd::TxnResult> txn(const etcd::TxnRequest& request);
-  etcd::EtcdResult<void> compact(int64_t revision);
+  store::StoreResult<store::TxnResult> txn(const store::TxnRequest& request);
+  store::StoreResult<void> compact(int64_t revision);
   // While it is on, a request that may store more is refused. The first `last_ones` of them are done all the same: etcd
   // let them pass before it saw what they would lead to.
   void setNoSpace(bool on, size_t last_ones = 0) {
@@ -61,12 +61,12 @@ class EtcdModel {
 
   // --- leases; `now` never goes back ---
   // REQUIRES: id is not 0, which would let etcd draw one.
-  etcd::EtcdResult<etcd::Lease> leaseGrant(int64_t id, std::chrono::seconds ttl, Time now);
+  store::StoreResult<store::Lease> leaseGrant(int64_t id, std::chrono::seconds ttl, Time now);
   // None: it has ended and is not revoked yet. etcd answers when it is, with kLeaseNotFound.
-  std::optional<etcd::EtcdResult<etcd::Lease>> leaseKeepAlive(int64_t id, Time now);
+  std::optional<store::StoreResult<store::Lease>> leaseKeepAlive(int64_t id, Time now);
   // Whole seconds, rounded down.
-  etcd::EtcdResult<std::chrono::seconds> leaseTimeToLive(int64_t id, Time now) const;
-  etcd::EtcdResult<void> leaseRevoke(int64_t id);
+  store::StoreResult<std::chrono::seconds> leaseTimeToLive(int64_t id, Time now) const;
+  store::StoreResult<void> leaseRevoke(int64_t id);
   // The leader looks: each lease that has ended goes, with all its keys in one revision. The number of leases.
   size_t revokeExpired(Time now);
   // When the first lease ends. None: there is no lease.
@@ -82,7 +82,7 @@ class EtcdModel {
 
   // --- history ---
   // Every change since the store was made, in order; compaction does not shorten it.
-  const std::vector<etcd::WatchEvent>& history() const { return history_; }
+  const std::vector<store::WatchEvent>& history() const { return history_; }
   // The first change of this revision or a later one, as an index into history().
   size_t historyFrom(int64_t revision) const;
 
@@ -93,36 +93,36 @@ class EtcdModel {
     std::set<std::string> keys;
   };
 
-  const etcd::KeyValue* find(std::string_view key) const;  // null: it is not there
-  const etcd::KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
-  etcd::RangeResult read(const etcd::KeyRange& range, const etcd::RangeOptions& options, int64_t at) const;
-  std::optional<etcd::EtcdError> unreadable(int64_t wanted, int64_t applied) const;
+  const store::KeyValue* find(std::string_view key) const;  // null: it is not there
+  const store::KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
+  store::RangeResult read(const store::KeyRange& range, const store::RangeOptions& options, int64_t at) const;
+  std::optional<store::StoreError> unreadable(int64_t wanted, int64_t applied) const;
   enum class Space { kEnough, kLast, kNone };
   Space takeSpace();  // of a request that may store more
-  std::optional<etcd::EtcdError> refusal(const std::vector<etcd::Op>& branch) const;
-  bool holds(const etcd::Compare& compare) const;
-  void put(const etcd::PutOp& op, int64_t revision);
-  int64_t remove(const etcd::KeyRange& range, int64_t revision);
-  void detach(const etcd::KeyValue& kv);
+  std::optional<store::StoreError> refusal(const std::vector<store::Op>& branch) const;
+  bool holds(const store::Compare& compare) const;
+  void put(const store::PutOp& op, int64_t revision);
+  int64_t remove(const store::KeyRange& range, int64_t revision);
+  void detach(const store::KeyValue& kv);
   void end(std::map<int64_t, LeaseState>::iterator lease);
-  void append(etcd::WatchEvent event);
+  void append(store::WatchEvent event);
 
   Options options_;
   int64_t revision_ = 1;
   int64_t compacted_ = 0;
   bool no_space_ = false;
   size_t last_ones_ = 0;  // that are refused, and done
-  std::vector<etcd::WatchEvent> history_;
+  std::vector<store::WatchEvent> history_;
   std::map<std::string, std::vector<size_t>, std::less<>> keys_;  // their changes, as indexes into history_
   std::map<int64_t, LeaseState> leases_;
 };
 
-// One watch of some ranges, as etcd::WatchStream shows it. It belongs to a member, which is known by the revision that
+// One watch of some ranges, as store::WatchStream shows it. It belongs to a member, which is known by the revision that
 // it has applied.
 class WatchModel {
  public:
   // `model` outlives the watch.
-  WatchModel(const EtcdModel& model, std::vector<etcd::WatchRange> ranges, int64_t applied);
+  WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied);
 
   int64_t createdRevision() const { return created_revision_; }
   uint64_t clusterId() const { return cluster_id_; }
@@ -130,15 +130,15 @@ class WatchModel {
   // What has come since the last call: a batch for each range with events, and at most `max_events` of them in each (0:
   // no limit), so that a batch may end within a revision, as that of a response in fragments may. kCompacted: a range
   // begins before what is kept; the watch has ended.
-  etcd::EtcdResult<std::vector<etcd::WatchBatch>> collect(int64_t applied, size_t max_events = 0);
+  store::StoreResult<std::vector<store::WatchBatch>> collect(int64_t applied, size_t max_events = 0);
   // collect() has changes to look at.
   bool hasNews(int64_t applied) const;
   // The answer to a progress request: etcd 3.4 gives it at once, ahead of events that are still to be collected.
-  etcd::WatchBatch progress(int64_t applied) const;
+  store::WatchBatch progress(int64_t applied) const;
 
  private:
   struct Part {
-    etcd::KeyRange range;
+    store::KeyRange range;
     int64_t start_revision = 0;
     int64_t resume_revision = 0;
     size_t next = 0;  // of the model's history

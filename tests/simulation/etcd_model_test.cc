@@ -22,22 +22,21 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::Compare;
-using etcd::DeleteOp;
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::KeyRange;
-using etcd::KeyValue;
-using etcd::Op;
-using etcd::PutOp;
-using etcd::RangeOp;
-using etcd::RangeOptions;
-using etcd::RangeResult;
-using etcd::TxnRequest;
-using etcd::TxnResult;
-using etcd::WatchBatch;
-using etcd::WatchEvent;
+using store::Compare;
+using store::DeleteOp;
+using store::KeyRange;
+using store::KeyValue;
+using store::Op;
+using store::PutOp;
+using store::RangeOp;
+using store::RangeOptions;
+using store::RangeResult;
+using store::StoreError;
+using store::StoreResult;
+using store::TxnRequest;
+using store::TxnResult;
+using store::WatchBatch;
+using store::WatchEvent;
 using Target = Compare::Target;
 using namespace std::chrono_literals;
 
@@ -48,7 +47,7 @@ std::string describe(const KeyValue& kv) {
                      kv.version, kv.lease);
 }
 
-std::string describe(const EtcdError& error) {
+std::string describe(const StoreError& error) {
   return fmt::format("error {}: {}", static_cast<int>(error.code), error.message);
 }
 
@@ -61,19 +60,19 @@ std::string describe(const RangeResult& result) {
 
 std::string describe(const TxnResult& result) {
   std::string text = fmt::format("{} at {}:", result.succeeded ? "success" : "failure", result.revision);
-  for (const etcd::OpResult& op : result.results) {
-    if (std::holds_alternative<etcd::PutResult>(op)) text += " put;";
-    if (const auto* removal = std::get_if<etcd::DeleteResult>(&op))
+  for (const store::OpResult& op : result.results) {
+    if (std::holds_alternative<store::PutResult>(op)) text += " put;";
+    if (const auto* removal = std::get_if<store::DeleteResult>(&op))
       text += fmt::format(" deleted {};", removal->deleted);
     if (const auto* range = std::get_if<RangeResult>(&op)) text += " " + describe(*range) + ";";
   }
   return text;
 }
 
-std::string describe(const etcd::Lease& lease) { return fmt::format("lease for {} s", lease.ttl.count()); }
+std::string describe(const store::Lease& lease) { return fmt::format("lease for {} s", lease.ttl.count()); }
 
 template <typename T>
-std::string describe(const EtcdResult<T>& result) {
+std::string describe(const StoreResult<T>& result) {
   if (!result) return describe(result.error());
   if constexpr (std::is_void_v<T>) {
     return "done";
@@ -115,7 +114,7 @@ class Pair {
   }
   void get(const std::string& key, int64_t revision = 0) { range(KeyRange::single(key), {.revision = revision}); }
   bool txn(const TxnRequest& request) {
-    const EtcdResult<TxnResult> expected = model_.txn(request);
+    const StoreResult<TxnResult> expected = model_.txn(request);
     EXPECT_EQ(describe(etcd_.txn(request)), describe(expected));
     return expected.has_value();
   }
@@ -125,7 +124,7 @@ class Pair {
   void remove(KeyRange range) { txn({.compares = {}, .success = {DeleteOp{std::move(range)}}, .failure = {}}); }
   void remove(std::string key) { remove(KeyRange::single(std::move(key))); }
   void compact(int64_t revision) {
-    const EtcdResult<void> expected = model_.compact(revision);
+    const StoreResult<void> expected = model_.compact(revision);
     std::string error;
     try {
       server_.ctl({"compact", std::to_string(revision)});
@@ -137,9 +136,9 @@ class Pair {
 
   // 0: refused, by both.
   int64_t grant(std::chrono::seconds ttl) {
-    const EtcdResult<etcd::Lease> granted = etcd_.grant(ttl);
+    const StoreResult<store::Lease> granted = etcd_.grant(ttl);
     // The server draws the number.
-    const EtcdResult<etcd::Lease> expected = model_.leaseGrant(granted ? granted->id : 1, ttl, now());
+    const StoreResult<store::Lease> expected = model_.leaseGrant(granted ? granted->id : 1, ttl, now());
     EXPECT_EQ(describe(granted), describe(expected));
     return granted ? granted->id : 0;
   }
@@ -173,7 +172,7 @@ class Pair {
   }
 
   // --- a watch, one at a time ---
-  void watch(std::vector<etcd::WatchRange> ranges) {
+  void watch(std::vector<store::WatchRange> ranges) {
     stream_.reset();
     watch_.emplace(model_, ranges, model_.revision());
     auto opened = etcd::await(etcd_.thread, etcd_.client.watch(std::move(ranges)));
@@ -224,7 +223,7 @@ class Pair {
   etcd::EtcdServer server_;
   etcd::BlockingClient etcd_;
   EtcdModel model_;
-  std::unique_ptr<etcd::WatchStream> stream_;
+  std::unique_ptr<store::WatchStream> stream_;
   std::optional<WatchModel> watch_;
 };
 
@@ -699,13 +698,13 @@ TEST(EtcdModel, DoesAsEtcdDoesInRandomScripts) {
   }
 }
 
-const EtcdError kFull{ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"};
+const StoreError kFull{ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"};
 
 // Puts keys until one is refused. True: it is there all the same.
 bool writesWhatIsRefused(const etcd::EtcdServer& server, const std::string& name) {
   const std::string value(1000, 'x');
   etcd::BlockingClient client(server);
-  EtcdResult<int64_t> answer = 0;
+  StoreResult<int64_t> answer = 0;
   for (int i = 0; answer; ++i) {
     const std::string key = name + std::to_string(i);
     answer = client.put(key, value);
@@ -762,7 +761,7 @@ TEST(EtcdModel, TheLastOnesThatTheSpaceIsTooSmallForAreDoneAndRefused) {
   model.setNoSpace(true, 1);
   for (const char* key : {"last", "refused"}) {
     EXPECT_EQ(describe(model.txn({.compares = {}, .success = {PutOp{key, "", 0}}, .failure = {}})),
-              describe(EtcdResult<void>(tl::unexpected(kFull))));
+              describe(StoreResult<void>(tl::unexpected(kFull))));
   }
   EXPECT_EQ(model.range(KeyRange::single("last"), {})->count, 1);
   EXPECT_EQ(model.range(KeyRange::single("refused"), {})->count, 0);

@@ -11,11 +11,11 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::KeyRange;
-using etcd::KeyValue;
-using etcd::WatchEvent;
 using naming::NodeRecord;
 using naming::Ownership;
+using store::KeyRange;
+using store::KeyValue;
+using store::WatchEvent;
 using namespace std::chrono_literals;
 
 constexpr std::chrono::seconds kLongLease{20};
@@ -32,7 +32,7 @@ bool isPut(const WatchEvent& event) { return event.type == WatchEvent::Type::kPu
 
 }  // namespace
 
-Judge::Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, etcd::KeyRange watched,
+Judge::Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, store::KeyRange watched,
              std::chrono::seconds lease)
     : time_(time),
       model_(model),
@@ -143,9 +143,9 @@ void Judge::sent(uint64_t process, const Request& request) {
   const auto found = witnesses_.find(process);
   if (found == witnesses_.end()) return;  // a twin
   Witness& witness = found->second;
-  if (const auto* txn = std::get_if<etcd::TxnRequest>(&request)) {
-    for (const etcd::Op& op : txn->success) {
-      const auto* put = std::get_if<etcd::PutOp>(&op);
+  if (const auto* txn = std::get_if<store::TxnRequest>(&request)) {
+    for (const store::Op& op : txn->success) {
+      const auto* put = std::get_if<store::PutOp>(&op);
       if (put == nullptr) continue;
       const auto slot = pattern_.recognise(put->key);
       if (slot) witness.tried = Try{*slot, put->lease, std::nullopt};

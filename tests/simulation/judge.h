@@ -44,7 +44,7 @@ struct Violation {
 class Judge {
  public:
   // `watched`: what every process watches. What is passed by reference outlives the judge.
-  Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, etcd::KeyRange watched,
+  Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, store::KeyRange watched,
         std::chrono::seconds lease);
 
   const std::optional<Violation>& violation() const { return violation_; }
@@ -114,7 +114,7 @@ class Judge {
 
   struct Change {
     dns::Name name;
-    const etcd::WatchEvent* event = nullptr;
+    const store::WatchEvent* event = nullptr;
     bool may_be_gone = false;  // from what a process shows
   };
 
@@ -133,16 +133,16 @@ class Judge {
   std::vector<Change> changesUntil(Time past) const;
   void judgeFreshness(const Witness& witness, const std::vector<Change>& changes);
   void judgeClaim(Witness& witness);
-  void judgeQueue(const std::vector<etcd::WatchEvent>& history, size_t first, size_t last);
+  void judgeQueue(const std::vector<store::WatchEvent>& history, size_t first, size_t last);
   void judgeKept(const Witness& witness, int64_t lease);
-  void judgeTicket(const etcd::WatchEvent& event);
-  void noteNames(const etcd::WatchEvent& event, int64_t slot);
-  void excuseCopies(const etcd::KeyValue& kv, int64_t slot, const std::string& uuid);
+  void judgeTicket(const store::WatchEvent& event);
+  void noteNames(const store::WatchEvent& event, int64_t slot);
+  void excuseCopies(const store::KeyValue& kv, int64_t slot, const std::string& uuid);
   bool hasUnknownCopy(uint64_t id) const;
   bool hasCopy(uint64_t id) const;  // that runs
   bool isAmbiguous(const std::string& uuid) const;
   std::string describe(const Witness& witness) const;
-  std::optional<naming::NodeRecord> recordOf(const etcd::KeyValue& kv) const;
+  std::optional<naming::NodeRecord> recordOf(const store::KeyValue& kv) const;
   std::string keyOf(int64_t slot) const { return pattern_.render(slot); }
   std::optional<Violation> mirrorAtRest(const Witness& witness, size_t names) const;
 
@@ -150,7 +150,7 @@ class Judge {
   const EtcdModel& model_;
   const slots::NamePattern pattern_;
   const std::string queue_;  // the prefix of tickets
-  const etcd::KeyRange watched_;
+  const store::KeyRange watched_;
   const std::chrono::seconds lease_;
   std::optional<Violation> violation_;
   std::map<uint64_t, Witness> witnesses_;             // by process

@@ -52,7 +52,7 @@ MUTATIONS = [
       {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
 """, ""),
     Mutation("the ticket is kept", "naming/claim.cc",
-             "  request.success.emplace_back(etcd::DeleteOp{etcd::KeyRange::single(ticket_)});\n", ""),
+             "  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(ticket_)});\n", ""),
     Mutation("no reading back after a lost answer", "naming/claim.cc",
              "if (!answer && answer.error().ambiguous()) {", "if (false) {"),
     Mutation("a lost answer counts as a claim", "naming/claim.cc",
@@ -89,7 +89,7 @@ MUTATIONS = [
              covered="the mirror's freshness, which the same read confirms, and the mark of a standstill"),
     Mutation("the deadline counts from the answer", "naming/name_keeper.cc",
              "    claim_.renewed(*renewed);\n",
-             "    etcd::Lease late = *renewed;\n    late.sent_at = context_.now();\n    claim_.renewed(late);\n"),
+             "    store::Lease late = *renewed;\n    late.sent_at = context_.now();\n    claim_.renewed(late);\n"),
     Mutation("a lease that is not found counts as kept", "naming/name_keeper.cc",
              "  if (renewed.error().code == ErrorCode::kLeaseNotFound) co_return false;\n", "",
              covered="the watch, which shows that the key has gone with the lease"),
@@ -130,8 +130,8 @@ MUTATIONS = [
              "      (void)is_newer;\n"),
     # The mirror.
     Mutation("an event is skipped", "naming/replica.cc",
-             "  for (const etcd::WatchEvent& event : events) {\n    counters_.events.add();\n",
-             "  for (const etcd::WatchEvent& event : events) {\n    counters_.events.add();\n"
+             "  for (const store::WatchEvent& event : events) {\n    counters_.events.add();\n",
+             "  for (const store::WatchEvent& event : events) {\n    counters_.events.add();\n"
              "    if (counters_.events.value() % 5 == 0) continue;\n"),
     Mutation("deletions are skipped", "naming/replica.cc",
              "if (remove(event.kv.key, event.kv.mod_revision)) ++removed;", ""),

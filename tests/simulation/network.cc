@@ -9,8 +9,7 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::ErrorCode;
-using etcd::EtcdError;
+using store::StoreError;
 using namespace std::chrono_literals;
 
 constexpr Duration kLatest = 20s;  // for a message that is late
@@ -18,13 +17,13 @@ constexpr Duration kLatest = 20s;  // for a message that is late
 constexpr Duration kEarliestLostClaim = 5s;
 constexpr Duration kLatestLostClaim = 12s;
 
-EtcdError refused() { return {ErrorCode::kUnavailable, std::string(Timeline::kUnconnected), false}; }
-EtcdError broken() { return {ErrorCode::kUnavailable, "the connection broke"}; }
+StoreError refused() { return {ErrorCode::kUnavailable, std::string(Timeline::kUnconnected), false}; }
+StoreError broken() { return {ErrorCode::kUnavailable, "the connection broke"}; }
 
 bool isClaim(const Request& request) {
-  const auto* txn = std::get_if<etcd::TxnRequest>(&request);
+  const auto* txn = std::get_if<store::TxnRequest>(&request);
   return txn != nullptr && std::any_of(txn->success.begin(), txn->success.end(),
-                                       [](const etcd::Op& op) { return std::holds_alternative<etcd::DeleteOp>(op); });
+                                       [](const store::Op& op) { return std::holds_alternative<store::DeleteOp>(op); });
 }
 
 bool readsManyKeys(const Request& request) {
@@ -34,11 +33,11 @@ bool readsManyKeys(const Request& request) {
 
 // --- for the timeline ---
 
-std::string describe(const etcd::Op& op) {
-  if (const auto* put = std::get_if<etcd::PutOp>(&op))
+std::string describe(const store::Op& op) {
+  if (const auto* put = std::get_if<store::PutOp>(&op))
     return fmt::format("put {}{}", put->key, put->lease == 0 ? "" : fmt::format(" under {:x}", put->lease));
-  if (const auto* removal = std::get_if<etcd::DeleteOp>(&op)) return "delete " + removal->range.begin;
-  return "read " + std::get<etcd::RangeOp>(op).range.begin;
+  if (const auto* removal = std::get_if<store::DeleteOp>(&op)) return "delete " + removal->range.begin;
+  return "read " + std::get<store::RangeOp>(op).range.begin;
 }
 
 std::string describe(const Request& request) {
@@ -47,27 +46,27 @@ std::string describe(const Request& request) {
   if (const auto* renewal = std::get_if<LeaseKeepAliveRequest>(&request)) return fmt::format("renew {:x}", renewal->id);
   if (const auto* query = std::get_if<LeaseTimeToLiveRequest>(&request)) return fmt::format("time of {:x}", query->id);
   if (const auto* revoked = std::get_if<LeaseRevokeRequest>(&request)) return fmt::format("revoke {:x}", revoked->id);
-  const auto& txn = std::get<etcd::TxnRequest>(request);
+  const auto& txn = std::get<store::TxnRequest>(request);
   std::string text = "txn";
-  for (const etcd::Compare& compare : txn.compares) text += fmt::format(" if {} is {}", compare.key, compare.number);
-  for (const etcd::Op& op : txn.success) text += ", " + describe(op);
+  for (const store::Compare& compare : txn.compares) text += fmt::format(" if {} is {}", compare.key, compare.number);
+  for (const store::Op& op : txn.success) text += ", " + describe(op);
   return text;
 }
 
 std::string describe(const Answer& answer) {
   if (!answer) return answer.error().message;
-  if (const auto* range = std::get_if<etcd::RangeResult>(&*answer))
+  if (const auto* range = std::get_if<store::RangeResult>(&*answer))
     return fmt::format("{} keys at revision {}", range->kvs.size(), range->revision);
-  if (const auto* txn = std::get_if<etcd::TxnResult>(&*answer))
+  if (const auto* txn = std::get_if<store::TxnResult>(&*answer))
     return fmt::format("{} at revision {}", txn->succeeded ? "done" : "not done", txn->revision);
-  if (const auto* lease = std::get_if<etcd::Lease>(&*answer)) return fmt::format("lease {:x}", lease->id);
+  if (const auto* lease = std::get_if<store::Lease>(&*answer)) return fmt::format("lease {:x}", lease->id);
   return "done";
 }
 
-std::string describe(const etcd::WatchBatch& batch) {
+std::string describe(const store::WatchBatch& batch) {
   std::string text = batch.events.empty() ? "progress" : "events";
-  for (const etcd::WatchEvent& event : batch.events) {
-    const bool put = event.type == etcd::WatchEvent::Type::kPut;
+  for (const store::WatchEvent& event : batch.events) {
+    const bool put = event.type == store::WatchEvent::Type::kPut;
     text += fmt::format(" {} {} at {};", put ? "put" : "delete", event.kv.key, event.kv.mod_revision);
   }
   return text + fmt::format(" revision {}", batch.revision);
@@ -152,7 +151,7 @@ void ProcessNetwork::reply(uint64_t call, size_t member, Answer answer, bool los
 
 // --- watches ---
 
-void ProcessNetwork::openWatch(uint64_t stream, size_t member, std::vector<etcd::WatchRange> ranges) {
+void ProcessNetwork::openWatch(uint64_t stream, size_t member, std::vector<store::WatchRange> ranges) {
   constexpr size_t kKind = 100;
   if (note(stream, kKind) || !*alive_) return;
   if (trace_) {
@@ -174,13 +173,13 @@ void ProcessNetwork::openWatch(uint64_t stream, size_t member, std::vector<etcd:
             stream, member, [=](SimulatedStore& store) { store.watchCreated(stream, revision, cluster_id); },
             trace_ ? fmt::format("created at {}", revision) : std::string());
     };
-    sink.batch = [this, alive, stream, member](const etcd::WatchBatch& batch) {
+    sink.batch = [this, alive, stream, member](const store::WatchBatch& batch) {
       if (!*alive) return;
       tell(
           stream, member, [stream, batch](SimulatedStore& store) { store.watchBatch(stream, batch); },
           trace_ ? describe(batch) : std::string());
     };
-    sink.ended = [this, alive, stream, member](const EtcdError& error) {
+    sink.ended = [this, alive, stream, member](const StoreError& error) {
       if (!*alive) return;
       tell(
           stream, member, [stream, error](SimulatedStore& store) { store.watchEnded(stream, error); }, error.message);

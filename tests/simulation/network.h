@@ -57,7 +57,7 @@ class ProcessNetwork final : public Network {
   }
 
   void send(uint64_t call, size_t member, Request request) override;
-  void openWatch(uint64_t stream, size_t member, std::vector<etcd::WatchRange> ranges) override;
+  void openWatch(uint64_t stream, size_t member, std::vector<store::WatchRange> ranges) override;
   void askProgress(uint64_t stream) override;
   void cancelWatch(uint64_t stream) override;
 

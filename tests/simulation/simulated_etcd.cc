@@ -7,9 +7,8 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
+using store::StoreError;
+using store::StoreResult;
 using namespace std::chrono_literals;
 
 constexpr Duration kElection = 1000ms;         // election-timeout, by default
@@ -17,12 +16,12 @@ constexpr Duration kLongestElection = 2500ms;  // until a new leader is known to
 constexpr Duration kExpiryInterval = 500ms;    // in which the leader looks for leases that have ended
 constexpr Duration kUsualLag = 3ms;
 
-EtcdError noLeader() { return {ErrorCode::kUnavailable, "etcdserver: no leader"}; }
-EtcdError timedOut() { return {ErrorCode::kUnavailable, "etcdserver: request timed out"}; }
-EtcdError broken() { return {ErrorCode::kUnavailable, "the connection broke"}; }
+StoreError noLeader() { return {ErrorCode::kUnavailable, "etcdserver: no leader"}; }
+StoreError timedOut() { return {ErrorCode::kUnavailable, "etcdserver: request timed out"}; }
+StoreError broken() { return {ErrorCode::kUnavailable, "the connection broke"}; }
 
 template <typename T>
-Answer toAnswer(EtcdResult<T> result) {
+Answer toAnswer(StoreResult<T> result) {
   if (!result) return tl::unexpected(std::move(result.error()));
   if constexpr (std::is_void_v<T>) {
     return Response{};
@@ -31,12 +30,12 @@ Answer toAnswer(EtcdResult<T> result) {
   }
 }
 
-bool writes(const std::vector<etcd::Op>& branch) {
+bool writes(const std::vector<store::Op>& branch) {
   return std::any_of(branch.begin(), branch.end(),
-                     [](const etcd::Op& op) { return !std::holds_alternative<etcd::RangeOp>(op); });
+                     [](const store::Op& op) { return !std::holds_alternative<store::RangeOp>(op); });
 }
 
-bool isReadOnly(const etcd::TxnRequest& txn) { return !writes(txn.success) && !writes(txn.failure); }
+bool isReadOnly(const store::TxnRequest& txn) { return !writes(txn.success) && !writes(txn.failure); }
 
 }  // namespace
 
@@ -134,7 +133,7 @@ void SimulatedEtcd::keepAlive(size_t index, int64_t id, const Reply& reply) {
 void SimulatedEtcd::write(size_t index, const Request& request, const Reply& reply) {
   Answer answer;
   const int64_t before = model_.revision();
-  if (const auto* txn = std::get_if<etcd::TxnRequest>(&request)) {
+  if (const auto* txn = std::get_if<store::TxnRequest>(&request)) {
     answer = toAnswer(model_.txn(*txn));
     if (isReadOnly(*txn)) {
       // It is read where and when the member has applied what the quorum had; by then it may be more.
@@ -201,13 +200,13 @@ void SimulatedEtcd::tell(Watch& watch) {
     watch.deaf = true;
     return watch.sink.ended(batches.error());
   }
-  for (etcd::WatchBatch& batch : *batches) watch.sink.batch(std::move(batch));
+  for (store::WatchBatch& batch : *batches) watch.sink.batch(std::move(batch));
   if (most > 0 && watch.state.hasNews(applied)) tell(watch);
 }
 
 // --- watches ---
 
-uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<etcd::WatchRange> ranges, WatchSink sink) {
+uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<store::WatchRange> ranges, WatchSink sink) {
   const uint64_t number = ++watch_numbers_;
   Member& member = members_[index];
   auto open = [this, index, number, ranges = std::move(ranges), sink = std::move(sink)] {
@@ -247,7 +246,7 @@ void SimulatedEtcd::askProgress(uint64_t number) {
 
 void SimulatedEtcd::cancelWatch(uint64_t number) { watches_.erase(number); }
 
-void SimulatedEtcd::endWatches(size_t index, const EtcdError& error) {
+void SimulatedEtcd::endWatches(size_t index, const StoreError& error) {
   for (auto watch = watches_.begin(); watch != watches_.end();) {
     if (watch->second.member != index) {
       ++watch;
@@ -259,7 +258,7 @@ void SimulatedEtcd::endWatches(size_t index, const EtcdError& error) {
   }
 }
 
-void SimulatedEtcd::breakWatches(size_t index, const EtcdError& error) { endWatches(index, error); }
+void SimulatedEtcd::breakWatches(size_t index, const StoreError& error) { endWatches(index, error); }
 
 void SimulatedEtcd::deafen(size_t index) {
   for (auto& [number, watch] : watches_) watch.deaf = watch.deaf || watch.member == index;
@@ -334,9 +333,9 @@ void SimulatedEtcd::changeLeader() {
 
 void SimulatedEtcd::compact(int64_t revision) { (void)model_.compact(revision); }
 
-EtcdResult<etcd::TxnResult> SimulatedEtcd::operate(const etcd::TxnRequest& request) {
+StoreResult<store::TxnResult> SimulatedEtcd::operate(const store::TxnRequest& request) {
   const int64_t before = model_.revision();
-  EtcdResult<etcd::TxnResult> result = model_.txn(request);
+  StoreResult<store::TxnResult> result = model_.txn(request);
   ++entries_;
   commit();
   if (model_.revision() != before) on_change_();

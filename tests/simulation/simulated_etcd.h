@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "etcd/store.h"
 #include "simulation/etcd_model.h"
 #include "simulation/random.h"
 #include "simulation/simulated_store.h"
 #include "simulation/virtual_time.h"
+#include "store/store.h"
 
 namespace idetcd::simulation {
 
@@ -34,8 +34,8 @@ class SimulatedEtcd {
   // Where a watch's messages go, in their order.
   struct WatchSink {
     std::function<void(int64_t revision, uint64_t cluster_id)> created;
-    std::function<void(etcd::WatchBatch)> batch;
-    std::function<void(etcd::EtcdError)> ended;
+    std::function<void(store::WatchBatch)> batch;
+    std::function<void(store::StoreError)> ended;
   };
   enum class Fault { kFrozen, kPaused, kIsolated, kKilled };
 
@@ -51,7 +51,7 @@ class SimulatedEtcd {
   // `reply` is called once or never.
   void handle(size_t member, Request request, Reply reply);
   // The number of the watch, for the next two; `sink` may be called within.
-  uint64_t openWatch(size_t member, std::vector<etcd::WatchRange> ranges, WatchSink sink);
+  uint64_t openWatch(size_t member, std::vector<store::WatchRange> ranges, WatchSink sink);
   void askProgress(uint64_t watch);
   void cancelWatch(uint64_t watch);
 
@@ -68,11 +68,11 @@ class SimulatedEtcd {
   void deafen(size_t member);
   bool hasDeafWatches() const;
   // They end with an error.
-  void breakWatches(size_t member, const etcd::EtcdError& error);
+  void breakWatches(size_t member, const store::StoreError& error);
   void compact(int64_t revision);
   void setNoSpace(bool on, size_t last_ones = 0) { model_.setNoSpace(on, last_ones); }
   // An operator's, beside all faults of members.
-  etcd::EtcdResult<etcd::TxnResult> operate(const etcd::TxnRequest& request);
+  store::StoreResult<store::TxnResult> operate(const store::TxnRequest& request);
   int64_t operatorLease(std::chrono::seconds ttl);
   // The whole cluster ends, and comes back, without any fault, with what `backup` holds. No `on_change`.
   void stop();
@@ -110,7 +110,7 @@ class SimulatedEtcd {
   void catchUp(size_t member);
   void tell(Watch& watch);
   void loseOffice(size_t member);
-  void endWatches(size_t member, const etcd::EtcdError& error);
+  void endWatches(size_t member, const store::StoreError& error);
   void lookForExpired();
 
   VirtualTime& time_;

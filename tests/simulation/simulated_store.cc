@@ -6,23 +6,22 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
-using etcd::WatchBatch;
 using runtime::Suspension;
 using runtime::Task;
+using store::StoreError;
+using store::StoreResult;
+using store::WatchBatch;
 
 constexpr size_t kHome = 0;
 
-bool endpointIsAway(const EtcdError& error) {
+bool endpointIsAway(const StoreError& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
 }
 
-EtcdError stopped(bool sent) { return {ErrorCode::kCancelled, "stopping", sent}; }
+StoreError stopped(bool sent) { return {ErrorCode::kCancelled, "stopping", sent}; }
 
 template <typename T>
-EtcdResult<T> as(Answer answer) {
+StoreResult<T> as(Answer answer) {
   if (!answer) return tl::unexpected(std::move(answer.error()));
   return std::get<T>(*std::move(answer));
 }
@@ -43,7 +42,7 @@ Task<Answer> SimulatedStore::ask(size_t endpoint, Request request, std::chrono::
   calls_.erase(number);
   if (call.answer) co_return *call.answer;
   if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
-  co_return tl::unexpected(EtcdError{ErrorCode::kDeadlineExceeded, "no answer in time"});
+  co_return tl::unexpected(StoreError{ErrorCode::kDeadlineExceeded, "no answer in time"});
 }
 
 // With the fail-over of etcd::Client.
@@ -73,36 +72,36 @@ void SimulatedStore::answer(uint64_t number, Answer answer) {
   found->second.waiter->wake();
 }
 
-Task<EtcdResult<etcd::RangeResult>> SimulatedStore::range(etcd::KeyRange range, etcd::RangeOptions options) {
+Task<StoreResult<store::RangeResult>> SimulatedStore::range(store::KeyRange range, store::RangeOptions options) {
   Request request = RangeRequest{std::move(range), options};
   auto calling = call(std::move(request), true, options_.call_timeout);
   Answer answer = co_await calling;
-  EtcdResult<etcd::RangeResult> result = as<etcd::RangeResult>(std::move(answer));
+  StoreResult<store::RangeResult> result = as<store::RangeResult>(std::move(answer));
   if (result && options.cluster_id != 0 && result->cluster_id != options.cluster_id)
-    co_return tl::unexpected(EtcdError{ErrorCode::kOtherCluster, "the cluster is another one"});
+    co_return tl::unexpected(StoreError{ErrorCode::kOtherCluster, "the cluster is another one"});
   co_return result;
 }
 
-Task<EtcdResult<etcd::TxnResult>> SimulatedStore::txn(etcd::TxnRequest wanted) {
+Task<StoreResult<store::TxnResult>> SimulatedStore::txn(store::TxnRequest wanted) {
   const bool repeatable = wanted.repeatable;
   const auto timeout = wanted.timeout.count() > 0 ? wanted.timeout : options_.call_timeout;
   Request request = std::move(wanted);
   auto calling = call(std::move(request), repeatable, timeout);
   Answer answer = co_await calling;
-  co_return as<etcd::TxnResult>(std::move(answer));
+  co_return as<store::TxnResult>(std::move(answer));
 }
 
-Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseGrant(std::chrono::seconds ttl) {
+Task<StoreResult<store::Lease>> SimulatedStore::leaseGrant(std::chrono::seconds ttl) {
   const auto sent_at = scheduler_.now();
   Request request = LeaseGrantRequest{ttl};
   auto calling = call(std::move(request), true, options_.call_timeout);
   Answer answer = co_await calling;
-  EtcdResult<etcd::Lease> lease = as<etcd::Lease>(std::move(answer));
+  StoreResult<store::Lease> lease = as<store::Lease>(std::move(answer));
   if (lease) lease->sent_at = sent_at;
   co_return lease;
 }
 
-Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
+Task<StoreResult<store::Lease>> SimulatedStore::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {
   const auto deadline = scheduler_.now() + timeout;
   for (size_t attempt = 1;; ++attempt) {
     const size_t endpoint = current_;
@@ -110,7 +109,7 @@ Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseKeepAlive(int64_t id, std::ch
     Request request = LeaseKeepAliveRequest{id};
     auto asking = ask(endpoint, std::move(request), deadline - sent_at);
     Answer answer = co_await asking;
-    EtcdResult<etcd::Lease> lease = as<etcd::Lease>(std::move(answer));
+    StoreResult<store::Lease> lease = as<store::Lease>(std::move(answer));
     if (lease) lease->sent_at = sent_at;
     if (lease || !endpointIsAway(lease.error())) co_return lease;
     failed(endpoint);
@@ -118,19 +117,19 @@ Task<EtcdResult<etcd::Lease>> SimulatedStore::leaseKeepAlive(int64_t id, std::ch
   }
 }
 
-Task<EtcdResult<std::chrono::seconds>> SimulatedStore::leaseTimeToLive(int64_t id) {
+Task<StoreResult<std::chrono::seconds>> SimulatedStore::leaseTimeToLive(int64_t id) {
   Request request = LeaseTimeToLiveRequest{id};
   auto calling = call(std::move(request), true, options_.call_timeout);
   Answer answer = co_await calling;
   co_return as<std::chrono::seconds>(std::move(answer));
 }
 
-Task<EtcdResult<void>> SimulatedStore::leaseRevoke(int64_t id) {
+Task<StoreResult<void>> SimulatedStore::leaseRevoke(int64_t id) {
   Request request = LeaseRevokeRequest{id};
   auto calling = call(std::move(request), true, options_.call_timeout);
   const Answer answer = co_await calling;
   if (!answer) co_return tl::unexpected(answer.error());
-  co_return EtcdResult<void>{};
+  co_return StoreResult<void>{};
 }
 
 Task<bool> SimulatedStore::returnHome() {
@@ -140,7 +139,7 @@ Task<bool> SimulatedStore::returnHome() {
     home_answers_ = 0;
     co_return false;
   }
-  Request request = RangeRequest{etcd::KeyRange::single("0"), {.keys_only = true}};
+  Request request = RangeRequest{store::KeyRange::single("0"), {.keys_only = true}};
   auto asking = ask(kHome, std::move(request), kTimeout);
   const Answer answer = co_await asking;
   home_answers_ = answer ? home_answers_ + 1 : 0;
@@ -152,7 +151,7 @@ Task<bool> SimulatedStore::returnHome() {
 
 // --- watches ---
 
-class SimulatedStore::Stream final : public etcd::WatchStream {
+class SimulatedStore::Stream final : public store::WatchStream {
  public:
   Stream(SimulatedStore& store, uint64_t number, std::shared_ptr<WatchState> watch)
       : store_(store), number_(number), watch_(std::move(watch)) {}
@@ -160,7 +159,7 @@ class SimulatedStore::Stream final : public etcd::WatchStream {
     if (store_.watches_.erase(number_) > 0) store_.network_.cancelWatch(number_);
   }
 
-  Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override {
+  Task<StoreResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override {
     bool asked = false;
     while (true) {
       if (!watch_->inbox.empty()) {
@@ -198,7 +197,7 @@ class SimulatedStore::Stream final : public etcd::WatchStream {
   const std::shared_ptr<WatchState> watch_;
 };
 
-Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> SimulatedStore::watch(std::vector<etcd::WatchRange> ranges) {
+Task<StoreResult<std::unique_ptr<store::WatchStream>>> SimulatedStore::watch(std::vector<store::WatchRange> ranges) {
   const size_t first = current_;
   for (size_t attempt = 0;;) {
     if (scheduler_.stopping()) co_return tl::unexpected(stopped(false));
@@ -214,9 +213,9 @@ Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> SimulatedStore::watch(std::
       auto waiting = waitForNews(watch, options_.call_timeout);
       outcome = co_await waiting;
     }
-    if (watch->created) co_return std::unique_ptr<etcd::WatchStream>(std::move(stream));
+    if (watch->created) co_return std::unique_ptr<store::WatchStream>(std::move(stream));
     if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
-    const EtcdError error = watch->error.value_or(EtcdError{ErrorCode::kDeadlineExceeded, "the watch is silent"});
+    const StoreError error = watch->error.value_or(StoreError{ErrorCode::kDeadlineExceeded, "the watch is silent"});
     if (!endpointIsAway(error)) co_return tl::unexpected(error);
     failed(endpoint);
     if (++attempt == size()) co_return tl::unexpected(error);
@@ -253,12 +252,12 @@ void SimulatedStore::watchBatch(uint64_t stream, WatchBatch batch) {
   if (watch->reader != nullptr) watch->reader->wake();
 }
 
-void SimulatedStore::watchEnded(uint64_t stream, EtcdError error) {
+void SimulatedStore::watchEnded(uint64_t stream, StoreError error) {
   const auto watch = find(stream);
   if (watch) fail(stream, *watch, std::move(error));
 }
 
-void SimulatedStore::fail(uint64_t stream, WatchState& watch, EtcdError error) {
+void SimulatedStore::fail(uint64_t stream, WatchState& watch, StoreError error) {
   if (watch.error) return;
   watch.error = std::move(error);
   network_.cancelWatch(stream);
@@ -266,7 +265,7 @@ void SimulatedStore::fail(uint64_t stream, WatchState& watch, EtcdError error) {
 }
 
 void SimulatedStore::breakConnections() {
-  const EtcdError broken{ErrorCode::kUnavailable, "the connection broke"};
+  const StoreError broken{ErrorCode::kUnavailable, "the connection broke"};
   for (auto& [number, call] : calls_) {
     if (call.answer) continue;
     call.answer = tl::unexpected(broken);

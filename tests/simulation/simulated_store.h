@@ -12,15 +12,15 @@
 #include <variant>
 #include <vector>
 
-#include "etcd/store.h"
 #include "runtime/scheduler.h"
 #include "runtime/suspension.h"
+#include "store/store.h"
 
 namespace idetcd::simulation {
 
 struct RangeRequest {
-  etcd::KeyRange range;
-  etcd::RangeOptions options;
+  store::KeyRange range;
+  store::RangeOptions options;
 };
 struct LeaseGrantRequest {
   std::chrono::seconds ttl{0};
@@ -34,11 +34,11 @@ struct LeaseTimeToLiveRequest {
 struct LeaseRevokeRequest {
   int64_t id = 0;
 };
-using Request = std::variant<RangeRequest, etcd::TxnRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
+using Request = std::variant<RangeRequest, store::TxnRequest, LeaseGrantRequest, LeaseKeepAliveRequest,
                              LeaseTimeToLiveRequest, LeaseRevokeRequest>;
 // monostate: a lease was revoked.
-using Response = std::variant<std::monostate, etcd::RangeResult, etcd::TxnResult, etcd::Lease, std::chrono::seconds>;
-using Answer = etcd::EtcdResult<Response>;
+using Response = std::variant<std::monostate, store::RangeResult, store::TxnResult, store::Lease, std::chrono::seconds>;
+using Answer = store::StoreResult<Response>;
 
 // Where a process sends its messages. Never answers within a call.
 class Network {
@@ -46,17 +46,17 @@ class Network {
   virtual ~Network() = default;
   // `call` counts up from 1, and so does `stream`; both in one count.
   virtual void send(uint64_t call, size_t member, Request request) = 0;
-  virtual void openWatch(uint64_t stream, size_t member, std::vector<etcd::WatchRange> ranges) = 0;
+  virtual void openWatch(uint64_t stream, size_t member, std::vector<store::WatchRange> ranges) = 0;
   virtual void askProgress(uint64_t stream) = 0;
   virtual void cancelWatch(uint64_t stream) = 0;
 };
 
-class SimulatedStore final : public etcd::Store {
+class SimulatedStore final : public store::Store {
  public:
   template <typename T>
   using Task = runtime::Task<T>;
   template <typename T>
-  using EtcdResult = etcd::EtcdResult<T>;
+  using StoreResult = store::StoreResult<T>;
 
   struct Options {
     std::vector<size_t> endpoints;  // the members, in the order in which they are tried
@@ -67,20 +67,20 @@ class SimulatedStore final : public etcd::Store {
   SimulatedStore(runtime::Scheduler& scheduler, Network& network, Options options)
       : scheduler_(scheduler), network_(network), options_(std::move(options)) {}
 
-  Task<EtcdResult<etcd::RangeResult>> range(etcd::KeyRange range, etcd::RangeOptions options) override;
-  Task<EtcdResult<etcd::TxnResult>> txn(etcd::TxnRequest request) override;
-  Task<EtcdResult<etcd::Lease>> leaseGrant(std::chrono::seconds ttl) override;
-  Task<EtcdResult<etcd::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override;
-  Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override;
-  Task<EtcdResult<void>> leaseRevoke(int64_t id) override;
-  Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> watch(std::vector<etcd::WatchRange> ranges) override;
+  Task<StoreResult<store::RangeResult>> range(store::KeyRange range, store::RangeOptions options) override;
+  Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override;
+  Task<StoreResult<store::Lease>> leaseGrant(std::chrono::seconds ttl) override;
+  Task<StoreResult<store::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override;
+  Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override;
+  Task<StoreResult<void>> leaseRevoke(int64_t id) override;
+  Task<StoreResult<std::unique_ptr<store::WatchStream>>> watch(std::vector<store::WatchRange> ranges) override;
   Task<bool> returnHome() override;
 
   // --- the network; within the process's turn. What nobody waits for any more is dropped ---
   void answer(uint64_t call, Answer answer);
   void watchCreated(uint64_t stream, int64_t revision, uint64_t cluster_id);
-  void watchBatch(uint64_t stream, etcd::WatchBatch batch);
-  void watchEnded(uint64_t stream, etcd::EtcdError error);
+  void watchBatch(uint64_t stream, store::WatchBatch batch);
+  void watchEnded(uint64_t stream, store::StoreError error);
   // All connections break.
   void breakConnections();
 
@@ -99,8 +99,8 @@ class SimulatedStore final : public etcd::Store {
     bool created = false;
     int64_t created_revision = 0;
     uint64_t cluster_id = 0;
-    std::deque<etcd::WatchBatch> inbox;
-    std::optional<etcd::EtcdError> error;
+    std::deque<store::WatchBatch> inbox;
+    std::optional<store::StoreError> error;
     runtime::Suspension* reader = nullptr;
   };
 
@@ -109,7 +109,7 @@ class SimulatedStore final : public etcd::Store {
   Task<Answer> call(Request request, bool repeatable, std::chrono::nanoseconds timeout);
   Task<runtime::Suspension::WakeReason> waitForNews(std::shared_ptr<WatchState> watch, std::chrono::nanoseconds timeout);
   std::shared_ptr<WatchState> find(uint64_t stream);
-  void fail(uint64_t stream, WatchState& watch, etcd::EtcdError error);
+  void fail(uint64_t stream, WatchState& watch, store::StoreError error);
   void failed(size_t endpoint);
 
   runtime::Scheduler& scheduler_;

@@ -17,11 +17,11 @@
 namespace idetcd::simulation {
 namespace {
 
-using etcd::DeleteOp;
-using etcd::KeyRange;
-using etcd::PutOp;
 using naming::NodeRecord;
 using naming::Ownership;
+using store::DeleteOp;
+using store::KeyRange;
+using store::PutOp;
 using namespace std::chrono_literals;
 
 constexpr const char* kPattern = "worker{{.ID}}.tf.internal.";
@@ -162,7 +162,7 @@ class World {
   bool wipe();
   bool foreign();
   std::string someSlot();
-  void operate(etcd::Op op);
+  void operate(store::Op op);
 
   void look();
   RunResult result() const;
@@ -883,8 +883,8 @@ bool World::disorder() {
   const size_t member = random_.below(members_);
   say(Timeline::kEverybody, "the watches of member {} end", member);
   const bool disordered = random_.chance(300);
-  etcd_->breakWatches(member, disordered ? etcd::EtcdError{ErrorCode::kDisordered, "a change after a later one"}
-                                         : etcd::EtcdError{ErrorCode::kUnavailable, "the connection broke"});
+  etcd_->breakWatches(member, disordered ? store::StoreError{ErrorCode::kDisordered, "a change after a later one"}
+                                         : store::StoreError{ErrorCode::kUnavailable, "the connection broke"});
   return true;
 }
 
@@ -934,8 +934,8 @@ bool World::restore() {
 
 // --- of operators ---
 
-void World::operate(etcd::Op op) {
-  etcd::TxnRequest request;
+void World::operate(store::Op op) {
+  store::TxnRequest request;
   request.success.push_back(std::move(op));
   (void)etcd_->operate(request);
 }

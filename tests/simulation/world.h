@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "etcd/store.h"
 #include "simulation/judge.h"
 #include "simulation/process.h"
 #include "simulation/random.h"
@@ -22,6 +21,7 @@
 #include "simulation/timeline.h"
 #include "simulation/virtual_time.h"
 #include "slots/name_pattern.h"
+#include "store/store.h"
 
 namespace idetcd::simulation {
 

@@ -42,7 +42,7 @@ json describe(const RosterSlot& slot) {
   return described;
 }
 
-ClusterReport::Part failure(const etcd::EtcdError& error) {
+ClusterReport::Part failure(const store::StoreError& error) {
   return {.body = {}, .error_status = 503, .error = fmt::format("etcd: {}", error.message)};
 }
 
@@ -242,7 +242,7 @@ void ClusterReport::ask(const Done& done, const Ask& what) const {
 
 void ClusterReport::readMembers(const Done& done) const {
   const auto describe_all = [done, pattern = pattern(),
-                             limit = settings_.pattern.limit()](const etcd::EtcdResult<naming::Roster>& roster) {
+                             limit = settings_.pattern.limit()](const store::StoreResult<naming::Roster>& roster) {
     if (!roster) return done(failure(roster.error()));
     json slots = json::array();
     for (const RosterSlot& slot : *roster) slots.push_back(describe(slot));
@@ -267,7 +267,8 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
 }
 
 void ClusterReport::readSlot(const std::string& name, const Done& done) const {
-  const auto describe_it = [done, name, pattern = pattern()](const etcd::EtcdResult<std::optional<RosterSlot>>& slot) {
+  const auto describe_it = [done, name,
+                            pattern = pattern()](const store::StoreResult<std::optional<RosterSlot>>& slot) {
     if (!slot) return done(failure(slot.error()));
     if (!*slot) return done(refusal(404, fmt::format("nobody holds {}", name)));
     if ((*slot)->id == 0 && !(*slot)->permanent) {
@@ -283,7 +284,7 @@ void ClusterReport::readSlot(const std::string& name, const Done& done) const {
 
 void ClusterReport::release(const std::string& name, int64_t revision, const Done& done) const {
   ask(done, [&](naming::Member& member) {
-    member.releaseSlot(name, revision, [done, name](const etcd::EtcdResult<bool>& released) {
+    member.releaseSlot(name, revision, [done, name](const store::StoreResult<bool>& released) {
       if (!released) return done(failure(released.error()));
       if (!*released)
         return done(refusal(409, fmt::format("{} has changed since: it is held by another, or by none", name)));

@@ -111,7 +111,7 @@ TEST_F(AuthTest, AnExpiredTokenIsRenewedOnceForAllCalls) {
   BlockingClient etcd(optionsOf(server));
   ASSERT_TRUE(succeeded(etcd.put("a/k", "1")));
   outliveTokens(etcd);
-  std::vector<std::future<EtcdResult<int64_t>>> writes;
+  std::vector<std::future<StoreResult<int64_t>>> writes;
   for (int i = 0; i < 50; ++i)
     writes.push_back(start(etcd.thread, put(etcd.client, {"a/" + std::to_string(i), "v", 0})));
   for (auto& write : writes) EXPECT_TRUE(succeeded(write.get()));
@@ -144,9 +144,9 @@ TEST_F(AuthTest, ALeaseIsKeptAliveOverTheEndOfATokenAndRevokedWhileStopping) {
   ASSERT_TRUE(succeeded(etcd.keepAlive(lease->id)));
   outliveTokens(etcd);
   EXPECT_TRUE(succeeded(etcd.keepAlive(lease->id)));
-  auto revoked = std::make_shared<std::promise<EtcdResult<void>>>();
+  auto revoked = std::make_shared<std::promise<StoreResult<void>>>();
   auto last_deed = [](CompletionThread& thread, Client& client, int64_t id,
-                      std::shared_ptr<std::promise<EtcdResult<void>>> promise) -> Task<void> {
+                      std::shared_ptr<std::promise<StoreResult<void>>> promise) -> Task<void> {
     co_await thread.sleepFor(1h);  // until stop()
     auto revoke = client.leaseRevoke(id);
     auto result = co_await revoke;

@@ -6,14 +6,14 @@
 namespace idetcd::etcd {
 namespace {
 
-const EtcdError kStale{ErrorCode::kStaleToken, "etcdserver: invalid auth token", true};
+const StoreError kStale{ErrorCode::kStaleToken, "etcdserver: invalid auth token", true};
 
 TEST(Authenticator, ALateFailureDoesNotDropTheNewToken) {
   Counters counters;
   int made = 0;
   const auto thread = CompletionThread::make().value();
   Authenticator authenticator(*thread, Credentials{"user", "password"}, counters, Logger(),
-                              [&made](bool) -> Task<EtcdResult<std::string>> { co_return std::to_string(++made); });
+                              [&made](bool) -> Task<StoreResult<std::string>> { co_return std::to_string(++made); });
   const auto first = await(*thread, authenticator.token(false));
   ASSERT_TRUE(succeeded(first));
   EXPECT_TRUE(authenticator.dismiss(*first, kStale));

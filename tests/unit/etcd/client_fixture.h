@@ -31,7 +31,7 @@ inline Client::Options optionsFor(std::vector<std::string> endpoints) {
 }
 
 // One put by itself. Returns its revision.
-inline Task<EtcdResult<int64_t>> put(Client& client, PutOp op) {
+inline Task<StoreResult<int64_t>> put(Client& client, PutOp op) {
   TxnRequest request;
   request.success.push_back(std::move(op));
   auto writing = client.txn(std::move(request));
@@ -40,7 +40,7 @@ inline Task<EtcdResult<int64_t>> put(Client& client, PutOp op) {
   co_return done->revision;
 }
 
-inline Task<EtcdResult<std::unique_ptr<WatchStream>>> watch(Client& client, KeyRange keys, int64_t start_revision) {
+inline Task<StoreResult<std::unique_ptr<WatchStream>>> watch(Client& client, KeyRange keys, int64_t start_revision) {
   return client.watch(std::vector<WatchRange>{{std::move(keys), start_revision}});
 }
 
@@ -51,7 +51,7 @@ struct BlockingClient {
   // Nothing of the client is in use any more when it is destroyed.
   ~BlockingClient() { thread.stop(); }
 
-  EtcdResult<RangeResult> range(KeyRange keys, RangeOptions options = {}) {
+  StoreResult<RangeResult> range(KeyRange keys, RangeOptions options = {}) {
     return await(thread, client.range(std::move(keys), options));
   }
   std::optional<std::string> value(const std::string& key) {
@@ -59,24 +59,24 @@ struct BlockingClient {
     if (!result || result->kvs.empty()) return std::nullopt;
     return result->kvs[0].value;
   }
-  EtcdResult<int64_t> put(std::string key, std::string text, int64_t lease = 0) {
+  StoreResult<int64_t> put(std::string key, std::string text, int64_t lease = 0) {
     return await(thread, etcd::put(client, {std::move(key), std::move(text), lease}));
   }
-  EtcdResult<DeleteResult> remove(KeyRange keys) {
+  StoreResult<DeleteResult> remove(KeyRange keys) {
     const auto done = txn({.compares = {}, .success = {DeleteOp{std::move(keys)}}, .failure = {}});
     if (!done) return tl::unexpected(done.error());
     return std::get<DeleteResult>(done->results.at(0));
   }
-  EtcdResult<TxnResult> txn(TxnRequest request) { return await(thread, client.txn(std::move(request))); }
-  EtcdResult<Lease> grant(std::chrono::seconds ttl) { return await(thread, client.leaseGrant(ttl)); }
-  EtcdResult<Lease> keepAlive(int64_t id, std::chrono::nanoseconds timeout = 30s) {
+  StoreResult<TxnResult> txn(TxnRequest request) { return await(thread, client.txn(std::move(request))); }
+  StoreResult<Lease> grant(std::chrono::seconds ttl) { return await(thread, client.leaseGrant(ttl)); }
+  StoreResult<Lease> keepAlive(int64_t id, std::chrono::nanoseconds timeout = 30s) {
     return await(thread, client.leaseKeepAlive(id, timeout));
   }
-  EtcdResult<void> revoke(int64_t id) { return await(thread, client.leaseRevoke(id)); }
-  EtcdResult<std::unique_ptr<WatchStream>> watch(KeyRange keys, int64_t revision) {
+  StoreResult<void> revoke(int64_t id) { return await(thread, client.leaseRevoke(id)); }
+  StoreResult<std::unique_ptr<WatchStream>> watch(KeyRange keys, int64_t revision) {
     return await(thread, etcd::watch(client, std::move(keys), revision));
   }
-  EtcdResult<WatchBatch> next(const std::unique_ptr<WatchStream>& stream, std::chrono::nanoseconds timeout = 10s) {
+  StoreResult<WatchBatch> next(const std::unique_ptr<WatchStream>& stream, std::chrono::nanoseconds timeout = 10s) {
     return await(thread, stream->next(timeout));
   }
 
@@ -111,7 +111,7 @@ class ClientTest : public testing::Test {
 };
 
 template <typename T>
-testing::AssertionResult failedWith(const EtcdResult<T>& result, ErrorCode code) {
+testing::AssertionResult failedWith(const StoreResult<T>& result, ErrorCode code) {
   if (result) return testing::AssertionFailure() << "it succeeded";
   if (result.error().code == code) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "code " << static_cast<int>(result.error().code) << ": "
@@ -119,7 +119,7 @@ testing::AssertionResult failedWith(const EtcdResult<T>& result, ErrorCode code)
 }
 
 template <typename T>
-testing::AssertionResult succeeded(const EtcdResult<T>& result) {
+testing::AssertionResult succeeded(const StoreResult<T>& result) {
   if (result) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "code " << static_cast<int>(result.error().code) << ": "
                                      << result.error().message;

@@ -55,7 +55,7 @@ TEST(EtcdErrorsTest, WithoutACode) {
 }
 
 TEST(EtcdErrorsTest, AnEtcdErrorIsAnError) {
-  const tl::expected<int, EtcdError> etcds = tl::unexpected(EtcdError(ErrorCode::kNoSpace, "full"));
+  const tl::expected<int, StoreError> etcds = tl::unexpected(StoreError(ErrorCode::kNoSpace, "full"));
   const Error& error = etcds.error();
   EXPECT_EQ(error.code, ErrorCode::kNoSpace);
   EXPECT_EQ(error.message, "full");

@@ -253,7 +253,7 @@ TEST(Failover, HoweverManyCallsAreMadeConnectionsAreTriedEverMoreRarely) {
   std::vector<double> tried_at_seconds;
   const auto begin = SteadyClock::now();
   while (SteadyClock::now() - begin < 6s) {
-    std::future<EtcdResult<RangeResult>> call = start(etcd.thread, etcd.client.range(KeyRange::single("k"), {}));
+    std::future<StoreResult<RangeResult>> call = start(etcd.thread, etcd.client.range(KeyRange::single("k"), {}));
     while (call.wait_for(1ms) != std::future_status::ready) rude.closeWhatCame();
     EXPECT_FALSE(call.get());
     ++calls;
@@ -399,7 +399,7 @@ TEST(FailoverCluster, CallsThatFailTogetherMoveOnOnce) {
   BlockingClient etcd(optionsFor(cluster.endpoints()));
   ASSERT_TRUE(succeeded(etcd.put("k", "1")));
   cluster.member(0).kill();
-  std::vector<std::future<EtcdResult<RangeResult>>> reads;
+  std::vector<std::future<StoreResult<RangeResult>>> reads;
   RangeOptions options;
   options.serializable = true;
   for (int i = 0; i < 50; ++i) reads.push_back(start(etcd.thread, etcd.client.range(KeyRange::single("k"), options)));

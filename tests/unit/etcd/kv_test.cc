@@ -203,7 +203,7 @@ TEST_F(KvTest, ReportsThatTheSpaceIsFull) {
   BlockingClient etcd(small);
   const std::string value(200'000, 'x');
   // etcd sees how much it holds when it next writes to disk, every 100 ms.
-  EtcdResult<int64_t> last = 0;
+  StoreResult<int64_t> last = 0;
   const auto isFull = [&, i = 0]() mutable { return !(last = etcd.put("k" + std::to_string(i++), value)); };
   ASSERT_TRUE(eventually(isFull));
   EXPECT_TRUE(failedWith(last, ErrorCode::kNoSpace));
@@ -281,8 +281,8 @@ class PagesTest : public ClientTest {
     }
   }
 
-  EtcdResult<int64_t> readPages(int64_t page_size, std::function<bool(std::vector<KeyValue>&&)> page,
-                                RangeOptions options = {}) {
+  StoreResult<int64_t> readPages(int64_t page_size, std::function<bool(std::vector<KeyValue>&&)> page,
+                                 RangeOptions options = {}) {
     return await(etcd_.thread,
                  rangePaginated(etcd_.client, KeyRange::prefix("k"), options, page_size, std::move(page)));
   }

@@ -76,7 +76,7 @@ TEST_F(LeaseTest, ManyLeasesShareTheStream) {
     ids.push_back(lease->id);
   }
   ids.push_back(4711);  // not there
-  std::vector<std::future<EtcdResult<Lease>>> answers;
+  std::vector<std::future<StoreResult<Lease>>> answers;
   for (int round = 0; round < 5; ++round) {
     for (const int64_t id : ids) answers.push_back(start(etcd_.thread, etcd_.client.leaseKeepAlive(id, 5s)));
   }
@@ -101,7 +101,7 @@ TEST_F(LeaseTest, KeepsAliveOverARestartOfEtcd) {
   const auto failed = etcd_.keepAlive(lease->id);
   EXPECT_TRUE(failedWith(failed, ErrorCode::kUnavailable));
   server_.start();
-  EtcdResult<Lease> renewed = failed;
+  StoreResult<Lease> renewed = failed;
   const auto deadline = SteadyClock::now() + 30s;
   while (!renewed && SteadyClock::now() < deadline) {
     await(etcd_.thread, etcd_.thread.sleepFor(20ms));
@@ -141,7 +141,7 @@ TEST_F(LeaseTest, RevokesAfterStopBegan) {
   const auto lease = etcd_.grant(30s);
   ASSERT_TRUE(succeeded(lease));
   BlockingClient leaving(server_);
-  const auto keeper = [](CompletionThread& thread, Client& client, int64_t id) -> Task<EtcdResult<void>> {
+  const auto keeper = [](CompletionThread& thread, Client& client, int64_t id) -> Task<StoreResult<void>> {
     while (true) {
       const bool slept = co_await thread.sleepFor(1h);
       if (!slept) break;

@@ -77,7 +77,7 @@ class TlsTest : public testing::Test {
   }
 
   // Until it succeeds, as callers do.
-  static EtcdResult<int64_t> putInTime(BlockingClient& etcd, const std::string& key) {
+  static StoreResult<int64_t> putInTime(BlockingClient& etcd, const std::string& key) {
     const auto deadline = SteadyClock::now() + 20s;
     auto write = etcd.put(key, "v");
     while (!write && SteadyClock::now() < deadline) {

@@ -18,39 +18,38 @@ namespace idetcd::naming {
 namespace {
 
 using namespace std::chrono_literals;
-using etcd::ErrorCode;
-using etcd::EtcdError;
-using etcd::EtcdResult;
 using runtime::Task;
+using store::StoreError;
+using store::StoreResult;
 using test_support::EtcdServer;
 
 // A client whose first claims (transactions that delete a ticket) are answered with an error, done or not.
-class UnclearStore final : public etcd::Store {
+class UnclearStore final : public store::Store {
  public:
   enum class First { kDone, kNotDone };
 
-  UnclearStore(etcd::Client& client, First first, EtcdError answer)
+  UnclearStore(etcd::Client& client, First first, StoreError answer)
       : client_(client), first_(first), answer_(std::move(answer)) {}
 
-  Task<EtcdResult<etcd::TxnResult>> txn(etcd::TxnRequest request) override {
-    if (answered_ || request.success.size() < 2 || !std::holds_alternative<etcd::DeleteOp>(request.success[1]))
+  Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
+    if (answered_ || request.success.size() < 2 || !std::holds_alternative<store::DeleteOp>(request.success[1]))
       return client_.txn(std::move(request));
     answered_ = true;
     return answerUnclearly(std::move(request));
   }
-  Task<EtcdResult<etcd::RangeResult>> range(etcd::KeyRange range, etcd::RangeOptions options) override {
+  Task<StoreResult<store::RangeResult>> range(store::KeyRange range, store::RangeOptions options) override {
     return client_.range(std::move(range), options);
   }
-  Task<EtcdResult<etcd::Lease>> leaseGrant(std::chrono::seconds ttl) override { return client_.leaseGrant(ttl); }
-  Task<EtcdResult<etcd::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override {
+  Task<StoreResult<store::Lease>> leaseGrant(std::chrono::seconds ttl) override { return client_.leaseGrant(ttl); }
+  Task<StoreResult<store::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override {
     return client_.leaseKeepAlive(id, timeout);
   }
-  Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override { return client_.leaseTimeToLive(id); }
-  Task<EtcdResult<void>> leaseRevoke(int64_t id) override {
+  Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override { return client_.leaseTimeToLive(id); }
+  Task<StoreResult<void>> leaseRevoke(int64_t id) override {
     ++revocations;
     return client_.leaseRevoke(id);
   }
-  Task<EtcdResult<std::unique_ptr<etcd::WatchStream>>> watch(std::vector<etcd::WatchRange> ranges) override {
+  Task<StoreResult<std::unique_ptr<store::WatchStream>>> watch(std::vector<store::WatchRange> ranges) override {
     return client_.watch(std::move(ranges));
   }
   Task<bool> returnHome() override { return client_.returnHome(); }
@@ -58,7 +57,7 @@ class UnclearStore final : public etcd::Store {
   int revocations = 0;
 
  private:
-  Task<EtcdResult<etcd::TxnResult>> answerUnclearly(etcd::TxnRequest request) {
+  Task<StoreResult<store::TxnResult>> answerUnclearly(store::TxnRequest request) {
     if (first_ == First::kDone) {
       const auto done = co_await client_.txn(std::move(request));
       EXPECT_TRUE(done && done->succeeded);
@@ -68,7 +67,7 @@ class UnclearStore final : public etcd::Store {
 
   etcd::Client& client_;
   const First first_;
-  const EtcdError answer_;
+  const StoreError answer_;
   bool answered_ = false;
 };
 
@@ -77,7 +76,7 @@ class ClaimTest : public testing::Test {
   ~ClaimTest() override { thread_.stop(); }
 
   // The lease of the name that is claimed, of which the first answer is this one.
-  int64_t claim(UnclearStore::First first, EtcdError answer) {
+  int64_t claim(UnclearStore::First first, StoreError answer) {
     UnclearStore store(client_, first, std::move(answer));
     Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, {}};
     OwnKeyObserver own_key;

@@ -86,7 +86,7 @@ class ConfirmationTest : public testing::Test {
     return found.get_future().get();
   }
   static runtime::Task<void> read(etcd::Client& client, std::promise<Place>& found) {
-    etcd::KeyRange key = etcd::KeyRange::single("a");
+    store::KeyRange key = store::KeyRange::single("a");
     const auto answer = co_await client.range(std::move(key), {});
     found.set_value(answer ? Place{answer->revision, answer->cluster_id} : Place{});
   }

@@ -22,9 +22,9 @@ class NamePagesTest : public testing::Test {
 
   runtime::Task<void> put(std::vector<std::string> keys, std::promise<void>& done) {
     for (size_t next = 0; next < keys.size();) {
-      etcd::TxnRequest request;
+      store::TxnRequest request;
       for (; next < keys.size() && request.success.size() < 100; ++next)
-        request.success.emplace_back(etcd::PutOp{keys[next], "{}", 0});
+        request.success.emplace_back(store::PutOp{keys[next], "{}", 0});
       auto txn = client_.txn(std::move(request));
       const auto result = co_await txn;
       EXPECT_TRUE(result);
@@ -39,10 +39,10 @@ class NamePagesTest : public testing::Test {
     done.get_future().wait();
   }
 
-  runtime::Task<void> read(std::vector<etcd::KeyRange> ranges, std::promise<void>& done) {
-    auto page = [this](std::vector<etcd::KeyValue>&& kvs) {
+  runtime::Task<void> read(std::vector<store::KeyRange> ranges, std::promise<void>& done) {
+    auto page = [this](std::vector<store::KeyValue>&& kvs) {
       ++pages_;
-      for (const etcd::KeyValue& kv : kvs) isPath(kv.key) ? ++paths_ : ++names_;
+      for (const store::KeyValue& kv : kvs) isPath(kv.key) ? ++paths_ : ++names_;
       return true;
     };
     auto reading = readNamePages(client_, std::move(ranges), {}, 0, std::move(page));
@@ -50,7 +50,7 @@ class NamePagesTest : public testing::Test {
     EXPECT_TRUE(result);
     done.set_value();
   }
-  void read(std::vector<etcd::KeyRange> ranges) {
+  void read(std::vector<store::KeyRange> ranges) {
     pages_ = names_ = paths_ = 0;
     std::promise<void> done;
     thread_.spawn(read(std::move(ranges), done));
@@ -106,9 +106,9 @@ TEST_F(NamePagesTest, SeveralRangesAndNothingBeside) {
   put("b", 10, ".x.");
   put("c", 10, ".x.");
   put("c/", 300, "");
-  read({etcd::KeyRange::prefix("a"), etcd::KeyRange::prefix("c")});
+  read({store::KeyRange::prefix("a"), store::KeyRange::prefix("c")});
   EXPECT_EQ(names_, 20);
-  read({etcd::KeyRange{"b", "c0"}});
+  read({store::KeyRange{"b", "c0"}});
   EXPECT_EQ(names_, 10) << "the leap ends at the end of the range";
 }
 

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kKey = "worker1.tf.local.";
 const OwnKeyObserver::Held kHeld{.create_revision = 10, .revision = 10, .lease = 7, .uuid = "me"};
 
-etcd::KeyValue kv(int64_t create_revision, int64_t mod_revision, int64_t lease = 7, const std::string& uuid = "me") {
+store::KeyValue kv(int64_t create_revision, int64_t mod_revision, int64_t lease = 7, const std::string& uuid = "me") {
   return {kKey, encodeRecord({{}, {}, "53", uuid}), create_revision, mod_revision, 1, lease};
 }
 
@@ -34,7 +34,7 @@ TEST_F(OwnKeyTest, OursOnceSeenAsClaimed) {
 }
 
 TEST_F(OwnKeyTest, OtherKeysDoNotMatter) {
-  etcd::KeyValue other = kv(10, 10);
+  store::KeyValue other = kv(10, 10);
   other.key = "worker2.tf.local.";
   own_.put(other);
   own_.remove("worker2.tf.local.", 11);
@@ -81,7 +81,7 @@ TEST_F(OwnKeyTest, ForeignByUuidLeaseOrRevision) {
   EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kForeign);
   own_.put(kv(13, 13));  // deleted and created again between two events
   EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kForeign);
-  etcd::KeyValue garbage = kv(10, 14);
+  store::KeyValue garbage = kv(10, 14);
   garbage.value = "garbage";
   own_.put(garbage);
   EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kForeign);

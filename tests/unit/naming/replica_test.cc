@@ -11,8 +11,8 @@
 namespace idetcd::naming {
 namespace {
 
-using etcd::KeyValue;
-using etcd::WatchEvent;
+using store::KeyValue;
+using store::WatchEvent;
 
 KeyValue kv(std::string key, std::string value, int64_t revision) {
   return {std::move(key), std::move(value), revision, revision, 1, 0};
@@ -102,7 +102,7 @@ TEST_F(ReplicaTest, WhatIsNoRecordIsCountedByItsReason) {
 TEST_F(ReplicaTest, TheBeatIsNoNameAndNoRubbish) {
   const std::string beat = beatKey(watchedRange());
   EXPECT_EQ(beat, "0/idetcd/beat");
-  EXPECT_EQ(beatKey(etcd::KeyRange::prefix("worker")), "worker/idetcd/beat");
+  EXPECT_EQ(beatKey(store::KeyRange::prefix("worker")), "worker/idetcd/beat");
   replica_.apply({putEvent(beat, "x", 2), putEvent("a.x.", v4("192.0.2.1"), 3)});
   load({kv(beat, "y", 4), kv("a.x.", v4("192.0.2.1"), 3)}, 4);
   replica_.apply({deleteEvent(beat, 5)});

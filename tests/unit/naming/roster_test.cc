@@ -30,17 +30,17 @@ class Answer {
 class RosterTest : public MemberTest {
  protected:
   static Roster roster(Node& node) {
-    Answer<etcd::EtcdResult<Roster>> answer;
+    Answer<store::StoreResult<Roster>> answer;
     node.member.readRoster(answer.done());
     return answer.get().value();
   }
   static std::optional<RosterSlot> slot(Node& node, const std::string& name) {
-    Answer<etcd::EtcdResult<std::optional<RosterSlot>>> answer;
+    Answer<store::StoreResult<std::optional<RosterSlot>>> answer;
     node.member.readSlot(name, answer.done());
     return answer.get().value();
   }
   static bool release(Node& node, const std::string& name, int64_t revision) {
-    Answer<etcd::EtcdResult<bool>> answer;
+    Answer<store::StoreResult<bool>> answer;
     node.member.releaseSlot(name, revision, answer.done());
     return answer.get().value();
   }

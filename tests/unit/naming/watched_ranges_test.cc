@@ -12,7 +12,7 @@ namespace {
 std::vector<std::pair<std::string, std::string>> rangesOf(const std::vector<std::string>& words,
                                                           const std::string& pattern = "worker{{.ID}}.tf.local.") {
   std::vector<std::pair<std::string, std::string>> found;
-  for (const etcd::KeyRange& range : watchedRanges(words, slots::NamePattern::parse(pattern, 5).value()))
+  for (const store::KeyRange& range : watchedRanges(words, slots::NamePattern::parse(pattern, 5).value()))
     found.emplace_back(range.begin, range.end);
   return found;
 }

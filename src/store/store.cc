@@ -1,9 +1,9 @@
-#include "etcd/store.h"
+#include "store/store.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace idetcd::etcd {
+namespace idetcd::store {
 namespace {
 
 // etcd counts all that is left of a range for each page of it: so pages are a tenth of the range, within what memory
@@ -23,8 +23,8 @@ KeyRange KeyRange::prefix(std::string_view prefix) {
   return {std::string(prefix), std::move(end)};
 }
 
-Task<EtcdResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
-                                         std::function<bool(std::vector<KeyValue>&&)> page) {
+Task<StoreResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
+                                          std::function<bool(std::vector<KeyValue>&&)> page) {
   options.sort_by_create_revision = false;
   bool may_grow = page_size <= 0;
   options.limit = may_grow ? kSmallPage : page_size;
@@ -34,7 +34,7 @@ Task<EtcdResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOpti
     if (!result) {
       // Few keys with huge values: the page shrinks until it fits, and stays so.
       if (result.error().code != ErrorCode::kTooLarge || options.limit == 1)
-        co_return tl::unexpected<EtcdError>(std::move(result.error()));
+        co_return tl::unexpected<StoreError>(std::move(result.error()));
       options.limit = std::max<int64_t>(1, options.limit / 8);
       may_grow = false;
       continue;
@@ -50,4 +50,4 @@ Task<EtcdResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOpti
   }
 }
 
-}  // namespace idetcd::etcd
+}  // namespace idetcd::store

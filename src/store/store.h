@@ -1,5 +1,5 @@
-// A store with etcd's semantics: requests, results and what calls them. What has to do with names is written over this
-// class; etcd itself is one implementation (client.h), a simulated etcd is another (tests/simulation).
+// A store of keys with revisions, leases, transactions and watches: requests, results and what calls them. What has to
+// do with names is written over this class. etcd/client is one implementation, tests/simulation has another.
 //
 // Every Task runs on one scheduler, and may be awaited there only. Failures are values; nothing throws.
 //
@@ -7,7 +7,7 @@
 // (unavailable, no leader, time-out) makes the next call use the next endpoint. Calls that may be repeated safely
 // (Range, LeaseGrant, LeaseKeepAlive, LeaseTimeToLive, LeaseRevoke, opening a watch) are tried once on every endpoint
 // before they fail. A write is sent once: it goes on to the next endpoint only while it is certain that it was not sent
-// (no connection), and its failure may be ambiguous: see EtcdError::ambiguous().
+// (no connection), and its failure may be ambiguous: see StoreError::ambiguous().
 #pragma once
 
 #include <chrono>
@@ -27,20 +27,19 @@
 #include "base/result.h"
 #include "runtime/task.h"
 
-namespace idetcd::etcd {
+namespace idetcd::store {
 
-using idetcd::ErrorCode;
 using runtime::Task;
 
-struct EtcdError : Error {
-  EtcdError() = default;
-  EtcdError(ErrorCode error_code, std::string text, bool was_sent = true)
+struct StoreError : Error {
+  StoreError() = default;
+  StoreError(ErrorCode error_code, std::string text, bool was_sent = true)
       : Error{.message = std::move(text), .code = error_code}, sent(was_sent) {}
 
-  // False: certainly no byte of the request reached an etcd (no endpoint could be connected to, or stop() came first).
+  // False: certainly no byte of the request reached a store (no endpoint could be connected to, or stop() came first).
   bool sent = true;
   // A write that failed like this may still have been applied: read back before doing it again. Those that take the last
-  // of etcd's space are: they are applied, and answered like those that it refuses from then on.
+  // of a store's space are: they are applied, and answered like those that it refuses from then on.
   bool ambiguous() const {
     return sent && (code == ErrorCode::kUnavailable || code == ErrorCode::kDeadlineExceeded ||
                     code == ErrorCode::kCancelled || code == ErrorCode::kTooLarge || code == ErrorCode::kNoSpace);
@@ -48,7 +47,7 @@ struct EtcdError : Error {
 };
 
 template <typename T>
-using EtcdResult = tl::expected<T, EtcdError>;
+using StoreResult = tl::expected<T, StoreError>;
 
 struct KeyValue {
   std::string key;
@@ -60,7 +59,7 @@ struct KeyValue {
 };
 
 // [begin, end) in byte order; an empty `end` means the one key `begin`, and an `end` of one NUL byte every key from
-// `begin` on (the API's own convention).
+// `begin` on.
 struct KeyRange {
   std::string begin;
   std::string end;
@@ -82,8 +81,8 @@ struct RangeOptions {
 
 struct RangeResult {
   int64_t revision = 0;  // of the store when it answered
-  // Whose store it is. etcd makes it of the members' addresses and their token: another cluster has another one, but a
-  // cluster that was wiped and made again in the same place has the same.
+  // Whose store it is. Another cluster has another one; a cluster that was wiped and made again in the same place may
+  // have the same.
   uint64_t cluster_id = 0;
   std::vector<KeyValue> kvs;
   bool more = false;  // `limit` cut the answer short
@@ -161,17 +160,14 @@ struct WatchBatch {
   size_t range = 0;  // which of the watch's; 0 for the answer to a progress request, which speaks of the stream
   std::vector<WatchEvent> events;  // in revision order; empty for a progress notification
   // Everything of this range before this revision has been delivered: a new watch goes on from here. It is not always
-  // `revision` + 1: etcd before 3.4.25 and 3.5.8 answers progress requests ahead of events that it still has to send.
+  // `revision` + 1: the answer to a progress request may come ahead of events that are still to be sent.
   int64_t resume_revision = 0;
 };
 
 // The watch of one or more ranges over one stream. Destroying it cancels the watch.
 //
-// etcd promises events in the order of their revisions. 3.4.23 breaks that promise to a reader that was slow (a process
-// that stood still while others wrote): it sends what it had to put aside in any order, after what is newer, so that a
-// later break would leave a gap that nothing shows, and a deletion may be followed by the put that it undid. The first
-// event that is older than the one before it ends the stream with kDisordered, and is not delivered. Not for more than
-// one next() at a time.
+// Events come in the order of their revisions: the first one that is older than the one before it ends the stream with
+// kDisordered, and is not delivered. Not for more than one next() at a time.
 class WatchStream {
  public:
   virtual ~WatchStream() = default;
@@ -183,10 +179,10 @@ class WatchStream {
   // for `timeout`, not even progress, though a progress request was sent at its half: the endpoint is taken for dead.
   // kCancelled: the scheduler stops. REQUIRES of `timeout`: more than a few hundred milliseconds, for a busy machine is
   // not a dead one. The stream outlives the Task.
-  virtual Task<EtcdResult<WatchBatch>> next(std::chrono::nanoseconds timeout) = 0;
+  virtual Task<StoreResult<WatchBatch>> next(std::chrono::nanoseconds timeout) = 0;
 
   // Of the store when it created the watch. Less than the start revision - 1: the store went back (a restored backup,
-  // another cluster), and etcd would be silent until it has caught up.
+  // another cluster), and would be silent until it has caught up.
   virtual int64_t createdRevision() const = 0;
   virtual uint64_t clusterId() const = 0;  // of every batch
 
@@ -205,20 +201,20 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  virtual Task<EtcdResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;
-  virtual Task<EtcdResult<TxnResult>> txn(TxnRequest request) = 0;
+  virtual Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;
+  virtual Task<StoreResult<TxnResult>> txn(TxnRequest request) = 0;
 
-  virtual Task<EtcdResult<Lease>> leaseGrant(std::chrono::seconds ttl) = 0;
+  virtual Task<StoreResult<Lease>> leaseGrant(std::chrono::seconds ttl) = 0;
   // kLeaseNotFound: the lease is gone. Lease::sent_at is when this request was sent, which is after the call.
-  virtual Task<EtcdResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) = 0;
+  virtual Task<StoreResult<Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) = 0;
   // How long the lease has still to live, whole seconds rounded down. kLeaseNotFound: it does not exist (any more).
-  virtual Task<EtcdResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) = 0;
+  virtual Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) = 0;
   // The last good deed of a node: possible for some time after the scheduler's stop began.
-  virtual Task<EtcdResult<void>> leaseRevoke(int64_t id) = 0;
+  virtual Task<StoreResult<void>> leaseRevoke(int64_t id) = 0;
 
   // Opens a watch that refuses an endpoint without leader. Returns once the server said "created" of every range.
   // REQUIRES: there is a range, and none overlaps another.
-  virtual Task<EtcdResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) = 0;
+  virtual Task<StoreResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) = 0;
 
   // One step of the way back to the first endpoint, after a failure has made the client leave it: asks it for a
   // linearizable read, and makes it the current one when it has answered twice in a row. To be called every some tens
@@ -232,10 +228,10 @@ class Store {
 
 // Reads [range] page by page at one revision and hands each page to `page`, which returns false to stop. Returns the
 // revision. The range is walked by key, a page being at most `page_size` keys (0: a tenth of the range, from 10,000 to
-// 100,000) and 64 MiB, so memory is bounded by one page. etcd counts all the rest of the range for every page.
+// 100,000) and 64 MiB, so memory is bounded by one page.
 // kCompacted: the revision was compacted away between two pages; start again. kOtherCluster: the pages are not of one
 // cluster (or not of the one asked for). Sorting is not possible.
-Task<EtcdResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
-                                         std::function<bool(std::vector<KeyValue>&&)> page);
+Task<StoreResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
+                                          std::function<bool(std::vector<KeyValue>&&)> page);
 
-}  // namespace idetcd::etcd
+}  // namespace idetcd::store
