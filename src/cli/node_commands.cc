@@ -50,7 +50,7 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     rows->push_back({"  names", namesText(cluster)});
     rows->push_back({"  mirror", fmt::format("{}, watch lag {}", flagAt(cluster, "fresh") ? "fresh" : "stale",
                                              secondsAt(cluster, "watch_lag_seconds"))});
-    rows->push_back({"  etcd", joined(arrayAt(cluster, "endpoints"))});
+    rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")), joined(arrayAt(cluster, "endpoints"))});
   }
 }
 

@@ -65,4 +65,6 @@ Client::~Client() {
 
 CompletionThread& Client::thread() { return impl_->public_thread; }
 
+std::vector<std::string> Client::endpoints() const { return impl_->options.endpoints; }
+
 }  // namespace idetcd::etcd

@@ -93,6 +93,8 @@ class Client final : public Store {
 
   CompletionThread& thread();
 
+  std::string kind() const override { return "etcd"; }
+  std::vector<std::string> endpoints() const override;
   Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) override;
   Task<StoreResult<TxnResult>> txn(TxnRequest request) override;
 

@@ -85,7 +85,7 @@ struct Zone {
   // Sequence counter: odd during a write. If it is odd or has changed, a failed look-up proves nothing: a hash map of the
   // kernel's replaces an element by a new one, and a look-up can miss both.
   __u32 changes;
-  // Hashes of etcd's endpoints. A process continues with a zone only if it shares one of them.
+  // Hashes of the store's endpoints. A process continues with a zone only if it shares one of them.
   __u32 endpoints[kZoneEndpoints];
 };
 

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "etcd/client.h"
 #include "naming/machine_watch.h"
 #include "naming/names_saver.h"
 #include "naming/ownership_notifier.h"
@@ -20,8 +19,9 @@
 namespace idetcd::naming {
 
 struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
-  Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store, Options member_options,
-       Logger logger, std::function<void(std::string)> on_fatal);
+  Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> given_store,
+       records::RecordStore& record_store, Options member_options, Logger logger,
+       std::function<void(std::string)> on_fatal);
 
   Protocol::Options protocolOptions(std::function<void(std::string)> on_fatal);
   OwnershipReporter::Listener ownershipListener();
@@ -33,12 +33,12 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void giveUp();
   void close(std::chrono::milliseconds budget, bool may_save);
 
-  etcd::CompletionThread& thread;
-  records::RecordStore& store;
+  runtime::Scheduler& scheduler;
+  const std::unique_ptr<store::Store> store;
+  records::RecordStore& records;
   KernelRandom random;
   const Options options;
   const Logger log;
-  etcd::Client client;
   Protocol protocol;
   PublishedAddresses addresses;
   OwnershipReporter reporter;
@@ -48,7 +48,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
 
-  NamedNode named;       // the name under which the claim was reported. Completion thread only
+  NamedNode named;       // the name under which the claim was reported. Scheduler's thread only
   bool unsaved = false;  // read when quiet
 
   std::atomic<bool> drained{false};
@@ -67,17 +67,6 @@ namespace {
 Member::Options withUuid(Member::Options options, RandomSource& random) {
   if (options.uuid.empty()) options.uuid = options.state ? options.state->node().uuid : node::randomUuid(random);
   return options;
-}
-
-etcd::Client::Options clientOptions(const Member::Options& options) {
-  etcd::Client::Options client;
-  client.endpoints = options.endpoints;
-  client.tls = options.tls;
-  client.credentials = options.credentials;
-  client.spread = true;
-  client.metrics = options.metrics;
-  client.executor = options.executor;
-  return client;
 }
 
 Claim::Options claimOptions(const Member::Options& options) {
@@ -104,20 +93,21 @@ std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, 
 
 }  // namespace
 
-Member::Impl::Impl(etcd::CompletionThread& completion_thread, records::RecordStore& record_store,
-                   Options member_options, Logger logger, std::function<void(std::string)> on_fatal)
-    : thread(completion_thread),
-      store(record_store),
+Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> given_store,
+                   records::RecordStore& record_store, Options member_options, Logger logger,
+                   std::function<void(std::string)> on_fatal)
+    : scheduler(given_scheduler),
+      store(std::move(given_store)),
+      records(record_store),
       options(withUuid(std::move(member_options), random)),
       log(std::move(logger)),
-      client(thread, clientOptions(options), log),
-      protocol(thread, client, random, store, protocolOptions(std::move(on_fatal)), log),
+      protocol(scheduler, *store, random, records, protocolOptions(std::move(on_fatal)), log),
       addresses(options.addresses, log),
-      reporter(thread, protocol.lifetime(), protocol.name(), ownershipListener()),
+      reporter(scheduler, protocol.lifetime(), protocol.name(), ownershipListener()),
       files(options.executor->makeStrand()),
       notifier(makeNotifier(options, files, log)) {
   if (!options.state) return;
-  saver = std::make_shared<NamesSaver>(thread, store, protocol.source(), protocol.counters(),
+  saver = std::make_shared<NamesSaver>(scheduler, records, protocol.source(), protocol.counters(),
                                        options.executor->makeStrand(),
                                        NamesSaver::Options{.file = options.state->namesFile(),
                                                            .pattern = options.pattern.text(),
@@ -130,7 +120,6 @@ Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)>
   return {.claim = claimOptions(options),
           .exit_when_full = options.exit_when_full,
           .observe = options.observe,
-          .returns_home = options.endpoints.size() > 1,
           .reconcile_interval = options.reconcile_interval,
           .max_names = options.max_names,
           .watched = options.watched,
@@ -158,7 +147,7 @@ void Member::Impl::onClaimed(const Ownership& owned) {
 
 void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
   if (protocol.stopping() || !addresses.update(found)) return;
-  store.setAddresses(found->addresses.list());
+  records.setAddresses(found->addresses.list());
   protocol.name().setAddresses(found->addresses);
   named.addresses = found->addresses;
   if (notifier && reporter.reported()) notifier->moved(named);
@@ -228,10 +217,10 @@ runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
 
 void Member::Impl::start() {
   const auto self = shared_from_this();
-  if (options.on_ownership || notifier) thread.spawn(runReporter(self));
-  if (saver) thread.spawn(runSaver(self));
+  if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
+  if (saver) scheduler.spawn(runSaver(self));
   protocol.start(self);
-  machine = std::make_unique<MachineWatch>(thread, self, log);
+  machine = std::make_unique<MachineWatch>(scheduler, self, log);
   if (!options.observe) machine->watchGeneration(protocol.name());
   if (options.find_addresses) {
     machine->watchAddresses(options.find_addresses,
@@ -242,12 +231,12 @@ void Member::Impl::start() {
 // Ends when nothing is published and called back any more.
 void Member::Impl::giveUp() {
   machine.reset();
-  const bool accepted = thread.post([self = shared_from_this()] {
+  const bool accepted = scheduler.post([self = shared_from_this()] {
     self->protocol.stop();
     self->unsaved = self->saver && self->saver->hasUnsaved();
     self->quiet.set_value();
   });
-  // Refused: the thread is at its end, and every task with it, or it will be when thread.stop() returns.
+  // Refused: the thread is at its end, and every task with it, or it will be when its stop() returns.
   if (!accepted) quiet.set_value();
 }
 
@@ -269,9 +258,12 @@ void Member::Impl::close(std::chrono::milliseconds budget, bool may_save) {
 
 // --- Member ---
 
-Member::Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
-               std::function<void(std::string)> on_fatal)
-    : impl_(std::make_shared<Impl>(thread, store, std::move(options), std::move(log), std::move(on_fatal))) {}
+Member::Member(runtime::Scheduler& scheduler, std::unique_ptr<store::Store> store, records::RecordStore& records,
+               Options options, Logger log, std::function<void(std::string)> on_fatal)
+    : impl_(std::make_shared<Impl>(scheduler, std::move(store), records, std::move(options), std::move(log),
+                                   std::move(on_fatal))) {
+  assert(impl_->store != nullptr);
+}
 
 Member::~Member() { stop(std::chrono::milliseconds(0)); }
 
@@ -288,18 +280,18 @@ void Member::start() {
 }
 
 void Member::stop(std::chrono::milliseconds budget) {
-  assert(!impl_->thread.onThread());
+  assert(!impl_->scheduler.onThread());
   if (!impl_->started) return;
-  const BootClock::time_point end = impl_->thread.now() + budget;
+  const BootClock::time_point end = impl_->scheduler.now() + budget;
   std::call_once(impl_->stop_once, [this] { impl_->giveUp(); });
   impl_->is_quiet.wait();
   impl_->is_released.wait_for(budget);
   std::call_once(impl_->close_once, [this, budget, end] {
     constexpr std::chrono::milliseconds kForTheHook{500};  // even if etcd has taken all the time
     constexpr size_t kQuicklySaved = 100'000;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - impl_->thread.now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - impl_->scheduler.now());
     const bool in_haste = budget.count() == 0;
-    const bool may_save = !in_haste && impl_->store.size() <= kQuicklySaved;
+    const bool may_save = !in_haste && impl_->records.size() <= kQuicklySaved;
     impl_->close(in_haste ? budget : std::max(left, kForTheHook), may_save);
   });
 }
@@ -316,20 +308,22 @@ std::string Member::uuid() const { return impl_->protocol.name().uuid(); }
 
 size_t Member::names() const { return static_cast<size_t>(impl_->protocol.counters().names.value()); }
 
+const store::Store& Member::store() const { return *impl_->store; }
+
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {
-  impl_->thread.spawn(runRoster(impl_, std::move(done)));
+  impl_->scheduler.spawn(runRoster(impl_, std::move(done)));
 }
 
 void Member::readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done) {
-  impl_->thread.spawn(runSlot(impl_, std::move(name), std::move(done)));
+  impl_->scheduler.spawn(runSlot(impl_, std::move(name), std::move(done)));
 }
 
 void Member::releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done) {
-  impl_->thread.spawn(runRelease(impl_, std::move(name), revision, std::move(done)));
+  impl_->scheduler.spawn(runRelease(impl_, std::move(name), revision, std::move(done)));
 }
 
 void Member::setDrained(bool drained, Done<bool> done) {
-  impl_->thread.spawn(runDrain(impl_, drained, std::move(done)));
+  impl_->scheduler.spawn(runDrain(impl_, drained, std::move(done)));
 }
 
 bool Member::remembers() const { return impl_->options.state != nullptr; }

@@ -1,7 +1,8 @@
-// One node's membership of its cluster: a keeper of its own name and a mirror of all names. It owns the etcd client.
+// One node's membership of its cluster: a keeper of its own name and a mirror of all names, over a store that it is
+// given, whichever that is.
 //
-// start() returns at once, after restore(); everything goes on in the background on the completion thread, for as long
-// as it takes: etcd may be away at start and at any time later. Any thread may call any function, start() once.
+// start() returns at once, after restore(); everything goes on in the background on the scheduler's thread, for as long
+// as it takes: the store may be away at start and at any time later. Any thread may call any function, start() once.
 #pragma once
 
 #include <chrono>
@@ -15,25 +16,22 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "etcd/client.h"
-#include "etcd/completion_thread.h"
 #include "naming/keyspace.h"
 #include "naming/ownership.h"
 #include "naming/roster.h"
 #include "node/addresses.h"
 #include "node/state_directory.h"
 #include "records/record_store.h"
+#include "runtime/scheduler.h"
 #include "sandbox/program_runner.h"
 #include "slots/name_pattern.h"
+#include "store/store.h"
 
 namespace idetcd::naming {
 
 class Member {
  public:
   struct Options {
-    std::vector<std::string> endpoints{"http://localhost:2379"};  // with the next two: see etcd::Client::Options
-    std::optional<etcd::TlsFiles> tls;
-    std::optional<etcd::Credentials> credentials;
     slots::NamePattern pattern;
     std::chrono::seconds lease{20};
     bool exit_when_full = false;       // call on_fatal if no name is free at start, instead of waiting for one
@@ -43,7 +41,7 @@ class Member {
     std::string uuid;  // of this node; empty: as in `state`, or a random one
     // Keeps UUID, last name and all names over a restart, and publishes the own name to shells; may be null.
     std::shared_ptr<node::StateDirectory> state;
-    // Writes the files of `state`, and looks at those of `tls`.
+    // Writes the files of `state`.
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();
     std::chrono::milliseconds save_interval{30'000};  // between two writings of the names; they are large
     std::vector<std::string> on_claim;                // a program and its arguments (claim_hook.h); may be empty
@@ -54,18 +52,19 @@ class Member {
     size_t max_names = 10'000'000;  // more are not served
     std::chrono::milliseconds reconcile_interval{60'000};
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
-    metrics::Scope metrics{};                             // of the member and its client of etcd
-    // Called on the completion thread whenever this node begins or ceases to own its name: with the ownership, or with
+    metrics::Scope metrics{};
+    // Called on the scheduler's thread whenever this node begins or ceases to own its name: with the ownership, or with
     // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
     // change, ownership() shows the new deadline. After a pause of the process none comes before anything else. Must
     // not block and not call stop(). Not called any more when stop() has returned; stop() brings a last call with none.
     std::function<void(const std::optional<Ownership>&)> on_ownership;
   };
 
-  // `thread` and `store` outlive the member. `on_fatal` is called on the completion thread, at most once, with a line
-  // for the operator, when this node cannot be a member: no name is free at start, with `exit_when_full`.
-  Member(etcd::CompletionThread& thread, records::RecordStore& store, Options options, Logger log,
-         std::function<void(std::string)> on_fatal);
+  // `scheduler` and `records` outlive the member. `on_fatal` is called on the scheduler's thread, at most once, with a
+  // line for the operator, when this node cannot be a member: no name is free at start, with `exit_when_full`.
+  // REQUIRES: `store` runs on `scheduler`.
+  Member(runtime::Scheduler& scheduler, std::unique_ptr<store::Store> store, records::RecordStore& records,
+         Options options, Logger log, std::function<void(std::string)> on_fatal);
   ~Member();  // stop(0)
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
@@ -76,7 +75,7 @@ class Member {
   void start();
 
   // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that, and for the
-  // program of `on_claim`, for about `budget`. When it returns, the store is not touched any more, nothing is called
+  // program of `on_claim`, for about `budget`. When it returns, `records` is not touched any more, nothing is called
   // back any more, and the state directory is free for another. Not within a callback.
   void stop(std::chrono::milliseconds budget);
 
@@ -90,18 +89,19 @@ class Member {
   records::HostAddresses addresses() const;
   // Of this node. It changes when another node turns out to use the same.
   std::string uuid() const;
-  size_t names() const;  // of etcd, that are known
+  size_t names() const;  // of the store, that are known
+  const store::Store& store() const;
 
-  // For operators. `done` is called on the completion thread, or is dropped uncalled when that stops.
+  // For operators. `done` is called on the scheduler's thread, or is dropped uncalled when that stops.
   template <typename T>
   using Done = std::function<void(T)>;
 
-  // What etcd holds, at the moment.
+  // What the store holds, at the moment.
   void readRoster(Done<store::StoreResult<Roster>> done);
   void readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done);
   void releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done);
 
-  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done`: whether etcd has
+  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done`: whether the store has
   // confirmed it within kDrainPatience; if not, it is tried on. It outlives the process in `state`.
   static constexpr std::chrono::seconds kDrainPatience{10};
   void setDrained(bool drained, Done<bool> done);
@@ -110,7 +110,7 @@ class Member {
 
  private:
   struct Impl;
-  // Shared with the tasks on the completion thread: a call may be under way for some seconds after stop().
+  // Shared with the tasks on the scheduler's thread: a call may be under way for some seconds after stop().
   std::shared_ptr<Impl> impl_;
 };
 

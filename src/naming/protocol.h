@@ -1,4 +1,4 @@
-// The naming protocol of one node over a store with etcd's semantics: the claim and keeping of its own name
+// The naming protocol of one node over a store: the claim and keeping of its own name
 // (name_keeper.h), the mirror of all names (mirror.h), and the confirmation of both (confirmation.h). All that decides
 // which node owns a name is below this class, and nothing else: no file, no other program, no thread. So it runs in
 // virtual time too (tests/simulation). Its time is the scheduler's, its chance the random source's.
@@ -39,7 +39,6 @@ class Protocol {
     Claim::Options claim;         // pattern, lease, and the record of this node with its UUID
     bool exit_when_full = false;  // call on_refused if no name is free at start, instead of waiting for one
     bool observe = false;         // serve names, claim none
-    bool returns_home = false;    // the store has several endpoints, and goes back to its first one when that is back
     std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
     size_t max_names = 10'000'000;                        // more are not served
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()

@@ -201,6 +201,12 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  // --- any thread ---
+  virtual std::string kind() const = 0;  // "etcd": for people
+  // Where it is reached, as configured, in any order: two stores that share an endpoint are one.
+  virtual std::vector<std::string> endpoints() const = 0;
+
+  // --- the scheduler's thread ---
   virtual Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;
   virtual Task<StoreResult<TxnResult>> txn(TxnRequest request) = 0;
 

@@ -132,6 +132,12 @@ Task<StoreResult<void>> SimulatedStore::leaseRevoke(int64_t id) {
   co_return StoreResult<void>{};
 }
 
+std::vector<std::string> SimulatedStore::endpoints() const {
+  std::vector<std::string> names;
+  for (const size_t member : options_.endpoints) names.push_back(std::to_string(member));
+  return names;
+}
+
 Task<bool> SimulatedStore::returnHome() {
   constexpr std::chrono::seconds kTimeout{2};
   constexpr int kAnswersWanted = 2;

@@ -67,6 +67,8 @@ class SimulatedStore final : public store::Store {
   SimulatedStore(runtime::Scheduler& scheduler, Network& network, Options options)
       : scheduler_(scheduler), network_(network), options_(std::move(options)) {}
 
+  std::string kind() const override { return "simulation"; }
+  std::vector<std::string> endpoints() const override;
   Task<StoreResult<store::RangeResult>> range(store::KeyRange range, store::RangeOptions options) override;
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override;
   Task<StoreResult<store::Lease>> leaseGrant(std::chrono::seconds ttl) override;

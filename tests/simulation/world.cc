@@ -291,7 +291,6 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   claim.record = machine.record;
   claim.record.id = disk.uuid;
   if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{.lease = disk.lease, .revision = disk.revision};
-  made.protocol.returns_home = members_ > 1;
   made.protocol.watched = {watched_};
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;

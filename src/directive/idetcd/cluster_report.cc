@@ -220,7 +220,8 @@ json ClusterReport::status() const {
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"watch_lag_seconds", nullptr},
-           {"endpoints", settings_.endpoints}};
+           {"store", member_->store().kind()},
+           {"endpoints", member_->store().endpoints()}};
   if (const auto owned = member_->ownership()) {
     all["name"] = owned->name;
     all["id"] = owned->id;

@@ -27,9 +27,6 @@ Error explained(const Error& error, const std::string& directory, const resolve:
 naming::Member::Options memberOptions(const ClusterSettings& settings, const node::NodeAddresses& node,
                                       uint16_t dns_port, std::shared_ptr<Executor> executor) {
   naming::Member::Options options;
-  options.endpoints = settings.endpoints;
-  options.tls = settings.tls;
-  options.credentials = settings.credentials;
   options.pattern = settings.pattern;
   options.lease = settings.lease;
   options.reconcile_interval = settings.reconcile;
@@ -80,11 +77,6 @@ Cluster* Clusters::findRunning(const records::RecordStore& store) const {
   const auto found =
       std::ranges::find_if(running_, [&store](const auto& cluster) { return cluster->store.get() == &store; });
   return found != running_.end() ? found->get() : nullptr;
-}
-
-const ClusterSettings* Clusters::settingsOf(const records::RecordStore& store) const {
-  const Cluster* cluster = findRunning(store);
-  return cluster != nullptr ? &cluster->settings : nullptr;
 }
 
 // The completion thread is the store's writer. A cluster that is retired waits for what was posted before.
@@ -147,6 +139,21 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
       drained_(scope, "idetcd_drained", "Whether an operator has taken the addresses of this node out of DNS: 1 or 0.",
                [&member] { return member.isDrained() ? 1.0 : 0.0; }) {}
 
+// The one place that knows which store holds the names.
+Result<std::unique_ptr<store::Store>> Clusters::openStore(const ClusterSettings& settings,
+                                                          const metrics::Scope& metrics) {
+  if (!etcd_thread_) {
+    auto thread = etcd::CompletionThread::make();
+    if (!thread) return tl::unexpected(thread.error());
+    etcd_thread_ = std::move(*thread);
+  }
+  etcd::Client::Options options = settings.etcdOptions();
+  options.spread = true;
+  options.metrics = metrics;
+  options.executor = process_.executor;
+  return std::make_unique<etcd::Client>(*etcd_thread_, std::move(options), process_.log.named("plugin/idetcd"));
+}
+
 Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings, uint16_t dns_port) {
   const Logger log = process_.log.named("plugin/idetcd");
   if (auto usable = etcd::Client::checkTlsFiles(settings.etcdOptions()); !usable) {
@@ -180,13 +187,10 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = std::move(*state);
   }
-  if (!etcd_thread_) {
-    auto thread = etcd::CompletionThread::make();
-    if (!thread) return tl::unexpected(thread.error());
-    etcd_thread_ = std::move(*thread);
-  }
+  auto store = openStore(settings, options.metrics);
+  if (!store) return tl::unexpected(store.error());
   made->member =
-      std::make_unique<naming::Member>(*etcd_thread_, *made->store, std::move(options), log,
+      std::make_unique<naming::Member>(*etcd_thread_, std::move(*store), *made->store, std::move(options), log,
                                        [this](const std::string& line) { process_.fatal("plugin/idetcd: " + line); });
   made->metrics = std::make_unique<const ClusterMetrics>(
       process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);

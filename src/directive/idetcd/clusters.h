@@ -10,13 +10,14 @@
 
 #include "base/metrics.h"
 #include "base/result.h"
-#include "etcd/completion_thread.h"
-#include "naming/member.h"
 #include "directive/idetcd/cluster_report.h"
 #include "directive/idetcd/settings.h"
 #include "directive/nsid/identity.h"
+#include "etcd/completion_thread.h"
+#include "naming/member.h"
 #include "records/record_store.h"
 #include "resolve/directive.h"
+#include "store/store.h"
 
 namespace idetcd::directive {
 
@@ -59,8 +60,8 @@ class Clusters final : public resolve::ProcessState {
   // another one is accepted that does not ask for it.
   Result<Cluster*> join(const ClusterSettings& settings, uint16_t dns_port);
 
-  // Of a cluster that runs, by its table; null: there is none.
-  const ClusterSettings* settingsOf(const records::RecordStore& store) const;
+  // The cluster that runs with this table; null: there is none.
+  Cluster* findRunning(const records::RecordStore& store) const;
   // `observer` is told of each change of a cluster that runs, from some moment after this on; see
   // RecordStore::setObserver(). Nothing, if none of them has this table: it may be gone.
   void observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer);
@@ -75,8 +76,8 @@ class Clusters final : public resolve::ProcessState {
 
  private:
   Cluster* find(const ClusterSettings& settings) const;
-  Cluster* findRunning(const records::RecordStore& store) const;
   bool isRunning(const Cluster* cluster) const;
+  Result<std::unique_ptr<store::Store>> openStore(const ClusterSettings& settings, const metrics::Scope& metrics);
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
   void retire(std::unique_ptr<Cluster> cluster);
   void onRetired();

@@ -22,13 +22,13 @@ std::string_view withoutScheme(std::string_view endpoint) {
   return scheme == std::string_view::npos ? endpoint : endpoint.substr(scheme + 3);
 }
 
-kernel::ZoneIdentity identityOf(const ClusterSettings& cluster, const kernel::Settings& settings) {
+kernel::ZoneIdentity identityOf(const Cluster& cluster, const kernel::Settings& settings) {
   const auto hashOf = [&settings](std::string_view text) {
     return hashBytes(text.data(), text.size(), settings.seed[0]);
   };
-  kernel::ZoneIdentity identity{.names = hashOf(cluster.pattern.text()) | 1};
+  kernel::ZoneIdentity identity{.names = hashOf(cluster.settings.pattern.text()) | 1};
   std::vector<uint32_t> endpoints;
-  for (const std::string& endpoint : cluster.endpoints)
+  for (const std::string& endpoint : cluster.member->store().endpoints())
     endpoints.push_back(static_cast<uint32_t>(hashOf(withoutScheme(endpoint))) | 1);
   // The smallest, of which long lists with most members in common share some.
   std::ranges::sort(endpoints);
@@ -201,8 +201,8 @@ void KernelAnswers::feed(std::span<const PlannedListener> plan) {
   std::erase_if(fed_, [&stores](const Fed& fed) { return !stores.contains(fed.store); });
   std::vector<kernel::ZoneIdentity> wanted;
   for (const records::RecordStore* store : stores) {
-    const ClusterSettings* settings = process_.state<Clusters>().settingsOf(*store);
-    if (settings != nullptr) wanted.push_back(identityOf(*settings, maps().settings()));
+    const Cluster* cluster = process_.state<Clusters>().findRunning(*store);
+    if (cluster != nullptr) wanted.push_back(identityOf(*cluster, maps().settings()));
   }
   freeZones(wanted);
   for (const records::RecordStore* store : stores) {
@@ -229,14 +229,14 @@ void KernelAnswers::freeZones(std::span<const kernel::ZoneIdentity> wanted) {
 }
 
 std::shared_ptr<kernel::AnswerFeed> KernelAnswers::makeFeed(const records::RecordStore& store) {
-  const ClusterSettings* settings = process_.state<Clusters>().settingsOf(store);
-  if (settings == nullptr) return nullptr;
-  const kernel::ZoneIdentity identity = identityOf(*settings, maps().settings());
+  const Cluster* cluster = process_.state<Clusters>().findRunning(store);
+  if (cluster == nullptr) return nullptr;
+  const kernel::ZoneIdentity identity = identityOf(*cluster, maps().settings());
   const auto zone = freeZone(identity);
   if (!zone) {
     process_.log.named("plugin/xdp")
         .warning("The kernel answers for {} clusters at most: not for {}", int{kernel::kZones},
-                 settings->pattern.text());
+                 cluster->settings.pattern.text());
     return nullptr;
   }
   return std::make_shared<kernel::AnswerFeed>(in_use_->attachment.maps, *zone, identity, store);

@@ -22,7 +22,8 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
       epochs, {.zone = dns::Name::parse("tf.local.").value(), .addresses = {}, .hash_seed = randomHashSeed()});
   naming::Member::Options options;
   options.pattern = slots::NamePattern::parse("worker{{.ID}}.tf.local.", 10).value();
-  const naming::Member member(**thread, store, std::move(options), Logger(), {});
+  const naming::Member member(**thread, std::make_unique<etcd::Client>(**thread, etcd::Client::Options{}, Logger()),
+                              store, std::move(options), Logger(), {});
   const metrics::Registry registry;
   const ClusterMetrics metrics(registry.scope(), member, store, 20s);
   auto values = test_support::valuesOf(registry);

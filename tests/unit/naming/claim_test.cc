@@ -31,6 +31,8 @@ class UnclearStore final : public store::Store {
   UnclearStore(etcd::Client& client, First first, StoreError answer)
       : client_(client), first_(first), answer_(std::move(answer)) {}
 
+  std::string kind() const override { return client_.kind(); }
+  std::vector<std::string> endpoints() const override { return client_.endpoints(); }
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
     if (answered_ || request.success.size() < 2 || !std::holds_alternative<store::DeleteOp>(request.success[1]))
       return client_.txn(std::move(request));

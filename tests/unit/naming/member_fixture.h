@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "etcd/client.h"
 #include "naming/keyspace.h"
 #include "naming/member.h"
 #include "naming/record_codec.h"
@@ -27,8 +28,13 @@ using test_support::EtcdServer;
 inline constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
 inline constexpr const char* kQueue = "/idetcd/queue/";
 
-inline Member::Options options(const std::string& endpoint, int64_t limit = 10) {
-  Member::Options made;
+// Of a member, and of the client that is its store.
+struct NodeOptions : Member::Options {
+  std::vector<std::string> endpoints;
+};
+
+inline NodeOptions options(const std::string& endpoint, int64_t limit = 10) {
+  NodeOptions made;
   made.endpoints = {endpoint};
   made.pattern = slots::NamePattern::parse(kPattern, limit).value();
   made.addresses.ipv4 = IpAddress::parse("192.0.2.2");
@@ -36,10 +42,19 @@ inline Member::Options options(const std::string& endpoint, int64_t limit = 10) 
   return made;
 }
 
+inline std::unique_ptr<store::Store> clientOf(etcd::CompletionThread& thread, const NodeOptions& made) {
+  etcd::Client::Options client;
+  client.endpoints = made.endpoints;
+  client.spread = true;
+  client.metrics = made.metrics;
+  client.executor = made.executor;
+  return std::make_unique<etcd::Client>(thread, std::move(client), Logger{});
+}
+
 // A member with the store it writes.
 struct Node {
-  Node(etcd::CompletionThread& thread, Member::Options member_options)
-      : member(thread, store, counting(std::move(member_options)), {},
+  Node(etcd::CompletionThread& thread, const NodeOptions& node_options)
+      : member(thread, clientOf(thread, counting(node_options)), store, counting(node_options), {},
                [this](std::string why) { fatal.set_value(std::move(why)); }) {
     member.start();
   }
@@ -62,7 +77,7 @@ struct Node {
   uint64_t counted(std::string_view metric) const {
     return static_cast<uint64_t>(test_support::sumOf(registry, metric));
   }
-  Member::Options counting(Member::Options member_options) const {
+  NodeOptions counting(NodeOptions member_options) const {
     member_options.metrics = registry.scope();
     return member_options;
   }
@@ -82,7 +97,7 @@ class MemberTest : public testing::Test {
     thread_.stop();  // before the stores go
   }
 
-  Node& start(Member::Options member_options) {
+  Node& start(NodeOptions member_options) {
     nodes_.push_back(std::make_unique<Node>(thread_, std::move(member_options)));
     return *nodes_.back();
   }

@@ -26,12 +26,12 @@ class MemberStateTest : public MemberTest {
     for (const auto& node : nodes_) node->member.stop(0ms);  // before the directory goes
   }
 
-  Member::Options withState(Member::Options made) {
+  NodeOptions withState(NodeOptions made) {
     made.state = openState(directory_.path());
     made.save_interval = 50ms;
     return made;
   }
-  Member::Options withState() { return withState(options(server_.endpoint())); }
+  NodeOptions withState() { return withState(options(server_.endpoint())); }
   std::string identity() const { return contentsOf(directory_ / "identity"); }
   // What a shell gets from the file.
   std::string sourced(const std::string& expression) const {
@@ -54,7 +54,7 @@ class MemberStateTest : public MemberTest {
 
 TEST_F(MemberStateTest, ACrashedNodeTakesItsKeyBackAtOnceAndKeepsItWhenTheOldLeaseEnds) {
   TcpProxy proxy(server_.clientPort());
-  Member::Options made = options(proxy.endpoint());
+  NodeOptions made = options(proxy.endpoint());
   made.lease = 8s;  // the next process is there before its end
   Node& before = start(withState(made));
   ASSERT_TRUE(before.owns("worker1.tf.local."));
@@ -137,7 +137,7 @@ TEST_F(MemberStateTest, AnOwnKeyThatHangsOnNoLeaseIsNotOurs) {
 // The original is cut off from etcd and takes the name for its own until its lease is over.
 TEST_F(MemberStateTest, ACopiedStateWaitsForTheEndOfTheOldLease) {
   TcpProxy proxy(server_.clientPort());
-  Member::Options made = options(proxy.endpoint());
+  NodeOptions made = options(proxy.endpoint());
   made.lease = 3s;
   Node& original = start(withState(made));
   ASSERT_TRUE(original.owns("worker1.tf.local."));
@@ -164,7 +164,7 @@ TEST_F(MemberStateTest, ACopiedStateWaitsForTheEndOfTheOldLease) {
 }
 
 TEST_F(MemberStateTest, TwoNodesWithOneUuidEndWithTwo) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   KernelRandom random;
   made.uuid = node::randomUuid(random);
@@ -207,7 +207,7 @@ TEST_F(MemberStateTest, AShellCanSourceTheIdentityWhileTheNameIsOwned) {
 }
 
 TEST_F(MemberStateTest, TheIdentityIsEmptyAfterTheDeadlineAndComesBack) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   Node& node = start(withState(made));
   ASSERT_TRUE(node.ownsSomething());
@@ -222,7 +222,7 @@ TEST_F(MemberStateTest, TheIdentityIsEmptyAfterTheDeadlineAndComesBack) {
 TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
   const std::string out = directory_ / "events";
   const std::string file = directory_ / "identity";
-  Member::Options made = withState();
+  NodeOptions made = withState();
   // When it hears of a loss the next claim may have been written already. For a slow disk it is held up for 200 ms
   // only, so it waits for the file itself (that it is started after the file is written: claim_hook_test.cc).
   made.runner = runner_;
@@ -245,7 +245,7 @@ TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
 }
 
 TEST_F(MemberStateTest, AProgramThatHangsHoldsUpNothing) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.runner = runner_;
   made.on_claim = {"sleep", "600"};
   Node& node = start(made);
@@ -266,7 +266,7 @@ Result<node::NodeAddresses> machineWith(const char* ipv4, std::string warning = 
 }
 
 TEST_F(MemberStateTest, NewAddressesGoIntoTheRecordUnderTheSameToken) {
-  Member::Options made = withState();
+  NodeOptions made = withState();
   const auto claimed = std::make_shared<std::promise<void>>();
   made.find_addresses = [ready = claimed->get_future().share()] {
     ready.wait_for(60s);
@@ -292,7 +292,7 @@ TEST_F(MemberStateTest, NewAddressesGoIntoTheRecordUnderTheSameToken) {
 
 TEST_F(MemberStateTest, AddressesThatChangeBeforeTheClaimAreClaimedWith) {
   server_.stop();
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.find_addresses = [] { return machineWith("192.0.2.99"); };
   Node& node = start(made);
   ASSERT_TRUE(eventually([&] { return node.member.addresses().ipv4 == IpAddress::parse("192.0.2.99"); }));
@@ -302,7 +302,7 @@ TEST_F(MemberStateTest, AddressesThatChangeBeforeTheClaimAreClaimedWith) {
 }
 
 TEST_F(MemberStateTest, AMachineOffTheNetworkKeepsWhatItPublished) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   const auto asked = std::make_shared<std::atomic<int>>(0);
   made.find_addresses = [asked] {
     ++*asked;
@@ -375,7 +375,7 @@ TEST_F(MemberStateTest, ABadFileCostsNothingElse) {
 }
 
 TEST_F(MemberStateTest, NamesAreSavedOnlyWhenTheyChange) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   Node& node = start(withState(made));
   const auto aWhilePasses = [&node] {
@@ -395,7 +395,7 @@ TEST_F(MemberStateTest, NamesAreSavedOnlyWhenTheyChange) {
 // --- limits ---
 
 TEST_F(MemberStateTest, NamesBeyondTheMostAreRefusedAndCounted) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.observe = true;
   made.max_names = 3;
   for (int i = 0; i < 5; ++i) server_.ctl({"put", "n" + std::to_string(i) + ".x.", R"({"ipv4":"192.0.2.1"})"});
@@ -417,7 +417,7 @@ TEST_F(MemberStateTest, AnotherClusterWithHigherRevisionsIsReadAnew) {
   EtcdServer other;
   for (int i = 0; i < 50; ++i) other.ctl({"put", "a.x.", R"({"ipv4":"192.0.2.70"})"});
   server_.ctl({"put", "b.x.", R"({"ipv4":"192.0.2.71"})"});
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.endpoints.push_back(other.endpoint());
   made.observe = true;
   // A member begins with a random endpoint: the first one that begins here.

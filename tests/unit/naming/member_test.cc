@@ -35,7 +35,7 @@ TEST(RandomUuid, IsOfVersion4AndDiffers) {
 // --- claiming ---
 
 TEST_F(MemberTest, ClaimsTheFirstNameInThreeRequests) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.uuid = "5ad1f9b2-7c64-4a0e-9d35-1be0c8a2f713";
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));
@@ -69,7 +69,7 @@ TEST_F(MemberTest, FiftyAtOnceAreDenseWithoutCollision) {
 }
 
 TEST_F(MemberTest, TheLimitRefusesAndLeavesNothing) {
-  Member::Options made = options(server_.endpoint(), 2);
+  NodeOptions made = options(server_.endpoint(), 2);
   made.exit_when_full = true;
   ASSERT_TRUE(start(made).ownsSomething());
   ASSERT_TRUE(start(made).ownsSomething());
@@ -86,7 +86,7 @@ TEST_F(MemberTest, TheLimitRefusesAndLeavesNothing) {
 TEST_F(MemberTest, OneTooManyAtOnceRefusesExactlyOne) {
   constexpr int kLimit = 5;
   std::vector<std::future<std::string>> refused;
-  Member::Options made = options(server_.endpoint(), kLimit);
+  NodeOptions made = options(server_.endpoint(), kLimit);
   made.exit_when_full = true;
   for (int i = 0; i < kLimit + 1; ++i) refused.push_back(start(made).fatal.get_future());
   ASSERT_TRUE(eventually([&] {
@@ -120,7 +120,7 @@ TEST_F(MemberTest, AGapIsFilledFirst) {
 
 TEST_F(MemberTest, APatternWithoutAPrefixWorksToo) {
   server_.ctl({"put", "1.x.", "{}"});
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.pattern = slots::NamePattern::parse("{{.ID}}.x.", 10).value();
   EXPECT_TRUE(start(made).owns("2.x."));
 }
@@ -136,7 +136,7 @@ TEST_F(MemberTest, AnOlderTicketKeepsItsPlaceWhileItLives) {
 TEST_F(MemberTest, TheLastSlotGoesOnWhenTheOneAheadDies) {
   const std::string dead = lease("600");
   server_.ctl({"put", std::string(kQueue) + kPattern + "/somebody", "", "--lease=" + dead});
-  Member::Options made = options(server_.endpoint(), 1);
+  NodeOptions made = options(server_.endpoint(), 1);
   made.lease = 2s;  // the wait is longer than that: the lease is kept alive meanwhile
   Node& node = start(made);
   ASSERT_TRUE(eventually([&] { return node.counted("idetcd_claim_requests_total") >= 5; }));
@@ -148,7 +148,7 @@ TEST_F(MemberTest, TheLastSlotGoesOnWhenTheOneAheadDies) {
 TEST_F(MemberTest, WhoeverWaitsForASlotAsksSeldom) {
   const std::string dead = lease("600");
   server_.ctl({"put", std::string(kQueue) + kPattern + "/somebody", "", "--lease=" + dead});
-  Member::Options made = options(server_.endpoint(), 1);
+  NodeOptions made = options(server_.endpoint(), 1);
   made.lease = 20s;
   std::vector<Node*> crowd;
   for (int i = 0; i < 20; ++i) crowd.push_back(&start(made));
@@ -166,7 +166,7 @@ TEST_F(MemberTest, WhoeverWaitsForASlotAsksSeldom) {
 // The slot goes from one to the next, oldest ticket first, as soon as it is free.
 TEST_F(MemberTest, AFullClusterIsWaitedForInOrder) {
   constexpr size_t kWaiting = 4;
-  const Member::Options made = options(server_.endpoint(), 1);
+  const NodeOptions made = options(server_.endpoint(), 1);
   ASSERT_TRUE(start(made).owns("worker1.tf.local."));
   for (size_t i = 1; i <= kWaiting; ++i) {
     Node& node = start(made);
@@ -185,7 +185,7 @@ TEST_F(MemberTest, AFullClusterIsWaitedForInOrder) {
 
 TEST_F(MemberTest, OneFreedSlotBringsOneNodeToEtcd) {
   constexpr size_t kWaiting = 12;
-  Member::Options made = options(server_.endpoint(), 2);
+  NodeOptions made = options(server_.endpoint(), 2);
   made.lease = 60s;
   for (size_t i = 0; i < 2 + kWaiting; ++i) start(made);
   ASSERT_TRUE(eventually([&] { return keys(kQueue).size() == kWaiting && keys("worker").size() == 2; }));
@@ -210,7 +210,7 @@ TEST_F(MemberTest, OneFreedSlotBringsOneNodeToEtcd) {
 }
 
 TEST_F(MemberTest, WhoWaitsMovesUpWhenTheOneAheadGivesUp) {
-  const Member::Options made = options(server_.endpoint(), 1);
+  const NodeOptions made = options(server_.endpoint(), 1);
   for (size_t i = 0; i < 3; ++i) {
     Node& node = start(made);
     ASSERT_TRUE(i == 0 ? node.ownsSomething() : eventually([&] { return keys(kQueue).size() == i; }));
@@ -225,7 +225,7 @@ TEST_F(MemberTest, WhoWaitsMovesUpWhenTheOneAheadGivesUp) {
 
 TEST_F(MemberTest, AKeyWithoutALeaseIsNamedInTheRefusal) {
   server_.ctl({"put", "worker2.tf.local.", "{}"});
-  Member::Options made = options(server_.endpoint(), 2);
+  NodeOptions made = options(server_.endpoint(), 2);
   made.exit_when_full = true;
   ASSERT_TRUE(start(made).owns("worker1.tf.local."));
   std::future<std::string> fatal = start(made).fatal.get_future();
@@ -270,7 +270,7 @@ TEST_F(MemberTest, AClaimWhoseTicketIsGoneMeanwhileQueuesAgain) {
 }
 
 TEST_F(MemberTest, ATicketThatWasThereBeforeKeepsItsRank) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   KernelRandom random;
   made.uuid = node::randomUuid(random);
   const std::string queue = std::string(kQueue) + kPattern + "/";
@@ -283,7 +283,7 @@ TEST_F(MemberTest, ATicketThatWasThereBeforeKeepsItsRank) {
 
 TEST_F(MemberTest, AnObserverServesAndClaimsNothing) {
   server_.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77"})"});
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.observe = true;
   Node& node = start(made);
   EXPECT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kFresh; }));
@@ -431,7 +431,8 @@ TEST_F(MemberTest, StopTwiceAndWithoutStartIsFine) {
   node.member.stop(10s);
   records::EpochDomain epochs;
   records::RecordStore store(epochs, {});
-  Member never(thread_, store, options(server_.endpoint()), {}, nullptr);
+  const NodeOptions made = options(server_.endpoint());
+  Member never(thread_, clientOf(thread_, made), store, made, {}, nullptr);
   never.stop(10s);
   EXPECT_FALSE(never.ownership());
 }
@@ -450,7 +451,7 @@ TEST_F(MemberTest, ADestroyedMemberTouchesItsStoreNoMore) {
 // --- keeping and losing ---
 
 TEST_F(MemberTest, TheLeaseIsKeptAlive) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 4s;
   Node& node = start(made);
   ASSERT_TRUE(node.ownsSomething());
@@ -464,7 +465,7 @@ TEST_F(MemberTest, TheLeaseIsKeptAlive) {
 
 // Clocks may drift apart, and between reading one and acting on it time passes.
 TEST_F(MemberTest, OwnershipEndsATenthOfTheLeaseBeforeTheLeaseDoes) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 10s;
   Node& node = start(made);
   ASSERT_TRUE(node.ownsSomething());
@@ -476,7 +477,7 @@ TEST_F(MemberTest, OwnershipEndsATenthOfTheLeaseBeforeTheLeaseDoes) {
 
 // Two copies of one process, resumed from a snapshot of memory: this one finds that the other was faster.
 TEST_F(MemberTest, WhoFindsAForeignIncarnationUnderItsLeaseBecomesAnotherNode) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 5s;  // longer than it takes to write the key below
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));
@@ -536,7 +537,7 @@ TEST_F(MemberTest, AKeyThatIsOverwrittenMeanwhileIsNotUpdated) {
   const std::string theirs = R"({"ipv4":"192.0.2.77","port":"53"})";
   TcpProxy proxy(server_.clientPort());
   interpose(proxy, "192.0.2.99", [&] { server_.ctl({"put", "worker1.tf.local.", theirs}); });
-  Member::Options made = options(proxy.endpoint());
+  NodeOptions made = options(proxy.endpoint());
   const auto claimed = std::make_shared<std::promise<void>>();
   made.find_addresses = [ready = claimed->get_future().share()]() -> Result<node::NodeAddresses> {
     ready.wait_for(60s);
@@ -553,7 +554,7 @@ TEST_F(MemberTest, AKeyThatIsOverwrittenMeanwhileIsNotUpdated) {
 }
 
 TEST_F(MemberTest, OwnershipEndsAtTheDeadlineAndComesBackWithTheLease) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   Node& node = start(made);
   ASSERT_TRUE(node.ownsSomething());
@@ -596,7 +597,7 @@ class OwnershipLog {
 
 TEST_F(MemberTest, TheObserverHearsOfTheClaimAndOfTheLossAndOfStop) {
   OwnershipLog log;
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.on_ownership = log.recorder();
   Node& node = start(made);
   ASSERT_TRUE(log.becomes({"+worker1.tf.local."}));
@@ -608,7 +609,7 @@ TEST_F(MemberTest, TheObserverHearsOfTheClaimAndOfTheLossAndOfStop) {
 
 TEST_F(MemberTest, TheObserverHearsThatTheDeadlinePassedAndNothingOfRenewals) {
   OwnershipLog log;
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   made.on_ownership = log.recorder();
   Node& node = start(made);
@@ -635,7 +636,7 @@ TEST_F(MemberTest, ARestartOfEtcdKeepsTheSlot) {
 }
 
 TEST_F(MemberTest, ALostStoreIsClaimedAnew) {
-  Member::Options made = options(server_.endpoint());
+  NodeOptions made = options(server_.endpoint());
   made.lease = 3s;
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));

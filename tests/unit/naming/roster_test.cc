@@ -126,7 +126,7 @@ TEST_F(RosterTest, ADrainedNodeKeepsItsNameWithoutAddresses) {
 TEST_F(RosterTest, ADrainOutlivesTheProcess) {
   const TemporaryDirectory directory;
   const auto made = [&] {
-    Member::Options with_state = options(server_.endpoint());
+    NodeOptions with_state = options(server_.endpoint());
     with_state.state = node::StateDirectory::open({.directory = directory / "state", .pattern = kPattern}, {}).value();
     return with_state;
   };
