@@ -15,11 +15,10 @@ namespace idetcd::naming {
 namespace {
 
 using store::Compare;
-using store::RangeOp;
 using store::RangeResult;
 using store::StoreError;
 using store::StoreResult;
-using store::TxnRequest;
+using store::Transaction;
 using store::TxnResult;
 using namespace std::chrono_literals;
 
@@ -141,48 +140,51 @@ Claim::Answer<bool> Claim::grant() {
 // Puts our ticket and reads where it stands, at the same revision.
 Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
-  TxnRequest request;
   const int64_t seen = own_key_.highestToken();
-  request.success.emplace_back(store::PutOp{ticket_, valueWith(0), lease_->id});
-  request.success.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
-  request.success.emplace_back(RangeOp{queue_, {.count_only = true}});
-  request.success.emplace_back(RangeOp{store::KeyRange::single(ticket_), {.keys_only = true}});
+  Transaction transaction;
+  transaction.put({ticket_, valueWith(0), lease_->id});
+  const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
+  const Transaction::Read queue = transaction.read({queue_, {.count_only = true}});
+  const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
+  Transaction::Read own_key;
+  Transaction::Read floor;
   if (!preferred.empty()) {
-    request.success.emplace_back(RangeOp{store::KeyRange::single(preferred), {}});
-    request.success.emplace_back(RangeOp{store::KeyRange::single(tokenFloorKey(preferred)), {}});
+    own_key = transaction.read({store::KeyRange::single(preferred), {}});
+    floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}});
   }
   context_.counters.claim_requests.add();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
   if (!answer) co_return tl::unexpected(answer.error());
-  if (answer->results.size() > 5) {
+  if (!transaction.fits(*answer)) co_return unfitting();
+  std::optional<slots::QueueSnapshot::OwnKey> own;
+  if (!preferred.empty()) {
     floor_.name = preferred;
-    learnFloor(answer->results[5]);
+    learnFloor(transaction.result(*answer, floor));
+    own = readOwn(transaction.result(*answer, own_key));
   }
-  StoreResult<slots::QueueSnapshot> line = co_await readEnqueued(std::move(answer->results), answer->revision);
-  if (line) line->set_back = line->revision < seen;
+  const RangeResult own_ticket = transaction.result(*answer, ticket);
+  const int64_t tickets = transaction.result(*answer, queue).count;
+  RangeResult taken = std::move(transaction.result(*answer, names));
+  StoreResult<slots::QueueSnapshot> line =
+      co_await readEnqueued(own_ticket, tickets, std::move(taken), answer->revision);
+  if (!line) co_return line;
+  line->own = own;
+  line->set_back = line->revision < seen;
   co_return line;
 }
 
-Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(std::vector<store::OpResult> results, int64_t revision) {
-  for (size_t i = 1; i < results.size(); ++i) {
-    if (!std::holds_alternative<RangeResult>(results[i])) co_return unfitting();
-  }
-  if (results.size() < 4) co_return unfitting();
-  const int64_t tickets = std::get<RangeResult>(results[2]).count;
-  const std::vector<store::KeyValue>& own_ticket = std::get<RangeResult>(results[3]).kvs;
+Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(RangeResult own_ticket, int64_t tickets, RangeResult taken,
+                                                        int64_t revision) {
   // A ticket that was there before (its answer was lost) is not the youngest: its rank has to be counted.
-  if (own_ticket.empty() || own_ticket.front().create_revision != revision || tickets < 1) {
-    StoreResult<slots::QueueSnapshot> line = co_await look();
-    if (line && results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
-    co_return line;
+  if (own_ticket.kvs.empty() || own_ticket.kvs.front().create_revision != revision || tickets < 1) {
+    StoreResult<slots::QueueSnapshot> counted = co_await look();
+    co_return counted;
   }
-  RangeResult taken = std::get<RangeResult>(std::move(results[1]));
   StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
   line->rank = static_cast<size_t>(tickets - 1);
   line->ticket_revision = revision;
   line->revision = revision;
-  if (results.size() > 4) line->own = readOwn(std::get<RangeResult>(results[4]));
   co_return line;
 }
 
@@ -214,13 +216,16 @@ bool Claim::isAbandoned(const store::KeyValue& kv) const {
 }
 
 Claim::Answer<slots::QueueSnapshot> Claim::look() {
-  TxnRequest request;
-  request.success = lineReads();
+  Transaction transaction;
+  const LineReads reads = addLineReads(&transaction, Transaction::Branch::kSuccess);
   const int64_t seen = own_key_.highestToken();
   context_.counters.claim_requests.add();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
   if (!answer) co_return tl::unexpected(answer.error());
-  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(answer->results), 0, answer->revision);
+  if (!transaction.fits(*answer)) co_return unfitting();
+  RangeResult taken = std::move(transaction.result(*answer, reads.names));
+  RangeResult queue = std::move(transaction.result(*answer, reads.queue));
+  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(taken), std::move(queue), answer->revision);
   if (line) line->set_back = line->revision < seen;
   co_return line;
 }
@@ -399,11 +404,10 @@ int64_t Claim::leastToken(const slots::QueueSnapshot& line, bool back) const {
 }
 
 // What a claim that failed has read beside the line.
-void Claim::learnFloor(const store::OpResult& result) {
-  const auto* found = std::get_if<RangeResult>(&result);
+void Claim::learnFloor(const RangeResult& found) {
   floor_.token = floor_.revision = 0;
-  if (found == nullptr || found->kvs.empty()) return;
-  const store::KeyValue& kv = found->kvs.front();
+  if (found.kvs.empty()) return;
+  const store::KeyValue& kv = found.kvs.front();
   floor_.revision = kv.mod_revision;
   // A value that was put there by hand is no token.
   if (const auto token = parseNumber<int64_t>(kv.value)) floor_.token = std::clamp<int64_t>(*token, 0, kMaxToken);
@@ -428,25 +432,25 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   const int64_t said = back || raised ? least : 0;
   const std::string value = valueWith(said);
   const std::string floor_key = tokenFloorKey(choice.name);
-  TxnRequest request;
-  request.compares.push_back({.key = choice.name,
-                              .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
-                              .number = back ? line.own->mod_revision : 0});
-  request.compares.push_back(
-      {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
-  request.success.emplace_back(store::PutOp{choice.name, value, lease_->id});
-  request.compares.push_back({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
-  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(ticket_)});
+  Transaction transaction;
+  transaction.require({.key = choice.name,
+                       .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
+                       .number = back ? line.own->mod_revision : 0});
+  transaction.require({.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
+  transaction.require({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
+  transaction.put({choice.name, value, lease_->id});
+  transaction.erase(ticket_);
   // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
   if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
-    request.success.emplace_back(store::PutOp{floor_key, std::to_string(said), 0});
+    transaction.put({floor_key, std::to_string(said), 0});
   } else if (floor_.revision != 0) {
-    request.success.emplace_back(store::DeleteOp{store::KeyRange::single(floor_key)});
+    transaction.erase(floor_key);
   }
-  request.failure = lineReads();
-  request.failure.emplace_back(RangeOp{store::KeyRange::single(floor_key), {}});
+  const LineReads reads = addLineReads(&transaction, Transaction::Branch::kFailure);
+  const Transaction::Read floor =
+      transaction.read({store::KeyRange::single(floor_key), {}}, Transaction::Branch::kFailure);
   context_.counters.claim_requests.add();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
   if (!answer && answer.error().ambiguous()) {
     StoreResult<Attempt> attempt = co_await readBack(std::move(choice), answer.error());
     co_return attempt;
@@ -457,9 +461,11 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
     remember({choice.id, std::move(choice.name), std::max(created, said), created, said, answer->revision, value});
     co_return Attempt{.claimed = true, .line = {}};
   }
-  if (answer->results.empty()) co_return unfitting();
-  learnFloor(answer->results.back());
-  StoreResult<slots::QueueSnapshot> next = co_await readLine(std::move(answer->results), 0, answer->revision);
+  if (!transaction.fits(*answer)) co_return unfitting();
+  learnFloor(transaction.result(*answer, floor));
+  RangeResult taken = std::move(transaction.result(*answer, reads.names));
+  RangeResult queue = std::move(transaction.result(*answer, reads.queue));
+  StoreResult<slots::QueueSnapshot> next = co_await readLine(std::move(taken), std::move(queue), answer->revision);
   if (!next) co_return tl::unexpected(next.error());
   next->set_back = line.set_back;
   co_return Attempt{.claimed = false, .line = *std::move(next)};
@@ -491,25 +497,19 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, StoreErr
   co_return stopped();
 }
 
-std::vector<store::Op> Claim::lineReads() const {
-  std::vector<store::Op> reads;
-  reads.emplace_back(RangeOp{slots_, {.limit = kLinePage, .keys_only = true}});
+Claim::LineReads Claim::addLineReads(Transaction* transaction, Transaction::Branch branch) const {
+  LineReads reads;
+  reads.names = transaction->read({slots_, {.limit = kLinePage, .keys_only = true}}, branch);
   // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
   // them need not know its place.
   const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.pattern.limit(), 1000));
-  reads.emplace_back(RangeOp{queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
+  reads.queue =
+      transaction->read({queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}}, branch);
   return reads;
 }
 
-// The answers to lineReads(), from results[first] on. If ours is among the tickets that were not read, it waits.
-Claim::Answer<slots::QueueSnapshot> Claim::readLine(std::vector<store::OpResult> results, size_t first,
-                                                    int64_t revision) {
-  if (results.size() < first + 2 || !std::holds_alternative<RangeResult>(results[first]) ||
-      !std::holds_alternative<RangeResult>(results[first + 1])) {
-    co_return unfitting();
-  }
-  RangeResult taken = std::get<RangeResult>(std::move(results[first]));
-  const RangeResult& queue = std::get<RangeResult>(results[first + 1]);
+// The answers to addLineReads(). If ours is among the tickets that were not read, it waits.
+Claim::Answer<slots::QueueSnapshot> Claim::readLine(RangeResult taken, RangeResult queue, int64_t revision) {
   StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
   for (size_t i = 0; i < queue.kvs.size(); ++i) {
@@ -554,11 +554,11 @@ Claim::Answer<bool> Claim::refresh() {
   const std::string value = valueWith(slot_.said_token);
   const std::string key = slot_.name;
   const int64_t revision = slot_.revision;  // of the claim, which is another one later
-  TxnRequest request;
-  request.compares.push_back({.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision});
-  request.compares.push_back({.key = key, .target = Compare::Target::kLease, .number = lease_->id});
-  request.success.emplace_back(store::PutOp{key, value, lease_->id});
-  StoreResult<TxnResult> answer = co_await context_.store.txn(std::move(request));
+  Transaction transaction;
+  transaction.require({.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision});
+  transaction.require({.key = key, .target = Compare::Target::kLease, .number = lease_->id});
+  transaction.put({key, value, lease_->id});
+  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
   if (!answer) co_return tl::unexpected(answer.error());
   // Meanwhile the name may have been lost, and another one claimed.
   if (answer->succeeded && slot_.name == key && slot_.revision == revision) slot_.value = value;

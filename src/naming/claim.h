@@ -35,7 +35,7 @@
 #include "slots/slot_choice.h"
 #include "slots/slot_set.h"
 #include "slots/waiting_line.h"
-#include "store/store.h"
+#include "store/transaction.h"
 
 namespace idetcd::naming {
 
@@ -111,6 +111,11 @@ class Claim {
     int64_t token = 0;
     int64_t revision = 0;  // of its key; 0: there is none
   };
+  // Slots and queue, in a transaction.
+  struct LineReads {
+    store::Transaction::Read names;
+    store::Transaction::Read queue;
+  };
   struct Attempt {
     bool claimed = false;
     slots::QueueSnapshot line;  // if not
@@ -131,15 +136,16 @@ class Claim {
   void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
   std::string valueWith(int64_t said_token) const;
-  void learnFloor(const store::OpResult& result);
+  void learnFloor(const store::RangeResult& found);
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
   Answer<Attempt> readBack(slots::SlotChoice choice, store::StoreError unclear);
-  Answer<slots::QueueSnapshot> readLine(std::vector<store::OpResult> results, size_t first, int64_t revision);
-  std::vector<store::Op> lineReads() const;
+  LineReads addLineReads(store::Transaction* transaction, store::Transaction::Branch branch) const;
+  Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult queue, int64_t revision);
   std::chrono::nanoseconds delayAfter(const store::StoreError& error, Backoff& backoff);
 
-  Answer<slots::QueueSnapshot> readEnqueued(std::vector<store::OpResult> results, int64_t revision);
+  Answer<slots::QueueSnapshot> readEnqueued(store::RangeResult own_ticket, int64_t tickets, store::RangeResult taken,
+                                            int64_t revision);
   Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, int64_t revision);
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;

@@ -77,7 +77,7 @@ Task<bool> Mirror::load() {
     co_await context_.lifetime.pause(delay);
   }
   context_.trouble.succeeded(kLoading);
-  loaded_ = true;
+  table_ = Table::kLoaded;
   context_.counters.names.set(static_cast<double>(replica_.size()));
   confirmation_.loaded(resumeFloor(), cluster_id_);
   confirmed(snapshot_at_);  // its revision came from a linearizable read after that
@@ -90,8 +90,9 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   if (!now) co_return tl::unexpected(now.error());
   snapshot_at_ = started;
   const int64_t revision = now->revision;
-  const bool is_other = isOtherStore(*now) || other_history_;
-  if (other_history_) {
+  const bool was_restored = trust_ == Trust::kOtherHistory;
+  const bool is_other = isOtherStore(*now) || was_restored;
+  if (was_restored) {
     context_.log.warning("etcd tells another history than before, up to revision {}: the store was restored", revision);
   } else if (is_other && now->cluster_id != cluster_id_) {
     context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
@@ -101,11 +102,11 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   }
   const uint64_t generation = ++generation_;
   using History = Replica::History;
-  replica_.beginSnapshot(is_other ? History::kOther : restored_ ? History::kUnknown : History::kSame);
+  replica_.beginSnapshot(is_other ? History::kOther : table_ == Table::kFromFile ? History::kUnknown : History::kSame);
   // What is in the table already needs no reading, unless its revisions say nothing.
   StoreState at{revision, now->cluster_id};
   StoreResult<bool> by_keys = false;
-  if (loaded_ && !is_other && !restored_) by_keys = co_await readDifferences(at, generation, 0ns);
+  if (table_ == Table::kLoaded && !is_other) by_keys = co_await readDifferences(at, generation, 0ns);
   if (!by_keys) {
     if (!ended(generation)) replica_.abandonSnapshot();
     co_return tl::unexpected(std::move(by_keys.error()));
@@ -117,13 +118,12 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   }
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
-  other_history_ = difference.other_history && !is_other;
-  if (other_history_) co_return tl::unexpected(StoreError{ErrorCode::kOther, "its history is not the one before"});
+  trust_ = difference.other_history && !is_other ? Trust::kOtherHistory : Trust::kWhole;
+  if (trust_ == Trust::kOtherHistory)
+    co_return tl::unexpected(StoreError{ErrorCode::kOther, "its history is not the one before"});
   if (is_other) context_.counters.restarts_of_store.add();
   if (is_other && options_.times != nullptr) options_.times->clear();
   noteRevision(revision);
-  restored_ = false;
-  must_reload_ = false;
   logLoaded(difference, revision, started);
   highest_ = revision;
   resume_.assign(options_.ranges.size(), revision);
@@ -167,7 +167,7 @@ bool Mirror::isOtherStore(const StoreState& state) const {
 }
 
 void Mirror::logLoaded(const Replica::Difference& difference, int64_t revision, BootClock::time_point started) {
-  if (!loaded_) {
+  if (table_ != Table::kLoaded) {
     context_.log.info("{} names at revision {} in {:.1f} s", replica_.size(), revision, secondsSince(started));
     return;
   }
@@ -196,10 +196,9 @@ Task<void> Mirror::follow() {
       StoreResult<std::unique_ptr<WatchStream>> stream = co_await openWatch();
       const BootClock::time_point opened = context_.now();
       if (stream) {
-        watching_ = true;
+        watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
         context_.counters.watch_connected.set(1);
         error = co_await consume(std::move(*stream));
-        watching_ = false;
         context_.counters.watch_connected.set(0);
         confirmation_.watchEnded();
         if (context_.now() - opened > 10s) backoff.reset();
@@ -209,12 +208,12 @@ Task<void> Mirror::follow() {
     } else {
       error = std::move(next.error());
     }
+    watch_ = Watch::kBroken;
     if (context_.lifetime.stopping()) co_return;
     resumed = true;
-    after_break_ = true;
-    if (other_history_) co_return;
+    if (trust_ == Trust::kOtherHistory) co_return;
     context_.counters.watch_breaks.add();
-    if (must_reload_) co_return;
+    if (trust_ == Trust::kReload) co_return;
     if (error.code == ErrorCode::kCompacted) {
       context_.log.warning("etcd has compacted what came after revision {}", resumeFloor());
       co_return;
@@ -248,7 +247,7 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
   // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
   if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id_)
     co_return tl::unexpected(StoreError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
-  suspect_ = false;
+  if (trust_ == Trust::kLosesChanges) trust_ = Trust::kWhole;
   ++watches_opened_;
   reconcileWithin(kFirstComparison);
   confirmation_.watchOpened(context_.now() < current_at_ + options_.stale_after);
@@ -283,8 +282,8 @@ Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
       stream->leave(std::string(kBehind));
       co_return StoreError{ErrorCode::kUnavailable, std::string(kBehind)};
     }
-    if (other_history_) co_return StoreError{ErrorCode::kOther, "the store was restored"};
-    if (suspect_) {
+    if (trust_ == Trust::kOtherHistory) co_return StoreError{ErrorCode::kOther, "the store was restored"};
+    if (trust_ != Trust::kWhole) {
       stream->leave("its watch has lost changes");
       co_return StoreError{ErrorCode::kOther, "the watch has lost changes"};
     }
@@ -336,7 +335,7 @@ Task<void> Mirror::reconcileRegularly() {
   constexpr std::chrono::nanoseconds kLook = 1s;  // a new watch makes the next comparison an early one
   while (true) {
     const std::chrono::nanoseconds left = next_comparison_ - context_.now();
-    if (left > 0ns || !watching_) {
+    if (left > 0ns || !isWatching()) {
       const std::chrono::nanoseconds delay = left > 0ns ? std::min(left, kLook) : 100ms;
       const bool go_on = co_await context_.lifetime.pause(delay);
       if (!go_on) co_return;
@@ -369,19 +368,19 @@ Task<bool> Mirror::reconcile() {
   // What was read before this watch may be of a store that was set back since.
   if (!read || !*read || watches_opened_ != watch) {
     replica_.abandonSnapshot();
-    if (read && !*read) suspect_ = must_reload_ = true;
+    if (read && !*read) distrust(Trust::kReload);
     co_return false;
   }
   const Replica::Difference difference = replica_.endSnapshot(at.revision);
   context_.counters.comparisons.add();
   if (!difference.lacks_changes) {
-    after_break_ = false;
+    if (watch_ == Watch::kReopened) watch_ = Watch::kOpen;
     passed(at.revision);
     confirmation_.delivered(resumeFloor());
   }
-  other_history_ = other_history_ || difference.other_history;
+  if (difference.other_history) distrust(Trust::kOtherHistory);
   if (difference.total() == 0) co_return !difference.lacks_changes;
-  suspect_ = true;
+  distrust(Trust::kLosesChanges);
   context_.counters.reconciled.add(difference.total());
   context_.log.warning("the watch had lost {} changes, found by comparison at revision {}: {}", difference.total(),
                        at.revision, fmt::join(difference.names, " "));
@@ -413,7 +412,7 @@ Task<StoreResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64
   auto take = [&, this](std::vector<KeyValue>&& page) {
     if (ended(generation)) return false;
     for (const KeyValue& kv : page) {
-      if (!after_break_ || isPath(kv.key)) continue;
+      if (!isAfterBreak() || isPath(kv.key)) continue;
       if (newest.size() == kNewestChecked && kv.mod_revision < newest.front().mod_revision) continue;
       newest.push_back(kv);
       std::push_heap(newest.begin(), newest.end(), newer);
@@ -462,13 +461,12 @@ Task<StoreResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_
 // The store has the deadline for itself: it counts from the moment on when this process goes on after a pause, before
 // anything here runs.
 void Mirror::confirmed(BootClock::time_point as_of) {
-  if (!loaded_) return;
+  if (table_ != Table::kLoaded) return;
   current_at_ = std::max(current_at_, as_of);
   const BootClock::time_point deadline = current_at_ + options_.stale_after;
   if (context_.now() >= deadline) return;
   const bool was_old = isOld(store_.freshness(context_.now()));
   store_.setFreshUntil(deadline);
-  fresh_ = true;
   if (was_old) context_.log.info("names are current again");
   if (options_.on_freshness) options_.on_freshness();
 }
@@ -476,9 +474,9 @@ void Mirror::confirmed(BootClock::time_point as_of) {
 Task<void> Mirror::watchFreshness() {
   while (true) {
     std::chrono::nanoseconds left = current_at_ + options_.stale_after - context_.now();
-    if (fresh_ && left <= 0ns) {
+    const bool was_fresh = store_.freshUntil() != BootClock::time_point();
+    if (was_fresh && left <= 0ns) {
       context_.log.warning("names are stale: nothing has confirmed them for {:.0f} s", secondsSince(current_at_));
-      fresh_ = false;
       store_.setFreshness(Freshness::kStale);
       if (options_.on_freshness) options_.on_freshness();
     }

@@ -16,6 +16,7 @@
 // Scheduler's thread only. After stop() the record store is not touched any more.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -62,11 +63,25 @@ class Mirror final : public RecordSource {
   runtime::Task<void> reconcileRegularly();
   runtime::Task<void> watchFreshness();  // kStale when the present was not confirmed for too long
 
-  void restored() override { restored_ = true; }
+  void restored() override { table_ = Table::kFromFile; }
   uint64_t changes() const override { return replica_.changes(); }
 
  private:
   enum class Next { kWatchAgain, kSnapshot };
+  enum class Table { kEmpty, kFromFile, kLoaded };  // where what is in it comes from
+  enum class Watch {
+    kClosed,    // none was open yet
+    kOpen,      // compared, or the first one
+    kBroken,    // none is open; the store may be another when one is again, and show it in values only
+    kReopened,  // after a break, and not compared since
+  };
+  // What comparisons have shown, from the best to the worst.
+  enum class Trust {
+    kWhole,
+    kLosesChanges,  // the watch does: another is to be opened
+    kReload,        // and so many that all is to be read
+    kOtherHistory,  // the store was restored: everything has to be read anew
+  };
   // Of the store at present.
   struct StoreState {
     int64_t revision = 0;
@@ -96,6 +111,10 @@ class Mirror final : public RecordSource {
   runtime::Task<store::StoreResult<StoreState>> readState();
   bool isOtherStore(const StoreState& state) const;
 
+  // A comparison may begin: nothing is being read, and what differs is the watch's fault.
+  bool isWatching() const { return watch_ == Watch::kOpen || watch_ == Watch::kReopened; }
+  bool isAfterBreak() const { return watch_ == Watch::kBroken || watch_ == Watch::kReopened; }
+  void distrust(Trust trust) { trust_ = std::max(trust_, trust); }
   bool ended(uint64_t generation) const { return generation != generation_ || context_.lifetime.stopping(); }
   double secondsSince(BootClock::time_point start) const;
   void confirmed(BootClock::time_point as_of);
@@ -116,11 +135,9 @@ class Mirror final : public RecordSource {
   uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
-  bool loaded_ = false;
-  bool restored_ = false;       // and nothing from etcd yet
-  bool other_history_ = false;  // a comparison has shown that the store was restored: everything has to be read anew
-  bool watching_ = false;       // a comparison may begin: nothing is being read, and what differs is the watch's fault
-  bool fresh_ = false;          // as it was last reported
+  Table table_ = Table::kEmpty;
+  Watch watch_ = Watch::kClosed;
+  Trust trust_ = Trust::kWhole;
   BootClock::time_point current_at_;   // as of when the table is known to be the present
   BootClock::time_point snapshot_at_;  // when the last snapshot was begun
   uint64_t generation_ = 0;            // of snapshots: a new one ends the one under way
@@ -128,9 +145,6 @@ class Mirror final : public RecordSource {
   std::chrono::nanoseconds last_comparison_took_{0};
   BootClock::time_point next_comparison_ = BootClock::time_point::max();
   BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while
-  bool after_break_ = false;         // since the last comparison: the store may be another, and shows it in values only
-  bool suspect_ = false;             // a comparison has shown that the watch loses changes
-  bool must_reload_ = false;         // and so many that all is to be read
 };
 
 }  // namespace idetcd::naming

@@ -43,16 +43,14 @@ class Mutation:
 MUTATIONS = [
     # The claim.
     Mutation("no compare of the slot", "naming/claim.cc",
-             """  request.compares.push_back({.key = choice.name,
-                              .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
-                              .number = back ? line.own->mod_revision : 0});
+             """  transaction.require({.key = choice.name,
+                       .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
+                       .number = back ? line.own->mod_revision : 0});
 """, ""),
     Mutation("no compare of the ticket", "naming/claim.cc",
-             """  request.compares.push_back(
-      {.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
-""", ""),
+             "  transaction.require({.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});\n", ""),
     Mutation("the ticket is kept", "naming/claim.cc",
-             "  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(ticket_)});\n", ""),
+             "  transaction.erase(ticket_);\n", ""),
     Mutation("no reading back after a lost answer", "naming/claim.cc",
              "if (!answer && answer.error().ambiguous()) {", "if (false) {"),
     Mutation("a lost answer counts as a claim", "naming/claim.cc",
@@ -114,20 +112,17 @@ MUTATIONS = [
     Mutation("a pause of the machine is not noticed", "naming/name_keeper.cc",
              "  if (confirmation_.standstill().since(evidence_->mark, confirmation_.tolerance())) return std::nullopt;\n"
              "  BootClock::time_point until;\n", "  BootClock::time_point until;\n"),
-    Mutation("a clone: a foreign incarnation is overlooked", "naming/confirmation.cc",
-             "    } else if (kv.lease == lease_) {\n      holder_ = Holder::kForeign;",
-             "    } else if (kv.lease == lease_) {\n      holder_ = Holder::kOurs;"),
-    Mutation("a clone: the incarnation is written whatever is there", "naming/confirmation.cc",
-             """    made.compares.push_back(
-        {.key = incarnation_key, .target = Compare::Target::kModRevision, .number = incarnation_revision_});
-""", ""),
-    Mutation("a clone: no new incarnation after a standstill", "naming/confirmation.cc",
-             "  in_doubt_ = true;\n  wantNewIncarnation();\n", ""),
-    Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/confirmation.cc",
-             "confirmed = wanted_.empty() || (!may_write && !in_doubt_);", "confirmed = wanted_.empty() || !may_write;"),
-    Mutation("a copied state: a second process with the UUID is left to the watch", "naming/confirmation.cc",
-             "      if (is_newer) holder_ = Holder::kDuplicateNodeId;\n      if (is_newer && on_holder_) on_holder_();\n",
-             "      (void)is_newer;\n"),
+    Mutation("a clone: a foreign incarnation is overlooked", "naming/incarnation.cc",
+             "  if (kv.lease == lease_) {\n    holder_ = Holder::kForeign;",
+             "  if (kv.lease == lease_) {\n    holder_ = Holder::kOurs;"),
+    Mutation("a clone: the incarnation is written whatever is there", "naming/incarnation.cc",
+             "  transaction->require({.key = key, .target = store::Compare::Target::kModRevision, .number = revision_});\n", ""),
+    Mutation("a clone: no new incarnation after a standstill", "naming/incarnation.cc",
+             "  in_doubt_ = true;\n  renew();\n", ""),
+    Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/incarnation.cc",
+             "return wanted_.empty() || (!may_write && !in_doubt_);", "return wanted_.empty() || !may_write;"),
+    Mutation("a copied state: a second process with the UUID is left to the watch", "naming/incarnation.cc",
+             "  holder_ = Holder::kDuplicateNodeId;\n  return Verdict::kHolder;\n", "  return Verdict::kNothing;\n"),
     # The mirror.
     Mutation("an event is skipped", "naming/replica.cc",
              "  for (const store::WatchEvent& event : events) {\n    counters_.events.add();\n",
@@ -143,11 +138,11 @@ MUTATIONS = [
     Mutation("caught up too early: any batch counts as all up to its revision", "naming/mirror.cc",
              "resume_[batch.range] = std::max(resume_[batch.range], batch.resume_revision - 1);",
              "resume_[batch.range] = std::max(resume_[batch.range], batch.revision);"),
-    Mutation("caught up too early: what is read counts as delivered", "naming/confirmation.cc",
+    Mutation("caught up too early: what is read counts as delivered", "naming/table_freshness.cc",
              "while (!pending_.empty() && pending_.front().revision <= evidence) {",
              "(void)evidence;\n  while (!pending_.empty()) {"),
-    Mutation("a frozen member is not left", "naming/confirmation.cc",
-             "return loaded_ && beatRevision() > delivered_ && context_.now() - lacking_since_ > grace_;",
+    Mutation("a frozen member is not left", "naming/table_freshness.cc",
+             "return state_ != State::kEmpty && beat_.isLacking(delivered_);",
              "return false;",
              covered="the requests that such a member does not answer: they take the client to another one, and its watch follows"),
     Mutation("a restore: another store is not noticed", "naming/mirror.cc",

@@ -1,0 +1,122 @@
+#include "naming/incarnation.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "naming/keyspace.h"
+#include "node/uuid.h"
+
+namespace idetcd::naming {
+namespace {
+
+constexpr size_t kMaxOurs = 64;
+
+}  // namespace
+
+void Incarnation::hold(std::string uuid, int64_t lease) {
+  assert(!uuid.empty());
+  uuid_ = std::move(uuid);
+  lease_ = lease;
+  looked_mark_ = standstill_.mark();
+  renew();
+}
+
+void Incarnation::letGo() {
+  uuid_.clear();
+  current_.clear();
+  wanted_.clear();
+  ours_.clear();
+  in_doubt_ = false;
+  revision_ = 0;
+  holder_ = Holder::kUnconfirmed;
+}
+
+void Incarnation::addWrite(store::Transaction* transaction) const {
+  const std::string key = incarnationKey(uuid_);
+  transaction->require({.key = key, .target = store::Compare::Target::kModRevision, .number = revision_});
+  transaction->put({key, wanted_, lease_});
+}
+
+store::Transaction::Read Incarnation::addRead(store::Transaction* transaction) const {
+  assert(isHeld());
+  return transaction->read({store::KeyRange::single(incarnationKey(uuid_)), {}}, store::Transaction::Branch::kBoth);
+}
+
+// Clones may draw the same random number: the kernel's generator was copied with the rest. Their clocks are read at
+// different moments.
+void Incarnation::renew() {
+  if (!isHeld()) return;
+  wanted_ = fmt::format("{}-{:x}-{:x}", node::randomUuid(context_.random), context_.scheduler.wallTime().count(),
+                        context_.now().time_since_epoch().count());
+  if (ours_.size() == kMaxOurs) ours_.erase(ours_.begin());
+  ours_.push_back(wanted_);
+}
+
+void Incarnation::doubt() {
+  looked_mark_ = standstill_.mark();
+  in_doubt_ = true;
+  renew();
+}
+
+bool Incarnation::isOurs(const store::KeyValue& kv) const {
+  return std::find(ours_.begin(), ours_.end(), kv.value) != ours_.end();
+}
+
+Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& found, BootClock::time_point at,
+                                        const node::Standstill::Mark& mark) {
+  if (holder_ == Holder::kForeign || holder_ == Holder::kDuplicateNodeId)
+    return Verdict::kNothing;  // the keeper gives the name up
+  const bool may_write = at >= writes_refused_until_;
+  bool confirmed = false;
+  if (found.empty()) {  // not written yet, deleted, or the lease has ended
+    revision_ = 0;
+  } else if (isOurs(found.front())) {
+    confirmed = learn(found.front(), may_write);
+  } else if (found.front().lease == lease_ || !current_.empty()) {
+    return judgeForeign(found.front());
+  } else {  // an earlier process's
+    revision_ = found.front().mod_revision;
+  }
+  if (!confirmed) {
+    if (wanted_.empty()) renew();
+    return may_write ? Verdict::kAskAgain : Verdict::kNothing;
+  }
+  held_as_of_ = at;
+  held_mark_ = looked_mark_ = mark;
+  holder_ = Holder::kOurs;
+  return Verdict::kHolder;
+}
+
+// One of ours is there. True: it confirms that the lease is ours.
+bool Incarnation::learn(const store::KeyValue& kv, bool may_write) {
+  revision_ = kv.mod_revision;
+  if (kv.value == wanted_) {
+    current_ = std::exchange(wanted_, {});
+    in_doubt_ = false;
+    return true;
+  }
+  // An incarnation that the store refuses to write leaves the one before in force; but after a standstill a copy of this
+  // process may have that too.
+  if (kv.value == current_) return wanted_.empty() || (!may_write && !in_doubt_);
+  current_ = kv.value;  // an older one: the store was set back, or an answer was lost
+  return false;
+}
+
+// What another process has written since is not overwritten: the next compare-and-swap, if any, fails.
+Incarnation::Verdict Incarnation::judgeForeign(const store::KeyValue& kv) {
+  wanted_.clear();
+  if (kv.lease == lease_) {
+    holder_ = Holder::kForeign;
+    return Verdict::kHolder;
+  }
+  // Written after ours: another process with our UUID holds a lease of its own. If not, the store was set back, and the
+  // watch will show what became of the name.
+  if (kv.mod_revision <= revision_) return Verdict::kNothing;
+  holder_ = Holder::kDuplicateNodeId;
+  return Verdict::kHolder;
+}
+
+}  // namespace idetcd::naming
