@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cassert>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -37,6 +38,7 @@ IpAddress IpAddress::v6(std::array<uint8_t, 16> bytes) {
 }
 
 IpAddress IpAddress::fromBytes(std::span<const uint8_t> bytes) {
+  assert(bytes.size() == 4 || bytes.size() == 16);
   IpAddress address;
   address.family_ = bytes.size() == 4 ? Family::kV4 : Family::kV6;
   std::copy(bytes.begin(), bytes.end(), address.bytes_.begin());

@@ -1,6 +1,7 @@
 #include "cli/launchers.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include <fmt/format.h>
 
@@ -61,6 +62,7 @@ nlohmann::json hostfileAsJson(const std::vector<HeldSlot>& slots, std::optional<
 
 std::vector<std::pair<std::string, std::string>> torchrunVariables(const std::vector<HeldSlot>& slots, size_t own,
                                                                    uint64_t port) {
+  assert(own < slots.size());
   return {{"RANK", std::to_string(own)},
           {"WORLD_SIZE", std::to_string(slots.size())},
           {"MASTER_ADDR", std::string(withoutDot(slots.front().name))},

@@ -1,6 +1,7 @@
 #include "config/token_stream.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
@@ -28,7 +29,9 @@ const Token* TokenStream::peek() {
 }
 
 Token TokenStream::take() {
-  last_ = *peek();
+  const Token* next = peek();
+  assert(next != nullptr);
+  last_ = *next;
   ++sources_.back().next;
   return last_;
 }
@@ -51,6 +54,7 @@ Result<void> TokenStream::import() {
 }
 
 Result<std::string> TokenStream::importArgument() {
+  assert(!sources_.empty());
   const Source& source = sources_.back();
   const std::vector<Token>& tokens = *source.tokens;
   // Whatever follows the argument must begin a line: so the imported text is a sequence of whole lines.

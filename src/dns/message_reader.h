@@ -3,6 +3,7 @@
 // allocation, work bounded by the size of the message. Any thread.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,6 +55,7 @@ class MessageReader {
  public:
   // `pos`: behind the question. REQUIRES: kHeaderSize <= pos <= message.size(), which outlives this.
   MessageReader(std::span<const uint8_t> message, size_t pos) : message_(message), pos_(pos) {
+    assert(pos >= kHeaderSize && pos <= message.size());
     const HeaderView header(message.data());
     before_authority_ = header.answers();
     before_additional_ = before_authority_ + header.authorities();

@@ -1,5 +1,7 @@
 #include "dns/name.h"
 
+#include <cassert>
+
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -77,6 +79,7 @@ Result<Name> Name::parse(std::string_view text) {
 }
 
 Name Name::fromWire(std::span<const uint8_t> wire) {
+  assert(!wire.empty() && wire.size() <= kMaxNameLength);
   Name name;
   name.size_ = static_cast<uint8_t>(wire.size());
   for (size_t i = 0; i < wire.size(); ++i) name.wire_[i] = toLower(wire[i]);  // a length byte is below 'A'
@@ -84,6 +87,7 @@ Name Name::fromWire(std::span<const uint8_t> wire) {
 }
 
 Name Name::parent() const {
+  assert(!isRoot());
   const size_t skip = wire_[0] + 1u;
   Name name;
   name.size_ = static_cast<uint8_t>(size_ - skip);

@@ -1,6 +1,7 @@
 #include "dns/packed_response.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "dns/record.h"
@@ -53,6 +54,7 @@ void orderAnswers(std::span<uint8_t> answer, std::span<const uint16_t> ttls, con
 
 PackedResponsePtr PackedResponse::make(const ResponseSections& sections, std::span<const uint8_t> body,
                                        std::span<const uint16_t> ttl_offsets) {
+  assert(body.size() <= kMaxMessageSize && std::ranges::is_sorted(ttl_offsets));
   const size_t offsets_at = sizeof(PackedResponse) + align(body.size());
   auto* block = static_cast<uint8_t*>(::operator new(offsets_at + ttl_offsets.size_bytes()));
   auto* packed = ::new (block) PackedResponse(sections);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,7 +25,10 @@ inline constexpr size_t kRecordHeadSize = 12;
 inline constexpr size_t kTtlOffset = 6;
 
 // A compression pointer to `offset` (RFC 1035 §4.1.4). REQUIRES: offset < 0x4000.
-constexpr uint16_t pointerTo(size_t offset) { return static_cast<uint16_t>(0xc000 | offset); }
+constexpr uint16_t pointerTo(size_t offset) {
+  assert(offset < 0x4000);
+  return static_cast<uint16_t>(0xc000 | offset);
+}
 inline constexpr uint16_t kQuestionPointer = pointerTo(kHeaderSize);
 
 // Each writes at `to` and returns the place behind what it wrote.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstring>
 
 #include "base/random.h"
@@ -57,6 +58,7 @@ bool ServerCookies::isMadeWith(const SipHashKey& secret, const Cookie& cookie, c
 }
 
 void ServerCookies::apply(Query& query, const IpAddress& client, uint32_t now_seconds) const {
+  assert(query.asksFor(kAsksCookie));
   Cookie& cookie = query.cookie;
   cookie.in_response = true;
   if (cookie.judgement == Cookie::Judgement::kUnjudged) {

@@ -1,6 +1,7 @@
 #include "net/deadline.h"
 
 #include <algorithm>
+#include <cassert>
 #include <iterator>
 
 namespace idetcd::net {
@@ -64,6 +65,7 @@ void DeadlineQueue::startTimer(BootClock::time_point now) {
 
 DeadlineLadder::DeadlineLadder(EventLoop& loop, std::chrono::nanoseconds shortest, std::chrono::nanoseconds longest)
     : loop_(loop) {
+  assert(shortest.count() > 0);
   const auto last = std::chrono::ceil<std::chrono::milliseconds>(longest);
   auto time = std::chrono::ceil<std::chrono::milliseconds>(shortest);
   for (; time < last; time += std::max(time / 8, std::chrono::milliseconds(1))) times_.push_back(time);

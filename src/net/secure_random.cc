@@ -1,5 +1,6 @@
 #include "net/secure_random.h"
 
+#include <cassert>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@ namespace idetcd::net {
 SecureRandom::~SecureRandom() { explicit_bzero(pool_.data(), pool_.size()); }
 
 uint32_t SecureRandom::below(uint32_t bound) {
+  assert(bound > 0);
   // Numbers beyond the last whole multiple of `bound` are drawn again, or low ones would be more frequent.
   const uint32_t rest = (std::numeric_limits<uint32_t>::max() % bound + 1) % bound;
   uint32_t value = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -106,11 +107,13 @@ void UdpQuerySocket::close() {
 }
 
 int UdpQuerySocket::sendAgain(std::span<const uint8_t> datagram) const {
+  assert(isOpen());
   const UdpQuerySockets::QueryPort& slot = clients_->slots_[slot_];
   return UdpQuerySockets::sendFrom(slot, slot.peer, datagram);
 }
 
 std::optional<IpAddress> UdpQuerySocket::localIp() const {
+  assert(isOpen());
   sockaddr_storage local{};
   socklen_t size = sizeof(local);
   auto* address = reinterpret_cast<sockaddr*>(&local);
@@ -118,7 +121,10 @@ std::optional<IpAddress> UdpQuerySocket::localIp() const {
   return IpAddress::fromSockaddr(address);
 }
 
-void UdpQuerySocket::handOver(UdpQueryHandler& handler) { clients_->slots_[slot_].handler = &handler; }
+void UdpQuerySocket::handOver(UdpQueryHandler& handler) {
+  assert(isOpen());
+  clients_->slots_[slot_].handler = &handler;
+}
 
 Result<std::unique_ptr<UdpQuerySockets>> UdpQuerySockets::make(EventLoop& loop, SecureRandom& random,
                                                                std::shared_ptr<DescriptorAccount> account,

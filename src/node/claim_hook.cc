@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -19,7 +20,9 @@ namespace idetcd::node {
 using namespace std::chrono_literals;
 
 ClaimHook::ClaimHook(Options options, Logger log)
-    : options_(std::move(options)), log_(std::move(log)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+    : options_(std::move(options)), log_(std::move(log)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  assert(!options_.command.empty() && options_.runner);
+}
 
 ClaimHook::~ClaimHook() {
   finish(0ns);

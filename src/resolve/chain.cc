@@ -1,6 +1,7 @@
 #include "resolve/chain.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/clock.h"
 #include "dns/message_reader.h"
@@ -32,6 +33,7 @@ void Chain::addForOtherClasses(std::unique_ptr<Handler> handler) {
 }
 
 void Chain::addCluster(std::shared_ptr<const ClusterZone> cluster) {
+  assert(!cluster_);
   cluster_ = std::move(cluster);
   cluster_directive_ = adding_;
   handlers_.push_back({.handler = std::make_unique<ClusterHandler>(*this), .directive = adding_});

@@ -1,6 +1,7 @@
 #include "server/worker.h"
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <future>
 #include <utility>
@@ -94,6 +95,7 @@ void Worker::closeAddress(const SocketAddress& address) {
 Worker::Descriptors Worker::descriptors(const SocketAddress& address) const {
   const auto listening =
       std::ranges::find_if(listening_, [&address](const Listening& one) { return one.address == address; });
+  assert(listening != listening_.end());
   return {.udp = listening->udp->fd(), .tcp = listening->tcp->fd()};
 }
 

@@ -1,6 +1,7 @@
 #include "slots/name_pattern.h"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include <fmt/format.h>
@@ -143,7 +144,10 @@ Result<NamePattern> NamePattern::parse(std::string_view text, int64_t limit) {
   return pattern;
 }
 
-std::string NamePattern::render(int64_t id) const { return parts_->render(id); }
+std::string NamePattern::render(int64_t id) const {
+  assert(id >= 1 && id <= limit());
+  return parts_->render(id);
+}
 
 std::optional<int64_t> NamePattern::recognise(std::string_view name) const {
   const auto& shapes = parts_->shapes;

@@ -1,6 +1,7 @@
 #include "slots/number_format.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/text.h"
 
@@ -18,6 +19,7 @@ NumberFormat::Digits NumberFormat::write(int64_t id) const {
 }
 
 size_t NumberFormat::length(int64_t id) const {
+  assert(id > 0);
   size_t length = 0;
   for (; id > 0; id /= base) ++length;
   return std::max(length, static_cast<size_t>(width));

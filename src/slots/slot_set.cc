@@ -1,5 +1,6 @@
 #include "slots/slot_set.h"
 
+#include <cassert>
 #include <iterator>
 
 namespace idetcd::slots {
@@ -19,6 +20,7 @@ bool SlotSet::contains(int64_t id) const {
 }
 
 bool SlotSet::insert(int64_t id) {
+  assert(id > 0);
   const auto before = find(id);
   if (before != runs_.end() && id <= before->second) return false;
   int64_t first = id;
