@@ -1,6 +1,7 @@
 #include "records/entry_arena.h"
 
 #include <algorithm>
+#include <cassert>
 #include <new>
 #include <sys/mman.h>
 
@@ -42,6 +43,7 @@ EntryArena::~EntryArena() {
 }
 
 Entry* EntryArena::allocate(size_t size) {
+  assert(sizeof(Entry) <= size && size <= 65535);
   const size_t rounded = (size + kGranule - 1) / kGranule * kGranule;
   if (rounded > kMaxPooled) {
     noteBytes(static_cast<ptrdiff_t>(rounded));

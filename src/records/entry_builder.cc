@@ -41,6 +41,7 @@ EntryBuilder& EntryBuilder::add(dns::RrType type, uint32_t ttl_seconds, std::spa
   RrsetHead head{dns::code(type), 0, 0};
   if (rrset_count_ > 0) std::memcpy(head.data(), rrsets_.data() + last_rrset_, sizeof(head));
   if (rrset_count_ == 0 || head[0] != dns::code(type)) {
+    assert(find(type) == rrsets_.size());
     head = {dns::code(type), 0, 0};
     last_rrset_ = rrsets_.size();
     rrsets_.resize(last_rrset_ + sizeof(head));
@@ -51,6 +52,7 @@ EntryBuilder& EntryBuilder::add(dns::RrType type, uint32_t ttl_seconds, std::spa
   std::memcpy(rrsets_.data() + last_rrset_, head.data(), sizeof(head));
 
   const size_t start = rrsets_.size();
+  assert(start + dns::kRecordHeadSize + rdata.size() <= std::numeric_limits<uint16_t>::max());
   rrsets_.resize(start + dns::kRecordHeadSize + rdata.size());
   uint8_t* const record = rrsets_.data() + start;
   dns::putBytes(dns::putRecordHead(record, dns::kQuestionPointer, type, ttl_seconds, rdata.size()), rdata);

@@ -1,12 +1,14 @@
 #include "records/epoch.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <thread>
 
 namespace idetcd::records {
 
 EpochDomain::~EpochDomain() {
+  assert(std::ranges::none_of(slots_, [](const auto& slot) { return slot->in_use; }));
   for (const Retired& retired : retired_) retired.free(retired.owner, retired.object);
 }
 

@@ -1,6 +1,7 @@
 #include "records/record_store.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace idetcd::records {
@@ -48,7 +49,10 @@ void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
 
 RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision) {
   builder_.begin(owner.wire(), revision, source);
-  for (const Rrset& rrset : rrsets) builder_.merge(rrset);
+  for (const Rrset& rrset : rrsets) {
+    assert(rrset.type != dns::RrType::kCname && rrset.type != dns::RrType::kDname);
+    builder_.merge(rrset);
+  }
   const bool from_etcd = source == Source::kEtcd;
   Entry* old = table_.findForWrite(owner.wire());
   Part* const part = partOf(owner, old, source);

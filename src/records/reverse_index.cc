@@ -190,6 +190,7 @@ void ReverseIndex::erase(std::atomic<uint64_t>* slot) {
 // In place of what the slot holds of the address. REQUIRES: there are members.
 void ReverseIndex::publish(std::atomic<uint64_t>* slot, uint64_t hash, const IpAddress& address,
                            std::vector<Candidate> members) {
+  assert(!members.empty());
   const uint64_t old = slot->load(std::memory_order_relaxed);
   const uint64_t word = members.size() == 1 ? wordOf(hash, members.front().entry, 0)
                                             : wordOf(hash, new Group{address, std::move(members)}, kGroupBit);

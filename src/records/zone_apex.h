@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <span>
 
@@ -24,6 +25,7 @@ class ZoneApex {
   };
   // The SOA record of the zone whose name begins at `offset` of the message. REQUIRES: offset < 0x4000.
   Soa soa(size_t offset, uint32_t serial) const {
+    assert(offset < 0x4000);
     Soa soa = soa_;
     const uint16_t pointer = dns::pointerTo(offset);
     dns::store16(soa.wire.data(), pointer);

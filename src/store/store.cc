@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace idetcd::store {
@@ -25,7 +26,7 @@ KeyRange KeyRange::prefix(std::string_view prefix) {
 
 Task<StoreResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
                                           std::function<bool(std::vector<KeyValue>&&)> page) {
-  options.sort_by_create_revision = false;
+  assert(!options.sort_by_create_revision);
   bool may_grow = page_size <= 0;
   options.limit = may_grow ? kSmallPage : page_size;
   while (true) {

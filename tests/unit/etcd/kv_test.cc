@@ -11,15 +11,6 @@ namespace {
 
 using KvTest = ClientTest;
 
-TEST(KeyRange, PrefixCountsTheLastOctetUp) {
-  EXPECT_EQ(KeyRange::prefix("ab").end, "ac");
-  EXPECT_EQ(KeyRange::prefix("a\xff").end, "b");
-  EXPECT_EQ(KeyRange::prefix("\xff\xff").end, std::string(1, '\0'));
-  EXPECT_EQ(KeyRange::prefix("").begin, std::string(1, '\0'));
-  EXPECT_EQ(KeyRange::prefix("").end, std::string(1, '\0'));
-  EXPECT_EQ(KeyRange::single("ab").end, "");
-}
-
 TEST_F(KvTest, PutsAndReads) {
   const auto revision = etcd_.put("worker1.tf.local.", R"({"ipv4":"192.0.2.1"})");
   ASSERT_TRUE(succeeded(revision));
