@@ -151,6 +151,8 @@ class Affected:
 
     def _add_end_to_end(self):
         files = {path.name: path.read_text() for path in (self.root / E2E).glob("test_*.py")}
+        shared = (self.root / E2E / "corefiles.py").read_text()
+        files = {name: text + shared if "from corefiles import" in text else text for name, text in files.items()}
         directives = {match[1] for folder in self.folders if (match := DIRECTIVE.match(folder))}
         words = set().union(*(ALSO.get(folder, []) for folder in self.folders))
         if self.everything or any(not DIRECTIVE.match(folder) and folder not in ALSO for folder in self.folders):
