@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/names.h"
-#include "directive/forward/forwarding_resolver.h"
 #include "records/record_store.h"
 #include "resolve/router.h"
+#include "resolver/forwarding_resolver.h"
 
 namespace idetcd::bench {
 
@@ -45,8 +45,8 @@ class ServedNames {
   const std::shared_ptr<resolve::Router>& router() const { return router_; }
 
  private:
-  std::unique_ptr<directive::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
-    auto cache = std::make_unique<directive::Cache>(directive::Cache::Options{.success = {.capacity = 2 * names}});
+  std::unique_ptr<resolver::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
+    auto cache = std::make_unique<resolver::Cache>(resolver::Cache::Options{.success = {.capacity = 2 * names}});
     for (uint32_t i = 1; i <= names; ++i) {
       const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.zone.toString()).value();
       dns::Query query;
@@ -55,17 +55,17 @@ class ServedNames {
       query.qname_size = static_cast<uint16_t>(name.size());
       std::copy_n(name.data(), name.size(), query.qname);
       query.hash = hashBytes(name.data(), name.size(), store_.table().seed());
-      resolve::StoredResponse response;
+      resolver::StoredResponse response;
       setAddress(i, response);
       cache->insert(query, response, BootClock::now());
     }
-    return std::make_unique<directive::ForwardingResolver>(world.loop, directive::ForwardingResolver::Options{},
-                                                        std::move(cache),
-                                                        std::vector<std::unique_ptr<upstream::Forwarder>>{});
+    return std::make_unique<resolver::ForwardingResolver>(world.loop, resolver::ForwardingResolver::Options{},
+                                                          std::move(cache),
+                                                          std::vector<std::unique_ptr<resolver::Forwarder>>{});
   }
 
-  static void setAddress(uint32_t number, resolve::StoredResponse& response) {
-    response.kind = resolve::ResponseKind::kPositive;
+  static void setAddress(uint32_t number, resolver::StoredResponse& response) {
+    response.kind = resolver::ResponseKind::kPositive;
     response.ttl_seconds = 3600;
     std::vector<uint8_t> record{0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4};
     for (const uint8_t byte : addressV4(number)) record.push_back(byte);

@@ -11,7 +11,7 @@ RFC 7766, DNS over TCP
   §6.2.3  idle time-outs of seconds, less under load    test_tcp_limits: test_the_idle_timeout_is_configured;
                                                         test_keepalive: test_when_there_are_too_many…
   §6.2.4  a client's end of stream is not the end       test_tcp: test_half_close
-  §7    a response is matched by ID and question        test_spoofing, tests/unit/upstream/forward_hostile_test.cc
+  §7    a response is matched by ID and question        test_spoofing, tests/unit/resolver/forward_hostile_test.cc
   §8    length and message in one segment               here: test_length_and_message_leave_together
 RFC 7828, edns-tcp-keepalive                            test_keepalive
 RFC 8020, NXDOMAIN cut                                  test_cache

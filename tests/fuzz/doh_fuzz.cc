@@ -12,7 +12,7 @@
 #include "dns/wire.h"
 #include "fuzz/check.h"
 #include "fuzz/pieces.h"
-#include "upstream/doh_stream.h"
+#include "resolver/doh_stream.h"
 
 namespace {
 
@@ -64,7 +64,7 @@ struct Owner : net::StreamHandler {
     settled[next] = true;
   }
 
-  std::unique_ptr<upstream::DohStream> stream;
+  std::unique_ptr<resolver::DohStream> stream;
   std::array<bool, kQuestions> settled{};
 };
 
@@ -82,10 +82,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   net::StreamHandler* below = nullptr;
   size_t written = 0;
   Owner owner;
-  const auto method = size % 2 == 0 ? upstream::DohMethod::kPost : upstream::DohMethod::kGet;
+  const auto method = size % 2 == 0 ? resolver::DohMethod::kPost : resolver::DohMethod::kGet;
   owner.stream =
-      std::make_unique<upstream::DohStream>(std::make_unique<Connection>(below, written),
-                                            upstream::DohStream::Options{.authority = "dns.example", .method = method});
+      std::make_unique<resolver::DohStream>(std::make_unique<Connection>(below, written),
+                                            resolver::DohStream::Options{.authority = "dns.example", .method = method});
   owner.stream->start(owner);
   for (uint16_t id = 0; id < kQuestions; ++id) owner.stream->write(question(id));
   below->onConnected();

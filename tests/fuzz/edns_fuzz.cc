@@ -10,8 +10,8 @@
 #include "dns/query.h"
 #include "dns/response.h"
 #include "fuzz/check.h"
+#include "resolver/answer_options.h"
 #include "unit/dns/message.h"
-#include "upstream/answer_options.h"
 
 namespace {
 
@@ -129,7 +129,7 @@ void checkUpstream(uint32_t ttl, const std::string& rdata) {
                               dns::test::opt(1232, ttl, rdata);
   // A block of its own, so that AddressSanitizer guards its end.
   const std::vector<uint8_t> bytes(message.begin(), message.end());
-  const upstream::AnswerOptions read = upstream::optionsOf(bytes);
+  const resolver::AnswerOptions read = resolver::optionsOf(bytes);
   FUZZ_CHECK(dns::code(read.rcode) == (ttl >> 24 << 4 | rcode));
   const auto options = readPlainly(rdata);
   if (!options) return;  // of what cannot be read to its end, anything may be taken

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "fuzz/check.h"
 #include "fuzz/memory_file.h"
-#include "directive/cache/saved_answers.h"
+#include "resolver/saved_answers.h"
 #include "unit/dns/message.h"
 
 namespace {
@@ -20,7 +20,7 @@ using namespace idetcd;
 using namespace std::chrono_literals;
 
 constexpr HashSeed kSeed = 1;
-const directive::Clocks kClocks{BootClock::time_point(1000000s), 1700000000s};
+const resolver::Clocks kClocks{BootClock::time_point(1000000s), 1700000000s};
 constexpr size_t kMaxBytes = size_t{1} << 20U;
 constexpr size_t kStep = 3;  // answers
 constexpr size_t kHeadSize = 16;
@@ -29,19 +29,19 @@ constexpr size_t kHeadSize = 16;
 using Question = std::tuple<std::string, uint16_t, uint8_t>;
 using Answers = std::map<Question, std::string>;
 
-directive::Cache::Options options() {
-  directive::Cache::Options options;
+resolver::Cache::Options options() {
+  resolver::Cache::Options options;
   options.serve_stale = 24h;
   return options;
 }
 
 // All that is in the cache, as it is to be written.
-Answers answersOf(directive::Cache& cache) {
+Answers answersOf(resolver::Cache& cache) {
   Answers all;
   cache.beginWalk();
-  const auto visit = [&all](const directive::Cache::Kept& kept) {
+  const auto visit = [&all](const resolver::Cache::Kept& kept) {
     std::string bytes;
-    if (!directive::appendAnswer(kept, kClocks, bytes)) return;
+    if (!resolver::appendAnswer(kept, kClocks, bytes)) return;
     FUZZ_CHECK(bytes.size() > kHeadSize && kept.came_at <= kClocks.boot);
     const auto* message = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeadSize;
     FUZZ_CHECK(dns::test::MessageReader::read({message, bytes.size() - kHeadSize}).has_value());
@@ -56,12 +56,12 @@ Answers answersOf(directive::Cache& cache) {
 Answers load(std::string_view contents) {
   static const fuzz::MemoryFile file;
   file.assign(contents);
-  auto reader = directive::AnswersReader::open(file.path(), kMaxBytes);
+  auto reader = resolver::AnswersReader::open(file.path(), kMaxBytes);
   if (!reader) {
     FUZZ_CHECK(!reader.error().message.empty());
     return {};
   }
-  directive::Cache cache(options());
+  resolver::Cache cache(options());
   size_t steps = 0;
   while (reader->restore(cache, kSeed, kClocks, kStep)) FUZZ_CHECK(++steps <= contents.size());
   return answersOf(cache);

@@ -13,7 +13,7 @@
 #include "fuzz/check.h"
 #include "fuzz/pieces.h"
 #include "net/event_loop.h"
-#include "upstream/stream_pool.h"
+#include "resolver/stream_pool.h"
 
 namespace {
 
@@ -44,7 +44,7 @@ struct Delivery {
 // A question gives up after a message that ends in an odd byte.
 bool isLast(std::span<const uint8_t> message) { return (message.back() & 1) != 0; }
 
-class Question : public upstream::StreamWaiter {
+class Question : public resolver::StreamWaiter {
  public:
   Question(size_t number, std::vector<Delivery>& deliveries) : number_(number), deliveries_(deliveries) {}
   void onStreamMessage(std::span<const uint8_t> message) override {
@@ -57,7 +57,7 @@ class Question : public upstream::StreamWaiter {
     failed = true;
   }
 
-  upstream::StreamPool::Ticket ticket;
+  resolver::StreamPool::Ticket ticket;
   bool failed = false;
 
  private:
@@ -108,7 +108,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<Delivery> deliveries;
   std::array<Question, kQuestions> questions{Question{0, deliveries}, {1, deliveries}, {2, deliveries}};
   {
-    upstream::StreamPool pool(loop, random, {}, [&connection]() -> Result<std::unique_ptr<net::Stream>> {
+    resolver::StreamPool pool(loop, random, {}, [&connection]() -> Result<std::unique_ptr<net::Stream>> {
       return std::make_unique<Connection>(connection);
     });
     Ids ids{};

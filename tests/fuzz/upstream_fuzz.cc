@@ -10,14 +10,14 @@
 
 #include "base/hash.h"
 #include "base/ip_network.h"
+#include "directive/nsid/identity.h"
+#include "directive/private/setup.h"
 #include "dns/name_reader.h"
 #include "dns/query.h"
 #include "fuzz/check.h"
-#include "directive/cache/cache.h"
-#include "directive/nsid/identity.h"
-#include "directive/private/setup.h"
 #include "resolve/deferred_reply.h"
-#include "resolve/stored_response.h"
+#include "resolver/cache.h"
+#include "resolver/stored_response.h"
 #include "unit/dns/message.h"
 
 namespace {
@@ -54,7 +54,7 @@ ReadMessage checkWritten(const dns::Query& query, size_t size, size_t limit) {
   return *response;
 }
 
-void writeAtOnce(const resolve::StoredResponse& response, const dns::Query& parsed, const std::string& message,
+void writeAtOnce(const resolver::StoredResponse& response, const dns::Query& parsed, const std::string& message,
                  size_t limit, const std::string* nsid, const dns::WriteOptions& options) {
   // Exactly as much room as may be used.
   const auto buffer = std::make_unique_for_overwrite<uint8_t[]>(std::max(limit, message.size()));
@@ -65,7 +65,7 @@ void writeAtOnce(const resolve::StoredResponse& response, const dns::Query& pars
   checkWritten(query, dns::writePackedResponse(*response.packed, query, limit, options), limit);
 }
 
-void writeLate(const resolve::StoredResponse& response, const dns::Query& query, size_t limit,
+void writeLate(const resolver::StoredResponse& response, const dns::Query& query, size_t limit,
                const directive::Identity& identity, const dns::WriteOptions& options) {
   NoClient client;
   const SocketAddress address{.ip = IpAddress::v4({127, 0, 0, 1}), .port = 53};
@@ -106,7 +106,7 @@ bool saysTheSame(const Records& a, const Records& b) {
 
 class CacheCheck {
  public:
-  CacheCheck(const resolve::StoredResponse& response, const dns::Query& query, const std::string& message,
+  CacheCheck(const resolver::StoredResponse& response, const dns::Query& query, const std::string& message,
              uint64_t draw)
       : response_(response), query_(query), message_(message), options_(drawOptions(draw)), cache_(options_) {
     cache_.insert(query, response, kNow);
@@ -118,11 +118,12 @@ class CacheCheck {
 
   void at(uint32_t age_seconds) {
     const auto now = kNow + std::chrono::seconds(age_seconds);
-    const directive::Cache::Found found = cache_.find(query_, now);
-    if (response_.kind == resolve::ResponseKind::kUncacheable) FUZZ_CHECK(found.state == directive::Cache::State::kMiss);
-    if (found.state == directive::Cache::State::kMiss) return;
+    const resolver::Cache::Found found = cache_.find(query_, now);
+    if (response_.kind == resolver::ResponseKind::kUncacheable)
+      FUZZ_CHECK(found.state == resolver::Cache::State::kMiss);
+    if (found.state == resolver::Cache::State::kMiss) return;
     FUZZ_CHECK(found.age_seconds == (options_.keep_ttl ? 0 : age_seconds));
-    if (found.state == directive::Cache::State::kStale) FUZZ_CHECK(options_.serve_stale.count() > 0);
+    if (found.state == resolver::Cache::State::kStale) FUZZ_CHECK(options_.serve_stale.count() > 0);
     const Asked asked(query_, message_, dns::kMaxMessageSize);
     const size_t size = dns::writePackedResponse(*found.response, asked.query, dns::kMaxMessageSize,
                                                  {.age_seconds = found.age_seconds});
@@ -134,18 +135,18 @@ class CacheCheck {
   void otherQuestions() {
     dns::Query other = query_;
     ++other.qtype;
-    FUZZ_CHECK(cache_.find(other, kNow).state == directive::Cache::State::kMiss);
+    FUZZ_CHECK(cache_.find(other, kNow).state == resolver::Cache::State::kMiss);
     other = query_;
     if (other.qname[0] == 0) return;
     other.qname[1] ^= 0x80;
-    FUZZ_CHECK(cache_.find(other, kNow).state == directive::Cache::State::kMiss);  // with the same hash
+    FUZZ_CHECK(cache_.find(other, kNow).state == resolver::Cache::State::kMiss);  // with the same hash
   }
 
  private:
   static constexpr BootClock::time_point kNow{std::chrono::hours(1000)};
 
-  static directive::Cache::Options drawOptions(uint64_t draw) {
-    directive::Cache::Options options;
+  static resolver::Cache::Options drawOptions(uint64_t draw) {
+    resolver::Cache::Options options;
     options.success.capacity = options.denial.capacity = 64;
     options.success.max_ttl_seconds = options.denial.max_ttl_seconds = 1 + static_cast<uint32_t>(draw >> 20 & 0xfff);
     options.success.min_ttl_seconds = options.denial.min_ttl_seconds =
@@ -157,35 +158,35 @@ class CacheCheck {
   }
 
   uint32_t maxTtl() const {
-    const bool failure = response_.kind == resolve::ResponseKind::kFailure;
+    const bool failure = response_.kind == resolver::ResponseKind::kFailure;
     const auto failure_seconds = std::chrono::duration_cast<std::chrono::seconds>(options_.failure_ttl).count();
     return failure ? static_cast<uint32_t>(failure_seconds) : options_.success.max_ttl_seconds;
   }
 
-  void checkFound(const ReadMessage& found, directive::Cache::State state, uint32_t age_seconds) const {
+  void checkFound(const ReadMessage& found, resolver::Cache::State state, uint32_t age_seconds) const {
     FUZZ_CHECK(found.flags == direct_.flags && found.questions == direct_.questions);
     FUZZ_CHECK(saysTheSame(found.answers, direct_.answers) && saysTheSame(found.authorities, direct_.authorities) &&
                saysTheSame(found.additionals, direct_.additionals));
-    if (state != directive::Cache::State::kFresh) return;
+    if (state != resolver::Cache::State::kFresh) return;
     FUZZ_CHECK(age_seconds < std::max(maxTtl(), 1u));
   }
 
-  void checkFast(BootClock::time_point now, directive::Cache::State state, uint32_t age_seconds) {
+  void checkFast(BootClock::time_point now, resolver::Cache::State state, uint32_t age_seconds) {
     const Asked asked(query_, message_, dns::kMaxMessageSize);
     const auto written = cache_.writeFresh(asked.query, dns::kMaxMessageSize, now, {});
     if (written.size == 0) return;
-    FUZZ_CHECK(state == directive::Cache::State::kFresh);
+    FUZZ_CHECK(state == resolver::Cache::State::kFresh);
     const ReadMessage answer = checkWritten(asked.query, written.size, dns::kMaxMessageSize);
     checkFound(answer, state, age_seconds);
-    if (options_.keep_ttl || response_.kind == resolve::ResponseKind::kFailure) return;
+    if (options_.keep_ttl || response_.kind == resolver::ResponseKind::kFailure) return;
     for (const ReadRecord& record : answer.answers) FUZZ_CHECK(record.ttl <= maxTtl() - age_seconds);
   }
 
-  const resolve::StoredResponse& response_;
+  const resolver::StoredResponse& response_;
   const dns::Query& query_;
   const std::string& message_;
-  const directive::Cache::Options options_;
-  directive::Cache cache_;
+  const resolver::Cache::Options options_;
+  resolver::Cache cache_;
   ReadMessage direct_;
 };
 
@@ -200,11 +201,11 @@ bool isPrivate(const ReadRecord& record) {
   return false;
 }
 
-void checkPrivate(const std::shared_ptr<const resolve::StoredResponse>& response, const dns::Query& query,
+void checkPrivate(const std::shared_ptr<const resolver::StoredResponse>& response, const dns::Query& query,
                   const std::string& message) {
   static const auto rules = std::make_shared<const directive::Acl>(
       directive::makePrivateRules({.zones = {dns::Name()}, .allowed = {}, .networks = {}}));
-  directive::RebindingFilter filter(rules, nullptr, {});
+  resolver::RebindingFilter filter(rules, nullptr, {});
   const auto filtered = filter.apply(query, response);
   const Asked asked(query, message, dns::kMaxMessageSize);
   const ReadMessage answer =
@@ -224,9 +225,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   dns::Query query;
   const auto outcome = dns::parseQuery(reinterpret_cast<uint8_t*>(message.data()), query_size, 7, query);
   if (outcome != dns::ParseOutcome::kQuery) return 0;
-  const auto stored = std::make_shared<resolve::StoredResponse>();
-  resolve::StoredResponse& response = *stored;
-  if (readUpstreamResponse({data, size}, dns::load16(data), query, response) != resolve::UpstreamVerdict::kAccepted) {
+  const auto stored = std::make_shared<resolver::StoredResponse>();
+  resolver::StoredResponse& response = *stored;
+  if (readUpstreamResponse({data, size}, dns::load16(data), query, response) != resolver::UpstreamVerdict::kAccepted) {
     return 0;
   }
   static const std::array kPreferred{*IpNetwork::parse("192.0.2.0/25"), *IpNetwork::parse("2001:db8::/33")};

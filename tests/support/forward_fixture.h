@@ -15,14 +15,14 @@
 #include "net/event_loop.h"
 #include "net/tcp.h"
 #include "net/udp_socket.h"
+#include "resolver/forward_files.h"
+#include "resolver/forwarder.h"
 #include "support/metric_values.h"
 #include "support/query_fixture.h"
 #include "support/udp_reply.h"
 #include "support/upstream_message.h"
-#include "upstream/forward_files.h"
-#include "upstream/forwarder.h"
 
-namespace idetcd::upstream {
+namespace idetcd::resolver {
 
 using std::chrono::milliseconds;
 using Bytes = std::vector<uint8_t>;
@@ -280,4 +280,4 @@ class ForwardFixture : public testing::Test {
   std::unique_ptr<Forwarder> forwarder_;
 };
 
-}  // namespace idetcd::upstream
+}  // namespace idetcd::resolver

@@ -29,7 +29,7 @@ class CacheParser {
   explicit CacheParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
 
   // `cache [TTL] [ZONES…] { … }`
-  Result<CacheSettings> parse() {
+  Result<resolver::CacheSettings> parse() {
     const auto head = readHead();
     static constexpr config::OptionTable<CacheParser, 10> kOptions{{
         {"success", "success CAPACITY [TTL] [MINTTL]", &CacheParser::readSuccess},
@@ -85,7 +85,7 @@ class CacheParser {
     return {};
   }
 
-  Result<void> setTtl(Cache::Pool& pool, int64_t ttl) {
+  Result<void> setTtl(resolver::Cache::Pool& pool, int64_t ttl) {
     if (ttl <= 0 || ttl > std::numeric_limits<int32_t>::max()) {
       return cursor_.error(fmt::format("cache TTL can not be zero or negative: {}", ttl));
     }
@@ -95,7 +95,7 @@ class CacheParser {
   }
 
   // `success CAPACITY [TTL] [MINTTL]`
-  Result<void> readPool(Cache::Pool& pool) {
+  Result<void> readPool(resolver::Cache::Pool& pool) {
     const auto arguments = cursor_.args(1, 3);
     if (!arguments) return tl::unexpected(arguments.error());
     std::vector<int64_t> numbers;
@@ -119,7 +119,7 @@ class CacheParser {
   Result<void> readPrefetch() {
     const auto arguments = cursor_.args(1, 3);
     if (!arguments) return tl::unexpected(arguments.error());
-    Cache::Prefetch& prefetch = settings_.options.prefetch;
+    resolver::Cache::Prefetch& prefetch = settings_.options.prefetch;
     const auto amount = parseNumber<int64_t>((*arguments)[0]);
     if (!amount || *amount < 0 || *amount > std::numeric_limits<int32_t>::max()) {
       return cursor_.error("prefetch amount should be positive");
@@ -223,7 +223,7 @@ class CacheParser {
   }
 
   config::DirectiveCursor& cursor_;
-  CacheSettings settings_;
+  resolver::CacheSettings settings_;
   bool has_serve_stale_ = false;
 };
 

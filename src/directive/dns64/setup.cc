@@ -6,7 +6,7 @@
 
 #include "config/arguments.h"
 #include "config/option_table.h"
-#include "directive/dns64/dns64.h"
+#include "resolver/dns64.h"
 
 namespace idetcd::directive {
 
@@ -38,7 +38,7 @@ class Dns64Parser {
   }
 
   Result<void> setPrefix(const std::string& text) {
-    const auto prefix = Nat64Prefix::parse(text);
+    const auto prefix = resolver::Nat64Prefix::parse(text);
     if (!prefix) return cursor_.error(prefix.error().message);
     settings_.prefix = *prefix;
     return {};
@@ -65,16 +65,16 @@ Result<void> Dns64Directive::read(config::DirectiveCursor& cursor, const resolve
 }
 
 Result<void> Dns64Directive::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  Dns64::Options options{.prefix = settings_.prefix,
-                         .translate_all = settings_.translate_all,
-                         .allow_ipv4 = settings_.allow_ipv4,
-                         .hash_seed = context.process.hash_seed,
-                         .directive = context.process.names.idOf("dns64"),
-                         .nsid = chain.parts.nsid,
-                         .limiter = chain.parts.limiter,
-                         .log = chain.parts.log};
-  chain.add(std::make_unique<Dns64>(chain, chain.size() + 1, std::move(options), context.process.epochs,
-                                    context.process.metrics.scope()));
+  resolver::Dns64::Options options{.prefix = settings_.prefix,
+                                   .translate_all = settings_.translate_all,
+                                   .allow_ipv4 = settings_.allow_ipv4,
+                                   .hash_seed = context.process.hash_seed,
+                                   .directive = context.process.names.idOf("dns64"),
+                                   .nsid = chain.parts.nsid,
+                                   .limiter = chain.parts.limiter,
+                                   .log = chain.parts.log};
+  chain.add(std::make_unique<resolver::Dns64>(chain, chain.size() + 1, std::move(options), context.process.epochs,
+                                              context.process.metrics.scope()));
   return {};
 }
 

@@ -1,13 +1,13 @@
 // The directive `dns64`: IPv6 addresses for hosts that have IPv4 addresses only.
 #pragma once
 
-#include "directive/dns64/nat64_prefix.h"
 #include "resolve/directive.h"
+#include "resolver/nat64_prefix.h"
 
 namespace idetcd::directive {
 
 struct Dns64Settings {
-  Nat64Prefix prefix;
+  resolver::Nat64Prefix prefix;
   bool translate_all = false;
   bool allow_ipv4 = false;
 };

@@ -8,7 +8,7 @@
 
 #include "control/control.h"
 #include "dns/name.h"
-#include "directive/forward/kept_caches.h"
+#include "resolver/kept_caches.h"
 
 namespace idetcd::directive {
 
@@ -26,11 +26,12 @@ Result<dns::Name> zoneOf(const http::Request& request) {
   return name;
 }
 
-void flush(LiveCaches& caches, const Logger& log, const http::Request& request, http::Reply reply) {
+void flush(resolver::LiveCaches& caches, const Logger& log, const http::Request& request, http::Reply reply) {
   if (!request.is_post) return reply(control::refuse(405, "this changes something: POST it"));
   const auto zone = zoneOf(request);
   if (!zone) return reply(control::refuse(400, zone.error().message));
-  caches.flush(*zone, [log, name = zone->toString(), reply = std::move(reply)](const LiveCaches::FlushResult& outcome) {
+  caches.flush(*zone, [log, name = zone->toString(),
+                       reply = std::move(reply)](const resolver::LiveCaches::FlushResult& outcome) {
     log.info("{} answers for {} flushed", outcome.flushed, name);
     reply(outcome.error.empty() ? control::answer({{"flushed", outcome.flushed}})
                                 : control::refuse(500, outcome.error));
@@ -46,7 +47,7 @@ struct Known {
   std::chrono::nanoseconds round_trips{0};
   int64_t count = 0;  // of them
 
-  void add(const upstream::ServerReport& report) {
+  void add(const resolver::ServerReport& report) {
     if (!report.isUp()) return;
     is_up = true;
     const auto time = report.roundTrip();
@@ -60,7 +61,7 @@ struct Known {
   }
 };
 
-void add(std::vector<Known>& all, const upstream::ServerReport& report) {
+void add(std::vector<Known>& all, const resolver::ServerReport& report) {
   auto known = std::ranges::find(all, report.server, &Known::server);
   if (known == all.end()) known = all.insert(all.end(), Known{.server = report.server});
   known->add(report);
@@ -71,10 +72,10 @@ void add(std::vector<Known>& all, const upstream::ServerReport& report) {
 void addForwardPaths(resolve::Process& process) {
   auto& control = process.state<control::Control>();
   for (const char* section : {"caches", "upstreams"}) control.addStatus(section, [] { return json::array(); });
-  control.addLate("/v1/flush", [caches = process.state<KeptCaches>().live(), log = process.log.named("plugin/cache")](
-                                   const http::Request& request, http::Reply reply) {
-    flush(*caches, log, request, std::move(reply));
-  });
+  control.addLate(
+      "/v1/flush",
+      [caches = process.state<resolver::KeptCaches>().live(), log = process.log.named("plugin/cache")](
+          const http::Request& request, http::Reply reply) { flush(*caches, log, request, std::move(reply)); });
 }
 
 std::shared_ptr<BlockReport> BlockReport::make(resolve::Process& process) {

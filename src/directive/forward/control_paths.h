@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "directive/cache/cache.h"
 #include "resolve/directive.h"
-#include "upstream/server_report.h"
+#include "resolver/cache.h"
+#include "resolver/server_report.h"
 
 namespace idetcd::directive {
 
@@ -30,8 +30,8 @@ class BlockReport {
   static std::shared_ptr<BlockReport> make(resolve::Process& process);
 
   struct Loop {
-    std::weak_ptr<const CacheCounters> cache{};                             // null: it has none
-    std::vector<std::weak_ptr<const upstream::ServerReports>> upstreams{};  // one for each `forward`
+    std::weak_ptr<const resolver::CacheCounters> cache{};                   // null: it has none
+    std::vector<std::weak_ptr<const resolver::ServerReports>> upstreams{};  // one for each `forward`
   };
   // `block`: the name by which it is known, the same for each loop.
   void add(const std::string& block, Loop loop);

@@ -15,27 +15,27 @@
 #include "config/duration.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
-#include "net/local_addresses.h"
-#include "net/tls_stream.h"
-#include "node/state_directory.h"
 #include "directive/acl/setup.h"
 #include "directive/bind/setup.h"
 #include "directive/bufsize/setup.h"
-#include "directive/cache/cache_saver.h"
 #include "directive/cache/setup.h"
 #include "directive/cancel/setup.h"
 #include "directive/cookies/setup.h"
-#include "directive/forward/forwarding_resolver.h"
-#include "directive/forward/kept_caches.h"
 #include "directive/loadbalance/setup.h"
 #include "directive/loop/setup.h"
 #include "directive/minimal/setup.h"
 #include "directive/private/setup.h"
 #include "directive/rrl/setup.h"
 #include "directive/zonelimit/setup.h"
+#include "net/local_addresses.h"
+#include "net/tls_stream.h"
+#include "node/state_directory.h"
 #include "resolve/server_label.h"
-#include "upstream/forward_files.h"
-#include "upstream/upstream_budget.h"
+#include "resolver/cache_saver.h"
+#include "resolver/forward_files.h"
+#include "resolver/forwarding_resolver.h"
+#include "resolver/kept_caches.h"
+#include "resolver/upstream_budget.h"
 
 namespace idetcd::directive {
 
@@ -46,7 +46,7 @@ class ForwardParser {
   explicit ForwardParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
 
   // `forward FROM TO… { … }`
-  Result<upstream::Forwarder::Options> parse() {
+  Result<resolver::Forwarder::Options> parse() {
     const auto head = readHead();
     static constexpr config::OptionTable<ForwardParser, 23> kOptions{{
         {"except", "except ZONES...", &ForwardParser::readExcept},
@@ -75,7 +75,7 @@ class ForwardParser {
     }};
     const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
     if (!read) return tl::unexpected(read.error());
-    for (const upstream::UpstreamTarget& target : options_.to) {
+    for (const resolver::UpstreamTarget& target : options_.to) {
       if (!target.server || target.server->server_name.empty() || options_.tls.server_name.empty()) continue;
       return tl::unexpected(
           cursor_.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name)).value());
@@ -91,12 +91,12 @@ class ForwardParser {
     auto from = config::parseZones(cursor_, {arguments->front()});
     if (!from) problems.add(from.error().message);
     if (from) options_.from = std::move(*from);
-    if (arguments->size() - 1 > upstream::Forwarder::kMaxTargets) {
+    if (arguments->size() - 1 > resolver::Forwarder::kMaxTargets) {
       problems.add(cursor_.error(
-          fmt::format("more than {} TOs configured: {}", upstream::Forwarder::kMaxTargets, arguments->size() - 1)));
+          fmt::format("more than {} TOs configured: {}", resolver::Forwarder::kMaxTargets, arguments->size() - 1)));
     }
     for (size_t i = 1; i < arguments->size(); ++i) {
-      auto target = upstream::parseUpstreamTarget((*arguments)[i]);
+      auto target = resolver::parseUpstreamTarget((*arguments)[i]);
       if (!target) problems.add(cursor_.error(target.error().message));
       if (target) options_.to.push_back(std::move(*target));
     }
@@ -182,7 +182,7 @@ class ForwardParser {
   Result<void> readTls() {
     const auto files = cursor_.args(0, 3);
     if (!files) return tl::unexpected(files.error());
-    upstream::Forwarder::Tls& tls = options_.tls;
+    resolver::Forwarder::Tls& tls = options_.tls;
     if (files->size() == 1) tls.ca_file = (*files)[0];
     if (files->size() >= 2) {
       tls.certificate_file = (*files)[0];
@@ -204,12 +204,12 @@ class ForwardParser {
     if (!argument) return tl::unexpected(argument.error());
     const std::string method = lowerCase(*argument);
     if (method != "get" && method != "post") return cursor_.error(fmt::format("unknown doh_method '{}'", *argument));
-    options_.doh_method = method == "get" ? upstream::DohMethod::kGet : upstream::DohMethod::kPost;
+    options_.doh_method = method == "get" ? resolver::DohMethod::kGet : resolver::DohMethod::kPost;
     return {};
   }
 
   Result<void> readPolicy() {
-    using Policy = upstream::Forwarder::Policy;
+    using Policy = resolver::Forwarder::Policy;
     const auto argument = cursor_.oneArg();
     if (!argument) return tl::unexpected(argument.error());
     if (*argument == "random") {
@@ -250,8 +250,8 @@ class ForwardParser {
     const auto words = cursor_.args(1);
     if (!words) return tl::unexpected(words.error());
     for (const std::string& word : *words) {
-      const auto target = upstream::parseUpstreamTarget(word);
-      if (!target || !target->server || target->server->protocol != upstream::UpstreamProtocol::kDns) {
+      const auto target = resolver::parseUpstreamTarget(word);
+      if (!target || !target->server || target->server->protocol != resolver::UpstreamProtocol::kDns) {
         return cursor_.error(fmt::format("not the address of a resolver: '{}'", word));
       }
       options_.resolvers.push_back(target->server->address);
@@ -282,15 +282,15 @@ class ForwardParser {
 
   config::DirectiveCursor& cursor_;
   bool has_failover_ = false;
-  upstream::Forwarder::Options options_;
+  resolver::Forwarder::Options options_;
 };
 
 // A TO that is neither an address nor a file that exists is refused where the directive is read.
 void checkTarget(config::NamedFiles& files, const std::string& word, int line) {
-  const auto target = upstream::parseUpstreamTarget(word);
+  const auto target = resolver::parseUpstreamTarget(word);
   if (!target || target->server || target->host) return;
   const auto content = files.read(target->file, line);
-  if (content && upstream::parseResolvConf(*content).empty())
+  if (content && resolver::parseResolvConf(*content).empty())
     files.add(line, fmt::format("{}: there is no server in it; write: nameserver IP", target->file));
 }
 
@@ -330,24 +330,25 @@ class ForwardRooms final : public resolve::ProcessState {
  public:
   explicit ForwardRooms(resolve::Process& process) : process_(process) {}
 
-  Result<std::shared_ptr<upstream::UpstreamBudget>> of(size_t worker, net::EventLoop& loop) {
+  Result<std::shared_ptr<resolver::UpstreamBudget>> of(size_t worker, net::EventLoop& loop) {
     if (auto room = rooms_[worker].lock()) return room;
-    auto room = upstream::UpstreamBudget::make(loop, process_.descriptors->account(worker));
+    auto room = resolver::UpstreamBudget::make(loop, process_.descriptors->account(worker));
     if (room) rooms_[worker] = *room;
     return room;
   }
 
  private:
   resolve::Process& process_;
-  std::map<size_t, std::weak_ptr<upstream::UpstreamBudget>> rooms_;  // by worker
+  std::map<size_t, std::weak_ptr<resolver::UpstreamBudget>> rooms_;  // by worker
 };
 
 // The files are told apart by the block's name and the worker.
-std::shared_ptr<CacheSaver> makeSaver(const CacheSettings& settings, const KeptCaches::Found& found,
-                                      const std::string& name, const resolve::LoopContext& context) {
+std::shared_ptr<resolver::CacheSaver> makeSaver(const resolver::CacheSettings& settings,
+                                                const resolver::KeptCaches::Found& found, const std::string& name,
+                                                const resolve::LoopContext& context) {
   constexpr size_t kMaxBytesEach = 2048;  // more than the cache has, on average, and what a file adds
   const size_t answers = settings.options.success.capacity + settings.options.denial.capacity + 1;
-  return CacheSaver::make(
+  return resolver::CacheSaver::make(
       {.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(name), context.worker),
        .seed = context.process.hash_seed,
        .loads = found.is_new,
@@ -398,11 +399,11 @@ Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resol
 
 Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve::Block& block) {
   process_ = &process;
-  if (block.find<CacheDirective>() != nullptr) process.state<KeptCaches>().announce(textOf(block.keys));
+  if (block.find<CacheDirective>() != nullptr) process.state<resolver::KeptCaches>().announce(textOf(block.keys));
   report_ = BlockReport::make(process);
   local_addresses_ = net::localAddresses();
-  for (upstream::Forwarder::Options& options : options_) {
-    auto files = upstream::ForwardFiles::read(options, *process.executor);
+  for (resolver::Forwarder::Options& options : options_) {
+    auto files = resolver::ForwardFiles::read(options, *process.executor);
     if (!files) return fail(fmt::format("plugin/forward: {}", files.error().message));
     options.files = std::move(*files);
   }
@@ -415,14 +416,14 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
   const resolve::Block& block = context.block;
   const bool limited = block.find<AclDirective>() != nullptr || block.find<RrlDirective>() != nullptr;
   if (!limited) public_address_ = findPublic(context.listening, local_addresses_);
-  ForwardingResolver::Options options{.minimal = block.find<MinimalDirective>() != nullptr,
-                                      .directive = context.process.names.idOf("forward"),
-                                      .cache_directive = context.process.names.idOf("cache"),
-                                      .own_names = own_names_,
-                                      .nsid = chain.parts.nsid,
-                                      .limiter = chain.parts.limiter,
-                                      .log = chain.parts.log,
-                                      .errors = chain.parts.errors};
+  resolver::ForwardingResolver::Options options{.minimal = block.find<MinimalDirective>() != nullptr,
+                                                .directive = context.process.names.idOf("forward"),
+                                                .cache_directive = context.process.names.idOf("cache"),
+                                                .own_names = own_names_,
+                                                .nsid = chain.parts.nsid,
+                                                .limiter = chain.parts.limiter,
+                                                .log = chain.parts.log,
+                                                .errors = chain.parts.errors};
   if (const auto* directive = block.find<CancelDirective>()) options.cancel_time = directive->timeout();
   if (const auto* directive = block.find<LoadbalanceDirective>()) {
     options.loadbalance = true;
@@ -430,22 +431,22 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
   }
   const auto scope = context.process.metrics.scope().with("block", textOf(block.keys));
   if (const auto* directive = block.find<PrivateDirective>()) {
-    options.rebinding = std::make_shared<RebindingFilter>(directive->rules(), chain.parts.errors, scope);
+    options.rebinding = std::make_shared<resolver::RebindingFilter>(directive->rules(), chain.parts.errors, scope);
   }
   std::string name = textOf(block.keys);
   BlockReport::Loop known;
   for (const auto& forwarder : *forwarders) known.upstreams.push_back(forwarder->reports());
-  std::shared_ptr<Cache> cache;
+  std::shared_ptr<resolver::Cache> cache;
   if (const auto* directive = block.find<CacheDirective>()) {
-    const CacheSettings& settings = directive->settings();
+    const resolver::CacheSettings& settings = directive->settings();
     options.cache_zones = settings.zones;
     options.verify_stale = settings.verify_stale;
     // Later the upstream has failed.
-    options.verify_time = std::min(settings.verify_time, upstream::Forwarder::kTotalTime);
+    options.verify_time = std::min(settings.verify_time, resolver::Forwarder::kTotalTime);
     options.stale_ttl = settings.stale_ttl;
-    auto& caches = context.process.state<KeptCaches>();
+    auto& caches = context.process.state<resolver::KeptCaches>();
     const auto* bind = block.find<BindDirective>();
-    KeptCaches::Block kept{
+    resolver::KeptCaches::Block kept{
         .name = caches.nameOf(textOf(block.keys), bind != nullptr ? bind->listen() : std::vector<std::string>{}),
         .rules = {}};
     if (const auto* rules = block.find<PrivateDirective>()) kept.rules = rules->settings();
@@ -453,13 +454,13 @@ Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopC
         caches.of(kept, context.worker, context.loop, settings.options, cacheScope(context, settings.zones));
     cache = found.cache;
     if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.name, context);
-    options.user = std::make_shared<LiveCaches::User>(caches.live(), cache, options.saver, context.loop);
+    options.user = std::make_shared<resolver::LiveCaches::User>(caches.live(), cache, options.saver, context.loop);
     name = kept.name;
     known.cache = cache->counters();
   }
   report_->add(name, std::move(known));
-  auto resolver =
-      std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders));
+  auto resolver = std::make_unique<resolver::ForwardingResolver>(context.loop, std::move(options), std::move(cache),
+                                                                 std::move(*forwarders));
   chain.parts.internal_queries = resolver.get();
   chain.parts.recursion_available = true;
   chain.add(std::move(resolver));
@@ -470,18 +471,18 @@ void ForwardDirective::start() {
   if (public_address_) process_->state<OpenResolverWarning>().warn(*public_address_);
 }
 
-Result<std::vector<std::unique_ptr<upstream::Forwarder>>> ForwardDirective::makeForwarders(
+Result<std::vector<std::unique_ptr<resolver::Forwarder>>> ForwardDirective::makeForwarders(
     const resolve::LoopContext& context) const {
   auto room = context.process.state<ForwardRooms>().of(context.worker, context.loop);
   if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
-  std::shared_ptr<upstream::ZoneLimiter> limiter;
+  std::shared_ptr<resolver::ZoneLimiter> limiter;
   if (const auto* directive = context.block.find<ZonelimitDirective>()) {
-    limiter = std::make_shared<upstream::ZoneLimiter>(directive->options(), context.process.hash_seed,
+    limiter = std::make_shared<resolver::ZoneLimiter>(directive->options(), context.process.hash_seed,
                                                       context.process.metrics.scope());
   }
-  std::vector<std::unique_ptr<upstream::Forwarder>> forwarders;
+  std::vector<std::unique_ptr<resolver::Forwarder>> forwarders;
   const std::vector<dns::Name> zones = config::zonesOf(context.block.keys);
-  for (upstream::Forwarder::Options options : options_) {
+  for (resolver::Forwarder::Options options : options_) {
     options.own.assign(context.listening.begin(), context.listening.end());
     options.named = own_names_;
     options.named.insert(options.named.end(), zones.begin(), zones.end());
@@ -493,12 +494,12 @@ Result<std::vector<std::unique_ptr<upstream::Forwarder>>> ForwardDirective::make
     if (const auto* cookies = context.block.find<CookiesDirective>()) options.cookies = !cookies->settings().off;
     options.metrics = context.process.metrics.scope();
     auto forwarder =
-        upstream::Forwarder::make(context.loop, std::move(options), context.process.log.named("plugin/forward"));
+        resolver::Forwarder::make(context.loop, std::move(options), context.process.log.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
     // No probe is needed where there is no server to ask but ourselves.
     if (const auto ourselves = (*forwarder)->ourselves();
         context.block.find<LoopDirective>() != nullptr && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
-      return fail("plugin/loop: " + LoopProbe::describe(ourselves.front().address, zones.front()));
+      return fail("plugin/loop: " + resolver::LoopProbe::describe(ourselves.front().address, zones.front()));
     }
     forwarders.push_back(std::move(*forwarder));
   }

@@ -7,7 +7,7 @@
 
 #include "directive/forward/control_paths.h"
 #include "resolve/directive.h"
-#include "upstream/forwarder.h"
+#include "resolver/forwarder.h"
 
 namespace idetcd::directive {
 
@@ -21,16 +21,16 @@ class ForwardDirective final : public resolve::Directive {
   void start() override;
 
   // One for each `forward` of the block, in the file's order.
-  const std::vector<upstream::Forwarder::Options>& options() const { return options_; }
+  const std::vector<resolver::Forwarder::Options>& options() const { return options_; }
 
   // Names by which this process is to reach its own source of records through this machine's resolver. They count as
   // named by the block, and asked for from this machine they have room before all others. Before addTo().
   void setOwnNames(std::vector<dns::Name> names) { own_names_ = std::move(names); }
 
  private:
-  Result<std::vector<std::unique_ptr<upstream::Forwarder>>> makeForwarders(const resolve::LoopContext& context) const;
+  Result<std::vector<std::unique_ptr<resolver::Forwarder>>> makeForwarders(const resolve::LoopContext& context) const;
 
-  std::vector<upstream::Forwarder::Options> options_;
+  std::vector<resolver::Forwarder::Options> options_;
   std::shared_ptr<BlockReport> report_;
   std::vector<dns::Name> own_names_;
   resolve::Process* process_ = nullptr;

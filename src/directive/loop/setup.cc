@@ -6,22 +6,22 @@ namespace {
 
 class LoopHandler final : public resolve::Handler {
  public:
-  explicit LoopHandler(std::shared_ptr<const LoopProbe> probe) : probe_(std::move(probe)) {}
+  explicit LoopHandler(std::shared_ptr<const resolver::LoopProbe> probe) : probe_(std::move(probe)) {}
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t) override {
     probe_->see(query, request);
     return resolve::QueryOutcome::next();
   }
 
  private:
-  const std::shared_ptr<const LoopProbe> probe_;
+  const std::shared_ptr<const resolver::LoopProbe> probe_;
 };
 
 }  // namespace
 
 Result<void> LoopDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
   if (!probe_) {
-    probe_ = std::make_shared<LoopProbe>(
-        context.loop, LoopProbe::Options{.zone = context.block.keys.front().zone},
+    probe_ = std::make_shared<resolver::LoopProbe>(
+        context.loop, resolver::LoopProbe::Options{.zone = context.block.keys.front().zone},
         [&chain](const dns::Query& query, const std::function<void(bool)>& done) {
           if (chain.parts.internal_queries != nullptr) chain.parts.internal_queries->ask(query, done);
         },

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "directive/loop/loop_probe.h"
 #include "resolve/flag_directive.h"
+#include "resolver/loop_probe.h"
 
 namespace idetcd::directive {
 
@@ -16,7 +16,7 @@ class LoopDirective final : public resolve::FlagDirective {
   void stop() override;
 
  private:
-  std::shared_ptr<LoopProbe> probe_;
+  std::shared_ptr<resolver::LoopProbe> probe_;
 };
 
 extern const resolve::DirectiveType kLoopDirective;

@@ -17,7 +17,7 @@ class PrivateParser {
   explicit PrivateParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
 
   // `private [ZONES…] { … }`
-  Result<PrivateSettings> parse(const resolve::Block& block) {
+  Result<resolver::PrivateSettings> parse(const resolve::Block& block) {
     const auto head = readHead(block);
     static constexpr config::OptionTable<PrivateParser, 3> kOptions{{
         {"allow", "allow ZONES...", &PrivateParser::readAllow},
@@ -60,7 +60,7 @@ class PrivateParser {
   }
 
   config::DirectiveCursor& cursor_;
-  PrivateSettings settings_;
+  resolver::PrivateSettings settings_;
 };
 
 }  // namespace
@@ -86,7 +86,7 @@ std::vector<Acl::Network> defaultPrivateNetworks() {
   return networks;
 }
 
-Acl makePrivateRules(const PrivateSettings& settings) {
+Acl makePrivateRules(const resolver::PrivateSettings& settings) {
   std::vector<Acl::RuleSet> rule_sets;
   rule_sets.push_back(
       {.zones = settings.allowed, .rules = {{.action = Acl::Action::kAllow, .types = {}, .networks = {}}}});

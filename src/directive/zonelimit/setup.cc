@@ -14,7 +14,7 @@ namespace idetcd::directive {
 
 namespace {
 
-using Options = upstream::ZoneLimiter::Options;
+using Options = resolver::ZoneLimiter::Options;
 
 constexpr int64_t kMaxOutstanding = 1'000'000;
 

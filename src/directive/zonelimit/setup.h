@@ -2,7 +2,7 @@
 #pragma once
 
 #include "resolve/directive.h"
-#include "upstream/zone_limiter.h"
+#include "resolver/zone_limiter.h"
 
 namespace idetcd::directive {
 
@@ -11,10 +11,10 @@ class ZonelimitDirective final : public resolve::Directive {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
 
-  const upstream::ZoneLimiter::Options& options() const { return options_; }
+  const resolver::ZoneLimiter::Options& options() const { return options_; }
 
  private:
-  upstream::ZoneLimiter::Options options_;
+  resolver::ZoneLimiter::Options options_;
 };
 
 extern const resolve::DirectiveType kZonelimitDirective;

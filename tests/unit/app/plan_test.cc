@@ -40,13 +40,13 @@
 #include "directive/workers/setup.h"
 #include "directive/xdp/setup.h"
 #include "directive/zonelimit/setup.h"
-#include "upstream/late_answers.h"
+#include "resolver/late_answers.h"
 
 namespace idetcd::app {
 namespace {
 
 using namespace std::chrono_literals;
-using Policy = upstream::Forwarder::Policy;
+using Policy = resolver::Forwarder::Policy;
 
 Result<Plan> planOf(const std::string& directives) {
   return makePlan("Corefile", ".:0 {\n" + directives + "\n}\n", 53);
@@ -71,10 +71,10 @@ template <typename T>
 bool has(const std::string& directives) {
   return accepted(directives).find<T>() != nullptr;
 }
-std::vector<upstream::Forwarder::Options> forwards(const std::string& directives) {
+std::vector<resolver::Forwarder::Options> forwards(const std::string& directives) {
   return only<directive::ForwardDirective>(accepted(directives)).options();
 }
-directive::CacheSettings cache(const std::string& directives) {
+resolver::CacheSettings cache(const std::string& directives) {
   return only<directive::CacheDirective>(accepted(directives)).settings();
 }
 directive::HostsOptions hosts(const std::string& directives) {
@@ -91,9 +91,9 @@ testing::AssertionResult refused(const std::string& directives, const std::strin
   return testing::AssertionFailure() << directives << ": " << message;
 }
 
-upstream::Forwarder::Options forward(const std::string& options, const std::string& to = "192.0.2.1") {
+resolver::Forwarder::Options forward(const std::string& options, const std::string& to = "192.0.2.1") {
   const auto all = forwards("forward . " + to + " {\n" + options + "\n}");
-  return all.empty() ? upstream::Forwarder::Options{} : all.front();
+  return all.empty() ? resolver::Forwarder::Options{} : all.front();
 }
 testing::AssertionResult forwardRefused(const std::string& option, const std::string& why) {
   return refused("forward . 192.0.2.1 {\n" + option + "\n}", why, 3);
@@ -333,13 +333,13 @@ TEST(PlanForward, Defaults) {
   EXPECT_EQ(options.health_check.interval, 500ms);
   EXPECT_TRUE(options.health_check.recursion_desired && options.health_check.domain.isRoot());
   EXPECT_EQ(options.max_concurrent, 0u);
-  EXPECT_EQ(upstream::Forwarder::kAttemptTime, 2s);
+  EXPECT_EQ(resolver::Forwarder::kAttemptTime, 2s);
   // A client waits five seconds. As many as may wait hear of a failure within them, though it leaves for one after
   // another.
-  using Pace = upstream::LateAnswers;
+  using Pace = resolver::LateAnswers;
   const std::chrono::milliseconds all_told(static_cast<std::ptrdiff_t>(options.max_waiting) * Pace::kLeast /
                                            Pace::kBytesPerMillisecond);
-  EXPECT_LT(upstream::Forwarder::kTotalTime + all_told, 5s);
+  EXPECT_LT(resolver::Forwarder::kTotalTime + all_told, 5s);
 }
 
 TEST(PlanForward, FromAndTo) {
@@ -430,10 +430,10 @@ TEST(PlanForward, Tls) {
 
 TEST(PlanForward, Https) {
   const auto method = [](const std::string& option) { return forward(option, "https://192.0.2.1").doh_method; };
-  EXPECT_EQ(method("force_tcp"), upstream::DohMethod::kPost);
-  EXPECT_EQ(method("doh_method GET"), upstream::DohMethod::kGet);
-  EXPECT_EQ(method("doh_method get"), upstream::DohMethod::kGet);
-  EXPECT_EQ(method("doh_method POST"), upstream::DohMethod::kPost);
+  EXPECT_EQ(method("force_tcp"), resolver::DohMethod::kPost);
+  EXPECT_EQ(method("doh_method GET"), resolver::DohMethod::kGet);
+  EXPECT_EQ(method("doh_method get"), resolver::DohMethod::kGet);
+  EXPECT_EQ(method("doh_method POST"), resolver::DohMethod::kPost);
   const auto to = forwards("forward . https://192.0.2.1%dns.example:8443 https://dns.example").at(0).to;
   EXPECT_EQ(to[0].server->toString(), "https://192.0.2.1:8443");
   EXPECT_EQ(to[0].server->server_name, "dns.example");
@@ -661,7 +661,7 @@ TEST(PlanBlock, Zonelimit) {
   const auto options = [](const std::string& text) {
     return only<directive::ZonelimitDirective>(accepted(text)).options();
   };
-  const upstream::ZoneLimiter::Options plain = options("zonelimit");
+  const resolver::ZoneLimiter::Options plain = options("zonelimit");
   EXPECT_EQ(plain.outstanding, 200u);
   EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot() && plain.suffixes.empty()) << "the block's";
   const auto full = options("zonelimit 50 example.org example.net {\nsuffix dyn.example.org\nsuffix a. b.\n}");
@@ -680,10 +680,10 @@ TEST(PlanBlock, Private) {
   const auto settings = [](const std::string& text) {
     return only<directive::PrivateDirective>(accepted(text)).settings();
   };
-  const directive::PrivateSettings plain = settings("private");
+  const resolver::PrivateSettings plain = settings("private");
   EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot()) << "the block's";
   EXPECT_TRUE(plain.allowed.empty() && plain.networks.empty() && !plain.allow_loopback);
-  const directive::PrivateSettings full = settings(
+  const resolver::PrivateSettings full = settings(
       "private example.org example.net {\nallow a.example.org b.example.org\nallow c.example.org\n"
       "allow_loopback\nnetwork 10.0.0.0/8 fd00::/8\nnetwork 192.0.2.1\n}");
   EXPECT_EQ(full.zones.size(), 2u);

@@ -13,8 +13,8 @@ namespace idetcd::directive {
 namespace {
 
 using nlohmann::json;
-using upstream::ServerReport;
-using upstream::ServerReports;
+using resolver::ServerReport;
+using resolver::ServerReports;
 
 class ControlPathsTest : public ::testing::Test {
  protected:
@@ -45,8 +45,8 @@ TEST_F(ControlPathsTest, SectionsAreThereWhereNothingIsForwarded) {
 }
 
 TEST_F(ControlPathsTest, CachesAreSumsOverTheLoops) {
-  const auto one = std::make_shared<CacheCounters>(metrics::Scope());
-  const auto two = std::make_shared<CacheCounters>(metrics::Scope());
+  const auto one = std::make_shared<resolver::CacheCounters>(metrics::Scope());
+  const auto two = std::make_shared<resolver::CacheCounters>(metrics::Scope());
   one->success.entries.set(3);
   one->denial.entries.set(1);
   two->success.entries.set(2);
@@ -100,7 +100,7 @@ TEST_F(ControlPathsTest, AnUpstreamIsUpIfOneLoopThinksSo) {
 }
 
 TEST_F(ControlPathsTest, AnOlderConfigurationIsNotShown) {
-  const auto counters = std::make_shared<CacheCounters>(metrics::Scope());
+  const auto counters = std::make_shared<resolver::CacheCounters>(metrics::Scope());
   const auto servers = serversOf({server("192.0.2.1:53")});
   BlockReport::make(process_)->add("old.:53", {.cache = counters, .upstreams = {servers}});
   control_.accept();

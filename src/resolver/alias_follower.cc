@@ -1,0 +1,112 @@
+#include "resolver/alias_follower.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "dns/own_query.h"
+
+namespace idetcd::resolver {
+
+struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain> {
+  Chain(const dns::Query& asked, const QueryOrigin& who, const ForwardResult& result, Client waiting)
+      : query(asked), origin(who), so_far(result.response), client(std::move(waiting)), deadline(this, [](void* self) {
+          fail(static_cast<Chain*>(self)->shared_from_this(), dns::EdeCode::kNoReachableAuthority, "i/o timeout");
+        }) {
+    query.message = nullptr;  // the client's
+    // Two of a client's queries with one ID are one sent twice only if they began with the same name.
+    origin.id = static_cast<uint16_t>(origin.id ^ query.hash);
+  }
+
+  dns::Query query;
+  QueryOrigin origin;
+  std::shared_ptr<const StoredResponse> so_far;
+  std::unique_ptr<dns::OwnQuery> target;  // what is asked for now
+  size_t steps = 0;
+  Client client;  // `done` is empty: it has been called
+  net::Deadline deadline;
+};
+
+AliasFollower::AliasFollower(net::EventLoop& loop, Resolve resolve)
+    : resolve_(std::move(resolve)), seed_(randomHashSeed()), deadlines_(loop, kTime) {}
+
+AliasFollower::~AliasFollower() = default;
+
+// The chain lives in the callback that waits for its next answer.
+void AliasFollower::follow(const dns::Query& query, const QueryOrigin& origin, const ForwardResult& result,
+                           Client client) {
+  const auto chain = std::make_shared<Chain>(query, origin, result, std::move(client));
+  deadlines_.arm(chain->deadline);
+  ask(chain);
+}
+
+void AliasFollower::ask(const ChainPtr& chain) {
+  // As the client would have asked it in the place of its own.
+  const dns::Query& query = chain->query;
+  chain->target = std::make_unique<dns::OwnQuery>(*chain->so_far->unfinished, query.qtype, query.qclass,
+                                                  query.flags & (dns::kFlagRd | dns::kFlagCd), seed_);
+  chain->target->query().dnssec_ok = query.dnssec_ok;
+  const auto wait = resolve_(chain->target->query(), chain->origin,
+                             [this, chain](const ForwardResult& result) { onResult(chain, result); });
+  if (!wait) return finish(chain);
+  if (*wait == Forwarder::Wait::kForLittle && chain->client.limit) chain->client.limit();
+}
+
+void AliasFollower::onResult(const ChainPtr& chain, const ForwardResult& result) {
+  if (!chain->client.done) return;  // too late
+  if (!result.response) {
+    return fail(chain, result.ede.value_or(dns::EdeCode::kNoReachableAuthority), result.reason);
+  }
+  switch (result.rcode) {
+    case dns::Rcode::kNoError:
+    case dns::Rcode::kNxDomain:
+      return extend(chain, result.response);
+    case dns::Rcode::kServFail:
+      return fail(chain, dns::EdeCode::kNoReachableAuthority, "SERVFAIL");
+    default:
+      return finish(chain);
+  }
+}
+
+void AliasFollower::extend(const ChainPtr& chain, const std::shared_ptr<const StoredResponse>& response) {
+  const dns::Name target = *chain->so_far->unfinished;
+  const auto whole = join(*chain, response);
+  if (!whole) return fail(chain, dns::EdeCode::kNetworkError, "a chain of CNAMEs without end");
+  chain->so_far = whole;
+  if (whole->unfinished && *whole->unfinished != target) {  // else it has no data, and no SOA that says so
+    if (++chain->steps == kMaxSteps) return fail(chain, dns::EdeCode::kNetworkError, "too many CNAMEs");
+    return ask(chain);
+  }
+  finish(chain);
+}
+
+std::shared_ptr<const StoredResponse> AliasFollower::join(const Chain& chain,
+                                                          const std::shared_ptr<const StoredResponse>& response) {
+  if (last_.first != chain.so_far || last_.second != response) {
+    auto whole = std::make_shared<StoredResponse>();
+    if (!joinResponses(chain.query, *chain.so_far, chain.target->query(), *response, *whole)) whole = nullptr;
+    last_ = {chain.so_far, response, std::move(whole)};
+  }
+  return last_.whole;
+}
+
+void AliasFollower::fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why) {
+  const std::string target = dns::nameToString(chain->so_far->unfinished->data());
+  finish(chain, {.response = nullptr,
+                 .rcode = dns::Rcode::kServFail,
+                 .ede = ede,
+                 .reason = fmt::format("{}, which it is an alias of: {}", target, why)});
+}
+
+// With what there is.
+void AliasFollower::finish(const ChainPtr& chain) {
+  finish(chain, {.response = chain->so_far, .rcode = chain->so_far->packed->rcode, .ede = std::nullopt, .reason = {}});
+}
+
+void AliasFollower::finish(const ChainPtr& chain, const ForwardResult& result) {
+  chain->deadline.disarm();
+  std::exchange(chain->client.done, nullptr)(result);
+}
+
+}  // namespace idetcd::resolver

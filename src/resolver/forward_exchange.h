@@ -1,0 +1,189 @@
+// One question on its way through the upstreams, until one answers or the time is over. Loop thread only.
+//
+// A server that says one of the `failover` rcodes, or nothing that can be used, is followed by the next one; where all
+// do, the last answer counts. A datagram that is not answered within the server's usual time (RoundTrip) is taken for
+// lost: once a question, and within the budget of ExtraDatagrams, another one is sent: to the same server, or to
+// another one where the policy holds them to be equals. What has been sent goes on waiting: whichever answer comes
+// first counts. Where there is no other server to ask and the second one is lost too, or must not be sent, the question
+// goes over TCP, which repeats what is lost until it has come: within a budget too, since it may just be a hard
+// question. After `attempt_time` it is the next server's turn; where there is none, the same server is asked over TCP,
+// or over another connection where the one that was used is silent, which may have died while it was idle; within the
+// budget that is found out after twice the usual time. Where nothing is left to be done, an answer is waited for as
+// long as the client waits.
+//
+// Datagrams from the server's address and port that are no answer to what was asked may be somebody's guesses (RFC 5452
+// §9.2). Who sends them has found the port, and guesses an ID right with 1 in 65,536. With kMaxNearMisses of them the
+// question goes over TCP, where no guess counts, and over nothing else from then on: if that cannot be, it fails. So
+// the chance of a forgery ends at 4 in 65,536 for each question that is attacked (0.006 %), which would be 14 % with
+// the 10,000 guesses that fit into the time of a slow answer. Fewer may be strays: a datagram that the network has
+// doubled, or one that is late.
+//
+// With `use_caps_for_id` the letters of the name are in random case in datagrams, and an answer over UDP must have them
+// so: as many bits more to guess. One that has the name in another case is a guess, or from a server that changes the
+// case: the question goes over TCP at once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "dns/query.h"
+#include "net/deadline.h"
+#include "net/udp_query_socket.h"
+#include "resolver/forward_message.h"
+#include "resolver/forwarder.h"
+#include "resolver/stream_pool.h"
+#include "resolver/upstream_choice.h"
+#include "resolver/upstream_set.h"
+
+namespace idetcd::resolver {
+
+class ForwardExchange : private StreamWaiter {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The last call; destroys the exchange.
+    virtual void onExchangeDone(ForwardExchange& exchange, const ForwardResult& result) = 0;
+    // There is no socket or port left. Whether another exchange, of this owner or another, was ended to free one.
+    virtual bool makeRoom(ForwardExchange& exchange) = 0;
+  };
+
+  // `stream_first`: over TCP where a server is not known to want something else.
+  ForwardExchange(ForwardContext& context, Owner& owner, const dns::Query& query,
+                  std::shared_ptr<const UpstreamServers> servers, const UpstreamChoice::Order& order,
+                  bool stream_first);
+
+  // May end, and destroy this, before it returns.
+  void start();
+  const dns::Query& query() const { return query_; }
+
+ private:
+  // A message on its way to a server.
+  struct Attempt {
+    Attempt() = default;
+    Attempt(UpstreamServer& to, uint8_t to_index) : server(&to), index(to_index), edns(to.knowsEdns()) {}
+
+    UpstreamServer* server = nullptr;
+    uint8_t index = 0;  // the server's
+    bool edns = true;
+    bool edns_refused = false;
+    bool cookie_refused = false;
+    bool cookie_renewed = false;                   // by BADCOOKIE
+    std::optional<UpstreamCookie::Client> cookie;  // that the message carries
+    bool repeated = false;                         // an answer may be to either copy
+    uint16_t id = 0;
+    BootClock::time_point sent_at;
+  };
+  struct Datagram : Attempt, net::UdpQueryHandler {
+    explicit Datagram(ForwardExchange& owner) : exchange(owner) {}
+    void onDatagram(std::span<const uint8_t> datagram) override { exchange.onMessage(*this, datagram); }
+    void onError(int error) override { exchange.onDatagramError(*this, error); }
+
+    ForwardExchange& exchange;
+    net::UdpQuerySocket client;
+  };
+
+  void proceed();
+  std::optional<uint8_t> choose();
+  std::optional<uint8_t> chooseAny();
+  std::optional<uint8_t> chooseEqual() const;
+  bool mayBeAsked(uint8_t index) const { return mayAskMore() && ((tried_ | failed_) & bit(index)) == 0; }
+  // Whether `max_connect_attempts` leaves an attempt.
+  bool mayAskMore() const {
+    return context_.options.max_connect_attempts == 0 || attempts_ < context_.options.max_connect_attempts;
+  }
+  void onNobodyLeft();
+  bool waitForEarlier();
+  bool askOverTcp();
+  bool askOverTcpSoon();
+  bool hasOthers() const;
+  bool askOverNewConnection();
+  bool leaveSilentConnection();
+  bool isWaiting() const;
+
+  Datagram& freeDatagram();
+  Datagram& begin(uint8_t index);
+  int sendDatagram(Datagram& datagram);
+  bool attempt(uint8_t index);
+  bool attemptStream(BootClock::time_point proven = {});
+  bool trustsAd(const UpstreamServer& server) const {
+    return context_.options.trust_ad || isEncrypted(server.address().protocol);
+  }
+  bool attemptDatagram(Datagram& datagram);
+  std::span<const uint8_t> messageFor(Attempt& attempt);
+  void noteOwnAddress(const Datagram& datagram);
+  bool takeCookie(Attempt& attempt, std::span<const uint8_t> message, BootClock::time_point now);
+  void onBadCookie(Attempt& attempt, bool has_new);
+  void again(Attempt& attempt);
+  void againWithoutEdns(Attempt& attempt);
+  void againOverTcp(Attempt& attempt);
+  void giveUp(Attempt& attempt);
+  void giveServerUp(const Attempt& attempt, dns::EdeCode ede, const std::string& reason);
+  void noteStreamFailed();
+  void leaveServer(const Attempt& attempt);
+  void noteReason(const Attempt* attempt, dns::EdeCode ede, const std::string& reason);
+
+  void onTime();
+  bool sendExtra(Datagram& lost);
+  bool askEqual(uint8_t index);
+  void onAttemptTime();
+  bool mayUseDatagrams(const UpstreamServer& server) const {
+    return !server.isStreamOnly() && !stream_first_ && !suspicious_;
+  }
+  void onNearMiss(Attempt& attempt);
+  bool isInOtherCase(const Attempt& attempt, std::span<const uint8_t> message) const;
+  void readMessage(Attempt& attempt, std::span<const uint8_t> message);
+  void onMessage(Attempt& attempt, std::span<const uint8_t> message);
+  void onAnswer(Attempt& attempt, std::shared_ptr<const StoredResponse> response, BootClock::time_point now);
+  void onUseless(Attempt& attempt);
+  void onDatagramError(Datagram& datagram, int error);
+  void onStreamMessage(std::span<const uint8_t> message) override { onMessage(stream_, message); }
+  void onStreamFailed(const std::string& reason, bool used_before) override;
+
+  void fail();
+  void finishWith(std::shared_ptr<const StoredResponse> response);
+  void finish(const ForwardResult& result) { owner_.onExchangeDone(*this, result); }
+  static uint16_t bit(uint8_t index) { return static_cast<uint16_t>(1u << index); }
+
+  ForwardContext& context_;
+  Owner& owner_;
+  dns::Query query_;  // its message is in message_
+  ForwardMessage message_;
+  const std::shared_ptr<const UpstreamServers> servers_;
+  const UpstreamChoice::Order order_;
+  // Bits of servers. For good, as far as this question is concerned: those that were asked; those that have failed;
+  // those that gave an answer of no use.
+  uint16_t tried_ = 0;
+  uint16_t failed_ = 0;
+  uint16_t rejected_ = 0;
+
+  std::array<Datagram, 2> datagrams_{Datagram(*this), Datagram(*this)};
+  Attempt stream_;
+  StreamPool::Ticket ticket_;
+  Attempt* current_ = nullptr;  // of these: the latest
+  // Of the current attempt, what the timer ends. A datagram's usual time, that of its repetition, or of a message over
+  // a connection that was there before; then the attempt's.
+  enum class Time : uint8_t { kUsual, kRepetition, kAttempt };
+  Time time_ = Time::kAttempt;
+  bool extra_spent_ = false;
+  bool tcp_tried_ = false;       // as the last resort
+  bool cookie_missing_ = false;  // in an answer, so that stream_ is asked whether it is the server's
+  size_t attempts_ = 0;          // that a server was turned to, be it the same one
+  uint8_t reconnects_ = 0;
+  uint8_t near_misses_ = 0;
+  bool suspicious_ = false;  // after too many of them
+
+  bool stream_first_;
+  bool overloaded_ = false;  // it failed because our own resources were used up
+  net::Deadline attempt_time_;
+  net::Deadline total_time_;
+  std::shared_ptr<const StoredResponse> refusal_;  // the last answer with a `failover` rcode
+  dns::EdeCode ede_ = dns::EdeCode::kNoReachableAuthority;
+  std::string reason_;
+};
+
+}  // namespace idetcd::resolver

@@ -1,0 +1,76 @@
+// The caches of all blocks and loops, which go on through a reload.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/event_loop.h"
+#include "resolve/directive.h"
+#include "resolver/live_caches.h"
+#include "resolver/resolver_settings.h"
+
+namespace idetcd::resolver {
+
+// A cache lives as long as a chain that uses it. While a reload goes on, the chain before and the one after it use one
+// cache, on the same loop; a reload that is refused leaves each with the cache that it has.
+class KeptCaches final : public resolve::ProcessState {
+ public:
+  explicit KeptCaches(resolve::Process& process) : executor_(process.executor) {}
+
+  // A server block is known by its keys, and if several have the same, by the addresses that it listens on too: what
+  // one has learnt is not for the clients of another one. In Directive::prepare() of each block with a cache.
+  void announce(const std::string& keys) { ++announced_[keys]; }
+  // After the announcements. `listen`: what `bind` says.
+  std::string nameOf(const std::string& keys, const std::vector<std::string>& listen) const;
+
+  // What makes a cache that of the block before. What was kept without `private`, or with another one, has not passed
+  // this one's rules.
+  struct Block {
+    std::string name;
+    std::optional<PrivateSettings> rules;
+    bool operator==(const Block&) const = default;
+  };
+
+  struct Found {
+    std::shared_ptr<Cache> cache;
+    bool is_new = false;
+  };
+  // That of the configuration in use, if it has one for this block on this loop; it takes over `options` when the new
+  // configuration is accepted. Else a new one. On the thread on which the chains are made, which is the loop's, or one
+  // for which the loop waits.
+  Found of(const Block& block, size_t worker, net::EventLoop& loop, const Cache::Options& options,
+           const metrics::Scope& metrics);
+
+  // Those that somebody uses, of any configuration: to be flushed. Any thread.
+  const std::shared_ptr<LiveCaches>& live() const { return live_; }
+
+  void accept() override;
+  void refuse() override;
+
+ private:
+  struct Kept {
+    Block block;
+    net::EventLoop* loop = nullptr;
+    std::weak_ptr<Cache> cache;
+  };
+  using AllKept = std::map<std::pair<size_t, std::string>, Kept>;  // by worker and name
+  struct Change {
+    net::EventLoop& loop;
+    std::weak_ptr<Cache> cache;
+    Cache::Options options;
+  };
+
+  const std::shared_ptr<Executor> executor_;
+  const std::shared_ptr<LiveCaches> live_ = std::make_shared<LiveCaches>();
+  AllKept used_;
+  // Of the configuration that is being made:
+  std::map<std::string, size_t> announced_;  // how many blocks have these keys
+  AllKept next_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace idetcd::resolver
