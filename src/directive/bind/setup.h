@@ -6,6 +6,7 @@
 
 #include "base/ip_address.h"
 #include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -15,9 +16,10 @@ struct BindSettings {
   std::vector<std::string> except;
 };
 
-class BindDirective final : public resolve::Directive {
+class BindDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+  void fill(resolver::ResolverSettings& to) const override { to.listen = listen(); }
 
   Result<std::vector<SocketAddress>> listenAddresses() const override;  // as the machine's interfaces are now
 

@@ -4,12 +4,14 @@
 #include <chrono>
 
 #include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
-class CancelDirective final : public resolve::Directive {
+class CancelDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+  void fill(resolver::ResolverSettings& to) const override { to.cancel_time = timeout_; }
 
   // Above 0.
   std::chrono::milliseconds timeout() const { return timeout_; }

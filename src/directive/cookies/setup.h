@@ -8,6 +8,7 @@
 #include "base/siphash.h"
 #include "dns/server_cookies.h"
 #include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -18,11 +19,12 @@ struct CookieSettings {
   std::string secret_file;
 };
 
-class CookiesDirective final : public resolve::Directive {
+class CookiesDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
+  void fill(resolver::ResolverSettings& to) const override { to.cookies = !settings_.off; }
 
   const CookieSettings& settings() const { return settings_; }
 

@@ -15,18 +15,6 @@
 #include "config/duration.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
-#include "directive/acl/setup.h"
-#include "directive/bind/setup.h"
-#include "directive/bufsize/setup.h"
-#include "directive/cache/setup.h"
-#include "directive/cancel/setup.h"
-#include "directive/cookies/setup.h"
-#include "directive/loadbalance/setup.h"
-#include "directive/loop/setup.h"
-#include "directive/minimal/setup.h"
-#include "directive/private/setup.h"
-#include "directive/rrl/setup.h"
-#include "directive/zonelimit/setup.h"
 #include "net/local_addresses.h"
 #include "net/tls_stream.h"
 #include "node/state_directory.h"
@@ -35,6 +23,8 @@
 #include "resolver/forward_files.h"
 #include "resolver/forwarding_resolver.h"
 #include "resolver/kept_caches.h"
+#include "resolver/loop_probe.h"
+#include "resolver/rebinding_filter.h"
 #include "resolver/upstream_budget.h"
 
 namespace idetcd::directive {
@@ -356,6 +346,23 @@ std::shared_ptr<resolver::CacheSaver> makeSaver(const resolver::CacheSettings& s
       found.cache, context.loop, context.process);
 }
 
+// The cache of the block that is known as `name`, and in `options` what is said of it.
+std::shared_ptr<resolver::Cache> useCache(const resolver::ResolverSettings& settings, const std::string& name,
+                                          const resolve::LoopContext& context,
+                                          resolver::ForwardingResolver::Options& options) {
+  const resolver::CacheSettings& cache = *settings.cache;
+  options.cache_zones = cache.zones;
+  options.verify_stale = cache.verify_stale;
+  options.verify_time = std::min(cache.verify_time, resolver::Forwarder::kTotalTime);  // later the upstream has failed
+  options.stale_ttl = cache.stale_ttl;
+  auto& caches = context.process.state<resolver::KeptCaches>();
+  const auto found = caches.of({.name = name, .rules = settings.withheld}, context.worker, context.loop, cache.options,
+                               cacheScope(context, cache.zones));
+  if (!cache.directory.empty()) options.saver = makeSaver(cache, found, name, context);
+  options.user = std::make_shared<resolver::LiveCaches::User>(caches.live(), found.cache, options.saver, context.loop);
+  return found.cache;
+}
+
 // Says once, whatever is reloaded, that anybody on the Internet may ask.
 class OpenResolverWarning final : public resolve::ProcessState {
  public:
@@ -399,7 +406,7 @@ Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resol
 
 Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve::Block& block) {
   process_ = &process;
-  if (block.find<CacheDirective>() != nullptr) process.state<resolver::KeptCaches>().announce(textOf(block.keys));
+  if (resolver::settingsOf(block).cache) process.state<resolver::KeptCaches>().announce(textOf(block.keys));
   report_ = BlockReport::make(process);
   local_addresses_ = net::localAddresses();
   for (resolver::Forwarder::Options& options : options_) {
@@ -411,51 +418,32 @@ Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve:
 }
 
 Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  auto forwarders = makeForwarders(context);
+  const resolver::ResolverSettings settings = resolver::settingsOf(context.block);
+  auto forwarders = makeForwarders(settings, context);
   if (!forwarders) return tl::unexpected(forwarders.error());
-  const resolve::Block& block = context.block;
-  const bool limited = block.find<AclDirective>() != nullptr || block.find<RrlDirective>() != nullptr;
-  if (!limited) public_address_ = findPublic(context.listening, local_addresses_);
-  resolver::ForwardingResolver::Options options{.minimal = block.find<MinimalDirective>() != nullptr,
+  if (!settings.limits_clients) public_address_ = findPublic(context.listening, local_addresses_);
+  resolver::ForwardingResolver::Options options{.cancel_time = settings.cancel_time,
+                                                .minimal = settings.minimal,
+                                                .loadbalance = settings.loadbalance,
+                                                .preferred_networks = settings.preferred_networks,
                                                 .directive = context.process.names.idOf("forward"),
                                                 .cache_directive = context.process.names.idOf("cache"),
-                                                .own_names = own_names_,
+                                                .own_names = settings.own_names,
                                                 .nsid = chain.parts.nsid,
                                                 .limiter = chain.parts.limiter,
                                                 .log = chain.parts.log,
                                                 .errors = chain.parts.errors};
-  if (const auto* directive = block.find<CancelDirective>()) options.cancel_time = directive->timeout();
-  if (const auto* directive = block.find<LoadbalanceDirective>()) {
-    options.loadbalance = true;
-    options.preferred_networks = directive->preferred();
+  std::string name = textOf(context.block.keys);
+  if (settings.withheld) {
+    options.rebinding = std::make_shared<resolver::RebindingFilter>(
+        settings.address_rules, chain.parts.errors, context.process.metrics.scope().with("block", name));
   }
-  const auto scope = context.process.metrics.scope().with("block", textOf(block.keys));
-  if (const auto* directive = block.find<PrivateDirective>()) {
-    options.rebinding = std::make_shared<resolver::RebindingFilter>(directive->rules(), chain.parts.errors, scope);
-  }
-  std::string name = textOf(block.keys);
   BlockReport::Loop known;
   for (const auto& forwarder : *forwarders) known.upstreams.push_back(forwarder->reports());
   std::shared_ptr<resolver::Cache> cache;
-  if (const auto* directive = block.find<CacheDirective>()) {
-    const resolver::CacheSettings& settings = directive->settings();
-    options.cache_zones = settings.zones;
-    options.verify_stale = settings.verify_stale;
-    // Later the upstream has failed.
-    options.verify_time = std::min(settings.verify_time, resolver::Forwarder::kTotalTime);
-    options.stale_ttl = settings.stale_ttl;
-    auto& caches = context.process.state<resolver::KeptCaches>();
-    const auto* bind = block.find<BindDirective>();
-    resolver::KeptCaches::Block kept{
-        .name = caches.nameOf(textOf(block.keys), bind != nullptr ? bind->listen() : std::vector<std::string>{}),
-        .rules = {}};
-    if (const auto* rules = block.find<PrivateDirective>()) kept.rules = rules->settings();
-    const auto found =
-        caches.of(kept, context.worker, context.loop, settings.options, cacheScope(context, settings.zones));
-    cache = found.cache;
-    if (!settings.directory.empty()) options.saver = makeSaver(settings, found, kept.name, context);
-    options.user = std::make_shared<resolver::LiveCaches::User>(caches.live(), cache, options.saver, context.loop);
-    name = kept.name;
+  if (settings.cache) {
+    name = context.process.state<resolver::KeptCaches>().nameOf(name, settings.listen);
+    cache = useCache(settings, name, context, options);
     known.cache = cache->counters();
   }
   report_->add(name, std::move(known));
@@ -472,33 +460,31 @@ void ForwardDirective::start() {
 }
 
 Result<std::vector<std::unique_ptr<resolver::Forwarder>>> ForwardDirective::makeForwarders(
-    const resolve::LoopContext& context) const {
+    const resolver::ResolverSettings& settings, const resolve::LoopContext& context) const {
   auto room = context.process.state<ForwardRooms>().of(context.worker, context.loop);
   if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
   std::shared_ptr<resolver::ZoneLimiter> limiter;
-  if (const auto* directive = context.block.find<ZonelimitDirective>()) {
-    limiter = std::make_shared<resolver::ZoneLimiter>(directive->options(), context.process.hash_seed,
+  if (settings.zone_limit) {
+    limiter = std::make_shared<resolver::ZoneLimiter>(*settings.zone_limit, context.process.hash_seed,
                                                       context.process.metrics.scope());
   }
   std::vector<std::unique_ptr<resolver::Forwarder>> forwarders;
   const std::vector<dns::Name> zones = config::zonesOf(context.block.keys);
-  for (resolver::Forwarder::Options options : options_) {
+  for (resolver::Forwarder::Options options : settings.forwards) {
     options.own.assign(context.listening.begin(), context.listening.end());
-    options.named = own_names_;
+    options.named = settings.own_names;
     options.named.insert(options.named.end(), zones.begin(), zones.end());
     options.room = *room;
     options.zones = limiter;
-    if (const auto* bufsize = context.block.find<BufsizeDirective>()) {
-      options.udp_payload = std::min(dns::kDefaultUdpPayload, bufsize->bytes());
-    }
-    if (const auto* cookies = context.block.find<CookiesDirective>()) options.cookies = !cookies->settings().off;
+    options.udp_payload = settings.udp_payload;
+    options.cookies = settings.cookies;
     options.metrics = context.process.metrics.scope();
     auto forwarder =
         resolver::Forwarder::make(context.loop, std::move(options), context.process.log.named("plugin/forward"));
     if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
     // No probe is needed where there is no server to ask but ourselves.
     if (const auto ourselves = (*forwarder)->ourselves();
-        context.block.find<LoopDirective>() != nullptr && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
+        settings.detects_loops && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
       return fail("plugin/loop: " + resolver::LoopProbe::describe(ourselves.front().address, zones.front()));
     }
     forwarders.push_back(std::move(*forwarder));

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "config/named_files.h"
-#include "directive/forward/setup.h"
 #include "directive/hosts/setup.h"
 #include "directive/nsid/setup.h"
 #include "etcd/client.h"
@@ -91,9 +90,8 @@ Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::
   if (!joined) return tl::unexpected(joined.error());
   Cluster& cluster = **joined;
   resolve::ClusterZone::Options options{.fallthrough = settings_.fallthrough};
-  auto* forward = block.find<ForwardDirective>();
-  if (forward != nullptr || block.find<HostsDirective>() != nullptr) options.sources = settings_.endpointNames();
-  if (forward != nullptr) forward->setOwnNames(settings_.endpointNames());
+  const bool forwards = !resolver::settingsOf(block).forwards.empty();
+  if (forwards || block.find<HostsDirective>() != nullptr) options.sources = settings_.endpointNames();
   zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
   identity_ = makeIdentity(cluster, block);
   report_ = cluster.report;

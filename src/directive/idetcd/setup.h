@@ -13,10 +13,11 @@
 #include "directive/nsid/identity.h"
 #include "resolve/cluster_zone.h"
 #include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
-class IdetcdDirective final : public resolve::Directive {
+class IdetcdDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   void checkTogether(std::span<Directive* const> all) override;
@@ -24,6 +25,7 @@ class IdetcdDirective final : public resolve::Directive {
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
   std::function<std::string()> readiness() const override;
+  void fill(resolver::ResolverSettings& to) const override { to.own_names = settings_.endpointNames(); }
 
   const ClusterSettings& settings() const { return settings_; }
 

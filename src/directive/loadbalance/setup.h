@@ -5,12 +5,17 @@
 
 #include "base/ip_network.h"
 #include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
-class LoadbalanceDirective final : public resolve::Directive {
+class LoadbalanceDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+  void fill(resolver::ResolverSettings& to) const override {
+    to.loadbalance = true;
+    to.preferred_networks = preferred_;
+  }
 
   // Addresses within the first of these come first, and so on.
   const std::vector<IpNetwork>& preferred() const { return preferred_; }

@@ -5,15 +5,17 @@
 
 #include "resolve/flag_directive.h"
 #include "resolver/loop_probe.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
-class LoopDirective final : public resolve::FlagDirective {
+class LoopDirective final : public resolve::FlagDirective, public resolver::SettingsSource {
  public:
   // The probe is made with the first loop's chain, and asks through it.
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
   void start() override;
   void stop() override;
+  void fill(resolver::ResolverSettings& to) const override { to.detects_loops = true; }
 
  private:
   std::shared_ptr<resolver::LoopProbe> probe_;

@@ -11,14 +11,16 @@
 namespace idetcd::directive {
 
 // What is filtered is what `forward` brings: it makes a filter for each loop.
-class PrivateDirective final : public resolve::Directive {
+class PrivateDirective final : public resolve::Directive, public resolver::SettingsSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
+  void fill(resolver::ResolverSettings& to) const override {
+    to.withheld = settings_;
+    to.address_rules = rules_;
+  }
 
   const resolver::PrivateSettings& settings() const { return settings_; }
-  // Of RebindingFilter; after prepare().
-  const std::shared_ptr<const Acl>& rules() const { return rules_; }
 
  private:
   resolver::PrivateSettings settings_;
