@@ -79,21 +79,24 @@ Result<size_t> readChoice(DirectiveCursor& cursor, std::span<const std::string_v
   return cursor.error(wrongText(wrong, *word, {}, {}));
 }
 
-Result<std::vector<IpNetwork>> readNetworks(DirectiveCursor& cursor) {
+Result<void> readNetworks(DirectiveCursor& cursor, std::vector<IpNetwork>& networks) {
   const auto words = cursor.args(1);
   if (!words) return tl::unexpected(words.error());
-  std::vector<IpNetwork> networks;
   for (const std::string& word : *words) {
     const auto network = IpNetwork::parse(word);
     if (!network) return cursor.error(network.error().message);
     networks.push_back(*network);
   }
-  return networks;
+  return {};
 }
 
-Result<std::vector<dns::Name>> readZones(DirectiveCursor& cursor, size_t least) {
+Result<void> readZones(DirectiveCursor& cursor, size_t least, std::vector<dns::Name>& zones) {
   const auto words = cursor.args(least);
-  return words ? parseZones(cursor, *words) : tl::unexpected(words.error());
+  if (!words) return tl::unexpected(words.error());
+  const auto read = parseZones(cursor, *words);
+  if (!read) return tl::unexpected(read.error());
+  zones.insert(zones.end(), read->begin(), read->end());
+  return {};
 }
 
 std::string durationText(std::chrono::nanoseconds duration) {

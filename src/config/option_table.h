@@ -60,9 +60,9 @@ Result<std::chrono::nanoseconds> readDuration(DirectiveCursor& cursor, const Dur
 Result<int64_t> readWholeSeconds(DirectiveCursor& cursor, int64_t least, int64_t most);
 // Which of the words it is.
 Result<size_t> readChoice(DirectiveCursor& cursor, std::span<const std::string_view> words, std::string_view wrong);
-// At least one.
-Result<std::vector<IpNetwork>> readNetworks(DirectiveCursor& cursor);
-Result<std::vector<dns::Name>> readZones(DirectiveCursor& cursor, size_t least);
+// Behind those before; at least one, or `least`.
+Result<void> readNetworks(DirectiveCursor& cursor, std::vector<IpNetwork>& networks);
+Result<void> readZones(DirectiveCursor& cursor, size_t least, std::vector<dns::Name>& zones);
 
 // As a Corefile writes it, in the largest unit that it is a whole number of: "10s", "1h".
 std::string durationText(std::chrono::nanoseconds duration);
@@ -256,54 +256,34 @@ Field<O> text(std::string O::*field) {
       field, [](DirectiveCursor& cursor) { return cursor.oneArg(); }, nullptr);
 }
 
-// One word or more, in place of those before.
-template <typename O>
-Field<O> words(std::vector<std::string> O::*field) {
-  return bindField(
-      field, [](DirectiveCursor& cursor) { return cursor.args(1); }, nullptr);
-}
-
 // One network or more, behind those before.
 template <typename O>
 Field<O> networks(std::vector<IpNetwork> O::*field) {
-  return [field](DirectiveCursor& cursor, O& settings) -> Result<void> {
-    const auto read = readNetworks(cursor);
-    if (!read) return tl::unexpected(read.error());
-    (settings.*field).insert((settings.*field).end(), read->begin(), read->end());
-    return {};
-  };
+  return [field](DirectiveCursor& cursor, O& settings) { return readNetworks(cursor, settings.*field); };
 }
 
 // One zone or more, behind those before.
 template <typename O>
 Field<O> zones(std::vector<dns::Name> O::*field) {
-  return [field](DirectiveCursor& cursor, O& settings) -> Result<void> {
-    const auto read = readZones(cursor, 1);
-    if (!read) return tl::unexpected(read.error());
-    (settings.*field).insert((settings.*field).end(), read->begin(), read->end());
-    return {};
-  };
+  return [field](DirectiveCursor& cursor, O& settings) { return readZones(cursor, 1, settings.*field); };
 }
 
-// Zones; without any the field stays as it is. Of a directive's own line, where the block's zones are those without any.
+// Zones in place of those before; without any these stay. Of a directive's own line, where they are the block's.
 template <typename O>
 Field<O> zonesIfAny(std::vector<dns::Name> O::*field) {
   return [field](DirectiveCursor& cursor, O& settings) -> Result<void> {
-    auto read = readZones(cursor, 0);
-    if (!read) return tl::unexpected(read.error());
-    if (!read->empty()) settings.*field = std::move(*read);
-    return {};
+    if (cursor.argumentFollows()) (settings.*field).clear();
+    return readZones(cursor, 0, settings.*field);
   };
 }
 
-// Zones; without any, every name.
+// Zones in place of those before; without any, every name.
 template <typename O>
 Field<O> zonesOrAll(std::vector<dns::Name> O::*field) {
   return [field](DirectiveCursor& cursor, O& settings) -> Result<void> {
-    auto read = readZones(cursor, 0);
-    if (!read) return tl::unexpected(read.error());
-    if (read->empty()) read->emplace_back();
-    settings.*field = std::move(*read);
+    (settings.*field).clear();
+    if (cursor.argumentFollows()) return readZones(cursor, 1, settings.*field);
+    (settings.*field).emplace_back();
     return {};
   };
 }
@@ -319,63 +299,6 @@ Field<O> within(Inner O::*inner, Field<Inner> field) {
     };
   }
   return outer;
-}
-
-// Of a directive's own line: may be left out.
-template <typename O>
-Field<O> optional(Field<O> field) {
-  auto read = [field](DirectiveCursor& cursor, O& settings) -> Result<void> {
-    return cursor.argumentFollows() ? field.read(cursor, &settings) : Result<void>();
-  };
-  return read;
-}
-
-// The same with member functions of a parser: `forward`, `cache`, `private`, `dns64` until they have settings that a
-// table can bind.
-
-template <typename Parser>
-using OptionReader = Result<void> (Parser::*)();
-
-// One option: its name, the line to write instead of a wrong one, and the member function that reads the rest of its
-// line.
-template <typename Parser>
-struct MemberOption {
-  std::string_view name;
-  std::string_view syntax;
-  OptionReader<Parser> read;
-};
-template <typename Parser, size_t N>
-using OptionTable = std::array<MemberOption<Parser>, N>;
-
-// Reads the block to its end, and with it the directive. `other` reads a line that begins with none of the options.
-// All errors of the block are in the one that is returned, a line each, with what to write instead; before them those
-// of `head`, which is what the directive's own line came to.
-template <typename Parser, size_t N>
-Result<void> readBlock(DirectiveCursor& cursor, Parser& parser, const OptionTable<Parser, N>& options,
-                       std::type_identity_t<OptionReader<Parser>> other = nullptr, const Result<void>& head = {}) {
-  Problems problems;
-  if (!head) problems.add(head.error().message);
-  while (cursor.nextBlock()) {
-    const auto option = std::find_if(options.begin(), options.end(),
-                                     [&cursor](const auto& entry) { return entry.name == cursor.value(); });
-    const OptionReader<Parser> reader = option != options.end() ? option->read : other;
-    if (reader == nullptr) {
-      std::array<std::string_view, N> names;
-      std::transform(options.begin(), options.end(), names.begin(), [](const auto& entry) { return entry.name; });
-      problems.add(
-          cursor.error(fmt::format("unknown property '{}'{}", cursor.value(), suggestion(cursor.value(), names))));
-      if (cursor.value() == "{") return problems.result();  // what belongs to which block is a guess from here
-      cursor.remainingArgs();
-      continue;
-    }
-    const std::string_view syntax = option != options.end() ? option->syntax : std::string_view{};
-    const auto read = (parser.*reader)();
-    if (!read) problems.add(withSyntax(read.error().message, syntax));
-    if (read && cursor.nextArg()) problems.add(withSyntax(cursor.argError().value().message, syntax));
-    cursor.remainingArgs();
-  }
-  if (const auto finished = cursor.finish(); !finished) problems.add(finished.error().message);
-  return problems.result();
 }
 
 }  // namespace idetcd::config

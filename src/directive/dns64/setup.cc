@@ -12,56 +12,29 @@ namespace idetcd::directive {
 
 namespace {
 
-class Dns64Parser {
- public:
-  explicit Dns64Parser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+Result<void> readPrefix(config::DirectiveCursor& cursor, Dns64Settings& settings) {
+  const auto word = cursor.oneArg();
+  if (!word) return tl::unexpected(word.error());
+  const auto prefix = resolver::Nat64Prefix::parse(*word);
+  if (!prefix) return cursor.error(prefix.error().message);
+  settings.prefix = *prefix;
+  return {};
+}
 
-  // `dns64 [PREFIX] { … }`
-  Result<Dns64Settings> parse() {
-    const auto head = readHead();
-    static constexpr config::OptionTable<Dns64Parser, 3> kOptions{{
-        {"prefix", "prefix PREFIX, like prefix 64:ff9b::/96", &Dns64Parser::readPrefix},
-        {"translate_all", "translate_all", &Dns64Parser::readTranslateAll},
-        {"allow_ipv4", "allow_ipv4", &Dns64Parser::readAllowIpv4},
-    }};
-    if (auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head); !read) {
-      return tl::unexpected(read.error());
-    }
-    return settings_;
-  }
-
- private:
-  Result<void> readHead() {
-    const auto words = cursor_.args(0, 1);
-    if (!words) return tl::unexpected(words.error());
-    return words->empty() ? Result<void>() : setPrefix(words->front());
-  }
-
-  Result<void> setPrefix(const std::string& text) {
-    const auto prefix = resolver::Nat64Prefix::parse(text);
-    if (!prefix) return cursor_.error(prefix.error().message);
-    settings_.prefix = *prefix;
-    return {};
-  }
-
-  Result<void> readPrefix() {
-    const auto word = cursor_.oneArg();
-    return word ? setPrefix(*word) : tl::unexpected(word.error());
-  }
-  Result<void> readTranslateAll() { return config::readFlag(cursor_, settings_.translate_all); }
-  Result<void> readAllowIpv4() { return config::readFlag(cursor_, settings_.allow_ipv4); }
-
-  config::DirectiveCursor& cursor_;
-  Dns64Settings settings_;
-};
+// `dns64 [PREFIX]`
+Result<void> readHead(config::DirectiveCursor& cursor, Dns64Settings& settings) {
+  return cursor.argumentFollows() ? readPrefix(cursor, settings) : Result<void>();
+}
 
 }  // namespace
 
 Result<void> Dns64Directive::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto settings = Dns64Parser(cursor).parse();
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = *settings;
-  return {};
+  static const config::Options<Dns64Settings> kOptions{
+      readHead,
+      {{"prefix", "prefix PREFIX, like prefix 64:ff9b::/96", readPrefix},
+       {"translate_all", "translate_all", config::flag(&Dns64Settings::translate_all)},
+       {"allow_ipv4", "allow_ipv4", config::flag(&Dns64Settings::allow_ipv4)}}};
+  return kOptions.read(cursor, settings_);
 }
 
 Result<void> Dns64Directive::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {

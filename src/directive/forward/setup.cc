@@ -31,249 +31,173 @@ namespace idetcd::directive {
 
 namespace {
 
-class ForwardParser {
- public:
-  explicit ForwardParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
+using config::DirectiveCursor;
+using Upstreams = resolver::Forwarder::Options;
 
-  // `forward FROM TO… { … }`
-  Result<resolver::Forwarder::Options> parse() {
-    const auto head = readHead();
-    static constexpr config::OptionTable<ForwardParser, 23> kOptions{{
-        {"except", "except ZONES...", &ForwardParser::readExcept},
-        {"force_tcp", "force_tcp", &ForwardParser::readForceTcp},
-        {"prefer_udp", "prefer_udp", &ForwardParser::readPreferUdp},
-        {"expire", "expire DURATION, like 10s", &ForwardParser::readExpire},
-        {"max_age", "max_age DURATION, like 5m", &ForwardParser::readMaxAge},
-        {"max_idle_conns", "max_idle_conns N", &ForwardParser::readMaxIdle},
-        {"read_timeout", "read_timeout DURATION, like 2s", &ForwardParser::readReadTimeout},
-        {"source_address", "source_address IP", &ForwardParser::readSourceAddress},
-        {"max_fails", "max_fails N", &ForwardParser::readMaxFails},
-        {"max_connect_attempts", "max_connect_attempts N", &ForwardParser::readMaxConnectAttempts},
-        {"tls", "tls [[CERT KEY] CA]", &ForwardParser::readTls},
-        {"tls_servername", "tls_servername NAME", &ForwardParser::readTlsServerName},
-        {"doh_method", "doh_method GET|POST", &ForwardParser::readDohMethod},
-        {"policy", "policy random|round_robin|sequential", &ForwardParser::readPolicy},
-        {"health_check", "health_check DURATION [no_rec] [domain NAME]", &ForwardParser::readHealthCheck},
-        {"max_concurrent", "max_concurrent N", &ForwardParser::readMaxConcurrent},
-        {"next", "next RCODE..., like next NXDOMAIN", &ForwardParser::readNext},
-        {"next_on_nodata", "next_on_nodata", &ForwardParser::readNextOnNodata},
-        {"failover", "failover RCODE...", &ForwardParser::readFailover},
-        {"failfast_all_unhealthy_upstreams", "failfast_all_unhealthy_upstreams", &ForwardParser::readFailfast},
-        {"resolver", "resolver IP[:port]...", &ForwardParser::readResolver},
-        {"trust-ad", "trust-ad", &ForwardParser::readTrustAd},
-        {"use_caps_for_id", "use_caps_for_id", &ForwardParser::readUseCapsForId},
-    }};
-    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
-    if (!read) return tl::unexpected(read.error());
-    for (const resolver::UpstreamTarget& target : options_.to) {
-      if (!target.server || target.server->server_name.empty() || options_.tls.server_name.empty()) continue;
-      return tl::unexpected(
-          cursor_.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name)).value());
-    }
-    return std::move(options_);
+// `forward FROM TO…`
+Result<void> readServers(DirectiveCursor& cursor, Upstreams& options) {
+  const auto arguments = cursor.args(2);
+  if (!arguments) return tl::unexpected(arguments.error());
+  config::Problems problems;
+  auto from = config::parseZones(cursor, {arguments->front()});
+  if (!from) problems.add(from.error().message);
+  if (from) options.from = std::move(*from);
+  if (arguments->size() - 1 > resolver::Forwarder::kMaxTargets) {
+    problems.add(cursor.error(
+        fmt::format("more than {} TOs configured: {}", resolver::Forwarder::kMaxTargets, arguments->size() - 1)));
   }
+  for (size_t i = 1; i < arguments->size(); ++i) {
+    auto target = resolver::parseUpstreamTarget((*arguments)[i]);
+    if (!target) problems.add(cursor.error(target.error().message));
+    if (target) options.to.push_back(std::move(*target));
+  }
+  return problems.result();
+}
 
- private:
-  Result<void> readHead() {
-    const auto arguments = cursor_.args(2);
-    if (!arguments) return tl::unexpected(arguments.error());
-    config::Problems problems;
-    auto from = config::parseZones(cursor_, {arguments->front()});
-    if (!from) problems.add(from.error().message);
-    if (from) options_.from = std::move(*from);
-    if (arguments->size() - 1 > resolver::Forwarder::kMaxTargets) {
-      problems.add(cursor_.error(
-          fmt::format("more than {} TOs configured: {}", resolver::Forwarder::kMaxTargets, arguments->size() - 1)));
-    }
-    for (size_t i = 1; i < arguments->size(); ++i) {
-      auto target = resolver::parseUpstreamTarget((*arguments)[i]);
-      if (!target) problems.add(cursor_.error(target.error().message));
-      if (target) options_.to.push_back(std::move(*target));
-    }
-    return problems.result();
-  }
+constexpr std::string_view kNegative = "a duration can't be negative: {word}";
 
-  Result<void> readForceTcp() { return config::readFlag(cursor_, options_.force_tcp); }
-  Result<void> readPreferUdp() { return config::readFlag(cursor_, options_.prefer_udp); }
-  Result<void> readTrustAd() { return config::readFlag(cursor_, options_.trust_ad); }
-  Result<void> readUseCapsForId() { return config::readFlag(cursor_, options_.use_caps_for_id); }
-  Result<void> readNextOnNodata() { return config::readFlag(cursor_, options_.next_on_nodata); }
-  Result<void> readFailfast() { return config::readFlag(cursor_, options_.failfast_all_unhealthy_upstreams); }
+Result<void> readTimeout(DirectiveCursor& cursor, Upstreams& options) {
+  const auto time = config::readDuration(cursor, {.wrong = kNegative});
+  if (!time) return tl::unexpected(time.error());
+  if (time->count() == 0) return cursor.error("read_timeout must be above 0");
+  options.attempt_time = std::chrono::ceil<std::chrono::milliseconds>(*time);
+  return {};
+}
 
-  Result<void> readExcept() {
-    const auto names = cursor_.args(1);
-    if (!names) return tl::unexpected(names.error());
-    auto zones = config::parseZones(cursor_, *names);
-    if (!zones) return tl::unexpected(zones.error());
-    options_.except.insert(options_.except.end(), zones->begin(), zones->end());
-    return {};
+Result<void> readSourceAddress(DirectiveCursor& cursor, Upstreams& options) {
+  const auto argument = cursor.oneArg();
+  if (!argument) return tl::unexpected(argument.error());
+  const auto ip = IpAddress::parse(*argument);
+  if (!ip || ip->isUnspecified() || ip->isMulticast() || (ip->isV6() && ip->isLinkLocal())) {
+    return cursor.error(fmt::format("not an address that can be sent from: '{}'", *argument));
   }
+  options.source_address = ip->unmapped();
+  return {};
+}
 
-  Result<std::chrono::milliseconds> readDuration(const std::string& text) {
-    const auto duration = config::parseDuration(text);
-    if (!duration) return cursor_.error(duration.error().message);
-    if (duration->count() < 0) return cursor_.error(fmt::format("a duration can't be negative: {}", text));
-    return std::chrono::ceil<std::chrono::milliseconds>(*duration);
-  }
+// `tls`: no file, CA; CERT KEY; CERT KEY CA
+Result<void> readTls(DirectiveCursor& cursor, Upstreams& options) {
+  const auto files = cursor.args(0, 3);
+  if (!files) return tl::unexpected(files.error());
+  resolver::Forwarder::Tls& tls = options.tls;
+  if (files->size() % 2 == 1) tls.ca_file = files->back();
+  if (files->size() < 2) return {};
+  tls.certificate_file = (*files)[0];
+  tls.key_file = (*files)[1];
+  return {};
+}
 
-  Result<void> readDurationTo(std::chrono::milliseconds& to) {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto duration = readDuration(*argument);
-    if (!duration) return tl::unexpected(duration.error());
-    to = *duration;
-    return {};
-  }
-  Result<void> readExpire() { return readDurationTo(options_.expire); }
-  Result<void> readMaxAge() { return readDurationTo(options_.max_age); }
-  Result<void> readReadTimeout() {
-    if (auto read = readDurationTo(options_.attempt_time); !read) return read;
-    if (options_.attempt_time.count() == 0) return cursor_.error("read_timeout must be above 0");
-    return {};
-  }
+Result<void> readDohMethod(DirectiveCursor& cursor, Upstreams& options) {
+  const auto argument = cursor.oneArg();
+  if (!argument) return tl::unexpected(argument.error());
+  const std::string method = lowerCase(*argument);
+  if (method != "get" && method != "post") return cursor.error(fmt::format("unknown doh_method '{}'", *argument));
+  options.doh_method = method == "get" ? resolver::DohMethod::kGet : resolver::DohMethod::kPost;
+  return {};
+}
 
-  Result<void> readSourceAddress() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto ip = IpAddress::parse(*argument);
-    if (!ip || ip->isUnspecified() || ip->isMulticast() || (ip->isV6() && ip->isLinkLocal())) {
-      return cursor_.error(fmt::format("not an address that can be sent from: '{}'", *argument));
-    }
-    options_.source_address = ip->unmapped();
-    return {};
-  }
-
-  Result<int64_t> readCount() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const auto number = parseNumber<int64_t>(*argument);
-    if (!number || *number < 0 || *number > std::numeric_limits<int32_t>::max()) {
-      return cursor_.error(fmt::format("not a number: '{}'", *argument));
-    }
-    return *number;
-  }
-  Result<void> readMaxFails() {
-    const auto number = readCount();
-    if (!number) return tl::unexpected(number.error());
-    options_.max_fails = static_cast<uint32_t>(*number);
-    return {};
-  }
-  Result<void> readCountTo(size_t& to) {
-    const auto number = readCount();
-    if (!number) return tl::unexpected(number.error());
-    to = static_cast<size_t>(*number);
-    return {};
-  }
-  Result<void> readMaxConcurrent() { return readCountTo(options_.max_concurrent); }
-  Result<void> readMaxConnectAttempts() { return readCountTo(options_.max_connect_attempts); }
-  Result<void> readMaxIdle() { return readCountTo(options_.max_idle_conns); }
-
-  // `tls`: no file, CA; CERT KEY; CERT KEY CA
-  Result<void> readTls() {
-    const auto files = cursor_.args(0, 3);
-    if (!files) return tl::unexpected(files.error());
-    resolver::Forwarder::Tls& tls = options_.tls;
-    if (files->size() == 1) tls.ca_file = (*files)[0];
-    if (files->size() >= 2) {
-      tls.certificate_file = (*files)[0];
-      tls.key_file = (*files)[1];
-    }
-    if (files->size() == 3) tls.ca_file = (*files)[2];
-    return {};
-  }
-
-  Result<void> readTlsServerName() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    options_.tls.server_name = *argument;
-    return {};
-  }
-
-  Result<void> readDohMethod() {
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    const std::string method = lowerCase(*argument);
-    if (method != "get" && method != "post") return cursor_.error(fmt::format("unknown doh_method '{}'", *argument));
-    options_.doh_method = method == "get" ? resolver::DohMethod::kGet : resolver::DohMethod::kPost;
-    return {};
-  }
-
-  Result<void> readPolicy() {
-    using Policy = resolver::Forwarder::Policy;
-    const auto argument = cursor_.oneArg();
-    if (!argument) return tl::unexpected(argument.error());
-    if (*argument == "random") {
-      options_.policy = Policy::kRandom;
-    } else if (*argument == "round_robin") {
-      options_.policy = Policy::kRoundRobin;
-    } else if (*argument == "sequential") {
-      options_.policy = Policy::kSequential;
+// `health_check DURATION [no_rec] [domain FQDN]`
+Result<void> readHealthCheck(DirectiveCursor& cursor, Upstreams& options) {
+  const auto arguments = cursor.args(1, 4);
+  if (!arguments) return tl::unexpected(arguments.error());
+  const auto duration = config::parseDuration(arguments->front());
+  if (!duration) return cursor.error(duration.error().message);
+  if (duration->count() < 0) return cursor.error(fmt::format("a duration can't be negative: {}", arguments->front()));
+  options.health_check.interval = std::chrono::ceil<std::chrono::milliseconds>(*duration);
+  for (size_t i = 1; i < arguments->size(); ++i) {
+    const std::string& word = (*arguments)[i];
+    if (word == "no_rec") {
+      options.health_check.recursion_desired = false;
+    } else if (word == "domain" && i + 1 < arguments->size()) {
+      const auto name = dns::Name::parse((*arguments)[++i]);
+      if (!name) return cursor.error(fmt::format("health_check: invalid domain name {}", (*arguments)[i]));
+      options.health_check.domain = *name;
     } else {
-      return cursor_.error(fmt::format("unknown policy '{}'", *argument));
+      return cursor.error(fmt::format("health_check: unknown option {}", word));
     }
-    return {};
   }
+  return {};
+}
 
-  // `health_check DURATION [no_rec] [domain FQDN]`
-  Result<void> readHealthCheck() {
-    const auto arguments = cursor_.args(1, 4);
-    if (!arguments) return tl::unexpected(arguments.error());
-    const auto duration = readDuration(arguments->front());
-    if (!duration) return tl::unexpected(duration.error());
-    options_.health_check.interval = *duration;
-    for (size_t i = 1; i < arguments->size(); ++i) {
-      const std::string& word = (*arguments)[i];
-      if (word == "no_rec") {
-        options_.health_check.recursion_desired = false;
-      } else if (word == "domain" && i + 1 < arguments->size()) {
-        const auto name = dns::Name::parse((*arguments)[++i]);
-        if (!name) return cursor_.error(fmt::format("health_check: invalid domain name {}", (*arguments)[i]));
-        options_.health_check.domain = *name;
-      } else {
-        return cursor_.error(fmt::format("health_check: unknown option {}", word));
-      }
+Result<void> readResolver(DirectiveCursor& cursor, Upstreams& options) {
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  for (const std::string& word : *words) {
+    const auto target = resolver::parseUpstreamTarget(word);
+    if (!target || !target->server || target->server->protocol != resolver::UpstreamProtocol::kDns) {
+      return cursor.error(fmt::format("not the address of a resolver: '{}'", word));
     }
-    return {};
+    options.resolvers.push_back(target->server->address);
   }
+  return {};
+}
 
-  Result<void> readResolver() {
-    const auto words = cursor_.args(1);
-    if (!words) return tl::unexpected(words.error());
-    for (const std::string& word : *words) {
-      const auto target = resolver::parseUpstreamTarget(word);
-      if (!target || !target->server || target->server->protocol != resolver::UpstreamProtocol::kDns) {
-        return cursor_.error(fmt::format("not the address of a resolver: '{}'", word));
-      }
-      options_.resolvers.push_back(target->server->address);
-    }
-    return {};
+Result<void> readRcodes(DirectiveCursor& cursor, std::vector<dns::Rcode>& rcodes) {
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  for (const std::string& word : *words) {
+    const auto rcode = dns::kRcodeNames.parse(word);
+    if (!rcode) return cursor.error(fmt::format("{} is not a valid rcode", word));
+    rcodes.push_back(static_cast<dns::Rcode>(*rcode));
   }
+  return {};
+}
 
-  Result<void> readNext() { return readRcodes(options_.next); }
-
-  Result<void> readFailover() {
-    if (!std::exchange(has_failover_, true)) options_.failover.clear();  // the default
-    if (auto read = readRcodes(options_.failover); !read) return read;
-    const auto& rcodes = options_.failover;
-    if (std::find(rcodes.begin(), rcodes.end(), dns::Rcode::kNoError) == rcodes.end()) return {};
-    return cursor_.error("NOERROR cannot be used in failover");
-  }
-
-  Result<void> readRcodes(std::vector<dns::Rcode>& rcodes) {
-    const auto words = cursor_.args(1);
-    if (!words) return tl::unexpected(words.error());
-    for (const std::string& word : *words) {
-      const auto rcode = dns::kRcodeNames.parse(word);
-      if (!rcode) return cursor_.error(fmt::format("{} is not a valid rcode", word));
-      rcodes.push_back(static_cast<dns::Rcode>(*rcode));
-    }
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  bool has_failover_ = false;
-  resolver::Forwarder::Options options_;
+struct Lines {
+  Upstreams options;
+  bool has_failover = false;
 };
+
+Result<void> readFailover(DirectiveCursor& cursor, Lines& lines) {
+  auto& rcodes = lines.options.failover;
+  if (!std::exchange(lines.has_failover, true)) rcodes.clear();  // the default
+  if (auto read = readRcodes(cursor, rcodes); !read) return read;
+  if (std::find(rcodes.begin(), rcodes.end(), dns::Rcode::kNoError) == rcodes.end()) return {};
+  return cursor.error("NOERROR cannot be used in failover");
+}
+
+const config::Options<Lines>& forwardOptions() {
+  using namespace config;
+  using O = Upstreams;
+  using Policy = resolver::Forwarder::Policy;
+  constexpr DurationRange kTime{.wrong = kNegative};
+  const auto of = [](Field<O> field) { return within(&Lines::options, std::move(field)); };
+  const auto count = [&of](auto field) {
+    return of(number(field, 0, std::numeric_limits<int32_t>::max(), "not a number: '{word}'"));
+  };
+  static const Options<Lines> kOptions{
+      of(readServers),
+      {{"except", "except ZONES...", of(zones(&O::except))},
+       {"force_tcp", "force_tcp", of(flag(&O::force_tcp))},
+       {"prefer_udp", "prefer_udp", of(flag(&O::prefer_udp))},
+       {"expire", "expire DURATION, like 10s", of(duration(&O::expire, kTime))},
+       {"max_age", "max_age DURATION, like 5m", of(duration(&O::max_age, kTime))},
+       {"max_idle_conns", "max_idle_conns N", count(&O::max_idle_conns)},
+       {"read_timeout", "read_timeout DURATION, like 2s", of(readTimeout)},
+       {"source_address", "source_address IP", of(readSourceAddress)},
+       {"max_fails", "max_fails N", count(&O::max_fails)},
+       {"max_connect_attempts", "max_connect_attempts N", count(&O::max_connect_attempts)},
+       {"tls", "tls [[CERT KEY] CA]", of(readTls)},
+       {"tls_servername", "tls_servername NAME", of(within(&O::tls, text(&resolver::Forwarder::Tls::server_name)))},
+       {"doh_method", "doh_method GET|POST", of(readDohMethod)},
+       {"policy", "policy random|round_robin|sequential",
+        of(choice(
+            &O::policy,
+            {{"random", Policy::kRandom}, {"round_robin", Policy::kRoundRobin}, {"sequential", Policy::kSequential}},
+            "unknown policy '{word}'"))},
+       {"health_check", "health_check DURATION [no_rec] [domain NAME]", of(readHealthCheck)},
+       {"max_concurrent", "max_concurrent N", count(&O::max_concurrent)},
+       {"next", "next RCODE..., like next NXDOMAIN",
+        of([](DirectiveCursor& cursor, O& upstreams) { return readRcodes(cursor, upstreams.next); })},
+       {"next_on_nodata", "next_on_nodata", of(flag(&O::next_on_nodata))},
+       {"failover", "failover RCODE...", readFailover},
+       {"failfast_all_unhealthy_upstreams", "failfast_all_unhealthy_upstreams",
+        of(flag(&O::failfast_all_unhealthy_upstreams))},
+       {"resolver", "resolver IP[:port]...", of(readResolver)},
+       {"trust-ad", "trust-ad", of(flag(&O::trust_ad))},
+       {"use_caps_for_id", "use_caps_for_id", of(flag(&O::use_caps_for_id))}}};
+  return kOptions;
+}
 
 // A TO that is neither an address nor a file that exists is refused where the directive is read.
 void checkTarget(config::NamedFiles& files, const std::string& word, int line) {
@@ -398,9 +322,13 @@ std::optional<SocketAddress> findPublic(std::span<const SocketAddress> listening
 }  // namespace
 
 Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  auto options = ForwardParser(cursor).parse();
-  if (!options) return tl::unexpected(options.error());
-  options_.push_back(std::move(*options));
+  Lines lines;
+  if (auto read = forwardOptions().read(cursor, lines); !read) return read;
+  for (const resolver::UpstreamTarget& target : lines.options.to) {
+    if (!target.server || target.server->server_name.empty() || lines.options.tls.server_name.empty()) continue;
+    return cursor.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name));
+  }
+  options_.push_back(std::move(lines.options));
   return {};
 }
 
@@ -498,6 +426,7 @@ const resolve::DirectiveType kForwardDirective{
         "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "
         "/etc/resolv.conf",
     .make = resolve::makeDirective<ForwardDirective>,
-    .check_files = checkFiles};
+    .check_files = checkFiles,
+    .defaults = [] { return forwardOptions().defaults(); }};
 
 }  // namespace idetcd::directive

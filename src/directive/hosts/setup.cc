@@ -12,7 +12,7 @@
 #include "config/arguments.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
-#include "directive/loadbalance/setup.h"
+#include "directive/values/values.h"
 
 namespace idetcd::directive {
 
@@ -61,11 +61,8 @@ class HostsState final : public resolve::ProcessState {
 
 class HostsHandler final : public resolve::Handler {
  public:
-  // `loadbalance` may be null.
-  HostsHandler(std::shared_ptr<const HostsSource> source, const LoadbalanceDirective* loadbalance)
-      : hosts_(std::move(source)), rotates_(loadbalance != nullptr) {
-    if (loadbalance != nullptr) preferred_ = loadbalance->preferred();
-  }
+  HostsHandler(std::shared_ptr<const HostsSource> source, const Values& values)
+      : hosts_(std::move(source)), rotates_(values.loadbalance), preferred_(values.preferred) {}
 
   bool prefetches() const override { return true; }
   void prefetchBucket(const dns::Query& query) override { hosts_.prefetchBucket(query.hash); }
@@ -79,7 +76,7 @@ class HostsHandler final : public resolve::Handler {
  private:
   const Hosts hosts_;
   const bool rotates_;
-  std::vector<IpNetwork> preferred_;
+  const std::vector<IpNetwork> preferred_;
 };
 
 // The lines of the file itself.
@@ -117,7 +114,7 @@ Result<void> HostsDirective::prepare(resolve::Process& process, const resolve::B
 }
 
 Result<void> HostsDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.add(std::make_unique<HostsHandler>(source_, context.block.find<LoadbalanceDirective>()));
+  chain.add(std::make_unique<HostsHandler>(source_, valuesOf(context.block)));
   return {};
 }
 

@@ -12,57 +12,6 @@ namespace {
 
 Acl::Network network(std::string_view text) { return IpNetwork::parse(text).value(); }
 
-class PrivateParser {
- public:
-  explicit PrivateParser(config::DirectiveCursor& cursor) : cursor_(cursor) {}
-
-  // `private [ZONES…] { … }`
-  Result<resolver::PrivateSettings> parse(const resolve::Block& block) {
-    const auto head = readHead(block);
-    static constexpr config::OptionTable<PrivateParser, 3> kOptions{{
-        {"allow", "allow ZONES...", &PrivateParser::readAllow},
-        {"allow_loopback", "allow_loopback", &PrivateParser::readAllowLoopback},
-        {"network", "network NETWORKS..., like network 10.0.0.0/8", &PrivateParser::readNetwork},
-    }};
-    const auto read = config::readBlock(cursor_, *this, kOptions, nullptr, head);
-    if (!read) return tl::unexpected(read.error());
-    return std::move(settings_);
-  }
-
- private:
-  Result<void> readHead(const resolve::Block& block) {
-    auto zones = config::parseZonesOr(block.keys, cursor_, cursor_.remainingArgs());
-    if (!zones) return tl::unexpected(zones.error());
-    settings_.zones = std::move(*zones);
-    return {};
-  }
-
-  Result<void> readAllow() {
-    const auto names = cursor_.args(1);
-    if (!names) return tl::unexpected(names.error());
-    auto zones = config::parseZones(cursor_, *names);
-    if (!zones) return tl::unexpected(zones.error());
-    settings_.allowed.insert(settings_.allowed.end(), zones->begin(), zones->end());
-    return {};
-  }
-
-  Result<void> readAllowLoopback() { return config::readFlag(cursor_, settings_.allow_loopback); }
-
-  Result<void> readNetwork() {
-    const auto words = cursor_.args(1);
-    if (!words) return tl::unexpected(words.error());
-    for (const std::string& word : *words) {
-      const auto parsed = IpNetwork::parse(word);
-      if (!parsed) return cursor_.error(parsed.error().message);
-      settings_.networks.push_back(*parsed);
-    }
-    return {};
-  }
-
-  config::DirectiveCursor& cursor_;
-  resolver::PrivateSettings settings_;
-};
-
 }  // namespace
 
 std::vector<Acl::Network> defaultPrivateNetworks() {
@@ -103,10 +52,14 @@ Acl makePrivateRules(const resolver::PrivateSettings& settings) {
 }
 
 Result<void> PrivateDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  auto settings = PrivateParser(cursor).parse(block);
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
-  return {};
+  using Settings = resolver::PrivateSettings;
+  static const config::Options<Settings> kOptions{
+      config::zonesIfAny(&Settings::zones),
+      {{"allow", "allow ZONES...", config::zones(&Settings::allowed)},
+       {"allow_loopback", "allow_loopback", config::flag(&Settings::allow_loopback)},
+       {"network", "network NETWORKS..., like network 10.0.0.0/8", config::networks(&Settings::networks)}}};
+  settings_.zones = config::zonesOf(block.keys);
+  return kOptions.read(cursor, settings_);
 }
 
 Result<void> PrivateDirective::prepare(resolve::Process&, const resolve::Block&) {

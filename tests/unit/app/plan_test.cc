@@ -10,36 +10,26 @@
 
 #include "directive/acl/setup.h"
 #include "directive/admin/setup.h"
-#include "directive/any/setup.h"
 #include "directive/bind/setup.h"
-#include "directive/bufsize/setup.h"
 #include "directive/cache/setup.h"
-#include "directive/cancel/setup.h"
 #include "directive/chaos/setup.h"
 #include "directive/cookies/setup.h"
-#include "directive/debug/setup.h"
 #include "directive/dns64/setup.h"
 #include "directive/errors/setup.h"
 #include "directive/forward/setup.h"
 #include "directive/health/setup.h"
 #include "directive/hosts/setup.h"
-#include "directive/loadbalance/setup.h"
 #include "directive/local/setup.h"
 #include "directive/log/setup.h"
 #include "directive/loop/setup.h"
-#include "directive/minimal/setup.h"
 #include "directive/nsid/setup.h"
 #include "directive/private/setup.h"
 #include "directive/prometheus/setup.h"
 #include "directive/ready/setup.h"
 #include "directive/reload/setup.h"
 #include "directive/rrl/setup.h"
-#include "directive/tcp/setup.h"
-#include "directive/timeouts/setup.h"
-#include "directive/whoami/setup.h"
-#include "directive/workers/setup.h"
+#include "directive/values/values.h"
 #include "directive/xdp/setup.h"
-#include "directive/zonelimit/setup.h"
 #include "resolver/late_answers.h"
 
 namespace idetcd::app {
@@ -80,7 +70,7 @@ resolver::CacheSettings cache(const std::string& directives) {
 directive::HostsOptions hosts(const std::string& directives) {
   return only<directive::HostsDirective>(accepted(directives)).options();
 }
-size_t bufsize(const std::string& directives) { return only<directive::BufsizeDirective>(accepted(directives)).bytes(); }
+size_t bufsize(const std::string& directives) { return *directive::valuesOf(accepted(directives)).bufsize; }
 
 testing::AssertionResult refused(const std::string& directives, const std::string& why, int line = 2) {
   const auto plan = planOf(directives);
@@ -195,7 +185,7 @@ TEST(PlanRrl, Refused) {
 TEST(PlanTcp, Options) {
   const auto limits = [](const std::string& text) {
     resolve::TcpLimits said;
-    EXPECT_TRUE(only<directive::TcpDirective>(accepted(text)).limitTcp(said));
+    EXPECT_TRUE(only<directive::ValueDirective>(accepted(text)).limitTcp(said));
     return said;
   };
   const resolve::TcpLimits all = limits("tcp {\nmax_per_client 7\nidle 1m30s\n}");
@@ -265,7 +255,7 @@ TEST(PlanTimeouts, Refused) {
 }
 
 TEST(PlanCancel, Timeout) {
-  const auto timeout = [](const std::string& text) { return only<directive::CancelDirective>(accepted(text)).timeout(); };
+  const auto timeout = [](const std::string& text) { return directive::valuesOf(accepted(text)).cancel; };
   EXPECT_EQ(timeout("cancel"), 5001ms);
   EXPECT_EQ(timeout("cancel 5s"), 5s);
   EXPECT_EQ(timeout("cancel 1ns"), 1ms);
@@ -302,8 +292,8 @@ TEST(PlanChaos, Refused) {
 }
 
 TEST(PlanDebug, IsThereOrNot) {
-  EXPECT_TRUE(has<directive::DebugDirective>("debug"));
-  EXPECT_TRUE(has<directive::DebugDirective>("debug\ndebug"));
+  EXPECT_TRUE(directive::valuesOf(accepted("debug")).debug);
+  EXPECT_TRUE(directive::valuesOf(accepted("debug\ndebug")).debug);
   EXPECT_TRUE(refused("debug off", "Wrong"));
 }
 
@@ -659,7 +649,7 @@ TEST(PlanBlock, Dns64) {
 
 TEST(PlanBlock, Zonelimit) {
   const auto options = [](const std::string& text) {
-    return only<directive::ZonelimitDirective>(accepted(text)).options();
+    return *directive::valuesOf(accepted(text)).zonelimit;
   };
   const resolver::ZoneLimiter::Options plain = options("zonelimit");
   EXPECT_EQ(plain.outstanding, 200u);
@@ -705,15 +695,15 @@ TEST(PlanBlock, SmallDirectives) {
   EXPECT_EQ(bufsize("bufsize 4096"), 4096u);
   EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid")).data(), "");
   EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid a b")).data(), "a b");
-  EXPECT_EQ(only<directive::WorkersDirective>(accepted("workers 3")).workerCount(), 3u);
+  EXPECT_EQ(only<directive::ValueDirective>(accepted("workers 3")).workerCount(), 3u);
   EXPECT_TRUE(has<directive::ErrorsDirective>("errors") && has<directive::ErrorsDirective>("errors stdout"));
-  EXPECT_TRUE(has<directive::AnyDirective>("any") && has<directive::LoopDirective>("loop") &&
-              has<directive::MinimalDirective>("minimal") && has<directive::WhoamiDirective>("whoami"));
-  EXPECT_TRUE(has<directive::LoadbalanceDirective>("loadbalance") &&
-              has<directive::LoadbalanceDirective>("loadbalance round_robin"));
+  EXPECT_TRUE(directive::valuesOf(accepted("any")).any && has<directive::LoopDirective>("loop") &&
+              directive::valuesOf(accepted("minimal")).minimal && directive::valuesOf(accepted("whoami")).whoami);
+  EXPECT_TRUE(directive::valuesOf(accepted("loadbalance")).loadbalance &&
+              directive::valuesOf(accepted("loadbalance round_robin")).loadbalance);
   const resolve::Block balanced = accepted("loadbalance {\nprefer 10.0.0.0/8 2001:db8::/32\nprefer 192.0.2.1\n}");
-  ASSERT_EQ(only<directive::LoadbalanceDirective>(balanced).preferred().size(), 3u);
-  EXPECT_EQ(only<directive::LoadbalanceDirective>(balanced).preferred()[1].prefix_length, 32);
+  ASSERT_EQ(directive::valuesOf(balanced).preferred.size(), 3u);
+  EXPECT_EQ(directive::valuesOf(balanced).preferred[1].prefix_length, 32);
   EXPECT_TRUE(refused("loadbalance {\nprefer invalid\n}", "illegal CIDR notation 'invalid'", 3));
   EXPECT_TRUE(refused("loadbalance {\nprefer\n}", "Wrong", 3));
   EXPECT_TRUE(refused("loadbalance round_robin {\nreload 10s\n}", "unknown property 'reload'", 3));

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
+#include "config/syntax.h"
 #include "directive/order.h"
 
 namespace idetcd::app {
@@ -103,6 +104,19 @@ std::set<std::string> documentedOptions(const std::string& readme) {
   return options;
 }
 
+// The second cell of the row that begins with `option`, without backquotes, and up to a semicolon; "": there is none.
+std::string defaultIn(const std::string& readme, std::string_view option) {
+  std::istringstream lines(readme);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| `" + std::string(option))) continue;
+    if (const char next = line[3 + option.size()]; next != '`' && next != ' ') continue;
+    const size_t begin = line.find(" | ") + 3;
+    const std::string cell = line.substr(begin, line.find(" | ", begin) - begin);
+    return replaced(cell.substr(0, cell.find(';')), "`", "");
+  }
+  return "";
+}
+
 // What must follow the directive's name.
 std::string requiredArguments(std::string_view directive) {
   if (directive == "forward") return ". 192.0.2.53";
@@ -174,6 +188,23 @@ TEST(Readme, OptionsAreThoseThatTheDirectiveHas) {
   }
 }
 
+// What the table says of an option that is not there stands in the second column; of a choice of words, each of which has a
+// row, the one that counts is on.
+TEST(Readme, StatesTheDefaultOfEachOption) {
+  size_t count = 0;
+  for (const resolve::DirectiveType* type : directive::directives()) {
+    if (type->defaults == nullptr) continue;
+    const std::string readme = readmeOf(type->name);
+    for (const config::OptionDefault& option : type->defaults()) {
+      const std::string chosen = std::string(option.name) + ' ' + option.text;
+      EXPECT_TRUE(defaultIn(readme, option.name) == option.text || defaultIn(readme, chosen) == "on")
+          << type->name << ": " << chosen << ", not " << defaultIn(readme, option.name);
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 20u);
+}
+
 // A `|` inside a cell ends it, and shifts the others.
 TEST(Readme, TablesAreComplete) {
   for (const fs::path& path : readmes()) {
@@ -225,6 +256,8 @@ TEST(Readme, WhatIsWrongIsFound) {
   EXPECT_EQ(documentedOptions(
                 "| `a` |\n\n| argument or option | default |\n|---|---|\n| `TTL` | 1 |\n| `a` | 1 |\n\n| `b` |\n"),
             (std::set<std::string>{"a"}));
+  EXPECT_EQ(defaultIn("| `ab` | 1 | x |\n| `a N` | `2`; or 3 | x |\n", "a"), "2");
+  EXPECT_EQ(defaultIn("| `ab` | 1 | x |\n", "a"), "");
   EXPECT_EQ(acceptedOptions("any"), std::set<std::string>{});
   EXPECT_EQ(acceptedOptions("bind"), std::set<std::string>{"except"});
   EXPECT_EQ(acceptedOptions("acl"), (std::set<std::string>{"allow", "block", "drop", "filter"}));

@@ -1,4 +1,4 @@
-#include "directive/any/any.h"
+#include "directive/values/answers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "directive/whoami/whoami.h"
+#include "directive/values/answers.h"
 
 #include <array>
 #include <span>
@@ -10,6 +10,19 @@
 namespace idetcd::directive {
 
 using dns::RrType;
+
+resolve::QueryOutcome answerAny(const dns::Query& query, size_t limit, uint16_t flags) {
+  if (query.qtype != dns::code(dns::RrType::kAny)) return resolve::QueryOutcome::next();
+  constexpr uint32_t kTtlSeconds = 8482;
+  constexpr std::string_view kRdata("\7RFC8482\0", 9);  // HINFO of CPU "RFC8482" and OS "" (RFC 8482 §4.2)
+  std::array<uint8_t, dns::kRecordHeadSize + kRdata.size()> record;
+  dns::putBytes(
+      dns::putRecordHead(record.data(), dns::kQuestionPointer, dns::RrType::kHinfo, kTtlSeconds, kRdata.size()),
+      kRdata);
+  dns::ResponseBuilder response(query, limit);
+  response.addAnswer(record, 1);
+  return resolve::QueryOutcome::answer(response.finish(dns::Rcode::kNoError, flags));
+}
 
 resolve::QueryOutcome answerWhoami(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
   const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
@@ -31,7 +44,8 @@ resolve::QueryOutcome answerWhoami(const dns::Query& query, const resolve::Reque
     *p++ = 0;                                       // the root
     response.addAdditional({service.data(), p}, 1);
   }
-  return resolve::QueryOutcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+  return resolve::QueryOutcome::answer(
+      response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
 }
 
 }  // namespace idetcd::directive
