@@ -20,6 +20,7 @@
 // Scheduler's thread only.
 #pragma once
 
+#include <cassert>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -85,7 +86,11 @@ class Claim {
 
   // REQUIRES: kClaimed.
   const ClaimedSlot& slot() const { return slot_; }
-  const store::Lease& lease() const { return *lease_; }
+  // REQUIRES: it is held.
+  const store::Lease& lease() const {
+    assert(lease_);
+    return *lease_;
+  }
   // A keepalive was confirmed.
   void renewed(const store::Lease& lease) { lease_ = lease; }
 

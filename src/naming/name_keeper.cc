@@ -307,24 +307,26 @@ bool NameKeeper::isBeingConfirmed() const {
   return confirmation_.standstill().since(evidence_->mark, confirmation_.tolerance());
 }
 
-void NameKeeper::publish() {
-  std::optional<Evidence> now;
+std::optional<NameKeeper::Evidence> NameKeeper::findEvidence() const {
+  if (!holding_ || context_.lifetime.stopping()) return std::nullopt;
   const OwnKeyObserver::State state = own_key_.state(held());
   const bool seen = state == OwnKeyObserver::State::kOurs && !confirmation_.slotIsMissing();
   const bool read = (seen || state == OwnKeyObserver::State::kUnseen) && confirmation_.slotAsOf();
-  if (holding_ && !context_.lifetime.stopping() && (seen || read) &&
-      confirmation_.holder() == Confirmation::Holder::kOurs) {
-    now = Evidence{.ownership = {.name = claim_.slot().name,
-                                 .id = claim_.slot().id,
-                                 .token = claim_.slot().token,
-                                 .deadline = deadline(),
-                                 .revision = claim_.slot().revision,
-                                 .lease = claim_.lease().id},
-                   .seen = seen,
-                   .read_until = read ? readUntil() : BootClock::time_point(),
-                   .read_counts_from = claimed_at_ + kWatchGrace,
-                   .mark = node::Standstill::Mark::earlier(renewed_mark_, confirmation_.heldMark())};
-  }
+  if (!(seen || read) || confirmation_.holder() != Confirmation::Holder::kOurs) return std::nullopt;
+  return Evidence{.ownership = {.name = claim_.slot().name,
+                                .id = claim_.slot().id,
+                                .token = claim_.slot().token,
+                                .deadline = deadline(),
+                                .revision = claim_.slot().revision,
+                                .lease = claim_.lease().id},
+                  .seen = seen,
+                  .read_until = read ? readUntil() : BootClock::time_point(),
+                  .read_counts_from = claimed_at_ + kWatchGrace,
+                  .mark = node::Standstill::Mark::earlier(renewed_mark_, confirmation_.heldMark())};
+}
+
+void NameKeeper::publish() {
+  std::optional<Evidence> now = findEvidence();
   {
     const std::lock_guard lock(mutex_);
     evidence_ = std::move(now);

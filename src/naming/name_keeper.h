@@ -63,6 +63,15 @@ class NameKeeper final : public OwnName {
  private:
   enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
 
+  // What a keepalive, a read of the incarnation and the key have shown.
+  struct Evidence {
+    Ownership ownership;
+    bool seen = false;                 // the key, by the mirror: it is there while what the mirror shows is the present
+    BootClock::time_point read_until;  // a quorum has shown it, which counts until then,
+    BootClock::time_point read_counts_from;  // and from then on; before, the watch is waited for
+    node::Standstill::Mark mark;             // before all of it
+  };
+
   runtime::Task<Loss> hold();
   runtime::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
   void scheduleKeepAlive();
@@ -70,6 +79,8 @@ class NameKeeper final : public OwnName {
   void recordLoss(Loss loss);
   void regenerateNodeId();
   void updateRecord();
+  // What shows that the name is ours; nothing while it is not.
+  std::optional<Evidence> findEvidence() const;
   void publish();
   void disown();
   OwnKeyObserver::Held held() const;
@@ -100,15 +111,6 @@ class NameKeeper final : public OwnName {
   BootClock::time_point next_keepalive_;
   node::Standstill::Mark renewed_mark_;  // before the last renewal was sent
   BootClock::time_point claimed_at_;
-
-  // What a keepalive, a read of the incarnation and the key have shown.
-  struct Evidence {
-    Ownership ownership;
-    bool seen = false;                 // the key, by the mirror: it is there while what the mirror shows is the present
-    BootClock::time_point read_until;  // a quorum has shown it, which counts until then,
-    BootClock::time_point read_counts_from;  // and from then on; before, the watch is waited for
-    node::Standstill::Mark mark;             // before all of it
-  };
 
   mutable std::mutex mutex_;
   std::optional<Evidence> evidence_;  // guarded by mutex_
