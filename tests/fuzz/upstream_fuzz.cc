@@ -17,6 +17,7 @@
 #include "fuzz/check.h"
 #include "resolve/deferred_reply.h"
 #include "resolver/cache.h"
+#include "resolver/rebinding_filter.h"
 #include "resolver/stored_response.h"
 #include "unit/dns/message.h"
 
