@@ -32,7 +32,7 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
       reverse_(epochs, options_.hash_seed, options_.is_member) {
   if (options_.zone.isRoot() || apex_.nameServer() == options_.zone) return;
   const HostAddresses addresses = nameServerAddresses(options_.addresses);
-  publishFixture(apex_.nameServer(), addresses, nullptr);
+  publishSynthetic(apex_.nameServer(), addresses, nullptr);
   synthetic_.emplace(keyOf(apex_.nameServer()), SyntheticName{.name_server = true, .addresses = addresses});
   addBelow(apex_.nameServer());
 }
@@ -40,11 +40,11 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
 void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
   addresses_ = addresses;
   if (observer_) observer_->onAddresses(addresses);
-  const auto fixture = synthetic_.find(keyOf(apex_.nameServer()));
-  if (fixture == synthetic_.end() || !fixture->second.name_server) return;
-  fixture->second.addresses = nameServerAddresses(addresses);
+  const auto synthetic = synthetic_.find(keyOf(apex_.nameServer()));
+  if (synthetic == synthetic_.end() || !synthetic->second.name_server) return;
+  synthetic->second.addresses = nameServerAddresses(addresses);
   const Entry* shown = table_.findForWrite(apex_.nameServer().wire());
-  if (shown == nullptr || !shown->isHeld()) publishFixture(apex_.nameServer(), fixture->second.addresses, shown);
+  if (shown == nullptr || !shown->isHeld()) publishSynthetic(apex_.nameServer(), synthetic->second.addresses, shown);
 }
 
 RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision) {
@@ -202,7 +202,7 @@ void RecordStore::erase(const dns::Name& owner, const Entry* old) {
   if (observer_) observer_->onChanged();
 }
 
-void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
+void RecordStore::publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
   builder_.begin(owner.wire(), 0, Source::kNone);
   const AddressRrsets rrsets(addresses, options_.ttl_seconds);
   for (const Rrset& rrset : rrsets.set()) builder_.merge(rrset);
@@ -211,8 +211,8 @@ void RecordStore::publishFixture(const dns::Name& owner, const HostAddresses& ad
 
 // Removes the sources' parts of the name; other data stays.
 void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
-  const auto fixture = synthetic_.find(keyOf(owner));
-  if (fixture != synthetic_.end()) return publishFixture(owner, fixture->second.addresses, old);
+  const auto synthetic = synthetic_.find(keyOf(owner));
+  if (synthetic != synthetic_.end()) return publishSynthetic(owner, synthetic->second.addresses, old);
   erase(owner, old);
 }
 
@@ -239,15 +239,15 @@ void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
 void RecordStore::addBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
     ++synthetic_[keyOf(name)].names_below;
-    if (table_.findForWrite(name.wire()) == nullptr) publishFixture(name, {}, nullptr);
+    if (table_.findForWrite(name.wire()) == nullptr) publishSynthetic(name, {}, nullptr);
   });
 }
 
 void RecordStore::removeBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
-    const auto fixture = synthetic_.find(keyOf(name));
-    if (--fixture->second.names_below > 0 || fixture->second.name_server) return;
-    synthetic_.erase(fixture);
+    const auto synthetic = synthetic_.find(keyOf(name));
+    if (--synthetic->second.names_below > 0 || synthetic->second.name_server) return;
+    synthetic_.erase(synthetic);
     const Entry* entry = table_.findForWrite(name.wire());
     if (!entry->isHeld()) erase(name, entry);
   });

@@ -158,7 +158,7 @@ class RecordStore {
   void publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark);
   void publish(const Entry* old, uint32_t snapshot_mark);
   void erase(const dns::Name& owner, const Entry* old);
-  void publishFixture(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
+  void publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
   void withdraw(const dns::Name& owner, const Entry* old);
   void setRevision(int64_t revision);
   void addBelow(const dns::Name& owner);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/ranking.h"
+
 namespace idetcd::resolver {
 
 namespace {
@@ -11,7 +13,7 @@ template <typename T>
 T* largest(const std::vector<T*>& all, size_t (T::*size)() const, size_t few) {
   const auto most =
       std::max_element(all.begin(), all.end(), [size](const T* a, const T* b) { return (a->*size)() < (b->*size)(); });
-  return most != all.end() && ((*most)->*size)() >= few + 2 ? *most : nullptr;
+  return most != all.end() && givesWay(((*most)->*size)(), few) ? *most : nullptr;
 }
 
 }  // namespace

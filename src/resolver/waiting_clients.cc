@@ -1,7 +1,5 @@
 #include "resolver/waiting_clients.h"
 
-#include <algorithm>
-
 namespace idetcd::resolver {
 
 namespace {
@@ -10,25 +8,6 @@ namespace {
 constexpr int kMaxLooks = 16;
 
 }  // namespace
-
-template <size_t WaitingClients::Client::*kPlaces, ChainLink<WaitingClients::Client> WaitingClients::Client::*kLink>
-void WaitingClients::Ranking<kPlaces, kLink>::rise(Client& client) {
-  size_t& places = client.*kPlaces;
-  if (places > 0) ranks_[places].remove(client);
-  ++places;
-  if (ranks_.size() <= places) ranks_.resize(places + 1);
-  ranks_[places].append(client);
-  largest_ = std::max(largest_, places);
-}
-
-template <size_t WaitingClients::Client::*kPlaces, ChainLink<WaitingClients::Client> WaitingClients::Client::*kLink>
-void WaitingClients::Ranking<kPlaces, kLink>::fall(Client& client) {
-  size_t& places = client.*kPlaces;
-  ranks_[places].remove(client);
-  if (places == largest_ && ranks_[places].empty()) --largest_;
-  --places;
-  if (places > 0) ranks_[places].append(client);
-}
 
 size_t WaitingClients::IdHash::operator()(const ClientId& id) const {
   const uint64_t words[] = {id.address, uint64_t{id.port} << 8 | static_cast<uint8_t>(id.kind)};
@@ -124,7 +103,8 @@ WaitingClients::Admission WaitingClients::judge(const Question& question, const 
   return may_be_forged && group->size >= kFullAnswers ? Admission::kWaitForLittle : Admission::kWait;
 }
 
-void WaitingClients::add(Question& question, const QueryOrigin& origin, size_t response_limit, Forwarder::Callback done) {
+void WaitingClients::add(Question& question, const QueryOrigin& origin, size_t response_limit,
+                         Forwarder::Callback done) {
   question.home_ = this;
   Waiter* waiter = make<Waiter>(waiter_pool_);
   waiter->done = std::move(done);
@@ -225,8 +205,8 @@ WaitingClients::Room WaitingClients::makeRoomToAsk(const QueryOrigin& origin, co
   size_t held = client != nullptr ? client->questions : 0;
   if (exception != nullptr && held > 0) --held;
   for (int i = 0; i < kMaxLooks; ++i) {
-    Client* largest = by_questions_.largest();
-    if (largest == nullptr || largest->questions < held + 2) break;
+    Client* largest = by_questions_.toGiveWay(held);
+    if (largest == nullptr) break;
     Group* group = longestWaiting(*largest, exception);
     if (group == nullptr) break;
     if (Question* abandoned = giveWay(*group)) return {.made = true, .abandoned = abandoned};
@@ -247,8 +227,7 @@ WaitingClients::Room WaitingClients::makeRoomToAsk(const QueryOrigin& origin, co
 WaitingClients::Room WaitingClients::makeRoomToWait(const QueryOrigin& origin) {
   const Client* client = findClient(origin.client);
   const size_t held = client != nullptr ? client->waiting : 0;
-  Client* largest = by_waiting_.largest();
-  if (largest != nullptr && largest->waiting >= held + 2) {
+  if (Client* largest = by_waiting_.toGiveWay(held)) {
     Group* group = longestWaiting(*largest, nullptr);
     if (group == nullptr) return {};
     return {.made = true, .abandoned = giveWay(*group->waiters.last())};

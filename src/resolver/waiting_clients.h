@@ -20,41 +20,11 @@
 #include "base/block_pool.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/ranking.h"
 #include "resolver/forwarder.h"
 #include "resolver/query_origin.h"
 
 namespace idetcd::resolver {
-
-// A list through its elements: T has a `Link` of this kind. Elements are not owned.
-template <typename T>
-struct ChainLink {
-  T* previous = nullptr;
-  T* next = nullptr;
-};
-
-template <typename T, ChainLink<T> T::*kLink>
-class Chain {
- public:
-  bool empty() const { return first_ == nullptr; }
-  T* first() const { return first_; }
-  T* last() const { return last_; }
-  static T* next(const T& element) { return (element.*kLink).next; }
-  void append(T& element) {
-    element.*kLink = {.previous = last_, .next = nullptr};
-    (last_ != nullptr ? (last_->*kLink).next : first_) = &element;
-    last_ = &element;
-  }
-  void remove(T& element) {
-    const ChainLink<T>& link = element.*kLink;
-    (link.previous != nullptr ? (link.previous->*kLink).next : first_) = link.next;
-    (link.next != nullptr ? (link.next->*kLink).previous : last_) = link.previous;
-    element.*kLink = {};
-  }
-
- private:
-  T* first_ = nullptr;
-  T* last_ = nullptr;
-};
 
 class WaitingClients {
   struct Client;
@@ -69,8 +39,8 @@ class WaitingClients {
   struct Waiter {
     Forwarder::Callback done;
     Group* group = nullptr;  // null: ourselves
-    ChainLink<Waiter> in_question;
-    ChainLink<Waiter> in_group;
+    ListLink<Waiter> in_question;
+    ListLink<Waiter> in_group;
     uint16_t port = 0;
     uint16_t id = 0;
     bool background = false;
@@ -95,13 +65,13 @@ class WaitingClients {
    private:
     friend class WaitingClients;
     WaitingClients* home_ = nullptr;
-    Chain<Waiter, &Waiter::in_question> waiters_;  // in order of arrival
+    LinkedList<Waiter, &Waiter::in_question> waiters_;  // in order of arrival
     size_t waiting_ = 0;
     size_t groups_ = 0;
     Group* first_group_ = nullptr;  // the others are found by groups_by_key_
     bool in_flight_ = false;
     BootClock::time_point since_;
-    ChainLink<Question> by_age_;
+    ListLink<Question> by_age_;
   };
 
   // `max_waiting_for_one`: for one question; not of programs on this machine, which are bounded by their number.
@@ -160,30 +130,17 @@ class WaitingClients {
   struct Group {
     Client* client = nullptr;
     Question* question = nullptr;
-    Chain<Waiter, &Waiter::in_group> waiters;
+    LinkedList<Waiter, &Waiter::in_group> waiters;
     size_t size = 0;
-    ChainLink<Group> in_client;
+    ListLink<Group> in_client;
   };
   struct Client {
     ClientId id;
-    Chain<Group, &Group::in_client> groups;  // oldest first
+    LinkedList<Group, &Group::in_client> groups;  // oldest first
     size_t questions = 0;
     size_t waiting = 0;
-    ChainLink<Client> by_questions;
-    ChainLink<Client> by_waiting;
-  };
-
-  // Clients by the number of their places, which changes by one at a time: the largest is at hand.
-  template <size_t Client::*kPlaces, ChainLink<Client> Client::*kLink>
-  class Ranking {
-   public:
-    Client* largest() const { return largest_ > 0 ? ranks_[largest_].first() : nullptr; }
-    void rise(Client& client);
-    void fall(Client& client);
-
-   private:
-    std::vector<Chain<Client, kLink>> ranks_;  // by number of places
-    size_t largest_ = 0;
+    ListLink<Client> by_questions;
+    ListLink<Client> by_waiting;
   };
 
   struct IdHash {
@@ -229,10 +186,10 @@ class WaitingClients {
   BlockPool client_pool_;
   std::unordered_map<ClientId, Client*, IdHash> clients_;
   std::unordered_map<Key, Group*, KeyHash> groups_by_key_;
-  Ranking<&Client::questions, &Client::by_questions> by_questions_;
-  Ranking<&Client::waiting, &Client::by_waiting> by_waiting_;
-  Chain<Question, &Question::by_age_> in_flight_;  // oldest first
-  Chain<Waiter, &Waiter::in_question> evicted_;
+  Ranking<Client, &Client::questions, &Client::by_questions> by_questions_;
+  Ranking<Client, &Client::waiting, &Client::by_waiting> by_waiting_;
+  LinkedList<Question, &Question::by_age_> in_flight_;  // oldest first
+  LinkedList<Waiter, &Waiter::in_question> evicted_;
   size_t evicted_count_ = 0;
   size_t size_ = 0;
 };

@@ -23,10 +23,10 @@ IpAddress ClientConnections::clientOf(const IpAddress& address) {
 
 ClientConnections::Connection::Connection(ClientConnections& all, const IpAddress& address) : all_(all) {
   const IpAddress key = clientOf(address);
-  client_ = &all_.clients_.try_emplace(key, Client{.address = key, .connections = {}, .in_count = {}}).first->second;
+  client_ = &all_.clients_.try_emplace(key, Client{.address = key, .connections = {}, .by_count = {}}).first->second;
   in_client_ = client_->connections.insert(client_->connections.end(), this);
   in_all_ = all_.by_use_.insert(all_.by_use_.end(), this);
-  all_.recount(*client_, client_->connections.size() - 1);
+  all_.by_count_.rise(*client_);
 }
 
 void ClientConnections::Connection::noteUse() {
@@ -40,23 +40,8 @@ void ClientConnections::Connection::leave() {
   if (client == nullptr) return;
   client->connections.erase(in_client_);
   all_.by_use_.erase(in_all_);
-  all_.recount(*client, client->connections.size() + 1);
-}
-
-// `client` had `before` connections.
-void ClientConnections::recount(Client& client, size_t before) {
-  const size_t now = client.connections.size();
-  if (before > 0) {
-    const auto left = by_count_.find(before);
-    left->second.erase(client.in_count);
-    if (left->second.empty()) by_count_.erase(left);
-  }
-  if (now == 0) {
-    clients_.erase(IpAddress(client.address));
-    return;
-  }
-  Clients& peers = by_count_[now];
-  client.in_count = peers.insert(peers.end(), &client);
+  all_.by_count_.fall(*client);
+  if (client->count == 0) all_.clients_.erase(IpAddress(client->address));
 }
 
 ClientConnections::Connection* ClientConnections::longestIdleOfSame(const Connection& newcomer) const {
@@ -65,9 +50,9 @@ ClientConnections::Connection* ClientConnections::longestIdleOfSame(const Connec
 }
 
 ClientConnections::Connection* ClientConnections::toGiveWay(const Connection& newcomer) const {
-  const auto& [most, clients] = *by_count_.rbegin();
-  if (newcomer.countOfClient() == most && most > 1) return longestIdleOfSame(newcomer);
-  Connection* const idle = most > 1 ? clients.front()->connections.front() : by_use_.front();
+  const Client& largest = *by_count_.largest();
+  if (newcomer.countOfClient() == largest.count && largest.count > 1) return longestIdleOfSame(newcomer);
+  Connection* const idle = largest.count > 1 ? largest.connections.front() : by_use_.front();
   return idle != &newcomer ? idle : nullptr;
 }
 

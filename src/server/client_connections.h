@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/ip_address.h"
+#include "base/ranking.h"
 
 namespace idetcd::server {
 
@@ -36,7 +37,7 @@ class ClientConnections {
     // It is being closed, or has been.
     void leave();
     // How many the same client has. REQUIRES: leave() was not called.
-    size_t countOfClient() const { return client_->connections.size(); }
+    size_t countOfClient() const { return client_->count; }
 
    protected:
     ~Connection() { leave(); }
@@ -62,18 +63,16 @@ class ClientConnections {
   Connection* toGiveWay(const Connection& newcomer) const;
 
  private:
-  using Clients = std::list<Client*>;
   struct Client {
     IpAddress address;
     std::list<Connection*> connections;  // longest idle first
-    Clients::iterator in_count;
+    size_t count = 0;                    // of them
+    ListLink<Client> by_count;
   };
 
-  void recount(Client& client, size_t before);
-
   std::map<IpAddress, Client> clients_;
-  std::map<size_t, Clients> by_count_;  // those that have so many connections, who has had them longest first
-  std::list<Connection*> by_use_;       // longest idle first
+  Ranking<Client, &Client::count, &Client::by_count> by_count_;
+  std::list<Connection*> by_use_;  // longest idle first
 };
 
 }  // namespace idetcd::server

@@ -240,9 +240,9 @@ std::string textOf(const std::vector<config::ServerKey>& keys) {
 }
 
 // What the forwarders of one loop share: it lives as long as any of them, those that a reload replaces included.
-class ForwardRooms final : public resolve::ProcessState {
+class UpstreamBudgets final : public resolve::ProcessState {
  public:
-  explicit ForwardRooms(resolve::Process& process) : process_(process) {}
+  explicit UpstreamBudgets(resolve::Process& process) : process_(process) {}
 
   Result<std::shared_ptr<resolver::UpstreamBudget>> of(size_t worker, net::EventLoop& loop) {
     if (auto room = rooms_[worker].lock()) return room;
@@ -389,7 +389,7 @@ void ForwardDirective::start() {
 
 Result<std::vector<std::unique_ptr<resolver::Forwarder>>> ForwardDirective::makeForwarders(
     const resolver::ResolverSettings& settings, const resolve::LoopContext& context) const {
-  auto room = context.process.state<ForwardRooms>().of(context.worker, context.loop);
+  auto room = context.process.state<UpstreamBudgets>().of(context.worker, context.loop);
   if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
   std::shared_ptr<resolver::ZoneLimiter> limiter;
   if (settings.zone_limit) {
