@@ -1,12 +1,8 @@
 #include "app/application.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <future>
 #include <unistd.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "control/control.h"
 #include "http/endpoints.h"

@@ -2,16 +2,7 @@
 // in order. Main thread.
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "app/configuration.h"
 #include "app/corefile_source.h"

@@ -1,13 +1,7 @@
 #include "app/command_line.h"
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <iterator>
-#include <optional>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/result.h"
 #include "cli/command.h"

@@ -3,10 +3,6 @@
 // `-flag=false`, the last of two wins, `--` ends the flags. Pure; any thread.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
 #include <variant>
 
 #include "sandbox/confinement.h"

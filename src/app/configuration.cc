@@ -1,9 +1,5 @@
 #include "app/configuration.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "control/control.h"
 #include "control/traffic.h"
 #include "net/local_addresses.h"

@@ -2,14 +2,6 @@
 // that is in use, on any thread; start(), stop() and the end of it on the first loop's.
 #pragma once
 
-#include <cstddef>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "app/plan.h"
 #include "base/ip_address.h"
 #include "base/result.h"

@@ -5,8 +5,6 @@
 #include <iterator>
 #include <system_error>
 
-#include <fmt/format.h>
-
 #include "config/environment.h"
 #include "config/recording_environment.h"
 

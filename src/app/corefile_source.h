@@ -2,9 +2,6 @@
 // file system; any thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "app/command_line.h"
 #include "app/plan.h"
 #include "base/result.h"

@@ -1,11 +1,5 @@
 #include "app/plan.h"
 
-#include <algorithm>
-#include <memory>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/option_table.h"
 #include "directive/order.h"
 

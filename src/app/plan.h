@@ -2,11 +2,6 @@
 // etcd, no interface. Any thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/environment.h"
 #include "resolve/directive.h"

@@ -1,7 +1,5 @@
 #include "app/process_metrics.h"
 
-#include <array>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 // Metrics of the process as a whole.
 #pragma once
 
-#include <memory>
-
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/metrics.h"

@@ -1,24 +1,12 @@
 #include "app/run.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <utility>
 #include <variant>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "app/application.h"
 #include "app/command_line.h"

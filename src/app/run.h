@@ -1,7 +1,7 @@
 // The whole program. Start-up may throw std::exception: out of memory or descriptors. Main thread.
 #pragma once
 
-#include <span>
+#include "base/std.h"
 
 namespace idetcd::app {
 

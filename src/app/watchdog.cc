@@ -1,10 +1,5 @@
 #include "app/watchdog.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <utility>
-
 namespace idetcd::app {
 
 // One question to every loop. The loops share it; the watchdog may be gone when they answer.

@@ -3,11 +3,6 @@
 // started anew. The first loop's thread.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "net/event_loop.h"
 
 namespace idetcd::app {

@@ -2,9 +2,9 @@
 // where malloc keeps a handful and searches and joins for the rest. One thread.
 #pragma once
 
-#include <cstddef>
 #include <new>
-#include <vector>
+
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,8 +1,9 @@
 // Clocks. All durations and instants are nanoseconds unless a name says otherwise. Any thread.
 #pragma once
 
-#include <chrono>
 #include <ctime>
+
+#include "base/std.h"
 
 namespace idetcd {
 

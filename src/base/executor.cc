@@ -1,13 +1,8 @@
 #include "base/executor.h"
 
-#include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <future>
-#include <map>
-#include <mutex>
 #include <thread>
-#include <utility>
 
 #include "base/thread.h"
 

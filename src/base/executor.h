@@ -5,10 +5,7 @@
 // are needed, up to a maximum, and end when they have had nothing to do for a while.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <memory>
+#include "base/std.h"
 
 namespace idetcd {
 

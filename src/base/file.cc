@@ -1,12 +1,7 @@
 #include "base/file.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 namespace idetcd {
 namespace {

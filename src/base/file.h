@@ -1,12 +1,7 @@
 // Whole files: read at once, or replaced at once, so that no reader sees half of one. Blocking; any thread.
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <sys/stat.h>
-#include <utility>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <unistd.h>
-#include <utility>
+
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,7 +1,5 @@
 #include "base/file_watch.h"
 
-#include <utility>
-
 namespace idetcd {
 
 struct FileWatch::State : std::enable_shared_from_this<State> {

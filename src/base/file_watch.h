@@ -2,12 +2,6 @@
 // it. What reads the file gives its content to as many loops as there are.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "base/executor.h"
 #include "base/result.h"
 #include "base/watched_file.h"

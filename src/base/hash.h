@@ -2,11 +2,10 @@
 // them aim every query at one bucket; the seed is drawn once a process and never leaves it. Any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,11 +1,6 @@
 #include "base/ip_address.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
-#include <cassert>
-#include <cstring>
-
-#include <fmt/format.h>
 
 namespace idetcd {
 

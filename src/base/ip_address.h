@@ -1,14 +1,8 @@
 // IP addresses and transport endpoints as plain values. Any thread; no allocation except in toString().
 #pragma once
 
-#include <array>
 #include <compare>
-#include <cstdint>
 #include <netinet/in.h>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <sys/socket.h>
 
 #include "base/result.h"

@@ -1,7 +1,5 @@
 #include "base/ip_network.h"
 
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd {

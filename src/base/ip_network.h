@@ -1,9 +1,6 @@
 // Networks of IP addresses, in CIDR notation. Any thread; no allocation but in errors.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 

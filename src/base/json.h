@@ -2,10 +2,9 @@
 // seconds. Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include <nlohmann/json.hpp>
+
+#include "base/std.h"
 
 namespace idetcd {
 

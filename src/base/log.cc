@@ -1,12 +1,8 @@
 #include "base/log.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdio>
-#include <deque>
-#include <mutex>
 #include <thread>
-#include <utility>
 
 namespace idetcd {
 

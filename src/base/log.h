@@ -5,13 +5,7 @@
 // for. Debug lines are written while somebody wants them (showDebug()).
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,7 +1,6 @@
 // The clocks of a machine, for code that runs in virtual time too. Any thread.
 #pragma once
 
-#include <chrono>
 #include <ctime>
 
 #include "base/clock.h"

@@ -1,10 +1,7 @@
 #include "base/metrics.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 #include <numeric>
 
 namespace idetcd::metrics {

@@ -14,18 +14,9 @@
 // help, bounds or label names abort.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+
+#include "base/std.h"
 
 namespace idetcd::metrics {
 

@@ -1,7 +1,7 @@
 // Where random numbers come from: the kernel, or, in a simulation, a seed.
 #pragma once
 
-#include <cstdint>
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,10 +1,7 @@
 // Who holds most of something that is shared, and so gives way when there is no more of it. One thread.
 #pragma once
 
-#include <algorithm>
-#include <cassert>
-#include <cstddef>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd {
 

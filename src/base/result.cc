@@ -1,8 +1,5 @@
 #include "base/result.h"
 
-#include <cerrno>
-#include <cstring>
-
 namespace idetcd {
 namespace {
 

@@ -4,12 +4,9 @@
 // finds nothing (std::optional), and what the kernel says of one datagram (its errno, net/udp_query_socket.h).
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include <tl/expected.hpp>
+
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,11 +1,8 @@
 #include "base/sha512.h"
 
-#include <array>
 #include <cstdlib>
 #include <iterator>
 #include <openssl/evp.h>
-
-#include <fmt/format.h>
 
 namespace idetcd {
 

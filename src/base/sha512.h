@@ -1,8 +1,7 @@
 // SHA-512 (FIPS 180-4), as sha512sum(1) prints it: 128 hexadecimal digits in lower case. Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -2,11 +2,9 @@
 // it makes can be handed to others and recognised again. Any thread; no allocation.
 #pragma once
 
-#include <array>
 #include <bit>
-#include <cstdint>
-#include <cstring>
-#include <span>
+
+#include "base/std.h"
 
 namespace idetcd {
 

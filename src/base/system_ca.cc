@@ -1,6 +1,5 @@
 #include "base/system_ca.h"
 
-#include <array>
 #include <cstdlib>
 #include <unistd.h>
 

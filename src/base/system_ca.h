@@ -1,7 +1,7 @@
 // Where this machine keeps the CA certificates that it trusts. Any thread.
 #pragma once
 
-#include <string>
+#include "base/std.h"
 
 namespace idetcd {
 

@@ -1,7 +1,5 @@
 #include "base/text.h"
 
-#include <fmt/format.h>
-
 namespace idetcd {
 
 std::string lowerCase(std::string_view text) {

@@ -3,10 +3,9 @@
 
 #include <charconv>
 #include <concepts>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
+
+#include "base/std.h"
 
 namespace idetcd {
 

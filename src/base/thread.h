@@ -3,7 +3,6 @@
 
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "base/result.h"
 

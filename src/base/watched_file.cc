@@ -1,6 +1,5 @@
 #include "base/watched_file.h"
 
-#include <cerrno>
 #include <ctime>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,10 +1,6 @@
 // A file that is read again when it has changed. One thread; blocks on the file system, so not on a loop once it runs.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "base/file.h"
 #include "base/result.h"
 

@@ -1,10 +1,5 @@
 #include "cli/arguments.h"
 
-#include <algorithm>
-#include <limits>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "config/duration.h"
 

@@ -2,15 +2,6 @@
 // two counts. Pure; any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 
 namespace idetcd::cli {

@@ -1,11 +1,6 @@
 #include "cli/command.h"
 
-#include <algorithm>
-#include <array>
 #include <unistd.h>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "cli/commands.h"

@@ -2,11 +2,6 @@
 // Corefile, before there is a server. One thread.
 #pragma once
 
-#include <functional>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 #include "cli/arguments.h"
 #include "cli/failure.h"

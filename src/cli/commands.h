@@ -1,8 +1,6 @@
 // What each subcommand does: it asks the node, and says with which output and exit code it ends. See README.md.
 #pragma once
 
-#include <string>
-
 #include "base/json.h"
 #include "cli/command.h"
 

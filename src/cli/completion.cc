@@ -1,8 +1,3 @@
-#include <string>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "cli/commands.h"
 
 namespace idetcd::cli {

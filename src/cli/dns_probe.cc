@@ -1,14 +1,8 @@
 #include "cli/dns_probe.h"
 
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <poll.h>
-#include <span>
 #include <sys/random.h>
 #include <sys/socket.h>
-
-#include <fmt/format.h>
 
 #include "base/file_descriptor.h"
 #include "cli/text.h"

@@ -1,10 +1,6 @@
 // Whether the server of this machine resolves a name: a query over UDP. Any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <string>
-
 #include "base/ip_address.h"
 #include "cli/failure.h"
 

@@ -1,12 +1,5 @@
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <string>
 #include <unistd.h>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/roster.h"

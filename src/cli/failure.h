@@ -1,12 +1,9 @@
 // Why a subcommand has no good answer, with the exit code that this means. Plain values.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include <tl/expected.hpp>
+
+#include "base/std.h"
 
 namespace idetcd::cli {
 

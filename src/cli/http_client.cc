@@ -1,17 +1,9 @@
 #include "cli/http_client.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <thread>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/file_descriptor.h"
 #include "base/text.h"

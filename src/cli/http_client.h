@@ -1,11 +1,6 @@
 // One request of HTTP/1.1 over a Unix socket, blocking, within a time. Any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 
 namespace idetcd::cli {

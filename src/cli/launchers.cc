@@ -1,10 +1,5 @@
 #include "cli/launchers.h"
 
-#include <algorithm>
-#include <cassert>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "cli/text.h"
 

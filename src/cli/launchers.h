@@ -2,12 +2,6 @@
 // names that are held, so that ranks are dense although IDs are not. Names are without the dot at their end. Pure.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/json.h"
 #include "cli/failure.h"
 #include "cli/slots.h"

@@ -1,17 +1,11 @@
 #include "cli/local_node.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <grp.h>
 #include <iterator>
 #include <pwd.h>
 #include <sys/stat.h>
 #include <thread>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "cli/http_client.h"

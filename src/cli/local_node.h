@@ -2,12 +2,6 @@
 // request: what waits may be there before the server is. Any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "base/json.h"
 #include "cli/failure.h"
 

@@ -1,9 +1,3 @@
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "cli/commands.h"
 #include "cli/launchers.h"
 #include "cli/roster.h"

@@ -1,9 +1,3 @@
-#include <algorithm>
-#include <string>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "cli/commands.h"
 #include "cli/roster.h"
 #include "cli/slots.h"

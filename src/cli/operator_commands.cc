@@ -1,8 +1,3 @@
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "cli/commands.h"
 #include "cli/roster.h"
 #include "cli/text.h"

@@ -1,7 +1,5 @@
 #include "cli/output.h"
 
-#include <cerrno>
-#include <cstring>
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,9 +1,6 @@
 // What subcommands print. One thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 
 namespace idetcd::cli {

@@ -1,10 +1,5 @@
-#include <algorithm>
 #include <iostream>
-#include <string>
-#include <string_view>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "cli/commands.h"

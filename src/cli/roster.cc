@@ -1,9 +1,5 @@
 #include "cli/roster.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "cli/dns_probe.h"
 #include "cli/http_client.h"

@@ -1,12 +1,7 @@
 // Waiting until those are there who are asked for. One thread.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "base/ip_address.h"
 #include "base/json.h"

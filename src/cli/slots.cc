@@ -1,10 +1,7 @@
 #include "cli/slots.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
-
-#include <fmt/format.h>
 
 #include "cli/text.h"
 

@@ -1,11 +1,6 @@
 // The slots of clusters, as /v1/members has them. What an answer lacks is absent. Pure; any thread.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/json.h"
 #include "cli/failure.h"
 

@@ -1,10 +1,6 @@
 #include "cli/text.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace idetcd::cli {
 

@@ -1,11 +1,6 @@
 // Text for terminals: what came over the network with its control characters escaped, tables, sizes and times. Pure.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/json.h"
 
 namespace idetcd::cli {

@@ -1,9 +1,4 @@
-#include <chrono>
-#include <string>
 #include <unistd.h>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/roster.h"

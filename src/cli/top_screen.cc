@@ -1,12 +1,7 @@
 #include "cli/top_screen.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <poll.h>
-#include <string>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>

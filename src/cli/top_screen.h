@@ -2,12 +2,6 @@
 // signal too. One at a time; one thread.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-
 #include "base/result.h"
 
 namespace idetcd::cli {

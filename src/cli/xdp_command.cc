@@ -1,10 +1,3 @@
-#include <algorithm>
-#include <array>
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "cli/commands.h"
 #include "cli/text.h"
 

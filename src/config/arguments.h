@@ -1,9 +1,6 @@
 // Common parts of directives' arguments. Any thread.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "base/result.h"
 #include "config/directive_cursor.h"
 #include "config/server_key.h"

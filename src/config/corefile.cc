@@ -1,12 +1,5 @@
 #include "config/corefile.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <optional>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/syntax.h"
 #include "config/token_stream.h"
 

@@ -8,12 +8,6 @@
 //   directive   = NAME { ARGUMENT } [ "{" … "}" ] .     (to the end of the line, or of its block)
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/environment.h"
 #include "config/server_key.h"

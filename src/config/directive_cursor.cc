@@ -1,9 +1,5 @@
 #include "config/directive_cursor.h"
 
-#include <memory>
-
-#include <fmt/format.h>
-
 namespace idetcd::config {
 
 DirectiveCursor::DirectiveCursor(const Directive& directive)

@@ -13,13 +13,6 @@
 // Errors are complete: `FILE:LINE - Error during parsing: …` with the place of the current token.
 #pragma once
 
-#include <cstddef>
-#include <limits>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/corefile.h"
 

@@ -1,13 +1,5 @@
 #include "config/duration.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::config {

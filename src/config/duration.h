@@ -1,9 +1,6 @@
 // Durations as Go writes them: "300ms", "1h15m", "1.5s". Pure; any thread.
 #pragma once
 
-#include <chrono>
-#include <string_view>
-
 #include "base/result.h"
 
 namespace idetcd::config {

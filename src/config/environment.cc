@@ -1,6 +1,5 @@
 #include "config/environment.h"
 
-#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>

@@ -2,10 +2,6 @@
 // parser is a pure function of it: tests and fuzzers bring their own.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 
 namespace idetcd::config {

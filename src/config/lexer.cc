@@ -1,8 +1,5 @@
 #include "config/lexer.h"
 
-#include <memory>
-#include <string>
-
 namespace idetcd::config {
 namespace {
 

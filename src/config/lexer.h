@@ -8,9 +8,6 @@
 //   - A byte order mark at the start is dropped, and `\r` outside quotes and in front of a newline.
 #pragma once
 
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/token.h"
 

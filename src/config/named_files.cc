@@ -1,7 +1,5 @@
 #include "config/named_files.h"
 
-#include <fmt/format.h>
-
 #include "base/watched_file.h"
 
 namespace idetcd::config {

@@ -3,13 +3,6 @@
 // system.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/corefile.h"
 

@@ -14,23 +14,9 @@
 // A text for what is wrong may name {word}, {least} and {most}.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <concepts>
-#include <cstdint>
-#include <functional>
 #include <initializer_list>
-#include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/ip_network.h"
 #include "base/result.h"

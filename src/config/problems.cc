@@ -1,8 +1,5 @@
 #include "config/problems.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace idetcd::config {

@@ -2,9 +2,6 @@
 // One thread.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "base/result.h"
 
 namespace idetcd::config {

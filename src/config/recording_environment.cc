@@ -2,8 +2,6 @@
 
 #include <iterator>
 
-#include <fmt/format.h>
-
 #include "base/sha512.h"
 
 namespace idetcd::config {

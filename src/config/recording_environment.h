@@ -2,10 +2,6 @@
 // variables are no part of it, since they stay as they are for as long as a process lives. One thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "config/environment.h"
 
 namespace idetcd::config {

@@ -1,11 +1,5 @@
 #include "config/server_key.h"
 
-#include <algorithm>
-#include <array>
-#include <optional>
-
-#include <fmt/format.h>
-
 #include "base/ip_address.h"
 #include "base/text.h"
 

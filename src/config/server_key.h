@@ -1,11 +1,6 @@
 // The key of a server block: `[scheme://]zone[:port]`. Pure; any thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "dns/name.h"
 

@@ -1,10 +1,5 @@
 #include "config/syntax.h"
 
-#include <algorithm>
-#include <array>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::config {

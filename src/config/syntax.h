@@ -1,9 +1,7 @@
 // Suggestions for error messages. Any thread.
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd::config {
 

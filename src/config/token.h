@@ -1,13 +1,6 @@
 // The words of a Corefile, each with the place where it stands. Plain values; any thread.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "base/result.h"
 
 namespace idetcd::config {

@@ -1,12 +1,6 @@
 #include "config/token_stream.h"
 
-#include <algorithm>
-#include <cassert>
-#include <cerrno>
 #include <filesystem>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "config/corefile.h"
 #include "config/lexer.h"

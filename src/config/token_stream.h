@@ -2,13 +2,6 @@
 // thread.
 #pragma once
 
-#include <cstddef>
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "config/environment.h"
 #include "config/token.h"

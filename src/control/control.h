@@ -7,15 +7,6 @@
 // Paths begin with /v1/. A body is JSON and a newline; with a status of 400 or more it is {"error": one line}.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "base/json.h"
 #include "http/message.h"
 #include "http/server.h"

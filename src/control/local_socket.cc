@@ -1,17 +1,11 @@
 #include "control/local_socket.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <string_view>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 namespace idetcd::control {
 

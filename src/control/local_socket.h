@@ -2,8 +2,6 @@
 // user and the group of the process.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <sys/types.h>
 
 #include "base/file_descriptor.h"

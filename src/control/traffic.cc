@@ -1,15 +1,8 @@
 #include "control/traffic.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
-#include <map>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "dns/name.h"
 #include "dns/types.h"

@@ -9,10 +9,6 @@
 //   "queries" in the status     {"rate", "p50_seconds", "p99_seconds", "seconds"}: of the last 10 full seconds
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-
 #include "base/clock.h"
 #include "base/json.h"
 #include "control/control.h"

@@ -1,7 +1,5 @@
 #include "directive/order.h"
 
-#include <algorithm>
-
 #include "directive/acl/setup.h"
 #include "directive/admin/setup.h"
 #include "directive/bind/setup.h"

@@ -1,9 +1,6 @@
 // The directives that this server has. Any thread.
 #pragma once
 
-#include <span>
-#include <string_view>
-
 #include "resolve/directive.h"
 
 namespace idetcd::directive {

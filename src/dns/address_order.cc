@@ -1,8 +1,5 @@
 #include "dns/address_order.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "dns/record.h"
 
 namespace idetcd::dns {

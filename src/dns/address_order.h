@@ -1,10 +1,6 @@
 // The order of the addresses of an answer (`loadbalance`). Any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "base/ip_network.h"
 
 namespace idetcd::dns {

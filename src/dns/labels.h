@@ -2,11 +2,6 @@
 // No I/O, no allocation; any thread.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/wire.h"
 

@@ -3,11 +3,6 @@
 // allocation, work bounded by the size of the message. Any thread.
 #pragma once
 
-#include <cassert>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "dns/labels.h"
 #include "dns/query.h"
 #include "dns/wire.h"

@@ -1,9 +1,5 @@
 #include "dns/name.h"
 
-#include <cassert>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::dns {

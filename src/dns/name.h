@@ -2,13 +2,6 @@
 // Any thread; no allocation except in toString().
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 
 namespace idetcd::dns {

@@ -1,8 +1,5 @@
 #include "dns/name_reader.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "dns/labels.h"
 #include "dns/wire.h"
 

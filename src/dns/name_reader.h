@@ -2,10 +2,6 @@
 // thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/query.h"
 

@@ -1,10 +1,7 @@
 // A query that this server asks itself, as if a client had sent it: without EDNS. No allocation; one thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "base/hash.h"
 #include "dns/name.h"

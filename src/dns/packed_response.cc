@@ -1,9 +1,5 @@
 #include "dns/packed_response.h"
 
-#include <algorithm>
-#include <cassert>
-#include <utility>
-
 #include "dns/record.h"
 #include "dns/response.h"
 

@@ -8,13 +8,7 @@
 // thread.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <limits>
-#include <memory>
 #include <new>
-#include <optional>
-#include <span>
 
 #include "dns/address_order.h"
 #include "dns/query.h"

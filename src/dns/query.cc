@@ -1,7 +1,5 @@
 #include "dns/query.h"
 
-#include <algorithm>
-
 #include "dns/message_reader.h"
 
 namespace idetcd::dns {

@@ -2,11 +2,6 @@
 // the size of the message. Any thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
-#include <string>
-
 #include "base/hash.h"
 #include "dns/name.h"
 #include "dns/wire.h"

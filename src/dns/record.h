@@ -9,13 +9,6 @@
 // The owner is a pointer to a name that stands in the message already: of answers, mostly the question's.
 #pragma once
 
-#include <algorithm>
-#include <cassert>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-
 #include "dns/name.h"
 #include "dns/wire.h"
 

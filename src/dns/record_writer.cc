@@ -1,8 +1,5 @@
 #include "dns/record_writer.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "dns/record.h"
 
 namespace idetcd::dns {

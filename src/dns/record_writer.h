@@ -2,12 +2,6 @@
 // thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "dns/message_reader.h"
 #include "dns/name_reader.h"
 #include "dns/query.h"

@@ -6,13 +6,6 @@
 // must be there needs its room.
 #pragma once
 
-#include <cassert>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string_view>
-
 #include "dns/query.h"
 #include "dns/record.h"
 #include "dns/wire.h"

@@ -1,12 +1,5 @@
 #include "dns/reverse_name.h"
 
-#include <algorithm>
-#include <array>
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
-
 namespace idetcd::dns {
 
 namespace {

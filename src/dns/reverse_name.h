@@ -1,10 +1,6 @@
 // The names under which addresses are looked up. Any thread.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-
 #include "base/ip_address.h"
 #include "dns/name.h"
 

@@ -1,9 +1,6 @@
 #include "dns/server_cookies.h"
 
-#include <algorithm>
 #include <bit>
-#include <cassert>
-#include <cstring>
 
 #include "base/random.h"
 

@@ -8,9 +8,6 @@
 //   +---------+----------+-----------+------------------+
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/siphash.h"
 #include "dns/query.h"

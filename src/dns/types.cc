@@ -1,11 +1,5 @@
 #include "dns/types.h"
 
-#include <algorithm>
-#include <array>
-#include <limits>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::dns {

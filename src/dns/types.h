@@ -2,11 +2,7 @@
 // opcodes. Any thread.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd::dns {
 

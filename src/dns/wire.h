@@ -11,9 +11,6 @@
 #pragma once
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 
 #include "dns/types.h"
 

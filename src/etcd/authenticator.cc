@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <utility>
-
 #include "base/random.h"
 #include "etcd/client_internal.h"
 

@@ -2,12 +2,7 @@
 // not know it any more. For etcd/*.cc only; completion thread only, save for construction.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <random>
-#include <string>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -5,10 +5,6 @@
 // onEnd().
 #pragma once
 
-#include <deque>
-#include <memory>
-#include <utility>
-
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/status.h>

@@ -1,10 +1,5 @@
 #include "etcd/client.h"
 
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "etcd/client_internal.h"
 #include "etcd/keep_alive_internal.h"
 

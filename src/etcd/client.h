@@ -21,14 +21,6 @@
 // leader, so that a member cut off from the others fails fast.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/metrics.h"

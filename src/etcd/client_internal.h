@@ -1,11 +1,6 @@
 // The inside of Client, shared by kv.cc, lease.cc and watch.cc. Completion thread only, save for construction.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <memory>
-#include <utility>
-
 #include <etcdserverpb/rpc.grpc.pb.h>
 
 #include "base/log.h"

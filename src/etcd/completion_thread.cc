@@ -1,10 +1,6 @@
 #include "etcd/completion_thread.h"
 
-#include <algorithm>
-#include <cassert>
 #include <cstdlib>
-#include <utility>
-#include <vector>
 
 #include <grpc/support/log.h>
 

@@ -2,10 +2,6 @@
 // written over it.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-
 #include "base/result.h"
 #include "runtime/scheduler.h"
 

@@ -1,10 +1,6 @@
 // What the completion thread is made of, for etcd/*.cc only. Unless said otherwise: completion thread only.
 #pragma once
 
-#include <atomic>
-#include <deque>
-#include <mutex>
-#include <optional>
 #include <thread>
 #include <unordered_set>
 

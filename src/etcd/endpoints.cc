@@ -1,10 +1,6 @@
-#include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <optional>
-#include <utility>
 
-#include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>

@@ -6,14 +6,7 @@
 // that dies are spread over those that are left.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <grpcpp/channel.h>
 #include <grpcpp/support/channel_arguments.h>

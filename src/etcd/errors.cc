@@ -1,5 +1,3 @@
-#include <string_view>
-
 #include "etcd/errors_internal.h"
 
 namespace idetcd::etcd {

@@ -1,8 +1,6 @@
 // What gRPC and etcd report, as StoreError. For etcd/*.cc only; any thread.
 #pragma once
 
-#include <string_view>
-
 #include <grpcpp/support/status.h>
 
 #include "etcd/client.h"

@@ -1,12 +1,6 @@
 // The LeaseKeepAlive stream that all leases of a client share. For etcd/*.cc only; completion thread only.
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "etcd/bidi_stream_internal.h"
 #include "etcd/client.h"
 #include "etcd/client_internal.h"

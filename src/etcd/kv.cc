@@ -1,9 +1,3 @@
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "etcd/client.h"
 #include "etcd/client_internal.h"
 

@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <utility>
-
 #include "etcd/client.h"
 #include "etcd/client_internal.h"
 #include "etcd/keep_alive_internal.h"

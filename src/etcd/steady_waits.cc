@@ -1,12 +1,10 @@
-#include <array>
-#include <atomic>
 #include <cstdarg>
-#include <cstdint>
 #include <ctime>
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
+#include "base/std.h"
 #include "etcd/steady_waits_internal.h"
 
 namespace {

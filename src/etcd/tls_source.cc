@@ -1,15 +1,9 @@
-#include <chrono>
 #include <condition_variable>
-#include <memory>
-#include <mutex>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/system_ca.h"
 #include "etcd/tls_source_internal.h"

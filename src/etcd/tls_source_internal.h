@@ -1,12 +1,6 @@
 // Certificates and a key from PEM files, read again when the files change. For etcd/*.cc only; one thread at a time.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "base/executor.h"
 #include "base/file.h"
 #include "base/result.h"

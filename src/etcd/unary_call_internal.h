@@ -2,7 +2,6 @@
 #pragma once
 
 #include <coroutine>
-#include <memory>
 
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/async_unary_call.h>

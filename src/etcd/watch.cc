@@ -1,8 +1,3 @@
-#include <algorithm>
-#include <deque>
-#include <optional>
-#include <utility>
-
 #include "etcd/bidi_stream_internal.h"
 #include "etcd/client.h"
 #include "etcd/client_internal.h"

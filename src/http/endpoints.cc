@@ -1,7 +1,6 @@
 #include "http/endpoints.h"
 
 #include <thread>
-#include <utility>
 
 namespace idetcd::http {
 

@@ -5,12 +5,6 @@
 // There is no thread and no listener until something is added, or the Unix socket is.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "http/listen_address.h"
 #include "http/server.h"

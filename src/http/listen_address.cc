@@ -1,11 +1,6 @@
 #include "http/listen_address.h"
 
-#include <algorithm>
-#include <memory>
 #include <netdb.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "net/local_addresses.h"
 

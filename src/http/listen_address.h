@@ -1,10 +1,6 @@
 // Where an endpoint listens, as a Corefile says it: "[HOST]:PORT". Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "config/directive_cursor.h"

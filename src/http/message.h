@@ -1,11 +1,7 @@
 // Requests and responses of HTTP/1.1 (RFC 9110, RFC 9112), as far as endpoints for operators need them. Plain values.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::http {
 

@@ -1,8 +1,5 @@
 #include "http/request_reader.h"
 
-#include <algorithm>
-#include <string>
-
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/empty_body.hpp>

@@ -5,11 +5,6 @@
 // connection has no meaning.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-
 #include "http/message.h"
 
 namespace idetcd::http {

@@ -1,23 +1,10 @@
 #include "http/server.h"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstdint>
 #include <ctime>
 #include <future>
 #include <iterator>
 #include <list>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
 
 #include "base/thread.h"
 #include "http/request_reader.h"

@@ -6,10 +6,6 @@
 // Any thread but its own.
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <memory>
-#include <string>
 #include <variant>
 
 #include "base/file_descriptor.h"

@@ -1,16 +1,10 @@
 #include "kernel/answer_feed.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
-#include <atomic>
-#include <chrono>
-#include <cstring>
-#include <limits>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
-#include <utility>
 
 #include "base/hash.h"
 #include "dns/reverse_name.h"

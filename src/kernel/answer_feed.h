@@ -4,15 +4,6 @@
 // change follows. Called by the store's writer; close() and the numbers by any thread.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "kernel/maps.h"
 #include "records/record_observer.h"

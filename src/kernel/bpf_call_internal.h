@@ -1,9 +1,7 @@
 // bpf(2), without a library: what a process needs that may load nothing. Any thread.
 #pragma once
 
-#include <cstdint>
 #include <linux/bpf.h>
-#include <string>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"

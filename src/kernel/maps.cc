@@ -1,15 +1,10 @@
 #include "kernel/maps.h"
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include "kernel/bpf_call_internal.h"
 

@@ -6,17 +6,6 @@
 // skipped, so that an old process does not overwrite its successor's data. Any thread; one at a time calls what is not const.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "kernel/layout.h"

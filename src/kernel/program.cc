@@ -1,19 +1,15 @@
 #include "kernel/program.h"
 
-#include <algorithm>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
 #include <linux/magic.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <optional>
 #include <pwd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -21,7 +17,6 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <kernel/answer.skel.h>
 
 #include "base/hash.h"

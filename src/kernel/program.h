@@ -5,14 +5,6 @@
 // In a pinned directory: the maps under their names (maps.h), and a file link-INTERFACE for each interface.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "kernel/maps.h"

@@ -1,9 +1,6 @@
 // Random delays, so that nodes that fail together do not come back together. Not thread-safe.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <random>
 
 #include "base/random.h"

@@ -1,8 +1,6 @@
 #include "naming/beat.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace idetcd::naming {
 

@@ -2,13 +2,6 @@
 // event shows every node that its watch is at the present. Scheduler's thread only.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/clock.h"
 #include "naming/context.h"
 #include "store/transaction.h"

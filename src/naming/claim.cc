@@ -1,11 +1,5 @@
 #include "naming/claim.h"
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/text.h"

@@ -20,13 +20,6 @@
 // Scheduler's thread only.
 #pragma once
 
-#include <cassert>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "naming/context.h"
 #include "naming/own_key_observer.h"
 #include "naming/record_codec.h"

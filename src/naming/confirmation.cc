@@ -1,7 +1,5 @@
 #include "naming/confirmation.h"
 
-#include <utility>
-
 namespace idetcd::naming {
 namespace {
 

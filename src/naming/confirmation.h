@@ -12,15 +12,6 @@
 // lost the watch. The mirror leaves it. Scheduler's thread only, but for standstill().
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/clock.h"
 #include "naming/beat.h"
 #include "naming/context.h"

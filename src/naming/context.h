@@ -1,11 +1,6 @@
 // What the parts of one Protocol share. Everything here belongs to the scheduler's thread.
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <string>
-#include <string_view>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"

@@ -1,10 +1,6 @@
 // What happened to this node's name and to its mirror of etcd. Written by the completion thread, but for what is said.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <string_view>
-
 #include "base/metrics.h"
 
 namespace idetcd::naming {

@@ -1,11 +1,5 @@
 #include "naming/incarnation.h"
 
-#include <algorithm>
-#include <cassert>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "naming/keyspace.h"
 #include "node/uuid.h"
 

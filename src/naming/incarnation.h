@@ -4,11 +4,6 @@
 // value. Scheduler's thread only.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "base/clock.h"
 #include "naming/context.h"
 #include "node/standstill.h"

@@ -11,9 +11,6 @@
 //                                    that the path-like keys of others in a shared etcd stay out
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "store/store.h"
 
 namespace idetcd::naming {

@@ -1,7 +1,5 @@
 #include "naming/machine_watch.h"
 
-#include <utility>
-
 namespace idetcd::naming {
 
 void MachineWatch::watchGeneration(OwnName& name) {

@@ -2,10 +2,6 @@
 // resumed from a snapshot. What has happened is posted to the scheduler. One thread.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <utility>
-
 #include "base/log.h"
 #include "base/result.h"
 #include "naming/own_name.h"

@@ -1,12 +1,6 @@
 #include "naming/member.h"
 
-#include <algorithm>
-#include <atomic>
-#include <cassert>
 #include <future>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "naming/machine_watch.h"
 #include "naming/names_saver.h"

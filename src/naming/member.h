@@ -5,14 +5,6 @@
 // as it takes: the store may be away at start and at any time later. Any thread may call any function, start() once.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/metrics.h"

@@ -1,10 +1,7 @@
 #include "naming/mirror.h"
 
-#include <algorithm>
 #include <malloc.h>
-#include <utility>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "naming/name_pages.h"

@@ -16,13 +16,6 @@
 // Scheduler's thread only. After stop() the record store is not touched any more.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "base/clock.h"
 #include "naming/backoff.h"
 #include "naming/confirmation.h"

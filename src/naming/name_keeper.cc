@@ -1,8 +1,5 @@
 #include "naming/name_keeper.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "node/uuid.h"
 
 namespace idetcd::naming {

@@ -5,13 +5,6 @@
 // another node. Scheduler's thread only, but for ownership().
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <mutex>
-#include <optional>
-#include <string>
-
 #include "base/clock.h"
 #include "naming/claim.h"
 #include "naming/confirmation.h"

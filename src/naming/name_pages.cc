@@ -1,8 +1,5 @@
 #include "naming/name_pages.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace idetcd::naming {
 namespace {
 

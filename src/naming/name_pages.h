@@ -5,12 +5,6 @@
 // same reason the first page is small: what is behind it is known only when it has been read. Scheduler's thread only.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "runtime/task.h"
 #include "store/store.h"
 

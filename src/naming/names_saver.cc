@@ -1,8 +1,5 @@
 #include "naming/names_saver.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "naming/saved_names.h"
 
 namespace idetcd::naming {

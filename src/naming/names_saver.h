@@ -2,14 +2,6 @@
 // when they have changed, on a strand of its own, since that may take long. Scheduler's thread, unless said otherwise.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "base/executor.h"
 #include "base/log.h"
 #include "naming/context.h"

@@ -3,13 +3,6 @@
 // moment that stream says so. Scheduler's thread only; no I/O.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "slots/waiting_line.h"
 #include "store/store.h"
 

@@ -1,10 +1,6 @@
 // This node's own name, in whatever way it is held: what the rest of the server asks of that. etcd's way is NameKeeper.
 #pragma once
 
-#include <chrono>
-#include <optional>
-#include <string>
-
 #include "naming/ownership.h"
 #include "naming/record_codec.h"
 #include "records/host_addresses.h"

@@ -1,9 +1,6 @@
 // What a node may say about its own name.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "base/clock.h"
 
 namespace idetcd::naming {

@@ -1,9 +1,5 @@
 #include "naming/ownership_notifier.h"
 
-#include <utility>
-
-#include <fmt/format.h>
-
 namespace idetcd::naming {
 namespace {
 

@@ -10,12 +10,7 @@
 //   IDETCD_IPV6=''
 #pragma once
 
-#include <chrono>
 #include <future>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 
 #include "base/executor.h"
 #include "base/log.h"

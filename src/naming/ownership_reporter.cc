@@ -1,8 +1,5 @@
 #include "naming/ownership_reporter.h"
 
-#include <algorithm>
-#include <chrono>
-
 namespace idetcd::naming {
 
 using namespace std::chrono_literals;

@@ -2,10 +2,6 @@
 // loss, also when the deadline passes without a renewal. A renewal in time is no change. Scheduler's thread only.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <utility>
-
 #include "base/clock.h"
 #include "naming/context.h"
 #include "naming/own_name.h"

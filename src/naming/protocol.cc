@@ -1,8 +1,5 @@
 #include "naming/protocol.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace idetcd::naming {
 namespace {
 

@@ -4,16 +4,6 @@
 // virtual time too (tests/simulation). Its time is the scheduler's, its chance the random source's.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/random.h"

@@ -1,7 +1,5 @@
 #include "naming/published_addresses.h"
 
-#include <utility>
-
 namespace idetcd::naming {
 namespace {
 

@@ -2,10 +2,6 @@
 // one that is off the network for a moment keeps what it has published, as loopback would send every client to itself.
 #pragma once
 
-#include <mutex>
-#include <string>
-#include <utility>
-
 #include "base/log.h"
 #include "base/result.h"
 #include "node/addresses.h"

@@ -1,10 +1,5 @@
 #include "naming/record_codec.h"
 
-#include <algorithm>
-#include <cstdint>
-
-#include <fmt/format.h>
-
 #include "base/json.h"
 #include "base/text.h"
 

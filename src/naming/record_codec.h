@@ -8,12 +8,6 @@
 // depth.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "dns/name.h"

@@ -1,7 +1,7 @@
 // Where the names of all nodes come from: it is the one that writes the record store. etcd's way is Mirror.
 #pragma once
 
-#include <cstdint>
+#include "base/std.h"
 
 namespace idetcd::naming {
 

@@ -1,10 +1,5 @@
 #include "naming/replica.h"
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/text.h"

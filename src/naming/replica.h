@@ -5,13 +5,7 @@
 // that is no longer confirmed is worse than none. The same holds when the value is found invalid by a snapshot.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"

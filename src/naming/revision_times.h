@@ -2,13 +2,6 @@
 // kResolution, those of long ago less exactly. Scheduler's thread only; no I/O.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <vector>
-
 #include "base/clock.h"
 
 namespace idetcd::naming {

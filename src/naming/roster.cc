@@ -1,9 +1,5 @@
 #include "naming/roster.h"
 
-#include <algorithm>
-#include <map>
-#include <utility>
-
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
 #include "runtime/event.h"

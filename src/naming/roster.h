@@ -2,14 +2,6 @@
 // still. For operators; the mirror (mirror.h) is what queries are answered from.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "naming/context.h"
 #include "naming/own_name.h"
 #include "naming/revision_times.h"

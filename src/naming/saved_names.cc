@@ -1,11 +1,5 @@
 #include "naming/saved_names.h"
 
-#include <cstring>
-#include <span>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/file.h"
 #include "base/hash.h"
 #include "dns/labels.h"

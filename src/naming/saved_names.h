@@ -16,13 +16,6 @@
 // pattern or too large is refused as a whole. Blocking; any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 #include "dns/name.h"
 #include "records/record_store.h"

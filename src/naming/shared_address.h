@@ -5,12 +5,7 @@
 // without a lease, which was put there as another name for a node. Scheduler's thread only; no I/O.
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <string>
-#include <string_view>
 #include <unordered_set>
-#include <utility>
 
 #include "base/log.h"
 #include "naming/counters.h"

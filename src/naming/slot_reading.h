@@ -3,13 +3,6 @@
 // set back meanwhile to a time before the claim, and have come as far again. Scheduler's thread only.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "base/clock.h"
 #include "naming/record_codec.h"
 #include "store/store.h"

@@ -1,7 +1,5 @@
 #include "naming/table_freshness.h"
 
-#include <algorithm>
-
 namespace idetcd::naming {
 
 void TableFreshness::loaded(int64_t revision, uint64_t cluster_id) {

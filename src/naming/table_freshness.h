@@ -2,12 +2,6 @@
 // delivered every event up to it, the table is the present as of t. Scheduler's thread only.
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <optional>
-#include <utility>
-
 #include "base/clock.h"
 #include "naming/beat.h"
 #include "naming/context.h"

@@ -1,10 +1,6 @@
 #include "naming/watched_ranges.h"
 
-#include <algorithm>
 #include <cctype>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "naming/keyspace.h"
 

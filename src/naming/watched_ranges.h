@@ -2,11 +2,6 @@
 // `watch` less. Pure; any thread.
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "slots/name_pattern.h"
 #include "store/store.h"

@@ -1,7 +1,5 @@
 #include "net/deadline.h"
 
-#include <algorithm>
-#include <cassert>
 #include <iterator>
 
 namespace idetcd::net {

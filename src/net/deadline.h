@@ -2,10 +2,6 @@
 // the first, arming and disarming are O(1) without allocation, and one timer serves all. Loop thread only.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <vector>
-
 #include "base/clock.h"
 #include "net/event_loop.h"
 

@@ -1,9 +1,6 @@
 #include "net/descriptor_budget.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <dirent.h>
-#include <limits>
 #include <sys/resource.h>
 
 #include "base/result.h"

@@ -6,15 +6,7 @@
 // of the same loop is closed first.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <utility>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::net {
 

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <stdexcept>
-#include <string>
 
 #include "net/event_loop_internal.h"
 

@@ -4,10 +4,6 @@
 // called again. Every handle must be gone before its loop is.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-
 #include "base/result.h"
 
 namespace idetcd::net {

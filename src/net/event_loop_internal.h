@@ -1,11 +1,7 @@
 // For net/*.cc only: libuv's side of an EventLoop.
 #pragma once
 
-#include <atomic>
-#include <mutex>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include <uv.h>
 

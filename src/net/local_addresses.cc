@@ -1,18 +1,10 @@
 #include "net/local_addresses.h"
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
-#include <memory>
 #include <net/if.h>
 #include <numeric>
-#include <optional>
-#include <span>
-#include <string>
-
-#include <fmt/format.h>
 
 #include "net/udp_socket.h"
 

@@ -1,12 +1,7 @@
 // The addresses of this machine's interfaces. Any thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/ip_address.h"
 #include "base/result.h"

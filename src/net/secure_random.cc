@@ -1,10 +1,6 @@
 #include "net/secure_random.h"
 
-#include <cassert>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <sys/random.h>
 
 namespace idetcd::net {

@@ -2,9 +2,7 @@
 // hundred numbers. One thread. Aborts if the kernel has no randomness to give: there is no safe way to go on.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
+#include "base/std.h"
 
 namespace idetcd::net {
 

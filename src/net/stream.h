@@ -1,10 +1,7 @@
 // A stream of bytes to a peer, whatever carries it: TCP, or TLS over TCP. Loop thread only.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::net {
 

@@ -1,15 +1,8 @@
 #include "net/tcp.h"
 
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <deque>
 #include <netinet/tcp.h>
-#include <optional>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <utility>
 
 #include "net/event_loop_internal.h"
 

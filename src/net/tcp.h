@@ -1,14 +1,6 @@
 // TCP listeners and connections, incoming and outgoing, on an EventLoop. Loop thread only.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/result.h"

@@ -1,13 +1,9 @@
 #include "net/tls_stream.h"
 
-#include <array>
 #include <climits>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/system_ca.h"
 

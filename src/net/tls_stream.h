@@ -3,9 +3,6 @@
 // may share.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "net/stream.h"

@@ -1,18 +1,12 @@
 #include "net/udp_query_socket.h"
 
-#include <algorithm>
-#include <array>
-#include <cassert>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <netinet/in.h>
 #include <numeric>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-#include <utility>
 
 namespace idetcd::net {
 

@@ -8,14 +8,6 @@
 // epoll descriptor to the loop.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "net/descriptor_budget.h"

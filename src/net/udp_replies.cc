@@ -1,8 +1,5 @@
 #include "net/udp_replies.h"
 
-#include <cstring>
-#include <utility>
-
 namespace idetcd::net {
 
 UdpReplies::UdpReplies(EventLoop& loop, std::shared_ptr<const UdpSocket> socket, metrics::Counter& lost)

@@ -2,11 +2,6 @@
 // one system call. Loop thread only.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <span>
-
 #include "base/metrics.h"
 #include "net/event_loop.h"
 #include "net/udp_socket.h"

@@ -1,13 +1,9 @@
 #include "net/udp_socket.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <linux/sock_diag.h>
 #include <poll.h>
 #include <unistd.h>
-#include <utility>
 
 namespace idetcd::net {
 

@@ -4,12 +4,7 @@
 // next one answers, some a second time.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
 #include <netinet/in.h>
-#include <span>
-#include <string>
 #include <sys/socket.h>
 
 #include "base/file_descriptor.h"

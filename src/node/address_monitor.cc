@@ -1,17 +1,11 @@
 #include "node/address_monitor.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdint>
-#include <cstring>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <utility>
 
 #include "base/clock.h"
 #include "base/thread.h"

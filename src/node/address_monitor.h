@@ -2,8 +2,6 @@
 // (rtnetlink(7)). One thread of its own.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <thread>
 
 #include "base/log.h"

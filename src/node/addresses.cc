@@ -1,16 +1,11 @@
 #include "node/addresses.h"
 
-#include <array>
 #include <filesystem>
 #include <ifaddrs.h>
-#include <memory>
 #include <net/if.h>
-#include <string_view>
 #include <sys/socket.h>
 #include <system_error>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 namespace idetcd::node {
 namespace {

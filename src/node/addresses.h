@@ -5,10 +5,6 @@
 // as the last resort, so that one machine without a network works too. Any thread; called at start.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "records/record_store.h"

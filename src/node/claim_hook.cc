@@ -1,17 +1,10 @@
 #include "node/claim_hook.h"
 
-#include <algorithm>
-#include <array>
-#include <cassert>
-#include <cerrno>
 #include <csignal>
-#include <cstdint>
-#include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <utility>
 
 #include "base/thread.h"
 

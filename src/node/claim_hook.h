@@ -5,17 +5,9 @@
 // IDETCD_SEQUENCE numbers all events of this object from 1.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdint>
-#include <deque>
 #include <future>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"

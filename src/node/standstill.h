@@ -4,11 +4,6 @@
 // confirmed again. Any thread.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-
 #include "base/clock.h"
 #include "base/machine_clock.h"
 

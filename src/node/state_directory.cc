@@ -1,9 +1,6 @@
 #include "node/state_directory.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -11,9 +8,6 @@
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/file.h"
 #include "base/hash.h"

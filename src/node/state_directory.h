@@ -12,12 +12,6 @@
 // thread at a time.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-
 #include "base/log.h"
 #include "base/result.h"
 

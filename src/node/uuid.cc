@@ -1,9 +1,5 @@
 #include "node/uuid.h"
 
-#include <array>
-#include <cstdint>
-#include <cstring>
-
 namespace idetcd::node {
 
 std::string randomUuid(RandomSource& random) {

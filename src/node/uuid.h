@@ -1,9 +1,6 @@
 // Identities of nodes. Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "base/random.h"
 
 namespace idetcd::node {

@@ -1,15 +1,10 @@
 #include "node/vm_generation.h"
 
-#include <array>
-#include <cerrno>
-#include <cstdint>
-#include <cstring>
 #include <linux/netlink.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <utility>
 
 #include "base/thread.h"
 

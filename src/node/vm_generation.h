@@ -2,8 +2,6 @@
 // of its vmgenid driver. One thread of its own, asleep until something happens.
 #pragma once
 
-#include <functional>
-#include <string_view>
 #include <thread>
 
 #include "base/log.h"

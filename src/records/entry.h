@@ -6,10 +6,6 @@
 // A name with A takes 16 + 23 + 6 + 16 = 61 bytes for `worker123456.tf.local.`: one cache line.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <span>
-
 #include "dns/record.h"
 #include "records/rrset.h"
 

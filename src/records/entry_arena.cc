@@ -1,7 +1,5 @@
 #include "records/entry_arena.h"
 
-#include <algorithm>
-#include <cassert>
 #include <new>
 #include <sys/mman.h>
 

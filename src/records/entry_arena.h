@@ -2,12 +2,7 @@
 // Freed memory is reused, never given back, so the arena keeps the table's largest size. Writer only.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <new>
-#include <vector>
 
 #include "records/entry.h"
 

@@ -1,10 +1,5 @@
 #include "records/entry_builder.h"
 
-#include <algorithm>
-#include <array>
-#include <cassert>
-#include <limits>
-
 #include "dns/record.h"
 
 namespace idetcd::records {

@@ -1,9 +1,6 @@
 // Makes entries (entry.h). One that is used again, with begin(), allocates nothing but the entries. Writer only.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "records/entry.h"
 #include "records/entry_arena.h"
 #include "records/rrset.h"

@@ -1,8 +1,5 @@
 #include "records/epoch.h"
 
-#include <algorithm>
-#include <cassert>
-#include <limits>
 #include <thread>
 
 namespace idetcd::records {

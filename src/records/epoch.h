@@ -4,13 +4,7 @@
 // any.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <mutex>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::records {
 

@@ -1,9 +1,6 @@
 // The addresses of a host, as plain values. Any thread.
 #pragma once
 
-#include <optional>
-#include <vector>
-
 #include "base/ip_address.h"
 
 namespace idetcd::records {

@@ -2,9 +2,6 @@
 // store's own readers see. Called by the store's writer, on its thread.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "records/entry.h"

@@ -1,9 +1,5 @@
 #include "records/record_store.h"
 
-#include <algorithm>
-#include <cassert>
-#include <utility>
-
 namespace idetcd::records {
 
 namespace {

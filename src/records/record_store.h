@@ -5,15 +5,7 @@
 // writer (the completion thread) calls everything non-const; readers use table(), reverse() and freshness().
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/hash.h"

@@ -1,8 +1,5 @@
 #include "records/record_table.h"
 
-#include <cassert>
-#include <memory>
-
 namespace idetcd::records {
 
 RecordTable::RecordTable(EpochDomain& epochs, HashSeed seed)

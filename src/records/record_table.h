@@ -8,12 +8,6 @@
 // ReadSection (epoch.h).
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <span>
-#include <utility>
-
 #include "base/hash.h"
 #include "records/entry.h"
 #include "records/entry_arena.h"

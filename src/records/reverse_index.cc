@@ -1,11 +1,5 @@
 #include "records/reverse_index.h"
 
-#include <algorithm>
-#include <cassert>
-#include <cstring>
-#include <memory>
-#include <utility>
-
 #include "records/entry_arena.h"
 
 namespace idetcd::records {

@@ -7,14 +7,7 @@
 // writer, readers inside a ReadSection. The writer removes an entry here before it is retired.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <map>
 #include <set>
-#include <span>
-#include <vector>
 
 #include "base/hash.h"
 #include "base/ip_address.h"

@@ -1,11 +1,6 @@
 // The data of one source for one name: RRsets of any types of class IN. Views; any thread; no allocation.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "dns/wire.h"
 #include "records/host_addresses.h"
 

@@ -1,7 +1,5 @@
 #include "records/zone_apex.h"
 
-#include <string_view>
-
 namespace idetcd::records {
 
 using dns::kQuestionPointer;

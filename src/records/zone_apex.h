@@ -4,11 +4,6 @@
 // each question: of 54 bytes three pointers and the serial are patched.
 #pragma once
 
-#include <array>
-#include <cassert>
-#include <cstdint>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/record.h"
 

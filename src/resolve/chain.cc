@@ -1,8 +1,5 @@
 #include "resolve/chain.h"
 
-#include <algorithm>
-#include <cassert>
-
 #include "base/clock.h"
 #include "dns/message_reader.h"
 #include "dns/response.h"

@@ -1,12 +1,6 @@
 // The handlers of one server block on one loop, in the order of directive/order.h. Loop thread only.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "dns/query.h"
 #include "dns/server_cookies.h"
 #include "resolve/cluster_zone.h"

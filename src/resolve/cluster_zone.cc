@@ -1,7 +1,5 @@
 #include "resolve/cluster_zone.h"
 
-#include <algorithm>
-
 namespace idetcd::resolve {
 
 using dns::EdeCode;

@@ -11,8 +11,6 @@
 // Any loop thread, inside a ReadSection of the store's EpochDomain; no allocation.
 #pragma once
 
-#include <vector>
-
 #include "dns/name.h"
 #include "dns/query.h"
 #include "dns/response.h"

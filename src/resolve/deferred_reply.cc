@@ -1,8 +1,5 @@
 #include "resolve/deferred_reply.h"
 
-#include <cstring>
-#include <utility>
-
 #include "resolve/query_meter.h"
 #include "resolve/query_samples.h"
 

@@ -1,11 +1,6 @@
 // A query whose answer comes later: a copy of all that its buffer held, and the way back to the client. One thread.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <memory>
-#include <vector>
-
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "dns/query.h"

@@ -1,7 +1,5 @@
 #include "resolve/directive.h"
 
-#include <algorithm>
-
 namespace idetcd::resolve {
 
 Result<void> Process::checkWritten(const std::string& directory) const {

@@ -12,17 +12,7 @@
 // One configuration is built at a time; one that fails is thrown away, so nothing before start() may affect others.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <typeindex>
-#include <utility>
-#include <vector>
 
 #include "base/executor.h"
 #include "base/hash.h"

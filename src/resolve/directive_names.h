@@ -2,12 +2,7 @@
 // has answered is an element of an array. Any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::resolve {
 

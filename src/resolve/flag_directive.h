@@ -1,8 +1,6 @@
 // A directive that is there or not: no arguments, no options.
 #pragma once
 
-#include <memory>
-
 #include "config/arguments.h"
 #include "resolve/directive.h"
 

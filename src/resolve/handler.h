@@ -4,13 +4,6 @@
 // are shared by all loops of the block: any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 #include "base/ip_address.h"
 #include "dns/query.h"
 #include "resolve/request.h"

@@ -1,7 +1,5 @@
 #include "resolve/query_meter.h"
 
-#include <algorithm>
-
 #include "resolve/query_meter_inl.h"
 
 namespace idetcd::resolve {

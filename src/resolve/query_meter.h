@@ -5,14 +5,6 @@
 // over all its responses; a late one ends with its own.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string_view>
-
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "dns/name.h"

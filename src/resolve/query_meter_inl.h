@@ -1,9 +1,7 @@
 // What QueryMeter does for each query: for those who call it, so that it becomes part of the router's path.
 #pragma once
 
-#include <algorithm>
 #include <sys/socket.h>
-#include <utility>
 
 #include "dns/message_reader.h"
 #include "dns/types.h"

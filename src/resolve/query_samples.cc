@@ -1,8 +1,5 @@
 #include "resolve/query_samples.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "dns/message_reader.h"
 #include "resolve/query_meter_inl.h"
 #include "resolve/router.h"

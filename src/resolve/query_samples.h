@@ -5,18 +5,7 @@
 // overwritten meanwhile is left out. It outlives the routers, so a reload sets nothing back.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <bit>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "dns/query.h"

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "dns/message_reader.h"
 #include "dns/response.h"
 #include "resolve/handler.h"

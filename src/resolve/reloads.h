@@ -1,8 +1,7 @@
 // How a directive has the Corefile read again. A digest is of the Corefile and of all that it imports.
 #pragma once
 
-#include <functional>
-#include <string>
+#include "base/std.h"
 
 namespace idetcd::resolve {
 

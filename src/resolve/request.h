@@ -4,12 +4,6 @@
 // A handler answers at once, in place, or defers the reply. Loop thread only.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string_view>
-
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "resolve/directive_names.h"

@@ -1,6 +1,5 @@
 #include "resolve/router.h"
 
-#include <algorithm>
 #include <ctime>
 
 #include "dns/response.h"

@@ -4,11 +4,6 @@
 // zone where no other has the name. One loop; inside a ReadSection; allocates only for a line of `log` or of errors.
 #pragma once
 
-#include <algorithm>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "base/hash.h"
 #include "dns/name.h"
 #include "dns/query.h"

@@ -1,10 +1,6 @@
 // How metrics name a listener, as CoreDNS does. Any thread.
 #pragma once
 
-#include <string>
-
-#include <fmt/format.h>
-
 #include "base/ip_address.h"
 
 namespace idetcd::resolve {

@@ -2,10 +2,6 @@
 // §3, by which a denial has one). Any thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
-
 #include "dns/record.h"
 
 namespace idetcd::resolve {

@@ -1,9 +1,7 @@
 // Limits for clients over TCP on the addresses of a server block.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <optional>
+#include "base/std.h"
 
 namespace idetcd::resolve {
 

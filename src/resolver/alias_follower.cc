@@ -1,10 +1,5 @@
 #include "resolver/alias_follower.h"
 
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "dns/own_query.h"
 
 namespace idetcd::resolver {

@@ -6,12 +6,6 @@
 // of, by the rules that hold there for its number and for the answers to many.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "base/hash.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"

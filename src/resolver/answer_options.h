@@ -2,10 +2,6 @@
 // I/O; any thread.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-
 #include "dns/types.h"
 
 namespace idetcd::resolver {

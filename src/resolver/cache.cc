@@ -1,11 +1,7 @@
 #include "resolver/cache.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <new>
-#include <utility>
 
 #include "dns/response.h"
 #include "records/entry.h"

@@ -5,15 +5,6 @@
 // hundredth of all bytes is not kept.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/hash.h"

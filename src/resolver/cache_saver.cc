@@ -1,11 +1,5 @@
 #include "resolver/cache_saver.h"
 
-#include <algorithm>
-#include <atomic>
-#include <utility>
-
-#include <fmt/format.h>
-
 namespace idetcd::resolver {
 
 namespace {

@@ -2,16 +2,7 @@
 // executor; the loop gives a millisecond at a time to it.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <functional>
 #include <future>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "base/executor.h"
 #include "base/hash.h"

@@ -2,9 +2,6 @@
 // thread of the loop that each group belongs to. Names and labels of CoreDNS, where it has them.
 #pragma once
 
-#include <array>
-#include <cstdint>
-
 #include "base/metrics.h"
 
 namespace idetcd::resolver {

@@ -1,9 +1,6 @@
 #include "resolver/dns64.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <utility>
 
 #include "base/ip_address.h"
 #include "dns/record.h"

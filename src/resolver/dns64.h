@@ -12,12 +12,6 @@
 // One per server block and loop; loop thread only; nothing blocks.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <span>
-#include <vector>
-
 #include "base/hash.h"
 #include "records/epoch.h"
 #include "resolve/chain.h"

@@ -1,17 +1,7 @@
 #include "resolver/doh_stream.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <deque>
 #include <nghttp2/nghttp2.h>
-#include <optional>
-#include <span>
-#include <string_view>
 #include <unordered_map>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "dns/message_reader.h"

@@ -4,10 +4,6 @@
 // unread output. Loop thread only.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "net/stream.h"
 #include "resolver/upstream.h"
 

@@ -3,8 +3,7 @@
 // from too much traffic does not make more of it. A token bucket that is filled by questions. One thread.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include "base/std.h"
 
 namespace idetcd::resolver {
 

@@ -1,12 +1,5 @@
 #include "resolver/forward_exchange.h"
 
-#include <algorithm>
-#include <cstring>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "dns/message_reader.h"
 
 namespace idetcd::resolver {

@@ -23,13 +23,6 @@
 // case: the question goes over TCP at once.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/udp_query_socket.h"

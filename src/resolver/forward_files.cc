@@ -1,10 +1,5 @@
 #include "resolver/forward_files.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/watched_file.h"
 #include "resolver/host_lookup.h"
 

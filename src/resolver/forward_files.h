@@ -2,9 +2,6 @@
 // Read beside the loops and shared by them.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "base/executor.h"
 #include "base/result.h"
 #include "net/tls_stream.h"

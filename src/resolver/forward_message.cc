@@ -1,7 +1,5 @@
 #include "resolver/forward_message.h"
 
-#include <cstring>
-
 #include "dns/message_reader.h"
 #include "dns/record.h"
 

@@ -1,10 +1,6 @@
 // The messages that go to an upstream, and what must be known of an answer before it is read. No I/O; any thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/query.h"
 #include "dns/record.h"

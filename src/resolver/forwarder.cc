@@ -1,12 +1,6 @@
 #include "resolver/forwarder.h"
 
-#include <algorithm>
-#include <map>
-#include <optional>
 #include <unordered_map>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/block_pool.h"
 #include "resolver/forward_exchange.h"

@@ -5,16 +5,6 @@
 // clients first (late_answers.h).
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/log.h"
 #include "base/metrics.h"

@@ -1,9 +1,6 @@
 #include "resolver/forwarding_resolver.h"
 
-#include <algorithm>
-
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 
 #include "dns/own_query.h"
 #include "dns/response.h"

@@ -2,11 +2,6 @@
 // thread only.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "base/block_pool.h"
 #include "dns/query.h"
 #include "net/deadline.h"

@@ -1,13 +1,8 @@
 #include "resolver/host_lookup.h"
 
-#include <array>
-#include <chrono>
-#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include "base/clock.h"
 #include "dns/own_query.h"

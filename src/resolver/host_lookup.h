@@ -1,9 +1,6 @@
 // Looks up the addresses of servers that a Corefile names instead of giving their addresses. Any thread.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "dns/name.h"

@@ -1,7 +1,5 @@
 #include "resolver/kept_caches.h"
 
-#include <fmt/format.h>
-
 namespace idetcd::resolver {
 
 std::string KeptCaches::nameOf(const std::string& keys, const std::vector<std::string>& listen) const {

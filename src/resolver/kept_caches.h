@@ -1,13 +1,6 @@
 // The caches of all blocks and loops, which go on through a reload.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "net/event_loop.h"
 #include "resolve/directive.h"
 #include "resolver/live_caches.h"

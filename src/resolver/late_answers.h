@@ -5,12 +5,6 @@
 // kBytesPerMillisecond in the long run, kBurst in a turn of the loop; a single answer counts kLeast at least.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <utility>
-
 #include "base/clock.h"
 #include "net/event_loop.h"
 

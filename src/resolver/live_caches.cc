@@ -1,10 +1,5 @@
 #include "resolver/live_caches.h"
 
-#include <map>
-#include <utility>
-
-#include <fmt/format.h>
-
 namespace idetcd::resolver {
 
 namespace {

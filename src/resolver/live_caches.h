@@ -2,13 +2,6 @@
 // in slices of a fraction of a millisecond. Any thread.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "dns/name.h"
 #include "net/event_loop.h"
 #include "resolver/cache.h"

@@ -1,13 +1,5 @@
 #include "resolver/loop_probe.h"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <string_view>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "base/clock.h"
 #include "base/random.h"
 #include "dns/own_query.h"

@@ -4,11 +4,6 @@
 // only, but for see(). Counts only between start() and the end of probing.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "dns/name.h"
 #include "dns/query.h"
 #include "net/event_loop.h"

@@ -1,9 +1,5 @@
 #include "resolver/nat64_prefix.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::resolver {

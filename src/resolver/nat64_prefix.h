@@ -9,12 +9,6 @@
 //     96    pppp pppp uppp 4444
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 

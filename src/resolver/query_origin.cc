@@ -1,7 +1,5 @@
 #include "resolver/query_origin.h"
 
-#include <algorithm>
-#include <cstring>
 #include <netinet/in.h>
 
 #include "base/ip_address.h"

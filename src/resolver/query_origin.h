@@ -6,8 +6,6 @@
 // programs behind one address, and none of them can lie about it. Plain values; any thread.
 #pragma once
 
-#include <cstdint>
-
 #include "dns/query.h"
 #include "resolve/request.h"
 

@@ -1,10 +1,5 @@
 #include "resolver/rebinding_filter.h"
 
-#include <algorithm>
-#include <array>
-#include <optional>
-#include <utility>
-
 #include "dns/wire.h"
 
 namespace idetcd::resolver {

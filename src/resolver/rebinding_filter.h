@@ -4,11 +4,6 @@
 // the record's owner: by it the client trusts.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-
 #include "dns/query.h"
 #include "resolve/handler.h"
 #include "resolver/counters.h"

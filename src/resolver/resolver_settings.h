@@ -2,12 +2,6 @@
 // is the resolver's; a directive learns nothing of the others.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/ip_network.h"
 #include "dns/name.h"
 #include "resolve/directive.h"

@@ -1,7 +1,5 @@
 #include "resolver/round_trip.h"
 
-#include <algorithm>
-
 namespace idetcd::resolver {
 
 namespace {

@@ -4,8 +4,6 @@
 // rule, RFC 6298 §3), so the timeout that has doubled stays until an unambiguous one comes.
 #pragma once
 
-#include <chrono>
-
 #include "base/clock.h"
 
 namespace idetcd::resolver {

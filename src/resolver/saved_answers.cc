@@ -1,10 +1,6 @@
 #include "resolver/saved_answers.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
 #include <ctime>
-#include <utility>
 
 #include "dns/packed_response.h"
 #include "dns/query.h"

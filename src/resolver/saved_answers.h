@@ -17,14 +17,6 @@
 // refused as a whole. Its messages are read as strictly as an upstream's (resolver::readUpstreamResponse).
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"

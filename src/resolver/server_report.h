@@ -1,14 +1,7 @@
 // What a loop thinks of the servers that it forwards to, for other threads to read: they live on their loop.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::resolver {
 

@@ -5,14 +5,8 @@
 // over, so that all have moved long before that one is full as well. Until then what is not in one is in the other.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <new>
-#include <span>
-#include <utility>
 
 #include "records/entry_arena.h"
 

@@ -1,12 +1,5 @@
 #include "resolver/special_names.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "dns/record.h"
 #include "dns/response.h"
 #include "resolve/synthetic_soa.h"

@@ -4,8 +4,6 @@
 // §3). The DS of a zone below `arpa` is its parent's (RFC 4035 §3.1.4.1). Any thread; no allocation.
 #pragma once
 
-#include <span>
-
 #include "dns/name.h"
 #include "dns/query.h"
 #include "resolve/request.h"

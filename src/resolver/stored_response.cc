@@ -1,12 +1,6 @@
 #include "resolver/stored_response.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
 #include <ctime>
-#include <limits>
-#include <memory>
-#include <utility>
 
 #include "dns/message_reader.h"
 #include "dns/name_reader.h"

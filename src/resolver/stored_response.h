@@ -6,10 +6,6 @@
 // §3.1.3.3; their RRSIGs).
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/packed_response.h"
 #include "dns/query.h"

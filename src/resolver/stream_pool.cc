@@ -1,8 +1,6 @@
 #include "resolver/stream_pool.h"
 
-#include <algorithm>
 #include <unordered_map>
-#include <utility>
 
 #include "dns/wire.h"
 #include "resolver/answer_options.h"

@@ -4,14 +4,6 @@
 // the server's own time (RFC 7828); one that the server wants closed gets no more questions.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/event_loop.h"

@@ -1,10 +1,5 @@
 #include "resolver/translation.h"
 
-#include <algorithm>
-#include <array>
-#include <limits>
-#include <optional>
-
 #include "dns/message_reader.h"
 #include "dns/name_reader.h"
 #include "dns/record_writer.h"

@@ -2,9 +2,6 @@
 // thread.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "dns/name.h"
 #include "dns/packed_response.h"
 #include "dns/query.h"

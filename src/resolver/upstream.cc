@@ -1,11 +1,7 @@
 #include "resolver/upstream.h"
 
-#include <algorithm>
-#include <array>
 #include <net/if.h>
 #include <sstream>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "base/watched_file.h"

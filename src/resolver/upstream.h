@@ -1,11 +1,6 @@
 // What a Corefile or a resolv.conf says of the servers that questions are forwarded to. Any thread.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/result.h"
 #include "dns/name.h"

@@ -1,7 +1,5 @@
 #include "resolver/upstream_budget.h"
 
-#include <algorithm>
-
 #include "base/ranking.h"
 
 namespace idetcd::resolver {

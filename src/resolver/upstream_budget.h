@@ -3,10 +3,6 @@
 // thread only.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <vector>
-
 #include "base/result.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"

@@ -1,7 +1,5 @@
 #include "resolver/upstream_choice.h"
 
-#include <algorithm>
-
 namespace idetcd::resolver {
 
 using Policy = Forwarder::Policy;

@@ -8,10 +8,6 @@
 // until they are due again. Servers that are down are included: the caller skips them.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-
 #include "resolver/upstream_set.h"
 
 namespace idetcd::resolver {

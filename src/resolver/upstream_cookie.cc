@@ -1,8 +1,5 @@
 #include "resolver/upstream_cookie.h"
 
-#include <algorithm>
-#include <chrono>
-
 namespace idetcd::resolver {
 
 namespace {

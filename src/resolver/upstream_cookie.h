@@ -4,11 +4,6 @@
 // expected for a while.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
-
 #include "base/clock.h"
 #include "base/ip_address.h"
 #include "dns/query.h"

@@ -1,9 +1,5 @@
 #include "resolver/upstream_file.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 namespace idetcd::resolver {
 
 Result<std::shared_ptr<UpstreamFile>> UpstreamFile::open(const std::string& path, std::chrono::milliseconds interval,

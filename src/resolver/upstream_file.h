@@ -3,15 +3,6 @@
 // stays. Any thread.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "base/executor.h"
 #include "base/file_watch.h"
 #include "base/result.h"

@@ -1,13 +1,6 @@
 #include "resolver/upstream_server.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <net/if.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "resolver/doh_stream.h"
 

@@ -6,11 +6,6 @@
 // answers is left out for a second, then for two, up to half a minute, and tried with one question after each.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <memory>
-#include <string>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "dns/types.h"

@@ -1,10 +1,5 @@
 #include "resolver/upstream_set.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "resolver/forward_files.h"
 
 namespace idetcd::resolver {

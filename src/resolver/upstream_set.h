@@ -2,9 +2,6 @@
 // change. Servers that stay keep their health and their connections. Loop thread only.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "resolver/upstream_file.h"
 #include "resolver/upstream_server.h"
 

@@ -8,14 +8,7 @@
 // once; the first kFullAnswers others get the answer, up to kMaxRepeats one little larger than the query.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/block_pool.h"
 #include "base/clock.h"

@@ -1,9 +1,5 @@
 #include "resolver/zone_limiter.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "dns/packed_response.h"
 #include "dns/wire.h"
 

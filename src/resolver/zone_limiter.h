@@ -4,13 +4,7 @@
 // of a country (co.uk), or a configured one; in the reverse tree a /16 or /32. A learnt zone counts only below that.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/hash.h"
 #include "base/metrics.h"

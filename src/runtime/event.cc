@@ -1,8 +1,5 @@
 #include "runtime/event.h"
 
-#include <cassert>
-#include <utility>
-
 #include "runtime/suspension.h"
 
 namespace idetcd::runtime {

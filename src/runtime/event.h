@@ -2,9 +2,6 @@
 // stays so until reset(). Scheduler's thread only.
 #pragma once
 
-#include <chrono>
-#include <vector>
-
 #include "runtime/scheduler.h"
 #include "runtime/task.h"
 

@@ -1,7 +1,6 @@
 #include "runtime/scheduler.h"
 
 #include <exception>
-#include <utility>
 
 #include "runtime/suspension.h"
 

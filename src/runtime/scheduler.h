@@ -11,14 +11,8 @@
 // ends at once, and the loop goes on until isIdle(). Nothing here depends on a thread or on addresses.
 #pragma once
 
-#include <chrono>
 #include <coroutine>
-#include <cstddef>
-#include <deque>
-#include <functional>
 #include <list>
-#include <map>
-#include <optional>
 
 #include "base/clock.h"
 #include "base/machine_clock.h"

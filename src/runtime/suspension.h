@@ -6,8 +6,6 @@
 
 #include <coroutine>
 #include <list>
-#include <map>
-#include <optional>
 
 #include "base/clock.h"
 #include "runtime/scheduler.h"

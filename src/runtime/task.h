@@ -8,9 +8,9 @@
 
 #include <coroutine>
 #include <exception>
-#include <optional>
 #include <type_traits>
-#include <utility>
+
+#include "base/std.h"
 
 namespace idetcd::runtime {
 

@@ -1,9 +1,5 @@
 #include "sandbox/confinement.h"
 
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include "base/result.h"
 #include "sandbox/file_writes.h"
 #include "sandbox/rights.h"

@@ -8,9 +8,7 @@
 // is left out and logged: no name service is worse than one with too many rights.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include "base/std.h"
 
 namespace idetcd::sandbox {
 

@@ -1,7 +1,5 @@
 #include "sandbox/file_writes.h"
 
-#include <cerrno>
-#include <cstdint>
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <sys/syscall.h>

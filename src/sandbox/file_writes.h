@@ -2,9 +2,6 @@
 // that nobody knew of at the start.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "base/result.h"
 
 namespace idetcd::sandbox {

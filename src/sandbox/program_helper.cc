@@ -1,21 +1,13 @@
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <string>
-#include <string_view>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <utility>
-#include <vector>
 
 #include "sandbox/program_helper_internal.h"
 #include "sandbox/program_runner.h"

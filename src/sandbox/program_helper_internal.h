@@ -1,8 +1,6 @@
 // The helper's side of ProgramRunner, and what passes between the two.
 #pragma once
 
-#include <cstdint>
-
 #include "base/file_descriptor.h"
 #include "sandbox/confinement.h"
 

@@ -1,10 +1,6 @@
 #include "sandbox/program_runner.h"
 
-#include <array>
-#include <cassert>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

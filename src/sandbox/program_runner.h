@@ -9,11 +9,7 @@
 // helper kills these groups and ends; it blocks all signals, so nothing else ends it.
 #pragma once
 
-#include <memory>
-#include <string>
 #include <sys/types.h>
-#include <utility>
-#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"

@@ -1,7 +1,5 @@
 #include "sandbox/rights.h"
 
-#include <array>
-#include <cerrno>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>

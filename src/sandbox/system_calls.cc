@@ -1,18 +1,13 @@
 #include "sandbox/system_calls.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <linux/bpf.h>
 #include <linux/sched.h>
-#include <memory>
 #include <seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <vector>
 
 namespace idetcd::sandbox {
 namespace {

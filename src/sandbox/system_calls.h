@@ -6,8 +6,6 @@
 //   EPERM   what no part of the server needs: programs, tracing, mounts, modules, other users, modes of files
 #pragma once
 
-#include <cstdint>
-
 #include "base/result.h"
 
 namespace idetcd::sandbox {

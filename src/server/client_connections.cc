@@ -1,9 +1,6 @@
 #include "server/client_connections.h"
 
-#include <algorithm>
-#include <array>
 #include <iterator>
-#include <utility>
 
 namespace idetcd::server {
 

@@ -6,9 +6,7 @@
 // number of clients, whatever they do.
 #pragma once
 
-#include <cstddef>
 #include <list>
-#include <map>
 
 #include "base/ip_address.h"
 #include "base/ranking.h"

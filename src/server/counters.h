@@ -1,9 +1,6 @@
 // Counts what the listeners of one loop have received, answered and refused. Written on the loop's thread.
 #pragma once
 
-#include <array>
-#include <cstdint>
-
 #include "base/metrics.h"
 #include "resolve/request.h"
 

@@ -1,11 +1,6 @@
 #include "server/server.h"
 
-#include <algorithm>
-#include <array>
 #include <thread>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "net/local_addresses.h"
 

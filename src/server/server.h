@@ -2,13 +2,6 @@
 // thread at a time: the first loop's or, so that no loop waits for another one, none of them.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/metrics.h"
 #include "base/result.h"

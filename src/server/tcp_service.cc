@@ -1,10 +1,5 @@
 #include "server/tcp_service.h"
 
-#include <algorithm>
-#include <deque>
-#include <limits>
-#include <utility>
-
 #include "dns/response.h"
 #include "dns/wire.h"
 #include "server/udp_service.h"

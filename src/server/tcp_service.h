@@ -9,10 +9,7 @@
 // queries, the longest is closed.
 #pragma once
 
-#include <chrono>
 #include <list>
-#include <memory>
-#include <vector>
 
 #include "base/file_descriptor.h"
 #include "net/tcp.h"

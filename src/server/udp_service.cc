@@ -1,7 +1,5 @@
 #include "server/udp_service.h"
 
-#include <utility>
-
 namespace idetcd::server {
 
 namespace {

@@ -5,10 +5,6 @@
 // connections have had theirs.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "base/metrics.h"
 #include "net/udp_replies.h"
 #include "net/udp_socket.h"

@@ -1,12 +1,6 @@
 #include "server/worker.h"
 
-#include <algorithm>
-#include <cassert>
-#include <chrono>
 #include <future>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/thread.h"
 

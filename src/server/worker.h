@@ -2,10 +2,7 @@
 // process's main loop.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <thread>
-#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"

@@ -1,9 +1,6 @@
 // Shared by the services on one loop. Loop thread only, but for reading the counters.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "records/epoch.h"

@@ -1,7 +1,5 @@
 #include "server/write_budget.h"
 
-#include <algorithm>
-
 #include "server/client_connections.h"
 
 namespace idetcd::server {

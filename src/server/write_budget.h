@@ -3,12 +3,6 @@
 // itself. What the kernel holds is not counted. Shared by all loops; any thread.
 #pragma once
 
-#include <atomic>
-#include <cstddef>
-#include <map>
-#include <mutex>
-#include <optional>
-
 #include "base/ip_address.h"
 
 namespace idetcd::server {

@@ -1,15 +1,9 @@
 #include "service/given.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstdlib>
 #include <fcntl.h>
-#include <limits>
-#include <optional>
-#include <string_view>
 #include <unistd.h>
-#include <utility>
 
 namespace idetcd::service {
 namespace {

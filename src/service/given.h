@@ -2,10 +2,6 @@
 // sd_watchdog_enabled(3). systemd is one such manager; the protocol is documented as stable, and needs no library.
 #pragma once
 
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "base/file_descriptor.h"
 
 namespace idetcd::service {

@@ -1,7 +1,5 @@
 #include "service/handover.h"
 
-#include <cerrno>
-#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -8,12 +8,6 @@
 // then that process owns state directory, ports and name.
 #pragma once
 
-#include <chrono>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "service/given.h"

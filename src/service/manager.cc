@@ -1,18 +1,11 @@
 #include "service/manager.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "service/unix_message_internal.h"
 

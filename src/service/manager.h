@@ -5,11 +5,6 @@
 // does not wait for it. One that the manager does not take within kPatience is lost. Any thread.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <string>
-#include <string_view>
-
 #include "base/executor.h"
 #include "base/file_descriptor.h"
 #include "base/log.h"

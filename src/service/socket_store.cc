@@ -1,15 +1,7 @@
 #include "service/socket_store.h"
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <fcntl.h>
-#include <optional>
-#include <string_view>
 #include <sys/socket.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/result.h"
 

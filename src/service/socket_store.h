@@ -6,12 +6,6 @@
 // sockets of one address each belongs to one worker: each needs a reader.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/log.h"

@@ -1,7 +1,3 @@
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstring>
 #include <sys/types.h>
 
 #include "service/unix_message_internal.h"

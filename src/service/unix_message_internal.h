@@ -1,9 +1,6 @@
 // For service/*.cc only: datagrams and messages on Unix sockets, each with at most one descriptor (SCM_RIGHTS).
 #pragma once
 
-#include <cerrno>
-#include <string>
-#include <string_view>
 #include <sys/socket.h>
 #include <sys/un.h>
 

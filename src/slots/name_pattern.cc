@@ -1,11 +1,5 @@
 #include "slots/name_pattern.h"
 
-#include <algorithm>
-#include <cassert>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "slots/pattern_parser.h"
 

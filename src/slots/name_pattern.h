@@ -3,12 +3,6 @@
 // and a name its ID in the time that the name's length takes, whatever the limit. Immutable; any thread.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-
 #include "base/result.h"
 #include "dns/name.h"
 

@@ -1,8 +1,5 @@
 #include "slots/number_format.h"
 
-#include <algorithm>
-#include <cassert>
-
 #include "base/text.h"
 
 namespace idetcd::slots {

@@ -2,11 +2,7 @@
 // two IDs are written alike, and a greater ID is never shorter. Pure; any thread.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd::slots {
 

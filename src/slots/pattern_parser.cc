@@ -1,11 +1,5 @@
 #include "slots/pattern_parser.h"
 
-#include <algorithm>
-#include <array>
-#include <optional>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 
 namespace idetcd::slots {

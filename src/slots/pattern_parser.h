@@ -3,10 +3,6 @@
 // the language has is refused by its name, with what to write instead. Pure; any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "slots/number_format.h"
 

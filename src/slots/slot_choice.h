@@ -2,10 +2,6 @@
 // other. Pure; any thread.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "slots/name_pattern.h"
 #include "slots/slot_set.h"
 

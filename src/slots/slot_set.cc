@@ -1,6 +1,5 @@
 #include "slots/slot_set.h"
 
-#include <cassert>
 #include <iterator>
 
 namespace idetcd::slots {

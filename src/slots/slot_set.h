@@ -2,11 +2,9 @@
 // and free ones take no memory. Completion thread only.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
-#include <map>
-#include <vector>
+
+#include "base/std.h"
 
 namespace idetcd::slots {
 

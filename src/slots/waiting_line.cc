@@ -1,8 +1,5 @@
 #include "slots/waiting_line.h"
 
-#include <optional>
-#include <utility>
-
 namespace idetcd::slots {
 
 void WaitingLine::beginLook() {

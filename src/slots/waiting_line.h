@@ -4,13 +4,6 @@
 // taking transaction finds out. Completion thread only; no I/O.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "slots/name_pattern.h"
 #include "slots/slot_choice.h"
 

@@ -1,9 +1,5 @@
 #include "store/store.h"
 
-#include <algorithm>
-#include <cassert>
-#include <utility>
-
 namespace idetcd::store {
 namespace {
 

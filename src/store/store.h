@@ -10,16 +10,7 @@
 // (no connection), and its failure may be ambiguous: see StoreError::ambiguous().
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include <tl/expected.hpp>
 

@@ -1,14 +1,7 @@
 // Puts a transaction together, so that its results are asked for by what reads them, not by a number.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cassert>
-#include <cstddef>
-#include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "store/store.h"
 

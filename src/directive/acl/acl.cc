@@ -1,11 +1,5 @@
 #include "directive/acl/acl.h"
 
-#include <algorithm>
-#include <limits>
-#include <map>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "dns/response.h"
 #include "dns/types.h"

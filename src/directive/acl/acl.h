@@ -5,12 +5,6 @@
 #pragma once
 
 #include <compare>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/ip_address.h"
 #include "base/ip_network.h"

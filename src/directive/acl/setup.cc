@@ -1,8 +1,5 @@
 #include "directive/acl/setup.h"
 
-#include <string>
-#include <utility>
-
 #include "config/arguments.h"
 #include "config/option_table.h"
 

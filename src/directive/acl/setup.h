@@ -1,9 +1,6 @@
 // The directive `acl`: which clients may query.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "directive/acl/acl.h"
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"

@@ -1,9 +1,7 @@
 #include "directive/admin/answers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <utility>
 
 #include "control/control.h"
 #include "directive/admin/host_check.h"

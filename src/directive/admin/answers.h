@@ -1,10 +1,7 @@
 // The page's data: the reading paths of the control socket, for viewers that share them.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <set>
-#include <string>
 
 #include "base/ip_address.h"
 #include "http/message.h"

@@ -1,7 +1,5 @@
 #include "directive/admin/host_check.h"
 
-#include <algorithm>
-
 #include "base/ip_address.h"
 #include "base/text.h"
 

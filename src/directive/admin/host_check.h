@@ -2,8 +2,7 @@
 // has that name there, and a browser lets it read all that it is answered. Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd::directive {
 

@@ -1,7 +1,7 @@
 // page.html, as the build has embedded it (embed.cmake).
 #pragma once
 
-#include <string_view>
+#include "base/std.h"
 
 namespace idetcd::directive {
 

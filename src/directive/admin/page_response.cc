@@ -1,10 +1,5 @@
 #include "directive/admin/page_response.h"
 
-#include <cstdint>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/sha512.h"
 #include "base/text.h"
 #include "directive/admin/page.h"

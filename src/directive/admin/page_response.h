@@ -2,9 +2,6 @@
 // which the policy names by their digests, and this server. Any thread.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "http/message.h"
 
 namespace idetcd::directive {

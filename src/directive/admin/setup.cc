@@ -1,8 +1,5 @@
 #include "directive/admin/setup.h"
 
-#include <functional>
-#include <utility>
-
 #include "directive/admin/answers.h"
 #include "directive/admin/host_check.h"
 #include "directive/admin/page_response.h"

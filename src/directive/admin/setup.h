@@ -1,9 +1,6 @@
 // The directive `admin`: a page that shows operators the cluster and this node, and what it shows as JSON.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "http/listen_address.h"
 #include "resolve/directive.h"
 

@@ -1,8 +1,5 @@
 #include "directive/admin/shared_answer.h"
 
-#include <atomic>
-#include <utility>
-
 #include "control/control.h"
 
 namespace idetcd::directive {

@@ -2,12 +2,6 @@
 // meanwhile gets that one. Any thread.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <vector>
-
 #include "base/json.h"
 #include "http/message.h"
 

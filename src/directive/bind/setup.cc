@@ -1,9 +1,5 @@
 #include "directive/bind/setup.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "config/option_table.h"
 #include "net/local_addresses.h"

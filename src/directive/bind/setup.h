@@ -1,9 +1,6 @@
 // The directive `bind`: the addresses that a server block listens on.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"

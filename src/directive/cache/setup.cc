@@ -1,14 +1,6 @@
 #include "directive/cache/setup.h"
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <limits>
-#include <span>
-#include <string>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/text.h"
 #include "config/arguments.h"

@@ -1,9 +1,6 @@
 // The directive `cache`: keeps answers of upstream servers.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"
 

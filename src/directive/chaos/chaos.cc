@@ -1,8 +1,5 @@
 #include "directive/chaos/chaos.h"
 
-#include <algorithm>
-#include <span>
-
 #include "dns/name.h"
 #include "directive/nsid/chaos_text.h"
 

@@ -6,10 +6,6 @@
 // Which node this is (id.server., hostname.bind.) is said by directive/nsid/identity.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "dns/query.h"
 #include "resolve/handler.h"
 

@@ -1,8 +1,5 @@
 #include "directive/chaos/setup.h"
 
-#include <algorithm>
-#include <string>
-
 #include "directive/nsid/chaos_text.h"
 #include "directive/nsid/setup.h"
 

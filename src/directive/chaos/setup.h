@@ -1,8 +1,6 @@
 // The directive `chaos`: what this server says of itself in class CH.
 #pragma once
 
-#include <memory>
-
 #include "directive/chaos/chaos.h"
 #include "directive/nsid/identity.h"
 #include "resolve/directive.h"

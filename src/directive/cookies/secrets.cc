@@ -1,11 +1,7 @@
 #include "directive/cookies/secrets.h"
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <sys/stat.h>
-
-#include <fmt/format.h>
 
 #include "base/file.h"
 

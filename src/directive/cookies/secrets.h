@@ -1,11 +1,6 @@
 // The secrets of DNS cookies as text. What is wrong with one is said without it. Any thread.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/result.h"
 #include "base/siphash.h"
 

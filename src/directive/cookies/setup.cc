@@ -1,9 +1,5 @@
 #include "directive/cookies/setup.h"
 
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/named_files.h"
 #include "config/option_table.h"
 #include "directive/cookies/secrets.h"

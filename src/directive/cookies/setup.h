@@ -1,10 +1,6 @@
 // The directive `cookies`: DNS cookies of clients and of upstreams.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "base/siphash.h"
 #include "dns/server_cookies.h"
 #include "resolve/directive.h"

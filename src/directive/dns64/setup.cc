@@ -1,9 +1,5 @@
 #include "directive/dns64/setup.h"
 
-#include <memory>
-#include <string>
-#include <utility>
-
 #include "config/arguments.h"
 #include "config/option_table.h"
 #include "resolver/dns64.h"

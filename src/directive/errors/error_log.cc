@@ -1,9 +1,6 @@
 #include "directive/errors/error_log.h"
 
 #include <re2/re2.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "dns/types.h"
 

@@ -1,14 +1,6 @@
 // `errors`: a line for a query that this server could not answer; equal ones are consolidated. Any thread.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"

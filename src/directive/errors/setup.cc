@@ -1,15 +1,5 @@
 #include "directive/errors/setup.h"
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/arguments.h"
 #include "config/duration.h"
 #include "config/option_table.h"

@@ -1,9 +1,6 @@
 // The directive `errors`: a line for each query that could not be answered.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "net/event_loop.h"
 #include "directive/errors/error_log.h"
 #include "resolve/directive.h"

@@ -1,11 +1,5 @@
 #include "directive/forward/control_paths.h"
 
-#include <algorithm>
-#include <chrono>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "control/control.h"
 #include "dns/name.h"
 #include "resolver/kept_caches.h"

@@ -8,11 +8,6 @@
 //                                  below it, on the disk too; 400 if N is no domain name
 #pragma once
 
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "base/json.h"
 #include "resolve/directive.h"
 #include "resolver/cache.h"

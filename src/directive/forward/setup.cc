@@ -1,15 +1,5 @@
 #include "directive/forward/setup.h"
 
-#include <algorithm>
-#include <chrono>
-#include <limits>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "config/arguments.h"
 #include "config/duration.h"

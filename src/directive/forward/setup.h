@@ -1,10 +1,6 @@
 // The directive `forward`: asks other servers.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "directive/forward/control_paths.h"
 #include "resolve/directive.h"
 #include "resolver/forwarder.h"

@@ -1,10 +1,5 @@
 #include "directive/health/self_check.h"
 
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 namespace idetcd::directive {
 
 namespace {

@@ -2,13 +2,6 @@
 // metrics show a process that is too busy to answer. Loop thread only.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-
 #include "base/ip_address.h"
 #include "base/log.h"
 #include "base/metrics.h"

@@ -1,8 +1,6 @@
 #include "directive/health/setup.h"
 
-#include <algorithm>
 #include <set>
-#include <utility>
 
 #include "config/option_table.h"
 #include "http/endpoints.h"

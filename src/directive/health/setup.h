@@ -1,9 +1,6 @@
 // The directive `health`: an endpoint that says that the process lives, and an end that waits for clients to go elsewhere.
 #pragma once
 
-#include <chrono>
-#include <memory>
-
 #include "base/ip_address.h"
 #include "http/listen_address.h"
 #include "directive/health/self_check.h"

@@ -1,9 +1,6 @@
 #include "directive/hosts/hosts.h"
 
-#include <algorithm>
 #include <sys/stat.h>
-
-#include <fmt/format.h>
 
 #include "dns/response.h"
 #include "resolve/synthetic_soa.h"

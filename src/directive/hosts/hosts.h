@@ -11,15 +11,6 @@
 // one a loop, answers from the newest table.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/executor.h"
 #include "base/file_watch.h"
 #include "base/hash.h"

@@ -1,12 +1,6 @@
 #include "directive/hosts/hosts_table.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <limits>
 #include <unordered_set>
-
-#include <fmt/format.h>
 
 #include "dns/record.h"
 #include "dns/reverse_name.h"

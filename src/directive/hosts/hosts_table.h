@@ -4,13 +4,6 @@
 // with one label more that the texts do not hold; it has no PTR.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "base/hash.h"
 #include "base/ip_address.h"
 #include "base/result.h"

@@ -1,14 +1,5 @@
 #include "directive/hosts/setup.h"
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <fmt/format.h>
-
 #include "config/arguments.h"
 #include "config/named_files.h"
 #include "config/option_table.h"

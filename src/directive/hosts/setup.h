@@ -1,8 +1,6 @@
 // The directive `hosts`: names from a hosts file.
 #pragma once
 
-#include <memory>
-
 #include "directive/hosts/hosts.h"
 #include "resolve/directive.h"
 

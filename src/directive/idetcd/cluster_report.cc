@@ -1,11 +1,5 @@
 #include "directive/idetcd/cluster_report.h"
 
-#include <algorithm>
-#include <functional>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "control/control.h"
 

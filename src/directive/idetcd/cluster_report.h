@@ -12,12 +12,6 @@
 // 404: no such pattern or slot; 409: it is not possible as things are; 503: etcd does not answer.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "base/json.h"
 #include "http/message.h"

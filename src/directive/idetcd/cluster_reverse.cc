@@ -1,9 +1,5 @@
 #include "directive/idetcd/cluster_reverse.h"
 
-#include <algorithm>
-#include <array>
-#include <limits>
-
 #include "dns/record.h"
 #include "dns/response.h"
 #include "dns/reverse_name.h"

@@ -7,9 +7,6 @@
 // Any loop thread, inside a ReadSection of the store's EpochDomain.
 #pragma once
 
-#include <functional>
-#include <utility>
-
 #include "base/ip_address.h"
 #include "dns/query.h"
 #include "directive/nsid/identity.h"

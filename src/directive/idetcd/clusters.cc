@@ -1,12 +1,6 @@
 #include "directive/idetcd/clusters.h"
 
-#include <algorithm>
-#include <cassert>
 #include <future>
-#include <limits>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "naming/watched_ranges.h"
 #include "node/addresses.h"

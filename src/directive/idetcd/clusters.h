@@ -3,11 +3,6 @@
 // but for join() and refuse(), during which nothing but release() and abandon() is called.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "base/metrics.h"
 #include "base/result.h"
 #include "directive/idetcd/cluster_report.h"

@@ -1,11 +1,5 @@
 #include "directive/idetcd/settings.h"
 
-#include <algorithm>
-#include <array>
-#include <limits>
-
-#include <fmt/format.h>
-
 #include "base/ip_address.h"
 #include "config/option_table.h"
 #include "naming/watched_ranges.h"

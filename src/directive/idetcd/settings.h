@@ -1,12 +1,6 @@
 // The settings of the directive `idetcd`, checked, as plain values. Any thread.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/result.h"
 #include "config/directive_cursor.h"
 #include "config/syntax.h"

@@ -1,9 +1,5 @@
 #include "directive/idetcd/setup.h"
 
-#include <algorithm>
-#include <string>
-#include <utility>
-
 #include "config/named_files.h"
 #include "directive/hosts/setup.h"
 #include "directive/nsid/setup.h"

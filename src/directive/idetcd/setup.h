@@ -1,11 +1,6 @@
 // The directive `idetcd`: the names of a cluster, and this node's own among them.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "directive/idetcd/cluster_report.h"
 #include "directive/idetcd/cluster_reverse.h"
 #include "directive/idetcd/clusters.h"

@@ -1,11 +1,5 @@
 #include "directive/local/local.h"
 
-#include <algorithm>
-#include <array>
-#include <optional>
-#include <span>
-#include <string_view>
-
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "dns/record.h"

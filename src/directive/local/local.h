@@ -9,8 +9,6 @@
 // Loop thread only; no allocation, but for debug lines.
 #pragma once
 
-#include <utility>
-
 #include "base/log.h"
 #include "dns/query.h"
 #include "directive/local/counters.h"

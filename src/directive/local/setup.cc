@@ -1,7 +1,5 @@
 #include "directive/local/setup.h"
 
-#include <memory>
-
 #include "config/option_table.h"
 #include "directive/local/local.h"
 

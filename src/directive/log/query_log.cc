@@ -1,10 +1,5 @@
 #include "directive/log/query_log.h"
 
-#include <algorithm>
-#include <array>
-
-#include <fmt/format.h>
-
 #include "dns/message_reader.h"
 #include "dns/types.h"
 

@@ -1,12 +1,6 @@
 // `log`: a line for a query, in the format and for the names and classes that the Corefile asks for. Any thread.
 #pragma once
 
-#include <chrono>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/log.h"
 #include "dns/name.h"
 #include "dns/query.h"

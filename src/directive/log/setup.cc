@@ -1,11 +1,5 @@
 #include "directive/log/setup.h"
 
-#include <optional>
-#include <string>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/arguments.h"
 #include "config/option_table.h"
 

@@ -1,9 +1,6 @@
 // The directive `log`: a line for each query.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "directive/log/query_log.h"
 #include "resolve/directive.h"
 

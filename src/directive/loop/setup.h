@@ -1,8 +1,6 @@
 // The directive `loop`: ends the process if its queries come back to it.
 #pragma once
 
-#include <memory>
-
 #include "resolve/flag_directive.h"
 #include "resolver/loop_probe.h"
 #include "resolver/resolver_settings.h"

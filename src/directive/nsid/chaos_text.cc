@@ -1,7 +1,5 @@
 #include "directive/nsid/chaos_text.h"
 
-#include <array>
-
 #include "dns/record.h"
 #include "dns/response.h"
 

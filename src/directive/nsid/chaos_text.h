@@ -1,11 +1,6 @@
 // Texts of class CH, which a server says of itself (RFC 4892). Any thread; no allocation.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-
 #include "dns/query.h"
 #include "resolve/request.h"
 

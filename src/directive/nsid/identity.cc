@@ -1,8 +1,5 @@
 #include "directive/nsid/identity.h"
 
-#include <algorithm>
-#include <span>
-
 #include "dns/response.h"
 #include "directive/nsid/chaos_text.h"
 

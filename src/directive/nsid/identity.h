@@ -4,13 +4,6 @@
 // lives as long as it does.
 #pragma once
 
-#include <deque>
-#include <functional>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "dns/query.h"

@@ -1,10 +1,6 @@
 #include "directive/nsid/setup.h"
 
-#include <cstring>
 #include <unistd.h>
-#include <utility>
-
-#include <fmt/format.h>
 
 namespace idetcd::directive {
 

@@ -1,10 +1,6 @@
 // The directive `nsid`: what a node says of itself.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "directive/nsid/identity.h"
 #include "resolve/directive.h"
 

@@ -1,8 +1,5 @@
 #include "directive/private/setup.h"
 
-#include <string>
-#include <utility>
-
 #include "config/arguments.h"
 #include "config/option_table.h"
 

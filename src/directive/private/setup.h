@@ -1,9 +1,6 @@
 // The directive `private`: no private addresses from upstreams.
 #pragma once
 
-#include <memory>
-#include <vector>
-
 #include "directive/acl/acl.h"
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"

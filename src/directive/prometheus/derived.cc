@@ -1,7 +1,5 @@
 #include "directive/prometheus/derived.h"
 
-#include <algorithm>
-
 #include "directive/prometheus/families.h"
 
 namespace idetcd::directive {

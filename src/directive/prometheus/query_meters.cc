@@ -1,7 +1,5 @@
 #include "directive/prometheus/query_meters.h"
 
-#include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "dns/types.h"

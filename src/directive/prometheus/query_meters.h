@@ -2,13 +2,7 @@
 // on with those that are there. Any thread.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "base/ip_address.h"
 #include "dns/name.h"

@@ -1,9 +1,5 @@
 #include "directive/prometheus/setup.h"
 
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "config/option_table.h"
 #include "http/endpoints.h"
 #include "resolve/server_label.h"

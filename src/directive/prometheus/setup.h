@@ -1,10 +1,6 @@
 // The directive `prometheus`: the numbers of this process over HTTP, and those of the block's queries among them.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "directive/prometheus/query_meters.h"
 #include "http/listen_address.h"
 #include "resolve/directive.h"

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <iterator>
 
-#include <fmt/format.h>
-
 namespace idetcd::directive {
 
 namespace {

@@ -4,14 +4,6 @@
 // The text is written here, and not by prometheus-cpp: Debian has no archive of that, and the server is one file.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "base/metrics.h"
 
 namespace idetcd::directive {

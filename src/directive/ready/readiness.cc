@@ -1,8 +1,5 @@
 #include "directive/ready/readiness.h"
 
-#include <utility>
-
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace idetcd::directive {

@@ -3,11 +3,6 @@
 // add() is called while a configuration is built, accept() on the first loop, respond() on the HTTP thread.
 #pragma once
 
-#include <functional>
-#include <mutex>
-#include <string>
-#include <vector>
-
 #include "base/log.h"
 #include "http/message.h"
 #include "resolve/directive.h"

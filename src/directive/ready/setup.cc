@@ -1,8 +1,5 @@
 #include "directive/ready/setup.h"
 
-#include <string>
-#include <utility>
-
 #include "config/option_table.h"
 #include "http/endpoints.h"
 

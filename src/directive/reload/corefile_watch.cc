@@ -1,8 +1,5 @@
 #include "directive/reload/corefile_watch.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/random.h"
 
 namespace idetcd::directive {

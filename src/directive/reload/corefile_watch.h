@@ -3,12 +3,7 @@
 // thread; the files are read on the executor.
 #pragma once
 
-#include <chrono>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "base/log.h"
 #include "base/metrics.h"

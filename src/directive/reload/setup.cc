@@ -1,11 +1,5 @@
 #include "directive/reload/setup.h"
 
-#include <algorithm>
-#include <chrono>
-#include <string>
-
-#include <fmt/format.h>
-
 #include "config/duration.h"
 
 namespace idetcd::directive {

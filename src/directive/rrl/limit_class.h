@@ -1,9 +1,6 @@
 // The class of a response for limits. Any thread; no allocation.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "base/hash.h"
 #include "dns/query.h"
 

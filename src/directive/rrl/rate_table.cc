@@ -1,8 +1,6 @@
 #include "directive/rrl/rate_table.h"
 
-#include <algorithm>
 #include <bit>
-#include <limits>
 
 namespace idetcd::directive {
 

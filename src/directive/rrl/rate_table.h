@@ -4,12 +4,6 @@
 // full row loses the account with the least debt; the key is hashed with a secret, so nobody can aim at a row.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "base/clock.h"
 
 namespace idetcd::directive {

@@ -1,7 +1,5 @@
 #include "directive/rrl/response_limiter.h"
 
-#include <algorithm>
-
 namespace idetcd::directive {
 
 namespace {

@@ -4,12 +4,6 @@
 // Clients over TCP or with a good cookie have their address, and no limit.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <vector>
-
 #include "base/hash.h"
 #include "base/metrics.h"
 #include "dns/name.h"

@@ -1,9 +1,5 @@
 #include "directive/rrl/setup.h"
 
-#include <memory>
-#include <optional>
-#include <utility>
-
 #include "config/arguments.h"
 #include "config/option_table.h"
 

@@ -1,9 +1,5 @@
 #include "directive/values/answers.h"
 
-#include <array>
-#include <span>
-#include <string_view>
-
 #include "dns/record.h"
 #include "dns/response.h"
 

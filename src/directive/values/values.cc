@@ -1,11 +1,5 @@
 #include "directive/values/values.h"
 
-#include <algorithm>
-#include <string>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "base/text.h"
 #include "config/arguments.h"
 #include "config/option_table.h"

@@ -3,12 +3,6 @@
 // README.md stand in directive/NAME.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "base/ip_network.h"
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"

@@ -1,12 +1,6 @@
 #include "directive/xdp/kernel_answers.h"
 
-#include <algorithm>
-#include <cstring>
-#include <map>
 #include <set>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "base/hash.h"
 #include "net/local_addresses.h"

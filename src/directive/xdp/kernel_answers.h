@@ -2,15 +2,6 @@
 // process, through reloads. The first loop's thread, but for want() and refuse().
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "base/metrics.h"
 #include "kernel/answer_feed.h"
 #include "kernel/program.h"

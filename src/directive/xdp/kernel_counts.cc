@@ -1,6 +1,5 @@
 #include "directive/xdp/kernel_counts.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "dns/types.h"

@@ -2,17 +2,7 @@
 // (resolve::QueryMeter), of the last minutes (resolve::QuerySamples), and its own. The first loop's thread.
 #pragma once
 
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/metrics.h"
 #include "kernel/maps.h"

@@ -1,8 +1,6 @@
 #include "directive/xdp/listener_plan.h"
 
-#include <algorithm>
 #include <arpa/inet.h>
-#include <cstring>
 
 #include "kernel/answer_feed.h"
 

@@ -3,9 +3,6 @@
 // meet, so it is passed. Pure; any thread.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "kernel/layout.h"

@@ -1,11 +1,6 @@
 #include "directive/xdp/pinned.h"
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/json.h"

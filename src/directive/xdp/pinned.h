@@ -2,9 +2,6 @@
 // its own that ends with it, so that the server needs no right for it. One thread.
 #pragma once
 
-#include <span>
-#include <string>
-
 #include "base/result.h"
 #include "resolve/directive.h"
 

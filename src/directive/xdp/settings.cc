@@ -1,9 +1,5 @@
 #include "directive/xdp/settings.h"
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "config/option_table.h"
 #include "net/local_addresses.h"
 

@@ -1,8 +1,6 @@
 // The settings of the directive `xdp`, checked, as plain values. Any thread.
 #pragma once
 
-#include <string>
-
 #include "config/option_table.h"
 #include "kernel/program.h"
 

@@ -1,10 +1,5 @@
 #include "directive/xdp/setup.h"
 
-#include <algorithm>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include "directive/idetcd/setup.h"
 #include "directive/xdp/kernel_answers.h"
 #include "directive/xdp/pinned.h"

@@ -1,10 +1,6 @@
 // The directive `xdp`: the cluster's names are answered in the kernel, where packets come in.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "kernel/program.h"
 #include "directive/xdp/settings.h"
 #include "resolve/directive.h"
