@@ -12,22 +12,11 @@ Result<std::vector<dns::Name>> parseZones(const DirectiveCursor& cursor, const s
   return zones;
 }
 
-Result<std::vector<dns::Name>> parseZonesOr(const std::vector<ServerKey>& keys, const DirectiveCursor& cursor,
-                                            const std::vector<std::string>& arguments) {
-  return arguments.empty() ? zonesOf(keys) : parseZones(cursor, arguments);
-}
-
 std::vector<dns::Name> zonesOf(const std::vector<ServerKey>& keys) {
   std::vector<dns::Name> zones;
   zones.reserve(keys.size());
   for (const ServerKey& key : keys) zones.push_back(key.zone);
   return zones;
-}
-
-Result<void> readFlag(DirectiveCursor& cursor, bool& flag) {
-  if (cursor.nextArg()) return cursor.argError();
-  flag = true;
-  return {};
 }
 
 }  // namespace idetcd::config

@@ -11,14 +11,7 @@ namespace idetcd::config {
 // Zones as arguments: names, or networks that stand for their reverse zones. The error is complete.
 Result<std::vector<dns::Name>> parseZones(const DirectiveCursor& cursor, const std::vector<std::string>& arguments);
 
-// The same; those of the server block if there are none.
-Result<std::vector<dns::Name>> parseZonesOr(const std::vector<ServerKey>& keys, const DirectiveCursor& cursor,
-                                            const std::vector<std::string>& arguments);
-
 // Those of a server block.
 std::vector<dns::Name> zonesOf(const std::vector<ServerKey>& keys);
-
-// An option without arguments.
-Result<void> readFlag(DirectiveCursor& cursor, bool& flag);
 
 }  // namespace idetcd::config

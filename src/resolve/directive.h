@@ -74,6 +74,9 @@ class Block {
     }
     return nullptr;
   }
+  // Of the directive that is Configured by them. Null: the block has no such directive.
+  template <typename Settings>
+  const Settings* settings() const;
 };
 
 // The context in which a loop's handlers are made.
@@ -120,6 +123,22 @@ class Directive {
   virtual void start() {}
   virtual void stop() {}
 };
+
+// A directive whose lines come to a plain struct; others find it by that: Block::settings().
+template <typename Settings>
+class Configured : public Directive {
+ public:
+  const Settings& settings() const { return settings_; }
+
+ protected:
+  Settings settings_{};
+};
+
+template <typename Settings>
+const Settings* Block::settings() const {
+  const auto* found = find<Configured<Settings>>();
+  return found != nullptr ? &found->settings() : nullptr;
+}
 
 template <typename T>
 std::unique_ptr<Directive> makeDirective() {

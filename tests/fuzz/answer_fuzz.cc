@@ -21,19 +21,11 @@
 #include "config/corefile.h"
 #include "dns/message_reader.h"
 #include "fuzz/check.h"
-#include "directive/acl/setup.h"
-#include "directive/bind/setup.h"
-#include "directive/cache/setup.h"
-#include "directive/cookies/setup.h"
-#include "directive/dns64/setup.h"
-#include "directive/errors/setup.h"
-#include "directive/hosts/setup.h"
+#include "directive/cookies/secrets.h"
+#include "directive/hosts/hosts.h"
 #include "directive/idetcd/cluster_reverse.h"
-#include "directive/log/setup.h"
-#include "directive/loop/setup.h"
-#include "directive/nsid/setup.h"
-#include "directive/private/setup.h"
-#include "directive/rrl/setup.h"
+#include "directive/order.h"
+#include "directive/rrl/response_limiter.h"
 #include "directive/values/values.h"
 #include "resolve/router.h"
 #include "slots/name_pattern.h"
@@ -159,13 +151,13 @@ Result<resolve::Block> readBlock(const config::ServerBlock& text) {
 
 // Whether its answers are made of the text alone, and in bounded memory.
 bool isSelfContained(const resolve::Block& block) {
-  if (const auto* hosts = block.find<directive::HostsDirective>()) {
-    if (hosts->options().file != "/dev/null" || hosts->options().reload.count() != 0) return false;
+  if (const auto* hosts = block.settings<directive::HostsOptions>()) {
+    if (hosts->file != "/dev/null" || hosts->reload.count() != 0) return false;
   }
-  if (const auto* rrl = block.find<directive::RrlDirective>(); rrl != nullptr && rrl->settings().table_size > 1000)
+  if (const auto* rrl = block.settings<directive::RrlSettings>(); rrl != nullptr && rrl->table_size > 1000)
     return false;
-  const auto* cookies = block.find<directive::CookiesDirective>();
-  return cookies == nullptr || cookies->settings().secret_file.empty();
+  const auto* cookies = block.settings<directive::CookieSettings>();
+  return cookies == nullptr || cookies->secret_file.empty();
 }
 
 // One loop with the chains of a Corefile.

@@ -1,7 +1,9 @@
-#include "directive/acl/setup.h"
-
+// The directive `acl`: which clients may query.
 #include "config/arguments.h"
 #include "config/option_table.h"
+#include "directive/acl/acl.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -16,28 +18,33 @@ Result<void> readRule(config::DirectiveCursor& cursor, Acl::RuleSet& rules) {
   return {};
 }
 
+class AclDirective final : public resolve::Configured<std::vector<Acl::RuleSet>>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
+    static const config::Options<Acl::RuleSet> kOptions{config::zonesIfAny(&Acl::RuleSet::zones), {}, readRule};
+    Acl::RuleSet rules{.zones = config::zonesOf(block.keys), .rules = {}};
+    if (auto read = kOptions.read(cursor, rules); !read) return read;
+    settings_.push_back(std::move(rules));
+    return {};
+  }
+  Result<void> prepare(resolve::Process&, const resolve::Block&) override {
+    acl_ = std::make_shared<const Acl>(settings_);
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    chain.parts.gate = acl_;
+    chain.parts.gate_directive = context.process.names.idOf("acl");
+    return {};
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.limits_clients = true; }
+
+ private:
+  std::shared_ptr<const Acl> acl_;
+};
+
 }  // namespace
 
-Result<void> AclDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  static const config::Options<Acl::RuleSet> kOptions{config::zonesIfAny(&Acl::RuleSet::zones), {}, readRule};
-  Acl::RuleSet rules{.zones = config::zonesOf(block.keys), .rules = {}};
-  if (auto read = kOptions.read(cursor, rules); !read) return read;
-  rule_sets_.push_back(std::move(rules));
-  return {};
-}
-
-Result<void> AclDirective::prepare(resolve::Process&, const resolve::Block&) {
-  acl_ = std::make_shared<const Acl>(rule_sets_);
-  return {};
-}
-
-Result<void> AclDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.parts.gate = acl_;
-  chain.parts.gate_directive = context.process.names.idOf("acl");
-  return {};
-}
-
-const resolve::DirectiveType kAclDirective{
+extern const resolve::DirectiveType kAclDirective{
     .name = "acl",
     .syntax = "acl [ZONES...] { allow|block|filter|drop [type TYPE...] [net NETWORK...] }",
     .make = resolve::makeDirective<AclDirective>};

@@ -4,14 +4,19 @@
 #include <set>
 
 #include "base/ip_address.h"
-#include "http/message.h"
 #include "directive/admin/shared_answer.h"
+#include "http/listen_address.h"
+#include "http/message.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
 
 // Of a history ({"now", "seconds": [{"at", ...}]}): without the seconds up to `since`.
 nlohmann::json historySince(const nlohmann::json& history, double since);
+
+struct AdminSettings {
+  http::ListenAddress address;
+};
 
 // One a process, so that however many ports and viewers there are, etcd is read every kMembersInterval at most.
 class AdminAnswers final : public resolve::ProcessState {

@@ -1,9 +1,10 @@
-#include "directive/admin/setup.h"
-
+// The directive `admin`: a page that shows operators the cluster and this node, and what it shows as JSON.
 #include "directive/admin/answers.h"
 #include "directive/admin/host_check.h"
 #include "directive/admin/page_response.h"
 #include "http/endpoints.h"
+#include "http/listen_address.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -27,41 +28,46 @@ http::LateHandler guarded(AdminAnswers& answers, std::string configured, http::L
   };
 }
 
+class AdminDirective final : public resolve::Configured<AdminSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    if (auto read = http::readListenAddress(cursor, "localhost:9154", settings_.address); !read) return read;
+    return cursor.finish();
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    process_ = &process;
+    auto& answers = process.state<AdminAnswers>();
+    const std::vector<std::pair<const char*, http::LateHandler>> paths{
+        {"/", [](const http::Request&, const http::Reply& reply) { reply(pageResponse()); }},
+        {"/api/status", [&answers](const http::Request&, const http::Reply& reply) { answers.sendStatus(reply); }},
+        {"/api/members", [&answers](const http::Request&, const http::Reply& reply) { answers.sendMembers(reply); }},
+        {"/api/history",
+         [&answers](const http::Request& request, const http::Reply& reply) { answers.sendHistory(request, reply); }}};
+    for (const auto& [path, answer] : paths) {
+      auto listening = process.state<http::Endpoints>().add(settings_.address, path,
+                                                            guarded(answers, hostOf(settings_.address.host), answer));
+      if (!listening) return fail("plugin/admin: " + listening.error().message);
+      listening_ = std::move(*listening);
+    }
+    return {};
+  }
+  void start() override {
+    for (const SocketAddress& address : listening_) {
+      if (address.ip.isLoopback() || !process_->state<AdminAnswers>().noteExposed(address)) continue;
+      process_->log.named("plugin/admin")
+          .warning("the page is open to all who reach {}: they read the names and addresses of the cluster",
+                   address.toString());
+    }
+  }
+
+ private:
+  resolve::Process* process_ = nullptr;
+  std::vector<SocketAddress> listening_;
+};
+
 }  // namespace
 
-Result<void> AdminDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  if (auto read = http::readListenAddress(cursor, "localhost:9154", address_); !read) return read;
-  return cursor.finish();
-}
-
-Result<void> AdminDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  process_ = &process;
-  auto& answers = process.state<AdminAnswers>();
-  const std::vector<std::pair<const char*, http::LateHandler>> paths{
-      {"/", [](const http::Request&, const http::Reply& reply) { reply(pageResponse()); }},
-      {"/api/status", [&answers](const http::Request&, const http::Reply& reply) { answers.sendStatus(reply); }},
-      {"/api/members", [&answers](const http::Request&, const http::Reply& reply) { answers.sendMembers(reply); }},
-      {"/api/history",
-       [&answers](const http::Request& request, const http::Reply& reply) { answers.sendHistory(request, reply); }}};
-  for (const auto& [path, answer] : paths) {
-    auto listening =
-        process.state<http::Endpoints>().add(address_, path, guarded(answers, hostOf(address_.host), answer));
-    if (!listening) return fail("plugin/admin: " + listening.error().message);
-    listening_ = std::move(*listening);
-  }
-  return {};
-}
-
-void AdminDirective::start() {
-  for (const SocketAddress& address : listening_) {
-    if (address.ip.isLoopback() || !process_->state<AdminAnswers>().noteExposed(address)) continue;
-    process_->log.named("plugin/admin")
-        .warning("the page is open to all who reach {}: they read the names and addresses of the cluster",
-                 address.toString());
-  }
-}
-
-const resolve::DirectiveType kAdminDirective{
+extern const resolve::DirectiveType kAdminDirective{
     .name = "admin", .syntax = "admin [[HOST]:PORT]", .make = resolve::makeDirective<AdminDirective>, .once = true};
 
 }  // namespace idetcd::directive

@@ -1,8 +1,11 @@
-#include "directive/bind/setup.h"
-
+// The directive `bind`: the addresses that a server block listens on.
+#include "base/ip_address.h"
 #include "base/text.h"
 #include "config/option_table.h"
+#include "directive/bind/settings.h"
 #include "net/local_addresses.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -44,33 +47,42 @@ Result<std::vector<SocketAddress>> resolveAddresses(const std::vector<std::strin
   return addresses;
 }
 
+class BindDirective final : public resolve::Configured<BindSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    static const config::Options<BindSettings> kOptions{
+        addressesOrInterfaces(&BindSettings::listen),
+        {{"except", "except ADDRESS|INTERFACE...", addressesOrInterfaces(&BindSettings::except)}}};
+    return kOptions.read(cursor, settings_);
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.listen = settings_.listen; }
+
+  Result<std::vector<SocketAddress>> listenAddresses() const override {
+    auto listen = resolveAddresses(settings_.listen);
+    if (!listen) return listen;
+    const auto except = resolveAddresses(settings_.except);
+    if (!except) return except;
+    std::vector<SocketAddress> addresses;
+    for (const SocketAddress& address : *listen) {
+      const auto same = [&address](const SocketAddress& other) { return other.ip == address.ip; };
+      if (std::none_of(except->begin(), except->end(), same) &&
+          std::none_of(addresses.begin(), addresses.end(), same)) {
+        addresses.push_back(address);
+      }
+    }
+    if (addresses.empty() && !settings_.listen.empty()) return fail("bind: no address is left to listen on");
+    return addresses;
+  }
+
+  const std::vector<std::string>& listen() const { return settings_.listen; }
+  const std::vector<std::string>& except() const { return settings_.except; }
+};
+
 }  // namespace
 
-Result<void> BindDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  static const config::Options<BindSettings> kOptions{
-      addressesOrInterfaces(&BindSettings::listen),
-      {{"except", "except ADDRESS|INTERFACE...", addressesOrInterfaces(&BindSettings::except)}}};
-  return kOptions.read(cursor, settings_);
-}
-
-Result<std::vector<SocketAddress>> BindDirective::listenAddresses() const {
-  auto listen = resolveAddresses(settings_.listen);
-  if (!listen) return listen;
-  const auto except = resolveAddresses(settings_.except);
-  if (!except) return except;
-  std::vector<SocketAddress> addresses;
-  for (const SocketAddress& address : *listen) {
-    const auto same = [&address](const SocketAddress& other) { return other.ip == address.ip; };
-    if (std::none_of(except->begin(), except->end(), same) && std::none_of(addresses.begin(), addresses.end(), same)) {
-      addresses.push_back(address);
-    }
-  }
-  if (addresses.empty() && !settings_.listen.empty()) return fail("bind: no address is left to listen on");
-  return addresses;
-}
-
-const resolve::DirectiveType kBindDirective{.name = "bind",
-                                            .syntax = "bind ADDRESS|INTERFACE... [{ except ADDRESS|INTERFACE... }]",
-                                            .make = resolve::makeDirective<BindDirective>};
+extern const resolve::DirectiveType kBindDirective{
+    .name = "bind",
+    .syntax = "bind ADDRESS|INTERFACE... [{ except ADDRESS|INTERFACE... }]",
+    .make = resolve::makeDirective<BindDirective>};
 
 }  // namespace idetcd::directive

@@ -1,7 +1,8 @@
-#include "directive/chaos/setup.h"
-
+// The directive `chaos`: what this server says of itself in class CH.
+#include "directive/chaos/chaos.h"
 #include "directive/nsid/chaos_text.h"
-#include "directive/nsid/setup.h"
+#include "directive/nsid/identity.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -9,35 +10,40 @@ namespace {
 
 constexpr const char* kAuthors = "The idetcd maintainers";
 
+class ChaosDirective final : public resolve::Configured<ChaosTexts> {
+ public:
+  // `chaos [VERSION] [AUTHORS…]`
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    std::vector<std::string> words = cursor.remainingArgs();
+    for (std::string& word : words) word.resize(std::min(word.size(), kMaxChaosText));
+    settings_.version = words.empty() ? "idetcd-" IDETCD_VERSION : words.front();
+    settings_.authors =
+        words.size() > 1 ? std::vector(words.begin() + 1, words.end()) : std::vector<std::string>{kAuthors};
+    std::sort(settings_.authors.begin(), settings_.authors.end());
+    settings_.authors.erase(std::unique(settings_.authors.begin(), settings_.authors.end()), settings_.authors.end());
+    return cursor.finish();
+  }
+  Result<void> prepare(resolve::Process&, const resolve::Block& block) override {
+    if (block.settings<NsidSettings>() != nullptr) return {};
+    identity_ = std::make_shared<const Identity>(Identity::Options{.nsid = hostName()});
+    return {};
+  }
+  // Between `nsid`, which is not asked after this one, and `idetcd`, which is asked before it and replaces its identity.
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    if (identity_) addServerNames(chain, identity_);
+    chain.addForOtherClasses(std::make_unique<Chaos>(settings_));
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const Identity> identity_;  // null: another directive of the block says which node this is
+};
+
 }  // namespace
 
-// `chaos [VERSION] [AUTHORS…]`
-Result<void> ChaosDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  std::vector<std::string> words = cursor.remainingArgs();
-  for (std::string& word : words) word.resize(std::min(word.size(), kMaxChaosText));
-  texts_.version = words.empty() ? "idetcd-" IDETCD_VERSION : words.front();
-  texts_.authors = words.size() > 1 ? std::vector(words.begin() + 1, words.end()) : std::vector<std::string>{kAuthors};
-  std::sort(texts_.authors.begin(), texts_.authors.end());
-  texts_.authors.erase(std::unique(texts_.authors.begin(), texts_.authors.end()), texts_.authors.end());
-  return cursor.finish();
-}
-
-Result<void> ChaosDirective::prepare(resolve::Process&, const resolve::Block& block) {
-  if (block.find<NsidDirective>() != nullptr) return {};
-  identity_ = std::make_shared<const Identity>(Identity::Options{.nsid = hostName()});
-  return {};
-}
-
-// Between `nsid`, which is not asked after this one, and `idetcd`, which is asked before it and replaces its identity.
-Result<void> ChaosDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  if (identity_) addServerNames(chain, identity_);
-  chain.addForOtherClasses(std::make_unique<Chaos>(texts_));
-  return {};
-}
-
-const resolve::DirectiveType kChaosDirective{.name = "chaos",
-                                             .syntax = "chaos [VERSION] [AUTHORS...]",
-                                             .make = resolve::makeDirective<ChaosDirective>,
-                                             .once = true};
+extern const resolve::DirectiveType kChaosDirective{.name = "chaos",
+                                                    .syntax = "chaos [VERSION] [AUTHORS...]",
+                                                    .make = resolve::makeDirective<ChaosDirective>,
+                                                    .once = true};
 
 }  // namespace idetcd::directive

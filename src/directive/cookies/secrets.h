@@ -6,6 +6,13 @@
 
 namespace idetcd::directive {
 
+struct CookieSettings {
+  bool off = false;
+  bool require = false;
+  std::vector<SipHashKey> secrets;
+  std::string secret_file;
+};
+
 inline constexpr size_t kMaxSecrets = 4;  // each is tried for a cookie that none of them has made
 
 // 32 hexadecimal digits.

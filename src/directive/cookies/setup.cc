@@ -1,8 +1,11 @@
-#include "directive/cookies/setup.h"
-
+// The directive `cookies`: DNS cookies of clients and of upstreams.
+#include "base/siphash.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
 #include "directive/cookies/secrets.h"
+#include "dns/server_cookies.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -38,47 +41,52 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
   return std::move(files).errors();
 }
 
+class CookiesDirective final : public resolve::Configured<CookieSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    using Settings = CookieSettings;
+    static const config::Options<Settings> kOptions{
+        readOff,
+        {{"secret", "secret HEX..., each of 32 digits", readSecret},
+         {"secret_file", "secret_file FILE", config::text(&Settings::secret_file)},
+         {"require", "require", config::flag(&Settings::require)}}};
+    if (auto read = kOptions.read(cursor, settings_); !read) return read;
+    const bool has_secrets = !settings_.secrets.empty();
+    const bool has_file = !settings_.secret_file.empty();
+    if (has_secrets && has_file) return cursor.error("secret and secret_file exclude each other");
+    if (settings_.off && (settings_.require || has_secrets || has_file)) {
+      return cursor.error("cookies that are off have no options");
+    }
+    return {};
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    if (settings_.off) return {};
+    if (!settings_.secret_file.empty()) {
+      auto secrets = readSecrets(settings_.secret_file);
+      if (!secrets) return fail(fmt::format("plugin/cookies: {}", secrets.error().message));
+      settings_.secrets = std::move(*secrets);
+    }
+    cookies_ =
+        settings_.secrets.empty() ? process.cookies : std::make_shared<const dns::ServerCookies>(settings_.secrets);
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    chain.parts.cookies = cookies_;
+    chain.parts.requires_cookie = settings_.require;
+    return {};
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.cookies = !settings_.off; }
+
+ private:
+  std::shared_ptr<const dns::ServerCookies> cookies_;
+};
+
 }  // namespace
 
-Result<void> CookiesDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  using Settings = CookieSettings;
-  static const config::Options<Settings> kOptions{
-      readOff,
-      {{"secret", "secret HEX..., each of 32 digits", readSecret},
-       {"secret_file", "secret_file FILE", config::text(&Settings::secret_file)},
-       {"require", "require", config::flag(&Settings::require)}}};
-  if (auto read = kOptions.read(cursor, settings_); !read) return read;
-  const bool has_secrets = !settings_.secrets.empty();
-  const bool has_file = !settings_.secret_file.empty();
-  if (has_secrets && has_file) return cursor.error("secret and secret_file exclude each other");
-  if (settings_.off && (settings_.require || has_secrets || has_file)) {
-    return cursor.error("cookies that are off have no options");
-  }
-  return {};
-}
-
-Result<void> CookiesDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  if (settings_.off) return {};
-  if (!settings_.secret_file.empty()) {
-    auto secrets = readSecrets(settings_.secret_file);
-    if (!secrets) return fail(fmt::format("plugin/cookies: {}", secrets.error().message));
-    settings_.secrets = std::move(*secrets);
-  }
-  cookies_ =
-      settings_.secrets.empty() ? process.cookies : std::make_shared<const dns::ServerCookies>(settings_.secrets);
-  return {};
-}
-
-Result<void> CookiesDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  chain.parts.cookies = cookies_;
-  chain.parts.requires_cookie = settings_.require;
-  return {};
-}
-
-const resolve::DirectiveType kCookiesDirective{.name = "cookies",
-                                               .syntax = "cookies [off] [{ ... }]",
-                                               .make = resolve::makeDirective<CookiesDirective>,
-                                               .check_files = checkFiles,
-                                               .once = true};
+extern const resolve::DirectiveType kCookiesDirective{.name = "cookies",
+                                                      .syntax = "cookies [off] [{ ... }]",
+                                                      .make = resolve::makeDirective<CookiesDirective>,
+                                                      .check_files = checkFiles,
+                                                      .once = true};
 
 }  // namespace idetcd::directive

@@ -1,8 +1,10 @@
-#include "directive/errors/setup.h"
-
+// The directive `errors`: a line for each query that could not be answered.
 #include "config/arguments.h"
 #include "config/duration.h"
 #include "config/option_table.h"
+#include "directive/errors/error_log.h"
+#include "net/event_loop.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -49,38 +51,43 @@ Result<void> readConsolidate(config::DirectiveCursor& cursor, Consolidations& co
   return {};
 }
 
+class ErrorsDirective final : public resolve::Configured<std::vector<ErrorLog::Consolidation>> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    static const config::Options<Consolidations> kOptions{
+        readFile,
+        {{"consolidate", "consolidate DURATION REGEX [warning|error|info|debug] [show_first]", readConsolidate},
+         {"stacktrace", "stacktrace", config::ignored<Consolidations>()}}};  // for panics, which there are not
+    return kOptions.read(cursor, settings_);
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    auto made = ErrorLog::make(settings_, process.log.named("plugin/errors"));
+    if (!made) return tl::unexpected(made.error());
+    log_ = std::move(*made);
+    loop_ = &process.loop;
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    chain.parts.errors = log_;
+    return {};
+  }
+  void start() override {
+    constexpr std::chrono::seconds kInterval(1);
+    report_ = std::make_unique<net::Timer>(*loop_, [log = log_] { log->flush(false); });
+    report_->start(kInterval, kInterval);
+  }
+
+ private:
+  std::shared_ptr<ErrorLog> log_;
+  net::EventLoop* loop_ = nullptr;      // the first one
+  std::unique_ptr<net::Timer> report_;  // once it is in use
+};
+
 }  // namespace
 
-Result<void> ErrorsDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  static const config::Options<Consolidations> kOptions{
-      readFile,
-      {{"consolidate", "consolidate DURATION REGEX [warning|error|info|debug] [show_first]", readConsolidate},
-       {"stacktrace", "stacktrace", config::ignored<Consolidations>()}}};  // for panics, which there are not
-  return kOptions.read(cursor, consolidations_);
-}
-
-Result<void> ErrorsDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  auto made = ErrorLog::make(consolidations_, process.log.named("plugin/errors"));
-  if (!made) return tl::unexpected(made.error());
-  log_ = std::move(*made);
-  loop_ = &process.loop;
-  return {};
-}
-
-Result<void> ErrorsDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  chain.parts.errors = log_;
-  return {};
-}
-
-void ErrorsDirective::start() {
-  constexpr std::chrono::seconds kInterval(1);
-  report_ = std::make_unique<net::Timer>(*loop_, [log = log_] { log->flush(false); });
-  report_->start(kInterval, kInterval);
-}
-
-const resolve::DirectiveType kErrorsDirective{.name = "errors",
-                                              .syntax = "errors [stdout] [{ ... }]",
-                                              .make = resolve::makeDirective<ErrorsDirective>,
-                                              .once = true};
+extern const resolve::DirectiveType kErrorsDirective{.name = "errors",
+                                                     .syntax = "errors [stdout] [{ ... }]",
+                                                     .make = resolve::makeDirective<ErrorsDirective>,
+                                                     .once = true};
 
 }  // namespace idetcd::directive

@@ -5,10 +5,16 @@
 #include "base/ip_address.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "http/listen_address.h"
 #include "net/event_loop.h"
 #include "net/tcp.h"
 
 namespace idetcd::directive {
+
+struct HealthSettings {
+  http::ListenAddress address;
+  std::chrono::milliseconds lame_duck{0};
+};
 
 // Names and buckets are CoreDNS's.
 struct HealthCounters : metrics::Group {

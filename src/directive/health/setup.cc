@@ -1,9 +1,12 @@
-#include "directive/health/setup.h"
-
+// The directive `health`: an endpoint that says that the process lives, and an end that waits for clients to go elsewhere.
 #include <set>
 
+#include "base/ip_address.h"
 #include "config/option_table.h"
+#include "directive/health/self_check.h"
 #include "http/endpoints.h"
+#include "http/listen_address.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -39,37 +42,42 @@ const config::Options<HealthSettings>& options() {
   return kOptions;
 }
 
+class HealthDirective final : public resolve::Configured<HealthSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    settings_ = {};
+    return options().read(cursor, settings_);
+  }
+  // A process that answers at all is healthy: what it cannot do at the moment is what `ready` is for.
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    process_ = &process;
+    const auto listening = process.state<http::Endpoints>().add(
+        settings_.address, "/health", [](const http::Request&) { return http::Response{.body = "OK"}; });
+    if (!listening) return fail("plugin/health: " + listening.error().message);
+    listening_ = listening->front();
+    return {};
+  }
+  void start() override {
+    process_->state<LameDuck>().add(settings_.lame_duck);
+    self_check_ = std::make_unique<SelfCheck>(process_->loop, listening_, process_->metrics.scope(),
+                                              process_->log.named("plugin/health"));
+  }
+  void stop() override {
+    self_check_.reset();
+    process_->state<LameDuck>().remove(settings_.lame_duck);
+  }
+
+ private:
+  resolve::Process* process_ = nullptr;
+  SocketAddress listening_;
+  std::unique_ptr<SelfCheck> self_check_;
+};
+
 }  // namespace
 
-Result<void> HealthDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  settings_ = {};
-  return options().read(cursor, settings_);
-}
-
-// A process that answers at all is healthy: what it cannot do at the moment is what `ready` is for.
-Result<void> HealthDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  process_ = &process;
-  const auto listening = process.state<http::Endpoints>().add(
-      settings_.address, "/health", [](const http::Request&) { return http::Response{.body = "OK"}; });
-  if (!listening) return fail("plugin/health: " + listening.error().message);
-  listening_ = listening->front();
-  return {};
-}
-
-void HealthDirective::start() {
-  process_->state<LameDuck>().add(settings_.lame_duck);
-  self_check_ = std::make_unique<SelfCheck>(process_->loop, listening_, process_->metrics.scope(),
-                                            process_->log.named("plugin/health"));
-}
-
-void HealthDirective::stop() {
-  self_check_.reset();
-  process_->state<LameDuck>().remove(settings_.lame_duck);
-}
-
-const resolve::DirectiveType kHealthDirective{.name = "health",
-                                              .syntax = "health [[HOST]:PORT] [{ ... }]",
-                                              .make = resolve::makeDirective<HealthDirective>,
-                                              .defaults = [] { return options().defaults(); }};
+extern const resolve::DirectiveType kHealthDirective{.name = "health",
+                                                     .syntax = "health [[HOST]:PORT] [{ ... }]",
+                                                     .make = resolve::makeDirective<HealthDirective>,
+                                                     .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

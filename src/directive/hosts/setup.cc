@@ -1,9 +1,10 @@
-#include "directive/hosts/setup.h"
-
+// The directive `hosts`: names from a hosts file.
 #include "config/arguments.h"
 #include "config/named_files.h"
 #include "config/option_table.h"
+#include "directive/hosts/hosts.h"
 #include "directive/values/values.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -90,30 +91,34 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
   return std::move(files).errors();
 }
 
+class HostsDirective final : public resolve::Configured<HostsOptions> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
+    settings_.zones = config::zonesOf(block.keys);
+    return hostsOptions().read(cursor, settings_);
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    source_ = std::make_shared<const HostsSource>(settings_, process.hash_seed, process.executor,
+                                                  process.log.named("plugin/hosts"), process.metrics.scope(),
+                                                  process.state<HostsState>().reload);
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    chain.add(std::make_unique<HostsHandler>(source_, valuesOf(context.block)));
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const HostsSource> source_;
+};
+
 }  // namespace
 
-Result<void> HostsDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  options_.zones = config::zonesOf(block.keys);
-  return hostsOptions().read(cursor, options_);
-}
-
-Result<void> HostsDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  source_ = std::make_shared<const HostsSource>(options_, process.hash_seed, process.executor,
-                                                process.log.named("plugin/hosts"), process.metrics.scope(),
-                                                process.state<HostsState>().reload);
-  return {};
-}
-
-Result<void> HostsDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.add(std::make_unique<HostsHandler>(source_, valuesOf(context.block)));
-  return {};
-}
-
-const resolve::DirectiveType kHostsDirective{.name = "hosts",
-                                             .syntax = "hosts [FILE [ZONES...]] [{ ... }]",
-                                             .make = resolve::makeDirective<HostsDirective>,
-                                             .check_files = checkFiles,
-                                             .once = true,
-                                             .defaults = [] { return hostsOptions().defaults(); }};
+extern const resolve::DirectiveType kHostsDirective{.name = "hosts",
+                                                    .syntax = "hosts [FILE [ZONES...]] [{ ... }]",
+                                                    .make = resolve::makeDirective<HostsDirective>,
+                                                    .check_files = checkFiles,
+                                                    .once = true,
+                                                    .defaults = [] { return hostsOptions().defaults(); }};
 
 }  // namespace idetcd::directive

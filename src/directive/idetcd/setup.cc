@@ -1,8 +1,8 @@
 #include "directive/idetcd/setup.h"
 
 #include "config/named_files.h"
-#include "directive/hosts/setup.h"
-#include "directive/nsid/setup.h"
+#include "directive/hosts/hosts.h"
+#include "directive/nsid/identity.h"
 #include "etcd/client.h"
 #include "net/local_addresses.h"
 #include "node/state_directory.h"
@@ -87,7 +87,7 @@ Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::
   Cluster& cluster = **joined;
   resolve::ClusterZone::Options options{.fallthrough = settings_.fallthrough};
   const bool forwards = !resolver::settingsOf(block).forwards.empty();
-  if (forwards || block.find<HostsDirective>() != nullptr) options.sources = settings_.endpointNames();
+  if (forwards || block.settings<HostsOptions>() != nullptr) options.sources = settings_.endpointNames();
   zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
   identity_ = makeIdentity(cluster, block);
   report_ = cluster.report;
@@ -102,7 +102,7 @@ Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::
 // The node's own name, unless the Corefile says something else.
 std::shared_ptr<const Identity> IdetcdDirective::makeIdentity(Cluster& cluster, const resolve::Block& block) const {
   Identity::Options options{.ttl_seconds = settings_.ttl_seconds};
-  if (const auto* nsid = block.find<NsidDirective>()) options.nsid = nsid->data();
+  if (const auto* nsid = block.settings<NsidSettings>()) options.nsid = nsid->data;
   const naming::Member& member = *cluster.member;
   options.own_name = [&member]() -> std::optional<std::string> {
     const auto ownership = member.ownership();

@@ -10,15 +10,18 @@
 #pragma once
 
 #include "base/log.h"
-#include "dns/query.h"
 #include "directive/local/counters.h"
+#include "dns/query.h"
 #include "resolve/handler.h"
 
 namespace idetcd::directive {
 
+struct LocalSettings {
+  bool prefix = true;  // whether localhost.<any name> is local too
+};
+
 class Local final : public resolve::Handler {
  public:
-  // `prefix`: whether localhost.<any name> is local too.
   Local(bool prefix, Logger log, metrics::Scope scope)
       : prefix_(prefix), log_(std::move(log)), counters_(std::move(scope)) {}
 

@@ -1,7 +1,7 @@
-#include "directive/local/setup.h"
-
+// The directive `local`: names of this machine are answered here.
 #include "config/option_table.h"
 #include "directive/local/local.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -14,21 +14,23 @@ const config::Options<LocalSettings>& options() {
   return kOptions;
 }
 
+class LocalDirective final : public resolve::Configured<LocalSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    return options().read(cursor, settings_);
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    chain.add(std::make_unique<Local>(settings_.prefix, context.process.log.named("plugin/local"),
+                                      context.process.metrics.scope()));
+    return {};
+  }
+};
+
 }  // namespace
 
-Result<void> LocalDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  return options().read(cursor, settings_);
-}
-
-Result<void> LocalDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.add(std::make_unique<Local>(settings_.prefix, context.process.log.named("plugin/local"),
-                                    context.process.metrics.scope()));
-  return {};
-}
-
-const resolve::DirectiveType kLocalDirective{.name = "local",
-                                             .syntax = "local [{ localhost_prefix on|off }]",
-                                             .make = resolve::makeDirective<LocalDirective>,
-                                             .defaults = [] { return options().defaults(); }};
+extern const resolve::DirectiveType kLocalDirective{.name = "local",
+                                                    .syntax = "local [{ localhost_prefix on|off }]",
+                                                    .make = resolve::makeDirective<LocalDirective>,
+                                                    .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

@@ -1,7 +1,8 @@
-#include "directive/log/setup.h"
-
+// The directive `log`: a line for each query.
 #include "config/arguments.h"
 #include "config/option_table.h"
+#include "directive/log/query_log.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -50,34 +51,42 @@ Result<void> readClass(config::DirectiveCursor& cursor, LogLines& lines) {
   return {};
 }
 
+class LogDirective final : public resolve::Configured<std::vector<QueryLog::Rule>> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    static const config::Options<LogLines> kOptions{readNames,
+                                                    {{"class", "class success|denial|error|all...", readClass}}};
+    LogLines lines;
+    if (auto read = kOptions.read(cursor, lines); !read) return read;
+    const LogFormat format = LogFormat::parse(lines.format);
+    const LogClasses classes = lines.classes.value_or(LogClasses{});
+    for (const dns::Name& zone : lines.zones) {
+      settings_.push_back({.zone = zone,
+                           .format = format,
+                           .success = classes.success,
+                           .denial = classes.denial,
+                           .error = classes.error});
+    }
+    return {};
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    log_ = std::make_shared<const QueryLog>(settings_, process.log);
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    chain.parts.log = log_;
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const QueryLog> log_;
+};
+
 }  // namespace
 
-Result<void> LogDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  static const config::Options<LogLines> kOptions{readNames,
-                                                  {{"class", "class success|denial|error|all...", readClass}}};
-  LogLines lines;
-  if (auto read = kOptions.read(cursor, lines); !read) return read;
-  const LogFormat format = LogFormat::parse(lines.format);
-  const LogClasses classes = lines.classes.value_or(LogClasses{});
-  for (const dns::Name& zone : lines.zones) {
-    rules_.push_back(
-        {.zone = zone, .format = format, .success = classes.success, .denial = classes.denial, .error = classes.error});
-  }
-  return {};
-}
-
-Result<void> LogDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  log_ = std::make_shared<const QueryLog>(rules_, process.log);
-  return {};
-}
-
-Result<void> LogDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  chain.parts.log = log_;
-  return {};
-}
-
-const resolve::DirectiveType kLogDirective{.name = "log",
-                                           .syntax = "log [NAMES...] [FORMAT] [{ class success|denial|error|all... }]",
-                                           .make = resolve::makeDirective<LogDirective>};
+extern const resolve::DirectiveType kLogDirective{
+    .name = "log",
+    .syntax = "log [NAMES...] [FORMAT] [{ class success|denial|error|all... }]",
+    .make = resolve::makeDirective<LogDirective>};
 
 }  // namespace idetcd::directive

@@ -7,6 +7,7 @@
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "dns/query.h"
+#include "resolve/chain.h"
 #include "resolve/handler.h"
 
 namespace idetcd::directive {
@@ -16,6 +17,10 @@ struct OwnAddress {
   bool is_own = false;
   std::optional<dns::Name> name;  // that the node owns
   uint32_t ttl_seconds = 0;
+};
+
+struct NsidSettings {
+  std::string data;  // empty: the node's name
 };
 
 class Identity final : public resolve::NsidSource {
@@ -46,5 +51,13 @@ class Identity final : public resolve::NsidSource {
   mutable bool disowned_ = false;
   mutable std::deque<std::string> said_;  // every text that was ever said: as many as this node had names
 };
+
+// This machine's; empty: it has none.
+std::string hostName();
+
+// Has a chain say which node this is: NSID, and the names of class CH.
+void addIdentity(resolve::Chain& chain, std::shared_ptr<const Identity> identity);
+// The names alone.
+void addServerNames(resolve::Chain& chain, std::shared_ptr<const Identity> identity);
 
 }  // namespace idetcd::directive

@@ -1,6 +1,8 @@
-#include "directive/nsid/setup.h"
-
+// The directive `nsid`: what a node says of itself.
 #include <unistd.h>
+
+#include "directive/nsid/identity.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -16,6 +18,32 @@ class ChaosHandler final : public resolve::Handler {
 
  private:
   const std::shared_ptr<const Identity> identity_;
+};
+
+class NsidDirective final : public resolve::Configured<NsidSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    constexpr size_t kMaxData = 255;
+    std::string data;
+    for (const std::string& word : cursor.remainingArgs()) data += data.empty() ? word : " " + word;
+    if (data.size() > kMaxData) return cursor.error(fmt::format("nsid data of more than {} bytes", kMaxData));
+    settings_.data = std::move(data);
+    return cursor.finish();
+  }
+  // The identity of a block of no cluster. Of another one `idetcd` makes it.
+  Result<void> prepare(resolve::Process&, const resolve::Block&) override {
+    identity_ = std::make_shared<const Identity>(
+        Identity::Options{.nsid = settings_.data.empty() ? hostName() : settings_.data});
+    return {};
+  }
+  // Before `idetcd`, which replaces it.
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    addIdentity(chain, identity_);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<const Identity> identity_;
 };
 
 }  // namespace
@@ -34,27 +62,7 @@ void addServerNames(resolve::Chain& chain, std::shared_ptr<const Identity> ident
   chain.addForOtherClasses(std::make_unique<ChaosHandler>(std::move(identity)));
 }
 
-Result<void> NsidDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  constexpr size_t kMaxData = 255;
-  std::string data;
-  for (const std::string& word : cursor.remainingArgs()) data += data.empty() ? word : " " + word;
-  if (data.size() > kMaxData) return cursor.error(fmt::format("nsid data of more than {} bytes", kMaxData));
-  data_ = std::move(data);
-  return cursor.finish();
-}
-
-Result<void> NsidDirective::prepare(resolve::Process&, const resolve::Block&) {
-  identity_ = std::make_shared<const Identity>(Identity::Options{.nsid = data_.empty() ? hostName() : data_});
-  return {};
-}
-
-// Before `idetcd`, which replaces it.
-Result<void> NsidDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  addIdentity(chain, identity_);
-  return {};
-}
-
-const resolve::DirectiveType kNsidDirective{
+extern const resolve::DirectiveType kNsidDirective{
     .name = "nsid", .syntax = "nsid [DATA]", .make = resolve::makeDirective<NsidDirective>, .once = true};
 
 }  // namespace idetcd::directive

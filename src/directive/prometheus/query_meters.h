@@ -5,12 +5,17 @@
 #include <tuple>
 
 #include "base/ip_address.h"
-#include "dns/name.h"
 #include "directive/prometheus/snapshot.h"
+#include "dns/name.h"
+#include "http/listen_address.h"
 #include "resolve/directive.h"
 #include "resolve/query_meter.h"
 
 namespace idetcd::directive {
+
+struct PrometheusSettings {
+  http::ListenAddress address;
+};
 
 class QueryMeters final : public resolve::ProcessState {
  public:

@@ -1,7 +1,9 @@
-#include "directive/prometheus/setup.h"
-
+// The directive `prometheus`: the numbers of this process over HTTP, and those of the block's queries among them.
 #include "config/option_table.h"
+#include "directive/prometheus/query_meters.h"
 #include "http/endpoints.h"
+#include "http/listen_address.h"
+#include "resolve/directive.h"
 #include "resolve/server_label.h"
 
 namespace idetcd::directive {
@@ -24,53 +26,56 @@ class BlockMeters final : public resolve::QueryMeterSource {
   const size_t worker_;
 };
 
-}  // namespace
-
-Result<void> PrometheusDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  static const config::Options<http::ListenAddress> kOptions{
-      [](config::DirectiveCursor& line, http::ListenAddress& address) {
-        return http::readListenAddress(line, "localhost:9153", address);
-      },
-      {{"runtime_metrics", "runtime_metrics", config::ignored<http::ListenAddress>()}}};  // of Go, which is not here
-  return kOptions.read(cursor, address_);
-}
-
-Result<void> PrometheusDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  meters_ = &process.state<QueryMeters>();
-  const auto answer = [meters = meters_](const http::Request&) {
-    return http::Response{.body = meters->snapshot().text(),
-                          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
-  };
-  if (auto added = process.state<http::Endpoints>().add(address_, "/metrics", answer); !added) {
-    return fail(fmt::format("plugin/prometheus: {}", added.error().message));
+class PrometheusDirective final : public resolve::Configured<PrometheusSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    static const config::Options<PrometheusSettings> kOptions{
+        [](config::DirectiveCursor& line, PrometheusSettings& settings) {
+          return http::readListenAddress(line, "localhost:9153", settings.address);
+        },
+        {{"runtime_metrics", "runtime_metrics", config::ignored<PrometheusSettings>()}}};  // of Go, which is not here
+    return kOptions.read(cursor, settings_);
   }
-  return {};
-}
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    meters_ = &process.state<QueryMeters>();
+    const auto answer = [meters = meters_](const http::Request&) {
+      return http::Response{.body = meters->snapshot().text(),
+                            .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+    };
+    if (auto added = process.state<http::Endpoints>().add(settings_.address, "/metrics", answer); !added) {
+      return fail(fmt::format("plugin/prometheus: {}", added.error().message));
+    }
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    chain.parts.meters = std::make_shared<BlockMeters>(*meters_, context.worker);
+    if (enabled_.empty()) noteServers(context);
+    return {};
+  }
+  void start() override { meters_->enable(this, enabled_); }
+  void stop() override { meters_->disable(this); }
 
-Result<void> PrometheusDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.parts.meters = std::make_shared<BlockMeters>(*meters_, context.worker);
-  if (enabled_.empty()) noteServers(context);
-  return {};
-}
-
-void PrometheusDirective::noteServers(const resolve::LoopContext& context) {
-  for (const SocketAddress& listening : context.listening) {
-    for (const config::ServerKey& key : context.block.keys) {
-      if (key.port != listening.port) continue;
-      for (const auto& [type, directive] : context.block.directives) {
-        enabled_.push_back({resolve::serverLabel(listening), key.zone.toString(), std::string(type->name)});
+ private:
+  void noteServers(const resolve::LoopContext& context) {
+    for (const SocketAddress& listening : context.listening) {
+      for (const config::ServerKey& key : context.block.keys) {
+        if (key.port != listening.port) continue;
+        for (const auto& [type, directive] : context.block.directives) {
+          enabled_.push_back({resolve::serverLabel(listening), key.zone.toString(), std::string(type->name)});
+        }
       }
     }
   }
-}
 
-void PrometheusDirective::start() { meters_->enable(this, enabled_); }
+  QueryMeters* meters_ = nullptr;                // of the process
+  std::vector<QueryMeters::Enabled> enabled_{};  // the directives of the block
+};
 
-void PrometheusDirective::stop() { meters_->disable(this); }
+}  // namespace
 
-const resolve::DirectiveType kPrometheusDirective{.name = "prometheus",
-                                                  .syntax = "prometheus [ADDRESS] [{ runtime_metrics }]",
-                                                  .make = resolve::makeDirective<PrometheusDirective>,
-                                                  .once = true};
+extern const resolve::DirectiveType kPrometheusDirective{.name = "prometheus",
+                                                         .syntax = "prometheus [ADDRESS] [{ runtime_metrics }]",
+                                                         .make = resolve::makeDirective<PrometheusDirective>,
+                                                         .once = true};
 
 }  // namespace idetcd::directive

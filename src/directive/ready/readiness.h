@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "http/listen_address.h"
 #include "http/message.h"
 #include "resolve/directive.h"
 
@@ -39,6 +40,11 @@ class Readiness final : public resolve::ProcessState {
   std::vector<Check> next_;
   bool ending_ = false;
   std::vector<std::string> last_said_;  // of the log: a probe may come every second
+};
+
+struct ReadySettings {
+  http::ListenAddress address;
+  Readiness::Monitor monitor = Readiness::Monitor::kUntilReady;
 };
 
 }  // namespace idetcd::directive

@@ -1,7 +1,9 @@
-#include "directive/rrl/setup.h"
-
+// The directive `rrl`: limits the rate of responses.
 #include "config/arguments.h"
 #include "config/option_table.h"
+#include "directive/rrl/response_limiter.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -46,28 +48,31 @@ const config::Options<Lines>& options() {
   return kOptions;
 }
 
+class RrlDirective final : public resolve::Configured<RrlSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
+    Lines lines;
+    lines.settings.zones = config::zonesOf(block.keys);
+    if (auto read = options().read(cursor, lines); !read) return read;
+    const uint32_t usual = lines.allowances[0].value_or(0);
+    for (size_t i = 0; i < kLimitClasses; ++i) lines.settings.responses[i] = lines.allowances[i].value_or(usual);
+    settings_ = std::move(lines.settings);
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    chain.parts.limiter =
+        std::make_shared<ResponseLimiter>(settings_, context.process.hash_seed, context.process.metrics.scope());
+    return {};
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.limits_clients = true; }
+};
+
 }  // namespace
 
-Result<void> RrlDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  Lines lines;
-  lines.settings.zones = config::zonesOf(block.keys);
-  if (auto read = options().read(cursor, lines); !read) return read;
-  const uint32_t usual = lines.allowances[0].value_or(0);
-  for (size_t i = 0; i < kLimitClasses; ++i) lines.settings.responses[i] = lines.allowances[i].value_or(usual);
-  settings_ = std::move(lines.settings);
-  return {};
-}
-
-Result<void> RrlDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  chain.parts.limiter =
-      std::make_shared<ResponseLimiter>(settings_, context.process.hash_seed, context.process.metrics.scope());
-  return {};
-}
-
-const resolve::DirectiveType kRrlDirective{.name = "rrl",
-                                           .syntax = "rrl [ZONES...] [{ ... }]",
-                                           .make = resolve::makeDirective<RrlDirective>,
-                                           .once = true,
-                                           .defaults = [] { return options().defaults(); }};
+extern const resolve::DirectiveType kRrlDirective{.name = "rrl",
+                                                  .syntax = "rrl [ZONES...] [{ ... }]",
+                                                  .make = resolve::makeDirective<RrlDirective>,
+                                                  .once = true,
+                                                  .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

@@ -190,27 +190,29 @@ void ValueDirective::fill(resolver::ResolverSettings& settings) const {
   settings.preferred_networks = values_->preferred;
 }
 
-const resolve::DirectiveType kAnyDirective{.name = "any", .syntax = "any", .make = kMake};
-const resolve::DirectiveType kBufsizeDirective{
+extern const resolve::DirectiveType kAnyDirective{.name = "any", .syntax = "any", .make = kMake};
+extern const resolve::DirectiveType kBufsizeDirective{
     .name = "bufsize", .syntax = "bufsize [SIZE], from 512 to 4096", .make = kMake};
-const resolve::DirectiveType kCancelDirective{.name = "cancel", .syntax = "cancel [TIMEOUT]", .make = kMake};
-const resolve::DirectiveType kDebugDirective{.name = "debug", .syntax = "debug", .make = kMake};
-const resolve::DirectiveType kLoadbalanceDirective{
+extern const resolve::DirectiveType kCancelDirective{.name = "cancel", .syntax = "cancel [TIMEOUT]", .make = kMake};
+extern const resolve::DirectiveType kDebugDirective{.name = "debug", .syntax = "debug", .make = kMake};
+extern const resolve::DirectiveType kLoadbalanceDirective{
     .name = "loadbalance", .syntax = "loadbalance [round_robin] [{ prefer NETWORKS... }]", .make = kMake};
-const resolve::DirectiveType kMinimalDirective{.name = "minimal", .syntax = "minimal", .make = kMake};
-const resolve::DirectiveType kTcpDirective{
+extern const resolve::DirectiveType kMinimalDirective{.name = "minimal", .syntax = "minimal", .make = kMake};
+extern const resolve::DirectiveType kTcpDirective{
     .name = "tcp", .syntax = "tcp { ... }", .make = kMake, .once = true, .defaults = [] {
       return rowOf("tcp").options.defaults();
     }};
-const resolve::DirectiveType kTimeoutsDirective{.name = "timeouts",
-                                                .syntax = "timeouts { read DURATION; write DURATION; idle DURATION }",
-                                                .make = kMake,
-                                                .defaults = [] { return rowOf("timeouts").options.defaults(); }};
-const resolve::DirectiveType kWhoamiDirective{.name = "whoami", .syntax = "whoami", .make = kMake};
-const resolve::DirectiveType kWorkersDirective{.name = "workers", .syntax = "workers N", .make = kMake};
-const resolve::DirectiveType kZonelimitDirective{.name = "zonelimit",
-                                                 .syntax = "zonelimit [OUTSTANDING] [ZONES...] [{ suffix NAMES... }]",
-                                                 .make = kMake,
-                                                 .once = true};
+extern const resolve::DirectiveType kTimeoutsDirective{
+    .name = "timeouts",
+    .syntax = "timeouts { read DURATION; write DURATION; idle DURATION }",
+    .make = kMake,
+    .defaults = [] { return rowOf("timeouts").options.defaults(); }};
+extern const resolve::DirectiveType kWhoamiDirective{.name = "whoami", .syntax = "whoami", .make = kMake};
+extern const resolve::DirectiveType kWorkersDirective{.name = "workers", .syntax = "workers N", .make = kMake};
+extern const resolve::DirectiveType kZonelimitDirective{
+    .name = "zonelimit",
+    .syntax = "zonelimit [OUTSTANDING] [ZONES...] [{ suffix NAMES... }]",
+    .make = kMake,
+    .once = true};
 
 }  // namespace idetcd::directive

@@ -54,16 +54,4 @@ class ValueDirective final : public resolve::Directive, public resolver::Setting
   std::shared_ptr<const void> debug_;
 };
 
-extern const resolve::DirectiveType kAnyDirective;
-extern const resolve::DirectiveType kBufsizeDirective;
-extern const resolve::DirectiveType kCancelDirective;
-extern const resolve::DirectiveType kDebugDirective;
-extern const resolve::DirectiveType kLoadbalanceDirective;
-extern const resolve::DirectiveType kMinimalDirective;
-extern const resolve::DirectiveType kTcpDirective;
-extern const resolve::DirectiveType kTimeoutsDirective;
-extern const resolve::DirectiveType kWhoamiDirective;
-extern const resolve::DirectiveType kWorkersDirective;
-extern const resolve::DirectiveType kZonelimitDirective;
-
 }  // namespace idetcd::directive

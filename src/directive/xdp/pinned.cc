@@ -4,12 +4,12 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "directive/xdp/kernel_counts.h"
+#include "directive/xdp/settings.h"
 #include "dns/labels.h"
 #include "dns/name.h"
 #include "kernel/maps.h"
 #include "kernel/program.h"
-#include "directive/xdp/kernel_counts.h"
-#include "directive/xdp/setup.h"
 
 namespace idetcd::directive {
 
@@ -19,15 +19,14 @@ using nlohmann::json;
 using Blocks = std::span<const resolve::Block>;
 
 Result<XdpSettings> settingsOf(Blocks blocks) {
-  const XdpDirective* found = nullptr;
+  const XdpSettings* found = nullptr;
   for (const resolve::Block& block : blocks) {
-    const auto* directive = block.find<XdpDirective>();
-    if (found == nullptr) found = directive;
+    if (found == nullptr) found = block.settings<XdpSettings>();
   }
   if (found == nullptr) return fail("the Corefile has no `xdp`");
-  if (found->settings().pin.empty())
+  if (found->pin.empty())
     return fail("the Corefile's `xdp` has no `pin`: what the server attaches itself ends with it");
-  return found->settings();
+  return *found;
 }
 
 Result<json> attach(const XdpSettings& settings, const std::string& user) {

@@ -1,8 +1,11 @@
-#include "directive/xdp/setup.h"
-
+// The directive `xdp`: the cluster's names are answered in the kernel, where packets come in.
 #include "directive/idetcd/setup.h"
+
 #include "directive/xdp/kernel_answers.h"
 #include "directive/xdp/pinned.h"
+#include "directive/xdp/settings.h"
+#include "kernel/program.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
@@ -32,48 +35,52 @@ Result<kernel::Attachment> adopt(const XdpSettings& settings) {
                             .links = {}};
 }
 
+class XdpDirective final : public resolve::Configured<XdpSettings> {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
+    return xdpOptions().read(cursor, settings_);
+  }
+  void checkTogether(std::span<Directive* const> all) override {
+    const auto& first = static_cast<const XdpDirective&>(*all.front());
+    is_first_ = &first == this;
+    differs_ = !first.settings().isSameAttachment(settings_) || first.settings().required != settings_.required;
+  }
+  Result<void> check(const resolve::Block& block) const override {
+    if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
+    if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
+    return {};
+  }
+  Result<void> beforeConfinement() override {
+    if (!is_first_) return {};
+    taken_ = settings_.pin.empty() ? kernel::attach(settings_.attach) : adopt(settings_);
+    for (const std::string& interface : settings_.attach.interfaces) {
+      if (settings_.attach.mode == kernel::Mode::kNative && kernel::isVeth(interface)) losing_.push_back(interface);
+    }
+    if (!*taken_ && settings_.required) return fail(fmt::format("plugin/xdp: {}", taken_->error().message));
+    return {};
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    for (const std::string& interface : std::exchange(losing_, {})) {
+      process.log.named("plugin/xdp")
+          .warning("{} is a veth: in native mode answers are lost unless the other end has an XDP program", interface);
+    }
+    return process.state<KernelAnswers>().want(settings_, std::exchange(taken_, std::nullopt));
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
+    chain.parts.in_kernel = true;
+    return {};
+  }
+
+ private:
+  bool is_first_ = true;  // of the Corefile's
+  bool differs_ = false;  // from the first
+  std::optional<Result<kernel::Attachment>> taken_;
+  std::vector<std::string> losing_;  // interfaces that lose answers as they are
+};
+
 }  // namespace
 
-Result<void> XdpDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  return xdpOptions().read(cursor, settings_);
-}
-
-void XdpDirective::checkTogether(std::span<Directive* const> all) {
-  const auto& first = static_cast<const XdpDirective&>(*all.front());
-  is_first_ = &first == this;
-  differs_ = !first.settings().isSameAttachment(settings_) || first.settings().required != settings_.required;
-}
-
-Result<void> XdpDirective::check(const resolve::Block& block) const {
-  if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
-  if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
-  return {};
-}
-
-Result<void> XdpDirective::beforeConfinement() {
-  if (!is_first_) return {};
-  taken_ = settings_.pin.empty() ? kernel::attach(settings_.attach) : adopt(settings_);
-  for (const std::string& interface : settings_.attach.interfaces) {
-    if (settings_.attach.mode == kernel::Mode::kNative && kernel::isVeth(interface)) losing_.push_back(interface);
-  }
-  if (!*taken_ && settings_.required) return fail(fmt::format("plugin/xdp: {}", taken_->error().message));
-  return {};
-}
-
-Result<void> XdpDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  for (const std::string& interface : std::exchange(losing_, {})) {
-    process.log.named("plugin/xdp")
-        .warning("{} is a veth: in native mode answers are lost unless the other end has an XDP program", interface);
-  }
-  return process.state<KernelAnswers>().want(settings_, std::exchange(taken_, std::nullopt));
-}
-
-Result<void> XdpDirective::addTo(resolve::Chain& chain, const resolve::LoopContext&) {
-  chain.parts.in_kernel = true;
-  return {};
-}
-
-const resolve::DirectiveType kXdpDirective{
+extern const resolve::DirectiveType kXdpDirective{
     .name = "xdp",
     .syntax = "xdp INTERFACE... [{ native|generic, required, max_names N, pin DIRECTORY }]",
     .make = resolve::makeDirective<XdpDirective>,

@@ -8,28 +8,29 @@
 
 #include <gtest/gtest.h>
 
-#include "directive/acl/setup.h"
-#include "directive/admin/setup.h"
-#include "directive/bind/setup.h"
+#include "directive/acl/acl.h"
+#include "directive/admin/answers.h"
+#include "directive/bind/settings.h"
 #include "directive/cache/setup.h"
-#include "directive/chaos/setup.h"
-#include "directive/cookies/setup.h"
+#include "directive/chaos/chaos.h"
+#include "directive/cookies/secrets.h"
 #include "directive/dns64/setup.h"
-#include "directive/errors/setup.h"
+#include "directive/errors/error_log.h"
 #include "directive/forward/setup.h"
-#include "directive/health/setup.h"
-#include "directive/hosts/setup.h"
-#include "directive/local/setup.h"
-#include "directive/log/setup.h"
+#include "directive/health/self_check.h"
+#include "directive/hosts/hosts.h"
+#include "directive/local/local.h"
+#include "directive/log/query_log.h"
 #include "directive/loop/setup.h"
-#include "directive/nsid/setup.h"
+#include "directive/order.h"
+#include "directive/nsid/identity.h"
 #include "directive/private/setup.h"
-#include "directive/prometheus/setup.h"
-#include "directive/ready/setup.h"
-#include "directive/reload/setup.h"
-#include "directive/rrl/setup.h"
+#include "directive/prometheus/query_meters.h"
+#include "directive/ready/readiness.h"
+#include "directive/reload/corefile_watch.h"
+#include "directive/rrl/response_limiter.h"
 #include "directive/values/values.h"
-#include "directive/xdp/setup.h"
+#include "directive/xdp/settings.h"
 #include "resolver/late_answers.h"
 
 namespace idetcd::app {
@@ -58,6 +59,12 @@ const T& only(const resolve::Block& block) {
   return found != nullptr ? *found : kNone;
 }
 template <typename T>
+T settings(const resolve::Block& block) {
+  const T* found = block.settings<T>();
+  EXPECT_NE(found, nullptr);
+  return found != nullptr ? *found : T();
+}
+template <typename T>
 bool has(const std::string& directives) {
   return accepted(directives).find<T>() != nullptr;
 }
@@ -68,7 +75,7 @@ resolver::CacheSettings cache(const std::string& directives) {
   return only<directive::CacheDirective>(accepted(directives)).settings();
 }
 directive::HostsOptions hosts(const std::string& directives) {
-  return only<directive::HostsDirective>(accepted(directives)).options();
+  return settings<directive::HostsOptions>(accepted(directives));
 }
 size_t bufsize(const std::string& directives) { return *directive::valuesOf(accepted(directives)).bufsize; }
 
@@ -116,7 +123,7 @@ TEST(Plan, WhatIsLikeNothingIsToldTheChoice) {
 
 TEST(PlanCookies, Options) {
   const auto cookies = [](const std::string& text) {
-    return only<directive::CookiesDirective>(accepted(text)).settings();
+    return settings<directive::CookieSettings>(accepted(text));
   };
   const directive::CookieSettings defaults = cookies("cookies");
   EXPECT_FALSE(defaults.off || defaults.require);
@@ -145,7 +152,7 @@ TEST(PlanCookies, Refused) {
 }
 
 TEST(PlanRrl, Options) {
-  const auto rrl = [](const std::string& text) { return only<directive::RrlDirective>(accepted(text)).settings(); };
+  const auto rrl = [](const std::string& text) { return settings<directive::RrlSettings>(accepted(text)); };
   const directive::RrlSettings defaults = rrl("rrl");
   EXPECT_EQ(textsOf(defaults.zones), Texts{"."});
   EXPECT_EQ(defaults.window, 15s);
@@ -273,7 +280,7 @@ TEST(PlanCancel, Refused) {
 }
 
 TEST(PlanChaos, Texts) {
-  const auto texts = [](const std::string& text) { return only<directive::ChaosDirective>(accepted(text)).texts(); };
+  const auto texts = [](const std::string& text) { return settings<directive::ChaosTexts>(accepted(text)); };
   EXPECT_TRUE(texts("chaos").version.starts_with("idetcd-"));
   EXPECT_EQ(texts("chaos").authors.size(), 1u);
   EXPECT_EQ(texts("chaos v2").version, "v2");
@@ -298,7 +305,7 @@ TEST(PlanDebug, IsThereOrNot) {
 }
 
 TEST(PlanLocal, Prefix) {
-  const auto prefix = [](const std::string& text) { return only<directive::LocalDirective>(accepted(text)).settings().prefix; };
+  const auto prefix = [](const std::string& text) { return settings<directive::LocalSettings>(accepted(text)).prefix; };
   EXPECT_TRUE(prefix("local"));
   EXPECT_TRUE(prefix("local {\nlocalhost_prefix on\n}"));
   EXPECT_FALSE(prefix("local {\nlocalhost_prefix off\n}"));
@@ -613,9 +620,9 @@ TEST(PlanHosts, Options) {
 
 TEST(PlanBind, AddressesAndInterfaces) {
   const resolve::Block block = accepted("bind 127.0.0.1 ::1 eth0.100 {\nexcept 127.0.0.2 lo\n}");
-  const auto& plan = only<directive::BindDirective>(block);
-  EXPECT_EQ(plan.listen(), (Texts{"127.0.0.1", "::1", "eth0.100"}));
-  EXPECT_EQ(plan.except(), (Texts{"127.0.0.2", "lo"}));
+  const auto plan = settings<directive::BindSettings>(block);
+  EXPECT_EQ(plan.listen, (Texts{"127.0.0.1", "::1", "eth0.100"}));
+  EXPECT_EQ(plan.except, (Texts{"127.0.0.2", "lo"}));
   for (const char* text :
        {"300.1.1.1", "1.2.3", "127.0.0.1:53", "[::1]", "::1:x", "127.0.0.1/8", "sixteen-letters-", "\"\"", "\"a b\""}) {
     EXPECT_TRUE(refused(std::string("bind ") + text, "not an IP address or the name of an interface"));
@@ -693,10 +700,10 @@ TEST(PlanBlock, SmallDirectives) {
   EXPECT_EQ(bufsize("bufsize"), 1232u);
   EXPECT_EQ(bufsize("bufsize 512"), 512u);
   EXPECT_EQ(bufsize("bufsize 4096"), 4096u);
-  EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid")).data(), "");
-  EXPECT_EQ(only<directive::NsidDirective>(accepted("nsid a b")).data(), "a b");
+  EXPECT_EQ(settings<directive::NsidSettings>(accepted("nsid")).data, "");
+  EXPECT_EQ(settings<directive::NsidSettings>(accepted("nsid a b")).data, "a b");
   EXPECT_EQ(only<directive::ValueDirective>(accepted("workers 3")).workerCount(), 3u);
-  EXPECT_TRUE(has<directive::ErrorsDirective>("errors") && has<directive::ErrorsDirective>("errors stdout"));
+  EXPECT_TRUE(has<resolve::Configured<std::vector<directive::ErrorLog::Consolidation>>>("errors") && has<resolve::Configured<std::vector<directive::ErrorLog::Consolidation>>>("errors stdout"));
   EXPECT_TRUE(directive::valuesOf(accepted("any")).any && has<directive::LoopDirective>("loop") &&
               directive::valuesOf(accepted("minimal")).minimal && directive::valuesOf(accepted("whoami")).whoami);
   EXPECT_TRUE(directive::valuesOf(accepted("loadbalance")).loadbalance &&
@@ -730,7 +737,7 @@ TEST(PlanBlock, SmallDirectives) {
 
 TEST(PlanPrometheus, Options) {
   const auto address = [](const std::string& directive) {
-    return only<directive::PrometheusDirective>(accepted(directive)).address().toString();
+    return settings<directive::PrometheusSettings>(accepted(directive)).address.toString();
   };
   EXPECT_EQ(address("prometheus"), "localhost:9153");
   EXPECT_EQ(address("prometheus localhost:53"), "localhost:53");
@@ -748,7 +755,7 @@ TEST(PlanPrometheus, Options) {
 
 TEST(PlanAdmin, Options) {
   const auto address = [](const std::string& directive) {
-    return only<directive::AdminDirective>(accepted(directive)).address().toString();
+    return settings<directive::AdminSettings>(accepted(directive)).address.toString();
   };
   EXPECT_EQ(address("admin"), "localhost:9154");
   EXPECT_EQ(address("admin :9155"), ":9155");
@@ -763,7 +770,7 @@ TEST(PlanErrors, Options) {
   using Level = directive::ErrorLog::Level;
   const auto consolidation = [](const std::string& arguments) {
     const resolve::Block block = accepted("errors {\nconsolidate " + arguments + "\n}");
-    return only<directive::ErrorsDirective>(block).consolidations().at(0);
+    return settings<std::vector<directive::ErrorLog::Consolidation>>(block).at(0);
   };
   const auto plain = consolidation("1m \"format error\"");
   EXPECT_EQ(plain.period, 1min);
@@ -778,7 +785,7 @@ TEST(PlanErrors, Options) {
   }
   EXPECT_TRUE(consolidation("1m .* show_first").show_first);
   const resolve::Block several = accepted("errors {\nstacktrace\nconsolidate 1m error1\nconsolidate 5s error2 info\n}");
-  EXPECT_EQ(only<directive::ErrorsDirective>(several).consolidations().size(), 2u);
+  EXPECT_EQ(settings<std::vector<directive::ErrorLog::Consolidation>>(several).size(), 2u);
 }
 
 TEST(PlanErrors, BadOptions) {
@@ -805,7 +812,7 @@ TEST(PlanLog, Rules) {
   const auto rules = [](const std::string& directives) {
     const resolve::Block block = accepted(directives);
     std::vector<std::string> texts;
-    for (const auto& rule : only<directive::LogDirective>(block).rules()) {
+    for (const auto& rule : settings<std::vector<directive::QueryLog::Rule>>(block)) {
       texts.push_back(rule.zone.toString() + (rule.success ? " success" : "") + (rule.denial ? " denial" : "") +
                       (rule.error ? " error" : ""));
     }
@@ -842,14 +849,14 @@ TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
 }
 
 directive::ReloadSettings reload(const std::string& directives) {
-  return only<directive::ReloadDirective>(accepted(directives)).settings();
+  return settings<directive::ReloadSettings>(accepted(directives));
 }
 
 const std::string kIdetcd = "idetcd {\npattern worker{{.ID}}.tf.internal.\n}\n";
 
 TEST(PlanXdp, InterfacesAndOptions) {
   const auto xdp = [](const std::string& text) {
-    return only<directive::XdpDirective>(accepted(kIdetcd + text)).settings();
+    return settings<directive::XdpSettings>(accepted(kIdetcd + text));
   };
   const directive::XdpSettings defaults = xdp("xdp lo");
   EXPECT_EQ(defaults.attach.interfaces, std::vector<std::string>{"lo"});
@@ -927,7 +934,7 @@ TEST(PlanReload, IntervalAndJitter) {
 }
 
 directive::HealthSettings health(const std::string& directives) {
-  return only<directive::HealthDirective>(accepted(directives)).settings();
+  return settings<directive::HealthSettings>(accepted(directives));
 }
 
 // CoreDNS's own table, and what it leaves out.
@@ -951,7 +958,7 @@ TEST(PlanHealth, HasOneOption) {
 }
 
 directive::ReadySettings ready(const std::string& directives) {
-  return only<directive::ReadyDirective>(accepted(directives)).settings();
+  return settings<directive::ReadySettings>(accepted(directives));
 }
 
 TEST(PlanReady, AsCoreDns) {
