@@ -1,5 +1,7 @@
 #include "naming/claim.h"
 
+#include <iterator>
+
 #include <fmt/ranges.h>
 
 #include "base/text.h"
@@ -42,7 +44,7 @@ Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
 
 void Claim::setRecord(NodeRecord record) {
   record_ = std::move(record);
-  ticket_ = queuePrefix(options_.pattern.text()) + record_.id;
+  ticket_ = ticketPrefix(options_.pattern) + record_.id;
 }
 
 std::string Claim::valueWith(int64_t said_token) const {
@@ -65,7 +67,7 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
     if (outcome) context_.trouble.succeeded(kClaiming);
     if (outcome && *outcome == ClaimOutcome::kClaimed) {
       context_.counters.claims.add();
-      full_noted_ = false;
+      full_noted_ = waiting_noted_ = false;
       co_return ClaimOutcome::kClaimed;
     }
     co_await release();
@@ -139,6 +141,8 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   transaction.put({ticket_, valueWith(0), lease_->id});
   const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
   const Transaction::Read queue = transaction.read({queue_, {.count_only = true}});
+  const Transaction::Read alike =
+      transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), {.count_only = true}});
   const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
   Transaction::Read own_key;
   Transaction::Read floor;
@@ -158,25 +162,26 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   }
   const RangeResult own_ticket = transaction.result(*answer, ticket);
   const int64_t tickets = transaction.result(*answer, queue).count;
+  const bool uniform = transaction.result(*answer, alike).count == tickets;
   RangeResult taken = std::move(transaction.result(*answer, names));
   StoreResult<slots::QueueSnapshot> line =
-      co_await readEnqueued(own_ticket, tickets, std::move(taken), answer->revision);
+      co_await readEnqueued(uniform, own_ticket, tickets, std::move(taken), answer->revision);
   if (!line) co_return line;
   line->own = own;
   line->set_back = line->revision < seen;
   co_return line;
 }
 
-Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(RangeResult own_ticket, int64_t tickets, RangeResult taken,
-                                                        int64_t revision) {
-  // A ticket that was there before (its answer was lost) is not the youngest: its rank has to be counted.
-  if (own_ticket.kvs.empty() || own_ticket.kvs.front().create_revision != revision || tickets < 1) {
+Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(bool uniform, RangeResult own_ticket, int64_t tickets,
+                                                        RangeResult taken, int64_t revision) {
+  // A ticket that was there before (its answer was lost) is not the youngest: those ahead have to be looked at, too.
+  if (!uniform || own_ticket.kvs.empty() || own_ticket.kvs.front().create_revision != revision || tickets < 1) {
     StoreResult<slots::QueueSnapshot> counted = co_await look();
     co_return counted;
   }
   StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
-  line->rank = static_cast<size_t>(tickets - 1);
+  line->older = {{options_.pattern.limit(), static_cast<size_t>(tickets - 1)}};
   line->ticket_revision = revision;
   line->revision = revision;
   co_return line;
@@ -245,12 +250,13 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
       continue;
     }
     context_.trouble.succeeded(kClaiming);
-    if (!line->rank && !line->far_back) co_return std::move(*line);
+    if (!line->older && !line->far_back) co_return std::move(*line);
     follow(*line);
     // Whatever is lost on the way to us is noticed after that.
     const BootClock::time_point poll_at = context_.now() + context_.jitter.around(options_.lease, 0.25);
     while (!context_.lifetime.stopping() && !waiting_.mustLook() && !look_again_ && context_.now() < poll_at) {
       if (waiting_.isOurTurn() || (!full && waiting_.isFull())) co_return waiting_.take();
+      if (!waiting_.isFull()) noteWaiting();
       const StoreResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
       if (!kept) co_return tl::unexpected(kept.error());
     }
@@ -302,12 +308,13 @@ runtime::Task<void> Claim::watchAhead() {
       co_await ahead_changed_.wait(1h);
       continue;
     }
-    const std::string ticket = ahead_;
-    std::vector<store::WatchRange> ranges{{store::KeyRange::single(ticket), ahead_seen_at_ + 1}};
+    const std::vector<std::string> tickets = ahead_;
+    std::vector<store::WatchRange> ranges;
+    for (const std::string& ticket : tickets) ranges.push_back({store::KeyRange::single(ticket), ahead_seen_at_ + 1});
     StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
     bool gone = false;
     bool alive = stream.has_value();
-    while (alive && !gone && ahead_ == ticket && !context_.lifetime.stopping()) {
+    while (alive && !gone && ahead_ == tickets && !context_.lifetime.stopping()) {
       const StoreResult<store::WatchBatch> batch = co_await (*stream)->next(kSilence);
       alive = batch.has_value();
       if (!alive) break;
@@ -315,15 +322,15 @@ runtime::Task<void> Claim::watchAhead() {
       gone = std::any_of(batch->events.begin(), batch->events.end(),
                          [](const store::WatchEvent& event) { return event.type == store::WatchEvent::Type::kDelete; });
     }
-    if (gone && ahead_ == ticket) {
+    if (gone && ahead_ == tickets) {
       ahead_.clear();
       look_again_ = true;
       wake_.set();
     } else if (!alive) {
       const std::chrono::nanoseconds delay = backoff.next();
       co_await context_.lifetime.pause(delay);
-      if (ahead_ != ticket) continue;
-      look_again_ = true;  // it may have gone meanwhile, and its revision may be compacted
+      if (ahead_ != tickets) continue;
+      look_again_ = true;  // one may have gone meanwhile, and its revision may be compacted
       wake_.set();
     }
   }
@@ -386,8 +393,22 @@ void Claim::noteFull(const slots::QueueSnapshot& line, WhenFull when_full) {
   }
   if (std::exchange(full_noted_, true)) return;
   context_.counters.claims_refused.add();
-  if (when_full == WhenFull::kWait)
-    context_.log.error("{} This node serves without a name and waits for the next name that becomes free.", refusal_);
+  if (when_full != WhenFull::kWait) return;
+  size_t before = 0;
+  if (line.older) {
+    for (const auto& tickets : *line.older) before += tickets.count;
+  }
+  context_.log.error(
+      "{} This node serves without a name and waits for the next name that becomes free.{}", refusal_,
+      before == 0 ? "" : fmt::format(" {} node{} before it.", before, before == 1 ? " waits" : "s wait"));
+}
+
+void Claim::noteWaiting() {
+  if (ahead_.empty() || std::exchange(waiting_noted_, true)) return;
+  std::vector<std::string_view> ahead;
+  for (const std::string& ticket : ahead_) ahead.push_back(std::string_view(ticket).substr(queue_.begin.size()));
+  context_.log.info("none of the free names is left for this node: others wait longer (limit/node: {})",
+                    fmt::join(ahead, " "));
 }
 
 // --- taking a slot ---
@@ -506,15 +527,45 @@ Claim::LineReads Claim::addLineReads(Transaction* transaction, Transaction::Bran
 Claim::Answer<slots::QueueSnapshot> Claim::readLine(RangeResult taken, RangeResult queue, int64_t revision) {
   StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
-  for (size_t i = 0; i < queue.kvs.size(); ++i) {
-    if (queue.kvs[i].key != ticket_) continue;
-    line->rank = i;
-    if (i > 0) line->ahead = queue.kvs[i - 1].key;
-    line->ticket_revision = queue.kvs[i].create_revision;
-  }
-  line->far_back = !line->rank && queue.more;
   line->revision = revision;
+  const bool all_can = findPlace(queue.kvs, &*line);
+  if (!line->older && queue.more && !all_can) {
+    // Those that were read need not get all that is free, however many they are.
+    std::vector<store::KeyValue> tickets;
+    auto collect = [&tickets](std::vector<store::KeyValue>&& page) {
+      std::move(page.begin(), page.end(), std::back_inserter(tickets));
+      return true;
+    };
+    const store::RangeOptions options{.revision = revision, .keys_only = true};
+    const StoreResult<int64_t> read =
+        co_await store::rangePaginated(context_.store, queue_, options, kLinePage, std::move(collect));
+    if (!read) co_return tl::unexpected(read.error());
+    std::ranges::sort(tickets, {}, &store::KeyValue::create_revision);
+    findPlace(tickets, &*line);
+    queue.more = false;
+  }
+  line->far_back = !line->older && queue.more;
   co_return line;
+}
+
+// Where our ticket is among these, which are by age; nowhere if it is not. False: some node can take less than ours.
+bool Claim::findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueSnapshot* line) const {
+  const int64_t own = options_.pattern.limit();
+  std::vector<slots::QueueSnapshot::Tickets> older;
+  std::map<int64_t, std::string> youngest;  // by limit
+  for (const store::KeyValue& ticket : tickets) {
+    if (ticket.key == ticket_) {
+      line->older = std::move(older);
+      line->ticket_revision = ticket.create_revision;
+      for (auto& [limit, key] : youngest) line->ahead.push_back(std::move(key));
+      break;
+    }
+    const int64_t limit = std::clamp<int64_t>(limitOf(ticket.key, queue_.begin).value_or(own), 0, own);
+    if (older.empty() || older.back().limit != limit) older.push_back({limit, 0});
+    ++older.back().count;
+    youngest[limit] = ticket.key;
+  }
+  return youngest.empty() || youngest.begin()->first == own;
 }
 
 // The keys of all slots: those of the first page, and the others at the same revision.

@@ -1,17 +1,18 @@
 // Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about three requests each.
 //
 //   1. LeaseGrant
-//   2. Txn  put a ticket /idetcd/queue/<pattern>/<uuid> under the lease; read the pattern's keys, the number of tickets
-//           (all of them would be N²/2 for N nodes), and the key of the node's former name
-//           -> our ticket's rank by age names our slot: the rank-th free one (slot_choice.h)
+//   2. Txn  put a ticket /idetcd/queue/<pattern>/<limit>/<uuid> under the lease; read the pattern's keys, the number of
+//           tickets (all of them would be N²/2 for N nodes; they are read if not all have our limit), and the key of the
+//           node's former name
+//           -> our ticket's place by age names our slot: the one that older tickets leave (slot_choice.h)
 //   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
 //           ticket; else read both again
 //
-// Without a free slot the ticket stays in the queue; the node's own watch shows its turn (waiting_line.h), and it
-// watches the ticket before its own. A former key is put anew under the new lease, on condition that it is unchanged,
-// if its holder has certainly ended (state_directory.h) or the store was set back; else the node waits for the end of
-// that lease. The fencing token is the key's create_revision, or the value's if that is higher (taken back; store set
-// back, keyspace.h).
+// Without a free slot the ticket stays in the queue; the node's own watch shows its turn (waiting_line.h), and of each
+// limit it watches the last ticket before its own. A former key is put anew under the new lease, on condition that it is
+// unchanged, if its holder has certainly ended (state_directory.h) or the store was set back; else the node waits for the
+// end of that lease. The fencing token is the key's create_revision, or the value's if that is higher (taken back; store
+// set back, keyspace.h).
 //
 // Invariants:
 //   - At most one lease of ours holds anything in etcd: a lease is left behind only by a confirmed revoke.
@@ -70,7 +71,7 @@ class Claim {
   // Tries until one of the outcomes. `preferred_id`: the slot to take if it is free; 0: none.
   // REQUIRES: nothing is held: the first call, or after release().
   runtime::Task<ClaimOutcome> run(int64_t preferred_id, WhenFull when_full);
-  // Watches the ticket before ours while we wait. Until the protocol stops.
+  // Watches the tickets before ours while we wait. Until the protocol stops.
   runtime::Task<void> watchAhead();
   // The protocol stops: ends the waiting.
   void stop();
@@ -132,6 +133,7 @@ class Claim {
   void follow(const slots::QueueSnapshot& line);
   void noteUnleased(const slots::QueueSnapshot& line, int64_t last_id);
   void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
+  void noteWaiting();
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
   std::string valueWith(int64_t said_token) const;
   void learnFloor(const store::RangeResult& found);
@@ -140,10 +142,11 @@ class Claim {
   Answer<Attempt> readBack(slots::SlotChoice choice, store::StoreError unclear);
   LineReads addLineReads(store::Transaction* transaction, store::Transaction::Branch branch) const;
   Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult queue, int64_t revision);
+  bool findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueSnapshot* line) const;
   std::chrono::nanoseconds delayAfter(const store::StoreError& error, Backoff& backoff);
 
-  Answer<slots::QueueSnapshot> readEnqueued(store::RangeResult own_ticket, int64_t tickets, store::RangeResult taken,
-                                            int64_t revision);
+  Answer<slots::QueueSnapshot> readEnqueued(bool uniform, store::RangeResult own_ticket, int64_t tickets,
+                                            store::RangeResult taken, int64_t revision);
   Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, int64_t revision);
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;
@@ -157,7 +160,7 @@ class Claim {
   const store::KeyRange queue_;
   std::string ticket_;
   std::optional<store::Lease> lease_;
-  ClaimedSlot slot_;               // the last one that was ours, too
+  ClaimedSlot slot_;        // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to
   Floor floor_;             // of the slot that was tried last
 
@@ -168,12 +171,13 @@ class Claim {
   slots::WaitingLine waiting_;
   runtime::Event wake_;  // it may be our turn, or stop()
   bool look_again_ = false;
-  std::string ahead_;          // the ticket before ours, while we wait; empty: none
-  int64_t ahead_seen_at_ = 0;  // the revision at which it was there
+  std::vector<std::string> ahead_;  // the tickets before ours that we watch, while we wait
+  int64_t ahead_seen_at_ = 0;       // the revision at which they were there
   runtime::Event ahead_changed_;
 
   std::string refusal_;
-  bool full_noted_ = false;  // since the last claim
+  bool full_noted_ = false;  // since the last claim, as the next
+  bool waiting_noted_ = false;
   slots::SlotSet unleased_noted_;
 };
 

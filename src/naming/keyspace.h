@@ -1,6 +1,8 @@
 // Where things lie in etcd.
 //
-//   /idetcd/queue/<pattern>/<uuid>   tickets of nodes that claim a name
+//   /idetcd/queue/<pattern>/<limit>/<uuid>
+//                                    tickets of nodes that claim a name up to this limit. Older nodes have no limit in
+//                                    theirs
 //   /idetcd/incarnation/<uuid>       which run of this node holds its lease (confirmation.h), bound to that lease
 //   /idetcd/token/<name>             the highest fencing token of this name, while the store's revision is below it:
 //                                    it was set back. Without a lease; the claim that finds it outgrown deletes it
@@ -11,6 +13,8 @@
 //                                    that the path-like keys of others in a shared etcd stay out
 #pragma once
 
+#include "base/text.h"
+#include "slots/name_pattern.h"
 #include "store/store.h"
 
 namespace idetcd::naming {
@@ -22,6 +26,17 @@ inline store::KeyRange watchedRange() { return {"0", std::string(1, '\0')}; }
 // one pattern would queue apart, which costs collisions, not correctness.
 inline std::string queuePrefix(std::string_view pattern_text) {
   return "/idetcd/queue/" + std::string(pattern_text) + "/";
+}
+
+inline std::string ticketPrefix(const slots::NamePattern& pattern) {
+  return queuePrefix(pattern.text()) + std::to_string(pattern.limit()) + "/";
+}
+
+// Of the node whose ticket this is. None: an older node's. REQUIRES: the ticket is in the queue of this prefix.
+inline std::optional<int64_t> limitOf(std::string_view ticket, std::string_view queue_prefix) {
+  ticket.remove_prefix(queue_prefix.size());
+  const size_t end = ticket.find('/');
+  return end == std::string_view::npos ? std::nullopt : parseNumber<int64_t>(ticket.substr(0, end));
 }
 
 inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }

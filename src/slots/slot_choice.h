@@ -9,9 +9,14 @@ namespace idetcd::slots {
 
 // One transaction's view of the keys and of the queue of tickets, at one revision.
 struct QueueSnapshot {
-  SlotSet taken;                // those of the pattern, up to its limit
-  std::optional<size_t> rank;   // of our ticket, by age: 0 is the oldest. None: it is not in the queue (yet)
-  bool far_back = false;        // no rank, because so many tickets are older that not all were read
+  // Consecutive tickets whose nodes have one limit; one above ours counts as ours.
+  struct Tickets {
+    int64_t limit = 0;
+    size_t count = 0;
+  };
+  SlotSet taken;                              // those of the pattern, up to its limit
+  std::optional<std::vector<Tickets>> older;  // than our ticket, oldest first. None: it is not in the queue (yet)
+  bool far_back = false;        // not in `older`, because so many tickets are older that not all were read
   int64_t ticket_revision = 0;  // create_revision of our ticket
   // The key of the preferred slot, if it carries our UUID under a lease: this node had it before.
   struct OwnKey {
@@ -25,8 +30,8 @@ struct QueueSnapshot {
   int64_t revision = 0;  // of the store when all this was read
   // The store has shown a higher one before, or a token above it: it was set back, and its revisions are no new tokens.
   bool set_back = false;
-  SlotSet unleased = {};   // of those taken, the ones whose keys are bound to no lease: nothing will free them
-  std::string ahead = {};  // the ticket just before ours, if it was read
+  SlotSet unleased = {};  // of those taken, the ones whose keys are bound to no lease: nothing will free them
+  std::vector<std::string> ahead = {};  // of each limit in `older` the youngest ticket, if they were read
 };
 
 struct SlotChoice {
@@ -43,9 +48,13 @@ struct SlotChoice {
   std::string name;
 };
 
-// The free slot whose place among the free ones is our ticket's rank; instead of it `preferred_id` (0: none) if it is
-// free too: a node that lost its name for a while comes back to it, but never ahead of a node that waits. In the time
-// of a walk over the runs of taken slots, whatever the limit.
+// The slot that is left for us if each older ticket, in turn, gets the lowest free one, unless that is above its limit.
+// None: it is not our turn. In the time of a walk over the runs of taken slots for each run of tickets, whatever the
+// limit. REQUIRES: line.older.
+std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line);
+
+// That slot; instead of it `preferred_id` (0: none) if it is free too and no older ticket goes without a slot for it: a
+// node that lost its name for a while comes back to it, but never ahead of a node that waits.
 SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int64_t preferred_id);
 
 }  // namespace idetcd::slots

@@ -54,6 +54,16 @@ int64_t SlotSet::missing(size_t rank) const {
   return id;
 }
 
+int64_t SlotSet::missingUpTo(int64_t last) const {
+  assert(last >= 0);
+  int64_t missing = last;
+  for (const auto& [first, end] : runs_) {
+    if (first > last) break;
+    missing -= std::min(end, last) - first + 1;
+  }
+  return missing;
+}
+
 std::vector<int64_t> SlotSet::lowest(size_t most) const {
   std::vector<int64_t> ids;
   for (const auto& [first, last] : runs_) {

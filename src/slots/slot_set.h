@@ -22,6 +22,8 @@ class SlotSet {
   bool empty() const { return size_ == 0; }
   // The ID, from 1 on, that is not in the set and has `rank` such IDs before it. In the time of a walk over the runs.
   int64_t missing(size_t rank) const;
+  // How many of the IDs from 1 to `last` are not in the set. In the same time. REQUIRES: last >= 0.
+  int64_t missingUpTo(int64_t last) const;
   // The lowest IDs, `most` at most.
   std::vector<int64_t> lowest(size_t most) const;
 

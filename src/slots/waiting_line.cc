@@ -16,8 +16,6 @@ void WaitingLine::endLook(QueueSnapshot line) {
   }
 }
 
-bool WaitingLine::isOurTurn() const { return !looking_ && line_.rank && freeSlots() > *line_.rank; }
-
 void WaitingLine::put(std::string_view key, int64_t revision) { change(key, revision, true); }
 
 void WaitingLine::remove(std::string_view key, int64_t revision) { change(key, revision, false); }
@@ -46,8 +44,12 @@ void WaitingLine::change(std::string_view key, int64_t revision, bool put) {
 void WaitingLine::apply(int64_t id, bool put) {
   if (!put) {
     line_.taken.erase(id);
-  } else if (line_.taken.insert(id) && line_.rank && *line_.rank > 0) {
-    --*line_.rank;
+  } else if (line_.taken.insert(id) && line_.older) {
+    for (QueueSnapshot::Tickets& tickets : *line_.older) {
+      if (tickets.count == 0 || tickets.limit < id) continue;
+      --tickets.count;
+      break;
+    }
   }
 }
 

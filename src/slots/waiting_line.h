@@ -1,7 +1,7 @@
-// Whether it is this node's turn for a slot: more slots are free than tickets are ahead, from one look at etcd and the
-// node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken meanwhile counts as
-// taken by a ticket ahead; one taken past the queue (by the Go plugin) makes the place too good by one, which the
-// taking transaction finds out. Completion thread only; no I/O.
+// Whether it is this node's turn for a slot: a free one is left for it by the tickets ahead (slot_choice.h), from one look
+// at etcd and the node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken
+// meanwhile counts as taken by the first ticket ahead that can; one taken past the queue (by the Go plugin) makes the
+// place too good by one, which the taking transaction finds out. Completion thread only; no I/O.
 #pragma once
 
 #include "slots/name_pattern.h"
@@ -20,10 +20,9 @@ class WaitingLine {
   // Its result. Changes that it knew of do not count again.
   void endLook(QueueSnapshot line);
 
-  // Slots are free for all that are ahead, and one more.
-  bool isOurTurn() const;
+  bool isOurTurn() const { return !looking_ && line_.older && slotInTurn(pattern_.limit(), line_); }
   // No slot is free.
-  bool isFull() const { return !looking_ && freeSlots() == 0; }
+  bool isFull() const { return !looking_ && line_.taken.size() == pattern_.limit(); }
   // The state has become uncertain: only another look helps.
   bool mustLook() const { return must_look_; }
   // The slots and the place as they are now. REQUIRES: endLook(). beginLook() comes next.
@@ -43,7 +42,6 @@ class WaitingLine {
     int64_t revision = 0;
     bool put = false;
   };
-  size_t freeSlots() const { return static_cast<size_t>(pattern_.limit() - line_.taken.size()); }
   void change(std::string_view key, int64_t revision, bool put);
   void apply(int64_t id, bool put);
 

@@ -276,6 +276,35 @@ def test_a_full_cluster_waits_in_order(etcd, nodes):
     assert len(etcd.pairs()) == 2 and len(etcd.leases()) == 2
 
 
+def test_who_cannot_use_what_is_free_holds_nobody_up(etcd, nodes):
+    """The limit is raised on some nodes: those that wait with the old one stay behind, and have their turn below it."""
+    def text(limit):
+        return corefile(etcd.endpoint, limit=limit, lease=20, options=["address 192.0.2.7"])
+    cluster = nodes.start_cluster(text(2), 2, etcd)
+    low = []
+    for number in (3, 4):
+        low.append(nodes.start(text(2)))
+        low[-1].wait_logged("Could not have more than 2 nodes in your cluster.")
+        wait_until(lambda n=number: len(etcd.pairs()) == n, 10, lambda: f"a ticket each: {etcd.pairs()}")
+    low[1].wait_logged("1 node waits before it.")
+    high = [nodes.start(text(4)) for _ in range(2)]
+    assert {node.wait_owns(etcd) for node in high} == {"worker3.tf.local.", "worker4.tf.local."}
+    last = nodes.start(text(4))
+    last.wait_logged("2 nodes wait before it.")
+
+    # It stands still while it could take the next name: nobody passes it, and who waits for it says so.
+    low[0].pause()
+    assert cluster[0].terminate() == 0
+    last.wait_logged("of the free names is left for this node: others wait longer (limit/node: 2/")
+    low[0].resume()
+    low[0].wait_owns(etcd)
+    assert high[0].terminate() == 0
+    last.wait_owns(etcd)  # before the one that cannot use it
+    assert cluster[1].terminate() == 0
+    low[1].wait_owns(etcd)
+    assert len(etcd.pairs()) == 4 and len(etcd.leases()) == 4
+
+
 def test_all_killed_and_back_in_a_full_cluster(etcd, nodes):
     """Without a state directory: every node serves while the old names are still taken, and has one of them after that."""
     text = corefile(etcd.endpoint, limit=6, lease=4, options=["address 192.0.2.7"])

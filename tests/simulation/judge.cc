@@ -151,7 +151,7 @@ void Judge::sent(uint64_t process, const Request& request) {
       if (slot) witness.tried = Try{*slot, put->lease, std::nullopt};
       if (slot) witness.lease = 0;
       if (put->key.starts_with(queue_)) {
-        users_[put->key.substr(queue_.size())].insert(process);
+        users_[nodeOf(put->key)].insert(process);
         witness.lease = put->lease;
         witness.spoke_of_lease_at = time_.now();
       }
@@ -165,6 +165,12 @@ void Judge::sent(uint64_t process, const Request& request) {
   } else if (const auto* renewal = std::get_if<LeaseKeepAliveRequest>(&request)) {
     if (renewal->id == witness.lease) witness.spoke_of_lease_at = time_.now();
   }
+}
+
+std::string Judge::nodeOf(const std::string& ticket) const { return ticket.substr(ticket.rfind('/') + 1); }
+
+int64_t Judge::limitOf(const std::string& ticket) const {
+  return naming::limitOf(ticket, queue_).value_or(pattern_.limit());
 }
 
 void Judge::storeChanged() {
@@ -346,25 +352,51 @@ void Judge::judgeQueue(const std::vector<WatchEvent>& history, size_t first, siz
     if (!isPut(history[i]) || kv.version != 1 || !pattern_.recognise(kv.key)) continue;
     const Result<NodeRecord> record = naming::decodeRecord(kv.value);
     if (!record || record->id.empty()) continue;
-    const std::string ticket = queue_ + record->id;
-    const bool given =
-        std::any_of(history.begin() + static_cast<ptrdiff_t>(first), history.begin() + static_cast<ptrdiff_t>(last),
-                    [&](const WatchEvent& event) { return event.kv.key == ticket && !isPut(event); });
-    if (!given) return violated("queue", fmt::format("{} puts {} and gives no ticket", record->id, kv.key), {});
+    const auto end = history.begin() + static_cast<ptrdiff_t>(last);
+    const auto ticket =
+        std::find_if(history.begin() + static_cast<ptrdiff_t>(first), end, [&](const WatchEvent& event) {
+          return event.kv.key.starts_with(queue_) && nodeOf(event.kv.key) == record->id && !isPut(event);
+        });
+    if (ticket == end) return violated("queue", fmt::format("{} puts {} and gives no ticket", record->id, kv.key), {});
     if (names_by_operator_ || history_ > 0) continue;
-    const auto tickets =
-        model_.range(KeyRange::prefix(queue_),
-                     {.revision = kv.mod_revision - 1, .keys_only = true, .sort_by_create_revision = true});
-    if (!tickets) continue;  // compacted
-    const auto own = std::find_if(tickets->kvs.begin(), tickets->kvs.end(),
-                                  [&](const KeyValue& other) { return other.key == ticket; });
-    const auto older = own - tickets->kvs.begin();
-    const auto free = pattern_.limit() - static_cast<int64_t>(names_.size());
-    if (older < free) continue;
+    const auto turn = turnAt(kv.mod_revision - 1, ticket->kv.key);
+    if (!turn) continue;  // compacted
+    // Of limits that differ, a name that is taken instead of a lower one leaves that to an older node with a lower limit,
+    // and the node whose turn it was may not know of it yet.
+    bool had_turn = turn->free > 0;
+    for (int64_t at = kv.mod_revision - 2; !had_turn && turn->limits_differ && at >= turn->since; --at) {
+      const auto before = turnAt(at, ticket->kv.key);
+      had_turn = !before || before->free > 0;
+    }
+    if (had_turn) continue;
     return violated(
         "queue",
-        fmt::format("{} puts {} when {} names are free and {} tickets are older", record->id, kv.key, free, older), {});
+        fmt::format("{} puts {} when none is left for it by {} older tickets", record->id, kv.key, turn->older), {});
   }
+}
+
+std::optional<Judge::Turn> Judge::turnAt(int64_t revision, const std::string& ticket) const {
+  const auto names =
+      model_.range(KeyRange::prefix(pattern_.literalPrefix()), {.revision = revision, .keys_only = true});
+  const auto tickets = model_.range(KeyRange::prefix(queue_),
+                                    {.revision = revision, .keys_only = true, .sort_by_create_revision = true});
+  if (!names || !tickets) return std::nullopt;
+  const int64_t limit = limitOf(ticket);
+  std::set<int64_t> free;
+  for (int64_t slot = 1; slot <= limit; ++slot) free.insert(slot);
+  for (const KeyValue& name : names->kvs) {
+    if (const auto slot = pattern_.recognise(name.key)) free.erase(*slot);
+  }
+  Turn turn;
+  for (const KeyValue& other : tickets->kvs) {
+    turn.since = other.create_revision;
+    turn.free = free.size();
+    if (other.key == ticket) return turn;
+    ++turn.older;
+    turn.limits_differ = turn.limits_differ || limitOf(other.key) != limit;
+    if (!free.empty() && *free.begin() <= limitOf(other.key)) free.erase(free.begin());
+  }
+  return std::nullopt;
 }
 
 void Judge::judgeClaim(Witness& witness) {
@@ -383,7 +415,7 @@ void Judge::judgeClaim(Witness& witness) {
 void Judge::judgeTicket(const WatchEvent& event) {
   if (isPut(event) || !event.kv.key.starts_with(queue_) || lease_ < kLongLease) return;
   for (const auto& [id, witness] : witnesses_) {
-    if (witness.lease == 0 || model_.hasLease(witness.lease) || event.kv.key != queue_ + witness.process->uuid())
+    if (witness.lease == 0 || model_.hasLease(witness.lease) || nodeOf(event.kv.key) != witness.process->uuid())
       continue;
     if (witness.process->scheduler().isStanding() || witness.process->protocol().stopping()) continue;
     if (time_.now() - witness.spoke_of_lease_at < lease_ - Duration(lease_) / 20) continue;
@@ -505,15 +537,15 @@ std::optional<Violation> Judge::mirrorAtRest(const Witness& witness, size_t name
 }
 
 std::optional<Violation> Judge::atRest() const {
-  std::set<int64_t> taken;
-  std::vector<size_t> nameless;
+  slots::SlotSet taken;
+  std::vector<const Process*> nameless;
   for (const auto& [id, witness] : witnesses_) {
     const std::optional<Ownership> has = owned(witness);
     if (has) taken.insert(has->id);
-    if (!has) nameless.push_back(witness.process->machine());
+    if (!has) nameless.push_back(witness.process);
   }
-  if (!somebody_ended_ && !taken.empty() && *taken.rbegin() != static_cast<int64_t>(taken.size()))
-    return Violation{"dense", fmt::format("{} names up to {}", taken.size(), *taken.rbegin()), {}};
+  if (!somebody_ended_ && taken.missing(0) <= taken.size())
+    return Violation{"dense", fmt::format("{} names, and {} is not among them", taken.size(), taken.missing(0)), {}};
   size_t names = 0;
   const auto stored = model_.range(watched_, {});
   for (const KeyValue& kv : stored->kvs) {
@@ -521,11 +553,12 @@ std::optional<Violation> Judge::atRest() const {
     if (slot && kv.lease == 0) taken.insert(*slot);
     if (recordOf(kv)) ++names;
   }
-  if (!nameless.empty() && static_cast<int64_t>(taken.size()) < pattern_.limit()) {
+  for (const Process* const process : nameless) {
+    if (taken.missing(0) > process->limit()) continue;
     return Violation{"named",
-                     fmt::format("{} nodes have no name, such as node {}; {} of {} slots are taken", nameless.size(),
-                                 nameless.front(), taken.size(), pattern_.limit()),
-                     nameless};
+                     fmt::format("{} nodes have no name, such as node {}; {} of its {} slots are free", nameless.size(),
+                                 process->machine(), taken.missingUpTo(process->limit()), process->limit()),
+                     {process->machine()}};
   }
   for (const auto& [id, witness] : witnesses_) {
     if (auto violation = mirrorAtRest(witness, names)) return violation;

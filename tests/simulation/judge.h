@@ -3,14 +3,14 @@
 //   owner     a process that says that a slot is its own has the slot's key in the store, under the lease it names
 //   two       no two processes say so of one slot
 //   token     of a slot, each holder's token is above all before; no two claims have one token
-//   queue     who puts a name gives a ticket for it, in one revision; more names were free than tickets were older
+//   queue     who puts a name gives a ticket for it, in one revision; a name was left for it by the older tickets
 //   claim     who says that it has claimed a name has had it in the store, under the lease of that claim
 //   one       a node has one name in the store
 //   kept      nobody gives up a name that it has in the store and can see there, nor, by silence, a place in the queue
 //   turns     claims and losses are reported in turn
 //   fresh     the names of a process that calls them fresh show what was in the store a lease time ago
 // and at rest, when all faults are over:
-//   named     every process that can have a name has one
+//   named     every process that can have a name has one, whatever the limits of others
 //   dense     names are 1 to N if no process ended and no name was ever lost
 //   mirror    the names of each process are those of the store
 //
@@ -32,6 +32,7 @@
 #include "simulation/simulated_store.h"
 #include "simulation/virtual_time.h"
 #include "slots/name_pattern.h"
+#include "slots/slot_set.h"
 
 namespace idetcd::simulation {
 
@@ -142,6 +143,17 @@ class Judge {
   bool hasCopy(uint64_t id) const;  // that runs
   bool isAmbiguous(const std::string& uuid) const;
   std::string describe(const Witness& witness) const;
+  // Of a ticket.
+  std::string nodeOf(const std::string& ticket) const;
+  int64_t limitOf(const std::string& ticket) const;
+  struct Turn {
+    int64_t since = 0;  // the ticket is in the queue
+    size_t older = 0;
+    bool limits_differ = false;
+    size_t free = 0;  // names within its limit, when each older one has got the lowest within its own
+  };
+  // None: it was not there at this revision of the store, or that is compacted.
+  std::optional<Turn> turnAt(int64_t revision, const std::string& ticket) const;
   std::optional<naming::NodeRecord> recordOf(const store::KeyValue& kv) const;
   std::string keyOf(int64_t slot) const { return pattern_.render(slot); }
   std::optional<Violation> mirrorAtRest(const Witness& witness, size_t names) const;

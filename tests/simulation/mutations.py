@@ -73,10 +73,14 @@ MUTATIONS = [
              "if (!answer && answer.error().ambiguous()) {",
              "if (!answer && answer.error().ambiguous() && answer.error().code != ErrorCode::kNoSpace) {"),
     Mutation("a name is taken before its turn", "slots/slot_choice.cc",
-             "if (!line.rank || *line.rank >= free_slots) return {Kind::kWait, 0, {}};",
-             "if (!line.rank) return {Kind::kWait, 0, {}};"),
+             "if (!in_turn) return {Kind::kWait, 0, {}};",
+             "if (!in_turn) return {Kind::kTake, line.taken.missing(0), pattern.render(line.taken.missing(0))};"),
     Mutation("the next free name but one", "slots/slot_choice.cc",
-             "line.taken.missing(*line.rank);", "line.taken.missing(*line.rank + (free_slots > *line.rank + 1 ? 1 : 0));"),
+             "int64_t id = *in_turn;",
+             "int64_t id = line.taken.missing(static_cast<size_t>(line.taken.missingUpTo(*in_turn)));\n"
+             "  if (id > pattern.limit()) id = *in_turn;"),
+    Mutation("who cannot use what is free holds up those behind", "naming/claim.cc",
+             "std::clamp<int64_t>(limitOf(ticket.key, queue_.begin).value_or(own), 0, own)", "own"),
     Mutation("the lease is not kept while waiting", "naming/claim.cc",
              "if (context_.now() < lease_->sent_at + ttl / 3) co_return true;", "co_return true;"),
     # The name while it is held.

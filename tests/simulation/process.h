@@ -55,6 +55,7 @@ class Process : public std::enable_shared_from_this<Process> {
   // What it would say of its name now.
   std::optional<naming::Ownership> ownership() const { return protocol_.name().ownership(); }
   std::string uuid() const { return protocol_.name().record().id; }
+  int64_t limit() const { return options_.protocol.claim.pattern.limit(); }
   SimulatedScheduler& scheduler() { return scheduler_; }
   const SimulatedScheduler& scheduler() const { return scheduler_; }
   SimulatedStore& store() { return store_; }

@@ -51,6 +51,7 @@ struct Machine {
   bool links_busy = false;
   Time wall_set_at = Time() - 1h;
   NodeRecord record;  // its addresses
+  int64_t limit = 1;  // in its Corefile
 };
 
 struct Running {
@@ -107,6 +108,7 @@ class World {
  private:
   void drawScenario(size_t nodes);
   Machine& addMachine();
+  int64_t someLimit();
 
   // Processes.
   Process& launch(Machine& machine, uint64_t seed, const Disk& disk, bool predecessor_ended, bool dormant);
@@ -170,10 +172,12 @@ class World {
   const RunOptions options_;
   VirtualTime time_;
   Random random_;
+  Random limits_;
   Timeline timeline_;
   std::chrono::seconds lease_{20};
   size_t nodes_ = 1;
-  int64_t limit_ = 1;
+  int64_t limit_ = 1;  // the highest of any node
+  bool limits_differ_ = false;
   size_t members_ = 1;
   Duration storm_{0};
   Duration mean_gap_{1s};
@@ -207,7 +211,10 @@ class World {
 };
 
 World::World(const RunOptions& options)
-    : options_(options), random_(options.seed * 0x9e3779b97f4a7c15 + 1), timeline_(time_, options.trace) {
+    : options_(options),
+      random_(options.seed * 0x9e3779b97f4a7c15 + 1),
+      limits_(options.seed * 0x9e3779b97f4a7c15 + 2),
+      timeline_(time_, options.trace) {
   drawScenario(options.nodes);
 }
 
@@ -223,6 +230,7 @@ void World::drawScenario(size_t nodes) {
   nodes_ = size_class < 60 ? 1 + random_.below(6) : size_class < 93 ? 4 + random_.below(10) : 10 + random_.below(30);
   if (nodes > 0) nodes_ = nodes;
   limit_ = std::max<int64_t>(1, static_cast<int64_t>(nodes_) + random_.between(-2, 4));
+  limits_differ_ = limits_.chance(250);
   members_ = random_.chance(700) ? 3 : 1;
   storm_ = random_.between(3 * lease_, 9 * lease_);
   mean_gap_ = random_.between(Duration(lease_) / 20, Duration(lease_) / 2);
@@ -261,8 +269,11 @@ Machine& World::addMachine() {
   const auto number = static_cast<uint8_t>(machine.index % 250 + 1);
   machine.record.ipv4 = IpAddress::v4({10, 0, static_cast<uint8_t>(machine.index / 250), number});
   machine.record.port = "53";
+  machine.limit = someLimit();
   return machine;
 }
+
+int64_t World::someLimit() { return limits_differ_ && limits_.chance(600) ? limits_.between(1, limit_) : limit_; }
 
 // --- processes ---
 
@@ -286,7 +297,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   made.machine = machine.index;
   made.seed = seed;
   naming::Claim::Options& claim = made.protocol.claim;
-  claim.pattern = *pattern_;
+  claim.pattern = slots::NamePattern::parse(kPattern, machine.limit).value();
   claim.lease = lease_;
   claim.record = machine.record;
   claim.record.id = disk.uuid;
@@ -310,6 +321,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
 }
 
 void World::start(Machine& machine) {
+  if (machine.processes > 0 && limits_.chance(200)) machine.limit = someLimit();
   const bool keeps = has_state_ && machine.disk;
   const uint64_t seed = random_.next();
   Random uuids(seed + 1);
@@ -319,7 +331,7 @@ void World::start(Machine& machine) {
   Process& process = launch(machine, seed, disk, ended, false);
   machine.process = process.id();
   ++machine.processes;
-  say(machine.index, "starts as process {}, {}{}{}", process.id(), disk.uuid,
+  say(machine.index, "starts as process {}, {}, limit {}{}{}", process.id(), disk.uuid, machine.limit,
       disk.slot > 0 ? fmt::format(", was {}", pattern_->render(disk.slot)) : "", ended ? " for certain" : "");
   judge_->began(process, process.id());
   process.start();
@@ -333,6 +345,7 @@ void World::startClonable(Machine& machine) {
   const Disk disk{.uuid = node::randomUuid(uuids)};
   *other.clock = *machine.clock;
   other.record = machine.record;
+  other.limit = machine.limit;
   other.busy = other.links_busy = true;
   Process& process = launch(machine, seed, disk, false, false);
   Process& twin = launch(other, seed, disk, false, true);
@@ -1064,8 +1077,8 @@ RunResult World::result() const {
   constexpr size_t kLines = 200;
   if (timeline_.enabled())
     made.timeline = timeline_.render(made.violation ? made.violation->machines : std::vector<size_t>(), kLines);
-  made.scenario =
-      fmt::format("{} nodes, limit {}, lease {} s, {} members of etcd", nodes_, limit_, lease_.count(), members_);
+  made.scenario = fmt::format("{} nodes, limit {}{}, lease {} s, {} members of etcd", nodes_, limit_,
+                              limits_differ_ ? " or less" : "", lease_.count(), members_);
   made.events = time_.steps();
   made.states = states_;
   made.faults = faults_;

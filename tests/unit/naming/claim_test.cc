@@ -80,6 +80,13 @@ class ClaimTest : public testing::Test {
   // The lease of the name that is claimed, of which the first answer is this one.
   int64_t claim(UnclearStore::First first, StoreError answer) {
     UnclearStore store(client_, first, std::move(answer));
+    const auto [name, lease] = claim(store);
+    EXPECT_EQ(name, "worker1.tf.local.");
+    revocations_ = store.revocations;
+    return lease;
+  }
+  // The name, and its lease.
+  std::pair<std::string, int64_t> claim(store::Store& store) {
     Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, {}};
     OwnKeyObserver own_key;
     Claim claim(context, options(), own_key);
@@ -87,9 +94,20 @@ class ClaimTest : public testing::Test {
     thread_.spawn(run(claim, outcome));
     EXPECT_EQ(outcome.get_future().get(), Claim::ClaimOutcome::kClaimed);
     onThread(thread_, [] {});  // so the task has ended
-    EXPECT_EQ(claim.slot().name, "worker1.tf.local.");
-    revocations_ = store.revocations;
-    return claim.lease().id;
+    return {claim.slot().name, claim.lease().id};
+  }
+  // Of nodes with this limit.
+  static Task<void> putTickets(store::Store& store, int64_t limit, int count, std::promise<void>& done) {
+    constexpr int kAtOnce = 100;
+    const std::string prefix = ticketPrefix(slots::NamePattern::parse("worker{{.ID}}.tf.local.", limit).value());
+    for (int put = 0; put < count;) {
+      store::TxnRequest request;
+      for (int i = 0; i < kAtOnce && put < count; ++i, ++put)
+        request.success.emplace_back(store::PutOp{prefix + std::to_string(put), "", 0});
+      const auto answer = co_await store.txn(std::move(request));
+      EXPECT_TRUE(answer && answer->succeeded);
+    }
+    done.set_value();
   }
   static Task<void> run(Claim& claim, std::promise<Claim::ClaimOutcome>& outcome) {
     auto running = claim.run(0, Claim::WhenFull::kWait);
@@ -137,6 +155,14 @@ TEST_F(ClaimTest, ARefusalForWantOfSpaceIsReadBack) {
 TEST_F(ClaimTest, WhatMayStillComeIsRuledOutBeforeTheNextTry) {
   claim(UnclearStore::First::kNotDone, {ErrorCode::kDeadlineExceeded, "no answer in time"});
   EXPECT_EQ(revocations_, 1);
+}
+
+TEST_F(ClaimTest, AnyNumberOfTicketsThatCannotUseWhatIsFreeHoldsNobodyUp) {
+  server_.ctl({"put", "worker1.tf.local.", "{}"});
+  std::promise<void> done;
+  thread_.spawn(putTickets(client_, 1, 1001, done));  // more than a look at the queue reads at first
+  done.get_future().wait();
+  EXPECT_EQ(claim(client_).first, "worker2.tf.local.");
 }
 
 }  // namespace

@@ -274,8 +274,8 @@ TEST_F(MemberTest, ATicketThatWasThereBeforeKeepsItsRank) {
   KernelRandom random;
   made.uuid = node::randomUuid(random);
   const std::string queue = std::string(kQueue) + kPattern + "/";
-  server_.ctl({"put", queue + made.uuid, "", "--lease=" + lease("600")});
-  server_.ctl({"put", queue + "somebody", "", "--lease=" + lease("600")});
+  server_.ctl({"put", ticketPrefix(made.pattern) + made.uuid, "", "--lease=" + lease("600")});
+  server_.ctl({"put", queue + "somebody", "", "--lease=" + lease("600")});  // as older nodes put theirs
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));
   EXPECT_EQ(node.counted("idetcd_claim_collisions_total"), 0u) << "and did not try another first";

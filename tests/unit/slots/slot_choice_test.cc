@@ -1,5 +1,9 @@
 #include "slots/slot_choice.h"
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace idetcd::slots {
@@ -9,9 +13,13 @@ using Kind = SlotChoice::Kind;
 
 NamePattern pattern(int64_t limit) { return NamePattern::parse("w{{.ID}}.x.", limit).value(); }
 
-QueueSnapshot line(SlotSet taken, std::optional<size_t> rank) {
-  return {.taken = std::move(taken), .rank = rank, .ticket_revision = 1};
+using Tickets = std::vector<QueueSnapshot::Tickets>;
+
+QueueSnapshot line(SlotSet taken, std::optional<Tickets> older) {
+  return {.taken = std::move(taken), .older = std::move(older), .ticket_revision = 1};
 }
+// So many older tickets, all of nodes without a limit.
+QueueSnapshot line(SlotSet taken, size_t rank) { return line(std::move(taken), Tickets{{INT64_MAX / 2, rank}}); }
 
 int64_t take(const SlotChoice& choice) { return choice.kind == Kind::kTake ? choice.id : 0; }
 
@@ -60,6 +68,26 @@ TEST(ChooseSlot, ThePreferredSlotPastNobodyWhoWaits) {
   const NamePattern p = pattern(3);
   EXPECT_EQ(chooseSlot(p, line({1, 2}, 1), 3).kind, Kind::kWait);
   EXPECT_EQ(take(chooseSlot(p, line({1}, 1), 2)), 2);
+}
+
+TEST(ChooseSlot, WhoCannotUseWhatIsFreeHoldsNobodyUp) {
+  const NamePattern p = pattern(4);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 2}, Tickets{{2, 2}}), 0)), 3);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 2}, Tickets{{2, 2}, {4, 1}}), 0)), 4);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 2}, Tickets{{4, 1}, {2, 2}}), 0)), 4);
+  EXPECT_EQ(chooseSlot(p, line({1, 2}, Tickets{{4, 2}, {2, 2}}), 0).kind, Kind::kWait);
+  // The first one that is free is for those ahead, if they can use it.
+  EXPECT_EQ(take(chooseSlot(p, line({1}, Tickets{{2, 5}}), 0)), 3);
+  EXPECT_EQ(take(chooseSlot(p, line({1}, Tickets{{1, 1}, {2, 1}, {1, 3}}), 0)), 3);
+  EXPECT_EQ(chooseSlot(p, line({1, 3, 4}, Tickets{{1, 1}, {2, 1}}), 0).kind, Kind::kWait);
+  EXPECT_EQ(take(chooseSlot(p, line({2, 3, 4}, Tickets{{0, 1}}), 0)), 1);
+}
+
+TEST(ChooseSlot, ThePreferredSlotIsLeftToWhoCanUseNoOther) {
+  const NamePattern p = pattern(4);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 3}, Tickets{{2, 1}}), 2)), 4);
+  EXPECT_EQ(take(chooseSlot(p, line({3}, Tickets{{2, 1}}), 1)), 1);
+  EXPECT_EQ(take(chooseSlot(p, line({1, 2}, Tickets{{2, 1}, {4, 1}}), 3)), 3);
 }
 
 TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {

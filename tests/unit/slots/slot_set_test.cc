@@ -22,6 +22,8 @@ TEST(SlotSet, RunsJoinAndPart) {
   EXPECT_EQ(set.missing(0), 2);
   EXPECT_EQ(set.missing(1), 5);
   EXPECT_EQ(SlotSet().missing(6), 7);
+  EXPECT_EQ(set.missingUpTo(0), 0);
+  EXPECT_EQ(SlotSet().missingUpTo(6), 6);
 }
 
 TEST(SlotSet, IsASet) {
@@ -41,8 +43,10 @@ TEST(SlotSet, IsASet) {
     size_t rank = 0;
     for (int64_t each = 1; each <= 62; ++each) {
       ASSERT_EQ(set.contains(each), reference.contains(each));
-      if (reference.contains(each)) continue;
-      ASSERT_EQ(set.missing(rank++), each);
+      if (!reference.contains(each)) {
+        ASSERT_EQ(set.missing(rank++), each);
+      }
+      ASSERT_EQ(set.missingUpTo(each), static_cast<int64_t>(rank));
     }
   }
 }

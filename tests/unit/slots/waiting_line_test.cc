@@ -10,7 +10,7 @@ class WaitingLineTest : public testing::Test {
   // Slots 1 to 3 are taken.
   void look(size_t rank, int64_t revision = 10) {
     waiting_.beginLook();
-    waiting_.endLook({.taken = {1, 2, 3}, .rank = rank, .revision = revision});
+    waiting_.endLook({.taken = {1, 2, 3}, .older = {{{3, rank}}}, .revision = revision});
   }
   int changes_ = 0;
   WaitingLine waiting_ = withLimit(3);
@@ -41,19 +41,32 @@ TEST_F(WaitingLineTest, WhoTakesASlotWasAhead) {
   EXPECT_FALSE(waiting_.isOurTurn());
   waiting_.remove("w1.", 13);
   EXPECT_TRUE(waiting_.isOurTurn());
-  EXPECT_EQ(waiting_.take().rank, 0u);
+  EXPECT_EQ(waiting_.take().older->front().count, 0u);
 }
 
 TEST_F(WaitingLineTest, SlotsThatAreFreeAndTakenByThoseAheadCountToo) {
   WaitingLine waiting = withLimit(4);
   waiting.beginLook();
-  waiting.endLook({.taken = {1, 2, 3}, .rank = 1, .revision = 10});
+  waiting.endLook({.taken = {1, 2, 3}, .older = {{{4, 1}}}, .revision = 10});
   EXPECT_FALSE(waiting.isOurTurn());
   EXPECT_FALSE(waiting.isFull());
   waiting.put("w4.", 11);
   EXPECT_FALSE(waiting.isOurTurn());
   EXPECT_TRUE(waiting.isFull());
   waiting.remove("w4.", 12);
+  EXPECT_TRUE(waiting.isOurTurn());
+}
+
+TEST_F(WaitingLineTest, WhoCannotTakeASlotIsStillAheadWhenItIsTaken) {
+  WaitingLine waiting = withLimit(4);
+  waiting.beginLook();
+  waiting.endLook({.taken = {1, 2, 3, 4}, .older = {{{2, 1}, {4, 1}}}, .revision = 10});
+  waiting.remove("w4.", 11);
+  EXPECT_FALSE(waiting.isOurTurn());
+  waiting.put("w4.", 12);
+  waiting.remove("w2.", 13);
+  EXPECT_FALSE(waiting.isOurTurn());
+  waiting.remove("w3.", 14);
   EXPECT_TRUE(waiting.isOurTurn());
 }
 
@@ -76,7 +89,7 @@ TEST_F(WaitingLineTest, WhatTheLookKnewDoesNotCountAgainAndWhatItDidNotDoes) {
   waiting_.remove("w1.", 9);
   waiting_.remove("w2.", 11);
   EXPECT_FALSE(waiting_.isOurTurn());
-  waiting_.endLook({.taken = {1, 2, 3}, .rank = 0, .revision = 10});
+  waiting_.endLook({.taken = {1, 2, 3}, .older = {{}}, .revision = 10});
   EXPECT_TRUE(waiting_.isOurTurn());
   EXPECT_TRUE(waiting_.take().taken.contains(1));
 
@@ -100,7 +113,7 @@ TEST_F(WaitingLineTest, TooMuchAtOnceNeedsAnotherLook) {
 TEST_F(WaitingLineTest, AHugeLimitIsNeitherFullNorSlow) {
   WaitingLine waiting = withLimit(1'000'000'000);
   waiting.beginLook();
-  waiting.endLook({.taken = {1}, .rank = 999'999'999, .revision = 10});
+  waiting.endLook({.taken = {1}, .older = {{{1'000'000'000, 999'999'999}}}, .revision = 10});
   EXPECT_FALSE(waiting.isFull());
   EXPECT_FALSE(waiting.isOurTurn());
   waiting.remove("w1.", 11);
