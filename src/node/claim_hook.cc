@@ -90,11 +90,11 @@ void ClaimHook::loop() {
 void ClaimHook::runOne(const Variables& variables) {
   const auto program = start(variables);
   if (!program) return;
-  if (!waitForEnd(*program)) {
-    log_.warning("on-claim: {} did not end in time and was killed", options_.command[0]);
-    program->kill();
+  if (waitForEnd(*program)) {
+    report(program->wait());
+  } else {
+    killAndWait(*program);
   }
-  report(program->wait());
   const std::lock_guard lock(running_mutex_);
   running_ = nullptr;
 }
@@ -126,6 +126,14 @@ bool ClaimHook::waitForEnd(const sandbox::RunningProgram& program) {
     poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(timeout.count(), 1000)));
     if (fds[0].revents != 0) return true;
   }
+}
+
+void ClaimHook::killAndWait(const sandbox::RunningProgram& program) const {
+  program.kill();
+  pollfd ended{.fd = program.descriptor(), .events = POLLIN, .revents = 0};
+  const bool has_ended = poll(&ended, 1, static_cast<int>(kKillPatience.count())) == 1;
+  log_.warning("on-claim: {} did not end in time and was killed{}", options_.command[0],
+               has_ended ? "" : ", and has not ended since: it is left alone");
 }
 
 BootClock::time_point ClaimHook::limitOf(BootClock::time_point started) {

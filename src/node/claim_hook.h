@@ -1,6 +1,7 @@
 // `on-claim COMMAND [ARG…]`: runs a program when this node gets a name and when it loses it, by the helper of
-// sandbox/program_runner.h, one at a time in the order of events. Beyond its time it is killed with its process group;
-// an exit status other than 0 is logged. Every claim that is run is followed by its loss; a claim whose loss comes
+// sandbox/program_runner.h, one at a time in the order of events. Beyond its time it is killed with its process group; one
+// that does not end for all that (it waits for a disk, or the helper is stopped) is left alone, and may end beside the
+// next one. An exit status other than 0 is logged. Every claim that is run is followed by its loss; a claim whose loss comes
 // before its turn is left out, with that loss, so at most two events wait. IDETCD_EVENT is `claim` or `loss`;
 // IDETCD_SEQUENCE numbers all events of this object from 1.
 #pragma once
@@ -26,6 +27,7 @@ class ClaimHook {
   };
   using Variables = sandbox::ProgramRunner::Variables;
   using Ready = std::shared_future<void>;
+  static constexpr std::chrono::milliseconds kKillPatience{1000};
 
   ClaimHook(Options options, Logger log);
   ~ClaimHook();  // finish(0)
@@ -36,7 +38,8 @@ class ClaimHook {
   // ever) after `ready_timeout`. One thread. After finish() began nothing is run any more.
   void claimed(Variables variables, Ready ready = {});
   void lost(Variables variables, Ready ready = {});
-  // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind.
+  // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind, but for a
+  // program that cannot be killed: for its end kKillPatience is waited, besides.
   void finish(std::chrono::nanoseconds budget);
   // For an end without finish(): kills what runs, runs nothing more. Waits for nothing. Any thread.
   void abandon();
@@ -54,6 +57,7 @@ class ClaimHook {
   void runOne(const Variables& variables);
   std::shared_ptr<sandbox::RunningProgram> start(const Variables& variables);
   bool waitForEnd(const sandbox::RunningProgram& program);
+  void killAndWait(const sandbox::RunningProgram& program) const;
   void report(const Result<int>& status) const;
   // When the program that was started at `started` has to be gone.
   BootClock::time_point limitOf(BootClock::time_point started);

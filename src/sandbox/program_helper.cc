@@ -153,6 +153,9 @@ class Helper {
   }
 
   void start(Request request) {
+    // The server has given it up, while this process stood still.
+    pollfd wanted{.fd = request.channel.get(), .events = POLLIN, .revents = 0};
+    if (poll(&wanted, 1, 0) != 0) return;
     pid_t pid = -1;
     const int error = spawn(request, &pid);
     if (error != 0) return send(request.channel, {.error = error, .status = 0});

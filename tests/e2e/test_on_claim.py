@@ -11,8 +11,10 @@ import pytest
 
 from corefiles import corefile
 from dns_client import answers, pointer, said_name, wait_says
+from harness.frozen_disk import FreezableDisk
 from harness.processes import TIME_FACTOR, wait_until
 from harness.state import State, contents
+from test_identity import rewrite
 
 WORKER1, WORKER2 = "worker1.tf.local.", "worker2.tf.local."
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -270,6 +272,35 @@ def test_without_the_helper_the_server_goes_on_and_says_so(etcd, nodes, script):
     node.wait_logged("cannot be run: the helper process that runs programs has ended", times=2)
     wait_says(node, WORKER1)
     assert script.out() == "claim\n"
+
+
+@pytest.mark.parametrize("stuck", ["program", "helper"])
+def test_what_cannot_be_killed_holds_up_neither_a_reload_nor_the_end(etcd, nodes, script, stuck):
+    """A program that waits for a disk (state D), and a helper process that is stopped."""
+    disk = FreezableDisk() if stuck == "program" else None
+    helper = None
+    try:
+        if disk:
+            disk.freeze()
+        hook = script("echo $IDETCD_EVENT >> $OUT", f"echo x > {disk.path}/x" if disk else "")
+        node = started(etcd, nodes, hook)
+        wait_contains(script, "claim")
+        if stuck == "helper":
+            helper = helper_of(node)
+            os.kill(helper, signal.SIGSTOP)
+        for pattern, name in (("ps{{.ID}}.tf.local.", "ps1.tf.local."), ("db{{.ID}}.tf.local.", "db1.tf.local."), ("w{{.ID}}.tf.local.", "w1.tf.local.")):
+            rewrite(node, corefile(etcd.endpoint, pattern, lease=20, options=["address 192.0.2.7 2001:db8::7", f"on-claim {hook}"]))
+            node.signal(signal.SIGUSR1)
+            wait_says(node, name, timeout=30)
+        node.wait_logged("did not end in time and was killed, and has not ended since", times=3, timeout=30)
+        node.signal(signal.SIGTERM)
+        assert node.exit_code(30) == 0
+        assert etcd.pairs() == {}
+    finally:
+        if helper:
+            os.kill(helper, signal.SIGCONT)
+        if disk:
+            disk.close()
 
 
 # --- the identity file ---

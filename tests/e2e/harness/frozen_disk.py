@@ -1,5 +1,5 @@
-"""A disk of its own for an etcd member, that can be frozen: the member's writes wait, and so does all that waits for
-them, while it goes on answering from memory. Needs root, a loop device and ext4."""
+"""A disk of its own that can be frozen: what writes there waits (state D), and so does all that waits for it. An etcd member
+goes on answering from memory. Needs root, a loop device and ext4."""
 
 import os
 import shutil
@@ -12,31 +12,31 @@ class FreezableDisk:
         shared_memory = "/dev/shm"
         self._directory = tempfile.mkdtemp(prefix="idetcd-disk-", dir=shared_memory if os.access(shared_memory, os.W_OK) else None)
         self._image = os.path.join(self._directory, "image")
-        self._mount = os.path.join(self._directory, "mount")
-        os.mkdir(self._mount)
+        self.path = os.path.join(self._directory, "mount")
+        os.mkdir(self.path)
         with open(self._image, "wb") as image:
             image.truncate(512 << 20)  # sparse; etcd allocates 64 MiB for each file of its log
         subprocess.run(["mkfs.ext4", "-q", "-F", self._image], check=True)
-        subprocess.run(["mount", "-o", "loop", self._image, self._mount], check=True)
+        subprocess.run(["mount", "-o", "loop", self._image, self.path], check=True)
         self.frozen = False
 
     def give_to(self, member):
         """REQUIRES: the member does not run."""
         shutil.rmtree(member.data)
-        member.data = os.path.join(self._mount, "data")
+        member.data = os.path.join(self.path, "data")
         os.mkdir(member.data, 0o700)
 
     def freeze(self):
-        subprocess.run(["fsfreeze", "-f", self._mount], check=True)
+        subprocess.run(["fsfreeze", "-f", self.path], check=True)
         self.frozen = True
 
     def thaw(self):
         if self.frozen:
-            subprocess.run(["fsfreeze", "-u", self._mount], check=True)
+            subprocess.run(["fsfreeze", "-u", self.path], check=True)
         self.frozen = False
 
     def close(self):
         """REQUIRES: the member has ended. thaw() before it is ended: it cannot die while it writes to a frozen disk."""
         self.thaw()
-        subprocess.run(["umount", self._mount], check=True)
+        subprocess.run(["umount", self.path], check=True)
         shutil.rmtree(self._directory)

@@ -102,6 +102,22 @@ TEST_F(ClaimHookTest, FinishWithoutABudgetKillsWhatRunsAndForgetsWhatWaits) {
   hook.claimed(number(1));  // nothing any more
 }
 
+TEST_F(ClaimHookTest, AHelperThatIsStoppedEndsNothingAndIsNotWaitedFor) {
+  ASSERT_EQ(::kill(runner_->helper(), SIGSTOP), 0);
+  {
+    ClaimHook hook(shell("echo x >> " + out_, 1ms), {});
+    hook.claimed(number(1));
+    hook.finish(600s);
+  }
+  ClaimHook hook(shell("echo $IDETCD_EVENT >> " + out_), {});
+  hook.claimed(number(2));
+  ASSERT_EQ(::kill(runner_->helper(), SIGCONT), 0);
+  EXPECT_TRUE(eventually([&] { return !contentsOf(out_).empty(); }));
+  hook.lost(number(2));
+  hook.finish(60s);
+  EXPECT_EQ(contentsOf(out_), "claim\nloss\n") << "what was given up is not run when the helper goes on";
+}
+
 TEST_F(ClaimHookTest, AbandonKillsWhatRunsWithItsChildrenAndWaitsForNothing) {
   ClaimHook hook(shell("trap '' TERM; sleep 600 & echo $! >> " + out_ + "; wait"), {});
   hook.claimed(number(1));
