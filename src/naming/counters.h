@@ -78,7 +78,7 @@ struct Counters : metrics::Group {
 
   // The file of names; written by the thread that saves it.
   metrics::Counter saves{*this, "idetcd_saves_total", "Times that all names were saved to the state directory."};
-  metrics::Counter save_failures{*this, "idetcd_save_failures_total", "Times that the names could not be saved."};
+  metrics::Counter save_failures{*this, "idetcd_save_failures_total", "Times that a file of the state directory could not be written."};
   // Written by the thread that starts the member.
   metrics::Counter saved_refused{*this, "idetcd_saved_refused_total",
                                  "Files of names that were of no use at the start."};

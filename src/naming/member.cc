@@ -78,11 +78,11 @@ Claim::Options claimOptions(const Member::Options& options) {
 }
 
 std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, std::shared_ptr<Executor::Strand> files,
-                                                const Logger& log) {
+                                                Counters& counters, const Logger& log) {
   if (!options.state && options.on_claim.empty()) return nullptr;
   std::optional<node::ClaimHook::Options> hook;
   if (!options.on_claim.empty()) hook = node::ClaimHook::Options{.command = options.on_claim, .runner = options.runner};
-  return std::make_unique<OwnershipNotifier>(options.state, std::move(hook), std::move(files), log);
+  return std::make_unique<OwnershipNotifier>(options.state, std::move(hook), std::move(files), counters, log);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::S
       addresses(options.addresses, log),
       reporter(scheduler, protocol.lifetime(), protocol.name(), ownershipListener()),
       files(options.executor->makeStrand()),
-      notifier(makeNotifier(options, files, log)) {
+      notifier(makeNotifier(options, files, protocol.counters(), log)) {
   if (!options.state) return;
   saver = std::make_shared<NamesSaver>(scheduler, records, protocol.source(), protocol.counters(),
                                        options.executor->makeStrand(),

@@ -40,10 +40,11 @@ std::string renderIdentity(const NamedNode& node) {
 
 OwnershipNotifier::OwnershipNotifier(std::shared_ptr<node::StateDirectory> state,
                                      std::optional<node::ClaimHook::Options> hook,
-                                     std::shared_ptr<Executor::Strand> files, Logger log)
+                                     std::shared_ptr<Executor::Strand> files, Counters& counters, Logger log)
     : state_(std::move(state)),
       hook_(hook ? std::make_unique<node::ClaimHook>(std::move(*hook), log) : nullptr),
       files_(std::move(files)),
+      counters_(counters),
       log_(std::move(log)) {}
 
 void OwnershipNotifier::claimed(const NamedNode& node) {
@@ -91,7 +92,9 @@ void OwnershipNotifier::writeNext() {
     note = std::move(next_);
   }
   const auto report = [this](const Result<void>& written) {
-    if (!written) log_.error("{}", written.error().message);
+    if (written) return;
+    counters_.save_failures.add();
+    log_.error("{}", written.error().message);
   };
   if (note->node && *note->node != state_->node()) report(state_->remember(*note->node));
   report(state_->writeIdentity(note->identity));

@@ -14,6 +14,7 @@
 
 #include "base/executor.h"
 #include "base/log.h"
+#include "naming/counters.h"
 #include "naming/ownership.h"
 #include "node/claim_hook.h"
 #include "node/state_directory.h"
@@ -35,9 +36,10 @@ struct NamedNode {
 
 class OwnershipNotifier {
  public:
-  // Either may be missing. What `files` has been given is done before the notifier goes.
+  // Of the first two either may be missing. What `files` has been given is done before the notifier goes, and `counters`
+  // are there until then.
   OwnershipNotifier(std::shared_ptr<node::StateDirectory> state, std::optional<node::ClaimHook::Options> hook,
-                    std::shared_ptr<Executor::Strand> files, Logger log);
+                    std::shared_ptr<Executor::Strand> files, Counters& counters, Logger log);
 
   void claimed(const NamedNode& node);
   void moved(const NamedNode& node);  // the same name, and other addresses, or drained or not any more
@@ -63,6 +65,7 @@ class OwnershipNotifier {
   const std::shared_ptr<node::StateDirectory> state_;
   const std::unique_ptr<node::ClaimHook> hook_;
   const std::shared_ptr<Executor::Strand> files_;
+  Counters& counters_;
   const Logger log_;
   std::mutex mutex_;            // guards the next
   std::shared_ptr<Note> next_;  // to be written, if that has not begun yet

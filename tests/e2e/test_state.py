@@ -4,7 +4,9 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import struct
+import subprocess
 import time
 
 import pytest
@@ -12,6 +14,8 @@ import pytest
 from corefiles import corefile
 from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_errors, pointer, rcode, said_name, wait_gone,
                         wait_resolves, wait_says)
+from harness import ports
+from harness.metrics import Metrics
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
 from harness.state import State, contents
@@ -368,6 +372,85 @@ def test_a_full_disk_costs_nothing_but_the_files(etcd, nodes, state):
     assert not [name for name in os.listdir(seen) if name.endswith(".new")]
     assert node.terminate() == 0
     assert etcd.pairs() == {}
+
+
+@pytest.mark.parametrize("trouble, reason", [("read-only", "Read-only file system"), ("full", "No space left on device")])
+def test_a_disk_that_fails_while_it_runs_costs_nothing_but_the_files(etcd, nodes, state, trouble, reason):
+    """The name is lost and claimed again meanwhile. The log and a metric say that it is not written down."""
+    os.mkdir(state.path)
+    port = ports.free_port()
+    def save_failures():
+        return Metrics.of(port).sum("idetcd_save_failures_total")
+    node = nodes.make(with_state(etcd, state, directives=[f"prometheus 127.0.0.1:{port}"]))
+    node.start(prefix=in_mount("mount -t tmpfs -o size=1m none", state.path))
+    wait_says(node, WORKER1)
+    seen = f"/proc/{node.pid}/root{state.path}"
+    wait_until(lambda: WORKER1 in contents(f"{seen}/identity"), 10, "the identity")
+    if trouble == "full":
+        with pytest.raises(OSError, match=reason), open(f"{seen}/ballast", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+    else:
+        # Over it: the file system itself has a file that is open for writing, the lock.
+        subprocess.run(["nsenter", f"--mount=/proc/{node.pid}/ns/mnt", "sh", "-c",
+                        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"', state.path], check=True)
+    before = save_failures()
+    etcd.put(WORKER1, '{"ipv4":"198.51.100.1"}')
+    wait_says(node, WORKER2)
+    node.wait_logged(reason)
+    wait_until(lambda: save_failures() > before, 5, "the metric to say so")
+    wait_resolves([node], WORKER1, "198.51.100.1")
+    assert trouble != "full" or WORKER1 not in contents(f"{seen}/identity"), "of what is lost the file is emptied without room"
+    assert node.terminate() == 0
+    assert set(etcd.pairs()) == {WORKER1.encode()}
+
+
+def memory_group(name):
+    """A cgroup and the file of its limit, of version 1 or 2; skips the test where none can be made."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = os.path.join(root, name)
+        try:
+            os.mkdir(group)
+        except OSError:
+            continue
+        if os.path.exists(os.path.join(group, limit)):
+            return group, os.path.join(group, limit)
+        os.rmdir(group)
+    pytest.skip("no memory cgroup can be made here")
+
+
+def test_a_node_that_the_memory_limit_has_killed_has_its_name_again_at_once(etcd, nodes, state):
+    """More names come than the limit of its cgroup has room for: the kernel kills the server. With room it takes its name back,
+    long before its lease ends."""
+    node = nodes.make(with_state(etcd, state, lease=60))
+    group, limit = memory_group(f"idetcd-test-{os.getpid()}")
+    try:
+        def start():
+            node.start(prefix=["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"])
+        start()
+        wait_says(node, WORKER1)
+        wait_remembered(state, WORKER1)
+        with open(f"/proc/{node.pid}/statm", encoding="ascii") as file:
+            used = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(used + (8 << 20)))
+        number = 0
+        while node.running():
+            assert number < 1_000_000, "the limit to be reached"
+            etcd.put_many({f"n{i}.tf.local.": '{"ipv4":"192.0.2.1"}' for i in range(number, number + 5000)})
+            number += 5000
+        assert node.exit_code(10) == -signal.SIGKILL
+        token = etcd.pairs()[WORKER1.encode()]["create_revision"]
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(1 << 30))
+        start()
+        wait_says(node, WORKER1)
+        assert etcd.pairs()[WORKER1.encode()]["create_revision"] == token, "the same key, taken back"
+        wait_resolves([node], "n1.tf.local.", "192.0.2.1")
+        assert node.terminate() == 0
+    finally:
+        node.kill()
+        os.rmdir(group)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b"\0" * 4096, b'{"pattern":"worker{{.ID}}.tf.local.","uuid":"../../x"}'])

@@ -40,7 +40,7 @@ class BusyNotifierTest : public testing::Test {
   }
   void makeNotifier(const std::string& script) {
     notifier_ = std::make_unique<OwnershipNotifier>(
-        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = runner_}, files_, Logger());
+        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = runner_}, files_, counters_, Logger());
   }
   void TearDown() override {
     if (!released_) release();
@@ -63,6 +63,7 @@ class BusyNotifierTest : public testing::Test {
   std::shared_ptr<node::StateDirectory> state_;
   Executor executor_;
   const std::shared_ptr<Executor::Strand> files_ = executor_.makeStrand();
+  Counters counters_;
   std::unique_ptr<OwnershipNotifier> notifier_;
 };
 
