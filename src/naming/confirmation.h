@@ -76,6 +76,8 @@ class Confirmation {
   // It was not there, or not under the lease, when it was last looked for: whatever the watch has shown. Or it has not been
   // looked for behind a new watch, and the names were old before.
   bool slotIsMissing() const { return slot_.isMissing(); }
+  // It was read behind the watch that is open now, and was not there.
+  bool slotIsGone() const { return slot_.isGone(); }
   // How long a pause may be that no lease is lost by.
   std::chrono::nanoseconds tolerance() const { return incarnation_.tolerance(); }
   node::Standstill& standstill() { return standstill_; }  // any thread

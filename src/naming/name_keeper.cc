@@ -49,7 +49,7 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
   });
   confirmation_.onHolder([this] {
     publish();
-    if (confirmation_.holder() != Confirmation::Holder::kOurs) wake_.set();
+    if (confirmation_.holder() != Confirmation::Holder::kOurs || confirmation_.slotIsGone()) wake_.set();
   });
   confirmation_.onStandstill([this] { renewNow(); });
 }
@@ -100,6 +100,9 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
     if (context_.lifetime.stopping()) co_return Loss::kStopped;
     const OwnKeyObserver::State state = own_key_.state(held());
     if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;
+    // The store may have been set back before the first snapshot: what has the key then can be older than the claim was,
+    // and the watch will not say more.
+    if (state == OwnKeyObserver::State::kUnseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;
     if (state == OwnKeyObserver::State::kForeign) co_return Loss::kConflict;
     if (state == OwnKeyObserver::State::kReverted) co_return Loss::kReverted;
     if (state == OwnKeyObserver::State::kDuplicateNodeId) co_return Loss::kDuplicateNodeId;

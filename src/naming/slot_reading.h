@@ -46,6 +46,7 @@ class SlotReading {
   // See Confirmation.
   std::optional<BootClock::time_point> asOf() const { return as_of_; }
   bool isMissing() const { return state_ == State::kDoubted || state_ == State::kMissing; }
+  bool isGone() const { return state_ == State::kMissing; }
 
  private:
   enum class State {
