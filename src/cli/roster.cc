@@ -118,7 +118,7 @@ Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::strin
 }
 
 Reply<std::vector<HeldSlot>> exactly(const Cluster& cluster, std::optional<uint64_t> members) {
-  std::vector<HeldSlot> found = cluster.undrained();
+  std::vector<HeldSlot> found = cluster.usable();
   if (members && found.size() != *members)
     return notYet(fmt::format("{} names are held, not {}", found.size(), *members));
   if (found.empty()) return notYet("no name is held");
@@ -145,7 +145,7 @@ Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster
 
 Reply<std::vector<HeldSlot>> atLeastResolved(const Cluster& cluster, uint64_t members,
                                          const std::vector<SocketAddress>& servers, const Deadline& deadline) {
-  const auto held = cluster.undrained();
+  const auto held = cluster.usable();
   if (held.size() < members) return notYet(fmt::format("{} of {} names are held", held.size(), members));
   std::vector<HeldSlot> found;
   Prober prober(servers);

@@ -18,16 +18,17 @@ std::optional<int64_t> integerAt(const nlohmann::json& object, std::string_view 
 
 HeldSlot HeldSlot::of(const nlohmann::json& said) {
   HeldSlot slot{.id = integerAt(said, "id").value_or(0),
-            .name = textAt(said, "name").value_or(""),
-            .addresses = {},
-            .node = textAt(said, "node"),
-            .age_seconds = numberAt(said, "age_seconds"),
-            .age_at_least_seconds = numberAt(said, "age_at_least_seconds"),
-            .lease_left_seconds = numberAt(said, "lease_left_seconds"),
-            .permanent = flagAt(said, "permanent"),
-            .drained = flagAt(said, "drained"),
-            .own = flagAt(said, "own"),
-            .said = said};
+                .name = textAt(said, "name").value_or(""),
+                .addresses = {},
+                .node = textAt(said, "node"),
+                .age_seconds = numberAt(said, "age_seconds"),
+                .age_at_least_seconds = numberAt(said, "age_at_least_seconds"),
+                .lease_left_seconds = numberAt(said, "lease_left_seconds"),
+                .permanent = flagAt(said, "permanent"),
+                .drained = flagAt(said, "drained"),
+                .foreign = flagAt(said, "foreign"),
+                .own = flagAt(said, "own"),
+                .said = said};
   slot.addresses = textsAt(said, "addresses");
   return slot;
 }
@@ -37,6 +38,7 @@ std::string HeldSlot::state() const {
   if (own) words.emplace_back("this node");
   if (drained) words.emplace_back("drained");
   if (permanent) words.emplace_back("permanent");
+  if (foreign) words.emplace_back("of another pattern");
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -50,9 +52,10 @@ std::string HeldSlot::lease() const {
   return lease_left_seconds ? humanSeconds(*lease_left_seconds) : "-";
 }
 
-std::vector<HeldSlot> Cluster::undrained() const {
+std::vector<HeldSlot> Cluster::usable() const {
   std::vector<HeldSlot> found;
-  std::copy_if(slots.begin(), slots.end(), std::back_inserter(found), [](const HeldSlot& slot) { return !slot.drained; });
+  std::copy_if(slots.begin(), slots.end(), std::back_inserter(found),
+               [](const HeldSlot& slot) { return !slot.drained && !slot.foreign; });
   return found;
 }
 

@@ -16,6 +16,7 @@ struct HeldSlot {
   std::optional<double> lease_left_seconds;
   bool permanent = false;
   bool drained = false;
+  bool foreign = false;  // of a node with another pattern
   bool own = false;
   nlohmann::json said;  // as it came
 
@@ -29,11 +30,11 @@ struct HeldSlot {
 struct Cluster {
   std::string pattern;
   std::optional<int64_t> limit;
-  std::vector<HeldSlot> slots;           // by ID
+  std::vector<HeldSlot> slots;       // by ID
   std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"
 
-  // The slots but those that are drained: which launchers count.
-  std::vector<HeldSlot> undrained() const;
+  // The slots of this cluster's nodes that are not drained: which launchers count.
+  std::vector<HeldSlot> usable() const;
 };
 
 std::vector<Cluster> clustersOf(const nlohmann::json& members);

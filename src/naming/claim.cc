@@ -47,9 +47,10 @@ void Claim::setRecord(NodeRecord record) {
   ticket_ = ticketPrefix(options_.pattern) + record_.id;
 }
 
-std::string Claim::valueWith(int64_t said_token) const {
+std::string Claim::valueWith(int64_t said_token, int64_t slot) const {
   NodeRecord said = record_;
   said.token = said_token;
+  said.slot = slot;
   return encodeRecord(said);
 }
 
@@ -138,7 +139,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
   const int64_t seen = own_key_.highestToken();
   Transaction transaction;
-  transaction.put({ticket_, valueWith(0), lease_->id});
+  transaction.put({ticket_, valueWith(0, 0), lease_->id});
   const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
   const Transaction::Read queue = transaction.read({queue_, {.count_only = true}});
   const Transaction::Read alike =
@@ -445,7 +446,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   const int64_t least = leastToken(line, back);
   const bool raised = line.set_back || line.revision < std::max(floor_.token, back ? line.own->token : 0);
   const int64_t said = back || raised ? least : 0;
-  const std::string value = valueWith(said);
+  const std::string value = valueWith(said, choice.id);
   const std::string floor_key = tokenFloorKey(choice.name);
   Transaction transaction;
   transaction.require({.key = choice.name,
@@ -596,7 +597,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int
 }
 
 Claim::Answer<bool> Claim::refresh() {
-  const std::string value = valueWith(slot_.said_token);
+  const std::string value = valueWith(slot_.said_token, slot_.id);
   const std::string key = slot_.name;
   const int64_t revision = slot_.revision;  // of the claim, which is another one later
   Transaction transaction;

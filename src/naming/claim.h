@@ -93,7 +93,7 @@ class Claim {
   void setRecord(NodeRecord record);
   const NodeRecord& record() const { return record_; }
   // REQUIRES: kClaimed. The slot says something else than the record.
-  bool outdated() const { return slot_.value != valueWith(slot_.said_token); }
+  bool outdated() const { return slot_.value != valueWith(slot_.said_token, slot_.id); }
   // Writes the record into the slot, on condition that the slot is still ours. False: it is not.
   runtime::Task<store::StoreResult<bool>> refresh();
 
@@ -135,7 +135,7 @@ class Claim {
   void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
   void noteWaiting();
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
-  std::string valueWith(int64_t said_token) const;
+  std::string valueWith(int64_t said_token, int64_t slot) const;
   void learnFloor(const store::RangeResult& found);
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);

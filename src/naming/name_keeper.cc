@@ -12,6 +12,10 @@ using namespace std::chrono_literals;
 constexpr std::string_view kKeepingLease = "keeping the lease";
 constexpr std::string_view kDuplicateUuid = "another node uses this node's UUID; was its state directory copied?";
 
+constexpr std::string_view kReleasedByOperator = "an operator has released it";
+constexpr std::string_view kKeyDeleted = "its key was deleted";
+constexpr std::string_view kKeyOverwritten = "its key was overwritten by somebody else";
+
 // What clocks may drift apart within a lease, and what lies between reading the clock and acting on it.
 std::chrono::nanoseconds marginOf(std::chrono::nanoseconds ttl) { return ttl / 10; }
 
@@ -177,6 +181,8 @@ void NameKeeper::announce(BootClock::time_point started) {
 
 void NameKeeper::recordLoss(Loss loss) {
   const std::string& name = claim_.slot().name;
+  const bool released = own_key_.released() && (loss == Loss::kKeyGone || loss == Loss::kConflict);
+  if (released) preferred_id_ = 0;
   switch (loss) {
     case Loss::kStopped:
       return;
@@ -186,11 +192,11 @@ void NameKeeper::recordLoss(Loss loss) {
       return;
     case Loss::kKeyGone:
       context_.counters.keys_lost.add();
-      context_.log.warning("lost {}: its key was deleted", name);
+      context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyDeleted);
       return;
     case Loss::kConflict:
       context_.counters.conflicts.add();
-      context_.log.warning("lost {}: its key was overwritten by somebody else", name);
+      context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyOverwritten);
       return;
     case Loss::kReverted:
       context_.counters.leases_lost.add();

@@ -8,6 +8,7 @@ void OwnKeyObserver::follow(std::string key) {
   key_ = std::move(key);
   newest_.reset();
   restarted_ = false;
+  released_ = false;
   claim_is_newer_ = false;
   newest_before_claim_ = newest_revision_;
 }
@@ -33,6 +34,7 @@ void OwnKeyObserver::put(const store::KeyValue& kv) {
   if (kv.key != key_) return;
   in_snapshot_ = true;
   const Result<NodeRecord> record = decodeRecord(kv.value);
+  released_ = released_ || (record && record->id == kReleased);
   see({.present = true,
        .revision = kv.mod_revision,
        .create_revision = kv.create_revision,

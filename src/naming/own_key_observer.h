@@ -35,6 +35,8 @@ class OwnKeyObserver {
   // The claim was applied at this revision.
   void claimed(int64_t revision);
   State state(const Held& held) const;
+  // An operator has taken the key away, since follow().
+  bool released() const { return released_; }
   // Called after each sighting.
   void onChange(std::function<void()> listener) { listener_ = std::move(listener); }
   // The highest revision or token that this node ever has seen, over stores that were set back too: no token of before
@@ -71,6 +73,7 @@ class OwnKeyObserver {
 
   std::string key_;
   std::optional<Sighting> newest_;
+  bool released_ = false;
   bool in_snapshot_ = false;  // the key was put since beginSnapshot()
   bool restarted_ = false;    // since follow(): revisions do not compare with the claim's
   bool restarting_ = false;   // in a snapshot of a store that was set back

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-// Takes the five fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
+// Takes the six fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
 // nesting in a bit vector, not on the stack, and nothing here allocates by depth.
 class RecordReader final : public nlohmann::json_sax<json> {
  public:
@@ -22,7 +22,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     if (depth_ == 1) field_ = lowerCase(name);
-    if (depth_ == 1 && field_ == "token") record_.token = 0;  // the last of two wins, whatever it is
+    if (int64_t* const number = numberField()) *number = 0;  // the last of two wins, whatever it is
     return true;
   }
 
@@ -40,7 +40,8 @@ class RecordReader final : public nlohmann::json_sax<json> {
   bool boolean(bool) override { return scalar(); }
   bool number_integer(number_integer_t) override { return scalar(); }
   bool number_unsigned(number_unsigned_t number) override {
-    if (depth_ == 1 && field_ == "token" && number <= uint64_t{kMaxToken}) record_.token = static_cast<int64_t>(number);
+    if (int64_t* const field = numberField(); field && number <= uint64_t{kMaxToken})
+      *field = static_cast<int64_t>(number);
     return scalar();
   }
   bool number_float(number_float_t, const string_t&) override { return scalar(); }
@@ -52,6 +53,12 @@ class RecordReader final : public nlohmann::json_sax<json> {
 
  private:
   bool isOurs() const { return field_ == "ipv4" || field_ == "ipv6" || field_ == "port" || field_ == "id"; }
+
+  // The field that a number is to go to; null: none.
+  int64_t* numberField() {
+    if (depth_ != 1) return nullptr;
+    return field_ == "token" ? &record_.token : field_ == "slot" ? &record_.slot : nullptr;
+  }
 
   bool enter(bool object) {
     if (depth_ == 0 && !object) return refuse("not a JSON object");
@@ -106,6 +113,7 @@ std::string encodeRecord(const NodeRecord& record) {
   if (!record.port.empty()) object["port"] = record.port;
   if (!record.id.empty()) object["id"] = record.id;
   if (record.token > 0) object["token"] = record.token;
+  if (record.slot > 0) object["slot"] = record.slot;
   return toText(object);
 }
 

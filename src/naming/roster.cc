@@ -31,6 +31,7 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
     slot.node = record->id;
     const std::optional<Ownership> owned = own_.ownership();
     slot.own = owned && owned->name == kv.key && record->id == own_.record().id;
+    slot.foreign = record->slot != 0 && id != 0 && record->slot != id;
     slot.drained = !slot.permanent && !record->id.empty() && !record->ipv4 && !record->ipv6;
   }
   const auto since = times_.timeOf(kv.create_revision);
@@ -87,12 +88,23 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
 }
 
 RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revision) {
-  store::TxnRequest request;
-  request.compares.push_back({.key = name, .target = store::Compare::Target::kModRevision, .number = revision});
-  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(std::move(name))});
-  const StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
-  if (!answer) co_return tl::unexpected(answer.error());
-  co_return answer->succeeded;
+  const StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(name), {});
+  if (!found) co_return tl::unexpected(found.error());
+  if (found->kvs.empty() || found->kvs.front().mod_revision != revision) co_return false;
+  const std::string value = encodeRecord({.ipv4 = {}, .ipv6 = {}, .port = {}, .id = std::string(kReleased)});
+  bool told = false;
+  for (store::Op op : {store::Op(store::PutOp{name, value, found->kvs.front().lease}),
+                       store::Op(store::DeleteOp{store::KeyRange::single(name)})}) {
+    store::TxnRequest request;
+    request.compares.push_back({.key = name, .target = store::Compare::Target::kModRevision, .number = revision});
+    request.success.push_back(std::move(op));
+    const StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
+    if (!answer) co_return tl::unexpected(answer.error());
+    if (!answer->succeeded) co_return told;  // the second: the node has been faster
+    told = true;
+    revision = answer->revision;
+  }
+  co_return true;
 }
 
 // Until all are answered, or cannot be.

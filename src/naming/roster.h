@@ -19,6 +19,7 @@ struct RosterSlot {
   std::string node;        // UUID of who wrote it; empty: the Go plugin, a hand, or what is no record
   bool permanent = false;  // without a lease: it stays until somebody deletes it
   bool drained = false;    // a node holds it and publishes no address under it
+  bool foreign = false;    // of a node with another pattern that has this name for another ID
   bool own = false;        // while this node's ownership is confirmed
   int64_t revision = 0;    // of its last change (mod_revision)
   std::optional<std::chrono::nanoseconds> age;  // since it was created; none: before this process began to look
@@ -45,7 +46,8 @@ class RosterReader {
   Answer<Roster> read(std::shared_ptr<void> owner);
   // One; none: nobody holds it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
-  // Deletes the key, whoever holds it, unless it has changed since `revision`: false. A node that lives claims anew.
+  // Deletes the key, whoever holds it, unless it has changed since `revision`: false. A node that lives claims the lowest
+  // free name: the key says kReleased just before, under the same lease.
   Answer<bool> release(std::string name, int64_t revision);
 
  private:

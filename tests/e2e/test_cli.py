@@ -15,7 +15,7 @@ import threading
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, patient, wait_gone, wait_resolves
+from dns_client import answers, ask, patient, wait_gone, wait_resolves, wait_says
 from harness.node import binary
 from harness.processes import TIME_FACTOR, Process, prepare_child, wait_until
 from harness.upstreams import Upstream
@@ -705,6 +705,33 @@ def test_what_has_changed_since_it_was_shown_is_not_released(three, taken, share
         terminal.type("yes\n")
         assert terminal.end() == 1 and "changed" in terminal.text
     assert b"worker7.tf.local." in shared_etcd.pairs()
+
+
+def test_the_highest_name_is_released_and_its_node_moves_down(etcd, nodes):
+    """After a restored backup, in which others had the low names: an operator moves the nodes down, one by one."""
+    text = corefile(etcd.endpoint, lease=20, options=["address 192.0.2.7"])
+    cluster = []
+    for number in (1, 2, 3):
+        cluster.append(nodes.start(text))
+        wait_says(cluster[-1], f"worker{number}.tf.local.")
+    assert cluster[0].terminate() == 0
+    assert run(cluster[1], "release", WORKERS[2], "--yes", WORKERS[2])[0] == 0
+    wait_says(cluster[2], "worker1.tf.local.")
+    cluster[2].wait_logged("lost worker3.tf.local.: an operator has released it")
+    assert set(etcd.names()) == {"worker1.tf.local.", "worker2.tf.local."}
+
+
+def test_nodes_of_a_pattern_that_overlaps_are_no_members(etcd, nodes):
+    """worker{{.ID}}0 has worker10, which is a name of worker{{.ID}} too."""
+    ours = nodes.start(corefile(etcd.endpoint, limit=20, options=["address 192.0.2.7"]))
+    wait_says(ours, "worker1.tf.local.")
+    theirs = nodes.start(corefile(etcd.endpoint, "worker{{.ID}}0.tf.local.", options=["address 192.0.2.8"]))
+    wait_says(theirs, "worker10.tf.local.")
+    etcd.put("worker11.tf.local.", '{"ipv4":"192.0.2.9","port":"53"}')  # as the Go plugin does
+    assert run(ours, "hostfile") == (0, "worker1.tf.local\nworker11.tf.local\n", "")
+    assert run(theirs, "hostfile") == (0, "worker10.tf.local\n", "")
+    out = run(ours, "members")[1]
+    assert out.count("of another pattern") == 1 and re.search(r"^10 .*worker10\.tf\.local .*of another pattern$", out, re.MULTILINE), out
 
 
 # --- completion ---

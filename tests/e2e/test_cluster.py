@@ -226,7 +226,7 @@ def test_default_limit_and_lease(etcd, nodes):
 
 # --- what is in etcd ---
 
-def test_key_and_value_are_the_go_plugins_and_an_id(etcd, nodes):
+def test_key_and_value_are_the_go_plugins_and_who_has_which_slot(etcd, nodes):
     text = corefile(etcd.endpoint, options=["address 192.0.2.7 2001:db8::7"])
     node = nodes.start(text)
     node.wait_owns(etcd)
@@ -234,7 +234,7 @@ def test_key_and_value_are_the_go_plugins_and_an_id(etcd, nodes):
     value = json.loads(pair["value"])
     assert list(etcd.pairs()) == [b"worker1.tf.local."]
     assert len(value.pop("id")) == 36
-    assert value == {"ipv4": "192.0.2.7", "ipv6": "2001:db8::7", "port": str(node.port)}
+    assert value == {"ipv4": "192.0.2.7", "ipv6": "2001:db8::7", "port": str(node.port), "slot": 1}
     assert etcd.granted_ttl(pair["lease"]) == 3
 
 

@@ -30,6 +30,7 @@ void checkValue(std::string_view value) {
   FUZZ_CHECK(!record->ipv4 || record->ipv4->isV4());
   FUZZ_CHECK(!record->ipv6 || record->ipv6->isV6());
   FUZZ_CHECK(record->token >= 0 && record->token <= naming::kMaxToken);
+  FUZZ_CHECK(record->slot >= 0 && record->slot <= naming::kMaxToken);
   const std::string encoded = naming::encodeRecord(*record);
   if (encoded.size() > naming::kMaxValueBytes) return;  // escapes may take more room than what they came from
   const Result<naming::NodeRecord> again = naming::decodeRecord(encoded);

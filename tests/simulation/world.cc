@@ -967,7 +967,7 @@ bool World::overwriteSlot() {
   const auto found = etcd_->model().range(KeyRange::single(key), {});
   std::string value;
   int64_t lease = 0;
-  switch (random_.below(5)) {
+  switch (random_.below(6)) {
     case 0:  // over what is there, under its lease: etcdctl put --ignore-lease
       if (!found || found->kvs.empty()) return false;
       value = R"({"ipv4":"192.0.2.97","id":"by-hand"})";
@@ -983,6 +983,11 @@ bool World::overwriteSlot() {
       if (!found || found->kvs.empty()) return false;
       value = found->kvs.front().value;
       break;
+    case 4:  // before it is deleted: idetcd release
+      if (!found || found->kvs.empty()) return false;
+      value = fmt::format(R"({{"id":"{}"}})", naming::kReleased);
+      lease = found->kvs.front().lease;
+      break;
     default:  // as the Go plugin does, which keeps its lease for a while
       value = R"({"ipv4":"192.0.2.98","port":"53"})";
       lease = etcd_->operatorLease(std::chrono::duration_cast<std::chrono::seconds>(someDuration() + 2s));
@@ -991,6 +996,8 @@ bool World::overwriteSlot() {
   say(Timeline::kEverybody, "an operator puts {} = {} under lease {:x}", key, value, lease);
   judge_->operatorTouches(key);
   operate(PutOp{key, value, lease});
+  const bool releases = value.find(naming::kReleased) != std::string::npos;
+  if (releases) operate(DeleteOp{KeyRange::single(key)});
   return true;
 }
 

@@ -27,6 +27,7 @@ json describe(const RosterSlot& slot) {
                  {"lease_left_seconds", nullptr},
                  {"permanent", slot.permanent},
                  {"drained", slot.drained},
+                 {"foreign", slot.foreign},
                  {"own", slot.own}};
   if (!slot.node.empty()) described["node"] = slot.node;
   if (slot.id == 0) described["id"] = nullptr;

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// IDs 1, 2 (drained), 4 (this node), out of order.
+// IDs 1, 2 (drained), 3 (another cluster's), 4 (this node), out of order.
 Cluster cluster() {
   return clustersOf(json{{"clusters",
                           {{{"pattern", "worker{{.ID}}.tf.local."},
@@ -17,7 +17,8 @@ Cluster cluster() {
                             {"slots",
                              {{{"id", 4}, {"name", "worker4.tf.local."}, {"own", true}},
                               {{"id", 1}, {"name", "worker1.tf.local."}, {"addresses", {"192.0.2.1"}}},
-                              {{"id", 2}, {"name", "worker2.tf.local."}, {"drained", true}}}}}}}})
+                              {{"id", 2}, {"name", "worker2.tf.local."}, {"drained", true}},
+                              {{"id", 3}, {"name", "worker3.tf.local."}, {"foreign", true}}}}}}}})
       .at(0);
 }
 
@@ -25,16 +26,18 @@ TEST(Launchers, SlotsAreInTheOrderOfTheirIds) {
   const Cluster read = cluster();
   EXPECT_EQ(read.pattern, "worker{{.ID}}.tf.local.");
   EXPECT_EQ(read.limit, 10);
-  ASSERT_EQ(read.slots.size(), 3u);
+  ASSERT_EQ(read.slots.size(), 4u);
   EXPECT_EQ(read.slots[0].id, 1);
   EXPECT_EQ(read.slots[0].addresses, std::vector<std::string>{"192.0.2.1"});
   EXPECT_EQ(read.slots[0].node, std::nullopt);
   EXPECT_EQ(read.slots[1].state(), "drained");
-  EXPECT_EQ(read.slots[2].state(), "this node");
+  EXPECT_EQ(read.slots[2].state(), "of another pattern");
+  EXPECT_EQ(read.slots[3].state(), "this node");
 }
 
 TEST(Launchers, ExactlyTheMembersAskedFor) {
-  EXPECT_EQ(exactly(cluster(), std::nullopt)->size(), 2u) << "those that are drained do not count";
+  EXPECT_EQ(exactly(cluster(), std::nullopt)->size(), 2u)
+      << "those that are drained or of another cluster do not count";
   EXPECT_EQ(exactly(cluster(), 2)->size(), 2u);
   const auto wrong = exactly(cluster(), 3);
   ASSERT_FALSE(wrong.has_value());
@@ -46,26 +49,26 @@ TEST(Launchers, ExactlyTheMembersAskedFor) {
 }
 
 TEST(Launchers, AnIndexIsThePositionAmongTheNamesHeld) {
-  EXPECT_EQ(ownIndex(cluster().undrained()), 1u);
+  EXPECT_EQ(ownIndex(cluster().usable()), 1u);
   EXPECT_FALSE(ownIndex({}).has_value());
 }
 
 TEST(Launchers, TensorFlow) {
   EXPECT_EQ(
-      tensorflowConfig(cluster().undrained(), 1, "worker", 2222),
+      tensorflowConfig(cluster().usable(), 1, "worker", 2222),
       json::parse(
           R"({"cluster":{"worker":["worker1.tf.local:2222","worker4.tf.local:2222"]},"task":{"type":"worker","index":1}})"));
 }
 
 TEST(Launchers, Mpi) {
-  EXPECT_EQ(hostfile(cluster().undrained(), 8), "worker1.tf.local slots=8\nworker4.tf.local slots=8\n");
-  EXPECT_EQ(hostfile(cluster().undrained(), std::nullopt), "worker1.tf.local\nworker4.tf.local\n");
-  EXPECT_EQ(hostfileAsJson(cluster().undrained(), 8),
+  EXPECT_EQ(hostfile(cluster().usable(), 8), "worker1.tf.local slots=8\nworker4.tf.local slots=8\n");
+  EXPECT_EQ(hostfile(cluster().usable(), std::nullopt), "worker1.tf.local\nworker4.tf.local\n");
+  EXPECT_EQ(hostfileAsJson(cluster().usable(), 8),
             json::parse(R"([{"name":"worker1.tf.local","slots":8},{"name":"worker4.tf.local","slots":8}])"));
 }
 
 TEST(Launchers, PyTorch) {
-  EXPECT_EQ(asEnvironment(torchrunVariables(cluster().undrained(), 1, 29500)),
+  EXPECT_EQ(asEnvironment(torchrunVariables(cluster().usable(), 1, 29500)),
             "RANK=1\nWORLD_SIZE=2\nMASTER_ADDR=worker1.tf.local\nMASTER_PORT=29500\n");
   EXPECT_EQ(asEnvironment({{"A", "$(rm x)'"}}), "A='$(rm x)'\\'''\n") << "no name runs anything in a shell";
 }

@@ -43,7 +43,7 @@ TEST_F(MemberTest, ClaimsTheFirstNameInThreeRequests) {
   EXPECT_GT(node.member.ownership()->token, 0);
   EXPECT_TRUE(node.sees("worker1.tf.local.", "192.0.2.2 fd00::2"));
   EXPECT_EQ(node.counted("idetcd_claim_requests_total"), 3u);
-  const std::string value = R"({"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":")" + made.uuid + R"("})";
+  const std::string value = R"({"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":")" + made.uuid + R"(","slot":1})";
   EXPECT_EQ(keys(""), (std::map<std::string, std::string>{{"worker1.tf.local.", value}}));
   EXPECT_EQ(leases(), 1u);
 }

@@ -176,6 +176,9 @@ TEST(DecodeKey, RefusesEverythingElseWithAReason) {
 TEST(DecodeRecord, ATokenThatIsNoneCountsAsNone) {
   EXPECT_EQ(encodeRecord({{}, {}, {}, "me", 4711}), R"({"id":"me","token":4711})");
   EXPECT_EQ(decodeRecord(R"({"id":"me","token":4711})")->token, 4711);
+  EXPECT_EQ(encodeRecord({{}, {}, {}, "me", 4711, 12}), R"({"id":"me","token":4711,"slot":12})");
+  EXPECT_EQ(*decodeRecord(R"({"slot":7,"id":"me","token":4711,"SLOT":12})"), (NodeRecord{{}, {}, {}, "me", 4711, 12}));
+  EXPECT_EQ(decodeRecord(R"({"slot":12,"slot":"1"})")->slot, 0);
   EXPECT_EQ(decodeRecord(R"({"Token":9007199254740991})")->token, kMaxToken);
   for (const char* none :
        {R"({"token":9007199254740992})", R"({"token":-1})", R"({"token":"7"})", R"({"token":7.5})", R"({"token":null})",

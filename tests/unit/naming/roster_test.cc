@@ -112,7 +112,7 @@ TEST_F(RosterTest, ADrainedNodeKeepsItsNameWithoutAddresses) {
   ASSERT_TRUE(drain(node, true));
   EXPECT_TRUE(node.member.isDrained());
   // Published when the answer comes: etcd has it.
-  EXPECT_EQ(keys("worker1.")["worker1.tf.local."], R"({"port":"53","id":")" + node.member.uuid() + R"("})");
+  EXPECT_EQ(keys("worker1.")["worker1.tf.local."], R"({"port":"53","id":")" + node.member.uuid() + R"(","slot":1})");
   EXPECT_TRUE(other.sees("worker1.tf.local.", "no data"));
   EXPECT_TRUE(slot(other, "worker1.tf.local.")->drained);
   EXPECT_EQ(node.name(), "worker1.tf.local.");
@@ -161,6 +161,37 @@ TEST_F(RosterTest, ASlotIsReleasedUnlessItHasChanged) {
   EXPECT_TRUE(release(node, "worker3.tf.local.", slot(node, "worker3.tf.local.")->revision));
   EXPECT_TRUE(keys("worker3.").empty());
   EXPECT_FALSE(release(node, "worker3.tf.local.", seen->revision));
+}
+
+TEST_F(RosterTest, ANodeWhoseNameIsReleasedMovesDown) {
+  std::vector<Node*> made;
+  for (const char* name : {"worker1.tf.local.", "worker2.tf.local.", "worker3.tf.local."}) {
+    made.push_back(&start());
+    ASSERT_TRUE(made.back()->owns(name));
+  }
+  made[0]->member.stop(5s);
+  server_.ctl({"del", "worker3.tf.local."});  // no operator's word: it comes back to the same
+  ASSERT_TRUE(eventually([&] { return createRevision("worker3.tf.local.") > 0; }));
+  ASSERT_TRUE(made[2]->owns("worker3.tf.local."));
+  ASSERT_TRUE(release(*made[1], "worker3.tf.local.", slot(*made[1], "worker3.tf.local.")->revision));
+  EXPECT_TRUE(made[2]->owns("worker1.tf.local."));
+  EXPECT_TRUE(keys("worker3.").empty());
+  EXPECT_EQ(made[1]->name(), "worker2.tf.local.");
+}
+
+TEST_F(RosterTest, ANodeOfAPatternThatOverlapsIsForeign) {
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  NodeOptions other = options(server_.endpoint());
+  other.pattern = slots::NamePattern::parse("worker{{.ID}}0.tf.local.", 5).value();
+  ASSERT_TRUE(start(other).owns("worker10.tf.local."));
+  const Roster held = roster(node);
+  ASSERT_EQ(held.size(), 2u);
+  EXPECT_FALSE(held[0].foreign);
+  EXPECT_EQ(held[1].name, "worker10.tf.local.");
+  EXPECT_TRUE(held[1].foreign);
+  EXPECT_EQ(roster(*nodes_.back()).size(), 1u);
+  EXPECT_FALSE(roster(*nodes_.back())[0].foreign);
 }
 
 TEST_F(RosterTest, ANodeThatLivesClaimsAnewWhatWasReleased) {
