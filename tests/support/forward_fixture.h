@@ -163,7 +163,7 @@ class FakeUpstream {
 class ForwardFixture : public testing::Test {
  protected:
   // Time that only a failing test spends.
-  static constexpr milliseconds kTimeout{30000};
+  static constexpr milliseconds kTimeout{120000};  // far beyond what a busy machine takes
 
   FakeUpstream& upstream(FakeUpstream::Handler handler, uint16_t port = 0, bool with_tcp = true) {
     return upstreams_.emplace_back(loop_, std::move(handler), port, with_tcp);

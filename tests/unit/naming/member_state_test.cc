@@ -255,7 +255,7 @@ TEST_F(MemberStateTest, AProgramThatHangsHoldsUpNothing) {
   ASSERT_TRUE(node.owns("worker1.tf.local."));
   const auto begin = std::chrono::steady_clock::now();
   node.member.stop(200ms);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s) << "the program's own limit is 30 s";
 }
 
 // --- addresses ---

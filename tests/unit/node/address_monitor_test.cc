@@ -73,7 +73,7 @@ TEST(AddressMonitor, EndsAtOnce) {
   {
     AddressMonitor monitor({}, [] {}, {});
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
 }
 
 }  // namespace

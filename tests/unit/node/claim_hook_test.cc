@@ -97,7 +97,7 @@ TEST_F(ClaimHookTest, FinishWithoutABudgetKillsWhatRunsAndForgetsWhatWaits) {
   hook.lost(number(1));
   const auto begin = BootClock::now();
   hook.finish(0s);
-  EXPECT_LT(BootClock::now() - begin, 10s);
+  EXPECT_LT(BootClock::now() - begin, 25s) << "its own limit is 30 s";
   EXPECT_EQ(contentsOf(out_), "x\n");
   hook.claimed(number(1));  // nothing any more
 }
