@@ -136,7 +136,8 @@ ParseOutcome parseWithoutQuestion(Query& query) {
       return refuse(query, Rcode::kNotImp);
     case RrType::kAxfr:
     case RrType::kIxfr:
-      return refuse(query, Rcode::kRefused);
+      query.error = Rcode::kRefused;
+      return ParseOutcome::kTransfer;
     default:
       return query.qtype == 0 ? refuse(query, Rcode::kFormErr) : ParseOutcome::kQuery;
   }

@@ -13,6 +13,8 @@ inline constexpr size_t kReadSlack = 16;
 
 enum class ParseOutcome : uint8_t {
   kQuery,  // every field below is set
+  // As kQuery, for AXFR or IXFR (RFC 5936, RFC 1995), and `error` too: what is answered if nobody transfers the zone.
+  kTransfer,
   kError,  // answer with `error`; the question is set if question_end > kHeaderSize, EDNS if has_edns
   kDrop,   // not a query: answering would loop or reflect
 };

@@ -1,5 +1,6 @@
 #include "records/reverse_index.h"
 
+#include "dns/reverse_name.h"
 #include "records/entry_arena.h"
 
 namespace idetcd::records {
@@ -111,7 +112,10 @@ void ReverseIndex::replace(const Entry* old, const Entry* fresh) {
 void ReverseIndex::add(const IpAddress& address, const Entry* fresh) {
   const uint64_t hash = hashOf(address);
   const auto [slot, word] = locate(directory(), address, hash);
-  if (slot == nullptr) return insert(hash, wordOf(hash, fresh, 0));
+  if (slot == nullptr) {
+    countAbove(address, 1);
+    return insert(hash, wordOf(hash, fresh, 0));
+  }
   std::vector<Candidate> members =
       isGroup(word) ? groupOf(word)->members : std::vector<Candidate>{candidate(entryOf(word))};
   const Candidate added = candidate(fresh);
@@ -148,7 +152,10 @@ void ReverseIndex::swap(const IpAddress& address, const Entry* old, const Entry*
 void ReverseIndex::remove(const IpAddress& address, const Entry* old) {
   const uint64_t hash = hashOf(address);
   const auto [slot, word] = locate(directory(), address, hash);
-  if (!isGroup(word)) return erase(slot);
+  if (!isGroup(word)) {
+    countAbove(address, static_cast<uint32_t>(-1));
+    return erase(slot);
+  }
   const auto waiting = waiting_.find(address);
   std::vector<Candidate> members = groupOf(word)->members;
   if (std::erase_if(members, [old](const Candidate& c) { return c.entry == old; }) > 0) {
@@ -161,6 +168,16 @@ void ReverseIndex::remove(const IpAddress& address, const Entry* old) {
     waiting->second.erase(candidate(old));
   }
   if (waiting != waiting_.end() && waiting->second.empty()) waiting_.erase(waiting);
+}
+
+// Of the names between an address's reverse name and in-addr.arpa or ip6.arpa.
+void ReverseIndex::countAbove(const IpAddress& address, uint32_t change) const {
+  const dns::Name name = dns::reverseName(address);
+  std::span<const uint8_t> above = name.wire();
+  for (size_t labels = address.isV4() ? 4 : 32; labels > 1; --labels) {
+    above = above.subspan(above.front() + size_t{1});
+    above_[hashBytes(above.data(), above.size(), seed_) % kAbove].fetch_add(change, std::memory_order_relaxed);
+  }
 }
 
 void ReverseIndex::insert(uint64_t hash, uint64_t word) {

@@ -46,6 +46,11 @@ class ReverseIndex {
   };
   // The entries that have this address among their A or AAAA: those that come first, then by length, then by letters.
   Names find(const IpAddress& address) const;
+  // Whether the reverse name of an address that is held is below the name in a reverse tree with this hash, which then exists
+  // (RFC 8020 §2). Rarely true of another name. Any thread.
+  bool isAboveHeld(uint64_t name_hash) const {
+    return above_[name_hash % kAbove].load(std::memory_order_relaxed) != 0;  // a number, and nothing that depends on it
+  }
 
   // --- writer ---
   // `fresh` takes the place of `old`, an entry of the same name. Either may be null. REQUIRES: `old`, if given, was
@@ -62,6 +67,7 @@ class ReverseIndex {
   static constexpr uint64_t kPointerMask = (uint64_t{1} << kPointerBits) - 1;
   static constexpr uint64_t kGroupBit = 1;
   static constexpr size_t kFirstCapacity = 64;
+  static constexpr size_t kAbove = 16384;
 
   struct Directory {
     std::atomic<uint64_t>* slots;
@@ -113,6 +119,7 @@ class ReverseIndex {
   void insert(uint64_t hash, uint64_t word);
   void erase(std::atomic<uint64_t>* slot);
   void publish(std::atomic<uint64_t>* slot, uint64_t hash, const IpAddress& address, std::vector<Candidate> members);
+  void countAbove(const IpAddress& address, uint32_t change) const;
   void makeRoom();
   void rebuild(size_t capacity);
   void reinsert(const Directory& old, const Directory& fresh, uint64_t word) const;
@@ -123,6 +130,8 @@ class ReverseIndex {
   const IsMember is_member_;
   std::atomic<Directory*> directory_;
   std::atomic<size_t> capacity_{kFirstCapacity};  // of it; relaxed: a number, and nothing that depends on it
+  // How many addresses have a name above their reverse names with such a hash.
+  const std::unique_ptr<std::atomic<uint32_t>[]> above_ = std::make_unique<std::atomic<uint32_t>[]>(kAbove);
   size_t live_ = 0;
   size_t tombstones_ = 0;
   size_t retired_since_reclaim_ = 0;

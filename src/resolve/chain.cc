@@ -9,15 +9,21 @@ namespace idetcd::resolve {
 // The cluster's names where something comes before them.
 class Chain::ClusterHandler final : public Handler {
  public:
-  explicit ClusterHandler(const Chain& chain) : chain_(chain) {}
+  ClusterHandler(const Chain& chain, std::shared_ptr<const ClusterZone> cluster)
+      : chain_(chain), cluster_(std::move(cluster)) {}
+  const dns::Name& zone() const { return cluster_->store().zone(); }
   QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
-    const QueryOutcome outcome = chain_.cluster_->answer(query, request.response_limit, flags, request.now);
+    const QueryOutcome outcome = cluster_->answer(query, request.response_limit, flags, request.now);
     if (!outcome.isNext() && chain_.parts.errors) chain_.reportFailure(query);
     return outcome;
+  }
+  QueryOutcome answerNoData(const dns::Query& query, const Request& request, uint16_t flags) override {
+    return cluster_->answerNoData(query, request.response_limit, flags);
   }
 
  private:
   const Chain& chain_;
+  const std::shared_ptr<const ClusterZone> cluster_;
 };
 
 void Chain::add(std::unique_ptr<Handler> handler) {
@@ -30,11 +36,22 @@ void Chain::addForOtherClasses(std::unique_ptr<Handler> handler) {
 }
 
 void Chain::addCluster(std::shared_ptr<const ClusterZone> cluster) {
-  assert(!cluster_);
-  cluster_ = std::move(cluster);
-  cluster_directive_ = adding_;
-  handlers_.push_back({.handler = std::make_unique<ClusterHandler>(*this), .directive = adding_});
-  behind_cluster_ = handlers_.size();
+  const auto encloses = [&](const Link& link) {
+    const auto* other = dynamic_cast<const ClusterHandler*>(link.handler.get());
+    return other != nullptr && cluster->store().zone().isWithin(other->zone());
+  };
+  const auto place = std::ranges::find_if(handlers_, encloses);
+  const auto index = static_cast<size_t>(place - handlers_.begin());
+  if (++clusters_ == 1 || index < behind_cluster_) {
+    cluster_ = cluster;
+    cluster_directive_ = adding_;
+    behind_cluster_ = index + 1;
+  }
+  handlers_.insert(place, {.handler = std::make_unique<ClusterHandler>(*this, std::move(cluster)), .directive = adding_});
+}
+
+void Chain::addForTransfers(std::unique_ptr<Handler> handler) {
+  for_transfers_.push_back({.handler = std::move(handler), .directive = adding_});
 }
 
 QueryOutcome Chain::answer(dns::Query& query, const Request& request) const {
@@ -62,7 +79,9 @@ QueryOutcome Chain::runGated(dns::Query& query, const Request& request) const {
     return askForCookie(query, request);
   if (query.asksFor(dns::kAsksNsid) && parts.nsid) query.nsid = parts.nsid->text();
   if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
-    return runOtherClasses(query, request);
+    return runSeparate(for_other_classes_, query, request);
+  if (query.qtype == dns::code(dns::RrType::kAxfr) || query.qtype == dns::code(dns::RrType::kIxfr)) [[unlikely]]
+    return runSeparate(for_transfers_, query, request);
   return runFrom(0, query, request, flags());
 }
 
@@ -75,17 +94,38 @@ QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const
 }
 
 QueryOutcome Chain::runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
-  for (size_t i = first; i < handlers_.size(); ++i) {
-    QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
-    if (outcome.isNext()) continue;
-    if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
-    return outcome;
-  }
-  return refuse(query, request.response_limit, flags);
+  const QueryOutcome outcome = runHandlers(first, query, request, flags);
+  return outcome.isNext() ? refuse(query, request.response_limit, flags) : outcome;
 }
 
-QueryOutcome Chain::runOtherClasses(const dns::Query& query, const Request& request) const {
-  for (const Link& link : for_other_classes_) {
+// kNext: none of them answers.
+QueryOutcome Chain::runHandlers(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
+  for (size_t i = first; i < handlers_.size(); ++i) {
+    QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
+    if (outcome.isNextOfExisting()) [[unlikely]]
+      return runForExisting(i, query, request, flags);
+    if (outcome.isNext()) continue;
+    if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
+    if (request.name_exists && outcome.kind == QueryOutcome::Kind::kAnswer) dns::denyDataOnly(query.message);
+    return outcome;
+  }
+  return QueryOutcome::next();
+}
+
+// The handler at `index` knows that the name exists, and leaves its data to those behind it.
+QueryOutcome Chain::runForExisting(size_t index, const dns::Query& query, const Request& request,
+                                   uint16_t flags) const {
+  Request behind = request;
+  behind.name_exists = true;
+  QueryOutcome outcome = runHandlers(index + 1, query, behind, flags);
+  if (!outcome.isNext()) return outcome;
+  outcome = handlers_[index].handler->answerNoData(query, request, flags);
+  outcome.answered_by = handlers_[index].directive;
+  return outcome;
+}
+
+QueryOutcome Chain::runSeparate(const std::vector<Link>& links, const dns::Query& query, const Request& request) const {
+  for (const Link& link : links) {
     QueryOutcome outcome = link.handler->answer(query, request, flags());
     outcome.answered_by = link.directive;
     if (!outcome.isNext()) return outcome;

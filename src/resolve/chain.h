@@ -45,16 +45,19 @@ class Chain {
   void add(std::unique_ptr<Handler> handler);
   // One that answers queries of other classes than IN only. The last one added is asked first.
   void addForOtherClasses(std::unique_ptr<Handler> handler);
-  // The cluster's names are the next handler. If nothing comes before them, they are looked up without the chain.
-  // REQUIRES: once at most.
+  // One that answers AXFR and IXFR, and nothing else; the first one added is asked first. REFUSED if none answers.
+  void addForTransfers(std::unique_ptr<Handler> handler);
+  bool transfers() const { return !for_transfers_.empty(); }
+  // The cluster's names are the next handler. If nothing comes before them, they are looked up without the chain. Of several
+  // clusters one whose zone is within another one's is asked before that.
   void addCluster(std::shared_ptr<const ClusterZone> cluster);
 
   // Whether an ordinary query (class IN, no option asked for) goes straight to the cluster's names.
   bool isDirect() const {
-    return cluster_ && behind_cluster_ == 1 && !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie;
+    return cluster_ && behind_cluster_ == 1 && clusters_ == 1 && !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie;
   }
 
-  // Null: the block has none.
+  // The first one that is asked. Null: the block has none.
   const ClusterZone* cluster() const { return cluster_.get(); }
   DirectiveId clusterDirective() const { return cluster_directive_; }
 
@@ -76,7 +79,8 @@ class Chain {
     QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
     if (outcome.isNext()) {
       request.meter = meter;
-      outcome = runFrom(behind_cluster_, query, request, added);
+      outcome = outcome.isNextOfExisting() ? runForExisting(behind_cluster_ - 1, query, request, added)
+                                           : runFrom(behind_cluster_, query, request, added);
       request.meter = nullptr;
       return outcome;
     }
@@ -95,25 +99,28 @@ class Chain {
 
  private:
   class ClusterHandler;
-  uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
-  QueryOutcome runLimited(dns::Query& query, const Request& request) const;
-  QueryOutcome runGated(dns::Query& query, const Request& request) const;
-  QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
-  QueryOutcome runOtherClasses(const dns::Query& query, const Request& request) const;
-  void reportFailure(const dns::Query& query) const;
-  QueryOutcome judge(const dns::Query& query, const Request& request) const;
-
   struct Link {
     std::unique_ptr<Handler> handler;
     DirectiveId directive;
   };
+  uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
+  QueryOutcome runLimited(dns::Query& query, const Request& request) const;
+  QueryOutcome runGated(dns::Query& query, const Request& request) const;
+  QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
+  QueryOutcome runHandlers(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
+  QueryOutcome runForExisting(size_t index, const dns::Query& query, const Request& request, uint16_t flags) const;
+  QueryOutcome runSeparate(const std::vector<Link>& links, const dns::Query& query, const Request& request) const;
+  void reportFailure(const dns::Query& query) const;
+  QueryOutcome judge(const dns::Query& query, const Request& request) const;
 
   DirectiveId adding_ = DirectiveNames::kServer;
   DirectiveId cluster_directive_ = DirectiveNames::kServer;
   std::vector<Link> handlers_;
   std::vector<Link> for_other_classes_;  // the last one first
+  std::vector<Link> for_transfers_;
   std::vector<Handler*> prefetching_;
   std::shared_ptr<const ClusterZone> cluster_;
+  size_t clusters_ = 0;
   size_t behind_cluster_ = 0;  // the handler that comes after the cluster's names
 };
 

@@ -39,6 +39,7 @@ QueryOutcome ClusterZone::writeHit(const Query& query, const Entry& entry, size_
     return true;
   });
   if (found) return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  if (isParents(query)) return QueryOutcome::nextOfExisting();
   // A non-terminal may turn out to hold records once the snapshot is complete.
   if (entry.modRevision() == 0 && isIncomplete(freshness)) return writeNotReady(query, limit, flags);
   return writeNoData(query, response, flags);
@@ -49,6 +50,7 @@ QueryOutcome ClusterZone::writeMiss(const Query& query, size_t limit, uint16_t f
   ResponseBuilder response(query, limit);
   const bool incomplete = isIncomplete(freshness);
   const bool apex = query.qname_size == store_.zone().size();
+  if (isParents(query)) return QueryOutcome::nextOfExisting();
   if (apex && (!incomplete || isApexType(query.qtype))) return writeApex(query, response, flags);
   if (incomplete) return writeNotReady(query, limit, flags);
   if (fallsThrough(query)) return QueryOutcome::next();
@@ -68,6 +70,12 @@ QueryOutcome ClusterZone::writeNoData(const Query& query, ResponseBuilder& respo
   const bool in_zone = isInZone(query);
   if (in_zone && query.qname_size == store_.zone().size()) return writeApex(query, response, flags);
   addSoa(query, response, in_zone);
+  return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+}
+
+QueryOutcome ClusterZone::answerNoData(const Query& query, size_t limit, uint16_t flags) const {
+  ResponseBuilder response(query, limit);
+  addSoa(query, response, isInZone(query));
   return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
@@ -107,6 +115,11 @@ void ClusterZone::addSoa(const Query& query, ResponseBuilder& response, bool in_
 
 bool ClusterZone::isInZone(const Query& query) const {
   return !store_.zone().isRoot() && dns::isNameWithin(query.name(), store_.zone());
+}
+
+// DS of an apex: of the zone's, or of a name outside of it. REQUIRES: it is in the zone, or held.
+bool ClusterZone::isParents(const Query& query) const {
+  return query.qtype == dns::code(RrType::kDs) && (query.qname_size == store_.zone().size() || !isInZone(query));
 }
 
 // The apex keeps its SOA and NS.

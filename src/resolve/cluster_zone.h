@@ -2,6 +2,7 @@
 //
 //   name held, type held      NOERROR, the RRset
 //   name held, other type     NODATA with SOA         (empty non-terminals and the apex too)
+//   DS of the apex            the next handler, which may be on the parent's side (RFC 4035 §3.1.4.1), else NODATA
 //   zone, no such name        NXDOMAIN with SOA, or the next handler where `fallthrough` says so
 //   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
 //   etcd away for long        the last known answer with EDE 3 (a denial: EDE 19)
@@ -49,6 +50,8 @@ class ClusterZone {
     if (entry == nullptr && !isInZone(query)) return QueryOutcome::next();  // the rest of the world
     return find(query, entry, limit, flags, store_.freshness(now));
   }
+  // After QueryOutcome::nextOfExisting().
+  QueryOutcome answerNoData(const dns::Query& query, size_t limit, uint16_t flags) const;
 
  private:
   using Freshness = records::Freshness;
@@ -65,6 +68,7 @@ class ClusterZone {
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;
   bool isSource(const dns::Query& query) const;
+  bool isParents(const dns::Query& query) const;
 
   const records::RecordStore& store_;
   const Options options_;

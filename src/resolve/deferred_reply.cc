@@ -1,5 +1,6 @@
 #include "resolve/deferred_reply.h"
 
+#include "dns/response.h"
 #include "resolve/query_meter.h"
 #include "resolve/query_samples.h"
 
@@ -11,6 +12,7 @@ DeferredReply::DeferredReply(const dns::Query& query, const Request& request)
       local_(*request.local),
       transport_(request.transport),
       is_inner_(request.is_inner),
+      name_exists_(request.name_exists),
       meter_(request.meter),
       samples_(request.samples),
       response_limit_(request.response_limit),
@@ -38,6 +40,7 @@ Request DeferredReply::request() const {
           .now = received_at_,
           .deferrer = nullptr,
           .is_inner = is_inner_,
+          .name_exists = name_exists_,
           .meter = meter_,
           .samples = samples_};
 }
@@ -49,6 +52,7 @@ bool DeferredReply::pushBack() {
 }
 
 void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by) {
+  if (name_exists_) dns::denyDataOnly(query_.message);
   if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size);
   if (size == 0) return drop(DropReason::kRrl);
   if (log != nullptr && !is_inner_) {

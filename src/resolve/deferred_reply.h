@@ -47,6 +47,7 @@ class DeferredReply {
   SocketAddress local_;
   Transport transport_;
   bool is_inner_;
+  bool name_exists_;
   QueryMeter* meter_;
   QuerySamples* samples_;
   size_t response_limit_;

@@ -24,6 +24,9 @@ class Handler {
   // handler. `flags` are added to the response's header.
   virtual QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) = 0;
 
+  // NODATA for what answer() has left to others by QueryOutcome::nextOfExisting(), and they to it.
+  virtual QueryOutcome answerNoData(const dns::Query&, const Request&, uint16_t) { return QueryOutcome::next(); }
+
   // Whether an answer is still to come, which would be lost with the handler.
   virtual bool isBusy() const { return false; }
 };

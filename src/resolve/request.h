@@ -29,11 +29,12 @@ enum class DropReason : uint8_t {
 inline constexpr std::array<std::string_view, 6> kDropReasons{"malformed", "oversized", "port_zero",
                                                               "acl",       "rrl",       "tcp_limits"};
 
-// The client of a query that is resolved elsewhere. Destroying it unused means: no answer.
+// The client of a query that is resolved elsewhere. Destroying it ends the reply; unused, it means: no answer.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
-  // Sends a whole message, if the client is still there. At most once.
+  // Sends a whole message, if the client is still there. A reply may have several (a zone transfer, RFC 5936 §2.2), which
+  // leave in the order of the calls.
   virtual void send(std::span<const uint8_t> message) = 0;
   // Asked before an answer is written. True: the client has yet to read so much that there is no room for another one;
   // its query will be answered anew when it has read, and this is used up.
@@ -60,6 +61,8 @@ struct Request {
   ReplyDeferrer* deferrer = nullptr;
   // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
   bool is_inner = false;
+  // The name is known to exist here, though not to who is asked: NXDOMAIN would be wrong, and becomes NODATA (RFC 8020).
+  bool name_exists = false;
   // It was asked before, and there was no room for its answer (ReplySink::pushBack()).
   bool is_again = false;
   QueryMeter* meter = nullptr;      // null: what leaves is not counted. Set by the router
@@ -82,6 +85,11 @@ struct QueryOutcome {
   static QueryOutcome drop(DropReason reason) { return {.kind = Kind::kDrop, .size = static_cast<size_t>(reason)}; }
   static QueryOutcome pending() { return {.kind = Kind::kPending}; }
   static QueryOutcome next() { return {.kind = Kind::kNext}; }
+  // Next, but the name exists: if nobody else answers, Handler::answerNoData() of this handler does, and NXDOMAIN of
+  // others becomes NODATA. Of a name whose data are somebody else's: DS of a zone's apex (RFC 4035 §3.1.4.1), and the
+  // names above one that a handler answers for in a tree that is not its own.
+  static QueryOutcome nextOfExisting() { return {.kind = Kind::kNext, .size = 1}; }
+  bool isNextOfExisting() const { return kind == Kind::kNext && size != 0; }
   bool isNext() const { return kind == Kind::kNext; }
   DropReason dropReason() const { return static_cast<DropReason>(size); }  // REQUIRES: kDrop
 };

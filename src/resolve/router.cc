@@ -39,6 +39,36 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
         {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});
   }
   if (unrouted_) meters_.push_back(unrouted_.get());
+  linkParents();
+}
+
+// The next block whose cluster's zone the block's zone is in, or, if the block itself cannot ask other servers, the next one
+// that can.
+void Router::linkParents() {
+  const auto is_above = [](const Route& route, const dns::Name& zone) {
+    const ClusterZone* cluster = route.chain->cluster();
+    return cluster != nullptr && zone.isWithin(cluster->store().zone()) && !(zone == cluster->store().zone());
+  };
+  for (Route& route : routes_) {
+    if (is_above(route, route.name)) continue;
+    for (const Route& other : routes_) {
+      const bool encloses = route.name.isWithin(other.name) && &other != &route;
+      const bool asks = other.chain->parts.recursion_available && !route.chain->parts.recursion_available;
+      if (!encloses || !(is_above(other, route.name) || asks)) continue;
+      route.parent = &other;
+      break;
+    }
+  }
+}
+
+// A transfer goes to the block of its zone, if that has a handler for transfers.
+void Router::beginOther(Job& job) const {
+  if (job.outcome != ParseOutcome::kTransfer) return;
+  const Route* found = route(job.query);
+  if (found == nullptr || !found->chain->transfers()) return reject(job, job.query.error);
+  job.outcome = ParseOutcome::kQuery;
+  job.chain = found->chain.get();
+  job.meter = found->meter.get();
 }
 
 bool Router::isBusy() const {
@@ -104,6 +134,11 @@ void Router::noteBatch(std::span<const Job> jobs, const BatchCounts& counts, Boo
 
 QueryOutcome Router::serveBlock(Job& job, const Request& request) const {
   applyCookies(job.chain->parts.cookies, job.query, request);
+  if (job.query.qtype == dns::code(dns::RrType::kDs)) [[unlikely]] {
+    Request asked = request;
+    asked.name_exists = route(job.query)->chain.get() != job.chain;  // it is the zone of another block
+    return job.chain->answer(job.query, asked);
+  }
   return job.chain->answer(job.query, request);
 }
 

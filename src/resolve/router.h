@@ -1,4 +1,5 @@
-// Routes a query to the server block of the longest zone and runs that block's chain. The Gate (`acl`) comes first,
+// Routes a query to the server block of the longest zone and runs that block's chain. DS of a block's zone goes to the block
+// that knows its parent, if another one does (RFC 4035 §3.1.4.1). The Gate (`acl`) comes first,
 // also for unreadable messages: it judges by the question's block if there is one, else by the root's block without a
 // type, else by the strictest of this listener's blocks. Cookies are judged before that, by the block of the shortest
 // zone where no other has the name. One loop; inside a ReadSection; allocates only for a line of `log` or of errors.
@@ -45,12 +46,15 @@ class Router {
     job.chain = nullptr;
     job.shortcut = Shortcut::kNone;
     job.outcome = dns::parseQuery(message, size, seed_, job.query);
-    if (job.outcome != dns::ParseOutcome::kQuery) return;
+    if (job.outcome != dns::ParseOutcome::kQuery) return beginOther(job);
     const Route* found = route(job.query);
     if (found == nullptr) return;
+    const bool is_ds = job.query.qtype == dns::code(dns::RrType::kDs);
+    if (is_ds) [[unlikely]]
+      found = &routeOfDs(job.query, *found);
     job.chain = found->chain.get();
     job.meter = found->meter.get();
-    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && job.query.asked_options == 0;
+    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && job.query.asked_options == 0 && !is_ds;
     job.shortcut = ordinary ? found->shortcut : Shortcut::kNone;
     job.chain->prefetchBucket(job.query);
   }
@@ -103,14 +107,20 @@ class Router {
     std::shared_ptr<const Chain> chain;
     std::shared_ptr<QueryMeter> meter;
     Shortcut shortcut;
+    const Route* parent = nullptr;  // of the block that is asked for the zone's DS; null: its own
   };
 
+  void beginOther(Job& job) const;
   const Route* route(const dns::Query& query) const {
     for (const Route& route : routes_) {
       if (route.name.isRoot() || dns::isNameWithin(query.name(), route.name)) return &route;
     }
     return nullptr;
   }
+  static const Route& routeOfDs(const dns::Query& query, const Route& found) {
+    return found.parent != nullptr && query.qname_size == found.name.size() ? *found.parent : found;
+  }
+  void linkParents();
   QueryOutcome serve(Job& job, Request& request) const;
   QueryOutcome serveMetered(Job& job, QueryMeter& meter, Request& request) const;
   static QueryOutcome serveDirectly(Job& job, Request& request);

@@ -153,8 +153,12 @@ class TcpService::Session : public net::StreamHandler,
    public:
     Sink(std::weak_ptr<Session> session, Question question, bool again)
         : session_(std::move(session)), question_(std::move(question)), again_(again) {}
-    ~Sink() override { finish({}); }
-    void send(std::span<const uint8_t> message) override { finish(message); }
+    ~Sink() override {
+      if (const auto session = session_.lock()) session->onReplyDone(again_);
+    }
+    void send(std::span<const uint8_t> message) override {
+      if (const auto session = session_.lock()) session->onLateAnswer(message);
+    }
     bool pushBack() override {
       const auto session = session_.lock();
       if (!session || session->hasRoom()) return false;
@@ -164,9 +168,6 @@ class TcpService::Session : public net::StreamHandler,
     }
 
    private:
-    void finish(std::span<const uint8_t> message) {
-      if (const auto session = std::exchange(session_, {}).lock()) session->onLateAnswer(message, again_);
-    }
     std::weak_ptr<Session> session_;
     Question question_;
     bool again_;  // it has been deferred before
@@ -227,14 +228,15 @@ class TcpService::Session : public net::StreamHandler,
     if (!output.empty()) write(output);
   }
 
-  void onLateAnswer(std::span<const uint8_t> message, bool again) {
+  void onLateAnswer(std::span<const uint8_t> message) {
+    std::vector<uint8_t> output;
+    append(message, output);
+    write(output);
+  }
+
+  void onReplyDone(bool again) {
     --pending_;
     if (again) waits_again_ = false;
-    if (!message.empty()) {
-      std::vector<uint8_t> output;
-      append(message, output);
-      write(output);
-    }
     proceed();
   }
 

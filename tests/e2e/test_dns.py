@@ -8,12 +8,15 @@ import dns.flags
 import dns.message
 import dns.name
 import dns.rcode
+import dns.rdatatype
 import dns.rrset
 import pytest
 
 from corefiles import corefile
 from dns_client import (RawTcp, RawUdp, answers, ask, assert_nodata, assert_nxdomain, assert_soa_in_authority, exchange, header,
                         make_query, question, rcode, wait_resolves)
+from harness.processes import wait_until
+from harness.upstreams import Upstream, answer
 
 TRANSPORTS = pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
 FAMILIES = pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -83,6 +86,24 @@ def test_the_soa_is_one_and_the_same(node):
     in_answer = ask(node, "tf.local.", "SOA").answer[0][0]
     negative = ask(node, "nobody.tf.local.").authority[0][0]
     assert in_answer == negative
+
+
+def test_ds_of_the_apex_is_the_parents_to_answer(shared_etcd, nodes):
+    """A validating resolver behind the node would else take the zone's own unsigned denial for a forgery."""
+    ds = "12345 13 2 " + "ab" * 32
+    with Upstream(lambda query, tcp: answer(query, f"DS {ds}") if query.question[0].rdtype == dns.rdatatype.DS
+                  else answer(query, rcode=dns.rcode.NXDOMAIN)) as upstream:
+        forwards = f"forward . {upstream.address}"
+        same_block = corefile(shared_etcd.endpoint, options=["observe"], directives=[forwards])
+        other_block = corefile(shared_etcd.endpoint, options=["observe"]).replace(". {", "tf.local {", 1) + f". {{\n {forwards}\n}}\n"
+        for text in (same_block, other_block):
+            node = nodes.start(text)
+            for tcp in (False, True):
+                assert answers(node, "tf.local.", "DS", tcp=tcp) == [ds.lower()]
+            node.terminate()
+    alone = nodes.start(corefile(shared_etcd.endpoint, options=["observe"]))
+    wait_until(lambda: rcode(ask(alone, "tf.local.", "TXT")) == "NOERROR", 5, "the names")
+    assert_nodata(ask(alone, "tf.local.", "DS"), "tf.local.")
 
 
 def test_ns_at_the_apex_leads_to_the_node(node):

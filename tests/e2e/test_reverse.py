@@ -1,6 +1,7 @@
 """Forward and reverse agree on every node: the address of each name that etcd holds leads back to it."""
 
 import dns.flags
+import dns.rcode
 import dns.reversename
 import pytest
 
@@ -41,7 +42,7 @@ def test_each_of_five_nodes_knows_the_names_of_all_addresses(etcd, nodes):
         assert response.flags & dns.flags.AA and response.answer[0].ttl == 7 and not response.options
     assert answers(cluster[0], reverse("192.0.2.5"), "ANY") == ["worker5.tf.local."]
     # The reverse zone is not ours: neither what it has besides nor what it has not is denied.
-    for name, rdtype in ((reverse("192.0.2.5"), "TXT"), (reverse("192.0.2.6"), "PTR"), ("2.0.192.in-addr.arpa.", "SOA")):
+    for name, rdtype in ((reverse("192.0.2.6"), "PTR"), ("3.0.192.in-addr.arpa.", "SOA"), ("in-addr.arpa.", "NS")):
         assert answers(cluster[0], name, rdtype) == "REFUSED"
     cluster[4].terminate()
     for address in ("192.0.2.5", "2001:db8::5"):
@@ -131,6 +132,30 @@ def test_what_is_old_says_so(etcd, nodes, directory):
     wait_until(lambda: is_stale(again), 10, lambda: f"the saved names\n{again.logs()}")
     etcd.resume()
     wait_until(lambda: extended_errors(ask(again, reverse("192.0.2.50"), "PTR", use_edns=0)) == [], 30, "a fresh answer")
+
+
+@pytest.mark.parametrize("address", ["203.1.2.5", "2a01:db8::5"])
+def test_a_question_for_another_type_or_for_a_name_above_does_not_make_the_pointer_vanish(etcd, nodes, address):
+    """Behind a cache that takes NXDOMAIN for all names below (RFC 8020), where the upstream knows none of these names."""
+    with Upstream(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN)) as upstream:
+        node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1"], directives=[f"forward . {upstream.address}"]))
+        wait_says(node, "worker1.tf.local.")
+        key = "ipv6" if ":" in address else "ipv4"
+        etcd.put("db.tf.local.", f'{{"{key}":"{address}"}}')
+        wait_points([node], address, "db.tf.local.")
+        labels = reverse(address).split(".")
+        questions = [(reverse(address), rdtype) for rdtype in ("TXT", "A", "SOA", "DS")]
+        tops = len(labels) - 3  # up to in-addr.arpa. and ip6.arpa.
+        questions += [(".".join(labels[i:]), rdtype) for i in range(1, tops) for rdtype in ("PTR", "NS")]
+        for name, rdtype in questions:
+            assert answers(node, name, rdtype) == [], f"{name} {rdtype}"
+        for order in (questions, questions[::-1]):
+            behind = nodes.start(f". {{\n forward . 127.0.0.1:{node.port}\n cache {{\n nxdomain_cut\n }}\n}}\n")
+            for name, rdtype in order:
+                assert answers(behind, name, rdtype) == []
+                assert pointers(behind, address) == ["db.tf.local."]
+            behind.terminate()
+        assert answers(node, reverse("198.51.100.1"), "TXT") == "NXDOMAIN"
 
 
 def test_what_the_cluster_does_not_hold_goes_on(etcd, nodes, directory):

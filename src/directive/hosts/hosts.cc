@@ -144,10 +144,8 @@ resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t f
 
 resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
                                   const dns::AddressOrder& order) const {
-  const HostsOptions& options = source_->options();
-  // The reverse name of an address that is held need not be within the zones; only its PTR is ours then.
-  const bool in_zones = options.zones.empty() || holds(options.zones, query);
-  if (!in_zones && query.qtype != dns::code(RrType::kPtr)) return resolve::QueryOutcome::next();
+  // It is a zone that is this one name. The reverse name of an address that is held need not be within the zones.
+  if (query.qtype == dns::code(RrType::kDs)) return resolve::QueryOutcome::nextOfExisting();
   ResponseBuilder response(query, limit);
   // RFC 8482 §4.1: of a name with several RRsets, ANY is answered with one.
   const bool any = query.qtype == dns::code(RrType::kAny);
@@ -160,8 +158,13 @@ resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, s
     }
     return true;
   });
-  // A zone that is this one name.
-  if (!found) response.addAuthority(resolve::SyntheticSoa(dns::kHeaderSize, options.ttl_seconds).span(), 1);
+  if (!found) return answerNoData(query, limit, flags);
+  return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+}
+
+resolve::QueryOutcome Hosts::answerNoData(const Query& query, size_t limit, uint16_t flags) const {
+  ResponseBuilder response(query, limit);
+  response.addAuthority(resolve::SyntheticSoa(dns::kHeaderSize, source_->options().ttl_seconds).span(), 1);
   return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 

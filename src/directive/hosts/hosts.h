@@ -1,7 +1,7 @@
 // `hosts`: names and addresses from a file in the format of hosts(5) and from lines in the Corefile.
 //
 //   name held, type held     NOERROR, the RRset; AA
-//   name held, other type    NODATA with SOA; AA
+//   name held, other type    NODATA with SOA; AA; DS: the next handler, which may be on the parent's side, else NODATA
 //   PTR, no such address     the next handler
 //   in the zones, not held   the next handler where `fallthrough` says so; else SERVFAIL, as CoreDNS answers: a hosts
 //                            file does not say that it is complete, so there is nothing to deny the name with
@@ -106,6 +106,8 @@ class Hosts {
   // `order`: of A and of AAAA records (`loadbalance`).
   resolve::QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags,
                           const dns::AddressOrder& order = {}) const;
+  // After QueryOutcome::nextOfExisting().
+  resolve::QueryOutcome answerNoData(const dns::Query& query, size_t limit, uint16_t flags) const;
 
  private:
   resolve::QueryOutcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,

@@ -64,6 +64,10 @@ class HostsHandler final : public resolve::Handler {
     if (rotates_) order.rotation = dns::load16(query.message);  // the ID is random enough
     return hosts_.answer(query, request.response_limit, flags, order);
   }
+  resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request,
+                                     uint16_t flags) override {
+    return hosts_.answerNoData(query, request.response_limit, flags);
+  }
 
  private:
   const Hosts hosts_;

@@ -12,6 +12,12 @@ using resolve::QueryOutcome;
 
 namespace {
 
+// Below in-addr.arpa. or ip6.arpa., or of another name that ends with arpa.
+bool isInReverseTree(std::span<const uint8_t> name) {
+  constexpr std::string_view kTop("\4arpa\0", 6);
+  return name.size() > kTop.size() && std::equal(kTop.begin(), kTop.end(), name.end() - kTop.size());
+}
+
 void addPointer(std::span<const uint8_t> name, uint32_t ttl_seconds, dns::ResponseBuilder& response) {
   std::array<uint8_t, dns::kRecordHeadSize + dns::kMaxNameLength> record;
   uint8_t* const rdata =
@@ -33,20 +39,31 @@ uint32_t lowestTtl(std::span<const Entry* const> entries, const IpAddress& addre
 }  // namespace
 
 QueryOutcome ClusterReverse::answer(const dns::Query& query, size_t limit, uint16_t flags, BootClock::time_point now) const {
-  if (query.qtype != dns::code(RrType::kPtr) && query.qtype != dns::code(RrType::kAny)) return QueryOutcome::next();
+  if (!isInReverseTree(query.name())) return QueryOutcome::next();
   const auto address = dns::addressOfReverseName(query.name());
-  if (!address) return QueryOutcome::next();
+  if (!address) return store_.reverse().isAboveHeld(query.hash) ? QueryOutcome::nextOfExisting() : QueryOutcome::next();
+  const OwnAddress own = own_(*address);
+  if (own.is_own && !own.name) return QueryOutcome::next();
+  const records::ReverseIndex::Names found =
+      own.is_own ? records::ReverseIndex::Names() : store_.reverse().find(*address);
+  if (!own.is_own && found.entries().empty()) return QueryOutcome::next();
+  if (query.qtype == dns::code(RrType::kDs)) return QueryOutcome::nextOfExisting();
+  if (query.qtype != dns::code(RrType::kPtr) && query.qtype != dns::code(RrType::kAny))
+    return answerNoData(query, limit, flags);
   dns::ResponseBuilder response(query, limit);
-  if (const OwnAddress own = own_(*address); own.is_own) {
-    if (!own.name) return QueryOutcome::next();
+  if (own.is_own) {
     addPointer(own.name->wire(), own.ttl_seconds, response);
   } else {
-    const records::ReverseIndex::Names found = store_.reverse().find(*address);
-    if (found.entries().empty()) return QueryOutcome::next();
     if (isOld(store_.freshness(now))) response.setEde(dns::EdeCode::kStaleAnswer);
     const uint32_t ttl_seconds = lowestTtl(found.entries(), *address);
     for (const Entry* entry : found.entries()) addPointer(entry->name(), ttl_seconds, response);
   }
+  return QueryOutcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+QueryOutcome ClusterReverse::answerNoData(const dns::Query& query, size_t limit, uint16_t flags) const {
+  dns::ResponseBuilder response(query, limit);
+  response.addAuthority(store_.apex().soa(dns::kHeaderSize, store_.serial()).span(), 1);
   return QueryOutcome::answer(response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
 }
 

@@ -17,6 +17,10 @@ class ReverseHandler final : public resolve::Handler {
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
     return reverse_->answer(query, request.response_limit, flags, request.now);
   }
+  resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request,
+                                     uint16_t flags) override {
+    return reverse_->answerNoData(query, request.response_limit, flags);
+  }
 
  private:
   const std::shared_ptr<const ClusterReverse> reverse_;

@@ -126,8 +126,14 @@ resolve::QueryOutcome Local::answer(const dns::Query& query, const resolve::Requ
   }
   const Name* zone = findZone(query);
   if (zone == nullptr) return resolve::QueryOutcome::next();
+  if (query.qname_size == zone->size() && query.qtype == dns::code(RrType::kDs))
+    return resolve::QueryOutcome::nextOfExisting();
   if (query.qname_size == zone->size()) return answerApex(query, request.response_limit, flags);
   return answerBelow(query, *zone, request.response_limit, flags);
+}
+
+resolve::QueryOutcome Local::answerNoData(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  return answerApex(query, request.response_limit, flags);
 }
 
 // Below localhost., or a name that a search list was appended to.

@@ -5,7 +5,7 @@
 //   {0,127,255}.in-addr.arpa.               SOA, NS
 //   1.0.0.127.in-addr.arpa.                 PTR localhost.
 //
-// Other types: an answer without records; other names of these zones: NXDOMAIN. Both with the zone's SOA. TTL is a week.
+// Other types: an answer without records; DS of a zone: the next handler, which may be on the parent's side, else that; other names of these zones: NXDOMAIN. Both with the zone's SOA. TTL is a week.
 // Loop thread only; no allocation, but for debug lines.
 #pragma once
 
@@ -26,6 +26,7 @@ class Local final : public resolve::Handler {
       : prefix_(prefix), log_(std::move(log)), counters_(std::move(scope)) {}
 
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+  resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
 
  private:
   bool isBesideLocalhost(const dns::Query& query) const;

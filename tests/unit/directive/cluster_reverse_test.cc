@@ -44,6 +44,7 @@ class ClusterReverseTest : public testing::Test {
     EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     const records::ReadSection section(reader_);
     const resolve::QueryOutcome outcome = reverse_.answer(query, 1232, dns::kFlagRa, now_);
+    if (outcome.isNextOfExisting()) return Said{{"exists"}, 0, 0};
     if (outcome.isNext()) return std::nullopt;
     message.setResponse(outcome.size);
     EXPECT_EQ(message.rcode(), 0);
@@ -84,12 +85,36 @@ TEST_F(ClusterReverseTest, EveryAddressOfEveryName) {
 
 TEST_F(ClusterReverseTest, WhatIsNotHeldIsForOthers) {
   EXPECT_EQ(ask("192.0.2.3"), std::nullopt);
-  EXPECT_EQ(ask("192.0.2.2", kA), std::nullopt);
-  for (const char* other : {"2.0.192.in-addr.arpa.", "x.2.2.0.192.in-addr.arpa.", "worker1.tf.local.", "."}) {
+  for (const char* other : {"3.0.192.in-addr.arpa.", "x.2.2.0.192.in-addr.arpa.", "worker1.tf.local.", ".", "arpa.",
+                            "in-addr.arpa.", "a.8.b.d.0.1.0.0.2.ip6.arpa."}) {
     EXPECT_EQ(ask(Message(other, kPtr)), std::nullopt) << other;
   }
   store_.remove(name("worker2.tf.local."), ++revision_);
   EXPECT_EQ(ask("192.0.2.2"), std::nullopt);
+  EXPECT_EQ(ask("192.0.2.2", kA), std::nullopt);
+}
+
+TEST_F(ClusterReverseTest, ANameWithAPointerHasNothingElse) {
+  EXPECT_EQ(ask("192.0.2.2", kA), Said{});
+  EXPECT_EQ(ask("2001:db8::1", code(dns::RrType::kTxt)), Said{});
+  EXPECT_EQ(ask("192.0.2.2", code(dns::RrType::kDs)), (Said{{"exists"}, 0, 0})) << "the parent's side may know it";
+}
+
+TEST_F(ClusterReverseTest, TheNamesAboveExistForAsLongAsOneBelow) {
+  const auto above = [this] {
+    size_t count = 0;
+    for (const char* top : {"2.0.192.in-addr.arpa.", "0.192.in-addr.arpa.", "192.in-addr.arpa.", "8.b.d.0.1.0.0.2.ip6.arpa.",
+                            "2.ip6.arpa.", "0.0.0.0.0.0.0.0.0.0.0.0.8.B.D.0.1.0.0.2.ip6.arpa."}) {
+      count += ask(Message(top, kPtr)) == Said{{"exists"}, 0, 0} ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(above(), 6u);
+  store_.remove(name("worker2.tf.local."), ++revision_);
+  put("worker1.tf.local.", "192.0.2.1", "2001:db8::1");
+  EXPECT_EQ(above(), 6u);
+  store_.remove(name("worker1.tf.local."), ++revision_);
+  EXPECT_EQ(above(), 0u);
 }
 
 TEST_F(ClusterReverseTest, OfItsOwnAddressTheOwnName) {

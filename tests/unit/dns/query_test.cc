@@ -382,8 +382,10 @@ TEST(ParseQuery, QuestionTypesThatAreNoQuestions) {
   EXPECT_EQ(outcome(41), Rcode::kFormErr);   // OPT
   EXPECT_EQ(outcome(250), Rcode::kFormErr);  // TSIG
   EXPECT_EQ(outcome(249), Rcode::kNotImp);   // TKEY
-  EXPECT_EQ(outcome(251), Rcode::kRefused);  // IXFR
-  EXPECT_EQ(outcome(252), Rcode::kRefused);  // AXFR
+  for (const unsigned transfer : {251u, 252u}) {  // IXFR, AXFR: where nobody transfers the zone
+    EXPECT_EQ(Parsed(query(kName, transfer)).outcome, ParseOutcome::kTransfer);
+    EXPECT_EQ(outcome(transfer), Rcode::kRefused);
+  }
   EXPECT_EQ(outcome(253), Rcode::kNotImp);   // MAILB
   EXPECT_EQ(outcome(254), Rcode::kNotImp);   // MAILA
   EXPECT_EQ(outcome(255), Rcode::kNoError);  // ANY: who answers decides

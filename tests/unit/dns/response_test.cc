@@ -35,7 +35,7 @@ struct Exchange {
     return message.value_or(ReadMessage{});
   }
   ReadMessage readError() {
-    EXPECT_EQ(outcome, ParseOutcome::kError);
+    EXPECT_TRUE(outcome == ParseOutcome::kError || outcome == ParseOutcome::kTransfer);
     return read(writeErrorResponse(query, limit));
   }
 

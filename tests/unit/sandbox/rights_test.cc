@@ -113,7 +113,7 @@ TEST_F(RightsOfRootTest, WhatNeedsAnotherCapabilityIsRefused) {
     return inChild([&] { return keepOnlyBindingOfPorts() ? nameOf(attempt()) : "failed"; });
   };
   EXPECT_EQ(afterwards([] { return socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) >= 0; }), "EPERM");
-  EXPECT_EQ(afterwards([] { return setuid(65534) == 0; }), "EPERM");
+  EXPECT_EQ(afterwards([] { return syscall(SYS_setuid, 65534) == 0; }), "EPERM");
   EXPECT_EQ(afterwards([] { return chroot("/") == 0; }), "EPERM");
   EXPECT_EQ(afterwards([] { return sethostname("x", 1) == 0; }), "EPERM");
   const TemporaryDirectory directory;

@@ -77,7 +77,7 @@ TEST(SystemCalls, WhatNoPartOfTheServerNeedsIsRefused) {
       {"kexec_load", [] { return syscall(SYS_kexec_load, 0, 0, nullptr, 0) == 0; }},
       {"perf_event_open", [] { return syscall(SYS_perf_event_open, nullptr, 0, 0, 0, 0) == 0; }},
       {"unshare", [] { return unshare(CLONE_NEWUSER) == 0; }},
-      {"setuid", [] { return setuid(getuid()) == 0; }},
+      {"setuid", [] { return syscall(SYS_setuid, getuid()) == 0; }},
       {"chroot", [] { return chroot("/") == 0; }},
       {"chmod", [] { return chmod("/dev/null", 0666) == 0; }},
       {"kill", [] { return kill(getppid(), 0) == 0; }},

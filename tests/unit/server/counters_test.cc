@@ -50,6 +50,33 @@ TEST(ServerCounters, AnAnswerThatTheKernelDoesNotTake) {
   EXPECT_EQ(test_support::sumOf(server.registry(), "idetcd_udp_send_failures_total"), 1);
 }
 
+// As a zone transfer has (RFC 5936 §2.2).
+TEST(ServerCounters, AReplyOfSeveralMessages) {
+  test::RunningServer server;
+  std::unique_ptr<resolve::ReplySink> kept;
+  server.setHandler(std::make_unique<FunctionHandler>([&](const dns::Query& query, const resolve::Request& request) {
+    if (kept) return echo(query);
+    kept = request.deferrer->keepClient();
+    return resolve::QueryOutcome::pending();
+  }));
+  net::test::Socket client = net::test::tcpClient(server.tcpAddress());
+  client.send(test::framed(query(7, "a.")));
+  bool is_kept = false;
+  while (!is_kept) server.onLoop([&] { is_kept = kept != nullptr; });
+  for (const char* part : {"first message", "second message", "third message"}) {
+    const std::string_view text(part);
+    server.onLoop([&] { kept->send({reinterpret_cast<const uint8_t*>(text.data()), text.size()}); });
+    EXPECT_EQ(client.receiveExactly(2 + text.size()).substr(2), text);
+  }
+  client.send(test::framed(query(8, "a.")));
+  EXPECT_EQ(client.receiveExactly(2 + query(8, "a.").size()).substr(2, 2), query(8, "a.").substr(0, 2)) << "meanwhile";
+  server.onLoop([&] { kept.reset(); });
+  client.send(test::framed(query(9, "a.")));
+  bool again = false;
+  while (!again) server.onLoop([&] { again = kept != nullptr; });
+  server.onLoop([&] { kept.reset(); });
+}
+
 TEST(ServerCounters, AnAnswerThatIsPutOff) {
   test::RunningServer server;
   std::unique_ptr<resolve::ReplySink> kept;
