@@ -433,7 +433,7 @@ def test_a_node_that_the_memory_limit_has_killed_has_its_name_again_at_once(etcd
         with open(f"/proc/{node.pid}/statm", encoding="ascii") as file:
             used = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         with open(limit, "w", encoding="ascii") as file:
-            file.write(str(used + (8 << 20)))
+            file.write(str(used + (2 << 20)))
         number = 0
         while node.running():
             assert number < 1_000_000, "the limit to be reached"
