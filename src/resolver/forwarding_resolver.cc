@@ -264,6 +264,12 @@ void ForwardingResolver::ask(const dns::Query& query, const std::function<void(b
                                   [done](const ForwardResult& result) { done(result.response != nullptr); });
 }
 
+std::vector<std::weak_ptr<const ServerReports>> ForwardingResolver::reports() const {
+  std::vector<std::weak_ptr<const ServerReports>> reports;
+  for (const auto& forwarder : forwarders_) reports.push_back(forwarder->reports());
+  return reports;
+}
+
 bool ForwardingResolver::isBusy() const {
   return std::any_of(forwarders_.begin(), forwarders_.end(),
                      [](const auto& forwarder) { return forwarder->waiting() > 0; });

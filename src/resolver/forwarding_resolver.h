@@ -74,6 +74,8 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
   void ask(const dns::Query& query, const std::function<void(bool answered)>& done) override;
 
   const Cache* cache() const { return cache_.get(); }
+  // Of each forwarder, in order.
+  std::vector<std::weak_ptr<const ServerReports>> reports() const;
 
  private:
   using Pending = std::shared_ptr<resolve::DeferredReply>;

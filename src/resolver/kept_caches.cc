@@ -2,6 +2,12 @@
 
 namespace idetcd::resolver {
 
+std::string KeptCaches::keysOf(const resolve::Block& block) {
+  std::string text;
+  for (const config::ServerKey& key : block.keys) text += (text.empty() ? "" : " ") + key.text;
+  return text;
+}
+
 std::string KeptCaches::nameOf(const std::string& keys, const std::vector<std::string>& listen) const {
   const auto announced = announced_.find(keys);
   if (announced == announced_.end() || announced->second == 1) return keys;

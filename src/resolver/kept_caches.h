@@ -17,6 +17,7 @@ class KeptCaches final : public resolve::ProcessState {
   // A server block is known by its keys, and if several have the same, by the addresses that it listens on too: what
   // one has learnt is not for the clients of another one. In Directive::prepare() of each block with a cache.
   void announce(const std::string& keys) { ++announced_[keys]; }
+  static std::string keysOf(const resolve::Block& block);
   // After the announcements. `listen`: what `bind` says.
   std::string nameOf(const std::string& keys, const std::vector<std::string>& listen) const;
 

@@ -7,15 +7,9 @@
 #include "config/option_table.h"
 #include "net/local_addresses.h"
 #include "net/tls_stream.h"
-#include "node/state_directory.h"
-#include "resolve/server_label.h"
-#include "resolver/cache_saver.h"
 #include "resolver/forward_files.h"
-#include "resolver/forwarding_resolver.h"
 #include "resolver/kept_caches.h"
-#include "resolver/loop_probe.h"
-#include "resolver/rebinding_filter.h"
-#include "resolver/upstream_budget.h"
+#include "resolver/make_resolver.h"
 
 namespace idetcd::directive {
 
@@ -215,68 +209,6 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
   return std::move(files).errors();
 }
 
-// Where a block listens on several addresses its cache is one, which has the name of the first.
-metrics::Scope cacheScope(const resolve::LoopContext& context, const std::vector<dns::Name>& zones) {
-  std::string joined;
-  for (const dns::Name& zone : zones) joined += (joined.empty() ? "" : ",") + zone.toString();
-  const std::string server = context.listening.empty() ? "" : resolve::serverLabel(context.listening.front());
-  return context.process.metrics.scope().with("server", server).with("zones", joined).with("view", "");
-}
-
-std::string textOf(const std::vector<config::ServerKey>& keys) {
-  std::string text;
-  for (const config::ServerKey& key : keys) text += (text.empty() ? "" : " ") + key.text;
-  return text;
-}
-
-// What the forwarders of one loop share: it lives as long as any of them, those that a reload replaces included.
-class UpstreamBudgets final : public resolve::ProcessState {
- public:
-  explicit UpstreamBudgets(resolve::Process& process) : process_(process) {}
-
-  Result<std::shared_ptr<resolver::UpstreamBudget>> of(size_t worker, net::EventLoop& loop) {
-    if (auto room = rooms_[worker].lock()) return room;
-    auto room = resolver::UpstreamBudget::make(loop, process_.descriptors->account(worker));
-    if (room) rooms_[worker] = *room;
-    return room;
-  }
-
- private:
-  resolve::Process& process_;
-  std::map<size_t, std::weak_ptr<resolver::UpstreamBudget>> rooms_;  // by worker
-};
-
-// The files are told apart by the block's name and the worker.
-std::shared_ptr<resolver::CacheSaver> makeSaver(const resolver::CacheSettings& settings,
-                                                const resolver::KeptCaches::Found& found, const std::string& name,
-                                                const resolve::LoopContext& context) {
-  constexpr size_t kMaxBytesEach = 2048;  // more than the cache has, on average, and what a file adds
-  const size_t answers = settings.options.success.capacity + settings.options.denial.capacity + 1;
-  return resolver::CacheSaver::make(
-      {.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(name), context.worker),
-       .seed = context.process.hash_seed,
-       .loads = found.is_new,
-       .max_bytes = answers * kMaxBytesEach},
-      found.cache, context.loop, context.process);
-}
-
-// The cache of the block that is known as `name`, and in `options` what is said of it.
-std::shared_ptr<resolver::Cache> useCache(const resolver::ResolverSettings& settings, const std::string& name,
-                                          const resolve::LoopContext& context,
-                                          resolver::ForwardingResolver::Options& options) {
-  const resolver::CacheSettings& cache = *settings.cache;
-  options.cache_zones = cache.zones;
-  options.verify_stale = cache.verify_stale;
-  options.verify_time = std::min(cache.verify_time, resolver::Forwarder::kTotalTime);  // later the upstream has failed
-  options.stale_ttl = cache.stale_ttl;
-  auto& caches = context.process.state<resolver::KeptCaches>();
-  const auto found = caches.of({.name = name, .rules = settings.withheld}, context.worker, context.loop, cache.options,
-                               cacheScope(context, cache.zones));
-  if (!cache.directory.empty()) options.saver = makeSaver(cache, found, name, context);
-  options.user = std::make_shared<resolver::LiveCaches::User>(caches.live(), found.cache, options.saver, context.loop);
-  return found.cache;
-}
-
 // Says once, whatever is reloaded, that anybody on the Internet may ask.
 class OpenResolverWarning final : public resolve::ProcessState {
  public:
@@ -324,7 +256,8 @@ Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resol
 
 Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve::Block& block) {
   process_ = &process;
-  if (resolver::settingsOf(block).cache) process.state<resolver::KeptCaches>().announce(textOf(block.keys));
+  using resolver::KeptCaches;
+  if (resolver::settingsOf(block).cache) process.state<KeptCaches>().announce(KeptCaches::keysOf(block));
   report_ = BlockReport::make(process);
   local_addresses_ = net::localAddresses();
   for (resolver::Forwarder::Options& options : options_) {
@@ -337,77 +270,20 @@ Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve:
 
 Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
   const resolver::ResolverSettings settings = resolver::settingsOf(context.block);
-  auto forwarders = makeForwarders(settings, context);
-  if (!forwarders) return tl::unexpected(forwarders.error());
+  auto made = resolver::makeResolver(settings, chain.parts, context);
+  if (!made) return tl::unexpected(made.error());
   if (!settings.limits_clients) public_address_ = findPublic(context.listening, local_addresses_);
-  resolver::ForwardingResolver::Options options{.cancel_time = settings.cancel_time,
-                                                .minimal = settings.minimal,
-                                                .loadbalance = settings.loadbalance,
-                                                .preferred_networks = settings.preferred_networks,
-                                                .directive = context.process.names.idOf("forward"),
-                                                .cache_directive = context.process.names.idOf("cache"),
-                                                .own_names = settings.own_names,
-                                                .nsid = chain.parts.nsid,
-                                                .limiter = chain.parts.limiter,
-                                                .log = chain.parts.log,
-                                                .errors = chain.parts.errors};
-  std::string name = textOf(context.block.keys);
-  if (settings.withheld) {
-    options.rebinding = std::make_shared<resolver::RebindingFilter>(
-        settings.address_rules, chain.parts.errors, context.process.metrics.scope().with("block", name));
-  }
-  BlockReport::Loop known;
-  for (const auto& forwarder : *forwarders) known.upstreams.push_back(forwarder->reports());
-  std::shared_ptr<resolver::Cache> cache;
-  if (settings.cache) {
-    name = context.process.state<resolver::KeptCaches>().nameOf(name, settings.listen);
-    cache = useCache(settings, name, context, options);
-    known.cache = cache->counters();
-  }
-  report_->add(name, std::move(known));
-  auto resolver = std::make_unique<resolver::ForwardingResolver>(context.loop, std::move(options), std::move(cache),
-                                                                 std::move(*forwarders));
-  chain.parts.internal_queries = resolver.get();
+  const resolver::Cache* cache = made->resolver->cache();
+  report_->add(made->name, {.cache = cache != nullptr ? cache->counters() : std::weak_ptr<const resolver::CacheCounters>(),
+                            .upstreams = made->resolver->reports()});
+  chain.parts.internal_queries = made->resolver.get();
   chain.parts.recursion_available = true;
-  chain.add(std::move(resolver));
+  chain.add(std::move(made->resolver));
   return {};
 }
 
 void ForwardDirective::start() {
   if (public_address_) process_->state<OpenResolverWarning>().warn(*public_address_);
-}
-
-Result<std::vector<std::unique_ptr<resolver::Forwarder>>> ForwardDirective::makeForwarders(
-    const resolver::ResolverSettings& settings, const resolve::LoopContext& context) const {
-  auto room = context.process.state<UpstreamBudgets>().of(context.worker, context.loop);
-  if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
-  std::shared_ptr<resolver::ZoneLimiter> limiter;
-  if (settings.zone_limit) {
-    limiter = std::make_shared<resolver::ZoneLimiter>(*settings.zone_limit, context.process.hash_seed,
-                                                      context.process.metrics.scope());
-  }
-  std::vector<std::unique_ptr<resolver::Forwarder>> forwarders;
-  const std::vector<dns::Name> zones = config::zonesOf(context.block.keys);
-  for (resolver::Forwarder::Options options : settings.forwards) {
-    options.own.assign(context.listening.begin(), context.listening.end());
-    options.named = settings.own_names;
-    options.named.insert(options.named.end(), zones.begin(), zones.end());
-    options.room = *room;
-    options.zones = limiter;
-    options.udp_payload = settings.udp_payload;
-    options.cookies = settings.cookies;
-    options.metrics = context.process.metrics.scope();
-    auto forwarder =
-        resolver::Forwarder::make(context.loop, std::move(options), context.process.log.named("plugin/forward"));
-    if (!forwarder) return fail(fmt::format("plugin/forward: {}", forwarder.error().message));
-    // No probe is needed where there is no server to ask but ourselves.
-    if (const auto ourselves = (*forwarder)->ourselves();
-        settings.detects_loops && !ourselves.empty() && (*forwarder)->upstreams().empty()) {
-      return fail("plugin/loop: " + resolver::LoopProbe::describe(ourselves.front().address, zones.front()));
-    }
-    forwarders.push_back(std::move(*forwarder));
-  }
-  return forwarders;
 }
 
 const resolve::DirectiveType kForwardDirective{

@@ -22,9 +22,6 @@ class ForwardDirective final : public resolve::Directive, public resolver::Setti
   const std::vector<resolver::Forwarder::Options>& options() const { return options_; }
 
  private:
-  Result<std::vector<std::unique_ptr<resolver::Forwarder>>> makeForwarders(const resolver::ResolverSettings& settings,
-                                                                           const resolve::LoopContext& context) const;
-
   std::vector<resolver::Forwarder::Options> options_;
   std::shared_ptr<BlockReport> report_;
   resolve::Process* process_ = nullptr;
