@@ -22,9 +22,8 @@ ForwardExchange::ForwardExchange(ForwardContext& context, Owner& owner, const dn
     : context_(context),
       owner_(owner),
       query_(query),
-      servers_(std::move(servers)),
-      order_(order),
-      stream_first_(stream_first),
+      candidates_(context, std::move(servers), order),
+      transport_(stream_first ? Transport::kStreamFirst : Transport::kDatagrams),
       attempt_time_(this, [](void* self) { static_cast<ForwardExchange*>(self)->onTime(); }),
       total_time_(this, [](void* self) { static_cast<ForwardExchange*>(self)->fail(); }) {
   message_.assign(query, context_.options.udp_payload);
@@ -49,45 +48,18 @@ void ForwardExchange::proceed() {
 }
 
 std::optional<uint8_t> ForwardExchange::choose() {
-  for (size_t i = 0; i < servers_->size(); ++i) {
-    const uint8_t index = order_[i];
-    if (mayBeAsked(index) && !(*servers_)[index]->isDown()) return index;
-  }
-  return chooseAny();
-}
-
-// All that could be asked are down, or so it seems: more likely that is a mistake than that the world has ended.
-std::optional<uint8_t> ForwardExchange::chooseAny() {
-  if (servers_->empty()) noteReason(nullptr, EdeCode::kNoReachableAuthority, "there is no server to forward to");
+  if (const auto next = candidates_.next()) return next;
+  if (candidates_.isEmpty()) noteReason(EdeCode::kNoReachableAuthority, "there is no server to forward to");
   if (refusal_) return std::nullopt;
-  std::array<uint8_t, Forwarder::kMaxTargets> usable;
-  size_t count = 0;
-  for (size_t i = 0; i < servers_->size(); ++i) {
-    const uint8_t index = order_[i];
-    if (mayBeAsked(index)) usable[count++] = index;
-    // One that is well has been asked, and may still answer.
-    if ((tried_ & bit(index)) != 0 && (failed_ & bit(index)) == 0 && !(*servers_)[index]->isDown()) return std::nullopt;
-  }
-  if (count == 0) return std::nullopt;
+  // All that could be asked are down, or so it seems: more likely that is a mistake than that the world has ended.
+  const auto down = candidates_.nextOfDown();
+  if (!down) return std::nullopt;
   if (context_.options.failfast_all_unhealthy_upstreams) {
-    noteReason(nullptr, EdeCode::kNoReachableAuthority, "no healthy upstream");
+    noteReason(EdeCode::kNoReachableAuthority, "no healthy upstream");
     return std::nullopt;
   }
   context_.counters.healthcheck_broken.add();
-  return usable[context_.random.below(static_cast<uint32_t>(count))];
-}
-
-// The next server that is well, where the policy makes no difference between them.
-std::optional<uint8_t> ForwardExchange::chooseEqual() const {
-  if (context_.options.policy == Forwarder::Policy::kSequential) return std::nullopt;
-  const auto now = BootClock::now();
-  for (size_t i = 0; i < servers_->size(); ++i) {
-    const UpstreamServer& server = *(*servers_)[order_[i]];
-    if (mayBeAsked(order_[i]) && !server.isSuspect() && !server.isAvoided(now) && !server.isStreamOnly()) {
-      return order_[i];
-    }
-  }
-  return std::nullopt;
+  return down;
 }
 
 void ForwardExchange::onNobodyLeft() {
@@ -98,15 +70,14 @@ void ForwardExchange::onNobodyLeft() {
 }
 
 bool ForwardExchange::isWaiting() const {
-  return ticket_.isWaiting() ||
-         std::any_of(datagrams_.begin(), datagrams_.end(), [](const Datagram& d) { return d.client.isOpen(); });
+  return stream_.isWaiting() || std::ranges::any_of(datagrams_, &Datagram::isWaiting);
 }
 
 // The other datagram, if it has not had its time yet.
 bool ForwardExchange::waitForEarlier() {
   const auto now = BootClock::now();
   for (Datagram& datagram : datagrams_) {
-    if (!datagram.client.isOpen() || now - datagram.sent_at >= context_.options.attempt_time) continue;
+    if (!datagram.isWaiting() || now - datagram.sent_at >= context_.options.attempt_time) continue;
     current_ = &datagram;
     time_ = Time::kAttempt;
     context_.attempts.arm(attempt_time_);
@@ -118,15 +89,14 @@ bool ForwardExchange::waitForEarlier() {
 // What loses datagrams may let TCP through, which repeats what is lost at a rate that fits the path. Not for a server
 // that has been silent to all: it would be given connections without end.
 bool ForwardExchange::askOverTcp() {
-  if (std::exchange(tcp_tried_, true) || !mayAskMore()) return false;
-  ++attempts_;
+  if (std::exchange(tcp_tried_, true) || !candidates_.mayAskMore()) return false;
+  candidates_.noteAttempt();
   for (Datagram& datagram : datagrams_) {
-    if (!datagram.client.isOpen() || datagram.server->isDown()) continue;
-    if (!datagram.server->hasAnsweredSince(datagram.sent_at) &&
-        datagram.server->streams().connectionCount() >= kMaxTcpTrials) {
-      continue;
-    }
-    stream_ = datagram;
+    if (!datagram.isWaiting()) continue;
+    UpstreamServer& server = *datagram.to.server;
+    if (server.isDown()) continue;
+    if (!server.hasAnsweredSince(datagram.sent_at) && server.streams().connectionCount() >= kMaxTcpTrials) continue;
+    stream_.to = datagram.to;
     return attemptStream();
   }
   return false;
@@ -134,84 +104,82 @@ bool ForwardExchange::askOverTcp() {
 
 // Not if it is in doubt already whether the server is there at all.
 bool ForwardExchange::askOverTcpSoon() {
-  return !current_->server->isAvoided(BootClock::now()) && context_.extra_over_tcp.take() && askOverTcp();
+  return !current_->to.server->isAvoided(BootClock::now()) && context_.extra_over_tcp.take() && askOverTcp();
 }
 
 // A path that has forgotten a connection (a firewall, an address translator) says nothing, and a server that is gone
 // neither. Only once: a connection that was opened for this question would show nothing new.
 bool ForwardExchange::askOverNewConnection() {
-  if (!ticket_.isSilentSince(stream_.sent_at)) return false;
+  if (!stream_.ticket.isSilentSince(stream_.sent_at)) return false;
   return attemptStream(stream_.sent_at);
 }
 
 // Whether the question has gone over another connection, or was given up, before the attempt's time. Where others have
 // found the connection silent too, there is one that they share already.
 bool ForwardExchange::leaveSilentConnection() {
-  if (!ticket_.isSilentSince(stream_.sent_at)) return false;
-  if (!ticket_.isLate() && !context_.extra_over_tcp.take()) return false;
-  ticket_.noteLate();
+  if (!stream_.ticket.isSilentSince(stream_.sent_at)) return false;
+  if (!stream_.ticket.isLate() && !context_.extra_over_tcp.take()) return false;
+  stream_.ticket.noteLate();
   if (!askOverNewConnection()) proceed();
   return true;
 }
 
 // False if it has failed at once: the next server's turn.
 bool ForwardExchange::attempt(uint8_t index) {
-  ++attempts_;
-  UpstreamServer& server = *(*servers_)[index];
-  if (mayUseDatagrams(server)) return attemptDatagram(begin(index));
-  tried_ = static_cast<uint16_t>(tried_ | bit(index));
-  stream_ = Attempt(server, index);
+  candidates_.noteAttempt();
+  if (mayUseDatagrams(candidates_.at(index))) return attemptDatagram(begin(index));
+  candidates_.noteTried(index);
+  stream_.to = targetOf(index);
   return attemptStream();
 }
 
 // Instead of what is on its way over a stream. `proven`: as StreamPool::send().
 bool ForwardExchange::attemptStream(BootClock::time_point proven) {
+  UpstreamServer& server = *stream_.to.server;
+  StreamPool& streams = server.streams();
   current_ = &stream_;
-  ticket_.drop();
+  stream_.giveUp();
   time_ = Time::kAttempt;
   context_.attempts.arm(attempt_time_);
   context_.counters.attempts.add();
   stream_.sent_at = BootClock::now();
   stream_.repeated = false;
-  stream_.server->noteAsked(stream_.sent_at);
-  const size_t connections = stream_.server->streams().connectionCount();
-  const auto id = stream_.server->streams().send(messageFor(stream_), *this, ticket_, proven);
+  server.noteAsked(stream_.sent_at);
+  const size_t connections = streams.connectionCount();
+  const auto id = streams.send(messageFor(stream_), stream_, stream_.ticket, proven);
+  if (!id && id.error().code == ErrorCode::kNoResources) {
+    noteWantOfResources(stream_, id.error().message);
+    leaveServer(stream_);
+    return false;
+  }
   if (!id) {
-    if (id.error().code == ErrorCode::kNoResources) {
-      overloaded_ = true;
-      noteReason(&stream_, EdeCode::kNetworkError, id.error().message);
-      leaveServer(stream_);
-    } else {
-      giveServerUp(stream_, EdeCode::kNetworkError, id.error().message);
-    }
+    giveServerUp(stream_, EdeCode::kNetworkError, id.error().message);
     return false;
   }
   stream_.id = *id;
-  stream_.server->noteConnection(stream_.server->streams().connectionCount() == connections);
-  if (proven == BootClock::time_point{} && ticket_.isSilentSince(stream_.sent_at)) {
+  server.noteConnection(streams.connectionCount() == connections);
+  if (proven == BootClock::time_point{} && stream_.ticket.isSilentSince(stream_.sent_at)) {
     time_ = Time::kRepetition;
-    context_.timeouts.arm(attempt_time_, 2 * stream_.server->roundTrip().timeout());
+    context_.timeouts.arm(attempt_time_, 2 * server.roundTrip().timeout());
   }
   return true;
 }
 
-// One without a use, if need be that of the older datagram.
-ForwardExchange::Datagram& ForwardExchange::freeDatagram() {
-  Datagram& first = datagrams_[0];
-  Datagram& second = datagrams_[1];
-  if (!first.client.isOpen()) return first;
-  if (!second.client.isOpen()) return second;
-  Datagram& older = first.sent_at <= second.sent_at ? first : second;
-  older.server->awaitLate(std::move(older.client), older.id, older.sent_at, older.repeated);
-  older.client.close();
-  return older;
+ForwardExchange::Target ForwardExchange::targetOf(uint8_t index) const {
+  UpstreamServer& server = candidates_.at(index);
+  return {.server = &server, .index = index, .edns = server.knowsEdns()};
 }
 
+// In the place of one without a use, or of the older one.
 ForwardExchange::Datagram& ForwardExchange::begin(uint8_t index) {
-  Datagram& datagram = freeDatagram();
-  UpstreamServer& server = *(*servers_)[index];
-  static_cast<Attempt&>(datagram) = Attempt(server, index);
-  tried_ = static_cast<uint16_t>(tried_ | bit(index));
+  auto& [first, second] = datagrams_;
+  Datagram& datagram = !first.isWaiting()                                      ? first
+                       : !second.isWaiting() || second.sent_at < first.sent_at ? second
+                                                                               : first;
+  if (datagram.isWaiting()) datagram.awaitLate();
+  datagram.giveUp();
+  datagram.to = targetOf(index);
+  candidates_.noteTried(index);
   return datagram;
 }
 
@@ -221,15 +189,16 @@ int ForwardExchange::sendDatagram(Datagram& datagram) {
   datagram.id = context_.random.next16();
   datagram.sent_at = BootClock::now();
   datagram.repeated = false;
-  datagram.server->noteAsked(datagram.sent_at);
+  UpstreamServer& server = *datagram.to.server;
+  server.noteAsked(datagram.sent_at);
   message_.setId(datagram.id);
   const auto message = messageFor(datagram);
-  const int error = context_.send(datagram.server->address().address, message, datagram, datagram.client);
+  const int error = context_.send(server.address().address, message, datagram, datagram.client);
   if (error != 0) return error;
   noteOwnAddress(datagram);
   current_ = &datagram;
   time_ = Time::kUsual;
-  context_.timeouts.arm(attempt_time_, datagram.server->roundTrip().timeout());
+  context_.timeouts.arm(attempt_time_, server.roundTrip().timeout());
   return 0;
 }
 
@@ -238,9 +207,8 @@ bool ForwardExchange::attemptDatagram(Datagram& datagram) {
   if (isWantOfResources(error) && owner_.makeRoom(*this)) error = sendDatagram(datagram);
   if (error == 0) return true;
   if (isWantOfResources(error)) {
-    failed_ = 0xffff;  // it would be the same with the others
-    overloaded_ = true;
-    noteReason(&datagram, EdeCode::kNetworkError, std::strerror(error));
+    candidates_.noteAllFailed();  // it would be the same with the others
+    noteWantOfResources(datagram, std::strerror(error));
   } else {
     giveServerUp(datagram, EdeCode::kNetworkError, std::strerror(error));
   }
@@ -250,11 +218,12 @@ bool ForwardExchange::attemptDatagram(Datagram& datagram) {
 // What is sent, with the cookie of this moment. Where nobody knows whether the server minds cookies, a message that is
 // sent again has none: it may be the cookie that keeps it from answering.
 std::span<const uint8_t> ForwardExchange::messageFor(Attempt& attempt) {
-  const auto form = attempt.server->form(attempt.edns);
-  UpstreamCookie& cookie = attempt.server->cookie();
+  UpstreamServer& server = *attempt.to.server;
+  const auto form = server.form(attempt.to.edns);
+  UpstreamCookie& cookie = server.cookie();
   attempt.cookie.reset();
-  const bool doubtful = attempt.cookie_refused || (attempt.repeated && !cookie.isTolerated());
-  ForwardMessage::Extras extras{.cookie = {}, .keepalive = &attempt == &stream_ && attempt.server->asksKeepalive()};
+  const bool doubtful = attempt.to.cookie_refused || (attempt.repeated && !cookie.isTolerated());
+  ForwardMessage::Extras extras{.cookie = {}, .keepalive = attempt.isStream() && server.asksKeepalive()};
   if (form != ForwardMessage::Form::kEdns || doubtful) return message_.bytes(form, extras);
   extras.cookie = cookie.option(BootClock::now());
   if (!extras.cookie.empty()) attempt.cookie = cookie.client();
@@ -262,106 +231,98 @@ std::span<const uint8_t> ForwardExchange::messageFor(Attempt& attempt) {
 }
 
 void ForwardExchange::noteOwnAddress(const Datagram& datagram) {
-  UpstreamCookie& cookie = datagram.server->cookie();
+  UpstreamCookie& cookie = datagram.to.server->cookie();
   if (!cookie.wantsOwnAddress(datagram.sent_at)) return;
   if (const auto own = datagram.client.localIp()) cookie.noteOwnAddress(*own, context_.random, datagram.sent_at);
 }
 
 void ForwardExchange::againWithoutEdns(Attempt& attempt) {
-  attempt.edns = false;
-  attempt.edns_refused = true;
+  attempt.to.edns = false;
+  attempt.to.edns_refused = true;
   again(attempt);
 }
 
 // The same server, with what `attempt` says now.
 void ForwardExchange::again(Attempt& attempt) {
-  if (&attempt == &stream_) {
+  if (attempt.isStream()) {
     if (!attemptStream()) proceed();
-  } else if (current_ == &stream_) {
-    giveUp(attempt);  // something better is on its way
+  } else if (current_->isStream()) {
+    attempt.giveUp();  // something better is on its way
   } else if (!attemptDatagram(static_cast<Datagram&>(attempt))) {
     proceed();
   }
 }
 
 void ForwardExchange::againOverTcp(Attempt& attempt) {
-  const bool on_its_way = current_ == &stream_;
-  const Attempt same_server = attempt;
-  giveUp(attempt);
-  if (on_its_way) return;
-  stream_ = same_server;
+  attempt.giveUp();
+  if (current_->isStream()) return;  // it is on its way
+  stream_.to = attempt.to;
   if (!attemptStream()) proceed();
 }
 
-// Nothing more is expected of it.
-void ForwardExchange::giveUp(Attempt& attempt) {
-  if (&attempt == &stream_) {
-    ticket_.drop();
-  } else {
-    static_cast<Datagram&>(attempt).client.close();
-  }
-}
-
 void ForwardExchange::giveServerUp(const Attempt& attempt, EdeCode ede, const std::string& reason) {
-  noteReason(&attempt, ede, reason);
-  attempt.server->noteFailure(reason);
-  if (&attempt == &stream_) noteStreamFailed();
+  noteReason(attempt, ede, reason);
+  attempt.to.server->noteFailure(reason);
+  if (attempt.isStream()) noteStreamFailed();
   leaveServer(attempt);
 }
 
 // What was to be asked over TCP, since a cookie was missing, cannot be: the server may have no TCP.
 void ForwardExchange::noteStreamFailed() {
-  if (std::exchange(cookie_missing_, false)) stream_.server->cookie().noteStopped(BootClock::now());
+  if (std::exchange(stream_.cookie_missing, false)) stream_.to.server->cookie().noteStopped(BootClock::now());
 }
 
 void ForwardExchange::leaveServer(const Attempt& attempt) {
-  if (&attempt == &stream_ && stream_first_ && !attempt.server->isStreamOnly()) {
-    stream_first_ = false;  // the client came over TCP; this server may not want that
-    tried_ = static_cast<uint16_t>(tried_ & ~bit(attempt.index));
+  if (attempt.isStream() && transport_ == Transport::kStreamFirst && !attempt.to.server->isStreamOnly()) {
+    transport_ = Transport::kDatagrams;  // this server may not want TCP
+    candidates_.forgetTried(attempt.to.index);
   } else {
-    failed_ = static_cast<uint16_t>(failed_ | bit(attempt.index));
+    candidates_.noteFailed(attempt.to.index);
   }
 }
 
-void ForwardExchange::noteReason(const Attempt* attempt, EdeCode ede, const std::string& reason) {
-  ede_ = ede;
-  reason_ = attempt != nullptr ? fmt::format("{}: {}", attempt->server->address().toString(), reason) : reason;
+void ForwardExchange::noteReason(EdeCode ede, const std::string& reason) {
+  failure_.ede = ede;
+  failure_.reason = reason;
+}
+
+void ForwardExchange::noteReason(const Attempt& attempt, EdeCode ede, const std::string& reason) {
+  noteReason(ede, fmt::format("{}: {}", attempt.to.server->address().toString(), reason));
+}
+
+void ForwardExchange::noteWantOfResources(const Attempt& attempt, const std::string& reason) {
+  failure_.overloaded = true;
+  noteReason(attempt, EdeCode::kNetworkError, reason);
 }
 
 void ForwardExchange::onTime() {
   if (time_ == Time::kAttempt) return onAttemptTime();
   if (time_ == Time::kUsual) {
     auto& lost = static_cast<Datagram&>(*current_);
+    UpstreamServer& server = *lost.to.server;
     time_ = Time::kRepetition;
-    lost.server->noteSilence(lost.sent_at, BootClock::now());
+    server.noteSilence(lost.sent_at, BootClock::now());
     if (sendExtra(lost)) return;
-    if (!tcp_tried_ && !hasOthers()) return context_.timeouts.arm(attempt_time_, lost.server->roundTrip().timeout());
-  } else if (current_ == &stream_ ? leaveSilentConnection() : askOverTcpSoon()) {
+    // Another server is asked before this one is asked over TCP.
+    if (!tcp_tried_ && !candidates_.next()) return context_.timeouts.arm(attempt_time_, server.roundTrip().timeout());
+  } else if (current_->isStream() ? leaveSilentConnection() : askOverTcpSoon()) {
     return;
   }
   time_ = Time::kAttempt;
   context_.attempts.arm(attempt_time_);
 }
 
-// Whether another server is to be asked before this one is asked over TCP.
-bool ForwardExchange::hasOthers() const {
-  for (size_t i = 0; i < servers_->size(); ++i) {
-    if (mayBeAsked(order_[i]) && !(*servers_)[order_[i]]->isDown()) return true;
-  }
-  return false;
-}
-
 // Whether another datagram has gone to another server, which then has its time. A server that has fallen silent
 // altogether is left for one that has not, whatever the budget: what goes to the second is no repetition.
 bool ForwardExchange::sendExtra(Datagram& lost) {
-  const auto equal = chooseEqual();
-  if (equal && lost.server->isSuspect()) {
+  const auto equal = candidates_.nextEqual();
+  if (equal && lost.to.server->isSuspect()) {
     if (!extra_spent_) extra_spent_ = context_.extra.take();
     if (askEqual(*equal)) return true;
   }
   if (extra_spent_ || !context_.extra.take()) return false;
   extra_spent_ = true;
-  if (equal && mayBeAsked(*equal) && askEqual(*equal)) return true;
+  if (equal && candidates_.mayBeAsked(*equal) && askEqual(*equal)) return true;
   context_.counters.attempts.add();
   context_.counters.repeated.add();
   lost.repeated = true;
@@ -372,7 +333,7 @@ bool ForwardExchange::sendExtra(Datagram& lost) {
 
 // False if it cannot be sent; what was sent before is waited for.
 bool ForwardExchange::askEqual(uint8_t index) {
-  ++attempts_;
+  candidates_.noteAttempt();
   Attempt* const before = current_;
   Datagram& datagram = begin(index);
   const int error = sendDatagram(datagram);
@@ -386,13 +347,16 @@ bool ForwardExchange::askEqual(uint8_t index) {
 }
 
 void ForwardExchange::onAttemptTime() {
-  noteReason(current_, EdeCode::kNoReachableAuthority, "i/o timeout");
-  current_->server->noteFailure("i/o timeout");
-  if (current_ == &stream_) {
+  UpstreamServer& server = *current_->to.server;
+  noteReason(*current_, EdeCode::kNoReachableAuthority, "i/o timeout");
+  server.noteFailure("i/o timeout");
+  if (current_->isStream()) {
     noteStreamFailed();
-    ticket_.noteLate();
-    if (stream_first_ && !stream_.server->isStreamOnly()) tried_ = static_cast<uint16_t>(tried_ & ~bit(stream_.index));
-    stream_first_ = false;
+    stream_.ticket.noteLate();
+    if (transport_ == Transport::kStreamFirst) {
+      if (!server.isStreamOnly()) candidates_.forgetTried(stream_.to.index);
+      transport_ = Transport::kDatagrams;
+    }
   }
   proceed();
 }
@@ -400,19 +364,18 @@ void ForwardExchange::onAttemptTime() {
 // It may end, and destroy this.
 void ForwardExchange::onNearMiss(Attempt& attempt) {
   context_.counters.discarded.add();
-  if (&attempt == &stream_ || ++near_misses_ != kMaxNearMisses) return;
+  if (attempt.isStream() || ++near_misses_ != kMaxNearMisses) return;
   context_.counters.suspected.add();
-  suspicious_ = true;
-  stream_first_ = false;  // it would allow datagrams where TCP fails
+  transport_ = Transport::kStreamOnly;
   tcp_tried_ = true;
   for (Datagram& datagram : datagrams_) {
-    if (&datagram != &attempt) giveUp(datagram);
+    if (&datagram != &attempt) datagram.giveUp();
   }
   againOverTcp(attempt);
 }
 
 bool ForwardExchange::isInOtherCase(const Attempt& attempt, std::span<const uint8_t> message) const {
-  return context_.options.use_caps_for_id && &attempt != &stream_ && dns::matchQuestion(message, query_) != 0 &&
+  return context_.options.use_caps_for_id && !attempt.isStream() && dns::matchQuestion(message, query_) != 0 &&
          !message_.hasSameCase(message);
 }
 
@@ -436,19 +399,20 @@ void ForwardExchange::onMessage(Attempt& attempt, std::span<const uint8_t> messa
 // With the ID of what was asked.
 void ForwardExchange::readMessage(Attempt& attempt, std::span<const uint8_t> message) {
   const auto now = BootClock::now();
-  const auto note_answer = [&attempt, message, now] {
-    attempt.server->noteAnswer(now);
-    attempt.server->noteResponse(dns::HeaderView(message.data()).rcode(), now - attempt.sent_at);
-    if (!attempt.repeated) attempt.server->noteRoundTrip(attempt.sent_at, now);
+  UpstreamServer& server = *attempt.to.server;
+  const auto note_answer = [&] {
+    server.noteAnswer(now);
+    server.noteResponse(dns::HeaderView(message.data()).rcode(), now - attempt.sent_at);
+    if (!attempt.repeated) server.noteRoundTrip(attempt.sent_at, now);
   };
   if (attempt.cookie && !takeCookie(attempt, message, now)) return;
-  if (attempt.edns && refusesEdns(message, attempt.id, query_)) {
+  if (attempt.to.edns && refusesEdns(message, attempt.id, query_)) {
     note_answer();
     return againWithoutEdns(attempt);
   }
   auto response = std::make_shared<StoredResponse>();
   // On an unprotected path any host could have set AD (RFC 4035 §4.9.3).
-  switch (readUpstreamResponse(message, attempt.id, query_, *response, trustsAd(*attempt.server))) {
+  switch (readUpstreamResponse(message, attempt.id, query_, *response, trustsAd(server))) {
     case UpstreamVerdict::kAccepted:
       note_answer();
       return onAnswer(attempt, std::move(response), now);
@@ -456,14 +420,14 @@ void ForwardExchange::readMessage(Attempt& attempt, std::span<const uint8_t> mes
       return onNearMiss(attempt);
     case UpstreamVerdict::kTruncated:
       note_answer();
-      if (&attempt != &stream_) return againOverTcp(attempt);
-      noteReason(&attempt, EdeCode::kNetworkError, "truncated over TCP");
+      if (!attempt.isStream()) return againOverTcp(attempt);
+      noteReason(attempt, EdeCode::kNetworkError, "truncated over TCP");
       break;
     case UpstreamVerdict::kMalformed:
-      noteReason(&attempt, EdeCode::kNetworkError, "malformed response");
+      noteReason(attempt, EdeCode::kNetworkError, "malformed response");
       break;
   }
-  failed_ = static_cast<uint16_t>(failed_ | bit(attempt.index));
+  candidates_.noteFailed(attempt.to.index);
   onUseless(attempt);
 }
 
@@ -471,10 +435,10 @@ void ForwardExchange::readMessage(Attempt& attempt, std::span<const uint8_t> mes
 // nobody else can write there.
 bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> message, BootClock::time_point now) {
   using CookieVerdict = UpstreamCookie::CookieVerdict;
-  UpstreamCookie& cookie = attempt.server->cookie();
+  UpstreamCookie& cookie = attempt.to.server->cookie();
   const AnswerOptions options = optionsOf(message);
   const CookieVerdict verdict = cookie.judge(options, *attempt.cookie, now);
-  const bool over_stream = &attempt == &stream_;
+  const bool over_stream = attempt.isStream();
   if (over_stream && verdict == CookieVerdict::kMissing) cookie.noteStopped(now);
   if (!over_stream && (verdict == CookieVerdict::kWrong || verdict == CookieVerdict::kMissing)) {
     context_.counters.bad_cookies.add();
@@ -482,7 +446,7 @@ bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> mess
       onNearMiss(attempt);
       return false;
     }
-    cookie_missing_ = true;
+    stream_.cookie_missing = true;
     againOverTcp(attempt);
     return false;
   }
@@ -493,7 +457,7 @@ bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> mess
   if (options.rcode != Rcode::kFormErr && options.rcode != Rcode::kNotImp) {
     cookie.noteTolerated();
   } else if (!cookie.isTolerated()) {  // it may be the cookie that the server does not know
-    attempt.cookie_refused = true;
+    attempt.to.cookie_refused = true;
     again(attempt);
     return false;
   }
@@ -502,15 +466,11 @@ bool ForwardExchange::takeCookie(Attempt& attempt, std::span<const uint8_t> mess
 
 // RFC 7873 §5.3: once more with the cookie that came, then over TCP, where none is needed.
 void ForwardExchange::onBadCookie(Attempt& attempt, bool has_new) {
-  const bool is_datagram = &attempt != &stream_;
-  attempt.server->noteAnswer(BootClock::now());
-  if (is_datagram && has_new && !attempt.cookie_renewed) {
-    attempt.cookie_renewed = true;
-    return again(attempt);
-  }
-  if (is_datagram) return againOverTcp(attempt);
-  noteReason(&attempt, EdeCode::kNetworkError, "BADCOOKIE over TCP");
-  failed_ = static_cast<uint16_t>(failed_ | bit(attempt.index));
+  attempt.to.server->noteAnswer(BootClock::now());
+  if (!attempt.isStream() && has_new && !std::exchange(attempt.to.cookie_renewed, true)) return again(attempt);
+  if (!attempt.isStream()) return againOverTcp(attempt);
+  noteReason(attempt, EdeCode::kNetworkError, "BADCOOKIE over TCP");
+  candidates_.noteFailed(attempt.to.index);
   onUseless(attempt);
 }
 
@@ -518,45 +478,43 @@ void ForwardExchange::onAnswer(Attempt& attempt, std::shared_ptr<const StoredRes
                                BootClock::time_point now) {
   const Rcode rcode = response->packed->rcode;
   const bool is_read = rcode != Rcode::kFormErr && rcode != Rcode::kNotImp;
-  if (attempt.edns_refused && is_read) attempt.server->noteNoEdns();
-  if (attempt.cookie_refused && !attempt.edns_refused && is_read) attempt.server->cookie().noteRefused(now);
+  UpstreamServer& server = *attempt.to.server;
+  if (attempt.to.edns_refused && is_read) server.noteNoEdns();
+  if (attempt.to.cookie_refused && !attempt.to.edns_refused && is_read) server.cookie().noteRefused(now);
   const auto& failover = context_.options.failover;
   if (std::find(failover.begin(), failover.end(), rcode) != failover.end()) {
     refusal_ = std::move(response);
     return onUseless(attempt);
   }
-  for (uint8_t i = 0; rejected_ != 0 && i < servers_->size(); ++i) {
-    if ((rejected_ & bit(i)) != 0 && i != attempt.index) (*servers_)[i]->noteRejected(now);
-  }
-  attempt.server->noteUseful();
-  giveUp(attempt);
-  for (Datagram& datagram : datagrams_) {  // how long they take is worth knowing all the same
-    if (!datagram.client.isOpen() || datagram.server == attempt.server) continue;
-    datagram.server->awaitLate(std::move(datagram.client), datagram.id, datagram.sent_at, datagram.repeated);
+  candidates_.noteAnswered(attempt.to.index, now);
+  server.noteUseful();
+  attempt.giveUp();
+  for (Datagram& datagram : datagrams_) {
+    if (datagram.isWaiting() && datagram.to.server != &server) datagram.awaitLate();
   }
   finishWith(std::move(response));
 }
 
 // The server is there, but what it says is of no use for this question.
 void ForwardExchange::onUseless(Attempt& attempt) {
-  rejected_ = static_cast<uint16_t>(rejected_ | bit(attempt.index));
-  giveUp(attempt);
+  candidates_.noteRejected(attempt.to.index);
+  attempt.giveUp();
   if (&attempt == current_) proceed();
 }
 
 void ForwardExchange::onDatagramError(Datagram& datagram, int error) {
   giveServerUp(datagram, EdeCode::kNetworkError, std::strerror(error));
-  datagram.client.close();
+  datagram.giveUp();
   if (&datagram == current_) proceed();
 }
 
 void ForwardExchange::onStreamFailed(const std::string& reason, bool used_before) {
-  if (current_ != &stream_) {  // it has had its time, and something else is on its way
+  if (!current_->isStream()) {  // it has had its time, and something else is on its way
     if (!isWaiting()) proceed();
     return;
   }
-  if (used_before && reconnects_ < kMaxReconnects) {  // it may merely have been closed when it was idle
-    ++reconnects_;
+  if (used_before && stream_.reconnects < kMaxReconnects) {  // it may merely have been closed when it was idle
+    ++stream_.reconnects;
     if (!attemptStream()) proceed();
     return;
   }
@@ -571,12 +529,8 @@ void ForwardExchange::finishWith(std::shared_ptr<const StoredResponse> response)
 
 void ForwardExchange::fail() {
   if (refusal_) return finishWith(std::move(refusal_));
-  if (reason_.empty()) noteReason(current_, EdeCode::kNoReachableAuthority, "i/o timeout");
-  finish({.response = nullptr,
-          .rcode = Rcode::kServFail,
-          .ede = ede_,
-          .reason = std::move(reason_),
-          .overloaded = overloaded_});
+  if (failure_.reason.empty()) noteReason(*current_, EdeCode::kNoReachableAuthority, "i/o timeout");
+  finish(failure_);
 }
 
 }  // namespace idetcd::resolver

@@ -26,15 +26,14 @@
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/udp_query_socket.h"
+#include "resolver/candidates.h"
 #include "resolver/forward_message.h"
 #include "resolver/forwarder.h"
 #include "resolver/stream_pool.h"
-#include "resolver/upstream_choice.h"
-#include "resolver/upstream_set.h"
 
 namespace idetcd::resolver {
 
-class ForwardExchange : private StreamWaiter {
+class ForwardExchange {
  public:
   class Owner {
    public:
@@ -55,50 +54,68 @@ class ForwardExchange : private StreamWaiter {
   const dns::Query& query() const { return query_; }
 
  private:
-  // A message on its way to a server.
-  struct Attempt {
-    Attempt() = default;
-    Attempt(UpstreamServer& to, uint8_t to_index) : server(&to), index(to_index), edns(to.knowsEdns()) {}
-
+  // A question on its way to a server, which is what goes over to another way to the same one.
+  struct Target {
     UpstreamServer* server = nullptr;
     uint8_t index = 0;  // the server's
     bool edns = true;
     bool edns_refused = false;
     bool cookie_refused = false;
-    bool cookie_renewed = false;                   // by BADCOOKIE
+    bool cookie_renewed = false;  // by BADCOOKIE
+  };
+  // A message on its way.
+  struct Attempt {
+    virtual ~Attempt() = default;
+    virtual bool isStream() const = 0;
+    virtual bool isWaiting() const = 0;
+    virtual void giveUp() = 0;  // nothing more is expected of it
+
+    Target to;
     std::optional<UpstreamCookie::Client> cookie;  // that the message carries
     bool repeated = false;                         // an answer may be to either copy
     uint16_t id = 0;
     BootClock::time_point sent_at;
   };
-  struct Datagram : Attempt, net::UdpQueryHandler {
+  struct Datagram final : Attempt, net::UdpQueryHandler {
     explicit Datagram(ForwardExchange& owner) : exchange(owner) {}
+    bool isStream() const override { return false; }
+    bool isWaiting() const override { return client.isOpen(); }
+    void giveUp() override { client.close(); }
     void onDatagram(std::span<const uint8_t> datagram) override { exchange.onMessage(*this, datagram); }
     void onError(int error) override { exchange.onDatagramError(*this, error); }
+    // The question no longer waits for it, but how long the server takes is worth knowing all the same.
+    void awaitLate() { to.server->awaitLate(std::move(client), id, sent_at, repeated); }
 
     ForwardExchange& exchange;
     net::UdpQuerySocket client;
   };
+  struct Stream final : Attempt, StreamWaiter {
+    explicit Stream(ForwardExchange& owner) : exchange(owner) {}
+    bool isStream() const override { return true; }
+    bool isWaiting() const override { return ticket.isWaiting(); }
+    void giveUp() override { ticket.drop(); }
+    void onStreamMessage(std::span<const uint8_t> message) override { exchange.onMessage(*this, message); }
+    void onStreamFailed(const std::string& reason, bool used_before) override {
+      exchange.onStreamFailed(reason, used_before);
+    }
+
+    ForwardExchange& exchange;
+    StreamPool::Ticket ticket;
+    uint8_t reconnects = 0;
+    bool cookie_missing = false;  // in an answer over UDP: the server is asked here whether that is its own
+  };
 
   void proceed();
   std::optional<uint8_t> choose();
-  std::optional<uint8_t> chooseAny();
-  std::optional<uint8_t> chooseEqual() const;
-  bool mayBeAsked(uint8_t index) const { return mayAskMore() && ((tried_ | failed_) & bit(index)) == 0; }
-  // Whether `max_connect_attempts` leaves an attempt.
-  bool mayAskMore() const {
-    return context_.options.max_connect_attempts == 0 || attempts_ < context_.options.max_connect_attempts;
-  }
   void onNobodyLeft();
   bool waitForEarlier();
   bool askOverTcp();
   bool askOverTcpSoon();
-  bool hasOthers() const;
   bool askOverNewConnection();
   bool leaveSilentConnection();
   bool isWaiting() const;
 
-  Datagram& freeDatagram();
+  Target targetOf(uint8_t index) const;
   Datagram& begin(uint8_t index);
   int sendDatagram(Datagram& datagram);
   bool attempt(uint8_t index);
@@ -114,18 +131,19 @@ class ForwardExchange : private StreamWaiter {
   void again(Attempt& attempt);
   void againWithoutEdns(Attempt& attempt);
   void againOverTcp(Attempt& attempt);
-  void giveUp(Attempt& attempt);
   void giveServerUp(const Attempt& attempt, dns::EdeCode ede, const std::string& reason);
   void noteStreamFailed();
   void leaveServer(const Attempt& attempt);
-  void noteReason(const Attempt* attempt, dns::EdeCode ede, const std::string& reason);
+  void noteReason(dns::EdeCode ede, const std::string& reason);
+  void noteReason(const Attempt& attempt, dns::EdeCode ede, const std::string& reason);
+  void noteWantOfResources(const Attempt& attempt, const std::string& reason);
 
   void onTime();
   bool sendExtra(Datagram& lost);
   bool askEqual(uint8_t index);
   void onAttemptTime();
   bool mayUseDatagrams(const UpstreamServer& server) const {
-    return !server.isStreamOnly() && !stream_first_ && !suspicious_;
+    return !server.isStreamOnly() && transport_ == Transport::kDatagrams;
   }
   void onNearMiss(Attempt& attempt);
   bool isInOtherCase(const Attempt& attempt, std::span<const uint8_t> message) const;
@@ -134,49 +152,41 @@ class ForwardExchange : private StreamWaiter {
   void onAnswer(Attempt& attempt, std::shared_ptr<const StoredResponse> response, BootClock::time_point now);
   void onUseless(Attempt& attempt);
   void onDatagramError(Datagram& datagram, int error);
-  void onStreamMessage(std::span<const uint8_t> message) override { onMessage(stream_, message); }
-  void onStreamFailed(const std::string& reason, bool used_before) override;
+  void onStreamFailed(const std::string& reason, bool used_before);
 
   void fail();
   void finishWith(std::shared_ptr<const StoredResponse> response);
   void finish(const ForwardResult& result) { owner_.onExchangeDone(*this, result); }
-  static uint16_t bit(uint8_t index) { return static_cast<uint16_t>(1u << index); }
 
   ForwardContext& context_;
   Owner& owner_;
   dns::Query query_;  // its message is in message_
   ForwardMessage message_;
-  const std::shared_ptr<const UpstreamServers> servers_;
-  const UpstreamChoice::Order order_;
-  // Bits of servers. For good, as far as this question is concerned: those that were asked; those that have failed;
-  // those that gave an answer of no use.
-  uint16_t tried_ = 0;
-  uint16_t failed_ = 0;
-  uint16_t rejected_ = 0;
+  Candidates candidates_;
 
   std::array<Datagram, 2> datagrams_{Datagram(*this), Datagram(*this)};
-  Attempt stream_;
-  StreamPool::Ticket ticket_;
+  Stream stream_{*this};
   Attempt* current_ = nullptr;  // of these: the latest
   // Of the current attempt, what the timer ends. A datagram's usual time, that of its repetition, or of a message over
   // a connection that was there before; then the attempt's.
   enum class Time : uint8_t { kUsual, kRepetition, kAttempt };
   Time time_ = Time::kAttempt;
+  // Of servers that take both.
+  enum class Transport : uint8_t {
+    kDatagrams,
+    kStreamFirst,  // the client came over TCP; where that fails, datagrams
+    kStreamOnly    // after too many near misses
+  };
+  Transport transport_;
   bool extra_spent_ = false;
-  bool tcp_tried_ = false;       // as the last resort
-  bool cookie_missing_ = false;  // in an answer, so that stream_ is asked whether it is the server's
-  size_t attempts_ = 0;          // that a server was turned to, be it the same one
-  uint8_t reconnects_ = 0;
+  bool tcp_tried_ = false;  // as the last resort
   uint8_t near_misses_ = 0;
-  bool suspicious_ = false;  // after too many of them
 
-  bool stream_first_;
-  bool overloaded_ = false;  // it failed because our own resources were used up
   net::Deadline attempt_time_;
   net::Deadline total_time_;
   std::shared_ptr<const StoredResponse> refusal_;  // the last answer with a `failover` rcode
-  dns::EdeCode ede_ = dns::EdeCode::kNoReachableAuthority;
-  std::string reason_;
+  ForwardResult failure_{
+      .response = nullptr, .rcode = dns::Rcode::kServFail, .ede = dns::EdeCode::kNoReachableAuthority, .reason = {}};
 };
 
 }  // namespace idetcd::resolver

@@ -71,8 +71,8 @@ Result<std::vector<std::unique_ptr<Forwarder>>> makeForwarders(const ResolverSet
   if (!room) return fail(fmt::format("plugin/forward: {}", room.error().message));
   std::shared_ptr<ZoneLimiter> limiter;
   if (settings.zone_limit) {
-    limiter = std::make_shared<ZoneLimiter>(*settings.zone_limit, context.process.hash_seed,
-                                            context.process.metrics.scope());
+    limiter =
+        std::make_shared<ZoneLimiter>(*settings.zone_limit, context.process.hash_seed, context.process.metrics.scope());
   }
   std::vector<std::unique_ptr<Forwarder>> forwarders;
   const std::vector<dns::Name> zones = config::zonesOf(context.block.keys);
@@ -124,9 +124,9 @@ Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolv
     name = context.process.state<KeptCaches>().nameOf(name, settings.listen);
     cache = useCache(settings, name, context, options);
   }
-  return MadeResolver{std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache),
-                                                           std::move(*forwarders)),
-                      std::move(name)};
+  return MadeResolver{
+      std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders)),
+      std::move(name)};
 }
 
 }  // namespace idetcd::resolver
