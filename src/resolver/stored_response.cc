@@ -103,11 +103,11 @@ class Selector {
       : query_(query), records_(records), response_(response), work_(work), writer_(query, size, work) {}
 
   // Packs what belongs to the question: `out` says of the response what its header and OPT do. False: malformed, a
-  // CNAME chain without end, or too much work.
+  // CNAME chain without end, a name with two CNAMEs (RFC 2181 §10.1), or too much work.
   bool select(dns::ResponseSections out) {
     rcode_ = out.rcode;
     if (!followChain()) return false;
-    if (!take(dns::Section::kAnswer, Part::kAll, out.answers)) return false;
+    if (!takeAnswer(out.answers)) return false;
     out.answer_size = size();
     if (!take(dns::Section::kAuthority, Part::kProofs, out.proofs)) return false;
     out.proof_end = size();
@@ -136,26 +136,32 @@ class Selector {
 
   bool followChain() {
     chain_[chain_size_++] = query_.name();
-    if (query_.qtype == code(RrType::kCname) || query_.qtype == code(RrType::kAny)) return true;
-    while (const Record* cname = findCname(chain().back())) {
-      const auto& target = aliases_.emplace_back(std::make_unique<ExpandedName>());
-      const size_t end = dns::expandName(cname->message, cname->rdata, *target, work_);
-      if (end == 0 || end != cname->rdata + cname->rdata_size) return false;
+    const bool follows = query_.qtype != code(RrType::kCname) && query_.qtype != code(RrType::kAny);
+    for (;;) {
+      auto target = std::make_unique<ExpandedName>();
+      if (!readAlias(chain().back(), *target)) return false;
+      if (target->size == 0 || !follows) return true;
       if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
       chain_[chain_size_++] = target->span();
+      aliases_.push_back(std::move(target));
     }
-    return true;
   }
 
-  const Record* findCname(NameSpan owner) const {
+  // What `owner` is an alias of; of size 0: of nothing. False: malformed, or of two names.
+  bool readAlias(NameSpan owner, ExpandedName& target) const {
     work_.spend(records_.list.size());
     for (const Record& record : records_.list) {
-      if (record.section == dns::Section::kAnswer && record.type == code(RrType::kCname) && isIn(record) &&
-          dns::sameName(records_.ownerOf(record), owner, work_)) {
-        return &record;
+      if (record.section != dns::Section::kAnswer || record.type != code(RrType::kCname) || !isIn(record) ||
+          !dns::sameName(records_.ownerOf(record), owner, work_)) {
+        continue;
       }
+      ExpandedName other;
+      ExpandedName& name = target.size == 0 ? target : other;
+      const size_t end = dns::expandName(record.message, record.rdata, name, work_);
+      if (end == 0 || end != record.rdata + record.rdata_size) return false;
+      if (!dns::sameName(name.span(), target.span(), work_)) return false;
     }
-    return nullptr;
+    return true;
   }
 
   bool isIn(const Record& record) const { return record.klass == query_.qclass; }
@@ -176,7 +182,8 @@ class Selector {
         if (type == code(RrType::kRrsig) && query_.qtype != code(RrType::kRrsig)) {
           return query_.dnssec_ok && (isOnChain(owner) || isAboveAnyLink(owner));
         }
-        return isOnChain(owner) && (isAsked(type) || type == code(RrType::kCname));
+        return type == code(RrType::kCname) ? isOnChain(owner)
+                                            : isAsked(type) && dns::sameName(chain().back(), owner, work_);
       case dns::Section::kAuthority:
         if (type == code(RrType::kSoa) || type == code(RrType::kNs)) return isAboveChainEnd(owner);
         return query_.dnssec_ok && (type == code(RrType::kNsec) || type == code(RrType::kNsec3) ||
@@ -189,11 +196,15 @@ class Selector {
 
   // Of the authority section: what an answer or a denial is not whole without.
   bool isProof(const Record& record) const {
-    uint16_t type = record.type;
-    if (type == code(RrType::kRrsig) && record.rdata_size >= sizeof(uint16_t))
-      type = dns::load16(&record.message[record.rdata]);
+    const uint16_t type = coveredType(record);
     const bool denial = !has_answer_ || rcode_ == dns::Rcode::kNxDomain;
     return type == code(RrType::kNsec) || type == code(RrType::kNsec3) || (denial && type == code(RrType::kSoa));
+  }
+
+  // Of a signature, that of what it signs.
+  static uint16_t coveredType(const Record& record) {
+    const bool signs = record.type == code(RrType::kRrsig) && record.rdata_size >= sizeof(uint16_t);
+    return signs ? dns::load16(&record.message[record.rdata]) : record.type;
   }
 
   bool isAboveAnyLink(NameSpan owner) const {
@@ -208,18 +219,47 @@ class Selector {
   bool take(dns::Section section, Part part, uint16_t& count) {
     for (const Record& record : records_.list) {
       if (record.section != section || (part != Part::kAll && isProof(record) != (part == Part::kProofs))) continue;
-      if (!isWanted(record)) continue;
-      const bool denies = section == dns::Section::kAuthority && record.type == code(RrType::kSoa);
-      const uint32_t ttl = denies ? negativeTtlOf(record) : record.ttl;
-      if (!writer_.append(record.message, record, records_.ownerOf(record), ttl)) return false;
-      ++count;
-      least_ttl_ = std::min(least_ttl_, ttl);
-      if (section == dns::Section::kAnswer && isAsked(record.type)) has_answer_ = true;
-      if (denies) negative_ttl_ = ttl;
-      if (record.type == code(RrType::kRrsig)) noteSignature(record);
-      noteTarget(record);
+      if (isWanted(record) && !take(record, count)) return false;
     }
     return !work_.isSpent();
+  }
+
+  // RFC 1034 §4.3.2: the CNAMEs come in the order in which they lead on, then what they lead to. glibc reads no other.
+  bool takeAnswer(uint16_t& count) {
+    if (chain_size_ == 1) return take(dns::Section::kAnswer, Part::kAll, count);
+    std::array<std::vector<const Record*>, kMaxChain + 1> by_link;
+    for (const Record& record : records_.list) {
+      if (record.section == dns::Section::kAnswer && isWanted(record)) by_link[linkOf(record)].push_back(&record);
+    }
+    for (const auto& records : by_link) {
+      for (const Record* record : records) {
+        if (!take(*record, count)) return false;
+      }
+    }
+    return !work_.isSpent();
+  }
+
+  // The first name of the chain that the record is about. REQUIRES: isWanted(record).
+  size_t linkOf(const Record& record) const {
+    const NameSpan owner = records_.ownerOf(record);
+    const bool is_above = coveredType(record) == code(RrType::kDname);
+    const auto link = std::ranges::find_if(chain(), [&](NameSpan name) {
+      return is_above ? dns::isWithin(name, owner, work_) : dns::sameName(name, owner, work_);
+    });
+    return std::min<size_t>(static_cast<size_t>(link - chain().begin()), chain_size_ - 1);
+  }
+
+  bool take(const Record& record, uint16_t& count) {
+    const bool denies = record.section == dns::Section::kAuthority && record.type == code(RrType::kSoa);
+    const uint32_t ttl = denies ? negativeTtlOf(record) : record.ttl;
+    if (!writer_.append(record.message, record, records_.ownerOf(record), ttl)) return false;
+    ++count;
+    least_ttl_ = std::min(least_ttl_, ttl);
+    if (record.section == dns::Section::kAnswer && isAsked(record.type)) has_answer_ = true;
+    if (denies) negative_ttl_ = ttl;
+    if (record.type == code(RrType::kRrsig)) noteSignature(record);
+    noteTarget(record);
+    return true;
   }
 
   // Of the SOA itself too, so that clients count down from where we are.

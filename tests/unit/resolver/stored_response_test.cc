@@ -92,6 +92,56 @@ TEST_F(StoredResponseTest, PositiveAnswerComesBackCompressed) {
   EXPECT_EQ(response_->packed->body().size(), (2u + 10 + 4 + 2) + 2 * (2 + 10 + 4));
 }
 
+// glibc reads the aliases of an answer from the first record on: behind the addresses it does not find them.
+TEST_F(StoredResponseTest, AliasesComeBeforeWhatTheyLeadTo) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.a("c.example.net.", 60, {192, 0, 2, 1})
+      .cname("b.example.net.", "c.example.net.", 300)
+      .a("c.example.net.", 60, {192, 0, 2, 2})
+      .cname("www.example.org.", "b.example.net.", 300);
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  std::vector<std::string> owners;
+  for (const auto& record : write()) owners.push_back(record.owner);
+  EXPECT_EQ(owners, (std::vector<std::string>{"www.example.org.", "b.example.net.", "c.example.net.", "c.example.net.",
+                                              "."}));
+}
+
+// RFC 2181 §10.1
+TEST_F(StoredResponseTest, TwoAliasesOfOneNameAreMalformed) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.cname("www.example.org.", "a.example.org.")
+      .cname("www.example.org.", "b.example.org.")
+      .a("a.example.org.", 60, {192, 0, 2, 1});
+  EXPECT_EQ(read(upstream), UpstreamVerdict::kMalformed);
+  UpstreamMessage behind("www.example.org.", 1);
+  behind.cname("www.example.org.", "a.example.org.")
+      .cname("a.example.org.", "b.example.org.")
+      .cname("a.example.org.", "c.example.org.");
+  EXPECT_EQ(read(behind), UpstreamVerdict::kMalformed);
+  UpstreamMessage twice("www.example.org.", 1);
+  twice.cname("www.example.org.", "a.example.org.")
+      .cname("www.example.org.", "A.example.org.")
+      .a("a.example.org.", 60, {192, 0, 2, 1});
+  EXPECT_EQ(read(twice), UpstreamVerdict::kAccepted) << "one that is there twice";
+  for (const uint16_t type : {5, 255}) {
+    ask("www.example.org.", type);
+    UpstreamMessage asked("www.example.org.", type);
+    asked.cname("www.example.org.", "a.example.org.").cname("www.example.org.", "b.example.org.");
+    EXPECT_EQ(read(asked), UpstreamVerdict::kMalformed) << type;
+  }
+}
+
+TEST_F(StoredResponseTest, AnAliasHasNoOtherRecords) {
+  UpstreamMessage upstream("www.example.org.", 1);
+  upstream.a("www.example.org.", 60, {192, 0, 2, 9})
+      .cname("www.example.org.", "a.example.org.")
+      .a("a.example.org.", 60, {192, 0, 2, 1});
+  ASSERT_EQ(read(upstream), UpstreamVerdict::kAccepted);
+  const auto records = write();
+  ASSERT_EQ(records.size(), 3u) << "two and OPT";
+  EXPECT_EQ(records[1].owner, "a.example.org.");
+}
+
 TEST_F(StoredResponseTest, MismatchesAreToldApart) {
   const UpstreamMessage good = UpstreamMessage("www.example.org.", 1).a("www.example.org.", 60, {192, 0, 2, 1});
   EXPECT_EQ(read(good), UpstreamVerdict::kAccepted);
