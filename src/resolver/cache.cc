@@ -463,9 +463,7 @@ bool Cache::isWorthKeeping(const dns::Query& query, const StoredResponse& respon
                           [&query](const dns::Name& zone) { return dns::isNameWithin(query.name(), zone); })) {
     return false;
   }
-  if (isFailure(response) && (options_.failure_ttl.count() == 0 || response.packed->rcode == dns::Rcode::kFormErr)) {
-    return false;
-  }
+  if (isFailure(response) && options_.failure_ttl.count() == 0) return false;
   if (signatureSecondsLeft(response) == 0) return false;
   return entry_size <= std::max(kept_in.capacity * kMeanEntrySize / kLargestShare, kMeanEntrySize);
 }

@@ -101,8 +101,8 @@ class Cache {
 
   // Keeps `response` as the answer to `query`'s question, unless it must not be cached: then what has ended is
   // forgotten all the same. No longer than the first of its signatures is valid, not as a stale answer either. A
-  // failure never replaces an answer that can still be served stale, nor does anything without an answer where
-  // Options::prefer_positive is set, and a FORMERR is about a message, not a name: it is not kept.
+  // failure, of whatever rcode (RFC 9520 §3.2), never replaces an answer that can still be served stale, nor does
+  // anything without an answer where Options::prefer_positive is set.
   void insert(const dns::Query& query, const StoredResponse& response, BootClock::time_point now);
 
   // --- what outlives the process ---

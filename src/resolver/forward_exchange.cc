@@ -9,6 +9,7 @@ using dns::Rcode;
 
 namespace {
 
+constexpr uint16_t kMaxHeaderRcode = 15;  // what is above needs OPT
 constexpr uint8_t kMaxReconnects = 4;
 constexpr uint8_t kMaxNearMisses = 4;
 // Of a server that may be dead: so many connections are opened to see whether it answers over TCP.
@@ -469,7 +470,17 @@ void ForwardExchange::onBadCookie(Attempt& attempt, bool has_new) {
   attempt.to.server->noteAnswer(BootClock::now());
   if (!attempt.isStream() && has_new && !std::exchange(attempt.to.cookie_renewed, true)) return again(attempt);
   if (!attempt.isStream()) return againOverTcp(attempt);
-  noteReason(attempt, EdeCode::kNetworkError, "BADCOOKIE over TCP");
+  onHopFailure(attempt, Rcode::kBadCookie);
+}
+
+// An rcode above 15 is for whoever has sent the message, and says nothing of the name (RFC 6891 §6.1.3, RFC 7873 §5.3).
+// Once more without what it is about; a server that says it to that, too, is of no use.
+void ForwardExchange::onHopFailure(Attempt& attempt, Rcode rcode) {
+  if (std::exchange(attempt.to.edns, false)) {
+    attempt.to.edns_refused = rcode == Rcode::kBadVers;
+    return again(attempt);
+  }
+  noteReason(attempt, EdeCode::kNetworkError, dns::kRcodeNames.toString(dns::code(rcode)));
   candidates_.noteFailed(attempt.to.index);
   onUseless(attempt);
 }
@@ -477,6 +488,7 @@ void ForwardExchange::onBadCookie(Attempt& attempt, bool has_new) {
 void ForwardExchange::onAnswer(Attempt& attempt, std::shared_ptr<const StoredResponse> response,
                                BootClock::time_point now) {
   const Rcode rcode = response->packed->rcode;
+  if (dns::code(rcode) > kMaxHeaderRcode) return onHopFailure(attempt, rcode);
   const bool is_read = rcode != Rcode::kFormErr && rcode != Rcode::kNotImp;
   UpstreamServer& server = *attempt.to.server;
   if (attempt.to.edns_refused && is_read) server.noteNoEdns();

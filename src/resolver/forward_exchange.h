@@ -128,6 +128,7 @@ class ForwardExchange {
   void noteOwnAddress(const Datagram& datagram);
   bool takeCookie(Attempt& attempt, std::span<const uint8_t> message, BootClock::time_point now);
   void onBadCookie(Attempt& attempt, bool has_new);
+  void onHopFailure(Attempt& attempt, dns::Rcode rcode);
   void again(Attempt& attempt);
   void againWithoutEdns(Attempt& attempt);
   void againOverTcp(Attempt& attempt);

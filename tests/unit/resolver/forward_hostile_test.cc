@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "support/forward_fixture.h"
-#include "support/metric_values.h"
 
 namespace idetcd::resolver {
 namespace {
@@ -357,6 +356,45 @@ TEST_F(ForwardEdnsTest, Badvers) {
   expectWithoutEdns([](const Asked& asked) {
     return asked.response().count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes;
   });
+}
+
+// An rcode above 15 is about the message. A client would have read NOERROR in it, or a complaint about its own.
+class ForwardHopFailureTest : public ForwardHostileTest, public testing::WithParamInterface<uint16_t> {};
+
+TEST_P(ForwardHopFailureTest, IsNoAnswer) {
+  const auto low_bits = static_cast<uint16_t>(0x8180 | (GetParam() & 15));
+  auto& server = upstream([low_bits](const Asked& asked, const Reply& reply) {
+    reply.send(asked.response(low_bits).count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes);
+  });
+  auto& other = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.answer(7)); });
+  auto options = optionsFor({server.target(), other.target()});
+  options.policy = Forwarder::Policy::kSequential;
+  make(std::move(options));
+  EXPECT_EQ(lastOctet(resolve()), 7) << "of the next server";
+  EXPECT_FALSE(server.asked().back().query.has_edns) << "it was asked without EDNS, too";
+  make(optionsFor({server.target()}));
+  const auto failed = resolve();
+  EXPECT_EQ(failed.rcode, Rcode::kServFail);
+  EXPECT_EQ(failed.response, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rcodes, ForwardHopFailureTest, testing::Values(16, 17, 23), [](const auto& rcode) {
+  return dns::kRcodeNames.toString(rcode.param);
+});
+
+TEST_F(ForwardEdnsTest, BadcookieOfAServerThatTakesNone) {
+  auto& server = upstream([](const Asked& asked, const Reply& reply) {
+    reply.send(asked.query.has_edns ? asked.response(0x8187)
+                                          .count(UpstreamMessage::kAdditional)
+                                          .raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0})
+                                          .bytes
+                                    : asked.answer(7));
+  });
+  make(optionsFor({server.target()}));
+  EXPECT_EQ(lastOctet(resolve()), 7);
+  const size_t count = server.udpCount();
+  EXPECT_EQ(lastOctet(resolve("other.example.org.")), 7);
+  EXPECT_TRUE(server.asked()[count].query.has_edns) << "that says nothing of EDNS";
 }
 
 TEST_F(ForwardEdnsTest, FormerrOfAServerThatKnowsEdnsIsTheAnswer) {
