@@ -351,6 +351,7 @@ void ForwardExchange::onAttemptTime() {
   UpstreamServer& server = *current_->to.server;
   noteReason(*current_, EdeCode::kNoReachableAuthority, "i/o timeout");
   server.noteFailure("i/o timeout");
+  noteSilentBefore();
   if (current_->isStream()) {
     noteStreamFailed();
     stream_.ticket.noteLate();
@@ -360,6 +361,16 @@ void ForwardExchange::onAttemptTime() {
     }
   }
   proceed();
+}
+
+// Servers that the question has moved on from have had their time by now, too, and are no better for that.
+void ForwardExchange::noteSilentBefore() {
+  const auto before = BootClock::now() - context_.options.attempt_time;
+  for (const Datagram& datagram : datagrams_) {
+    if (&datagram == current_ || !datagram.isWaiting() || datagram.sent_at > before) continue;
+    UpstreamServer& server = *datagram.to.server;
+    if (&server != current_->to.server && !server.hasAnsweredSince(datagram.sent_at)) server.noteFailure("i/o timeout");
+  }
 }
 
 // It may end, and destroy this.

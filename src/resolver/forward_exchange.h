@@ -143,6 +143,7 @@ class ForwardExchange {
   bool sendExtra(Datagram& lost);
   bool askEqual(uint8_t index);
   void onAttemptTime();
+  void noteSilentBefore();
   bool mayUseDatagrams(const UpstreamServer& server) const {
     return !server.isStreamOnly() && transport_ == Transport::kDatagrams;
   }
