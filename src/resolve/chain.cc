@@ -94,16 +94,24 @@ QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const
 }
 
 QueryOutcome Chain::runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
-  const QueryOutcome outcome = runHandlers(first, query, request, flags);
+  const QueryOutcome outcome = runHandlers(first, handlers_.size(), query, request, flags);
   return outcome.isNext() ? refuse(query, request.response_limit, flags) : outcome;
 }
 
+QueryOutcome Chain::answerInner(const dns::Query& query, const Request& request, size_t end) const {
+  if (parts.gate) {
+    if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
+  }
+  return runHandlers(0, end, query, request, flags());
+}
+
 // kNext: none of them answers.
-QueryOutcome Chain::runHandlers(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const {
-  for (size_t i = first; i < handlers_.size(); ++i) {
+QueryOutcome Chain::runHandlers(size_t first, size_t end, const dns::Query& query, const Request& request,
+                                uint16_t flags) const {
+  for (size_t i = first; i < end; ++i) {
     QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
     if (outcome.isNextOfExisting()) [[unlikely]]
-      return runForExisting(i, query, request, flags);
+      return runForExisting(i, end, query, request, flags);
     if (outcome.isNext()) continue;
     if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
     if (request.name_exists && outcome.kind == QueryOutcome::Kind::kAnswer) dns::denyDataOnly(query.message);
@@ -113,11 +121,11 @@ QueryOutcome Chain::runHandlers(size_t first, const dns::Query& query, const Req
 }
 
 // The handler at `index` knows that the name exists, and leaves its data to those behind it.
-QueryOutcome Chain::runForExisting(size_t index, const dns::Query& query, const Request& request,
+QueryOutcome Chain::runForExisting(size_t index, size_t end, const dns::Query& query, const Request& request,
                                    uint16_t flags) const {
   Request behind = request;
   behind.name_exists = true;
-  QueryOutcome outcome = runHandlers(index + 1, query, behind, flags);
+  QueryOutcome outcome = runHandlers(index + 1, end, query, behind, flags);
   if (!outcome.isNext()) return outcome;
   outcome = handlers_[index].handler->answerNoData(query, request, flags);
   outcome.answered_by = handlers_[index].directive;

@@ -79,7 +79,7 @@ class Chain {
     QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
     if (outcome.isNext()) {
       request.meter = meter;
-      outcome = outcome.isNextOfExisting() ? runForExisting(behind_cluster_ - 1, query, request, added)
+      outcome = outcome.isNextOfExisting() ? runForExisting(behind_cluster_ - 1, handlers_.size(), query, request, added)
                                            : runFrom(behind_cluster_, query, request, added);
       request.meter = nullptr;
       return outcome;
@@ -94,6 +94,9 @@ class Chain {
   // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.
   QueryOutcome runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
   size_t size() const { return handlers_.size(); }
+  // What `query`, of class IN, gets as an inner question of that client: from the gate, then from the handlers before the
+  // one at `end`; kNext if none of them answers. As runFrom().
+  QueryOutcome answerInner(const dns::Query& query, const Request& request, size_t end) const;
 
   bool isBusy() const;
 
@@ -107,8 +110,10 @@ class Chain {
   QueryOutcome runLimited(dns::Query& query, const Request& request) const;
   QueryOutcome runGated(dns::Query& query, const Request& request) const;
   QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
-  QueryOutcome runHandlers(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
-  QueryOutcome runForExisting(size_t index, const dns::Query& query, const Request& request, uint16_t flags) const;
+  QueryOutcome runHandlers(size_t first, size_t end, const dns::Query& query, const Request& request,
+                           uint16_t flags) const;
+  QueryOutcome runForExisting(size_t index, size_t end, const dns::Query& query, const Request& request,
+                              uint16_t flags) const;
   QueryOutcome runSeparate(const std::vector<Link>& links, const dns::Query& query, const Request& request) const;
   void reportFailure(const dns::Query& query) const;
   QueryOutcome judge(const dns::Query& query, const Request& request) const;

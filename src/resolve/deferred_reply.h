@@ -9,6 +9,25 @@
 
 namespace idetcd::resolve {
 
+// A copy of a request, but for the way back to its client and what is counted for it.
+class KeptRequest {
+ public:
+  explicit KeptRequest(const Request& request);
+  // Borrowed from this object.
+  Request request() const;
+  BootClock::time_point receivedAt() const { return received_at_; }
+
+ private:
+  sockaddr_storage source_;  // of no family: none was given
+  SocketAddress local_;
+  Transport transport_;
+  bool is_inner_;
+  uint8_t inner_depth_;
+  std::weak_ptr<const Router> router_;  // a reload may replace it meanwhile
+  size_t response_limit_;
+  BootClock::time_point received_at_;
+};
+
 class DeferredReply {
  public:
   // REQUIRES: request.deferrer is set.
@@ -26,7 +45,8 @@ class DeferredReply {
   void limitResponse(size_t limit) { response_limit_ = limit; }
   // As the handlers and logs want it; borrowed from this object.
   Request request() const;
-  BootClock::time_point receivedAt() const { return received_at_; }
+  const KeptRequest& kept() const { return kept_; }
+  BootClock::time_point receivedAt() const { return kept_.receivedAt(); }
 
   // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
   void send(size_t size);
@@ -43,15 +63,12 @@ class DeferredReply {
   static constexpr size_t kQuestionTail = 4;
   std::array<uint8_t, dns::kHeaderSize + dns::kMaxNameLength + kQuestionTail> buffer_;
   dns::Query query_;
-  sockaddr_storage source_;
-  SocketAddress local_;
-  Transport transport_;
+  KeptRequest kept_;
   bool is_inner_;
   bool name_exists_;
   QueryMeter* meter_;
   QuerySamples* samples_;
   size_t response_limit_;
-  BootClock::time_point received_at_;
   std::unique_ptr<ReplySink> sink_;
 };
 

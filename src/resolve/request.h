@@ -16,6 +16,7 @@ enum class Transport : uint8_t { kUdp, kTcp };
 
 class QueryMeter;
 class QuerySamples;
+class Router;
 
 // Why a query gets no answer.
 enum class DropReason : uint8_t {
@@ -61,6 +62,8 @@ struct Request {
   ReplyDeferrer* deferrer = nullptr;
   // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
   bool is_inner = false;
+  uint8_t inner_depth = 0;         // how many of Router::answerInner() it is within
+  const Router* router = nullptr;  // of the listener; null: there is none
   // The name is known to exist here, though not to who is asked: NXDOMAIN would be wrong, and becomes NODATA (RFC 8020).
   bool name_exists = false;
   // It was asked before, and there was no room for its answer (ReplySink::pushBack()).

@@ -75,6 +75,19 @@ bool Router::isBusy() const {
   return std::any_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.chain->isBusy(); });
 }
 
+QueryOutcome Router::answerInner(const Chain& asking, size_t end, const dns::Query& query,
+                                 const Request& request) const {
+  constexpr uint8_t kMaxDepth = 4;  // of blocks that lead to each other
+  if (request.inner_depth > kMaxDepth) return refuse(query, request.response_limit, 0);
+  const Route* found = route(query);
+  if (found == nullptr) return QueryOutcome::next();
+  const bool is_ds = query.qtype == dns::code(dns::RrType::kDs);
+  const Chain& chain = *(is_ds ? routeOfDs(query, *found) : *found).chain;
+  if (&chain == &asking) return chain.answerInner(query, request, end);
+  const QueryOutcome outcome = chain.answerInner(query, request, chain.size());
+  return outcome.isNext() ? refuse(query, request.response_limit, 0) : outcome;
+}
+
 QueryOutcome Router::serve(Job& job, Request& request) const {
   if (job.chain == nullptr) {
     if (job.outcome == ParseOutcome::kDrop) return QueryOutcome::drop(DropReason::kMalformed);

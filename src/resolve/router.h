@@ -28,7 +28,7 @@ struct Job {
   QueryOutcome answered;  // by answerInBatch(), if the shortcut is kMeteredCluster
 };
 
-class Router {
+class Router : public std::enable_shared_from_this<Router> {
  public:
   struct Zone {
     dns::Name name;
@@ -95,6 +95,10 @@ class Router {
   void onBatchDone(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const {
     if (samples_ != nullptr || !meters_.empty()) noteBatch(jobs, counts, begin);
   }
+  // For a handler that resolves `query` for a client, who has asked something else: what the client would get for it,
+  // `acl` included, but for rates, logs and counts. Of the block `asking`, the handler's own, those before the one at
+  // `end` are asked; kNext: it is not theirs, and no other block's. REQUIRES: class IN; inside a ReadSection.
+  QueryOutcome answerInner(const Chain& asking, size_t end, const dns::Query& query, const Request& request) const;
   // Counts late answers; may be null.
   QuerySamples* samples() const { return samples_.get(); }
 

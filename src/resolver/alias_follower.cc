@@ -23,8 +23,30 @@ struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain>
   net::Deadline deadline;
 };
 
-AliasFollower::AliasFollower(net::EventLoop& loop, Resolve resolve)
-    : resolve_(std::move(resolve)), seed_(randomHashSeed()), deadlines_(loop, kTime) {}
+// Gets what this server answers late.
+class AliasFollower::Sink final : public resolve::ReplySink {
+ public:
+  Sink(AliasFollower& follower, ChainPtr chain) : follower_(follower), chain_(std::move(chain)) {}
+  void send(std::span<const uint8_t> message) override { follower_.onMessage(chain_, message); }
+  void noteDropped(resolve::DropReason) override { finish(chain_); }
+
+ private:
+  AliasFollower& follower_;
+  const ChainPtr chain_;
+};
+
+class AliasFollower::Deferrer final : public resolve::ReplyDeferrer {
+ public:
+  Deferrer(AliasFollower& follower, const ChainPtr& chain) : follower_(follower), chain_(chain) {}
+  std::unique_ptr<resolve::ReplySink> keepClient() override { return std::make_unique<Sink>(follower_, chain_); }
+
+ private:
+  AliasFollower& follower_;
+  const ChainPtr& chain_;
+};
+
+AliasFollower::AliasFollower(net::EventLoop& loop, Options options)
+    : options_(std::move(options)), deadlines_(loop, kTime) {}
 
 AliasFollower::~AliasFollower() = default;
 
@@ -40,12 +62,51 @@ void AliasFollower::ask(const ChainPtr& chain) {
   // As the client would have asked it in the place of its own.
   const dns::Query& query = chain->query;
   chain->target = std::make_unique<dns::OwnQuery>(*chain->so_far->unfinished, query.qtype, query.qclass,
-                                                  query.flags & (dns::kFlagRd | dns::kFlagCd), seed_);
+                                                  query.flags & (dns::kFlagRd | dns::kFlagCd), options_.hash_seed);
   chain->target->query().dnssec_ok = query.dnssec_ok;
-  const auto wait = resolve_(chain->target->query(), chain->origin,
-                             [this, chain](const ForwardResult& result) { onResult(chain, result); });
+  const auto here = askHere(chain);
+  switch (here.kind) {
+    case resolve::QueryOutcome::Kind::kAnswer:
+      return onMessage(chain, {room_.data(), here.size});
+    case resolve::QueryOutcome::Kind::kDrop:
+      return finish(chain);
+    case resolve::QueryOutcome::Kind::kPending:
+      return;
+    case resolve::QueryOutcome::Kind::kNext:
+      break;
+  }
+  const auto wait = options_.resolve(chain->target->query(), chain->origin,
+                                     [this, chain](const ForwardResult& result) { onResult(chain, result); });
   if (!wait) return finish(chain);
   if (*wait == Forwarder::Wait::kForLittle && chain->client.limit) chain->client.limit();
+}
+
+resolve::QueryOutcome AliasFollower::askHere(const ChainPtr& chain) {
+  room_.resize(dns::kMaxMessageSize + dns::kReadSlack);
+  dns::Query query = chain->target->query();
+  std::memcpy(room_.data(), query.message, query.question_end);
+  query.message = room_.data();
+  Deferrer deferrer(*this, chain);
+  resolve::Request request = chain->client.asked.request();
+  request.response_limit = dns::kMaxMessageSize;
+  request.now = BootClock::now();
+  request.deferrer = &deferrer;
+  request.is_inner = true;
+  ++request.inner_depth;
+  return options_.answer_here(query, request);
+}
+
+// To the question for the target.
+void AliasFollower::onMessage(const ChainPtr& chain, std::span<const uint8_t> message) {
+  if (!chain->client.done) return;  // too late
+  auto response = std::make_shared<StoredResponse>();
+  const uint16_t id = dns::load16(message.data());
+  if (readUpstreamResponse(message, id, chain->target->query(), *response) != UpstreamVerdict::kAccepted) {
+    return fail(chain, dns::EdeCode::kNetworkError, "an answer that cannot be read");
+  }
+  response->kind = ResponseKind::kUncacheable;
+  const dns::Rcode rcode = response->packed->rcode;
+  onResult(chain, {.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}});
 }
 
 void AliasFollower::onResult(const ChainPtr& chain, const ForwardResult& result) {
@@ -81,6 +142,8 @@ std::shared_ptr<const StoredResponse> AliasFollower::join(const Chain& chain,
   if (last_.first != chain.so_far || last_.second != response) {
     auto whole = std::make_shared<StoredResponse>();
     if (!joinResponses(chain.query, *chain.so_far, chain.target->query(), *response, *whole)) whole = nullptr;
+    const bool is_shared = options_.for_everybody && response->kind != ResponseKind::kUncacheable;
+    if (whole && !is_shared) whole->kind = ResponseKind::kUncacheable;
     last_ = {chain.so_far, response, std::move(whole)};
   }
   return last_.whole;

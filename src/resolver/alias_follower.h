@@ -2,6 +2,10 @@
 // resolvers do: for the target, and what that leads to, until the answer is whole. One per server block and loop; loop
 // thread only.
 //
+// A target that this server answers itself, or another of its blocks, is asked for here, as that client (`acl`), and of
+// no upstream. What comes of that is not to be cached: it is another client's answer, or that of the next moment, only
+// if it is asked for again.
+//
 // Bounded: kMaxSteps questions and kTime for all of them. Each client waits in the forwarder that the target is asked
 // of, by the rules that hold there for its number and for the answers to many.
 #pragma once
@@ -9,6 +13,7 @@
 #include "base/hash.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
+#include "resolve/deferred_reply.h"
 #include "resolver/forwarder.h"
 #include "resolver/query_origin.h"
 
@@ -22,12 +27,22 @@ class AliasFollower {
   // Forwarder::resolve() of the one that serves the name. Nothing: none does; `done` has been destroyed.
   using Resolve = std::function<std::optional<Forwarder::Wait>(const dns::Query& query, const QueryOrigin& origin,
                                                                Forwarder::Callback done)>;
+  // What this server says of the target; kNext: it is not its own. As resolve::Router::answerInner().
+  using AnswerHere = std::function<resolve::QueryOutcome(const dns::Query& query, const resolve::Request& request)>;
   struct Client {
-    Forwarder::Callback done;            // destroyed uncalled as the Forwarder's are
-    std::function<void()> limit;         // called before `done` if that gets little (Forwarder::Wait); may be empty
+    const resolve::KeptRequest& asked;  // lives as long as `done`
+    Forwarder::Callback done;           // destroyed uncalled as the Forwarder's are
+    std::function<void()> limit{};      // called before `done` if that gets little (Forwarder::Wait); may be empty
   };
 
-  AliasFollower(net::EventLoop& loop, Resolve resolve);
+  struct Options {
+    Resolve resolve;
+    AnswerHere answer_here;
+    HashSeed hash_seed = 0;     // of the queries
+    bool for_everybody = true;  // whoever may ask for an alias may have what it leads to
+  };
+
+  AliasFollower(net::EventLoop& loop, Options options);
   ~AliasFollower();
   AliasFollower(const AliasFollower&) = delete;
   AliasFollower& operator=(const AliasFollower&) = delete;
@@ -45,7 +60,11 @@ class AliasFollower {
  private:
   struct Chain;
   using ChainPtr = std::shared_ptr<Chain>;
+  class Deferrer;
+  class Sink;
 
+  resolve::QueryOutcome askHere(const ChainPtr& chain);
+  void onMessage(const ChainPtr& chain, std::span<const uint8_t> message);
   void ask(const ChainPtr& chain);
   std::shared_ptr<const StoredResponse> join(const Chain& chain, const std::shared_ptr<const StoredResponse>& response);
   void onResult(const ChainPtr& chain, const ForwardResult& result);
@@ -54,9 +73,9 @@ class AliasFollower {
   static void finish(const ChainPtr& chain);
   static void finish(const ChainPtr& chain, const ForwardResult& result);
 
-  const Resolve resolve_;
-  const HashSeed seed_;
+  const Options options_;
   net::DeadlineQueue deadlines_;
+  std::vector<uint8_t> room_;  // for what is answered here
   // Clients that asked the same share an answer, so the last two that were joined are often those of the next one too.
   struct Joined {
     std::shared_ptr<const StoredResponse> first;

@@ -76,7 +76,7 @@ QueryOutcome Dns64::answer(const dns::Query& query, const Request& request, uint
 
 bool Dns64::isOurs(const dns::Query& query, const Request& request) const {
   if (query.qtype != code(RrType::kAaaa) && query.qtype != code(RrType::kPtr)) return false;
-  if (query.dnssec_ok && (query.flags & dns::kFlagCd) != 0) return false;
+  if (request.is_inner || (query.dnssec_ok && (query.flags & dns::kFlagCd) != 0)) return false;
   if (options_.allow_ipv4) return true;
   const auto source = IpAddress::fromSockaddr(request.source);
   return source && source->unmapped().isV6();

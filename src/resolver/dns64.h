@@ -7,6 +7,7 @@
 //   AAAA, no A either             the answer to the question for A
 //   PTR of the prefix's addresses a CNAME to the reverse name of the IPv4 address, and its records; else next
 //   DO and CD                     the next handler: the client synthesizes by itself (§5.5)
+//   of an inner question          the next handler: its answer is part of one that is translated as a whole
 //   any other                     the next handler
 //
 // One per server block and loop; loop thread only; nothing blocks.

@@ -5,6 +5,7 @@
 #include "dns/own_query.h"
 #include "dns/response.h"
 #include "net/udp_query_socket.h"
+#include "resolve/router.h"
 #include "resolver/forward_message.h"
 #include "resolver/special_names.h"
 
@@ -45,7 +46,7 @@ struct ForwardingResolver::Timers {
 // A question that no client waits for, charged to the client that caused it.
 struct ForwardingResolver::Refresh {
   Refresh(const dns::Query& client_query, const resolve::Request& request)
-      : query(client_query), origin(QueryOrigin::of(client_query, request)) {
+      : query(client_query), origin(QueryOrigin::of(client_query, request)), asked(request) {
     message.assign(query);
     query.message = message.data();  // the other buffer is the client's
     origin.transport = resolve::Transport::kUdp;
@@ -55,6 +56,7 @@ struct ForwardingResolver::Refresh {
   ForwardMessage message;
   dns::Query query;
   QueryOrigin origin;
+  resolve::KeptRequest asked;
 };
 
 ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, std::shared_ptr<Cache> cache,
@@ -62,16 +64,29 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
     : options_(std::move(options)),
       client_response_timers_(loop, std::min(kMinClientResponseTime, options_.verify_time), options_.verify_time),
       cancel_timers_(loop, kMinCancelTime, options_.cancel_time),
+      place_(options_.chain != nullptr ? options_.chain->size() : 0),
       fast_path_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
       cache_(std::move(cache)),
-      aliases_(loop,
-               [this](const dns::Query& query, const QueryOrigin& origin,
-                      Forwarder::Callback done) -> std::optional<Forwarder::Wait> {
-                 const size_t forwarder = findForwarder(query, 0);
-                 if (forwarder == forwarders_.size()) return std::nullopt;
-                 return forwarders_[forwarder]->resolve(query, origin, std::move(done));
-               }),
-      forwarders_(std::move(forwarders)) {}
+      aliases_(loop, {.resolve = [this](const dns::Query& query, const QueryOrigin& origin,
+                                        Forwarder::Callback done) -> std::optional<Forwarder::Wait> {
+                        const size_t forwarder = findForwarder(query, 0);
+                        if (forwarder == forwarders_.size()) return std::nullopt;
+                        return forwarders_[forwarder]->resolve(query, origin, std::move(done));
+                      },
+                      .answer_here = [this](const dns::Query& query,
+                                            const resolve::Request& request) { return answerHere(query, request); },
+                      .hash_seed = options_.hash_seed,
+                      .for_everybody = options_.chain == nullptr || !options_.chain->parts.gate}),
+      forwarders_(std::move(forwarders)) {
+  if (options_.chain != nullptr) reader_.emplace(*options_.epochs);
+}
+
+// Of a name that a client has not asked for.
+resolve::QueryOutcome ForwardingResolver::answerHere(const dns::Query& query, const resolve::Request& request) {
+  if (!reader_ || request.router == nullptr) return resolve::QueryOutcome::next();
+  const records::ReadSection section(*reader_);
+  return request.router->answerInner(*options_.chain, place_, query, request);
+}
 
 resolve::QueryOutcome ForwardingResolver::answer(const dns::Query& query, const resolve::Request& request, uint16_t) {
   const bool wants_recursion = (query.flags & dns::kFlagRd) != 0;
@@ -206,7 +221,7 @@ void ForwardingResolver::forward(const Pending& pending, size_t forwarder, const
         const auto left = pending->receivedAt() + Forwarder::kTotalTime - BootClock::now();
         const bool in_time = left >= AliasFollower::kTime && !pending->isAnswered();
         if (result.next || !AliasFollower::isUnfinished(result) || !in_time) return done(result);
-        aliases_.follow(pending->query(), origin, result, {.done = done, .limit = limit});
+        aliases_.follow(pending->query(), origin, result, {.asked = pending->kept(), .done = done, .limit = limit});
       });
   if (wait == Forwarder::Wait::kForLittle) limit();
 }
@@ -253,7 +268,7 @@ void ForwardingResolver::refreshFrom(size_t forwarder, const std::shared_ptr<Ref
           remember(refresh->query, permitted(refresh->query, whole, room));
         };
         if (!AliasFollower::isUnfinished(result)) return done(result);
-        aliases_.follow(refresh->query, refresh->origin, result, {.done = done, .limit = {}});
+        aliases_.follow(refresh->query, refresh->origin, result, {.asked = refresh->asked, .done = done});
       });
 }
 

@@ -6,6 +6,7 @@
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
+#include "records/epoch.h"
 #include "resolve/chain.h"
 #include "resolve/deferred_reply.h"
 #include "resolve/handler.h"
@@ -51,6 +52,11 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
     std::shared_ptr<resolve::RateLimiter> limiter{};
     std::shared_ptr<const resolve::QueryObserver> log{};
     std::shared_ptr<resolve::FailureObserver> errors{};
+    // The block's: what this one resolves for a client that has not asked for it is asked of the handlers before it, and
+    // of other blocks, first. Null: of none. The chain, which will have it as the next handler, outlives it.
+    const resolve::Chain* chain = nullptr;
+    records::EpochDomain* epochs = nullptr;    // of their data; not null where `chain` is not
+    HashSeed hash_seed = randomHashSeed();     // of the queries
     std::shared_ptr<CacheSaver> saver{};       // of the cache; lives as long as the resolver
     std::shared_ptr<LiveCaches::User> user{};  // the same
   };
@@ -96,6 +102,7 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
     outcome.answered_by = options_.cache_directive;
     return outcome;
   }
+  resolve::QueryOutcome answerHere(const dns::Query& query, const resolve::Request& request);
   resolve::QueryOutcome answerOther(const dns::Query& query, const resolve::Request& request, size_t forwarder);
   bool isCached(const dns::Query& query) const;
   resolve::QueryOutcome answerFromCache(const dns::Query& query, const resolve::Request& request);
@@ -126,6 +133,8 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
   const Options options_;
   net::DeadlineLadder client_response_timers_;
   net::DeadlineLadder cancel_timers_;
+  const size_t place_;  // in the chain
+  std::optional<records::EpochDomain::Reader> reader_;
   const Cache::FastPath fast_path_;
   std::shared_ptr<Cache> cache_;
   BlockPool pending_;

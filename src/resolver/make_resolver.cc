@@ -99,8 +99,9 @@ Result<std::vector<std::unique_ptr<Forwarder>>> makeForwarders(const ResolverSet
 
 }  // namespace
 
-Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolve::Chain::Parts& parts,
+Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolve::Chain& chain,
                                   const resolve::LoopContext& context) {
+  const resolve::Chain::Parts& parts = chain.parts;
   auto forwarders = makeForwarders(settings, context);
   if (!forwarders) return tl::unexpected(forwarders.error());
   ForwardingResolver::Options options{.cancel_time = settings.cancel_time,
@@ -113,7 +114,10 @@ Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolv
                                       .nsid = parts.nsid,
                                       .limiter = parts.limiter,
                                       .log = parts.log,
-                                      .errors = parts.errors};
+                                      .errors = parts.errors,
+                                      .chain = &chain,
+                                      .epochs = &context.process.epochs,
+                                      .hash_seed = context.process.hash_seed};
   std::string name = KeptCaches::keysOf(context.block);
   if (settings.withheld) {
     options.rebinding = std::make_shared<RebindingFilter>(settings.address_rules, parts.errors,

@@ -15,9 +15,9 @@ struct MadeResolver {
   std::string name;  // of the block, for operators: KeptCaches::nameOf()
 };
 
-// The error is one line, "plugin/NAME: …". REQUIRES: each of `settings.forwards` has its files. `parts`: of the
-// directives in front of it.
-Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolve::Chain::Parts& parts,
+// The error is one line, "plugin/NAME: …". REQUIRES: each of `settings.forwards` has its files, and the resolver becomes
+// the next handler of `chain`.
+Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolve::Chain& chain,
                                   const resolve::LoopContext& context);
 
 }  // namespace idetcd::resolver

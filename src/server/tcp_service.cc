@@ -535,6 +535,7 @@ resolve::QueryOutcome TcpService::answer(std::span<const uint8_t> query, Session
                            .response_limit = dns::kMaxMessageSize,
                            .now = BootClock::now(),
                            .deferrer = &session,
+                           .router = router_.get(),
                            .is_again = session.isAnsweringAgain(),
                            .samples = router_->samples()};
   const records::ReadSection section(context_.reader);

@@ -114,6 +114,7 @@ resolve::BatchCounts UdpService::answerBatch(size_t count, BootClock::time_point
                            .response_limit = 0,
                            .now = begin,
                            .deferrer = &deferrer,
+                           .router = router_.get(),
                            .samples = router_->samples()};
   resolve::BatchCounts counts{.queries = static_cast<uint32_t>(count)};
   for (size_t i = 0; i < count; ++i) {

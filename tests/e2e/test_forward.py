@@ -284,6 +284,22 @@ def test_one_dies_and_comes_back(upstreams, nodes):
     node.wait_logged(f"{first.address} answers again")
 
 
+def test_a_server_that_a_question_has_moved_on_from_has_failed_too(upstreams, nodes):
+    """Then all are known to be down, and the next question fails at once."""
+    silent = [upstreams(lambda query, tcp: None) for _ in range(2)]
+    node = nodes.start(forward(*(server.address for server in silent),
+                               options=["failfast_all_unhealthy_upstreams", "max_fails 1"]))
+
+    def fail(name):
+        begin = time.monotonic()
+        assert rcode(exchange(node, make_query(name), timeout=20 * TIME_FACTOR)) == "SERVFAIL"
+        return time.monotonic() - begin
+    fail("first.example.org.")
+    for server in silent:
+        node.wait_logged(f"{server.address} does not answer")
+    assert fail("second.example.org.") < 1 * TIME_FACTOR
+
+
 def test_policies(upstreams, nodes):
     servers = [upstreams(a(i)) for i in (1, 2, 3)]
     node = nodes.start(forward(*(s.address for s in servers), options=["policy round_robin"]))
@@ -691,6 +707,92 @@ def test_a_target_that_is_refused_leaves_the_alias_uncached(upstreams, nodes):
     for _ in range(2):
         assert answers(node, "www.example.org.") == ["cdn.example.net."]
     assert upstream.names().count("www.example.org.") == 2
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])
+def test_aliases_come_before_what_they_lead_to(upstreams, nodes, tcp):
+    """glibc says "Name or service not known" where they come behind it."""
+    def handler(query, tcp):
+        response = answer(query)
+        for text in ("c.example.net. 60 IN A 192.0.2.7", "b.example.net. 60 IN CNAME c.example.net.",
+                     "www.example.org. 60 IN CNAME b.example.net."):
+            owner, ttl, klass, rdtype, rdata = text.split(" ", 4)
+            response.answer.append(dns.rrset.from_text(owner, int(ttl), klass, rdtype, rdata))
+        return response
+    upstream = upstreams(handler)
+    node = nodes.start(forward(upstream.address, directives=["cache"]))
+    for _ in range(2):
+        response = ask(node, "www.example.org.", tcp=tcp)
+        assert [rrset.name.to_text() for rrset in response.answer] == ["www.example.org.", "b.example.net.", "c.example.net."]
+    assert upstream.names() == ["www.example.org."], "then it is cached"
+
+
+def test_two_aliases_of_one_name_are_no_answer(upstreams, nodes):
+    def two(query, tcp):
+        return answer(query, "CNAME a.example.net.", "CNAME b.example.net.")
+    wrong, right = upstreams(two), upstreams(a(7))
+    node = nodes.start(forward(wrong.address, right.address, options=["policy sequential"]))
+    assert answers(node, "www.example.org.") == ["192.0.2.7"]
+    alone = nodes.start(forward(wrong.address))
+    for rdtype in ("A", "CNAME", "AAAA"):
+        assert answers(alone, "www.example.org.", rdtype) == "SERVFAIL"
+
+
+FORGED = "192.0.2.66"  # what the upstream says of every name that is not its own
+
+
+def aliases_to(**targets):
+    """An upstream that knows aliases, each named by one label below example.org, and gives all other names an address."""
+    def handler(query, tcp):
+        name = query.question[0].name.to_text().lower()
+        target = targets.get(name.removesuffix(".example.org."))
+        return answer(query, f"CNAME {target}" if target else f"A {FORGED}")
+    return handler
+
+
+@pytest.mark.parametrize("cache", ["cache", ""])
+def test_an_alias_of_a_name_of_ours_is_answered_from_our_own_data(etcd, upstreams, nodes, cache):
+    """Neither is the name told to the upstream, nor does the client get what that says of it."""
+    upstream = upstreams(aliases_to(host="printer.lan.", node="worker5.tf.local.", none="worker6.tf.local.",
+                                    other="www.corp.example."))
+    corp = upstreams(a(9))
+    hosts = "hosts {\n        10.20.0.5 printer.lan\n        fallthrough\n    }"
+    text = corefile(etcd.endpoint, directives=[hosts, cache, f"forward . {upstream.address}"])
+    node = nodes.start(text + f"corp.example {{\n    forward . {corp.address}\n}}\n")
+    etcd.put("worker5.tf.local.", '{"ipv4":"10.20.0.7"}')
+    wait_resolves([node], "worker5.tf.local.", "10.20.0.7")
+    for _ in range(2):
+        assert answers(node, "host.example.org.") == ["10.20.0.5", "printer.lan."]
+        assert answers(node, "node.example.org.") == ["10.20.0.7", "worker5.tf.local."]
+        assert answers(node, "none.example.org.") == "NXDOMAIN"
+        assert answers(node, "other.example.org.") == ["192.0.2.9", "www.corp.example."], "of another block"
+    etcd.put("worker5.tf.local.", '{"ipv4":"10.20.0.8"}')
+    wait_resolves([node], "worker5.tf.local.", "10.20.0.8")
+    assert answers(node, "node.example.org.") == ["10.20.0.8", "worker5.tf.local."], "as it is at the moment"
+    assert set(upstream.names()) == {f"{name}.example.org." for name in ("host", "node", "none", "other")}
+
+
+def test_an_alias_of_a_name_that_the_client_may_not_ask_for_brings_no_address(upstreams, nodes):
+    """`acl` is asked of the target too, for each client: what one may have is not kept for the others."""
+    upstream = upstreams(aliases_to(www="db.secret.example."))
+    node = nodes.start(". {\n acl secret.example {\n  allow net 127.0.0.2\n  block\n }\n cache\n"
+                       f" forward . {upstream.address}\n}}\n")
+
+    def ask_from(source):
+        response = dns.query.udp(make_query("www.example.org."), "127.0.0.1", port=node.port, source=source,
+                                 timeout=5 * TIME_FACTOR)
+        return [rdata.to_text() for rrset in response.answer for rdata in rrset]
+    for _ in range(2):
+        assert ask_from("127.0.0.2") == ["db.secret.example.", FORGED]
+        assert ask_from("127.0.0.1") == ["db.secret.example."]
+
+
+def test_aliases_between_blocks_end(upstreams, nodes):
+    upstream = upstreams(aliases({"a.one.example.": "a.two.example.", "a.two.example.": "a.one.example."}))
+    node = nodes.start("".join(f"{zone}.example {{\n forward . {upstream.address}\n}}\n" for zone in ("one", "two")))
+    begin = time.monotonic()
+    ask(node, "a.one.example.")
+    assert time.monotonic() - begin < 5 * TIME_FACTOR and len(upstream.names()) < 12
 
 
 def test_a_chain_of_aliases_without_end_fails(upstreams, nodes):

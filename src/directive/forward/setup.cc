@@ -270,7 +270,7 @@ Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve:
 
 Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
   const resolver::ResolverSettings settings = resolver::settingsOf(context.block);
-  auto made = resolver::makeResolver(settings, chain.parts, context);
+  auto made = resolver::makeResolver(settings, chain, context);
   if (!made) return tl::unexpected(made.error());
   if (!settings.limits_clients) public_address_ = findPublic(context.listening, local_addresses_);
   const resolver::Cache* cache = made->resolver->cache();
