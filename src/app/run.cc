@@ -12,11 +12,12 @@
 #include "app/command_line.h"
 #include "app/corefile_source.h"
 #include "app/plan.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "control/local_socket.h"
+#include "directive/order.h"
 #include "kernel/program.h"
 #include "node/state_directory.h"
-#include "directive/order.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
 #include "service/given.h"
@@ -127,12 +128,11 @@ std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options&
   std::vector<std::string> directories;
   for (const resolve::Block& block : plan.blocks) {
     for (const auto& [type, directive] : block.directives) {
-      for (std::string& directory : directive->writtenDirectories()) directories.push_back(std::move(directory));
+      for (auto& directory : directive->writtenDirectories()) {
+        (void)makeDirectory(directory.path, directory.mode);  // what uses the directory says what is wrong
+        directories.push_back(std::move(directory.path));
+      }
     }
-  }
-  for (const std::string& directory : directories) {
-    std::error_code error;  // what uses the directory says what is wrong
-    std::filesystem::create_directories(directory, error);
   }
   // A reload may be the first to need it. The service manager has made it.
   if (std::string service = node::stateDirectoryOfService(); !service.empty())

@@ -1,6 +1,8 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace idetcd {
@@ -22,9 +24,10 @@ bool isSameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_
 
 }  // namespace
 
-Result<FileReplacement> FileReplacement::begin(std::string path) {
+Result<FileReplacement> FileReplacement::begin(std::string path, mode_t mode) {
   std::string temporary = path + ".new";
-  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  unlink(temporary.c_str());  // what a crash has left may have another mode
+  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file.isOpen()) return failOf("write", temporary);
   return FileReplacement(std::move(path), std::move(temporary), std::move(file));
 }
@@ -51,6 +54,17 @@ Result<void> FileReplacement::commit() {
   const FileDescriptor directory(open(directoryOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.isOpen()) fsync(directory.get());
   return {};
+}
+
+Result<void> makeDirectory(const std::string& path, mode_t mode) {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  if (error) return fail(error.message());
+  const bool made = mkdir(path.c_str(), mode) == 0;
+  const int why = errno;
+  if (made || std::filesystem::is_directory(path, error)) return {};
+  return fail(std::strerror(why));
 }
 
 Result<void> replaceFile(const std::string& path, std::string_view contents) {

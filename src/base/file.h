@@ -12,7 +12,8 @@ namespace idetcd {
 // there is the old one or the new one. Dropped without commit(), it leaves nothing.
 class FileReplacement {
  public:
-  static Result<FileReplacement> begin(std::string path);
+  // `mode`: of the file, less the umask.
+  static Result<FileReplacement> begin(std::string path, mode_t mode = 0644);
   ~FileReplacement();
   FileReplacement(FileReplacement&& other) noexcept = default;
   FileReplacement& operator=(FileReplacement&&) = delete;
@@ -28,6 +29,9 @@ class FileReplacement {
   std::string temporary_;
   FileDescriptor file_;
 };
+
+// Makes the directory, if it is not there, with this mode less the umask, and those above it that are not there.
+Result<void> makeDirectory(const std::string& path, mode_t mode = 0755);
 
 Result<void> replaceFile(const std::string& path, std::string_view contents);
 

@@ -107,8 +107,12 @@ class Directive {
   // rights of the start and before they are given up, on the main thread, before there is another one. What it takes from
   // the kernel stays with this object until prepare(). May block. The error, one line, "plugin/NAME: …", ends the process.
   virtual Result<void> beforeConfinement() { return {}; }
+  struct WrittenDirectory {
+    std::string path;
+    mode_t mode = 0755;  // if it has to be made
+  };
   // Where the block keeps files. What the Corefile says at the start stays for as long as the process lives (sandbox/).
-  virtual std::vector<std::string> writtenDirectories() const { return {}; }
+  virtual std::vector<WrittenDirectory> writtenDirectories() const { return {}; }
   // How many loops answer the block: the most that a directive asks for.
   virtual size_t workerCount() const { return 1; }
   // Says what clients may take up there, in those members that it has an opinion on; false: it has none. Asked in the

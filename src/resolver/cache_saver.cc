@@ -51,12 +51,12 @@ CacheSaver::~CacheSaver() {
 void CacheSaver::load() {
   if (!options_.loads) return timer_.start(kInterval);
   loading_ = std::make_shared<Loading>();
-  strand_->submit([loading = loading_, file = options_.file, max_bytes = options_.max_bytes, log = log_] {
-    auto reader = AnswersReader::open(file, max_bytes);
+  strand_->submit([loading = loading_, options = options_, log = log_] {
+    auto reader = AnswersReader::open(options.file, options.rules, options.max_bytes);
     if (reader) {
       loading->reader.emplace(std::move(*reader));
     } else if (reader.error().code != ErrorCode::kNotFound) {
-      log.warning("{}: {}; the cache begins empty", file, reader.error().message);
+      log.warning("{}: {}; the cache begins empty", options.file, reader.error().message);
     }
     loading->is_read = true;
   });
@@ -111,8 +111,8 @@ void CacheSaver::dropSaving() {
 void CacheSaver::beginSaving() {
   saving_ = std::make_shared<Saving>();
   cache_->beginWalk();
-  strand_->submit([saving = saving_, file = options_.file] {
-    auto writer = AnswersWriter::begin(file);
+  strand_->submit([saving = saving_, file = options_.file, rules = options_.rules] {
+    auto writer = AnswersWriter::begin(file, rules);
     if (writer) {
       saving->file.emplace(std::move(*writer));
     } else {

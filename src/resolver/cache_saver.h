@@ -21,6 +21,7 @@ class CacheSaver : public std::enable_shared_from_this<CacheSaver> {
  public:
   struct Options {
     std::string file;
+    std::string rules{};   // of KeptCaches, with the servers: only what was kept by these is read
     HashSeed seed = 0;     // of the names that the cache is asked for
     bool loads = true;     // false: the cache is an older one, and has more than the file
     size_t max_bytes = 0;  // of a file that is read

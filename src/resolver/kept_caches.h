@@ -21,13 +21,17 @@ class KeptCaches final : public resolve::ProcessState {
   // After the announcements. `listen`: what `bind` says.
   std::string nameOf(const std::string& keys, const std::vector<std::string>& listen) const;
 
-  // What makes a cache that of the block before. What was kept without `private`, or with another one, has not passed
-  // this one's rules.
+  // What makes a cache that of the block before. What was kept by other rules has not passed these.
   struct Block {
     std::string name;
-    std::optional<PrivateSettings> rules;
+    std::string rules;  // rulesOf()
     bool operator==(const Block&) const = default;
   };
+  // What decides which answers may be kept, and for whom, as text: not what is done with an answer when it is given
+  // (`minimal`, `loadbalance`, `dns64`). `has_gate`: some clients may not have what others have.
+  static std::string rulesOf(const ResolverSettings& settings, bool has_gate);
+  // Whose answers they are, as text. A reload lets those of other servers end in their time; a restart does not take them.
+  static std::string serversOf(const ResolverSettings& settings);
 
   struct Found {
     std::shared_ptr<Cache> cache;

@@ -37,20 +37,22 @@ class UpstreamBudgets final : public resolve::ProcessState {
 };
 
 // The files are told apart by the block's name and the worker.
-std::shared_ptr<CacheSaver> makeSaver(const CacheSettings& settings, const KeptCaches::Found& found,
-                                      const std::string& name, const resolve::LoopContext& context) {
+std::shared_ptr<CacheSaver> makeSaver(const ResolverSettings& settings, const KeptCaches::Found& found,
+                                      const KeptCaches::Block& block, const resolve::LoopContext& context) {
   constexpr size_t kMaxBytesEach = 2048;  // more than the cache has, on average, and what a file adds
-  const size_t answers = settings.options.success.capacity + settings.options.denial.capacity + 1;
+  const CacheSettings& cache = *settings.cache;
+  const size_t answers = cache.options.success.capacity + cache.options.denial.capacity + 1;
   return CacheSaver::make(
-      {.file = fmt::format("{}/cache-{}-{}", settings.directory, node::fileStem(name), context.worker),
+      {.file = fmt::format("{}/cache-{}-{}", cache.directory, node::fileStem(block.name), context.worker),
+       .rules = block.rules + KeptCaches::serversOf(settings),
        .seed = context.process.hash_seed,
        .loads = found.is_new,
        .max_bytes = answers * kMaxBytesEach},
       found.cache, context.loop, context.process);
 }
 
-// The cache of the block that is known as `name`, and in `options` what is said of it.
-std::shared_ptr<Cache> useCache(const ResolverSettings& settings, const std::string& name,
+// The cache of the block, and in `options` what is said of it.
+std::shared_ptr<Cache> useCache(const ResolverSettings& settings, const KeptCaches::Block& block,
                                 const resolve::LoopContext& context, ForwardingResolver::Options& options) {
   const CacheSettings& cache = *settings.cache;
   options.cache_zones = cache.zones;
@@ -58,9 +60,8 @@ std::shared_ptr<Cache> useCache(const ResolverSettings& settings, const std::str
   options.verify_time = std::min(cache.verify_time, Forwarder::kTotalTime);  // later the upstream has failed
   options.stale_ttl = cache.stale_ttl;
   auto& caches = context.process.state<KeptCaches>();
-  const auto found = caches.of({.name = name, .rules = settings.withheld}, context.worker, context.loop, cache.options,
-                               cacheScope(context, cache.zones));
-  if (!cache.directory.empty()) options.saver = makeSaver(cache, found, name, context);
+  const auto found = caches.of(block, context.worker, context.loop, cache.options, cacheScope(context, cache.zones));
+  if (!cache.directory.empty()) options.saver = makeSaver(settings, found, block, context);
   options.user = std::make_shared<LiveCaches::User>(caches.live(), found.cache, options.saver, context.loop);
   return found.cache;
 }
@@ -126,7 +127,8 @@ Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolv
   std::shared_ptr<Cache> cache;
   if (settings.cache) {
     name = context.process.state<KeptCaches>().nameOf(name, settings.listen);
-    cache = useCache(settings, name, context, options);
+    cache = useCache(settings, {.name = name, .rules = KeptCaches::rulesOf(settings, parts.gate != nullptr)}, context,
+                     options);
   }
   return MadeResolver{
       std::make_unique<ForwardingResolver>(context.loop, std::move(options), std::move(cache), std::move(*forwarders)),

@@ -27,7 +27,6 @@ struct PrivateSettings {
   std::vector<dns::Name> allowed;   // names within these may have any address
   std::vector<IpNetwork> networks;  // whose addresses are withheld; empty: those of no use in the world
   bool allow_loopback = false;      // 127.0.0.0/8 and ::1 all the same
-  bool operator==(const PrivateSettings&) const = default;
 };
 
 struct ResolverSettings {

@@ -11,7 +11,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::string_view kMagic = "idetcdA1";
+constexpr std::string_view kMagic = "idetcdA2";
+constexpr size_t kStart = kMagic.size() + sizeof(uint64_t);  // with the hash of the rules
+constexpr mode_t kPrivate = 0600;
 
 // As it stands in the file.
 struct AnswerHead {
@@ -108,11 +110,14 @@ AnswersWriter::AnswersWriter(FileReplacement file)
   XXH3_64bits_reset(hash_.get());
 }
 
-Result<AnswersWriter> AnswersWriter::begin(std::string path) {
-  auto file = FileReplacement::begin(std::move(path));
+Result<AnswersWriter> AnswersWriter::begin(std::string path, std::string_view rules) {
+  auto file = FileReplacement::begin(std::move(path), kPrivate);
   if (!file) return tl::unexpected(file.error());
   AnswersWriter writer(std::move(*file));
-  if (auto written = writer.write(kMagic); !written) return tl::unexpected(written.error());
+  const uint64_t rules_hash = XXH3_64bits(rules.data(), rules.size());
+  std::string start(kMagic);
+  start += viewOf(&rules_hash, sizeof(rules_hash));
+  if (auto written = writer.write(start); !written) return tl::unexpected(written.error());
   return writer;
 }
 
@@ -137,16 +142,18 @@ Result<void> AnswersWriter::commit() {
 
 // --- reading ---
 
-Result<AnswersReader> AnswersReader::open(const std::string& path, size_t max_bytes) {
+Result<AnswersReader> AnswersReader::open(const std::string& path, std::string_view rules, size_t max_bytes) {
   auto bytes = readFile(path, max_bytes);
   if (!bytes) return tl::unexpected(bytes.error());
   constexpr size_t kEnd = sizeof(uint32_t) + sizeof(FileEnd);
-  if (bytes->size() < kMagic.size() + kEnd || !bytes->starts_with(kMagic)) return fail("not a file of answers");
+  if (bytes->size() < kStart + kEnd || !bytes->starts_with(kMagic)) return fail("not a file of answers");
   const auto end = loadFrom<FileEnd>(*bytes, bytes->size() - sizeof(FileEnd));
   if (XXH3_64bits(bytes->data(), bytes->size() - sizeof(uint64_t)) != end.hash) return fail("it is damaged");
+  if (loadFrom<uint64_t>(*bytes, kMagic.size()) != XXH3_64bits(rules.data(), rules.size()))
+    return fail("it was kept with another private, acl or forward");
   bytes->append(dns::kReadSlack, '\0');
   AnswersReader reader(std::move(*bytes), end.count);
-  reader.next_ = kMagic.size();
+  reader.next_ = kStart;
   return reader;
 }
 

@@ -1,6 +1,7 @@
 // What a cache holds, in a file, so that the next process begins with it.
 //
-//   bytes   8  "idetcdA1"
+//   bytes   8  "idetcdA2"
+//           8  XXH3-64 of the rules that the answers were kept by, and of whose they are (KeptCaches)
 //   then for each answer
 //            4  size of the message, above 0
 //            1  1: CD, 2: DO, as it was asked for
@@ -14,7 +15,8 @@
 //            8  XXH3-64 of all before
 //
 // Numbers are in the order of the machine: the file never leaves it. A file that is cut off, damaged or too large is
-// refused as a whole. Its messages are read as strictly as an upstream's (resolver::readUpstreamResponse).
+// refused as a whole, and so is one of other rules: what these withhold is in it, or what other servers have said. Only the
+// owner may read it. Its messages are read as strictly as an upstream's (resolver::readUpstreamResponse).
 #pragma once
 
 #include "base/clock.h"
@@ -39,7 +41,7 @@ bool appendAnswer(const Cache::Kept& kept, const Clocks& clocks, std::string& by
 // Blocking; one thread at a time.
 class AnswersWriter {
  public:
-  static Result<AnswersWriter> begin(std::string path);
+  static Result<AnswersWriter> begin(std::string path, std::string_view rules);
   // Of appendAnswer(), whole answers.
   Result<void> append(std::string_view bytes, uint64_t count);
   // The file is there, in the place of the one before. Dropped without it, this leaves nothing.
@@ -58,7 +60,7 @@ class AnswersWriter {
 class AnswersReader {
  public:
   // Blocking. kNotFound: there is no such file.
-  static Result<AnswersReader> open(const std::string& path, size_t max_bytes);
+  static Result<AnswersReader> open(const std::string& path, std::string_view rules, size_t max_bytes);
 
   // Puts the next `count` answers into the cache, but for those that have ended, that it has already, or that came in
   // the future of `clocks`: the wall clock was set back. False: there are no more.

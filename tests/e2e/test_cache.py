@@ -429,6 +429,17 @@ def test_prefetch(start, world):
     assert world.count() == 2 and ttl(ask(node, "www.example.org.")) >= 8
 
 
+@pytest.mark.parametrize("code", [dns.rcode.FORMERR, dns.rcode.SERVFAIL, dns.rcode.NOTIMP, dns.rcode.REFUSED, dns.rcode.NOTAUTH])
+def test_a_failure_is_cached_whatever_its_rcode(start, world, code):
+    node = start("servfail 5m")
+    world.deny(code)
+    assert rcode(ask(node, "www.example.org.")) == dns.rcode.to_text(code)
+    asked = world.count()
+    for _ in range(10):
+        assert rcode(ask(node, "www.example.org.")) == dns.rcode.to_text(code)
+    assert world.count() == asked
+
+
 # --- how much ---
 
 def reload(node, before, after):
@@ -713,6 +724,46 @@ def test_a_killed_process_has_written_what_it_had(start, world, directory):
     wait_loaded(node)
     assert answers(node, "www.example.org.") == ["192.0.2.1"]
     assert world.count() == 1
+
+
+@pytest.mark.parametrize("change", ["private", "other networks", "upstream", "acl"])
+def test_answers_that_were_kept_by_other_rules_are_asked_for_again(start, world, directory, change):
+    """What `private` would have withheld, or what another upstream says, is not given out after a restart."""
+    world.records = ["A 10.0.0.5"]
+    before = ["private {\n network 192.168.0.0/16\n }"] if change == "other networks" else []
+    node = persistent(start, directory, directives=before)
+    assert answers(node, "www.example.org.") == ["10.0.0.5"]
+    assert node.terminate() == 0
+    with open(node.corefile_path, encoding="ascii") as file:
+        text = file.read()
+    other = World()
+    changes = {"private": ("    forward", "    private\n    forward"),
+               "other networks": ("network 192.168.0.0/16", "network 10.0.0.0/8"),
+               "upstream": (world.server.address, other.server.address),
+               "acl": ("    forward", "    acl {\n allow\n }\n    forward")}
+    with open(node.corefile_path, "w", encoding="ascii") as file:
+        file.write(text.replace(*changes[change]))
+    try:
+        node.start()
+        node.wait_logged("it was kept with another private, acl or forward; the cache begins empty")
+        expected = {"upstream": ["192.0.2.1"], "acl": ["10.0.0.5"]}.get(change, [])
+        assert answers(node, "www.example.org.") == expected
+        assert world.count() + other.count() == 2
+    finally:
+        other.server.close()
+
+
+def test_what_is_cached_can_be_read_by_the_server_only(start, world, directory):
+    before = os.umask(0o022)
+    try:
+        node = persistent(start, directory)
+    finally:
+        os.umask(before)
+    ask(node, "www.example.org.")
+    assert node.terminate() == 0
+    kept = os.path.join(directory, "kept")
+    (path,) = [os.path.join(kept, name) for name in os.listdir(kept)]
+    assert [oct(os.stat(what).st_mode & 0o777) for what in (kept, path)] == ["0o700", "0o600"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "other", "empty"])

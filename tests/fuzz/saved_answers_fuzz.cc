@@ -23,6 +23,7 @@ constexpr HashSeed kSeed = 1;
 const resolver::Clocks kClocks{BootClock::time_point(1000000s), 1700000000s};
 constexpr size_t kMaxBytes = size_t{1} << 20U;
 constexpr size_t kStep = 3;  // answers
+constexpr std::string_view kRules = "private";
 constexpr size_t kHeadSize = 16;
 
 // Name, type and flags of a question, and what the file says of its answer.
@@ -56,7 +57,7 @@ Answers answersOf(resolver::Cache& cache) {
 Answers load(std::string_view contents) {
   static const fuzz::MemoryFile file;
   file.assign(contents);
-  auto reader = resolver::AnswersReader::open(file.path(), kMaxBytes);
+  auto reader = resolver::AnswersReader::open(file.path(), kRules, kMaxBytes);
   if (!reader) {
     FUZZ_CHECK(!reader.error().message.empty());
     return {};
@@ -74,7 +75,8 @@ void append(std::string& bytes, uint64_t number, size_t size) {
 void appendHash(std::string& bytes) { append(bytes, XXH3_64bits(bytes.data(), bytes.size()), sizeof(uint64_t)); }
 
 std::string fileOf(const Answers& answers) {
-  std::string bytes = "idetcdA1";
+  std::string bytes = "idetcdA2";
+  append(bytes, XXH3_64bits(kRules.data(), kRules.size()), sizeof(uint64_t));
   for (const auto& [question, answer] : answers) bytes += answer;
   append(bytes, 0, sizeof(uint32_t));
   append(bytes, answers.size(), sizeof(uint64_t));

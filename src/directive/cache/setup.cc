@@ -1,7 +1,6 @@
 #include "directive/cache/setup.h"
 
-#include <filesystem>
-
+#include "base/file.h"
 #include "base/text.h"
 #include "config/arguments.h"
 #include "config/duration.h"
@@ -12,6 +11,7 @@ namespace idetcd::directive {
 
 namespace {
 
+constexpr mode_t kPrivate = 0700;  // what is cached shows what clients have asked
 constexpr size_t kStaleMode = 1;  // of `serve_stale`, the argument that says how
 constexpr std::chrono::minutes kMaxRecheck{5};
 constexpr std::chrono::seconds kMaxStaleTtl = std::chrono::hours(24 * 7);  // RFC 8767 §4: the cap that it recommends
@@ -221,15 +221,15 @@ Result<void> CacheDirective::read(config::DirectiveCursor& cursor, const resolve
 
 Result<void> CacheDirective::prepare(resolve::Process& process, const resolve::Block&) {
   if (settings_.directory.empty()) return {};
-  std::error_code error;
-  std::filesystem::create_directories(settings_.directory, error);
-  const Result<void> known = error ? fail(error.message()) : process.checkWritten(settings_.directory);
+  Result<void> known = makeDirectory(settings_.directory, kPrivate);
+  if (known) known = process.checkWritten(settings_.directory);
   if (known) return {};
   return fail(fmt::format("plugin/cache: persist {}: {}", settings_.directory, known.error().message));
 }
 
-std::vector<std::string> CacheDirective::writtenDirectories() const {
-  return settings_.directory.empty() ? std::vector<std::string>() : std::vector{settings_.directory};
+std::vector<resolve::Directive::WrittenDirectory> CacheDirective::writtenDirectories() const {
+  if (settings_.directory.empty()) return {};
+  return {{.path = settings_.directory, .mode = kPrivate}};
 }
 
 const resolve::DirectiveType kCacheDirective{.name = "cache",

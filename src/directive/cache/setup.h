@@ -11,7 +11,7 @@ class CacheDirective final : public resolve::Directive, public resolver::Setting
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
-  std::vector<std::string> writtenDirectories() const override;
+  std::vector<WrittenDirectory> writtenDirectories() const override;
   void fill(resolver::ResolverSettings& to) const override { to.cache = settings_; }
 
   const resolver::CacheSettings& settings() const { return settings_; }

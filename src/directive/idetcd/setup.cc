@@ -78,11 +78,11 @@ void IdetcdDirective::checkTogether(std::span<Directive* const> all) {
   });
 }
 
-std::vector<std::string> IdetcdDirective::writtenDirectories() const {
+std::vector<resolve::Directive::WrittenDirectory> IdetcdDirective::writtenDirectories() const {
   std::string directory = settings_.state_directory;
   if (directory.empty()) directory = node::stateDirectoryOfService();
   if (directory.empty()) return {};
-  return {std::move(directory)};
+  return {{.path = std::move(directory)}};  // others read the identity there
 }
 
 Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::Block& block) {

@@ -16,7 +16,7 @@ class IdetcdDirective final : public resolve::Directive, public resolver::Settin
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   void checkTogether(std::span<Directive* const> all) override;
-  std::vector<std::string> writtenDirectories() const override;
+  std::vector<WrittenDirectory> writtenDirectories() const override;
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
   std::function<std::string()> readiness() const override;

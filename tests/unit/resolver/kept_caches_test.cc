@@ -19,7 +19,7 @@ class KeptCachesTest : public ::testing::Test {
   }
 
   const KeptCaches::Block kPlain{.name = ".:53", .rules = {}};
-  const KeptCaches::Block kFiltered{.name = ".:53", .rules = PrivateSettings{}};
+  const KeptCaches::Block kFiltered{.name = ".:53", .rules = "private"};
   records::EpochDomain epochs_;
   net::EventLoop loop_;
   resolve::Process process_{Logger(), loop_, epochs_};

@@ -82,7 +82,7 @@ class LiveCachesTest : public ::testing::Test {
   }
   // What a process would begin with.
   static size_t saved(const std::string& file, Cache& cache) {
-    auto reader = AnswersReader::open(file, 1 << 20);
+    auto reader = AnswersReader::open(file, "", 1 << 20);
     if (!reader) return 0;
     while (reader->restore(cache, Message::kSeed, Clocks::now(), 100)) {
     }

@@ -18,6 +18,7 @@ using std::chrono::seconds;
 class SavedAnswersTest : public testing::Test {
  protected:
   static constexpr size_t kMaxBytes = 1 << 20;
+  static constexpr std::string_view kRules = "private";
 
   dns::Query ask(const std::string& qname, uint16_t qtype = 1) {
     message_ = std::make_unique<Message>(qname, qtype, 1232);
@@ -35,7 +36,7 @@ class SavedAnswersTest : public testing::Test {
     insert(cache, qname, UpstreamMessage(qname, 1).a(qname, 300, {192, 0, 2, 1}), at);
   }
   void save(Cache& cache) {
-    auto writer = AnswersWriter::begin(path_).value();
+    auto writer = AnswersWriter::begin(path_, kRules).value();
     std::string bytes;
     uint64_t count = 0;
     cache.beginWalk();
@@ -45,7 +46,7 @@ class SavedAnswersTest : public testing::Test {
     ASSERT_TRUE(writer.commit());
   }
   void restore(Cache& cache, const Clocks& clocks) {
-    auto reader = AnswersReader::open(path_, kMaxBytes).value();
+    auto reader = AnswersReader::open(path_, kRules, kMaxBytes).value();
     while (reader.restore(cache, Message::kSeed, clocks, 2)) {
     }
   }
@@ -125,13 +126,13 @@ TEST_F(SavedAnswersTest, ADamagedFileIsRefused) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 4);
     ASSERT_TRUE(replaceFile(path_, damaged));
-    EXPECT_FALSE(AnswersReader::open(path_, kMaxBytes)) << i;
+    EXPECT_FALSE(AnswersReader::open(path_, kRules, kMaxBytes)) << i;
     ASSERT_TRUE(replaceFile(path_, whole.substr(0, i)));
-    EXPECT_FALSE(AnswersReader::open(path_, kMaxBytes)) << i;
+    EXPECT_FALSE(AnswersReader::open(path_, kRules, kMaxBytes)) << i;
   }
-  EXPECT_EQ(AnswersReader::open(directory_.path() + "/none", kMaxBytes).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(AnswersReader::open(directory_.path() + "/none", kRules, kMaxBytes).error().code, ErrorCode::kNotFound);
   ASSERT_TRUE(replaceFile(path_, whole));
-  EXPECT_FALSE(AnswersReader::open(path_, whole.size() - 1)) << "too large";
+  EXPECT_FALSE(AnswersReader::open(path_, kRules, whole.size() - 1)) << "too large";
 }
 
 }  // namespace
