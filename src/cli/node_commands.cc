@@ -95,6 +95,10 @@ std::string statusText(const json& said) {
   for (const json& missing : arrayAt(said, "not_ready")) {
     if (missing.is_string()) rows.push_back({"  missing", escaped(missing.get<std::string>())});
   }
+  for (const json& degraded : arrayAt(said, "degraded")) {
+    rows.push_back({"  degraded", fmt::format("{}: {}", escaped(textAt(degraded, "block").value_or("")),
+                                              escaped(textAt(degraded, "reason").value_or("")))});
+  }
   addClusters(said, &rows);
   addQueries(said, &rows);
   addCaches(said, &rows);

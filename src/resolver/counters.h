@@ -69,6 +69,7 @@ struct UpstreamCounters : metrics::Group {
 
   metrics::Counter healthcheck_failures{*this, "coredns_proxy_healthcheck_failures_total",
                                         "Health checks that a server has not answered."};
+  metrics::Gauge up{*this, "idetcd_forward_server_up", "Event loops that have not found a server to be down."};
 };
 
 // Of answers, or of denials, as the label `type` says.

@@ -84,6 +84,7 @@ UpstreamServer::UpstreamServer(ForwardContext& context, const UpstreamAddress& a
     tls_peer_ = std::make_unique<net::TlsPeer>(tls, serverName(), address.address.ip);
   }
   context_.room.add(streams_);
+  setUp(true);
 }
 
 UpstreamServer::~UpstreamServer() { context_.room.remove(streams_); }
@@ -121,7 +122,7 @@ void UpstreamServer::noteAnswer(BootClock::time_point now) {
     return;
   if (isDown()) context_.log.info("{} answers again", address_.toString());
   fails_ = 0;
-  report_->setUp(true);
+  setUp(true);
   probing_ = Probing::kNo;
   probe_timer_.stop();
   probe_client_.close();
@@ -154,8 +155,13 @@ void UpstreamServer::countFailure(const std::string& reason) {
   const bool was_down = isDown();
   ++fails_;
   if (!isDown() || was_down) return;
-  report_->setUp(false);
+  setUp(false);
   context_.log.warning("{} does not answer: {}", address_.toString(), reason);
+}
+
+void UpstreamServer::setUp(bool up) {
+  report_->setUp(up);
+  counters_.up.set(up ? 1 : 0);
 }
 
 void UpstreamServer::noteSilence(BootClock::time_point sent_at, BootClock::time_point now) {

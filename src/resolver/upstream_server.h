@@ -154,6 +154,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   void probeAgainLater();
   void onProbeMessage(std::span<const uint8_t> message);
   void countFailure(const std::string& reason);
+  void setUp(bool up);
 
   void onDatagram(std::span<const uint8_t> datagram) override { onProbeMessage(datagram); }
   void onError(int error) override;

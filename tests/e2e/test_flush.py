@@ -8,6 +8,7 @@ import dns.rcode
 import pytest
 
 from dns_client import answers, ask, patient
+from harness.metrics import Metrics
 from harness.processes import wait_until
 from harness.upstreams import Upstream
 from test_cache import World, reload, restarted
@@ -260,6 +261,22 @@ example.net {{
     assert up and 0 < round_trip < 5
     assert state()[block, dead] == (False, None)
     assert state()[other, dead] == (True, None), "nobody has asked it there"
+
+
+def test_a_forward_without_a_server_that_answers_is_degraded(nodes, free_port):
+    """Nothing is missing of what is configured, but an operator has to know."""
+    port, metrics = free_port(), free_port()
+    node = nodes.start(f". {{\n prometheus 127.0.0.1:{metrics}\n forward . 127.0.0.1:{port} {{\n  health_check 50ms\n }}\n}}\n")
+
+    def up():
+        return Metrics.of(metrics).sum("idetcd_forward_server_up", to=f"127.0.0.1:{port}")
+
+    assert section(node, "degraded") == [] and up() == 1
+    ask(node, "www.example.org.")
+    expected = [{"block": f".:{node.port}", "reason": f"no upstream answers: 127.0.0.1:{port}"}]
+    wait_until(lambda: section(node, "degraded") == expected and up() == 0, 20, node.logs)
+    with Upstream(port=port):
+        wait_until(lambda: section(node, "degraded") == [] and up() == 1, 20, node.logs)
 
 
 def test_a_reload_shows_the_new_upstreams_only(start, world):

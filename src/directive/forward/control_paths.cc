@@ -65,7 +65,8 @@ void add(std::vector<Known>& all, const resolver::ServerReport& report) {
 
 void addForwardPaths(resolve::Process& process) {
   auto& control = process.state<control::Control>();
-  for (const char* section : {"caches", "upstreams"}) control.addStatus(section, [] { return json::array(); });
+  for (const char* section : {"caches", "upstreams", "degraded"})
+    control.addStatus(section, [] { return json::array(); });
   control.addLate(
       "/v1/flush",
       [caches = process.state<resolver::KeptCaches>().live(), log = process.log.named("plugin/cache")](
@@ -77,6 +78,7 @@ std::shared_ptr<BlockReport> BlockReport::make(resolve::Process& process) {
   auto& control = process.state<control::Control>();
   control.addStatus("caches", [report] { return report->caches(); });
   control.addStatus("upstreams", [report] { return report->upstreams(); });
+  control.addStatus("degraded", [report] { return report->degraded(); });
   return report;
 }
 
@@ -104,6 +106,24 @@ json BlockReport::caches() const {
   }
   if (!is_there) return json::array();
   return json::array({{{"block", block_}, {"entries", entries}, {"bytes", bytes}, {"hits", hits}, {"misses", misses}}});
+}
+
+json BlockReport::degraded() const {
+  const std::lock_guard lock(mutex_);
+  auto all = json::array();
+  for (size_t forward = 0; !loops_.empty() && forward < loops_.front().upstreams.size(); ++forward) {
+    std::vector<Known> servers;
+    for (const Loop& loop : loops_) {
+      const auto reports = loop.upstreams.at(forward).lock();
+      if (!reports) continue;
+      for (const auto& report : reports->all()) directive::add(servers, *report);
+    }
+    if (servers.empty() || std::ranges::any_of(servers, &Known::is_up)) continue;
+    std::string reason = "no upstream answers:";
+    for (const Known& known : servers) reason += " " + known.server;
+    all.push_back({{"block", block_}, {"reason", reason}});
+  }
+  return all;
 }
 
 json BlockReport::upstreams() const {

@@ -4,6 +4,7 @@
 //                                  one without a cache is not there
 //                     "upstreams": [{"block", "server", "up", "round_trip_seconds"}]: up if any loop thinks so; null while
 //                                  the server is down or has answered nothing yet
+//                     "degraded":  [{"block", "reason"}]: a `forward` has servers, and no loop thinks that one is up
 //   POST /v1/flush[?name=N]        {"flushed": answers}: drops all that is cached, or what is cached of N and the names
 //                                  below it, on the disk too; 400 if N is no domain name
 #pragma once
@@ -33,6 +34,7 @@ class BlockReport {
 
   nlohmann::json caches() const;
   nlohmann::json upstreams() const;
+  nlohmann::json degraded() const;
 
  private:
   mutable std::mutex mutex_;  // guards what follows

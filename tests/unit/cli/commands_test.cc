@@ -43,11 +43,13 @@ TEST(Commands, StatusWithAllSections) {
                 {"pattern":"b","observes":true,"name":null,"lease_left_seconds":null}],
     "queries":{"rate":12.3,"p50_seconds":0.0001,"p99_seconds":null,"seconds":10},
     "caches":[{"block":".:53","entries":3,"bytes":2048,"hits":9,"misses":1}],
+    "degraded":[{"block":".:53","reason":"no upstream answers: 192.0.2.53:53"}],
     "upstreams":[{"block":".:53","server":"192.0.2.53:53","up":false,"round_trip_seconds":0.003}]})");
   EXPECT_EQ(statusText(said),
             "idetcd         1.0.0, process 12, up 1.0 s\n"
             "ready          NO\n"
             "  missing      idetcd: own name\n"
+            "  degraded     .:53: no upstream answers: 192.0.2.53:53\n"
             "cluster        worker{{.ID}}.tf.local.\n"
             "  name         worker1.tf.local\n"
             "  id, token    1, 77\n"

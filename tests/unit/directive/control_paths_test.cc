@@ -99,6 +99,28 @@ TEST_F(ControlPathsTest, AnUpstreamIsUpIfOneLoopThinksSo) {
   EXPECT_EQ(section("upstreams"), json::array({b})) << "a list of servers has changed";
 }
 
+TEST_F(ControlPathsTest, AForwardWithoutAServerThatAnswersIsDegraded) {
+  const auto a1 = server("192.0.2.1:53");
+  const auto a2 = server("192.0.2.1:53");
+  const auto b = server("192.0.2.2:53");
+  const auto block = BlockReport::make(process_);
+  const auto first = serversOf({a1});
+  const auto second = serversOf({b});
+  const auto of_other_loop = serversOf({a2});
+  const auto none = serversOf({});
+  block->add(".:53", {.upstreams = {first, second, none}});
+  block->add(".:53", {.upstreams = {of_other_loop, second, none}});
+  control_.accept();
+  EXPECT_EQ(section("degraded"), json::array());
+  a1->setUp(false);
+  EXPECT_EQ(section("degraded"), json::array()) << "another loop thinks that it is up";
+  a2->setUp(false);
+  const json reason{{"block", ".:53"}, {"reason", "no upstream answers: 192.0.2.1:53"}};
+  EXPECT_EQ(section("degraded"), json::array({reason}));
+  a1->setUp(true);
+  EXPECT_EQ(section("degraded"), json::array());
+}
+
 TEST_F(ControlPathsTest, AnOlderConfigurationIsNotShown) {
   const auto counters = std::make_shared<resolver::CacheCounters>(metrics::Scope());
   const auto servers = serversOf({server("192.0.2.1:53")});

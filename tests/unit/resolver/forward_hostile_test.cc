@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "support/forward_fixture.h"
+#include "support/metric_values.h"
 
 namespace idetcd::resolver {
 namespace {
@@ -424,7 +425,9 @@ TEST_F(ForwardHostileTest, AServerThatDiesIsNotAskedUntilItIsBack) {
   Forwarder::Options options = failoverOptionsFor({first.target(), second.target()});
   options.max_fails = 1;
   options.attempt_time = milliseconds(500);
+  options.metrics = registry_.scope();
   make(options);
+  const auto up = [this] { return test_support::sumOf(registry_, "idetcd_forward_server_up"); };
   const auto questions = [&first] {
     return std::count_if(first.asked().begin(), first.asked().end(),
                          [](const Asked& asked) { return asked.query.qtype == 1; });
@@ -435,6 +438,7 @@ TEST_F(ForwardHostileTest, AServerThatDiesIsNotAskedUntilItIsBack) {
   const auto before = questions();
   for (int i = 0; i < 20; ++i) EXPECT_EQ(lastOctet(resolve(std::to_string(i) + ".example.org.")), 2);
   EXPECT_EQ(questions(), before) << "the dead one is not asked";
+  EXPECT_EQ(up(), 1);
   EXPECT_TRUE(std::any_of(first.asked().begin(), first.asked().end(), [](const Asked& asked) {
     return asked.query.qtype == 2 && asked.query.qname_size == 1 && (asked.query.flags & dns::kFlagRd) != 0;
   })) << "it is probed";
@@ -444,6 +448,7 @@ TEST_F(ForwardHostileTest, AServerThatDiesIsNotAskedUntilItIsBack) {
   });
   int name = 100;
   runUntil([&] { return lastOctet(resolve(std::to_string(++name) + ".example.org.")) == 1; });
+  EXPECT_EQ(up(), 2);
   const size_t asked = first.udpCount();
   runFor(milliseconds(100));
   EXPECT_EQ(first.udpCount(), asked) << "who is well is not probed";
