@@ -1,12 +1,17 @@
 """Answers that look forged: guesses at the ID or the question, and names in another case (RFC 5452, 0x20)."""
 
 import copy
+import os
+import socket
+import threading
 
+import dns.message
 import dns.name
 import dns.rrset
 import pytest
 
 from dns_client import answers, ask
+from harness.namespace import Namespace
 from harness.upstreams import Upstream, answer
 
 NAME = "www.abcdefghijklmnopqrstuvwxyz.example."
@@ -109,3 +114,39 @@ def test_off_by_default(nodes):
         node = nodes.start(f". {{\n    forward . {upstream.address}\n}}\n")
         assert answers(node, NAME.title()) == ["192.0.2.1"]
         assert names(upstream) == [NAME.title()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+def test_source_ports_are_as_many_as_the_kernel_gives_to_clients(directory, nodes):
+    """As the page says how to have more than by default: those of services are left out."""
+    ports = []
+
+    def serve(sock):
+        while True:
+            packet, (host, port) = sock.recvfrom(4096)
+            if not packet:
+                return
+            ports.append(port)
+            sock.sendto(answer(dns.message.from_wire(packet), "A 192.0.2.1").to_wire(), (host, port))
+
+    namespace = Namespace(directory)
+    try:
+        for name, value in (("ip_local_port_range", "1024 65535"), ("ip_local_reserved_ports", "10000-49999")):
+            namespace.run("sh", "-c", f"echo {value} > /proc/sys/net/ipv4/{name}")
+        with namespace.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            thread = threading.Thread(target=serve, args=(sock,))
+            thread.start()
+            try:
+                node = nodes.start(f". {{\n    forward . 127.0.0.1:{sock.getsockname()[1]}\n}}\n")
+                for i in range(200):
+                    assert answers(node, f"n{i}.example.") == ["192.0.2.1"]
+                assert node.terminate() == 0
+            finally:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+                    end.sendto(b"", sock.getsockname())
+                thread.join()
+    finally:
+        namespace.close()
+    assert min(ports) < 10000 and max(ports) > 60999 and len(set(ports)) > 180
+    assert not [port for port in ports if port < 1024 or 10000 <= port < 50000]
