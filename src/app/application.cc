@@ -298,7 +298,7 @@ void Application::fatal(const std::string& line) {
   if (ending_) return;
   doBeforeEnd([this, line] {
     log_.flush(kFlushBudget);
-    std::fprintf(stderr, "%s\n", line.c_str());
+    printError(line);
   });
   end(1);
 }

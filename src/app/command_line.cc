@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "cli/command.h"
+#include "config/syntax.h"
 
 namespace idetcd::app {
 namespace {
@@ -126,7 +127,11 @@ class Parser {
     }
     if (next_ < rest_.size()) {
       const std::vector<std::string_view> extra(rest_.begin() + static_cast<std::ptrdiff_t>(next_), rest_.end());
-      return Exit{1, "", fmt::format("extra command line arguments: [{}]\n", fmt::join(extra, " "))};
+      std::vector<std::string_view> names;
+      for (const cli::Command& command : cli::commands()) names.push_back(command.name);
+      const auto meant = config::nearest(extra.front(), names);
+      return Exit{1, "", fmt::format("extra command line arguments: [{}]{}\n", fmt::join(extra, " "),
+                                     meant.empty() ? "" : fmt::format("; did you mean `idetcd {}`?", meant))};
     }
     Options& options = values_.options;
     if (values_.validate) options.action = Options::Action::kValidate;

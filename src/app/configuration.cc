@@ -45,12 +45,10 @@ Result<Configuration> Configuration::make(Plan plan, Process& process) {
 }
 
 Result<void> Configuration::add(Block block, Process& process) {
-  std::vector<SocketAddress> addresses;
+  const auto addresses = boundAddresses(block);
+  if (!addresses) return tl::unexpected(addresses.error());
   ListenOptions options;
   for (const auto& [type, directive] : block.directives) {
-    auto bound = directive->listenAddresses();
-    if (!bound) return tl::unexpected(bound.error());
-    addresses.insert(addresses.end(), bound->begin(), bound->end());
     options.workers = std::max(options.workers, directive->workerCount());
     if (resolve::TcpLimits tcp = options.tcp.value_or(resolve::TcpLimits{}); directive->limitTcp(tcp))
       options.tcp = tcp;
@@ -63,8 +61,8 @@ Result<void> Configuration::add(Block block, Process& process) {
     if (auto missing = directive->readiness()) control.addReadiness(std::string(type->name), std::move(missing));
   }
   for (const config::ServerKey& key : block.keys) {
-    banner_.push_back(bannerLine(key, addresses));
-    for (SocketAddress address : addresses.empty() ? net::anyAddresses(key.port) : addresses) {
+    banner_.push_back(bannerLine(key, *addresses));
+    for (SocketAddress address : addresses->empty() ? net::anyAddresses(key.port) : *addresses) {
       address.port = key.port;
       addEndpoint(address, options, key.zone);
     }

@@ -14,10 +14,12 @@ tl::unexpected<Error> unknownDirective(const config::Directive& directive) {
   const auto foreign = directive::foreignDirectives();
   std::vector<std::string_view> names;
   for (const DirectiveType* type : directive::directives()) names.push_back(type->name);
-  std::string what =
-      fmt::format(": CoreDNS has it, it is not supported here; remove it, or write one of {}", fmt::join(names, ", "));
-  if (std::find(foreign.begin(), foreign.end(), directive.name) == foreign.end()) {
-    what = config::suggestion(directive.name, names);
+  constexpr std::string_view kLists = "`idetcd -plugins` lists those that are there";
+  std::string what = fmt::format("; {}", kLists);
+  if (std::ranges::find(foreign, directive.name) != foreign.end()) {
+    what = fmt::format(": CoreDNS has it, it is not supported here; remove it, or write another: {}", kLists);
+  } else if (const auto meant = config::nearest(directive.name, names); !meant.empty()) {
+    what = fmt::format(", did you mean '{}'?", meant);
   }
   return config::errorAt(directive.file, directive.line, fmt::format("Unknown directive '{}'{}", directive.name, what));
 }
@@ -105,6 +107,16 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
   check(plan.blocks, problems);
   if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   return plan;
+}
+
+Result<std::vector<SocketAddress>> boundAddresses(const Block& block) {
+  std::vector<SocketAddress> addresses;
+  for (const auto& [type, directive] : block.directives) {
+    auto bound = directive->listenAddresses();
+    if (!bound) return bound;
+    addresses.insert(addresses.end(), bound->begin(), bound->end());
+  }
+  return addresses;
 }
 
 Result<void> beforeConfinement(const Plan& plan) {

@@ -22,6 +22,10 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
                       NamedFiles files = NamedFiles::kNotRead,
                       const config::Environment& environment = config::SystemEnvironment());
 
+// The addresses that its `bind` names, on the interfaces that are there now; empty: all of the machine. The ports are
+// those of the keys.
+Result<std::vector<SocketAddress>> boundAddresses(const resolve::Block& block);
+
 // Has every directive do what it does before the process is confined (Directive::beforeConfinement()), in the order of
 // the Corefile, up to the first error, which is one line. Once in a process, for the plan that it starts with.
 Result<void> beforeConfinement(const Plan& plan);

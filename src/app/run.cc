@@ -2,8 +2,10 @@
 
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <variant>
@@ -17,6 +19,7 @@
 #include "control/local_socket.h"
 #include "directive/order.h"
 #include "kernel/program.h"
+#include "net/port_holder.h"
 #include "node/state_directory.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
@@ -28,6 +31,8 @@ namespace {
 
 constexpr std::chrono::seconds kLogFlushBudget{1};
 constexpr std::chrono::seconds kPredecessorBudget{8};  // to answer what it has read, and to end
+constexpr timespec kPause{.tv_sec = 5, .tv_nsec = 0};
+constexpr int kConfigurationStatus = 78;  // EX_CONFIG of sysexits.h
 
 // The server's resources in the process beside its rights.
 struct Surroundings {
@@ -65,6 +70,9 @@ class PidFile {
 
 void prepareProcess() {
   std::signal(SIGPIPE, SIG_IGN);  // a client that has gone is an error of write(2)
+  // gRPC's own resolver asks DNS for the IPv6 address of a name whose IPv4 address is in /etc/hosts, and waits 5 s for a
+  // silent server. libc does not. gRPC reads this once.
+  setenv("GRPC_DNS_RESOLVER", "native", 0);
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;  // what comes and goes is bounded by a net::DescriptorBudget
@@ -72,13 +80,38 @@ void prepareProcess() {
   }
 }
 
-// One line an error, whatever it quotes.
-int failWith(const Error& error) {
-  std::string line = error.message;
-  std::replace_if(
-      line.begin(), line.end(), [](unsigned char c) { return c < 0x20 && c != '\n'; }, ' ');
-  std::fprintf(stderr, "%s\n", line.c_str());
-  return 1;
+int failWith(const Error& error, int status = 1) {
+  printError(error.message);
+  return status;
+}
+
+std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
+  std::vector<SocketAddress> wanted;
+  for (const resolve::Block& block : plan.blocks) {
+    auto bound = boundAddresses(block);
+    if (!bound) continue;  // the server may run on another machine
+    if (bound->empty()) *bound = {{.ip = IpAddress::v4({})}, {.ip = IpAddress::v6({})}};
+    for (const config::ServerKey& key : block.keys) {
+      for (SocketAddress& address : *bound) {
+        address.port = key.port;
+        wanted.push_back(address);
+      }
+    }
+  }
+  return wanted;
+}
+
+// The server may be running with this Corefile.
+void warnOfTakenPorts(const Plan& plan) {
+  for (const SocketAddress& address : wantedAddresses(plan)) {
+    auto holders = net::portHolders("udp", address);
+    std::ranges::move(net::portHolders("tcp", address), std::back_inserter(holders));
+    const auto is_foreign = [](const net::PortHolder& one) { return one.program != "idetcd" && one.user != "idetcd"; };
+    const auto holder = std::ranges::find_if(holders, is_foreign);
+    if (holder == holders.end()) continue;
+    std::fprintf(stderr, "warning: on this machine %s, which keeps the server from %s\n", holder->toString().c_str(),
+                 address.toString().c_str());
+  }
 }
 
 int validate(const Options& options) {
@@ -88,16 +121,18 @@ int validate(const Options& options) {
   for (const resolve::Block& block : plan->blocks) {
     for (const config::ServerKey& key : block.keys) std::printf("%s\n", key.text.c_str());
   }
+  warnOfTakenPorts(*plan);
   std::printf("%s is valid\n", name.c_str());
   return 0;
 }
 
 // Signals stay pending until they are handled: one that comes during start-up is not lost and does not kill.
-void maskSignals(int how, sigset_t* before = nullptr) {
+sigset_t maskSignals(int how, sigset_t* before = nullptr) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : Application::kHandledSignals) sigaddset(&signals, signal);
   pthread_sigmask(how, &signals, before);
+  return signals;
 }
 
 sigset_t given_mask;  // by who has started the process
@@ -205,15 +240,22 @@ Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
   return std::move(*listening);
 }
 
-int serve(const Options& options) {
-  prepareProcess();
-  service::Given given = service::takeGiven();
+// A service manager starts the next process at once, as it should after a crash; what keeps a server from serving does
+// not pass so soon. A signal ends the pause.
+void pauseBeforeNext() {
+  const sigset_t signals = maskSignals(SIG_BLOCK);
+  sigtimedwait(&signals, nullptr, &kPause);
+}
+
+int serve(const Options& options, service::Given given) {
+  const bool is_service = !given.notify_socket.empty();
   const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
   auto programs = sandbox::ProgramRunner::make(options.sandbox);
   if (!programs) return failWith(programs.error());
   const CorefileSource source(options);
   auto corefile = source.read();
-  if (!corefile.plan) return failWith(corefile.plan.error());
+  // By hand 1, as with CoreDNS.
+  if (!corefile.plan) return failWith(corefile.plan.error(), is_service ? kConfigurationStatus : 1);
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, &given.descriptors);
   if (!handover) return failWith(handover.error());
@@ -233,6 +275,15 @@ int serve(const Options& options) {
   const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
   // The output has no reader any more: the log's writer would wait for ever.
   if (!log.flush(kLogFlushBudget)) _exit(status);
+  return status;
+}
+
+int serve(const Options& options) {
+  prepareProcess();
+  service::Given given = service::takeGiven();
+  const bool is_service = !given.notify_socket.empty();
+  const int status = serve(options, std::move(given));
+  if (status == 1 && is_service) pauseBeforeNext();
   return status;
 }
 
@@ -256,8 +307,9 @@ int run(std::span<const char* const> arguments) {
     for (const auto* type : directive::directives()) std::printf("  dns.%s\n", std::string(type->name).c_str());
     return 0;
   }
-  if (options.action == Options::Action::kValidate) return validate(options);
-  return serve(options);
+  if (options.action == Options::Action::kServe) return serve(options);
+  pthread_sigmask(SIG_SETMASK, &given_mask, nullptr);  // a Corefile may be a pipe that nobody writes
+  return validate(options);
 }
 
 }  // namespace idetcd::app

@@ -2,9 +2,36 @@
 
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 
 namespace idetcd {
+namespace {
+
+// The variable alone proves nothing: children inherit it, and their output may go elsewhere.
+bool isJournal(int fd) {
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat info {};
+  return stream != nullptr && fstat(fd, &info) == 0 && fmt::format("{}:{}", info.st_dev, info.st_ino) == stream;
+}
+
+void hideControls(std::string& line) {
+  std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20; }, ' ');
+}
+
+}  // namespace
+
+void printError(std::string_view text) {
+  const std::string_view priority = isJournal(STDERR_FILENO) ? "<3>" : "";
+  while (!text.empty()) {
+    std::string line(text.substr(0, text.find('\n')));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    hideControls(line);
+    std::fprintf(stderr, "%s\n", (std::string(priority) + line).c_str());
+  }
+}
 
 class LogSink {
  public:
@@ -42,6 +69,7 @@ class LogSink {
   bool isDebugWanted() const { return debug_wanted_.load(std::memory_order_relaxed) > 0; }
 
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  bool wantsPriority() const { return wants_priority_; }
 
  private:
   static constexpr size_t kQueueLines = 8192;
@@ -63,7 +91,8 @@ class LogSink {
     }
   }
 
-  std::mutex mutex_;  // guards what is no atomic
+  const bool wants_priority_ = isJournal(STDOUT_FILENO);
+  std::mutex mutex_;  // guards what is neither const nor atomic
   std::condition_variable changed_;
   std::deque<std::string> lines_;
   bool writing_ = false;  // a line that is in `lines_` no more
@@ -87,14 +116,16 @@ Logger Logger::named(std::string_view prefix) const {
 
 void Logger::write(Level level, std::string_view message) const {
   if (!sink_) return;
-  constexpr std::string_view kNames[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
-  const std::string_view name = kNames[static_cast<size_t>(level)];
+  struct Rank {
+    std::string_view name, priority;  // of syslog(3)
+  };
+  constexpr Rank kRanks[] = {{"DEBUG", "<7>"}, {"INFO", "<6>"}, {"WARNING", "<4>"}, {"ERROR", "<3>"}};
+  const auto [name, priority] = kRanks[static_cast<size_t>(level)];
   // One line a message: what came from outside (a key, an error text) must not forge a second one.
   std::string line =
       prefix_.empty() ? fmt::format("[{}] {}", name, message) : fmt::format("[{}] {}: {}", name, prefix_, message);
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
+  hideControls(line);
+  if (sink_->wantsPriority()) line.insert(0, priority);
   sink_->write(std::move(line));
 }
 

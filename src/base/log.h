@@ -1,4 +1,5 @@
-// Logging as CoreDNS prints it: `[INFO] plugin/NAME: message` on stdout, fatal lines on stderr. Any thread.
+// Logging as CoreDNS prints it: `[INFO] plugin/NAME: message` on stdout, fatal lines on stderr. Any thread. A stream that
+// leads to the systemd journal ($JOURNAL_STREAM, systemd.exec(5)) gets the priority in front of a line: sd-daemon(3).
 //
 // Writing is asynchronous: a line goes into a bounded queue that one writer thread drains, so that a slow disk or a
 // full pipe never stalls a query. When the queue is full the oldest line is dropped and counted; it is never waited
@@ -10,6 +11,9 @@
 namespace idetcd {
 
 class LogSink;
+
+// Fatal lines, on stderr: `text` has one or more. Control characters become spaces.
+void printError(std::string_view text);
 
 // A cheap, copyable handle: a sink and the prefix of one component. REQUIRES: nothing; a default-made Logger is silent.
 class Logger {

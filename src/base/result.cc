@@ -5,6 +5,8 @@ namespace {
 
 ErrorCode codeOf(int error) {
   if (error == ENOENT) return ErrorCode::kNotFound;
+  if (error == EADDRINUSE) return ErrorCode::kAddressInUse;
+  if (error == EACCES) return ErrorCode::kPermissionDenied;
   return isWantOfResources(error) ? ErrorCode::kNoResources : ErrorCode::kOther;
 }
 

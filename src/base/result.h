@@ -12,9 +12,11 @@ namespace idetcd {
 
 // What callers act on.
 enum class ErrorCode : uint8_t {
-  kOther,        // for people to read
-  kNoResources,  // just now there is no descriptor, memory, buffer or thread left
-  kNotFound,     // a file that is named is not there
+  kOther,             // for people to read
+  kNoResources,       // just now there is no descriptor, memory, buffer or thread left
+  kNotFound,          // a file that is named is not there
+  kAddressInUse,      // a port is another socket's
+  kPermissionDenied,  // the system, or a store, refuses
   // Of a store (store/store.h).
   kCancelled,         // by stop() or cancel()
   kUnavailable,       // no connection, no leader, GOAWAY
@@ -27,7 +29,6 @@ enum class ErrorCode : uint8_t {
   kUnauthenticated,   // the credentials are refused
   kStaleToken,        // the call's token is, or it had none: a new one may do better
   kAuthenticationOff,
-  kPermissionDenied,
   kOtherCluster,  // the answer is another cluster's: see RangeOptions::cluster_id
 };
 

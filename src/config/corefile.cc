@@ -182,7 +182,8 @@ class Parser {
     bool block_closed = false;
     while (const Token* next = stream_.peek()) {
       if (depth == 0 && next->starts_line) return directive;
-      if (depth == 0 && next->closes()) return errorAt(*next, kStrayBrace);
+      if (depth == 0 && next->closes())
+        return errorAt(*next, fmt::format("{}; what ends a server block stands on a line of its own", kStrayBrace));
       if (block_closed) return errorAt(*next, fmt::format("Unexpected token '{}' after the closing brace", next->text));
       Token token = stream_.take();
       if (token.opens() && ++depth == 1) open_line = token.line;

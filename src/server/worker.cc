@@ -3,12 +3,14 @@
 #include <future>
 
 #include "base/thread.h"
+#include "net/port_holder.h"
 
 namespace idetcd::server {
 
 namespace {
 
 constexpr std::chrono::milliseconds kReleaseInterval{100};
+constexpr std::string_view kOtherwise = "let `bind` name other addresses, as `bind 127.0.0.1 ::1` beside systemd-resolved";
 
 }  // namespace
 
@@ -33,12 +35,12 @@ Result<void> Worker::listen(const SocketAddress& address, Sharing sharing,
   const bool opens_to_others = sharing == Sharing::kFound || (joins && inherited.udp.isOpen());
   auto socket = inherited.udp.isOpen() ? net::UdpSocket::adopt(std::move(inherited.udp), address)
                                        : net::UdpSocket::bind(address, joins);
-  if (!socket) return fail(fmt::format("listen udp {}: {}", address.toString(), socket.error().message));
+  if (!socket) return tl::unexpected(net::listenFailure("udp", address, socket.error(), kOtherwise));
   if (opens_to_others) socket->allowSharing();
   SocketAddress tcp_address = address;
   tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
   auto tcp = listenTcp(tcp_address, sharing, router, {.of_clients = tcp_limits}, std::move(inherited.tcp));
-  if (!tcp) return fail(fmt::format("listen tcp {}: {}", address.toString(), tcp.error().message));
+  if (!tcp) return tl::unexpected(net::listenFailure("tcp", tcp_address, tcp.error(), kOtherwise));
   auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(router));
   listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});
   return {};

@@ -13,8 +13,10 @@ import pytest
 
 from corefiles import corefile
 from dns_client import RawTcp, RawUdp, answers, ask, header, question, rcode, resolves, wait_resolves
+from harness import unit_file
 from harness.node import binary
-from harness.processes import TIME_FACTOR, wait_until
+from harness.processes import Process, TIME_FACTOR, wait_until
+from harness.service_manager import ServiceManager
 
 WHOAMI = ". {\n    whoami\n}\n"
 
@@ -298,6 +300,57 @@ def test_a_port_in_use(etcd, nodes, kind, address):
     line = one_line(node.err())
     assert str(node.port) in line and "address already in use" in line.lower()
     assert etcd.pairs() == {} and etcd.leases() == [], "nothing was claimed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_check_that_waits_for_a_pipe_can_be_ended(directory, number):
+    fifo = os.path.join(directory, "fifo")
+    os.mkfifo(fifo)
+    check = Process("check", directory)
+    try:
+        check.spawn([binary(), "-validate", "-conf", fifo])
+        wait_until(lambda: b"-validate" in open(f"/proc/{check.pid}/cmdline", "rb").read() and check.state() == "S", 10, check.logs)
+        check.signal(number)
+        assert check.exit_code(10) == -number
+    finally:
+        check.kill()
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
+def test_a_taken_port_is_said_with_its_holder_and_the_way_out(nodes, directory, kind):
+    """By whom it is taken is seen by a process without a sandbox; else whose it is."""
+    node = nodes.make(". {\n    bind 127.0.0.1\n    whoami\n}\n")
+    with socket.socket(socket.AF_INET, kind) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", node.port))
+        if kind == socket.SOCK_STREAM:
+            holder.listen()
+        said = f"(pid {os.getpid()}) has 127.0.0.1:{node.port}"
+        code, out, err = run("-validate", "-conf", node.corefile_path, "-p", str(node.port))
+        assert code == 0 and "is valid" in out and said in err, "it is the machine that is not ready, not the Corefile"
+        for sandbox, expected in (("off", said), ("on", "")):
+            code, _, err = run("-conf", node.corefile_path, "-p", str(node.port), "-sandbox", sandbox)
+            assert code == 1 and "`bind`" in one_line(err) and f" has 127.0.0.1:{node.port}; stop it" in err and expected in err, err
+
+
+def test_what_a_service_manager_is_told_by_the_exit_status(nodes, directory):
+    """A Corefile with errors does not mend itself: a status by which the unit does not restart. A port may come free."""
+    wrong = nodes.make(". {\n    nonsense\n}\n")
+    taken = nodes.make(". {\n    bind 127.0.0.1\n    whoami\n}\n")
+    with ServiceManager(directory) as manager, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
+        manager.launch(wrong)
+        assert wrong.exit_code(5) == 78
+        assert unit_file.options()["RestartPreventExitStatus"] == ["2 78"]
+        holder.bind(("127.0.0.1", taken.port))
+        for patience in (None, signal.SIGTERM):
+            begin = time.monotonic()
+            manager.launch(taken)
+            wait_until(lambda: "already in use" in taken.err(), 10, taken.logs)
+            if patience:
+                taken.signal(patience)
+            assert taken.exit_code(10) == 1
+            assert patience or time.monotonic() - begin >= 4, "the next process is not to follow at once"
+            os.truncate(taken.err_path, 0)
 
 
 def test_a_second_server_on_the_same_port(etcd, nodes):

@@ -128,12 +128,12 @@ class Process:
     def pause(self):
         self._popen.send_signal(signal.SIGSTOP)
         # The signal is delivered to each thread on its own time; the state says when the process has really stopped.
-        wait_until(lambda: self._state() == "T", 5, f"{self.name} to stop")
+        wait_until(lambda: self.state() == "T", 5, f"{self.name} to stop")
 
     def resume(self):
         self._popen.send_signal(signal.SIGCONT)
 
-    def _state(self):
+    def state(self):
         with open(f"/proc/{self.pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0]
 

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/captured_stdout.h"
@@ -58,6 +60,45 @@ TEST(Log, AMessageIsOneLine) {
 
 TEST(Log, BracesInWhatIsLoggedAreText) {
   EXPECT_EQ(captured([] { Logger::toStdout().info("{}", "{0} %s {}"); }), "[INFO] {0} %s {}\n");
+}
+
+// `$JOURNAL_STREAM` as the service manager sets it for a stream that leads to the journal.
+void claimJournal(int fd) {
+  struct stat info {};
+  ASSERT_EQ(fstat(fd, &info), 0);
+  setenv("JOURNAL_STREAM", fmt::format("{}:{}", info.st_dev, info.st_ino).c_str(), 1);
+}
+
+TEST(Log, TheJournalIsToldThePriority) {
+  EXPECT_EQ(captured([] {
+              claimJournal(STDOUT_FILENO);
+              const Logger logger = Logger::toStdout();
+              const auto debug = logger.showDebug();
+              logger.debug("d");
+              logger.info("i");
+              logger.warning("w\n<0>forged");
+              logger.named("plugin/x").error("e");
+              logger.plain(".:53");
+            }),
+            "<7>[DEBUG] d\n<6>[INFO] i\n<4>[WARNING] w <0>forged\n<3>[ERROR] plugin/x: e\n.:53\n");
+  // Inherited, and the output leads elsewhere.
+  setenv("JOURNAL_STREAM", "1:1", 1);
+  EXPECT_EQ(captured([] { Logger::toStdout().warning("w"); }), "[WARNING] w\n");
+  unsetenv("JOURNAL_STREAM");
+}
+
+TEST(Log, EachFatalLineHasItsPriority) {
+  const int saved = dup(STDERR_FILENO);
+  EXPECT_EQ(captured([] {
+              dup2(STDOUT_FILENO, STDERR_FILENO);
+              printError("one\ntwo\tthree");
+              claimJournal(STDERR_FILENO);
+              printError("one\ntwo\tthree");
+            }),
+            "one\ntwo three\n<3>one\n<3>two three\n");
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  unsetenv("JOURNAL_STREAM");
 }
 
 TEST(Log, ADefaultLoggerIsSilent) {
