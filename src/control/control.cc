@@ -35,6 +35,28 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
+using Parameter = std::pair<std::string_view, std::string_view>;
+
+std::vector<Parameter> parametersOf(std::string_view query) {
+  std::vector<Parameter> all;
+  while (!query.empty()) {
+    const std::string_view pair = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(pair.size() + 1, query.size()));
+    const size_t equals = pair.find('=');
+    all.emplace_back(pair.substr(0, equals), equals == pair.npos ? std::string_view() : pair.substr(equals + 1));
+  }
+  return all;
+}
+
+// Which of two values is meant cannot be told. Empty: there is no such parameter.
+std::string_view repeatedParameter(std::string_view query) {
+  std::set<std::string_view> seen;
+  for (const auto& [key, value] : parametersOf(query)) {
+    if (!seen.insert(key).second) return key;
+  }
+  return {};
+}
+
 }  // namespace
 
 http::Response answer(const nlohmann::json& body, int status) {
@@ -44,13 +66,8 @@ http::Response answer(const nlohmann::json& body, int status) {
 http::Response refuse(int status, std::string_view error) { return answer({{"error", error}}, status); }
 
 std::string parameter(const http::Request& request, std::string_view name) {
-  std::string_view rest = request.query;
-  while (!rest.empty()) {
-    const std::string_view pair = rest.substr(0, rest.find('&'));
-    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
-    const size_t equals = pair.find('=');
-    if (pair.substr(0, equals) != name) continue;
-    return equals == std::string_view::npos ? std::string() : unescape(pair.substr(equals + 1));
+  for (const auto& [key, value] : parametersOf(request.query)) {
+    if (key == name) return unescape(value);
   }
   return {};
 }
@@ -73,16 +90,23 @@ void Control::addReadiness(std::string directive, std::function<std::string()> m
   next_.readiness.emplace_back(std::move(directive), std::move(missing));
 }
 
-void Control::add(const std::string& path, http::Handler handler) { addPath(path, std::move(handler)); }
+void Control::add(const std::string& path, http::Handler handler) {
+  addLate(path, [handler = std::move(handler)](const http::Request& request, const http::Reply& reply) {
+    reply(handler(request));
+  });
+}
 
-void Control::addLate(const std::string& path, http::LateHandler handler) { addPath(path, std::move(handler)); }
-
-void Control::addPath(const std::string& path, http::Paths::mapped_type handler) {
+void Control::addLate(const std::string& path, http::LateHandler handler) {
+  const auto checked = [handler = std::move(handler)](const http::Request& request, const http::Reply& reply) {
+    const std::string_view twice = repeatedParameter(request.query);
+    if (twice.empty()) return handler(request, reply);
+    reply(control::refuse(400, fmt::format("{} may be given once", twice)));
+  };
   {
     const std::lock_guard lock(mutex_);
-    next_.paths[path] = handler;
+    next_.paths[path] = checked;
   }
-  process_.state<http::Endpoints>().addLocally(path, std::move(handler));
+  process_.state<http::Endpoints>().addLocally(path, checked);
 }
 
 std::shared_ptr<const Control::Parts> Control::used() const {
@@ -97,8 +121,7 @@ void Control::ask(const std::string& path, const std::string& query, const http:
   http::Request request;
   request.path = path;
   request.query = query;
-  if (const auto* handler = std::get_if<http::Handler>(&found->second)) return reply((*handler)(request));
-  std::get<http::LateHandler>(found->second)(request, reply);
+  found->second(request, reply);
 }
 
 nlohmann::json Control::report() const {

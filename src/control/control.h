@@ -58,10 +58,9 @@ class Control final : public resolve::ProcessState {
   struct Parts {
     std::vector<std::pair<std::string, Read>> sections;
     std::vector<std::pair<std::string, std::function<std::string()>>> readiness;
-    http::Paths paths;
+    std::map<std::string, http::LateHandler> paths;
   };
 
-  void addPath(const std::string& path, http::Paths::mapped_type handler);
   std::shared_ptr<const Parts> used() const;
 
   resolve::Process& process_;

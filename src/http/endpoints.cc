@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "net/port_holder.h"
+
 namespace idetcd::http {
 
 Result<std::vector<SocketAddress>> Endpoints::add(const ListenAddress& address, const std::string& path,
@@ -50,6 +52,7 @@ Result<SocketAddress> Endpoints::listen(const SocketAddress& address) const {
     std::this_thread::sleep_for(kPause);
     listening = server_->listen(address);
   }
+  if (!listening) return tl::unexpected(net::listenFailure("tcp", address, listening.error(), "choose another port"));
   return listening;
 }
 

@@ -273,7 +273,7 @@ Result<SocketAddress> Server::Impl::listen(const SocketAddress& address) {
   }
   auto listener = net::TcpListener::listen(
       *loop, address, shared, [this, address](auto connection) { accept(address, std::move(connection)); });
-  if (!listener) return fail(fmt::format("listen tcp {}: {}", address.toString(), listener.error().message));
+  if (!listener) return tl::unexpected(listener.error());
   return listeners.emplace(address, std::move(*listener)).first->second->localAddress();
 }
 
@@ -290,7 +290,9 @@ void Server::Impl::listenLocally(FileDescriptor bound) {
 }
 
 void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
-  if (sessions.size() == kMaxConnections) sessions.pop_front();
+  const auto is_rival = [&origin](const Session& session) { return session.origin() == origin; };
+  if (std::ranges::count_if(sessions, is_rival) == static_cast<ptrdiff_t>(kMaxConnections))
+    sessions.erase(std::ranges::find_if(sessions, is_rival));
   if (sessions.empty()) tick.start(kTick, kTick);
   sessions.emplace_back(*this, ++last_session, origin, std::move(connection)).start();
 }

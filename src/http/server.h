@@ -1,6 +1,7 @@
 // An HTTP server for operators' endpoints (health, metrics), on a thread of its own, so that no query waits for it.
 //
-// Bounded: kMaxConnections at a time, the longest idle of which gives way to a new one; a request has kPatience to
+// Bounded: kMaxConnections at a time for each address and for the Unix socket, so that the clients of one do not crowd out
+// those of another; the longest idle of them gives way to a new one. A request has kPatience to
 // arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
 //
 // Any thread but its own.
@@ -22,7 +23,7 @@ using Routes = std::map<SocketAddress, Paths>;
 class Server {
  public:
   // Well below the margin that net::DescriptorBudget leaves for what it does not count.
-  static constexpr size_t kMaxConnections = 16;
+  static constexpr size_t kMaxConnections = 8;
   static constexpr std::chrono::seconds kPatience{10};
   static constexpr std::chrono::seconds kLatePatience{90};  // with a LateHandler
 

@@ -169,6 +169,22 @@ TEST_F(HttpServerTest, IdleConnectionsGiveWay) {
   EXPECT_FALSE(idle.back().isReadable(0));
 }
 
+// Who floods one endpoint takes nothing from the clients of another.
+TEST_F(HttpServerTest, EachAddressHasItsOwnConnections) {
+  const auto other = server_->listen(net::test::address("127.0.0.2", 0));
+  ASSERT_TRUE(other.has_value());
+  server_->use({{kAny, {{"/a", saying("hello")}}}, {net::test::address("127.0.0.2", 0), {{"/a", saying("other")}}}});
+  Socket apart = net::test::tcpClient(*other);
+  apart.send(kGet);
+  EXPECT_TRUE(receive(apart, 5).ends_with("other"));
+  for (size_t i = 0; i < 3 * Server::kMaxConnections; ++i) EXPECT_TRUE(ask(kGet, 5).ends_with("hello"));
+  std::vector<Socket> idle;
+  for (size_t i = 0; i < 3 * Server::kMaxConnections; ++i) idle.push_back(connect());
+  EXPECT_TRUE(ask(kGet, 5).ends_with("hello"));
+  apart.send(kGet);
+  EXPECT_TRUE(receive(apart, 5).ends_with("other"));
+}
+
 TEST_F(HttpServerTest, WhoHasAskedLatelyStays) {
   serve("hello");
   Socket asking = connect();
@@ -217,7 +233,7 @@ TEST_F(HttpServerTest, APortThatIsTakenIsAnError) {
   const auto other = Server::start();
   const auto listening = (*other)->listen(address_);
   ASSERT_FALSE(listening.has_value());
-  EXPECT_EQ(listening.error().message, "listen tcp " + address_.toString() + ": Address already in use");
+  EXPECT_EQ(listening.error().code, ErrorCode::kAddressInUse);
 }
 
 // From every address to one of them, as a reload may want it, and back.
