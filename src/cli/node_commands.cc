@@ -1,3 +1,5 @@
+#include <ctime>
+
 #include "cli/commands.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
@@ -20,8 +22,21 @@ std::string joined(const json& array) {
 std::string namesText(const json& cluster) {
   const auto all = numberAt(cluster, "names_in_etcd");
   const bool is_worth_it = all && all != numberAt(cluster, "names");
-  return fmt::format("{} of {} held{}", wholeAt(cluster, "names"), wholeAt(cluster, "limit"),
+  return fmt::format("{} of {} held{}", numberAt(cluster, "names") ? wholeAt(cluster, "names") : "unknown, how many",
+                     wholeAt(cluster, "limit"),
                      is_worth_it ? fmt::format(", {} names in etcd", wholeAt(cluster, "names_in_etcd")) : "");
+}
+
+std::string mirrorText(const json& cluster) {
+  const auto confirmed = numberAt(cluster, "confirmed_seconds_ago");
+  if (!confirmed) return "never confirmed by etcd";
+  return fmt::format("{}, confirmed {} ago", flagAt(cluster, "fresh") ? "fresh" : "stale", humanSeconds(*confirmed));
+}
+
+std::string storeText(const json& cluster) {
+  const auto since = numberAt(cluster, "store_since");
+  return fmt::format("{} for {}", flagAt(cluster, "store_connected") ? "connected" : "AWAY",
+                     since ? humanSeconds(std::max(0.0, static_cast<double>(std::time(nullptr)) - *since)) : "?");
 }
 
 void addClusters(const json& said, std::vector<Row>* rows) {
@@ -35,16 +50,18 @@ void addClusters(const json& said, std::vector<Row>* rows) {
       rows->push_back({"  lease", fmt::format("{} left of {}", secondsAt(cluster, "lease_left_seconds"),
                                               secondsAt(cluster, "lease_seconds"))});
     } else {
-      rows->push_back({"  name", flagAt(cluster, "observes") ? "none: this node only observes" : "none"});
+      rows->push_back({"  name", flagAt(cluster, "observes")   ? "none: this node only observes"
+                                : flagAt(cluster, "had_name") ? "none: it was lost"
+                                                              : "none yet"});
     }
     const json& addresses = arrayAt(cluster, "addresses");
     const bool is_withheld = flagAt(cluster, "drained") && !addresses.empty();
     rows->push_back({"  addresses", (is_withheld ? "withheld: " : "") + joined(addresses)});
     if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
     rows->push_back({"  names", namesText(cluster)});
-    rows->push_back({"  mirror", fmt::format("{}, watch lag {}", flagAt(cluster, "fresh") ? "fresh" : "stale",
-                                             secondsAt(cluster, "watch_lag_seconds"))});
-    rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")), joined(arrayAt(cluster, "endpoints"))});
+    rows->push_back({"  mirror", mirrorText(cluster)});
+    rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")),
+                     fmt::format("{}: {}", storeText(cluster), joined(arrayAt(cluster, "endpoints")))});
   }
 }
 
@@ -91,13 +108,13 @@ std::string statusText(const json& said) {
   std::vector<Row> rows;
   rows.push_back({"idetcd", fmt::format("{}, process {}, up {}", escaped(textAt(said, "version").value_or("?")),
                                         wholeAt(said, "pid"), secondsAt(said, "uptime_seconds"))});
-  rows.push_back({"ready", flagAt(said, "ready") ? "yes" : "NO"});
+  const json& degraded = arrayAt(said, "degraded");
+  rows.push_back({"ready", !flagAt(said, "ready") ? "NO" : degraded.empty() ? "yes" : "yes, but DEGRADED"});
   for (const json& missing : arrayAt(said, "not_ready")) {
     if (missing.is_string()) rows.push_back({"  missing", escaped(missing.get<std::string>())});
   }
-  for (const json& degraded : arrayAt(said, "degraded")) {
-    rows.push_back({"  degraded", fmt::format("{}: {}", escaped(textAt(degraded, "block").value_or("")),
-                                              escaped(textAt(degraded, "reason").value_or("")))});
+  for (const json& reason : degraded) {
+    if (reason.is_string()) rows.push_back({"  degraded", escaped(reason.get<std::string>())});
   }
   addClusters(said, &rows);
   addQueries(said, &rows);

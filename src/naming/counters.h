@@ -1,6 +1,8 @@
 // What happened to this node's name and to its mirror of etcd. Written by the completion thread, but for what is said.
 #pragma once
 
+#include <ctime>
+
 #include "base/metrics.h"
 
 namespace idetcd::naming {
@@ -59,6 +61,12 @@ struct Counters : metrics::Group {
                                  "Names that are not served since there are as many as may be."};
   metrics::Gauge names{*this, "idetcd_names", "Names of etcd that are known."};
   metrics::Gauge watch_connected{*this, "idetcd_watch_connected", "Whether a watch is open: 1 or 0."};
+  metrics::Gauge watch_changed{*this, "idetcd_watch_changed_timestamp_seconds",
+                               "When that has changed, or the node was started, in Unix time."};
+  void setWatch(bool connected) {
+    watch_connected.set(connected ? 1 : 0);
+    watch_changed.set(static_cast<double>(std::time(nullptr)));
+  }
   metrics::Gauge watch_lag_revisions{
       *this, "idetcd_watch_lag_revisions",
       "How many revisions the watch is behind the last one that was read from a quorum."};

@@ -304,6 +304,14 @@ size_t Member::names() const { return static_cast<size_t>(impl_->protocol.counte
 
 const store::Store& Member::store() const { return *impl_->store; }
 
+Member::StoreState Member::storeState() const {
+  const Counters& counters = impl_->protocol.counters();
+  return {.connected = counters.watch_connected.value() != 0,
+          .since = static_cast<std::time_t>(counters.watch_changed.value())};
+}
+
+bool Member::hadName() const { return impl_->protocol.counters().claims.value() > 0; }
+
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {
   impl_->scheduler.spawn(runRoster(impl_, std::move(done)));
 }

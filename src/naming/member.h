@@ -83,6 +83,13 @@ class Member {
   std::string uuid() const;
   size_t names() const;  // of the store, that are known
   const store::Store& store() const;
+  // Whether the store is there: it tells of changes. Since when it is, or is not, or else since the start: Unix time.
+  struct StoreState {
+    bool connected = false;
+    std::time_t since = 0;
+  };
+  StoreState storeState() const;
+  bool hadName() const;  // since the start
 
   // For operators. `done` is called on the scheduler's thread, or is dropped uncalled when that stops.
   template <typename T>

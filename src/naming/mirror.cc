@@ -194,9 +194,9 @@ Task<void> Mirror::follow() {
       const BootClock::time_point opened = context_.now();
       if (stream) {
         watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
-        context_.counters.watch_connected.set(1);
+        context_.counters.setWatch(true);
         error = co_await consume(std::move(*stream));
-        context_.counters.watch_connected.set(0);
+        context_.counters.setWatch(false);
         confirmation_.watchEnded();
         if (context_.now() - opened > 10s) backoff.reset();
       } else {

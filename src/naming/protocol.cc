@@ -54,6 +54,7 @@ void Protocol::changed() {
 
 void Protocol::start(const std::shared_ptr<void>& owner) {
   const auto spawn = [this, &owner](Task<void> task) { return scheduler_.spawn(withOwner(owner, std::move(task))); };
+  counters_.setWatch(false);
   spawn(mirror_.run());
   spawn(mirror_.reconcileRegularly());
   spawn(mirror_.watchFreshness());

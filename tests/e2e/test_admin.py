@@ -146,6 +146,20 @@ def test_a_node_that_is_not_ready_says_why(stopped_etcd, nodes, free_port, chrom
     assert not chrome.text("#not-ready")
 
 
+def test_what_is_amiss_while_it_serves_is_said(etcd, nodes, free_port, chrome):
+    port = free_port()
+    node = nodes.start(with_page(etcd, port))
+    node.wait_owns(etcd)
+    chrome.open(f"http://127.0.0.1:{port}/")
+    chrome.wait_text("#state", "ready")
+    chrome.wait_text("#clusters .legend", "this node")
+    etcd.kill()
+    chrome.wait_text("#degraded", "etcd is away since")
+    chrome.wait_text("#name", "Name lost")
+    etcd.start()
+    chrome.wait(lambda: not chrome.text("#degraded"), "the notice to go")
+
+
 def test_the_page_fits_a_phone(cluster, chrome):
     _, port, own = cluster
     chrome.size(360, 740, phone=True)

@@ -1,8 +1,10 @@
 """What a node says of its cluster over the control socket, and lets an operator change there."""
 
 import os
+import re
 import socket
 import stat
+import time
 
 import pytest
 
@@ -53,19 +55,54 @@ def test_the_status_says_what_the_node_owns(pair, etcd):
     assert 0 < cluster["lease_left_seconds"] <= cluster["lease_seconds"] == 3
     assert cluster["addresses"] == ["192.0.2.7"] and cluster["drained"] is False and cluster["observes"] is False
     assert cluster["servers"] == [f"127.0.0.1:{first.port}", f"[::1]:{first.port}"]
-    assert cluster["names"] == cluster["names_in_etcd"] == 2 and cluster["fresh"] is True and 0 <= cluster["watch_lag_seconds"] < 3
+    assert cluster["names"] == cluster["names_in_etcd"] == 2 and cluster["fresh"] is True and 0 <= cluster["confirmed_seconds_ago"] < 3
     assert cluster["endpoints"] == [etcd.endpoint]
     assert cluster["node"] == etcd.names()[NAME]["id"]
+
+
+def test_an_etcd_that_is_away_is_said(etcd, nodes):
+    """Names are still fresh, and answered; but the operator is told, and since when."""
+    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", "lease 60s"]))
+    node.wait_owns(etcd)
+    wait_until(lambda: cluster_of(node)["store_connected"], 10, node.logs)
+    assert node.control("/v1/status")[1]["degraded"] == []
+    etcd.kill()
+    wait_until(lambda: node.control("/v1/status")[1]["degraded"], 10, node.logs)
+    _, body = node.control("/v1/status")
+    [reason] = body["degraded"]
+    assert body["ready"] is True and re.fullmatch(r"worker\{\{\.ID\}\}\.tf\.local\.: etcd is away since [\dT:-]+Z", reason)
+    [cluster] = body["clusters"]
+    assert cluster["fresh"] is True and cluster["store_connected"] is False and abs(time.time() - cluster["store_since"]) < 60
+    etcd.start()
+    wait_until(lambda: node.control("/v1/status")[1]["degraded"] == [], 20, node.logs)
+
+
+def test_a_name_that_was_lost_is_none_that_is_still_to_come(etcd, nodes):
+    node = nodes.start(corefile(etcd.endpoint))
+    node.wait_owns(etcd)
+    assert cluster_of(node)["had_name"] is True
+    etcd.kill()
+    wait_until(lambda: cluster_of(node)["name"] is None, 20, node.logs)
+    assert cluster_of(node)["had_name"] is True
+    etcd.start()
+
+
+def test_a_parameter_that_is_given_twice_is_refused(pair):
+    first, _ = pair
+    for path in ("/v1/drain?pattern=a&pattern=b", "/v1/flush?name=x&name=y"):
+        assert first.control(path, "POST") == (400, {"error": f"{path[path.index('?') + 1:].split('=')[0]} may be given once"})
 
 
 def test_a_node_without_a_name_says_so(stopped_etcd, nodes):
     node = nodes.start(corefile(stopped_etcd.endpoint))
     status, body = node.control("/v1/status")
     assert status == 200 and body["ready"] is False
-    assert body["not_ready"] == ["idetcd: names not read from etcd, own name not claimed"]
+    [reason] = body["not_ready"]
+    assert re.fullmatch(r"idetcd: names not read from etcd, own name not claimed; etcd is away since \d{4}-\d\d-\d\dT[\d:]{8}Z", reason)
     cluster = cluster_of(node)
     assert cluster["name"] is None and cluster["token"] is None and cluster["lease_left_seconds"] is None
-    assert cluster["watch_lag_seconds"] is None and cluster["fresh"] is False
+    assert cluster["names"] is None and cluster["names_in_etcd"] is None, "nobody knows"
+    assert cluster["confirmed_seconds_ago"] is None and cluster["fresh"] is False
     assert node.control("/v1/members", timeout=90)[0] == 503
     status, body = node.control("/v1/drain", "POST")
     assert status == 409 and "no name" in body["error"]

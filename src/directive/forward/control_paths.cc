@@ -65,8 +65,7 @@ void add(std::vector<Known>& all, const resolver::ServerReport& report) {
 
 void addForwardPaths(resolve::Process& process) {
   auto& control = process.state<control::Control>();
-  for (const char* section : {"caches", "upstreams", "degraded"})
-    control.addStatus(section, [] { return json::array(); });
+  for (const char* section : {"caches", "degraded", "upstreams"}) control.addStatus(section, [] { return json::array(); });
   control.addLate(
       "/v1/flush",
       [caches = process.state<resolver::KeptCaches>().live(), log = process.log.named("plugin/cache")](
@@ -121,7 +120,7 @@ json BlockReport::degraded() const {
     if (servers.empty() || std::ranges::any_of(servers, &Known::is_up)) continue;
     std::string reason = "no upstream answers:";
     for (const Known& known : servers) reason += " " + known.server;
-    all.push_back({{"block", block_}, {"reason", reason}});
+    all.push_back(fmt::format("{}: {}", block_, reason));
   }
   return all;
 }

@@ -4,7 +4,8 @@
 //                                  one without a cache is not there
 //                     "upstreams": [{"block", "server", "up", "round_trip_seconds"}]: up if any loop thinks so; null while
 //                                  the server is down or has answered nothing yet
-//                     "degraded":  [{"block", "reason"}]: a `forward` has servers, and no loop thinks that one is up
+//                     "degraded":  ["BLOCK: no upstream answers: SERVER..."] for each `forward` none of whose servers any loop
+//                                  thinks to be up
 //   POST /v1/flush[?name=N]        {"flushed": answers}: drops all that is cached, or what is cached of N and the names
 //                                  below it, on the disk too; 400 if N is no domain name
 #pragma once

@@ -179,9 +179,30 @@ std::string ClusterReport::missing() const {
   if (store_ == nullptr) return {};
   const bool unread = records::isIncomplete(store_->freshness());
   const bool unnamed = !settings_.observe && !member_->ownership();
-  if (unread && unnamed) return "names not read from etcd, own name not claimed";
-  if (unread) return "names not read from etcd";
-  return unnamed ? "own name not claimed" : "";
+  if (!unread && !unnamed) return {};
+  std::string what = unread ? "names not read from etcd" : "";
+  if (unnamed) what += fmt::format("{}own name not claimed", unread ? ", " : "");
+  if (const std::string away = storeAway(); !away.empty()) what += "; " + away;
+  return what;
+}
+
+std::string ClusterReport::degraded() const {
+  const std::lock_guard lock(mutex_);
+  if (store_ == nullptr) return {};
+  std::string what = storeAway();
+  if (what.empty() && store_->freshness() == records::Freshness::kStale)
+    what = fmt::format("{} confirms nothing: names are stale", member_->store().kind());
+  return what.empty() ? what : fmt::format("{}: {}", pattern(), what);
+}
+
+std::string ClusterReport::storeAway() const {
+  const auto state = member_->storeState();
+  if (state.connected) return {};
+  std::tm utc{};
+  gmtime_r(&state.since, &utc);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%FT%TZ", &utc);
+  return fmt::format("{} is away since {}", member_->store().kind(), time.data());
 }
 
 bool ClusterReport::isInZone(const std::string& name) const {
@@ -199,6 +220,7 @@ json ClusterReport::status() const {
   const std::lock_guard lock(mutex_);
   if (store_ == nullptr) return nullptr;
   const BootClock::time_point now = BootClock::now();
+  const auto state = member_->storeState();
   json all{{"pattern", pattern()},
            {"zone", settings_.pattern.zone().toString()},
            {"observes", settings_.observe},
@@ -210,12 +232,15 @@ json ClusterReport::status() const {
            {"drained", member_->isDrained()},
            {"addresses", textsOf(settings_.observe ? records::HostAddresses{} : member_->addresses())},
            {"node", member_->uuid()},
-           {"names", store_->memberCount()},
-           {"names_in_etcd", member_->names()},
+           {"had_name", member_->hadName()},
+           {"names", nullptr},
+           {"names_in_etcd", nullptr},
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
-           {"watch_lag_seconds", nullptr},
+           {"confirmed_seconds_ago", nullptr},
            {"store", member_->store().kind()},
+           {"store_connected", state.connected},
+           {"store_since", state.since},
            {"endpoints", member_->store().endpoints()}};
   if (const auto owned = member_->ownership()) {
     all["name"] = owned->name;
@@ -223,8 +248,12 @@ json ClusterReport::status() const {
     all["token"] = owned->token;
     all["lease_left_seconds"] = seconds(owned->deadline - now);
   }
+  if (!records::isIncomplete(store_->freshness())) {
+    all["names"] = store_->memberCount();
+    all["names_in_etcd"] = member_->names();
+  }
   if (const auto until = store_->freshUntil(); until != BootClock::time_point()) {
-    all["watch_lag_seconds"] = seconds(now - (until - settings_.lease));
+    all["confirmed_seconds_ago"] = seconds(now - (until - settings_.lease));
   }
   return all;
 }
@@ -327,6 +356,13 @@ void ClusterReports::addPaths() {
       reports.push_back(std::move(status));
     }
     return reports;
+  });
+  control.addStatus("degraded", [all = std::shared_ptr<const All>(next_)] {
+    json reasons = json::array();
+    for (const Served& served : *all) {
+      if (std::string reason = served.report->degraded(); !reason.empty()) reasons.push_back(std::move(reason));
+    }
+    return reasons;
   });
   add("/v1/members", answerMembers);
   add("/v1/slot", answerSlot);

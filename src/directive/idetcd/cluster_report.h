@@ -35,6 +35,8 @@ class ClusterReport {
 
   // Why this node cannot answer for it yet; empty: it can.
   std::string missing() const;
+  // What is amiss while it answers; empty: nothing.
+  std::string degraded() const;
   // Null: it is detached.
   nlohmann::json status() const;
 
@@ -55,6 +57,8 @@ class ClusterReport {
   void detach();
 
  private:
+  std::string storeAway() const;  // since when; empty: it is there
+
   template <typename Ask>
   void ask(const Done& done, const Ask& what) const;
 

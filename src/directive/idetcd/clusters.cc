@@ -120,7 +120,7 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
              }),
       fresh_(scope, "idetcd_names_fresh", "Whether answers are not marked as stale: 1 or 0.",
              [&store] { return store.freshness() == records::Freshness::kFresh ? 1.0 : 0.0; }),
-      lag_(scope, "idetcd_watch_lag_seconds",
+      lag_(scope, "idetcd_names_age_seconds",
            "How old the last moment is as of which all names were known; infinite: there was none.",
            [&store, lease] {
              const auto until = store.freshUntil();

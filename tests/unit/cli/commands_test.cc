@@ -39,11 +39,11 @@ TEST(Commands, StatusWithAllSections) {
       json::parse(R"({"version":"1.0.0","pid":12,"uptime_seconds":1,"ready":false,"not_ready":["idetcd: own name"],
     "clusters":[{"pattern":"worker{{.ID}}.tf.local.","name":"worker1.tf.local.","id":1,"token":77,"lease_seconds":20,"lease_left_seconds":17.2,
                  "drained":false,"addresses":["192.0.2.1","2001:db8::1"],"node":"uuid","names":5,"limit":10,"fresh":true,
-                 "watch_lag_seconds":0.2,"endpoints":["http://a:2379"]},
+                 "confirmed_seconds_ago":0.2,"store":"etcd","store_connected":true,"endpoints":["http://a:2379"]},
                 {"pattern":"b","observes":true,"name":null,"lease_left_seconds":null}],
     "queries":{"rate":12.3,"p50_seconds":0.0001,"p99_seconds":null,"seconds":10},
     "caches":[{"block":".:53","entries":3,"bytes":2048,"hits":9,"misses":1}],
-    "degraded":[{"block":".:53","reason":"no upstream answers: 192.0.2.53:53"}],
+    "degraded":[".:53: no upstream answers: 192.0.2.53:53"],
     "upstreams":[{"block":".:53","server":"192.0.2.53:53","up":false,"round_trip_seconds":0.003}]})");
   EXPECT_EQ(statusText(said),
             "idetcd         1.0.0, process 12, up 1.0 s\n"
@@ -57,14 +57,14 @@ TEST(Commands, StatusWithAllSections) {
             "  addresses    192.0.2.1 2001:db8::1\n"
             "  node         uuid\n"
             "  names        5 of 10 held\n"
-            "  mirror       fresh, watch lag 200 ms\n"
-            "  etcd         http://a:2379\n"
+            "  mirror       fresh, confirmed 200 ms ago\n"
+            "  etcd         connected for ?: http://a:2379\n"
             "cluster        b\n"
             "  name         none: this node only observes\n"
             "  addresses    -\n"
-            "  names        - of - held\n"
-            "  mirror       stale, watch lag -\n"
-            "  etcd         -\n"
+            "  names        unknown, how many of - held\n"
+            "  mirror       never confirmed by etcd\n"
+            "  etcd         AWAY for ?: -\n"
             "queries        12/s, p50 0.100 ms, p99 - (last 10.0 s)\n"
             "cache .:53     3 entries, 2.0 KiB, 90 % hits of 10 queries\n"
             "upstream .:53  192.0.2.53:53 DOWN, round trip 3.0 ms\n");

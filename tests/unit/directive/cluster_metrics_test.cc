@@ -31,7 +31,7 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
        {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh", "idetcd_drained"}) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
-  EXPECT_TRUE(std::isinf(values.at("idetcd_watch_lag_seconds")));
+  EXPECT_TRUE(std::isinf(values.at("idetcd_names_age_seconds")));
   const double empty = values.at("idetcd_table_bytes");
   constexpr int kNames = 2000;
   for (int i = 0; i < kNames; ++i) {
@@ -45,8 +45,8 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   store.setFreshUntil(BootClock::now() + 15s);
   values = test_support::valuesOf(registry);
   EXPECT_EQ(values.at("idetcd_names_fresh"), 1);
-  EXPECT_GE(values.at("idetcd_watch_lag_seconds"), 5) << "the lease is 20 s";
-  EXPECT_LT(values.at("idetcd_watch_lag_seconds"), 15);
+  EXPECT_GE(values.at("idetcd_names_age_seconds"), 5) << "the lease is 20 s";
+  EXPECT_LT(values.at("idetcd_names_age_seconds"), 15);
 }
 
 }  // namespace
