@@ -75,7 +75,7 @@ Result<Arguments> Arguments::parse(const Grammar& grammar, std::span<const char*
   }
   if (arguments.words_.size() > grammar.max_words && !grammar.has_command)
     return fail(fmt::format("one word too many: {}", printable(arguments.words_[grammar.max_words])));
-  if (arguments.words_.size() < grammar.min_words) return fail("a word is missing");
+  if (arguments.words_.size() < grammar.min_words) return fail("a word is missing", ErrorCode::kNotFound);
   return arguments;
 }
 

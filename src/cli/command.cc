@@ -138,7 +138,9 @@ CommandResult runCommand(const Command& command, std::span<const char* const> gi
     const LocalNode node(arguments->text("socket"), control::socketDirectory());
     outcome = command.run({.arguments = *arguments, .node = node, .corefile = corefile});
   } else {
-    outcome = misused(command, arguments.error().message);
+    const Error& error = arguments.error();
+    const bool lacks_words = error.code == ErrorCode::kNotFound;
+    outcome = misused(command, lacks_words ? fmt::format("{}: {}", error.message, command.words) : error.message);
   }
   if (asksForJson(command, given)) addError(&outcome);
   return outcome;

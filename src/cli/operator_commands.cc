@@ -8,7 +8,7 @@ namespace {
 using nlohmann::json;
 
 std::string_view drainText(const json& node) {
-  if (!flagAt(node, "drained")) return "not drained";
+  if (!flagAt(node, "drained")) return "no longer drained: its addresses are in DNS";
   return textAt(node, "lasts") == "process"
              ? "drained until this server ends (no `state` directory): the name is kept, without addresses"
              : "drained: the name is kept, without addresses";

@@ -104,8 +104,13 @@ def test_wrong_usage(directory, arguments):
 
 
 def test_a_word_that_is_no_subcommand_is_an_argument_too_many():
-    assert run("/", "statu") == (1, "", "extra command line arguments: [statu]\n")
-    assert run("/", "-quiet", "status") == (1, "", "extra command line arguments: [status]\n")
+    assert run("/", "statu") == (1, "", "extra command line arguments: [statu]; did you mean `idetcd status`?\n")
+    assert run("/", "-quiet", "status") == (1, "", "extra command line arguments: [status]; did you mean `idetcd status`?\n")
+    assert run("/", "xyzzy") == (1, "", "extra command line arguments: [xyzzy]\n")
+
+
+def test_a_word_that_is_missing_is_named(directory):
+    assert "a word is missing: NAME" in run(directory, "release")[2]
 
 
 def test_failures_for_programs(directory):
@@ -275,7 +280,7 @@ def test_status_of_a_member(three):
     code, out, err = run(three[1], "status")
     assert (code, err) == (0, ""), out
     for line in (r"ready +yes", r"cluster +worker\{\{\.ID\}\}\.tf\.local\.", r"  name +worker2\.tf\.local", r"  id, token +2, \d+",
-                 r"  lease +[\d.]+ m?s left of 20\.0 s", r"  addresses +192\.0\.2\.7", r"  names +3 of 10 held", r"  mirror +fresh, watch lag .*"):
+                 r"  lease +[\d.]+ m?s left of 20\.0 s", r"  addresses +192\.0\.2\.7", r"  names +3 of 10 held", r"  mirror +fresh, confirmed .* ago", r"  etcd +connected for .*: http.*"):
         assert re.search(f"^{line}$", out, re.MULTILINE), (line, out)
     [cluster] = json.loads(run(three[1], "status", "--json")[1])["clusters"]
     assert cluster["name"] == "worker2.tf.local."
@@ -435,7 +440,7 @@ def test_drain_and_undrain(pair):
     assert re.search(r"worker1\.tf\.local .*  this node, drained$", run(first, "members")[1], re.MULTILINE)
     code, _, err = run(first, "wait", "--members=2", "--timeout=100ms")
     assert code == 1 and "1 of 2 names" in err
-    assert run(first, "undrain") == (0, "worker1.tf.local: not drained\n", "")
+    assert run(first, "undrain") == (0, "worker1.tf.local: no longer drained: its addresses are in DNS\n", "")
     assert run(first, "wait", "--members=2", "--timeout=20s")[0] == 0
     assert json.loads(run(first, "drain", "--json")[1])["nodes"][0]["drained"] is True
 
