@@ -9,6 +9,7 @@ import pytest
 
 from harness import unit_file
 from harness.node import ROOT
+from harness.package import made_package
 
 BUILD = os.path.join(ROOT, "build", "release")
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg needs root")
@@ -23,11 +24,7 @@ def run(*argv, **options):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The path of the .deb."""
-    place = str(tmp_path_factory.mktemp("deb"))
-    run("cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-G", "DEB", "-B", place)
-    [path] = glob.glob(os.path.join(place, "*.deb"))
-    return path
+    return made_package(str(tmp_path_factory.mktemp("deb")))
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +86,13 @@ def test_it_comes_and_goes_without_a_trace(package, directory):
     assert sorted(files()) == sorted(["etc/idetcd/Corefile", *(os.path.relpath(path, root) for path in left)])
     dpkg("-P", "idetcd")
     assert files() == [] and not [path for path in left if os.path.exists(os.path.dirname(path))]
+
+
+def test_the_list_of_what_is_installed_is_whole(installed):
+    """By it src/package/README.md has it removed."""
+    with open(os.path.join(BUILD, "install_manifest.txt"), encoding="ascii") as file:
+        listed = {line.strip() for line in file}
+    assert {path.removeprefix(installed) for path in glob.glob(f"{installed}/**", recursive=True) if not os.path.isdir(path)} == listed
 
 
 def test_the_unit_starts_what_is_installed_and_little_else_is_allowed(installed):

@@ -100,19 +100,6 @@ def test_the_commands_take_the_resolver_over_only_if_the_server_runs(root, insta
     assert ("enable --now idetcd" in root.read("systemctl.log")) == bool(installs)
 
 
-def test_the_host_name_is_the_name_of_the_node(root):
-    root.write("/bin/hostnamectl", f'#!/bin/sh\necho "$@" >{root.directory}/hostname.log\n', 0o755)
-    script = root.path("/usr/local/sbin/idetcd-hostname")
-    root.write("/var/lib/idetcd/identity", "IDETCD_NAME=worker7.tf.internal.\nIDETCD_ID=7\n")
-    assert root.run(script).returncode == 0
-    assert root.read("hostname.log") == "--transient hostname worker7\n"
-    os.unlink(root.path("hostname.log"))
-    for nothing in ("", "IDETCD_NAME='$(reboot).tf.internal.'\n"):
-        root.write("/var/lib/idetcd/identity", nothing)
-        assert root.run(script).returncode == 0
-        assert not os.path.exists(root.path("hostname.log"))
-
-
 def test_systemd_accepts_the_units(root):
     """And the unit of the tree, with programs that are there."""
     units = root.path("/etc/systemd/system")
@@ -128,7 +115,7 @@ def test_what_other_programs_read_is_well_formed():
     known = {"Resolve": {"DNS", "Domains", "DNSStubListener"}, "main": {"dns", "rc-manager"}}
     blocks = re.findall(r"^```ini\n(.*?)^```$", RECIPES, re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 3
-    for block in [*blocks, FILES["/etc/systemd/resolved.conf.d/idetcd.conf"]["content"]]:
+    for block in blocks:
         title, *lines = block.strip().splitlines()
         for line in lines:
             assert line.partition("=")[0] in known[title.strip("[]")], line
