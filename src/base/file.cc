@@ -48,7 +48,12 @@ Result<void> FileReplacement::append(std::string_view bytes) {
 
 Result<void> FileReplacement::commit() {
   if (fsync(file_.get()) != 0) return failOf("write", temporary_);
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return failOf("replace", path_);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) {
+    struct stat there {};
+    const int error = errno;
+    errno = lstat(path_.c_str(), &there) == 0 && S_ISDIR(there.st_mode) ? EISDIR : error;  // some kernels say EACCES
+    return failOf("replace", path_);
+  }
   const FileDescriptor committed = std::move(file_);
   // The new name is durable with the directory. Not every file system can say so: then it is as durable as it gets.
   const FileDescriptor directory(open(directoryOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

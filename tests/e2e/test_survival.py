@@ -2,6 +2,7 @@
 waits for it. Each test has a machine of its own (harness/namespace.py): resolv.conf says 127.0.0.1 and nothing else."""
 
 import os
+import socket
 
 import dns.query
 import dns.rcode
@@ -9,6 +10,7 @@ import dns.rrset
 import pytest
 
 from conftest import Nodes, managed
+from corefiles import corefile
 from dns_client import answers, make_query, rcode
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace, inside
@@ -230,3 +232,28 @@ def test_a_dead_etcd_is_nothing_to_the_world(machine):
     assert rcode(machine.ask("worker1.tf.local.")) == "SERVFAIL"
     machine.etcd.start()
     machine.wait_name()
+
+
+def test_an_etcd_that_the_hosts_file_names_is_not_looked_up(directory, nodes):
+    """A resolver that is silent holds nobody up: it is asked for neither family."""
+    namespace = Namespace(directory)
+    try:
+        namespace.write("resolv.conf", "nameserver 127.0.0.9\n")
+        namespace.write("nsswitch.conf", "hosts: files dns\n")
+        namespace.write("hosts", "127.0.0.1 localhost etcd.internal\n")
+        with namespace.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind(("127.0.0.9", 53))
+            etcd = EtcdMember(directory)
+            try:
+                etcd.start()
+                node = nodes.make(corefile(etcd.endpoint.replace("127.0.0.1", "etcd.internal")))
+                node.launch(prefix=namespace.prefix)
+                node.wait_logged("claimed worker1", timeout=30)
+                silent.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    silent.recv(512)
+                assert node.terminate() == 0
+            finally:
+                etcd.close()
+    finally:
+        namespace.close()

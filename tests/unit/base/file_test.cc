@@ -74,5 +74,10 @@ TEST_F(FileTest, AReplacementThatIsNotCommittedLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
 }
 
+TEST_F(FileTest, ADirectoryInItsPlaceIsNamed) {
+  ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
+  EXPECT_EQ(replaceFile(path_, "x").error().message, "cannot replace " + path_ + ": Is a directory");
+}
+
 }  // namespace
 }  // namespace idetcd

@@ -257,7 +257,8 @@ TEST_F(CorefileTest, SyntaxErrors) {
       {".\nwhoami\n}\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace"},
       {". {\n whoami }\n", "Corefile:2 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
                            "block stands on a line of its own"},
-      {". {\n log {\n } }\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace"},
+      {". {\n log {\n } }\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
+                              "block stands on a line of its own"},
       {". {\n log {\n } whoami\n}\n",
        "Corefile:3 - Error during parsing: Unexpected token 'whoami' after the closing brace"},
       {". {\n log\n {\n }\n}", "Corefile:3 - Error during parsing: Unknown directive '{'"},
