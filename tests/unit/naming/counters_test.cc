@@ -50,6 +50,7 @@ const std::vector<std::pair<std::string, metrics::Gauge Counters::*>> kGauges{
     {"names", &Counters::names},
     {"watch_connected", &Counters::watch_connected},
     {"watch_lag_revisions", &Counters::watch_lag_revisions},
+    {"watch_changed_timestamp_seconds", &Counters::watch_changed},
 };
 
 TEST(NamingCounters, AreKnownByTheirNames) {
