@@ -48,7 +48,8 @@ void Replica::beginSnapshot(History history) {
   if (history == History::kOther) rejected_.clear();
   if (history != History::kSame) complete_to_ = 0;
   own_key_.beginSnapshot(history == History::kOther);  // it has learned nothing from a file
-  store_.beginSnapshot(history != History::kSame);
+  using Revisions = records::SourceHistory::Revisions;
+  store_.beginSnapshot(history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted);
 }
 
 void Replica::addToSnapshot(const std::vector<store::KeyValue>& page) {

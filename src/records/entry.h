@@ -110,6 +110,7 @@ class Entry {
   friend class EntryBuilder;
   friend class EntryArena;
   friend class RecordStore;
+  friend class SourceHistory;
   Entry() = default;
 
   const uint8_t* body() const { return reinterpret_cast<const uint8_t*>(this + 1); }

@@ -49,40 +49,35 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
     assert(rrset.type != dns::RrType::kCname && rrset.type != dns::RrType::kDname);
     builder_.merge(rrset);
   }
-  const bool from_etcd = source == Source::kEtcd;
   Entry* old = table_.findForWrite(owner.wire());
-  Part* const part = partOf(owner, old, source);
-  const bool spoke = part != nullptr || (old != nullptr && old->source() == source);
-  if (spoke && from_etcd) {
-    const bool seen = old->snapshot_mark_ == snapshot_;
-    old->snapshot_mark_ = snapshot_;
-    const bool from_other_history = revisions_restarted_ && !seen;  // its revision says nothing
-    if (revision < old->mod_revision_ && !from_other_history) return Change::kOlder;
-    if (revision == old->mod_revision_ && !from_other_history)
-      return saysTheSame(owner, old, source) ? Change::kUnchanged : Change::kContradiction;
-  } else if (spoke && saysTheSame(owner, old, source)) {
-    return Change::kUnchanged;
-  }
+  const bool spoke = speaks(owner, old, source);
+  using Order = SourceHistory::Order;
+  const Order order = spoke ? historyOf(source).compare(*old, revision) : Order::kNewer;
+  if (order == Order::kOlder) return Change::kOlder;
+  if (order != Order::kNewer && saysTheSame(owner, old, source)) return Change::kUnchanged;
+  if (order == Order::kSame) return Change::kContradiction;
   const bool was_held = old != nullptr && old->isHeld();
+  const SourceHistory::Stamp stamp = historyOf(source).stamp(old, revision);
   if (!was_held || old->source() == source) {
-    publish(old, snapshot_);
+    publish(old, stamp);
   } else {
     Parts& parts = partsOf(owner, *old);
     const auto after = std::find_if(parts.begin(), parts.end(), [source](const Part& p) { return p.source >= source; });
     const auto at = spoke ? after : parts.insert(after, Part{source, {}});
     at->rrsets.assign(builder_.rrsets().begin(), builder_.rrsets().end());
-    publishSum(owner, *old, from_etcd ? revision : old->mod_revision_, from_etcd ? snapshot_ : old->snapshot_mark_);
+    publishSum(owner, *old, stamp);
   }
-  if (from_etcd) setRevision(std::max(revision, newest_revision_));  // a snapshot comes in the order of its keys
-  if (from_etcd && !spoke) count(owner, true);
+  setRevision(std::max(revision, newest_revision_));  // a snapshot comes in the order of its keys
   if (!was_held) addBelow(owner);
   return spoke ? Change::kReplaced : Change::kAdded;
 }
 
-// A name from etcd comes or goes.
-void RecordStore::count(const dns::Name& owner, bool is_there) {
+// What etcd says of a name comes or goes.
+void RecordStore::count(const Entry* old, const Entry* fresh) {
+  const bool is_there = fresh != nullptr && fresh->mod_revision_ != 0;
+  if (is_there == (old != nullptr && old->mod_revision_ != 0)) return;
   size_ += is_there ? 1 : size_t{0} - 1;
-  if (!options_.is_member || !options_.is_member(owner)) return;
+  if (!options_.is_member || !options_.is_member(dns::Name::fromWire((is_there ? fresh : old)->name()))) return;
   member_count_.store(memberCount() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
 }
 
@@ -96,41 +91,29 @@ int64_t RecordStore::revisionOf(const dns::Name& owner) {
 int64_t RecordStore::see(const dns::Name& owner) {
   Entry* entry = table_.findForWrite(owner.wire());
   if (entry == nullptr || entry->mod_revision_ == 0) return 0;
-  entry->snapshot_mark_ = snapshot_;
+  etcd_.see(*entry);
   return entry->mod_revision_;
 }
 
 bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision) {
   const Entry* old = table_.findForWrite(owner.wire());
-  Part* const part = partOf(owner, old, source);
-  if (part == nullptr && (old == nullptr || old->source() != source)) return false;
-  const bool from_etcd = source == Source::kEtcd;
-  if (from_etcd && old->mod_revision_ > revision) return false;
-  if (part != nullptr) {
-    Parts& parts = partsOf(owner, *old);
-    parts.erase(parts.begin() + (part - parts.data()));
-    publishSum(owner, *old, from_etcd ? 0 : old->mod_revision_, old->snapshot_mark_);
-  } else {
+  if (!speaks(owner, old, source) || historyOf(source).isOlder(*old, revision)) return false;
+  const bool goes = old->source() != Source::kSeveral;
+  if (goes) {
     withdraw(owner, old);
+  } else {
+    std::erase_if(partsOf(owner, *old), [source](const Part& part) { return part.source == source; });
+    publishSum(owner, *old, historyOf(source).stamp(old, 0));
   }
-  if (from_etcd) {
-    setRevision(std::max(revision, newest_revision_));
-    count(owner, false);
-  }
-  if (part == nullptr) removeBelow(owner);
+  setRevision(std::max(revision, newest_revision_));
+  if (goes) removeBelow(owner);
   return true;
-}
-
-void RecordStore::beginSnapshot(bool revisions_restarted) {
-  ++snapshot_;
-  revisions_restarted_ = revisions_restarted_ || revisions_restarted;
 }
 
 RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names) {
   std::vector<const Entry*> unseen;  // each is only withdrawn by its own removal below
   table_.forEach([&](const Entry& entry) {
-    if (entry.mod_revision_ == 0 || entry.snapshot_mark_ == snapshot_) return;
-    if (entry.mod_revision_ > revision && !revisions_restarted_) return;
+    if (!etcd_.hasGone(entry, revision)) return;
     unseen.push_back(&entry);
   });
   Removed removed;
@@ -140,21 +123,25 @@ RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names
     if (removed.names.size() < max_names) removed.names.push_back(name.toString());
   }
   removed.count = unseen.size();
-  setRevision(revisions_restarted_ ? revision : std::max(revision, newest_revision_));
-  revisions_restarted_ = false;
+  const bool restarted = etcd_.endSnapshot() == SourceHistory::Revisions::kRestarted;
+  setRevision(restarted ? revision : std::max(revision, newest_revision_));
   return removed;
 }
 
 // The part of `source` in a name with several; null if it has none, or is the only one.
-RecordStore::Part* RecordStore::partOf(const dns::Name& owner, const Entry* entry, Source source) {
+const RecordStore::Part* RecordStore::partOf(const dns::Name& owner, const Entry* entry, Source source) const {
   if (entry == nullptr || entry->source() != Source::kSeveral) return nullptr;
-  Parts& parts = parts_.at(keyOf(owner));
+  const Parts& parts = parts_.at(keyOf(owner));
   const auto part = std::find_if(parts.begin(), parts.end(), [source](const Part& p) { return p.source == source; });
   return part != parts.end() ? &*part : nullptr;
 }
 
+bool RecordStore::speaks(const dns::Name& owner, const Entry* entry, Source source) const {
+  return entry != nullptr && (entry->source() == source || partOf(owner, entry, source) != nullptr);
+}
+
 // As what is being built. REQUIRES: it speaks of the name.
-bool RecordStore::saysTheSame(const dns::Name& owner, const Entry* entry, Source source) {
+bool RecordStore::saysTheSame(const dns::Name& owner, const Entry* entry, Source source) const {
   const Part* part = partOf(owner, entry, source);
   return std::ranges::equal(part != nullptr ? std::span<const uint8_t>(part->rrsets) : entry->rrsetBytes(),
                             builder_.rrsets());
@@ -171,19 +158,20 @@ RecordStore::Parts& RecordStore::partsOf(const dns::Name& owner, const Entry& en
 }
 
 // Publishes the sum of a name's parts. Of a single one nothing is remembered but the entry.
-void RecordStore::publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark) {
+void RecordStore::publishSum(const dns::Name& owner, const Entry& old, SourceHistory::Stamp stamp) {
   const auto found = parts_.find(keyOf(owner));
   const Parts& parts = found->second;
   const bool single = parts.size() == 1;
-  builder_.begin(owner.wire(), mod_revision, single ? parts.front().source : Source::kSeveral);
+  builder_.begin(owner.wire(), stamp.revision, single ? parts.front().source : Source::kSeveral);
   for (const Part& part : parts) builder_.mergeAll(part.rrsets);
-  publish(&old, snapshot_mark);
+  publish(&old, stamp);
   if (single) parts_.erase(found);
 }
 
 // Publishes what was built, in place of `old` (may be null). The index first: the table retires the old entry.
-void RecordStore::publish(const Entry* old, uint32_t snapshot_mark) {
-  Entry* fresh = builder_.build(table_.arena(), snapshot_mark);
+void RecordStore::publish(const Entry* old, SourceHistory::Stamp stamp) {
+  Entry* fresh = builder_.build(table_.arena(), stamp.snapshot);
+  count(old, fresh);
   if (observer_) observer_->onChange(old, fresh);
   reverse_.replace(indexed(old), indexed(fresh));
   table_.put(fresh);
@@ -192,6 +180,7 @@ void RecordStore::publish(const Entry* old, uint32_t snapshot_mark) {
 
 // The name is not there any more.
 void RecordStore::erase(const dns::Name& owner, const Entry* old) {
+  count(old, nullptr);
   if (observer_) observer_->onChange(old, nullptr);
   reverse_.replace(indexed(old), nullptr);
   table_.erase(owner.wire());
@@ -202,7 +191,7 @@ void RecordStore::publishSynthetic(const dns::Name& owner, const HostAddresses& 
   builder_.begin(owner.wire(), 0, Source::kNone);
   const AddressRrsets rrsets(addresses, options_.ttl_seconds);
   for (const Rrset& rrset : rrsets.set()) builder_.merge(rrset);
-  publish(old, snapshot_);
+  publish(old, {});
 }
 
 // Removes the sources' parts of the name; other data stays.

@@ -18,6 +18,7 @@
 #include "records/record_table.h"
 #include "records/reverse_index.h"
 #include "records/rrset.h"
+#include "records/source_history.h"
 #include "records/zone_apex.h"
 
 namespace idetcd::records {
@@ -71,10 +72,9 @@ class RecordStore {
 
   // A full resync of Source::kEtcd without an empty moment: everything put between begin and end is "seen"; end removes
   // what was not seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name)
-  // and their number. `revisions_restarted`: the store is another one, or was restored: until end, put() takes older
-  // revisions too, and end() removes everything unseen. A snapshot that was begun and not ended is begun again; that
-  // revisions restarted is remembered until one ends.
-  void beginSnapshot(bool revisions_restarted);
+  // and their number. Where revisions are restarted, put() takes older ones too until end, and end() removes everything
+  // unseen. A snapshot that was begun and not ended is begun again.
+  void beginSnapshot(SourceHistory::Revisions revisions) { etcd_.beginSnapshot(revisions); }
   struct Removed {
     size_t count = 0;
     std::vector<std::string> names;
@@ -144,11 +144,13 @@ class RecordStore {
     fresh_until_.store(deadline.time_since_epoch().count(), std::memory_order_release);
     freshness_.store(freshness, std::memory_order_release);
   }
-  Part* partOf(const dns::Name& owner, const Entry* entry, Source source);
-  bool saysTheSame(const dns::Name& owner, const Entry* entry, Source source);
+  SourceHistory& historyOf(Source source) { return source == Source::kEtcd ? etcd_ : others_; }
+  const Part* partOf(const dns::Name& owner, const Entry* entry, Source source) const;
+  bool speaks(const dns::Name& owner, const Entry* entry, Source source) const;
+  bool saysTheSame(const dns::Name& owner, const Entry* entry, Source source) const;
   Parts& partsOf(const dns::Name& owner, const Entry& entry);
-  void publishSum(const dns::Name& owner, const Entry& old, int64_t mod_revision, uint32_t snapshot_mark);
-  void publish(const Entry* old, uint32_t snapshot_mark);
+  void publishSum(const dns::Name& owner, const Entry& old, SourceHistory::Stamp stamp);
+  void publish(const Entry* old, SourceHistory::Stamp stamp);
   void erase(const dns::Name& owner, const Entry* old);
   void publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
   void withdraw(const dns::Name& owner, const Entry* old);
@@ -158,7 +160,7 @@ class RecordStore {
   template <typename Visit>
   void visitNonTerminals(const dns::Name& owner, Visit visit) const;
 
-  void count(const dns::Name& owner, bool is_there);
+  void count(const Entry* old, const Entry* fresh);
 
   const Options options_;
   const ZoneApex apex_;
@@ -173,8 +175,8 @@ class RecordStore {
   std::unordered_map<std::string, SyntheticName> synthetic_;
   size_t size_ = 0;
   std::atomic<size_t> member_count_{0};  // written by the writer
-  uint32_t snapshot_ = 1;
-  bool revisions_restarted_ = false;
+  SourceHistory etcd_{true};
+  SourceHistory others_{false};
   int64_t newest_revision_ = 0;
   std::atomic<uint32_t> serial_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};

@@ -59,7 +59,8 @@ MUTATIONS = [
     Mutation("a lease is left behind unrevoked", "naming/claim.cc",
              "if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;", "break;"),
     Mutation("a key of its own UUID is taken back without proof", "naming/claim.cc",
-             "return predecessor && (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);",
+             "return predecessor && predecessor->cluster_id == lease_->cluster_id &&\n"
+             "         (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);",
              "(void)predecessor;\n  return true;"),
     Mutation("a name that is taken back keeps its token", "naming/claim.cc",
              "const int64_t said = back || raised ? least : 0;",
@@ -135,7 +136,7 @@ MUTATIONS = [
     Mutation("deletions are skipped", "naming/replica.cc",
              "if (remove(event.kv.key, event.kv.mod_revision)) ++removed;", ""),
     Mutation("an old revision is taken", "records/record_store.cc",
-             "    if (revision < old->mod_revision_ && !from_other_history) return Change::kOlder;\n", ""),
+             "  if (order == Order::kOlder) return Change::kOlder;\n", ""),
     Mutation("a watch is resumed one revision late", "naming/mirror.cc",
              "ranges.push_back({options_.ranges[i], resume_[i] + 1});",
              "ranges.push_back({options_.ranges[i], resume_[i] + 2});"),
@@ -154,7 +155,7 @@ MUTATIONS = [
              "         (cluster_id_ != 0 && state.cluster_id != cluster_id_);",
              "  (void)state;\n  return false;"),
     Mutation("a restore: old revisions win over the new store's", "naming/replica.cc",
-             "store_.beginSnapshot(history != History::kSame);", "store_.beginSnapshot(false);"),
+             "history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted", "Revisions::kGoOn"),
     Mutation("names that have gone stay after a snapshot", "records/record_store.cc",
              "    unseen.push_back(&entry);\n", ""),
     # Who is told.

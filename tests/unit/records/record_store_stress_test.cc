@@ -124,7 +124,7 @@ class Writing {
   }
   // A resync that sees the stable names, as they are or changed, and forgets all others at its end.
   void resync() {
-    store_.beginSnapshot(false);
+    store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
     putAllStable();
     store_.endSnapshot(revision_, 0);
   }

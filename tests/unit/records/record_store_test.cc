@@ -108,7 +108,7 @@ TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
   store_.setFreshness(Freshness::kStale);
   store_.setAddresses({});
   EXPECT_EQ(diary->take(), (Lines{"fresh", "not fresh", "0 addresses", "=ns.dns.tf.local."}));
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   store_.endSnapshot(9, 10);
   EXPECT_EQ(diary->take(), (Lines{"-w1.tf.local.", "serial 9"}));
   store_.setObserver(nullptr);
@@ -132,7 +132,7 @@ TEST(RecordStore, CountsTheNamesThatComeFirst) {
   EXPECT_FALSE(store.remove(name("w1.tf.local."), 3));
   EXPECT_TRUE(store.remove(name("db.tf.local."), 5));
   EXPECT_EQ(store.memberCount(), 2u);
-  store.beginSnapshot(false);
+  store.beginSnapshot(SourceHistory::Revisions::kGoOn);
   store.see(name("w2.tf.local."));
   store.endSnapshot(6, 10);
   EXPECT_EQ(store.memberCount(), 1u);
@@ -193,7 +193,7 @@ TEST_F(RecordStoreTest, TheSerialOnlyGoesForward) {
   EXPECT_EQ(store_.serial(), 50u);
   store_.remove(numbered(1), 51);
   EXPECT_EQ(store_.serial(), 51u);
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   store_.put(numbered(3), v4(1), 45);
   EXPECT_EQ(store_.serial(), 51u);
   store_.endSnapshot(60, 0);
@@ -205,7 +205,7 @@ TEST_F(RecordStoreTest, TheSerialOnlyGoesForward) {
 TEST_F(RecordStoreTest, ASnapshotRemovesWhatItDidNotSee) {
   for (size_t i = 1; i <= 10; ++i) store_.put(numbered(i), v4(1), static_cast<int64_t>(i));
   store_.put(numbered(11), v4(1), 30);  // the watch was ahead of the snapshot
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   for (size_t i = 1; i <= 10; i += 2)
     EXPECT_EQ(store_.put(numbered(i), v4(1), static_cast<int64_t>(i)), Change::kUnchanged);
   EXPECT_EQ(store_.put(numbered(12), v4(1), 12), Change::kAdded);
@@ -221,14 +221,14 @@ TEST_F(RecordStoreTest, ASnapshotRemovesWhatItDidNotSee) {
   }
   EXPECT_EQ(a("ns.dns.tf.local.").size(), 4u);
   EXPECT_EQ(store_.size(), 7u);
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   EXPECT_EQ(store_.endSnapshot(100, 100).count, 7u);
   EXPECT_EQ(store_.size(), 0u);
 }
 
 TEST_F(RecordStoreTest, ASnapshotKeepsWhatAnOlderPutDoesNotReplace) {
   store_.put(numbered(1), v4(9), 9);
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   EXPECT_EQ(store_.put(numbered(1), v4(3), 3), Change::kOlder);
   EXPECT_EQ(store_.endSnapshot(9, 9).count, 0u);
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(9));
@@ -239,7 +239,7 @@ TEST_F(RecordStoreTest, ASnapshotOfOtherHistoryReplacesAll) {
   store_.put(numbered(2), v4(2), 100);
   store_.put(numbered(3), v4(3), 100);
   store_.put(numbered(4), v4(4), 100);
-  store_.beginSnapshot(true);
+  store_.beginSnapshot(SourceHistory::Revisions::kRestarted);
   EXPECT_EQ(store_.put(numbered(1), v4(11), 7), Change::kReplaced);    // older
   EXPECT_EQ(store_.put(numbered(2), v4(12), 100), Change::kReplaced);  // the same revision, another content
   EXPECT_EQ(store_.put(numbered(3), v4(13), 200), Change::kReplaced);
@@ -258,9 +258,9 @@ TEST_F(RecordStoreTest, ASnapshotOfOtherHistoryReplacesAll) {
 TEST_F(RecordStoreTest, OtherHistoryIsRememberedUntilASnapshotEnds) {
   store_.put(numbered(1), v4(1), 100);
   store_.put(numbered(2), v4(2), 100);
-  store_.beginSnapshot(true);
+  store_.beginSnapshot(SourceHistory::Revisions::kRestarted);
   store_.put(numbered(1), v4(11), 7);
-  store_.beginSnapshot(false);  // the first one was broken off
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);  // the first one was broken off
   EXPECT_EQ(store_.put(numbered(1), v4(12), 5), Change::kReplaced);
   EXPECT_EQ(store_.put(numbered(2), v4(22), 6), Change::kReplaced);
   EXPECT_EQ(store_.endSnapshot(8, 0).count, 0u);
@@ -307,7 +307,7 @@ TEST_F(RecordStoreTest, SnapshotsRemoveNonTerminalsOfWhatTheyRemove) {
   store_.put(name("x.a.tf.local."), v4(1), 1);
   store_.put(name("a.tf.local."), v4(2), 1);
   store_.put(name("z.y.tf.local."), v4(3), 1);
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   store_.put(name("a.tf.local."), v4(2), 1);
   EXPECT_EQ(store_.endSnapshot(5, 0).count, 2u);
   EXPECT_EQ(a("x.a.tf.local."), "nxdomain");
@@ -481,7 +481,7 @@ TEST_F(SourcesTest, ASnapshotWithdrawsWhatEtcdSaidAndNothingElse) {
   put("b.tf.local.", kOther, dns::RrType::kTxt, {"b"});
   store_.put(name("a.tf.local."), v4(1), 1);
   store_.put(name("b.tf.local."), v4(2), 2);
-  store_.beginSnapshot(false);
+  store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   EXPECT_EQ(store_.see(name("b.tf.local.")), 2);
   put("a.tf.local.", kOther, dns::RrType::kA, {"abcd", "abce"});  // is no sign of what etcd has
   EXPECT_EQ(store_.endSnapshot(3, 10).names, Said{"a.tf.local."});
