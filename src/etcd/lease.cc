@@ -50,7 +50,7 @@ void KeepAliveStream::onMessage(pb::LeaseKeepAliveResponse& response) {
   const auto exchange = std::move(*found);
   awaited_.erase(found);
   if (response.ttl() > 0) {
-    exchange->result = Lease{response.id(), std::chrono::seconds(response.ttl()), exchange->sent_at};
+    exchange->result = Lease{response.id(), std::chrono::seconds(response.ttl()), exchange->sent_at, response.header().cluster_id()};
   } else {
     exchange->result =
         tl::unexpected<StoreError>({ErrorCode::kLeaseNotFound, "the lease has expired or was revoked", true});
@@ -88,7 +88,7 @@ Task<StoreResult<Lease>> Client::leaseGrant(std::chrono::seconds ttl) {
   if (!response) co_return tl::unexpected<StoreError>(std::move(response.error()));
   if (!response->error().empty())
     co_return tl::unexpected<StoreError>({ErrorCode::kOther, std::move(*response->mutable_error()), true});
-  co_return Lease{response->id(), std::chrono::seconds(response->ttl()), sent_at};
+  co_return Lease{response->id(), std::chrono::seconds(response->ttl()), sent_at, response->header().cluster_id()};
 }
 
 Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) {

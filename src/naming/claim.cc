@@ -60,6 +60,7 @@ void Claim::stop() {
 }
 
 runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
+  assert(!lease_);
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
     const StoreResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
@@ -212,7 +213,8 @@ bool Claim::isAbandoned(const store::KeyValue& kv) const {
   if (kv.lease == last_lease_) return true;
   if (slot_.name == kv.key && kv.mod_revision < slot_.revision) return true;
   const std::optional<Predecessor>& predecessor = options_.predecessor;
-  return predecessor && (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);
+  return predecessor && predecessor->cluster_id == lease_->cluster_id &&
+         (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);
 }
 
 Claim::Answer<slots::QueueSnapshot> Claim::look() {

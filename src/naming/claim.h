@@ -38,8 +38,9 @@ class Claim {
  public:
   // The last claim of a process of this node that has ended for certain.
   struct Predecessor {
+    uint64_t cluster_id = 0;  // where it claimed
     int64_t lease = 0;
-    int64_t revision = 0;  // of the store when it claimed
+    int64_t revision = 0;  // of that store then
   };
   struct Options {
     slots::NamePattern pattern;
@@ -79,7 +80,10 @@ class Claim {
   const std::string& refusal() const { return refusal_; }
 
   // REQUIRES: kClaimed.
-  const ClaimedSlot& slot() const { return slot_; }
+  const ClaimedSlot& slot() const {
+    assert(slot_.id > 0);
+    return slot_;
+  }
   // REQUIRES: it is held.
   const store::Lease& lease() const {
     assert(lease_);

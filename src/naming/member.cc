@@ -72,7 +72,7 @@ Claim::Options claimOptions(const Member::Options& options) {
   std::optional<Claim::Predecessor> predecessor;
   if (options.state && options.state->predecessorEnded()) {
     const node::RememberedNode& before = options.state->node();
-    predecessor = Claim::Predecessor{.lease = before.lease, .revision = before.revision};
+    predecessor = Claim::Predecessor{.cluster_id = before.cluster_id, .lease = before.lease, .revision = before.revision};
   }
   return {.pattern = options.pattern, .lease = options.lease, .record = std::move(record), .predecessor = predecessor};
 }
@@ -134,7 +134,7 @@ OwnershipReporter::Listener Member::Impl::ownershipListener() {
 
 void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = protocol.name().record();
-  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.lease, owned.revision, drained};
+  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.lease, owned.revision, owned.cluster_id, drained};
   if (notifier) notifier->claimed(named);
   if (options.on_ownership) options.on_ownership(owned);
 }

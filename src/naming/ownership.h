@@ -10,8 +10,9 @@ struct Ownership {
   int64_t id = 0;
   int64_t token = 0;  // fencing token: rises with every owner of the name
   BootClock::time_point deadline;
-  int64_t revision = 0;  // of the store when the name was claimed
-  int64_t lease = 0;     // under which it is held
+  int64_t revision = 0;     // of the store when the name was claimed
+  int64_t lease = 0;        // under which it is held
+  uint64_t cluster_id = 0;  // of the store
 };
 
 }  // namespace idetcd::naming

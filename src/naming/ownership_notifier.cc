@@ -14,7 +14,7 @@ node::ClaimHook::Variables variablesOf(const NamedNode& node) {
 }
 
 node::RememberedNode rememberedOf(const NamedNode& node) {
-  return {node.uuid, node.name, node.id, node.token, node.lease, node.revision, node.drained};
+  return {node.uuid, node.name, node.id, node.token, node.cluster_id, node.lease, node.revision, node.drained};
 }
 
 // A word that a POSIX shell takes as it is.

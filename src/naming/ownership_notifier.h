@@ -31,6 +31,7 @@ struct NamedNode {
   records::HostAddresses addresses;
   int64_t lease = 0;
   int64_t revision = 0;  // of the store when it was claimed
+  uint64_t cluster_id = 0;
   bool drained = false;
 };
 

@@ -130,6 +130,7 @@ Result<RememberedNode> StateDirectory::read() {
                       .name = textOf(state, "name"),
                       .id = numberOf(state, "id"),
                       .token = numberOf(state, "token"),
+                      .cluster_id = std::strtoull(textOf(state, "cluster").c_str(), nullptr, 16),
                       .lease = numberOf(state, "lease"),
                       .revision = numberOf(state, "revision"),
                       .drained = state.value("drained", nlohmann::json()) == true};
@@ -152,6 +153,7 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (!node.name.empty()) state["name"] = node.name;
   if (node.id > 0) state["id"] = node.id;
   if (node.token > 0) state["token"] = node.token;
+  if (node.cluster_id != 0) state["cluster"] = fmt::format("{:x}", node.cluster_id);
   if (node.lease != 0) state["lease"] = node.lease;
   if (node.revision > 0) state["revision"] = node.revision;
   if (node.drained) state["drained"] = true;

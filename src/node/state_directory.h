@@ -24,6 +24,7 @@ struct RememberedNode {
   int64_t id = 0;
   // The claim of that name; 0: not known.
   int64_t token = 0;
+  uint64_t cluster_id = 0;  // of the store that the next two are of: in another one they mean nothing
   int64_t lease = 0;
   int64_t revision = 0;  // of the store when it was made
   bool drained = false;  // an operator has taken its addresses out of DNS

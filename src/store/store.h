@@ -129,6 +129,7 @@ struct Lease {
   std::chrono::seconds ttl{0};  // what the server granted
   // When the request was sent: the lease cannot end before sent_at + ttl, by any clock that counts like ours.
   BootClock::time_point sent_at;
+  uint64_t cluster_id = 0;  // whose it is
 };
 
 struct WatchEvent {

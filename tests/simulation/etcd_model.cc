@@ -271,7 +271,7 @@ StoreResult<store::Lease> EtcdModel::leaseGrant(int64_t id, std::chrono::seconds
   ttl = std::max(ttl, options_.min_ttl);
   leases_[id] = {ttl, now + ttl, {}};
   if (space == Space::kLast) return tl::unexpected(noSpace());
-  return store::Lease{id, ttl, now};
+  return store::Lease{id, ttl, now, options_.cluster_id};
 }
 
 std::optional<StoreResult<store::Lease>> EtcdModel::leaseKeepAlive(int64_t id, Time now) {
@@ -280,7 +280,7 @@ std::optional<StoreResult<store::Lease>> EtcdModel::leaseKeepAlive(int64_t id, T
   if (found == leases_.end()) return fail(ErrorCode::kLeaseNotFound, "the lease has expired or was revoked");
   if (found->second.end <= now) return std::nullopt;
   found->second.end = now + found->second.ttl;
-  return store::Lease{id, found->second.ttl, now};
+  return store::Lease{id, found->second.ttl, now, options_.cluster_id};
 }
 
 StoreResult<std::chrono::seconds> EtcdModel::leaseTimeToLive(int64_t id, Time now) const {

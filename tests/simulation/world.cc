@@ -35,6 +35,7 @@ struct Disk {
   std::string uuid;
   int64_t slot = 0;
   int64_t token = 0;
+  uint64_t cluster_id = 0;
   int64_t lease = 0;
   int64_t revision = 0;
   size_t holder = SIZE_MAX;  // the machine whose process wrote this
@@ -301,7 +302,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   claim.lease = lease_;
   claim.record = machine.record;
   claim.record.id = disk.uuid;
-  if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{.lease = disk.lease, .revision = disk.revision};
+  if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{disk.cluster_id, disk.lease, disk.revision};
   made.protocol.watched = {watched_};
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;
@@ -404,7 +405,7 @@ void World::claimed(Process& process, const Ownership& owned) {
   say(process.machine(), "owns {}, token {}, lease {:x}", owned.name, owned.token, owned.lease);
   judge_->reportedClaim(process, owned);
   // The file is written a moment later, if the process lives that long.
-  const Disk disk{process.uuid(), owned.id, owned.token, owned.lease, owned.revision, process.machine()};
+  const Disk disk{process.uuid(), owned.id, owned.token, owned.cluster_id, owned.lease, owned.revision, process.machine()};
   time_.after(random_.between(0ms, 50ms), [this, id = process.id(), index = process.machine(), disk] {
     if (machines_[index].process == id) machines_[index].disk = disk;
   });

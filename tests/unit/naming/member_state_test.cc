@@ -79,6 +79,27 @@ TEST_F(MemberStateTest, ACrashedNodeTakesItsKeyBackAtOnceAndKeepsItWhenTheOldLea
   EXPECT_EQ(after.counted("idetcd_claims_total"), 1u);
 }
 
+// Its lease and its revision say nothing of a key in this one.
+TEST_F(MemberStateTest, AStateOfAnotherStoreDoesNotTakeTheNameBack) {
+  TcpProxy proxy(server_.clientPort());
+  NodeOptions made = options(proxy.endpoint());
+  made.lease = 3s;
+  Node& before = start(withState(made));
+  ASSERT_TRUE(before.owns("worker1.tf.local."));
+  crash(before, proxy);
+  const auto state = openState(directory_.path());
+  node::RememberedNode known = state->node();
+  ASSERT_NE(known.cluster_id, 0u);
+  ++known.cluster_id;
+  ASSERT_TRUE(state->remember(known));
+  state->release();
+
+  made.endpoints = {server_.endpoint()};
+  Node& after = start(withState(made));
+  ASSERT_TRUE(after.owns("worker1.tf.local."));
+  EXPECT_GT(after.counted("idetcd_claim_requests_total"), 3u) << "not before the old lease has ended";
+}
+
 TEST_F(MemberStateTest, AfterALongAbsenceTheOldNameIsPreferredIfItIsFree) {
   const auto state = openState(directory_.path());
   ASSERT_TRUE(state->remember({state->node().uuid, "worker3.tf.local.", 3}));
