@@ -107,6 +107,7 @@ class BidiStream : public Operation, public std::enable_shared_from_this<BidiStr
 
   // REQUIRES: no read under way.
   void finish() {
+    assert(!reading_);
     finishing_ = true;
     reader_writer_->Finish(&status_, &finish_tag_);
   }

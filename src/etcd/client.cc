@@ -49,7 +49,9 @@ Result<void> Client::checkTlsFiles(const Options& options) {
 }
 
 Client::Client(CompletionThread& thread, Options options, const Logger& log)
-    : impl_(std::make_unique<Impl>(thread, std::move(options), log)) {}
+    : impl_(std::make_unique<Impl>(thread, std::move(options), log)) {
+  assert(validateOptions(impl_->options));
+}
 
 Client::~Client() {
   // The stream keeps itself alive until its end, which stop() brings about if the post comes too late.

@@ -83,6 +83,7 @@ bool channelHasNoCredentials(const grpc::Status& status) {
 }  // namespace
 
 StoreError toError(const grpc::Status& status, bool cancelled_by_us) {
+  assert(!status.ok());
   if (channelHasNoCredentials(status)) return {ErrorCode::kUnavailable, "there are no usable TLS certificates", false};
   return {codeOf(status, cancelled_by_us), status.error_message(), !certainlyNotSent(status)};
 }

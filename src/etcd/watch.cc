@@ -294,6 +294,7 @@ Task<StoreResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds t
 // --- Client ---
 
 Task<StoreResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRange> ranges) {
+  assert(!ranges.empty());
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   const size_t first = endpoints->current();
   bool renewed = false;

@@ -29,6 +29,7 @@ void Incarnation::letGo() {
 }
 
 void Incarnation::addWrite(store::Transaction* transaction) const {
+  assert(isHeld());
   const std::string key = incarnationKey(uuid_);
   transaction->require({.key = key, .target = store::Compare::Target::kModRevision, .number = revision_});
   transaction->put({key, wanted_, lease_});

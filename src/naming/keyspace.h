@@ -46,7 +46,10 @@ inline std::string tokenFloorKey(std::string_view name) { return "/idetcd/token/
 inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
 
 // REQUIRES: the range is large enough for it, as a prefix, watchedRange() and what parseWatchedRange() takes are.
-inline std::string beatKey(const store::KeyRange& range) { return range.begin + std::string(kBeatSuffix); }
+inline std::string beatKey(const store::KeyRange& range) {
+  assert(!range.end.empty());
+  return range.begin + std::string(kBeatSuffix);
+}
 inline bool isBeatKey(std::string_view key) { return key.ends_with(kBeatSuffix); }
 
 }  // namespace idetcd::naming

@@ -56,7 +56,10 @@ class Mirror final : public RecordSource {
   runtime::Task<void> reconcileRegularly();
   runtime::Task<void> watchFreshness();  // kStale when the present was not confirmed for too long
 
-  void restored() override { table_ = Table::kFromFile; }
+  void restored() override {
+    assert(table_ == Table::kEmpty && generation_ == 0);
+    table_ = Table::kFromFile;
+  }
   uint64_t changes() const override { return replica_.changes(); }
 
  private:

@@ -20,6 +20,9 @@ runtime::Task<store::StoreResult<int64_t>> readNamePages(store::Store& store, st
 // The path of another program, and no name.
 inline bool isPath(std::string_view key) { return key.find('/') != std::string_view::npos; }
 // The first key behind everything below the first '/' of `key`. REQUIRES: isPath(key).
-inline std::string behindPath(std::string_view key) { return std::string(key.substr(0, key.find('/'))) + '0'; }
+inline std::string behindPath(std::string_view key) {
+  assert(isPath(key));
+  return std::string(key.substr(0, key.find('/'))) + '0';
+}
 
 }  // namespace idetcd::naming

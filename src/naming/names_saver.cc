@@ -61,6 +61,7 @@ bool NamesSaver::hasUnsaved() const {
 
 // On the strand, which reads the table as the loops do.
 void NamesSaver::save() {
+  assert(!saving_);
   saving_ = true;
   saved_changes_ = source_.changes();
   const int64_t now = secondsOf(scheduler_.wallTime());

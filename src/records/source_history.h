@@ -3,9 +3,6 @@
 // Writer only.
 #pragma once
 
-#include <cstdint>
-#include <utility>
-
 #include "records/entry.h"
 
 namespace idetcd::records {

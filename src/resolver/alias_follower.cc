@@ -53,6 +53,7 @@ AliasFollower::~AliasFollower() = default;
 // The chain lives in the callback that waits for its next answer.
 void AliasFollower::follow(const dns::Query& query, const QueryOrigin& origin, const ForwardResult& result,
                            Client client) {
+  assert(isUnfinished(result));
   const auto chain = std::make_shared<Chain>(query, origin, result, std::move(client));
   deadlines_.arm(chain->deadline);
   ask(chain);

@@ -490,6 +490,7 @@ Cache::Place Cache::Fifo::victim() const {
   const Queue& large = queues[kLarge];
   const bool share_is_used = (small.size + large.size) * kFreshShare >= capacity ||
                              (small.bytes + large.bytes) * kFreshShare >= byteCapacity();
+  assert(queues[kMain].size + small.size + large.size > 0);
   if (queues[kMain].size > 0 && (small.size + large.size == 0 || !share_is_used)) return kMain;
   if (small.size == 0 || large.size == 0) return small.size == 0 ? kLarge : kSmall;
   return large.head->inserted_ns < small.head->inserted_ns ? kLarge : kSmall;

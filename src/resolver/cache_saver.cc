@@ -92,6 +92,7 @@ void CacheSaver::endLoading() {
 }
 
 void CacheSaver::rewrite(Written done) {
+  assert(!isLoading());
   dropSaving();
   when_written_.push_back(std::move(done));
   timer_.start(kPause);  // begins anew

@@ -40,10 +40,12 @@ Result<Nat64Prefix> Nat64Prefix::parse(std::string_view text) {
 }
 
 bool Nat64Prefix::mayEmbed(const IpAddress& v4) const {
+  assert(v4.isV4());
   return octets_ != kWellKnown || !(v4.isPrivate() || v4.isUnspecified() || v4.isMulticast());
 }
 
 Nat64Prefix::V6 Nat64Prefix::embed(std::span<const uint8_t> v4) const {
+  assert(v4.size() == kV4Size);
   V6 v6 = octets_;
   size_t i = 0;
   for (const size_t place : placesBehind(size_)) v6[place] = v4[i++];
@@ -51,6 +53,7 @@ Nat64Prefix::V6 Nat64Prefix::embed(std::span<const uint8_t> v4) const {
 }
 
 std::optional<IpAddress> Nat64Prefix::extract(const IpAddress& v6) const {
+  assert(v6.isV6());
   const uint8_t* octets = v6.data();
   if (!std::equal(octets, octets + size_, octets_.begin()) || octets[kReserved] != 0) return std::nullopt;
   std::array<uint8_t, kV4Size> v4;

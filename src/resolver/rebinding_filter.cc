@@ -59,6 +59,7 @@ RebindingFilter::Response blocked(const StoredResponse& response) {
 }  // namespace
 
 RebindingFilter::Response RebindingFilter::apply(const dns::Query& query, const Response& response) {
+  assert(response != nullptr);
   if (response != last_) {
     last_filtered_ = filter(query, response);
     last_ = response;

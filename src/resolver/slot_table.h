@@ -122,7 +122,8 @@ void SlotTable<Entry>::put(Slots& slots, uint64_t hash, Entry* entry) {
 
 template <typename Entry>
 void SlotTable<Entry>::erase(uint64_t hash, const Entry* entry) {
-  if (!eraseFrom(slots_, hash, entry)) eraseFrom(previous_, hash, entry);
+  const bool was_here = eraseFrom(slots_, hash, entry) || eraseFrom(previous_, hash, entry);
+  assert(was_here);
   --size_;
 }
 

@@ -30,7 +30,10 @@ class UpstreamCookie {
   // The data of the COOKIE option that a query carries now; empty: none.
   std::span<const uint8_t> option(BootClock::time_point now) const;
   // What that option begins with. REQUIRES: it is not empty.
-  const Client& client() const { return client_; }
+  const Client& client() const {
+    assert(offered_);
+    return client_;
+  }
 
   // A query has left from `own`, which may be looked at once a second.
   bool wantsOwnAddress(BootClock::time_point now) const { return offered_ && now >= look_at_; }

@@ -69,6 +69,7 @@ WaitingClients::Group& WaitingClients::groupOf(Question& question, const ClientI
 
 // REQUIRES: the group is empty. The client goes with its last one.
 void WaitingClients::leave(Group& group) {
+  assert(group.waiters.empty());
   Question& question = *group.question;
   Client& client = *group.client;
   if (question.first_group_ == &group) {
@@ -148,6 +149,7 @@ void WaitingClients::settle(Question& question) {
 
 WaitingClients::Taken WaitingClients::take(Question& question) {
   Waiter* waiter = question.waiters_.first();
+  assert(waiter != nullptr);
   detach(*waiter, question);
   Taken taken{.done = std::move(waiter->done), .response_limit = waiter->response_limit};
   destroy(waiter, waiter_pool_);
@@ -242,6 +244,7 @@ WaitingClients::Room WaitingClients::makeRoomToWait(const QueryOrigin& origin) {
 }
 
 Forwarder::Callback WaitingClients::takeEvicted() {
+  assert(hasEvicted());
   Waiter* waiter = evicted_.first();
   evicted_.remove(*waiter);
   --evicted_count_;
