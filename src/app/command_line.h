@@ -10,7 +10,7 @@
 namespace idetcd::app {
 
 // LeakSanitizer looks for leaks by tracing the process, which nobody can do in the sandbox.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef IDETCD_SANITIZED
 inline constexpr sandbox::Mode kDefaultSandbox = sandbox::Mode::kOff;
 #else
 inline constexpr sandbox::Mode kDefaultSandbox = sandbox::Mode::kOn;

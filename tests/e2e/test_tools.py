@@ -125,17 +125,40 @@ def test_what_a_change_affects(change, programs, files, not_files):
     assert programs <= affected.build and files <= named and not not_files & named
 
 
-JUNIT = """<testsuites><testsuite tests="3" failures="%d" errors="0" skipped="1">
-<testcase name="a"/><testcase name="b"/><testcase name="c"><skipped message="no chromium"/></testcase></testsuite></testsuites>"""
+FAILURE = "<failure/>"
+JUNIT = """<testsuites><testsuite>
+<testcase name="a"/><testcase name="b">%s</testcase><testcase name="c"><skipped message="no chromium"/></testcase></testsuite></testsuites>"""
+
+
+def count(directory, **reports):
+    for name, text in reports.items():
+        path = os.path.join(directory, f"{name.replace('__', '/')}.xml")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+    result = subprocess.run([os.path.join(ROOT, "tests", "count_results.py"), directory], check=False, capture_output=True, text=True)
+    return result.returncode, result.stdout.splitlines()
 
 
 @pytest.mark.parametrize("failures", [0, 1])
 def test_skipped_tests_are_counted_and_named(directory, failures):
-    with open(os.path.join(directory, "part.xml"), "w", encoding="ascii") as file:
-        file.write(JUNIT % failures)
-    result = subprocess.run([os.path.join(ROOT, "tests", "count_results.py"), directory], check=False, capture_output=True, text=True)
-    assert result.returncode == failures
-    assert result.stdout.splitlines()[-2:] == ["skipped: part: c: no chromium", f"{2 - failures} passed, {failures} failed, 1 skipped"]
+    status, lines = count(directory, part=JUNIT % (FAILURE * failures))
+    assert status == failures
+    assert lines[-2:] == ["skipped: part: c: no chromium", f"{2 - failures} passed, {failures} failed, 1 skipped"]
+
+
+@pytest.mark.parametrize("program_failed,test_failed,counts", [
+    (False, False, "2 passed, 0 failed, 2 skipped"),
+    (True, True, "1 passed, 1 failed, 2 skipped"),
+    (True, False, "2 passed, 1 failed, 2 skipped"),  # a leak, after the last test
+])
+def test_a_program_counts_as_its_tests(directory, program_failed, test_failed, counts):
+    status, lines = count(directory, part=JUNIT % (FAILURE * program_failed), part__b="""<testsuites><testsuite>
+<testcase name="One" classname="Suite">%s</testcase>
+<testcase name="Two" classname="Suite" status="run"><skipped message="a.cc:1&#x0A;no room"/></testcase></testsuite></testsuites>
+""" % (FAILURE * test_failed))
+    assert status == program_failed and lines[-1] == counts
+    assert "skipped: part: b: Suite.Two: no room" in lines
 
 
 @pytest.mark.serial

@@ -53,7 +53,7 @@ class FakeUpstream {
 
   // Listens for UDP and TCP on one port of 127.0.0.1.
   explicit FakeUpstream(net::EventLoop& loop, Handler handler, uint16_t port = 0, bool with_tcp = true)
-      : loop_(loop), handler_(std::move(handler)) {
+      : handler_(std::move(handler)) {
     for (int i = 0; i < 100; ++i) {
       auto udp = net::UdpSocket::bind({.ip = IpAddress::v4({127, 0, 0, 1}), .port = port}, false);
       if (!udp) continue;
@@ -147,7 +147,6 @@ class FakeUpstream {
     if (handler_) handler_(Asked(asked), reply);
   }
 
-  net::EventLoop& loop_;
   Handler handler_;
   std::optional<net::UdpSocket> udp_;
   std::optional<net::ReadWatcher> watcher_;

@@ -15,7 +15,7 @@ namespace idetcd::test {
 void countAllocations(std::atomic<size_t>* to) { counter = to; }
 }  // namespace idetcd::test
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef IDETCD_SANITIZED
 extern "C" {
 void* __libc_malloc(size_t size);                      // NOLINT: glibc's names
 void* __libc_calloc(size_t number, size_t size);       // NOLINT

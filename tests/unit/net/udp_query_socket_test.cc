@@ -324,9 +324,9 @@ TEST_P(UdpQuerySocketTest, WhatCannotBeSentIsAnError) {
 
 TEST_P(UdpQuerySocketTest, AHandlerMayCloseAndOpenOthers) {
   // Both are readable in the same wake-up; the first closes both and opens another in the freed slot.
+  size_t held = 0;
   UdpQuerySocket a, b, c;
   Handler other;
-  size_t held = 0;
   ASSERT_EQ(clients.send(serverAddress(), bytes("a"), handler, a, &held), 0);
   ASSERT_EQ(clients.send(serverAddress(), bytes("b"), handler, b, &held), 0);
   ASSERT_EQ(batch.receive(server), 2u);

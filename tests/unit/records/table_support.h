@@ -15,7 +15,7 @@
 namespace idetcd::records::test {
 
 // By how much less a test does under a sanitizer, which makes each step as much slower.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef IDETCD_SANITIZED
 inline constexpr size_t kSlowdown = 8;
 #else
 inline constexpr size_t kSlowdown = 1;

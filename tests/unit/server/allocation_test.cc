@@ -10,10 +10,6 @@
 #include "malloc_counter.h"
 #include "running_server.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IDETCD_SANITIZED  // which has a malloc of its own
-#endif
-
 namespace idetcd::server {
 namespace {
 
