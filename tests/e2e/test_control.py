@@ -62,25 +62,30 @@ def test_the_status_says_what_the_node_owns(pair, etcd):
 
 def test_an_etcd_that_is_away_is_said(etcd, nodes):
     """Names are still fresh, and answered; but the operator is told, and since when."""
-    node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", "lease 60s"]))
-    node.wait_owns(etcd)
-    wait_until(lambda: cluster_of(node)["store_connected"], 10, node.logs)
-    assert node.control("/v1/status")[1]["degraded"] == []
+    node = nodes.start(corefile(etcd.endpoint, lease=60, options=["address 192.0.2.7"]))
+
+    def is_well():
+        _, body = node.control("/v1/status")
+        return body["ready"] and body["degraded"] == []
+
+    wait_until(is_well, 20, node.logs)
+    assert cluster_of(node)["store_connected"] is True
     etcd.kill()
     wait_until(lambda: node.control("/v1/status")[1]["degraded"], 10, node.logs)
     _, body = node.control("/v1/status")
     [reason] = body["degraded"]
-    assert body["ready"] is True and re.fullmatch(r"worker\{\{\.ID\}\}\.tf\.local\.: etcd is away since [\dT:-]+Z", reason)
+    assert body["ready"] is True, body
+    assert re.fullmatch(r"worker\{\{\.ID\}\}\.tf\.local\.: etcd is away since [\dT:-]+Z", reason)
     [cluster] = body["clusters"]
     assert cluster["fresh"] is True and cluster["store_connected"] is False and abs(time.time() - cluster["store_since"]) < 60
     etcd.start()
-    wait_until(lambda: node.control("/v1/status")[1]["degraded"] == [], 20, node.logs)
+    wait_until(is_well, 20, node.logs)
 
 
 def test_a_name_that_was_lost_is_none_that_is_still_to_come(etcd, nodes):
     node = nodes.start(corefile(etcd.endpoint))
     node.wait_owns(etcd)
-    assert cluster_of(node)["had_name"] is True
+    wait_until(lambda: cluster_of(node)["had_name"], 10, node.logs)
     etcd.kill()
     wait_until(lambda: cluster_of(node)["name"] is None, 20, node.logs)
     assert cluster_of(node)["had_name"] is True
