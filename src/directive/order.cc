@@ -53,11 +53,11 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme",    "auto",     "autopath",     "azure",      "clouddns", "dnssec",      "dnstap",
-      "erratic", "etcd",     "file",         "geoip",      "grpc",     "grpc_server", "header",
-      "https",   "https3",   "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",
-      "on",      "pprof",    "quic",         "rewrite",    "root",     "route53",     "secondary",
-      "sign",    "template", "tls",          "trace",      "transfer", "tsig",        "view",
+      "acme",         "auto",       "autopath", "azure",       "clouddns",    "dnssec", "dnstap", "erratic",
+      "etcd",         "file",       "geoip",    "grpc",        "grpc_server", "header", "https",  "https3",
+      "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",       "on",     "pprof",  "proxyproto",
+      "quic",         "rewrite",    "root",     "route53",     "secondary",   "shed",   "sign",   "template",
+      "tls",          "trace",      "transfer", "tsig",        "view",
   };
   return kForeign;
 }

@@ -77,6 +77,13 @@ size_t writePackedResponse(const PackedResponse& response, const Query& query, s
       (whole && builder.setBody(response.body(), response.answers, response.authorities, response.additionals)) ||
       (whole && builder.setBody(first(response.authority_end), response.answers, response.authorities, 0)) ||
       builder.setWholeBody(first(response.proof_end), response.answers, response.proofs);
+  if (!written && query.has_edns && limit == kMaxMessageSize) {  // no transport has more room: OPT gives way
+    Query plain = query;
+    plain.has_edns = false;
+    plain.asked_options = 0;
+    plain.nsid = nullptr;
+    return writePackedResponse(response, plain, limit, options);
+  }
   if (!written) {
     const auto [records, count] = answersThatFit(response, builder.room());
     builder.truncateTo(records, count);

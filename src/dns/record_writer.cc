@@ -56,7 +56,7 @@ bool RecordWriter::append(std::span<const uint8_t> message, const RecordView& re
   const size_t length = body_.size();
   put16(0);
   if (!putRdata(message, record) || work_.isSpent()) return false;
-  if (base_ + body_.size() > kMaxMessageSize - kOptSize) return false;
+  if (base_ + body_.size() > kMaxMessageSize) return false;
   store16(&body_[length], static_cast<uint16_t>(body_.size() - length - 2));
   return true;
 }

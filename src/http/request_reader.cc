@@ -59,6 +59,8 @@ RequestReader::Progress RequestReader::finish() {
   if (!is_head && !is_post && message.method() != beast::http::verb::get) return refuse(405);
   if (message.version() / 10 != 1) return refuse(505);
   if (parser_->chunked() || parser_->content_length().value_or(0) > 0) return refuse(413);
+  // RFC 9112 §6.3: without `chunked` as the last coding nobody knows where the body ends.
+  if (message.count(beast::http::field::transfer_encoding) > 0) return refuse(400);
   if (message.version() >= 11 && message.count(beast::http::field::host) != 1) return refuse(400);
   request_ = {.path = {},
               .query = {},

@@ -182,6 +182,7 @@ void AnswerFeed::put(const Entry& entry, bool replaces) {
 void AnswerFeed::erase(const Entry& entry) {
   if (maps_->names().erase(keyOf(entry))) {
     names_.store(names() - 1, std::memory_order_relaxed);
+    has_room_ = true;
     return;
   }
   noteFound();
@@ -191,6 +192,25 @@ void AnswerFeed::erase(const Entry& entry) {
 // One that was missing is missing no more. Somebody else may have taken names out of the map.
 void AnswerFeed::noteFound() {
   if (missing_ > 0) --missing_;
+}
+
+// Names that had no room, and the pointers to them, as long as there is some.
+void AnswerFeed::takeIn() {
+  const Writing writing(place());
+  bool is_full = false;
+  store_.table().forEach([&](const Entry& entry) {
+    if (is_full || missing_ == 0 || !isBelowZone(entry)) return;
+    const NameKey key = keyOf(entry);
+    const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
+    if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;  // it is there
+    is_full = maps_->names().put(key, name) != PutOutcome::kDone;
+    if (is_full) return;
+    noteFound();
+    names_.store(names() + 1, std::memory_order_relaxed);
+    if (entry.isHeld())
+      records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+  });
+  noteWhetherWhole();
 }
 
 // The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
@@ -239,6 +259,7 @@ void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
   if (!is_prepared_) return;
   if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
   if (!follows_) return;
+  if (missing_ > 0 && std::exchange(has_room_, false)) takeIn();
   // 0 is that of a store that is not fresh, in each namespace.
   const bool is_fresh = deadline > BootClock::time_point();
   publish<__u64>(place().fresh_until, is_fresh ? static_cast<__u64>(kernelTime(deadline)) : 0);

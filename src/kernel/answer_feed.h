@@ -61,6 +61,7 @@ class AnswerFeed final : public records::RecordObserver {
   bool hasPointer(const records::Entry& entry) const;
   void noteWhetherWhole();
   void noteFound();
+  void takeIn();
   Zone& place() const { return maps_->zone(zone_); }
   bool prepare();
   void beginToFollow();
@@ -77,6 +78,7 @@ class AnswerFeed final : public records::RecordObserver {
   bool is_prepared_ = false;
   bool follows_ = false;
   size_t missing_ = 0;              // names that should be in the map and have no room
+  bool has_room_ = false;           // a name has left the map since these were tried last
   std::vector<IpAddress> changed_;  // of the change that is under way
   std::vector<IpAddress> own_;      // of this node: the process alone knows which name it has
   std::atomic<size_t> names_{0};

@@ -29,15 +29,16 @@ struct ScopedAddress {
   std::string interface;
 };
 
-// An address, of a link-local one with its %interface.
+// An address, of a link-local one with its %interface, which says nothing of any other.
 std::optional<ScopedAddress> parseScopedIp(std::string_view text, uint16_t port) {
   const size_t percent = text.find('%');
   const auto ip = IpAddress::parse(text.substr(0, percent));
   if (!ip) return std::nullopt;
   ScopedAddress scoped{.address = {.ip = ip->unmapped(), .port = port}, .interface = {}};
   if (percent == std::string_view::npos) return scoped;
+  if (!ip->isV6() || percent + 1 == text.size()) return std::nullopt;
+  if (!ip->isLinkLocal()) return scoped;
   scoped.interface = text.substr(percent + 1);
-  if (!ip->isV6() || !ip->isLinkLocal() || scoped.interface.empty()) return std::nullopt;
   scoped.address.scope_id = if_nametoindex(scoped.interface.c_str());
   return scoped;
 }

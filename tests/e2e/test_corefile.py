@@ -222,6 +222,15 @@ MANY_ERRORS = [
     (29, "already defined", "in one block only"), (30, "Wrong argument count", "whoami"),
 ]
 
+
+def test_a_file_without_servers_is_enough_beside_a_server(directory):
+    with open(os.path.join(directory, "empty.conf"), "w", encoding="utf-8"):
+        pass
+    assert validate(directory, ". {\n forward . empty.conf 127.0.0.1\n}\n")[0] == 0
+    code, _, stderr = validate(directory, ". {\n forward . empty.conf\n}\n")
+    assert code == 1 and "empty.conf: there is no server in it" in stderr
+
+
 # What is wrong with the line of a directive hides nothing of its block.
 HEADS = """. {
     idetcd here {

@@ -5,10 +5,13 @@ import socket
 import struct
 import time
 
+import dns.flags
+import dns.rcode
 import pytest
 
-from dns_client import RawTcp, answers, header, question, resolves
+from dns_client import RawTcp, answers, ask, header, question, resolves
 from harness.processes import TIME_FACTOR, wait_until
+from harness.upstreams import Upstream, answer
 from hostile_node import NAME, node, still_answers  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.hostile
@@ -219,3 +222,25 @@ def test_connections_that_come_and_go(node):
         RawTcp(node.port).sock.close()
     descriptors = f"/proc/{node.pid}/fd"
     wait_until(lambda: len(os.listdir(descriptors)) < 100, 10, lambda: f"{len(os.listdir(descriptors))} descriptors to close")
+
+
+@pytest.mark.parametrize("use_edns", [False, 0], ids=["plain", "EDNS"])
+def test_an_answer_as_long_as_a_message_can_be_arrives(nodes, use_edns):
+    """OPT has no room beside it, and no transport has more."""
+    name = "long.example."
+    rest = 65535 - 12 - (len(name) + 1 + 4) - 12  # header, question, and a record's owner, type, class, TTL and length
+    strings = ["x" * 255] * (rest // 256) + ["y" * (rest % 256 - 1)]
+
+    def long(query, tcp):
+        response = answer(query, "TXT " + " ".join(f'"{text}"' for text in strings)) if tcp else answer(query)
+        response.use_edns(False)
+        assert not tcp or len(response.to_wire()) == 65535
+        response.flags |= 0 if tcp else dns.flags.TC
+        return response
+
+    with Upstream(long) as upstream:
+        server = nodes.start(f". {{\n forward . {upstream.address}\n cache\n}}\n")
+        for _ in range(2):  # of the upstream, and of the cache
+            response = ask(server, name, "TXT", tcp=True, use_edns=use_edns)
+            assert response.rcode() == dns.rcode.NOERROR and not response.flags & dns.flags.TC
+            assert len(response.answer[0][0].strings) == len(strings)

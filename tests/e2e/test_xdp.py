@@ -563,6 +563,17 @@ FRAMES = {
 }
 
 
+def test_what_seems_to_come_from_another_address_of_the_machine_is_left_to_the_stack(pair):
+    """Which drops it over IPv4."""
+    for client, target, source in ((CLIENT4, SERVER4, SECOND4), (CLIENT6, SERVER6, SECOND6)):
+        with Link(pair, INTERFACE, client, target) as link:
+            before = pair.kernel.answered()
+            assert link.exchange(lambda l, port: [xdp.packet(source, l.target, l.client.port, port, ANSWERED["A"])], PORT) == []  # noqa: B023
+            assert pair.kernel.answered() == before
+            assert len(link.exchange(lambda l, port: [l.packet(port)], PORT)) == 1
+            assert pair.kernel.answered() == before + 1
+
+
 def extended(link, port, kind):
     return xdp.ipv6(link.source, link.target, EXTENSION + xdp.udp(link.source, link.target, link.client.port, port, ANSWERED["A"]), next_header=kind)
 

@@ -138,7 +138,9 @@ Result<void> readServeStale(DirectiveCursor& cursor, Lines& lines) {
 Result<void> readServeStalePolicy(DirectiveCursor& cursor, Lines& lines) {
   const auto policy = cursor.oneArg();
   if (!policy) return tl::unexpected(policy.error());
-  if (*policy != "prefer_positive") return cursor.error(fmt::format("unknown serve_stale_policy '{}'", *policy));
+  if (lowerCase(*policy) != "prefer_positive")
+    return cursor.error(fmt::format("unknown serve_stale_policy '{}'", *policy));
+  if (lines.settings.options.prefer_positive) return cursor.error("serve_stale_policy can be given once");
   lines.settings.options.prefer_positive = true;
   return {};
 }

@@ -130,6 +130,7 @@ Result<void> readRcodes(DirectiveCursor& cursor, std::vector<dns::Rcode>& rcodes
 struct Lines {
   Upstreams options;
   bool has_failover = false;
+  bool has_expire = false;
 };
 
 Result<void> readFailover(DirectiveCursor& cursor, Lines& lines) {
@@ -149,12 +150,17 @@ const config::Options<Lines>& forwardOptions() {
   const auto count = [&of](auto field) {
     return of(number(field, 0, std::numeric_limits<int32_t>::max(), "not a number: '{word}'"));
   };
+  const Field<Lines> expire = of(duration(&O::expire, kTime));
+  const auto readExpire = [read = expire.read](DirectiveCursor& cursor, void* settings) {
+    static_cast<Lines*>(settings)->has_expire = true;
+    return read(cursor, settings);
+  };
   static const Options<Lines> kOptions{
       of(readServers),
       {{"except", "except ZONES...", of(zones(&O::except))},
        {"force_tcp", "force_tcp", of(flag(&O::force_tcp))},
        {"prefer_udp", "prefer_udp", of(flag(&O::prefer_udp))},
-       {"expire", "expire DURATION, like 10s", of(duration(&O::expire, kTime))},
+       {"expire", "expire DURATION, like 10s", Field<Lines>(FieldReader{readExpire, expire.text})},
        {"max_age", "max_age DURATION, like 5m", of(duration(&O::max_age, kTime))},
        {"max_idle_conns", "max_idle_conns N", count(&O::max_idle_conns)},
        {"read_timeout", "read_timeout DURATION, like 2s", of(readTimeout)},
@@ -184,18 +190,28 @@ const config::Options<Lines>& forwardOptions() {
 }
 
 // A TO that is neither an address nor a file that exists is refused where the directive is read.
-void checkTarget(config::NamedFiles& files, const std::string& word, int line) {
-  const auto target = resolver::parseUpstreamTarget(word);
-  if (!target || target->server || target->host) return;
-  const auto content = files.read(target->file, line);
-  if (content && resolver::parseResolvConf(*content).empty())
-    files.add(line, fmt::format("{}: there is no server in it; write: nameserver IP", target->file));
+void checkTargets(config::NamedFiles& files, std::span<const std::string> words, int line) {
+  bool has_server = false;
+  std::string empty;  // the last file without a server
+  for (const std::string& word : words) {
+    const auto target = resolver::parseUpstreamTarget(word);
+    if (!target) return;
+    const bool is_file = !target->server && !target->host;
+    const auto content = is_file ? files.read(target->file, line) : std::nullopt;
+    if (is_file && content && resolver::parseResolvConf(*content).empty()) {
+      empty = target->file;
+    } else {
+      has_server = true;
+    }
+  }
+  if (!has_server && !empty.empty())
+    files.add(line, fmt::format("{}: there is no server in it; write: nameserver IP", empty));
 }
 
 std::vector<Error> checkFiles(const config::Directive& directive) {
   config::NamedFiles files(directive);
   const auto& line = files.lines().front();
-  for (size_t i = 2; i < line.words.size(); ++i) checkTarget(files, line.words[i], line.number);
+  if (line.words.size() > 2) checkTargets(files, std::span(line.words).subspan(2), line.number);
   files.checkTls([](std::span<const std::string> paths) -> Result<void> {
     net::TlsContext::Options options;
     if (paths.size() % 2 == 1) options.ca_file = paths.back();
@@ -246,6 +262,8 @@ std::optional<SocketAddress> findPublic(std::span<const SocketAddress> listening
 Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
   Lines lines;
   if (auto read = forwardOptions().read(cursor, lines); !read) return read;
+  if (lines.has_expire && lines.options.max_age.count() > 0 && lines.options.expire > lines.options.max_age)
+    return cursor.error("expire is longer than max_age");
   for (const resolver::UpstreamTarget& target : lines.options.to) {
     if (!target.server || target.server->server_name.empty() || lines.options.tls.server_name.empty()) continue;
     return cursor.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name));

@@ -485,6 +485,8 @@ TEST(PlanForward, BadOptions) {
       {"next NOSUCH", "NOSUCH is not a valid rcode"},
   };
   for (const auto& [option, why] : cases) EXPECT_TRUE(forwardRefused(option, why));
+  EXPECT_TRUE(refused("forward . 192.0.2.1 {\nexpire 30s\nmax_age 10s\n}", "longer than max_age", 5));
+  EXPECT_EQ(forwards("forward . 192.0.2.1 {\nmax_age 5s\n}").size(), 1u) << "expire was not asked for";
 }
 
 TEST(PlanCache, Defaults) {
@@ -553,7 +555,10 @@ TEST(PlanCache, ServeStale) {
   EXPECT_EQ(stale("1h verify 1ns").verify_time, 1ms) << "rounded up";
   EXPECT_FALSE(plain.options.prefer_positive);
   EXPECT_TRUE(stale("1h\nserve_stale_policy prefer_positive").options.prefer_positive);
+  EXPECT_TRUE(stale("1h\nserve_stale_policy PREFER_POSITIVE").options.prefer_positive);
   EXPECT_TRUE(refused("cache {\nserve_stale_policy prefer_positive\n}", "needs serve_stale", 4));
+  EXPECT_TRUE(refused("cache {\nserve_stale\nserve_stale_policy prefer_positive\nserve_stale_policy prefer_positive\n}",
+                      "once", 5));
 }
 
 TEST(PlanCache, BadOptions) {
@@ -840,7 +845,7 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "file", "tls"}) {
+  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "file", "tls", "proxyproto", "shed"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));

@@ -76,6 +76,10 @@ TEST(RequestReader, RefusesWhatIsNoRequest) {
   EXPECT_EQ(refusalOf("GET / HTTP/1.1\r\n\r\n"), 400) << "no Host";
   EXPECT_EQ(refusalOf("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), 400) << "two";
   EXPECT_EQ(refusalOf("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n"), 400);
+  for (const std::string coding : {"chunked, identity", "xchunked", "gzip", "identity", ""}) {
+    EXPECT_EQ(refusalOf("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: " + coding + "\r\n\r\n"), 400)
+        << coding << ": the body would be the next request";
+  }
   EXPECT_EQ(refusalOf("GET / HTTP/1.1\r\nno field\r\n\r\n"), 400);
   EXPECT_EQ(refusalOf("\x16\x03\x01\x02 a TLS client\r\n\r\n"), 400);
 }

@@ -176,6 +176,9 @@ TEST_F(AnswerFeedTest, WhatHasNoRoomIsPassedAndNeverDenied) {
   EXPECT_EQ(a(200), "");
   server.remove(1);
   EXPECT_EQ(a(room + 1), "");
+  server.confirm();
+  EXPECT_EQ(a(room + 1), "10.0.1.1") << "it is taken in as soon as there is room";
+  EXPECT_EQ(a(200), "NXDOMAIN");
   server.put("w" + std::to_string(room + 1) + ".tf.local.", "10.0.1.2");
   EXPECT_EQ(a(room + 1), "10.0.1.2");
   EXPECT_EQ(a(200), "NXDOMAIN");  // now it does

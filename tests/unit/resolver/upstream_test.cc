@@ -32,12 +32,13 @@ TEST(UpstreamTargetTest, LinkLocalAddressesHaveAnInterface) {
   const auto target = parseUpstreamTarget("fe80::1%lo");
   ASSERT_TRUE(target && target->server);
   EXPECT_NE(target->server->address.scope_id, 0u);
+  EXPECT_EQ(parsed("fd00::1%lo"), parsed("fd00::1"));
+  EXPECT_EQ(parsed("[fd01::1%ens3]:153"), parsed("[fd01::1]:153"));
   const auto later = parseUpstreamTarget("[fe80::1%nosuchinterface]:54");
   ASSERT_TRUE(later && later->server);
   EXPECT_EQ(later->server->interface, "nosuchinterface") << "it may come";
   EXPECT_EQ(later->server->address.scope_id, 0u);
   EXPECT_EQ(parsed("fe80::1%"), "error: not an IP address, file or host name: 'fe80::1%'");
-  EXPECT_EQ(parsed("2001:db8::1%lo"), "error: not an IP address, file or host name: '2001:db8::1%lo'");
   EXPECT_EQ(parsed("192.0.2.1%lo"), "error: not an IP address, file or host name: '192.0.2.1%lo'");
 }
 
