@@ -176,7 +176,9 @@ void ReverseIndex::countAbove(const IpAddress& address, uint32_t change) const {
   std::span<const uint8_t> above = name.wire();
   for (size_t labels = address.isV4() ? 4 : 32; labels > 1; --labels) {
     above = above.subspan(above.front() + size_t{1});
-    above_[hashBytes(above.data(), above.size(), seed_) % kAbove].fetch_add(change, std::memory_order_relaxed);
+    const uint64_t hash = hashBytes(above.data(), above.size(), seed_);
+    for (unsigned shift = 0; shift < 64; shift += kAboveBits)
+      above_[hash >> shift & kAboveMask].fetch_add(change, std::memory_order_relaxed);
   }
 }
 

@@ -12,10 +12,11 @@ using resolve::QueryOutcome;
 
 namespace {
 
-// Below in-addr.arpa. or ip6.arpa., or of another name that ends with arpa.
 bool isInReverseTree(std::span<const uint8_t> name) {
-  constexpr std::string_view kTop("\4arpa\0", 6);
-  return name.size() > kTop.size() && std::equal(kTop.begin(), kTop.end(), name.end() - kTop.size());
+  const auto is_below = [name](std::string_view top) {
+    return name.size() > top.size() && std::equal(top.begin(), top.end(), name.end() - static_cast<ptrdiff_t>(top.size()));
+  };
+  return is_below({"\7in-addr\4arpa\0", 14}) || is_below({"\3ip6\4arpa\0", 10});
 }
 
 void addPointer(std::span<const uint8_t> name, uint32_t ttl_seconds, dns::ResponseBuilder& response) {
