@@ -26,7 +26,8 @@ bool isSameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_
 
 Result<FileReplacement> FileReplacement::begin(std::string path, mode_t mode) {
   std::string temporary = path + ".new";
-  unlink(temporary.c_str());  // what a crash has left may have another mode
+  struct stat left {};  // by a crash, maybe with another mode. What is no file is kept
+  if (lstat(temporary.c_str(), &left) == 0 && S_ISREG(left.st_mode)) unlink(temporary.c_str());
   FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file.isOpen()) return failOf("write", temporary);
   return FileReplacement(std::move(path), std::move(temporary), std::move(file));
