@@ -313,6 +313,7 @@ runtime::Task<void> Claim::watchAhead() {
     }
     const std::vector<std::string> tickets = ahead_;
     std::vector<store::WatchRange> ranges;
+    ranges.reserve(tickets.size());
     for (const std::string& ticket : tickets) ranges.push_back({store::KeyRange::single(ticket), ahead_seen_at_ + 1});
     StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
     bool gone = false;

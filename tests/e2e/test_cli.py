@@ -539,7 +539,9 @@ class Terminal:
 
     def read(self):
         """What has come. The other end is gone: that is an error on Linux, and no more than the end."""
-        while select.select([self.master], [], [], 0)[0]:
+        ready = select.poll()
+        ready.register(self.master, select.POLLIN)
+        while ready.poll(0):
             try:
                 got = os.read(self.master, 65536)
             except OSError:

@@ -216,7 +216,7 @@ MANY_ERRORS = [
     (10, "unknown property 'tll'", "did you mean 'ttl'"), (12, "Unknown directive 'forwrad'", "did you mean 'forward'"),
     (13, "servers.conf: there is no server in it", "nameserver IP"), (14, "broken.pem", "PEM files"),
     (15, "unknown policy 'best'", "policy random|round_robin|sequential"), (16, "Wrong argument count", "max_fails N"),
-    (19, "nonsense", "acl "), (20, "permit", "acl "), (22, "Unknown directive 'kubernetes'", "not supported here; remove it, or write one of "),
+    (19, "nonsense", "acl "), (20, "permit", "acl "), (22, "Unknown directive 'kubernetes'", "CoreDNS has it, it is not supported here; remove it, or write another: "),
     (23, "workers must be a number", "workers N"), (24, "not found: nowhere", "import NAME|FILE|GLOB"),
     (26, "bad..zone", "ZONE[:PORT]..."), (26, "invalid port", "ZONE[:PORT]..."), (27, "Wrong argument count", "whoami"),
     (29, "already defined", "in one block only"), (30, "Wrong argument count", "whoami"),

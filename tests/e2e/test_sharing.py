@@ -44,7 +44,9 @@ def client(node):
 
 def drain(sock):
     """What has come so far."""
-    while select.select([sock], [], [], 0)[0]:
+    ready = select.poll()
+    ready.register(sock, select.POLLIN)
+    while ready.poll(0):
         yield sock.recv(4096)
 
 

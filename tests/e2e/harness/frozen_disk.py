@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import tempfile
 
+from .processes import wait_until
+
 
 class FreezableDisk:
     def __init__(self):
@@ -36,7 +38,8 @@ class FreezableDisk:
         self.frozen = False
 
     def close(self):
-        """REQUIRES: the member has ended. thaw() before it is ended: it cannot die while it writes to a frozen disk."""
+        """REQUIRES: the member has ended. thaw() before it is ended: it cannot die while it writes to a frozen disk. What was
+        killed while it was frozen dies now."""
         self.thaw()
-        subprocess.run(["umount", self.path], check=True)
+        wait_until(lambda: subprocess.run(["umount", self.path], check=False).returncode == 0, 20, "the disk to be left")
         shutil.rmtree(self._directory)
