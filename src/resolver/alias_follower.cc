@@ -28,7 +28,9 @@ class AliasFollower::Sink final : public resolve::ReplySink {
  public:
   Sink(AliasFollower& follower, ChainPtr chain) : follower_(follower), chain_(std::move(chain)) {}
   void send(std::span<const uint8_t> message) override { follower_.onMessage(chain_, message); }
-  void noteDropped(resolve::DropReason) override { finish(chain_); }
+  void noteDropped(resolve::DropReason) override {
+    if (chain_->client.done) finish(chain_);
+  }
 
  private:
   AliasFollower& follower_;
@@ -86,6 +88,8 @@ resolve::QueryOutcome AliasFollower::askHere(const ChainPtr& chain) {
   room_.resize(dns::kMaxMessageSize + dns::kReadSlack);
   dns::Query query = chain->target->query();
   std::memcpy(room_.data(), query.message, query.question_end);
+  // Its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
+  dns::store16(room_.data(), chain->origin.id);
   query.message = room_.data();
   Deferrer deferrer(*this, chain);
   resolve::Request request = chain->client.asked.request();
@@ -103,24 +107,24 @@ void AliasFollower::onMessage(const ChainPtr& chain, std::span<const uint8_t> me
   auto response = std::make_shared<StoredResponse>();
   const uint16_t id = dns::load16(message.data());
   if (readUpstreamResponse(message, id, chain->target->query(), *response) != UpstreamVerdict::kAccepted) {
-    return fail(chain, dns::EdeCode::kNetworkError, "an answer that cannot be read");
+    return fail(chain, dns::EdeCode::kNetworkError, "an answer that cannot be read", true);
   }
   response->kind = ResponseKind::kUncacheable;
   const dns::Rcode rcode = response->packed->rcode;
-  onResult(chain, {.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}});
+  onResult(chain, {.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}, .overloaded = true});
 }
 
 void AliasFollower::onResult(const ChainPtr& chain, const ForwardResult& result) {
   if (!chain->client.done) return;  // too late
   if (!result.response) {
-    return fail(chain, result.ede.value_or(dns::EdeCode::kNoReachableAuthority), result.reason);
+    return fail(chain, result.ede.value_or(dns::EdeCode::kNoReachableAuthority), result.reason, result.overloaded);
   }
   switch (result.rcode) {
     case dns::Rcode::kNoError:
     case dns::Rcode::kNxDomain:
       return extend(chain, result.response);
     case dns::Rcode::kServFail:
-      return fail(chain, dns::EdeCode::kNoReachableAuthority, "SERVFAIL");
+      return fail(chain, dns::EdeCode::kNoReachableAuthority, "SERVFAIL", result.overloaded);
     default:
       return finish(chain);
   }
@@ -150,12 +154,13 @@ std::shared_ptr<const StoredResponse> AliasFollower::join(const Chain& chain,
   return last_.whole;
 }
 
-void AliasFollower::fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why) {
+void AliasFollower::fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why, bool overloaded) {
   const std::string target = dns::nameToString(chain->so_far->unfinished->data());
   finish(chain, {.response = nullptr,
                  .rcode = dns::Rcode::kServFail,
                  .ede = ede,
-                 .reason = fmt::format("{}, which it is an alias of: {}", target, why)});
+                 .reason = fmt::format("{}, which it is an alias of: {}", target, why),
+                 .overloaded = overloaded});
 }
 
 // With what there is.

@@ -69,7 +69,8 @@ class AliasFollower {
   std::shared_ptr<const StoredResponse> join(const Chain& chain, const std::shared_ptr<const StoredResponse>& response);
   void onResult(const ChainPtr& chain, const ForwardResult& result);
   void extend(const ChainPtr& chain, const std::shared_ptr<const StoredResponse>& response);
-  static void fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why);
+  // `overloaded`: as of a ForwardResult. A failure of our own data may end at any moment, too.
+  static void fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why, bool overloaded = false);
   static void finish(const ChainPtr& chain);
   static void finish(const ChainPtr& chain, const ForwardResult& result);
 

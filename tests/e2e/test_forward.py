@@ -787,6 +787,29 @@ def test_an_alias_of_a_name_that_the_client_may_not_ask_for_brings_no_address(up
         assert ask_from("127.0.0.1") == ["db.secret.example."]
 
 
+def test_two_aliases_of_one_name_of_another_block_are_both_answered(upstreams, nodes):
+    """Of one client, before the name itself is: neither question is taken for the other one, repeated."""
+    may_answer = threading.Event()
+
+    def late(query, tcp):
+        assert may_answer.wait(20 * TIME_FACTOR)
+        return a(9)(query, tcp)
+    upstream, corp = upstreams(aliases_to(one="www.corp.example.", two="www.corp.example.")), upstreams(late)
+    node = nodes.start(f". {{\n forward . {upstream.address}\n}}\ncorp.example {{\n forward . {corp.address}\n}}\n")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", node.port))
+        client.settimeout(5 * TIME_FACTOR)
+        names = {"one.example.org.", "two.example.org."}
+        for name in names:
+            client.send(make_query(name).to_wire())
+            wait_until(lambda name=name: name in upstream.names(), 10, "the alias to be asked for")
+        wait_until(corp.names, 10, "its target to be asked for")
+        may_answer.set()
+        responses = [dns.message.from_wire(client.recv(4096)) for _ in names]
+    assert {response.question[0].name.to_text() for response in responses} == names
+    assert all(response.answer[-1][0].to_text() == "192.0.2.9" for response in responses)
+
+
 def test_aliases_between_blocks_end(upstreams, nodes):
     upstream = upstreams(aliases({"a.one.example.": "a.two.example.", "a.two.example.": "a.one.example."}))
     node = nodes.start("".join(f"{zone}.example {{\n forward . {upstream.address}\n}}\n" for zone in ("one", "two")))
