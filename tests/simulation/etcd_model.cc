@@ -166,11 +166,13 @@ bool EtcdModel::holds(const Compare& compare) const {
   return false;
 }
 
-// Why none of the branch may be done.
+// Why none of the branch may be done. etcd looks at all puts first.
 std::optional<StoreError> EtcdModel::refusal(const std::vector<Op>& branch) const {
   for (const Op& op : branch) {
     if (const auto* put = std::get_if<PutOp>(&op); put != nullptr && put->lease != 0 && !leases_.contains(put->lease))
       return leaseNotFound().value();
+  }
+  for (const Op& op : branch) {
     if (const auto* range = std::get_if<RangeOp>(&op)) {
       if (auto error = unreadable(range->options.revision, revision_)) return error;
     }
