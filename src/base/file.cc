@@ -64,7 +64,9 @@ Result<void> FileReplacement::commit() {
 
 Result<void> makeDirectory(const std::string& path, mode_t mode) {
   std::error_code error;
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  // "a/b/", as far as a path is concerned, is a file without a name in "a/b".
+  const std::filesystem::path whole(path);
+  const std::filesystem::path parent = (whole.has_filename() ? whole : whole.parent_path()).parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   if (error) return fail(error.message());
   const bool made = mkdir(path.c_str(), mode) == 0;

@@ -65,15 +65,15 @@ std::string userOf(uint32_t uid) {
 void findProgram(uint64_t inode, PortHolder* holder) {
   const std::string wanted = fmt::format("socket:[{}]", inode);
   std::error_code error;
-  for (const fs::directory_entry& process : fs::directory_iterator("/proc", error)) {
-    const std::string name = process.path().filename();
+  for (fs::directory_iterator process("/proc", error), end; !error && process != end; process.increment(error)) {
+    const std::string name = process->path().filename();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
     std::error_code hidden;
-    for (fs::directory_iterator fd(process.path() / "fd", hidden), end; !hidden && fd != end; fd.increment(hidden)) {
+    for (fs::directory_iterator fd(process->path() / "fd", hidden); !hidden && fd != end; fd.increment(hidden)) {
       std::error_code gone;
       if (fs::read_symlink(fd->path(), gone) != wanted) continue;
-      std::ifstream comm(process.path() / "comm");
+      std::ifstream comm(process->path() / "comm");
       if (std::getline(comm, holder->program)) holder->pid = pid;
       return;
     }

@@ -79,5 +79,14 @@ TEST_F(FileTest, ADirectoryInItsPlaceIsNamed) {
   EXPECT_EQ(replaceFile(path_, "x").error().message, "cannot replace " + path_ + ": Is a directory");
 }
 
+TEST_F(FileTest, ADirectoryHasItsModeAlsoWithASlashBehind) {
+  const std::string inner = path_ + "/inner";
+  ASSERT_TRUE(makeDirectory(inner + "/", 0700));
+  struct stat made {};
+  ASSERT_EQ(stat(inner.c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 0777, 0700u);
+  EXPECT_TRUE(makeDirectory(inner, 0700)) << "it is there";
+}
+
 }  // namespace
 }  // namespace idetcd
