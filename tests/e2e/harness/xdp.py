@@ -13,6 +13,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import weakref
 
 from .etcd import EtcdMember
 from .metrics import Metrics
@@ -419,6 +420,7 @@ class _Map:
     def __init__(self, number, shown):
         self.number = number
         self._fd = _bpf(_BPF_MAP_GET_FD_BY_ID, struct.pack("=3I", number, 0, 0))
+        self.close = weakref.finalize(self, os.close, self._fd)
         self._entries = shown["max_entries"]
         self._size = (shown["bytes_value"] + 7) // 8 * 8
         with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
@@ -433,9 +435,6 @@ class _Map:
 
     def values(self):
         return [value for key in range(self._entries) for value in self.value(key)]
-
-    def close(self):
-        os.close(self._fd)
 
 
 def _bpf(command, attributes):
