@@ -239,6 +239,7 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
   std::vector<store::WatchRange> ranges;
   for (size_t i = 0; i < resume_.size(); ++i) ranges.push_back({options_.ranges[i], resume_[i] + 1});
   StoreResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+  if (context_.lifetime.stopping()) co_return stopped();
   if (!stream) co_return tl::unexpected(std::move(stream.error()));
   const int64_t newest = *std::max_element(resume_.begin(), resume_.end());
   // The store went back or is another one, or this member lags behind: prepareWatch() finds out.

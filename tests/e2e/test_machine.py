@@ -133,7 +133,7 @@ def test_cloud_init_makes_a_node_of_an_instance(package, directory):
         machine.wait(lambda: machine.run("hostname").strip() == "worker1", "the host name", 90)
         assert machine.run("hostnamectl", "hostname", "--static").strip() == "instance"
         assert machine.run("cat", "/etc/resolv.conf") == "nameserver 127.0.0.1\nsearch tf.internal\n"
-        assert resolves(machine, "worker1")
+        machine.wait(lambda: resolves(machine, "worker1"), "the name, by the search list")
 
         corefile = next(entry["content"] for entry in CLOUD_CONFIG["write_files"] if entry["path"] == COREFILE)
         machine.write(COREFILE, corefile.replace("worker{{.ID}}", "helper{{.ID}}"))
