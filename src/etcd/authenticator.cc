@@ -83,6 +83,7 @@ Task<StoreResult<std::string>> Client::Impl::authenticate(bool survives_stop) {
   CallTraits traits;
   traits.repeatable = true;
   traits.survives_stop = survives_stop;
+  traits.identifies = true;
   const std::string no_token;
   auto call = callWithToken(&pb::Auth::Stub::PrepareAsyncAuthenticate, request, traits, no_token);
   auto response = co_await call;

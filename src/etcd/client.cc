@@ -60,6 +60,52 @@ Client::~Client() {
   }
 }
 
+Task<StoreResult<void>> Client::Impl::askCluster(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
+                                                 size_t index, std::string token, bool survives_stop,
+                                                 std::chrono::nanoseconds timeout) {
+  pb::LeaseTimeToLiveRequest request;
+  request.set_id(1);
+  auto call = callAt(thread, *endpoints, index, &pb::Lease::Stub::PrepareAsyncLeaseTimeToLive, request,
+                     CallTraits{.survives_stop = survives_stop}, token, timeout);
+  StoreResult<pb::LeaseTimeToLiveResponse> answer = co_await call;
+  if (answer) {
+    endpoints->identified(index, answer->header().cluster_id());
+  } else if (endpointIsAway(answer.error()) || answer.error().code == ErrorCode::kCancelled) {
+    answer.error().sent = false;
+    co_return tl::unexpected<StoreError>(std::move(answer.error()));
+  } else if (answer.error().code == ErrorCode::kPermissionDenied) {
+    endpoints->identified(index, 0);
+  }
+  co_return StoreResult<void>{};
+}
+
+namespace {
+
+template <typename Identification>
+Task<void> countDown(Task<StoreResult<void>> asking, std::shared_ptr<Endpoints> endpoints, size_t index,
+                     std::shared_ptr<Identification> identification) {
+  co_await asking;
+  endpoints->disconnect(index);
+  if (--identification->left == 0) identification->done.set();
+}
+
+}  // namespace
+
+Task<void> Client::Impl::identifyAll(const std::string& token) {
+  constexpr std::chrono::seconds kPatience{1};  // for endpoints that do not answer: they are asked before they are used
+  if (endpoints->size() == 1 || thread.stopping()) co_return;
+  if (!identification) {
+    identification = std::make_shared<Identification>(public_thread, endpoints->size());
+    for (size_t i = 0; i < endpoints->size(); ++i) {
+      public_thread.spawn(
+          countDown(askCluster(thread, endpoints, i, token, false, kPatience), endpoints, i, identification));
+    }
+  }
+  const std::shared_ptr<Identification> asked = identification;
+  auto wait = asked->done.wait(kPatience);
+  co_await wait;
+}
+
 CompletionThread& Client::thread() { return impl_->public_thread; }
 
 std::vector<std::string> Client::endpoints() const { return impl_->options.endpoints; }

@@ -5,7 +5,8 @@
 //
 // Endpoints: the client begins at its home (Options::spread). An endpoint that refuses connections costs a round trip;
 // one that does not answer costs `call_timeout`, per call until the client has moved on. With every endpoint away calls
-// fail with kUnavailable at once, and connections are attempted anew all the while.
+// fail with kUnavailable at once, and connections are attempted anew all the while. Those that lead to another cluster
+// than most are not used (endpoints_internal.h).
 //
 // TLS: an https endpoint is reached over TLS (1.2 or newer) or not at all; its certificate must be for the host of the
 // endpoint, from a CA that we trust. The files are read again when they have changed: what they hold counts from the

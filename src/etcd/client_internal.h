@@ -11,6 +11,7 @@
 #include "etcd/endpoints_internal.h"
 #include "etcd/errors_internal.h"
 #include "etcd/unary_call_internal.h"
+#include "runtime/event.h"
 
 namespace idetcd::etcd {
 
@@ -23,6 +24,7 @@ struct CallTraits {
   bool repeatable = false;              // doing it twice does no harm
   bool needs_leader = true;             // a member without a leader is to refuse
   bool survives_stop = false;           // see Client::leaseRevoke()
+  bool identifies = false;              // it comes before the endpoint's cluster is known
   std::chrono::nanoseconds timeout{0};  // of an attempt; 0: Options::call_timeout
 };
 
@@ -54,12 +56,35 @@ struct Client::Impl {
       auto token = authenticator.token(traits.survives_stop);
       StoreResult<Token> ready = co_await token;
       if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
+      auto all = identifyAll(ready->text);
+      co_await all;
       auto attempt = callWithToken(method, request, traits, ready->text);
       StoreResult<Response> result = co_await attempt;
       // What was refused for its token was certainly not done, so even a write may be repeated.
       if (result || renewed || !authenticator.dismiss(*ready, result.error())) co_return std::move(result);
     }
   }
+
+  // Whether the endpoint is of our cluster. The error is as of a call that was not sent.
+  Task<StoreResult<void>> identify(size_t index, const std::string& token, CallTraits traits,
+                                   std::chrono::nanoseconds timeout) {
+    if (!traits.needs_leader || traits.identifies) co_return StoreResult<void>{};
+    if (!endpoints->isIdentified(index)) {
+      auto asking = askCluster(thread, endpoints, index, token, traits.survives_stop, timeout);
+      StoreResult<void> asked = co_await asking;
+      if (!asked) co_return std::move(asked);
+    }
+    if (!endpoints->isStranger(index)) co_return StoreResult<void>{};
+    endpoints->disconnect(index);
+    co_return tl::unexpected<StoreError>(ofAnotherCluster());
+  }
+  // Asks all endpoints at once, before the first call chooses among them.
+  Task<void> identifyAll(const std::string& token);
+  // Any lease that is not there: that needs no permission, and every answer says its cluster.
+  // One that is refused otherwise is left to the call itself.
+  static Task<StoreResult<void>> askCluster(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
+                                            size_t index, std::string token, bool survives_stop,
+                                            std::chrono::nanoseconds timeout);
 
   // With fail-over only. REQUIRES: `request` and `token` outlive the Task.
   template <typename Stub, typename Request, typename Response>
@@ -75,16 +100,22 @@ struct Client::Impl {
         if (timeout.count() == 0) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
       }
       const size_t index = (first + attempt) % endpoints->size();
-      auto one = callAt(index, method, request, traits, token, timeout);
-      StoreResult<Response> result = co_await one;
-
+      auto identifying = identify(index, token, traits, timeout);
+      StoreResult<void> ours = co_await identifying;
+      StoreResult<Response> result;
+      if (ours) {
+        auto one = callAt(index, method, request, traits, token, timeout);
+        result = co_await one;
+      } else {
+        result = tl::unexpected<StoreError>(std::move(ours.error()));
+      }
       if (result) {
         endpoints->succeeded(index);
         co_return std::move(result);
       }
       StoreError& error = result.error();
       if (!endpointIsAway(error)) co_return std::move(result);
-      endpoints->failed(index, error);
+      if (!endpoints->isStranger(index)) endpoints->failed(index, error);
       sent = sent || error.sent;
       error.sent = sent;
       if ((sent && !traits.repeatable) || attempt + 1 == endpoints->size()) co_return std::move(result);
@@ -96,10 +127,17 @@ struct Client::Impl {
   Task<StoreResult<Response>> callAt(size_t index, PrepareMethod<Stub, Request, Response> method,
                                      const Request& request, CallTraits traits, const std::string& token,
                                      std::chrono::nanoseconds timeout) {
+    return callAt(thread, *endpoints, index, method, request, traits, token, timeout);
+  }
+  template <typename Stub, typename Request, typename Response>
+  static Task<StoreResult<Response>> callAt(CompletionThread::Impl& thread, Endpoints& endpoints, size_t index,
+                                            PrepareMethod<Stub, Request, Response> method, const Request& request,
+                                            CallTraits traits, const std::string& token,
+                                            std::chrono::nanoseconds timeout) {
     UnaryCall<Response> rpc(thread, traits.survives_stop);
     rpc.context().set_deadline(monotonicDeadline(timeout));
     prepareContext(rpc.context(), traits.needs_leader, token);
-    Stub stub(endpoints->channel(index));
+    Stub stub(endpoints.channel(index));
     rpc.setReader((stub.*method)(&rpc.context(), request, &thread.queue()));
     StoreResult<Response> result = co_await rpc;
     co_return result;
@@ -115,6 +153,13 @@ struct Client::Impl {
   const std::shared_ptr<Endpoints> endpoints;
   Authenticator authenticator;
   std::shared_ptr<KeepAliveStream> keep_alive;
+  // Of the requests to all endpoints; null: not sent yet.
+  struct Identification {
+    explicit Identification(runtime::Scheduler& scheduler, size_t endpoints) : done(scheduler), left(endpoints) {}
+    runtime::Event done;
+    size_t left;
+  };
+  std::shared_ptr<Identification> identification;
   int home_answers = 0;  // in a row, of an endpoint that is not the current one: see returnHome()
 };
 

@@ -159,7 +159,9 @@ Endpoints::Endpoints(const Client::Options& options, std::shared_ptr<Counters> c
       tls_.emplace(options.tls.value_or(TlsFiles{}), options.executor);
       lookAtTlsFiles();
     }
-    endpoints_.push_back({.address = std::move(*address), .channel = nullptr, .resolve_at = {}});
+    Endpoint& added = endpoints_.emplace_back();
+    added.address = std::move(*address);
+    added.configured = endpoints_.size();
   }
   if (endpoints_.empty()) std::abort();
   if (options.spread) std::shuffle(endpoints_.begin(), endpoints_.end(), random_);
@@ -230,6 +232,37 @@ const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
   return endpoint.channel;
 }
 
+bool Endpoints::isIdentified(size_t index) const {
+  const Endpoint& endpoint = endpoints_[index];
+  return size() == 1 || (endpoint.is_identified && endpoint.channel->GetState(false) == GRPC_CHANNEL_READY);
+}
+
+void Endpoints::identified(size_t index, uint64_t cluster_id) {
+  endpoints_[index].is_identified = true;
+  if (cluster_id == 0 || std::exchange(endpoints_[index].cluster_id, cluster_id) == cluster_id) return;
+  judgeStrangers();
+}
+
+void Endpoints::judgeStrangers() {
+  const auto rank = [this](const Endpoint& endpoint) {
+    const auto same = std::ranges::count(endpoints_, endpoint.cluster_id, &Endpoint::cluster_id);
+    return std::pair(endpoint.cluster_id == 0 ? 0 : same, -static_cast<int64_t>(endpoint.configured));
+  };
+  const Endpoint& ours = *std::ranges::max_element(endpoints_, {}, rank);
+  for (Endpoint& endpoint : endpoints_) {
+    const bool is_stranger = endpoint.cluster_id != 0 && endpoint.cluster_id != ours.cluster_id;
+    if (std::exchange(endpoint.is_stranger, is_stranger) == is_stranger) continue;
+    if (is_stranger) {
+      renewChannel(endpoint);
+      log_.error("etcd endpoint {} is of another cluster, {:x} instead of {:x} of {}: it is not used",
+                 endpoint.address.name, endpoint.cluster_id, ours.cluster_id, ours.address.name);
+    } else {
+      log_.info("etcd endpoint {} is of the same cluster as {}", endpoint.address.name, ours.address.name);
+    }
+  }
+  if (isStranger(current())) current_.store(static_cast<size_t>(&ours - endpoints_.data()), std::memory_order_relaxed);
+}
+
 void Endpoints::succeeded(size_t index) {
   Endpoint& endpoint = endpoints_[index];
   endpoint.unresolved = false;
@@ -240,9 +273,11 @@ void Endpoints::succeeded(size_t index) {
 void Endpoints::failed(size_t index, const StoreError& error) {
   counters_->endpoint_failures.add();
   size_t expected = index;
-  const size_t next = (index + 1) % size();
+  size_t next = (index + 1) % size();
+  while (endpoints_[next].is_stranger && next != index) next = (next + 1) % size();
   current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
   Endpoint& endpoint = endpoints_[index];
+  endpoint.is_identified = false;
   endpoint.unresolved = lookUpFailed(error);
   // That etcd answers but TLS fails is logged even of an endpoint that was away.
   const Reported failure = tls_ && handshakeFailed(error) ? Reported::kTlsFails : Reported::kAway;

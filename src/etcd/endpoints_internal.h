@@ -45,6 +45,20 @@ class Endpoints {
   // The channel for a new call. TLS: with the newest certificates, unless it has a connection already.
   const std::shared_ptr<grpc::Channel>& channel(size_t index);
 
+  // All endpoints have to lead to one cluster: that of most of those that have said theirs, and of several such, that
+  // of the first as configured. The others are strangers, and are not used. Asked once for each connection.
+  bool isIdentified(size_t index) const;
+  bool isStranger(size_t index) const { return endpoints_[index].is_stranger; }
+  // Whether it ever has said its cluster.
+  bool isKnown(size_t index) const { return endpoints_[index].cluster_id != 0; }
+  // `cluster_id`: 0: it cannot be asked.
+  void identified(size_t index, uint64_t cluster_id);
+
+  // Ends the connection, if it is not in use: nobody is to hold one to every member.
+  void disconnect(size_t index) {
+    if (index != current()) renewChannel(endpoints_[index]);
+  }
+
   // What became of a call. A failure makes the next endpoint the current one, but only if `index` still is: of several
   // calls that fail together only the first moves on, and a late failure at the old endpoint does not abandon the new
   // one.
@@ -63,8 +77,13 @@ class Endpoints {
     bool unresolved = false;      // its name could not be looked up
     BootClock::time_point resolve_at;
     Reported reported = Reported::kNothing;
+    size_t configured = 0;    // its place in the list
+    uint64_t cluster_id = 0;  // 0: not known
+    bool is_identified = false;
+    bool is_stranger = false;
   };
 
+  void judgeStrangers();
   void lookAtTlsFiles();
   void renewChannel(Endpoint& endpoint);
   std::shared_ptr<grpc::Channel> makeChannel(const Endpoint& endpoint) const;

@@ -144,6 +144,15 @@ Task<bool> Client::returnHome() {
   constexpr std::chrono::seconds kTimeout{2};
   constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
+  for (size_t i = 0; i < endpoints->size(); ++i) {  // those that were away when all were asked
+    if (endpoints->isKnown(i) || endpoints->isIdentified(i) || impl_->thread.stopping()) continue;
+    auto token = impl_->authenticator.token(false);
+    const StoreResult<Token> ready = co_await token;
+    if (!ready || impl_->thread.stopping()) co_return false;
+    auto asking = Impl::askCluster(impl_->thread, endpoints, i, ready->text, false, kTimeout);
+    co_await asking;
+    endpoints->disconnect(i);
+  }
   if (endpoints->current() == Endpoints::kHome || impl_->thread.stopping()) {
     impl_->home_answers = 0;
     co_return false;
@@ -158,7 +167,9 @@ Task<bool> Client::returnHome() {
       impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
   const StoreResult<pb::RangeResponse> answer = co_await call;
   // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
-  const bool answers = answer || (answer.error().code == ErrorCode::kPermissionDenied);
+  if (answer) endpoints->identified(Endpoints::kHome, answer->header().cluster_id());
+  const bool answers =
+      !endpoints->isStranger(Endpoints::kHome) && (answer || answer.error().code == ErrorCode::kPermissionDenied);
   impl_->home_answers = answers ? impl_->home_answers + 1 : 0;
   if (!answers || impl_->home_answers < kAnswersWanted || endpoints->current() == Endpoints::kHome) co_return false;
   impl_->home_answers = 0;

@@ -100,6 +100,16 @@ Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanosec
     StoreResult<Token> ready = co_await token;
     if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
     if (impl.thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
+    const size_t current = impl.endpoints->current();
+    auto identifying = impl.identify(current, ready->text, CallTraits{}, timeout);
+    const StoreResult<void> ours = co_await identifying;
+    if (impl.thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
+    if (!ours) {
+      if (!impl.endpoints->isStranger(current)) impl.endpoints->failed(current, ours.error());
+      if (BootClock::now() >= deadline || attempt++ == impl.endpoints->size())
+        co_return tl::unexpected<StoreError>(ours.error());
+      continue;  // another one is the current one now
+    }
     const bool usable = impl.keep_alive && impl.keep_alive->usable();
     if (!usable || impl.keep_alive->endpoint() != impl.endpoints->current()) {
       if (usable) impl.keep_alive->retire();

@@ -304,6 +304,14 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchR
     if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
     if (impl_->thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     const size_t index = (first + attempt) % endpoints->size();
+    auto identifying = impl_->identify(index, ready->text, CallTraits{}, impl_->options.call_timeout);
+    const StoreResult<void> ours = co_await identifying;
+    if (impl_->thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
+    if (!ours) {
+      if (!endpoints->isStranger(index)) endpoints->failed(index, ours.error());
+      if (++attempt == endpoints->size()) co_return tl::unexpected<StoreError>(ours.error());
+      continue;
+    }
     const auto call = WatchCall::open(impl_->thread, endpoints, index, ranges, ready->text);
     auto outcome = Suspension::WakeReason::kWoken;
     while (outcome == Suspension::WakeReason::kWoken && !call->created() && !call->error()) {

@@ -293,6 +293,39 @@ def test_the_first_of_several_endpoints_is_dead(etcd, nodes, free_port, dead):
     wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
 
 
+def test_endpoints_of_two_clusters(etcd, nodes, directory):
+    """Each node would ask one of them, and two would own one name."""
+    stranger = EtcdMember(directory, "stranger")
+    stranger.start()
+    try:
+        with TcpProxy(stranger.client_port) as proxy:
+            text = corefile(f"{etcd.endpoint} {proxy.endpoint}")
+            cluster = [nodes.start(text) for _ in range(4)]
+            wait_until(lambda: len(etcd.pairs()) == 4, 15,
+                       lambda: f"{etcd.pairs()} {stranger.pairs()}\n{cluster[0].logs()}")
+            assert not stranger.pairs()
+            for node in cluster:
+                node.wait_logged(f"etcd endpoint 127.0.0.1:{proxy.port} is of another cluster")
+            assert len(proxy.first_octets) >= 4, "each has asked"
+            wait_until(lambda: proxy.connections == 0, 10, "that nobody stays connected to it")
+    finally:
+        stranger.close()
+
+
+def test_an_endpoint_of_another_cluster_that_comes_later(stopped_etcd, nodes, directory):
+    """Only the other one answers at the start; then all agree on the first one."""
+    etcd, stranger = stopped_etcd, EtcdMember(directory, "stranger")
+    stranger.start()
+    try:
+        node = nodes.start(corefile(f"{etcd.endpoint} {stranger.endpoint}"))
+        wait_until(stranger.pairs, 15, node.logs)
+        etcd.start()
+        node.wait_logged(f"etcd endpoint 127.0.0.1:{stranger.client_port} is of another cluster", timeout=60)
+        wait_until(etcd.pairs, 30, node.logs)
+    finally:
+        stranger.close()
+
+
 @pytest.mark.parametrize("form", ["http://127.0.0.1:{}", "127.0.0.1:{}", "http://localhost:{}", "localhost:{}", "http://127.0.0.1:{}/"])
 def test_forms_of_endpoints(etcd, nodes, form):
     node = nodes.start(corefile(form.format(etcd.client_port)))

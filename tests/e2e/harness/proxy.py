@@ -27,6 +27,10 @@ class TcpProxy:
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=64)
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def connections(self):
+        return len(self._pairs)
+
     def silence(self):
         """The client hears nothing any more, from any connection, while all that it sends arrives: until listen(), which
         delivers what was held back, or cut()."""

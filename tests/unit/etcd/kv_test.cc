@@ -256,8 +256,25 @@ TEST(ClusterId, PagesOfTwoClustersAreNotMixed) {
     return true;
   };
   const auto revision = await(etcd.thread, rangePaginated(etcd.client, KeyRange::prefix("k"), {}, 3, page));
-  EXPECT_TRUE(failedWith(revision, ErrorCode::kOtherCluster));
+  EXPECT_TRUE(failedWith(revision, ErrorCode::kUnavailable)) << "the other one is not asked";
   EXPECT_EQ(pages, 2);
+}
+
+TEST(ClusterId, TheClusterOfMostEndpointsIsTheOneThatIsUsed) {
+  EtcdServer server;
+  EtcdServer stranger;
+  BlockingClient etcd(server);
+  const uint64_t ours = etcd.range(KeyRange::single("k"))->cluster_id;
+  const std::string again = "localhost:" + std::to_string(server.clientPort());
+  BlockingClient most(optionsFor({stranger.endpoint(), server.endpoint(), again}));
+  BlockingClient tie(optionsFor({server.endpoint(), stranger.endpoint()}));
+  for (BlockingClient* client : {&most, &tie}) {
+    const auto read = client->range(KeyRange::single("k"));
+    ASSERT_TRUE(succeeded(read));
+    EXPECT_EQ(read->cluster_id, ours);
+  }
+  ASSERT_TRUE(succeeded(most.put("k", "v")));
+  EXPECT_EQ(BlockingClient(stranger).range(KeyRange::single("k"))->kvs.size(), 0u);
 }
 
 // --- pages ---
