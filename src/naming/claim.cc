@@ -129,8 +129,10 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
 
 Claim::Answer<bool> Claim::grant() {
   context_.counters.claim_requests.add();
+  const BootClock::time_point asked = context_.now();
   StoreResult<store::Lease> granted = co_await context_.store.leaseGrant(options_.lease);
   if (!granted) co_return tl::unexpected(granted.error());
+  context_.round_trip.took(context_.now() - asked);
   lease_ = *granted;
   co_return true;
 }

@@ -78,7 +78,7 @@ Confirmation::Question Confirmation::question() {
   made.holds = holds_;
   made.watches = watches_;
   made.write = whatToWrite();
-  made.transaction.setTimeout(grace_);
+  made.transaction.setTimeout(context_.round_trip.patience(grace_, lease_ / 5));
   made.transaction.setRepeatable();  // what it writes depends on a revision that it changes
   if (made.write == Write::kIncarnation) incarnation_.addWrite(&made.transaction);
   if (made.write == Write::kBeat) beat_.addWrite(&made.transaction);
@@ -106,6 +106,7 @@ void Confirmation::succeeded(const Question& asked) {
   retry_.reset();
   not_before_ = {};
   context_.counters.confirmations.add();
+  context_.round_trip.took(context_.now() - asked.at);
   if (asked.write == Write::kBeat) beat_.drawWait();
   readBy(asked.at + context_.jitter.around(lease_ / 4, 0.1));
 }

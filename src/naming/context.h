@@ -55,6 +55,29 @@ inline tl::unexpected<store::StoreError> unfitting() {
   return tl::unexpected(store::StoreError{ErrorCode::kOther, "etcd's answer does not fit the transaction"});
 }
 
+// How long the store takes to answer, so that a slow network is not taken for a dead member.
+class RoundTrip {
+ public:
+  // `log` says it once where `lease` is too short for that.
+  RoundTrip(std::chrono::nanoseconds lease, Logger log) : lease_(lease), log_(std::move(log)) {}
+
+  // A request was answered after so long.
+  void took(std::chrono::nanoseconds duration);
+  // `least`, or three times as long as an answer takes; no more than `most`, unless `least` is.
+  std::chrono::nanoseconds patience(std::chrono::nanoseconds least, std::chrono::nanoseconds most) const {
+    return std::max(least, std::min(3 * estimate_, most));
+  }
+
+  // A lease of fewer round trips may be over before it is confirmed.
+  static constexpr int kLeastInLease = 6;
+
+ private:
+  const std::chrono::nanoseconds lease_;
+  const Logger log_;
+  std::chrono::nanoseconds estimate_{0};  // rises at once, and falls by half
+  bool warned_ = false;
+};
+
 struct Context {
   runtime::Scheduler& scheduler;
   store::Store& store;
@@ -63,6 +86,7 @@ struct Context {
   Counters& counters;
   RandomSource& random;
   Jitter& jitter;
+  RoundTrip& round_trip;
   Logger log;
 
   BootClock::time_point now() const { return scheduler.now(); }

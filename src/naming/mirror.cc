@@ -152,9 +152,11 @@ Task<StoreResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation)
 Task<StoreResult<Mirror::StoreState>> Mirror::readState() {
   store::KeyRange range = store::KeyRange::single(options_.ranges.front().begin);
   store::RangeOptions options{.limit = 1, .keys_only = true};
+  const BootClock::time_point asked = context_.now();
   const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
   if (!answer) co_return tl::unexpected(answer.error());
+  context_.round_trip.took(context_.now() - asked);
   co_return StoreState{answer->revision, answer->cluster_id};
 }
 
@@ -265,9 +267,9 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
 Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
   // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
   // for a second is not.
-  const std::chrono::nanoseconds silence =
-      std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
+  const std::chrono::nanoseconds least = std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
   while (true) {
+    const std::chrono::nanoseconds silence = context_.round_trip.patience(least, options_.stale_after / 2);
     StoreResult<WatchBatch> batch = co_await stream->next(silence);
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
     if (!batch) co_return std::move(batch.error());

@@ -20,7 +20,8 @@ Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSou
       jitter_(random),
       lifetime_(scheduler),
       trouble_(log),
-      context_{scheduler, store, lifetime_, trouble_, counters_, random, jitter_, log},
+      round_trip_(options_.claim.lease, log),
+      context_{scheduler, store, lifetime_, trouble_, counters_, random, jitter_, round_trip_, log},
       shared_address_(
           options_.claim.pattern, [this]() -> const NodeRecord& { return keeper_.record(); }, counters_, log),
       confirmation_(context_, confirmationOptions()),

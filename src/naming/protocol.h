@@ -80,6 +80,7 @@ class Protocol {
   Jitter jitter_;
   Lifetime lifetime_;
   ErrorLogThrottle trouble_;
+  RoundTrip round_trip_;
   Context context_;
   OwnKeyObserver own_key_;
   SharedAddress shared_address_;

@@ -312,6 +312,22 @@ def test_endpoints_of_two_clusters(etcd, nodes, directory):
         stranger.close()
 
 
+def test_an_etcd_that_is_far_away(etcd, nodes):
+    """A name takes several requests within the lease, one after the other."""
+    delay = 0.4
+
+    def delayed(octets):
+        time.sleep(delay)
+        return octets
+
+    with TcpProxy(etcd.client_port, on_response=lambda: delayed) as proxy:
+        node = nodes.start(corefile(proxy.endpoint, lease=5, options=["address 192.0.2.7"]))
+        node.wait_owns(etcd, timeout=30)
+        wait_resolves([node], "worker1.tf.local.", "192.0.2.7", timeout=15)
+        delay = 1.2
+        node.wait_logged("a lease of 5 s is too short for that", timeout=30)
+
+
 def test_an_endpoint_of_another_cluster_that_comes_later(stopped_etcd, nodes, directory):
     """Only the other one answers at the start; then all agree on the first one."""
     etcd, stranger = stopped_etcd, EtcdMember(directory, "stranger")

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/ip_address.h"
+#include "naming/context.h"
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
 #include "node/uuid.h"
@@ -186,6 +187,7 @@ class World {
   size_t lost_ = 0;
   size_t late_ = 0;
   size_t claims_lost_ = 0;
+  Duration most_delay_{20ms};
   Duration most_page_delay_{0};
   KeyRange watched_ = naming::watchedRange();
   bool has_state_ = true;
@@ -239,6 +241,8 @@ void World::drawScenario(size_t nodes) {
   lost_ = random_.chance(500) ? 0 : random_.below(40);
   late_ = random_.chance(500) ? 0 : random_.below(20);
   claims_lost_ = random_.chance(800) ? 0 : 300 + random_.below(500);
+  if (random_.chance(100))
+    most_delay_ = Duration(lease_) / (2 * naming::RoundTrip::kLeastInLease);  // as slow as may be
   most_page_delay_ = random_.chance(800) ? Duration(0) : Duration(4s);
   const bool watches_pattern_only = random_.chance(300);
   has_state_ = random_.chance(700);
@@ -261,7 +265,7 @@ Machine& World::addMachine() {
   machine.clock = std::make_unique<SimulatedClock>(time_, reading, random_.between(-kDriftPpm, kDriftPpm));
   machine.links.resize(members_);
   for (Link& link : machine.links) {
-    link.most_delay = random_.between(1ms, 20ms);
+    link.most_delay = most_delay_ > 20ms ? most_delay_ : random_.between(1ms, 20ms);
     link.lost = lost_;
     link.late = late_;
     link.claims_lost = claims_lost_;

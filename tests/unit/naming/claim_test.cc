@@ -87,7 +87,7 @@ class ClaimTest : public testing::Test {
   }
   // The name, and its lease.
   std::pair<std::string, int64_t> claim(store::Store& store) {
-    Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, {}};
+    Context context{thread_, store, lifetime_, trouble_, counters_, random_, jitter_, round_trip_, {}};
     OwnKeyObserver own_key;
     Claim claim(context, options(), own_key);
     std::promise<Claim::ClaimOutcome> outcome;
@@ -130,6 +130,7 @@ class ClaimTest : public testing::Test {
   Counters counters_;
   KernelRandom random_;
   Jitter jitter_{random_};
+  RoundTrip round_trip_{20s, {}};
   const std::unique_ptr<etcd::CompletionThread> owned_thread_ = etcd::CompletionThread::make().value();
   etcd::CompletionThread& thread_ = *owned_thread_;
   etcd::Client client_{thread_, clientOptions(server_), {}};

@@ -62,12 +62,13 @@ struct Node {
   Counters counters;
   KernelRandom random;
   Jitter jitter{random};
+  RoundTrip round_trip{kLease, {}};
   const std::unique_ptr<etcd::CompletionThread> owned_thread = etcd::CompletionThread::make().value();
   etcd::CompletionThread& thread = *owned_thread;
   etcd::Client client;
   Lifetime lifetime{thread};
   ErrorLogThrottle trouble{Logger()};
-  Context context{thread, client, lifetime, trouble, counters, random, jitter, {}};
+  Context context{thread, client, lifetime, trouble, counters, random, jitter, round_trip, {}};
   Confirmation confirmation;
   std::atomic<int> presents{0};
   std::atomic<Confirmation::Holder> holder{Confirmation::Holder::kUnconfirmed};

@@ -69,12 +69,13 @@ struct Fixture {
   Counters counters;
   KernelRandom random;
   Jitter jitter{random};
+  RoundTrip round_trip{20s, {}};
   const std::unique_ptr<etcd::CompletionThread> owned_thread = etcd::CompletionThread::make().value();
   etcd::CompletionThread& thread = *owned_thread;
   etcd::Client client;
   Lifetime lifetime{thread};
   ErrorLogThrottle trouble{Logger()};
-  Context context{thread, client, lifetime, trouble, counters, random, jitter, {}};
+  Context context{thread, client, lifetime, trouble, counters, random, jitter, round_trip, {}};
   OwnKeyObserver own_key;
   Confirmation confirmation;
   Mirror mirror;
