@@ -97,6 +97,14 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
     context_.log.warning("etcd's revision went back from {}, it is {} now: the store was lost or restored", highest_,
                          revision);
   }
+  // Before anything is read: what is newer may be compacted away by the time when all is.
+  std::vector<int64_t> from(options_.ranges.size(), revision);
+  // Where there is no watch, the next attempt does without.
+  StoreResult<std::unique_ptr<WatchStream>> watch;
+  if (std::exchange(opens_watch_first_, true)) watch = co_await openWatch(from, now->cluster_id);
+  if (context_.lifetime.stopping()) co_return stopped();
+  opens_watch_first_ = watch.has_value();
+  if (!watch) co_return tl::unexpected(std::move(watch.error()));
   const uint64_t generation = ++generation_;
   using History = Replica::History;
   replica_.beginSnapshot(is_other ? History::kOther : table_ == Table::kFromFile ? History::kUnknown : History::kSame);
@@ -122,9 +130,10 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   if (is_other && options_.times != nullptr) options_.times->clear();
   noteRevision(revision);
   logLoaded(difference, revision, started);
-  highest_ = revision;
-  resume_.assign(options_.ranges.size(), revision);
+  highest_ = std::max(revision, replica_.newestRevision());  // later pages may be of a later one
+  resume_ = std::move(from);
   cluster_id_ = now->cluster_id;
+  first_watch_ = std::move(*watch);
   co_return revision;
 }
 
@@ -192,9 +201,11 @@ Task<void> Mirror::follow() {
     if (next && *next == Next::kSnapshot) co_return;
     StoreError error;
     if (next) {
-      StoreResult<std::unique_ptr<WatchStream>> stream = co_await openWatch();
+      StoreResult<std::unique_ptr<WatchStream>> stream = std::exchange(first_watch_, nullptr);
+      if (!*stream) stream = co_await openWatch(resume_, cluster_id_);
       const BootClock::time_point opened = context_.now();
       if (stream) {
+        beginWatch();
         watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
         context_.counters.setWatch(true);
         error = co_await consume(std::move(*stream));
@@ -237,21 +248,25 @@ Task<StoreResult<Mirror::Next>> Mirror::prepareWatch() {
   co_return Next::kWatchAgain;
 }
 
-Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch() {
+// `resume`: of each range, all up to there is known.
+Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch(std::vector<int64_t> resume, uint64_t cluster_id) {
   std::vector<store::WatchRange> ranges;
-  for (size_t i = 0; i < resume_.size(); ++i) ranges.push_back({options_.ranges[i], resume_[i] + 1});
+  for (size_t i = 0; i < resume.size(); ++i) ranges.push_back({options_.ranges[i], resume[i] + 1});
   StoreResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
   if (context_.lifetime.stopping()) co_return stopped();
   if (!stream) co_return tl::unexpected(std::move(stream.error()));
-  const int64_t newest = *std::max_element(resume_.begin(), resume_.end());
+  const int64_t newest = *std::max_element(resume.begin(), resume.end());
   // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
-  if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id_)
+  if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id)
     co_return tl::unexpected(StoreError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
+  co_return std::move(stream);
+}
+
+void Mirror::beginWatch() {
   if (trust_ == Trust::kLosesChanges) trust_ = Trust::kWhole;
   ++watches_opened_;
   reconcileWithin(kFirstComparison);
   confirmation_.watchOpened(context_.now() < current_at_ + options_.stale_after);
-  co_return std::move(stream);
 }
 
 // The client may have gone back to its first endpoint (Store::returnHome()), so that the members share the nodes. The
@@ -260,8 +275,10 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
   constexpr std::chrono::nanoseconds kPause = 5s;
   if (context_.now() < next_move_) co_return;
   next_move_ = context_.now() + kPause;
-  StoreResult<std::unique_ptr<WatchStream>> moved = co_await openWatch();
-  if (moved && !context_.lifetime.stopping()) stream = std::move(*moved);
+  StoreResult<std::unique_ptr<WatchStream>> moved = co_await openWatch(resume_, cluster_id_);
+  if (!moved || context_.lifetime.stopping()) co_return;
+  beginWatch();
+  stream = std::move(*moved);
 }
 
 Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
@@ -399,7 +416,7 @@ Task<StoreResult<bool>> Mirror::readDifferences(StoreState& at, uint64_t generat
   if (wanted->size() > kMostDifferences) co_return false;
   if (settle_time > 0ns) co_await context_.lifetime.pause(settle_time);
   if (ended(generation)) co_return stopped();
-  StoreResult<bool> read = co_await readValues(std::move(*wanted), generation, 0);
+  StoreResult<bool> read = co_await readValues(std::move(*wanted), generation, std::nullopt);
   co_return read;
 }
 
@@ -436,21 +453,24 @@ Task<StoreResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64
   co_return std::move(wanted);
 }
 
-// At `revision`; 0: at the newest, of those only that are needed still.
-Task<StoreResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation, int64_t revision) {
+// Of all that have not changed since `revision`; none: of those that are needed still.
+Task<StoreResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_t generation,
+                                           std::optional<int64_t> revision) {
   for (size_t next = 0; next < wanted.size();) {
     store::TxnRequest request;
     for (; next < wanted.size() && request.success.size() < kValuesPerRequest; ++next) {
-      if (revision == 0 && !replica_.needs(wanted[next])) continue;
-      request.success.emplace_back(
-          store::RangeOp{store::KeyRange::single(std::move(wanted[next].key)), {.revision = revision}});
+      if (!revision && !replica_.needs(wanted[next])) continue;
+      request.success.emplace_back(store::RangeOp{store::KeyRange::single(std::move(wanted[next].key)), {}});
     }
     if (request.success.empty()) break;
     StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
     if (ended(generation)) co_return stopped();
     if (!answer) co_return tl::unexpected(std::move(answer.error()));
     for (store::OpResult& result : answer->results) {
-      if (const auto* found = std::get_if<store::RangeResult>(&result)) replica_.addToSnapshot(found->kvs);
+      auto* found = std::get_if<store::RangeResult>(&result);
+      if (found == nullptr) continue;
+      if (revision) std::erase_if(found->kvs, [&](const KeyValue& kv) { return kv.mod_revision > *revision; });
+      replica_.addToSnapshot(found->kvs);
     }
   }
   co_return true;

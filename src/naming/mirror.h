@@ -1,6 +1,6 @@
-// Brings every name in etcd into the record store, and keeps it there: a snapshot at one revision R, a watch from R +
-// 1, resumed at the last event + 1 after any break, and a comparison with etcd, soon after each new watch and at long
-// intervals.
+// Brings every name in etcd into the record store, and keeps it there: a snapshot at a revision R, a watch from R + 1,
+// which is opened first, so that compaction takes nothing from between, resumed at the last event + 1 after any break,
+// and a comparison with etcd, soon after each new watch and at long intervals.
 //
 // The comparison measures against a quorum's revision, never against what the watch says of itself. It reads keys,
 // which carry their revisions, and then the values of those that differ. What still differs some seconds later the
@@ -90,12 +90,14 @@ class Mirror final : public RecordSource {
   runtime::Task<store::StoreResult<int64_t>> readPages(StoreState at, uint64_t generation);
   runtime::Task<store::StoreResult<std::vector<store::KeyValue>>> readKeys(StoreState& at, uint64_t generation);
   runtime::Task<store::StoreResult<bool>> readValues(std::vector<store::KeyValue> wanted, uint64_t generation,
-                                                     int64_t revision);
+                                                     std::optional<int64_t> revision);
   runtime::Task<store::StoreResult<bool>> readDifferences(StoreState& at, uint64_t generation,
                                                           std::chrono::nanoseconds settle_time);
   runtime::Task<void> follow();
   runtime::Task<store::StoreResult<Next>> prepareWatch();
-  runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch();
+  runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch(std::vector<int64_t> resume,
+                                                                                   uint64_t cluster_id);
+  void beginWatch();
   runtime::Task<void> followClient(std::unique_ptr<store::WatchStream>& stream);
   runtime::Task<store::StoreError> consume(std::unique_ptr<store::WatchStream> stream);
   runtime::Task<bool> reconcile();
@@ -128,9 +130,11 @@ class Mirror final : public RecordSource {
   // as progress may be ahead of events in flight (some etcd 3.4 and 3.5), so no watch is resumed there (see
   // WatchBatch).
   std::vector<int64_t> resume_;
+  std::unique_ptr<store::WatchStream> first_watch_;  // that was opened before the snapshot was read; null: none waits
   uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
+  bool opens_watch_first_ = true;
   Table table_ = Table::kEmpty;
   Watch watch_ = Watch::kClosed;
   Trust trust_ = Trust::kWhole;

@@ -63,16 +63,22 @@ Task<StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store:
                                          store::RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page) {
   Pace pace(page_size);
+  int64_t first = options.revision;
   for (store::KeyRange& range : ranges) {
     for (bool more = true; more;) {
       options.limit = pace.limit();
       auto read = store.range(range, options);
       StoreResult<store::RangeResult> result = co_await read;
       if (!result) {
+        if (result.error().code == ErrorCode::kCompacted && options.revision != 0) {
+          options.revision = 0;
+          continue;
+        }
         if (result.error().code == ErrorCode::kTooLarge && pace.tooLarge()) continue;
         co_return tl::unexpected<StoreError>(std::move(result.error()));
       }
       if (options.revision == 0) options.revision = result->revision;
+      if (first == 0) first = options.revision;
       options.cluster_id = result->cluster_id;
       const std::vector<KeyValue>& kvs = result->kvs;
       more = result->more && !kvs.empty();
@@ -82,10 +88,10 @@ Task<StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store:
       const bool has_paths = std::any_of(kvs.begin(), kvs.end(), [](const KeyValue& kv) { return isPath(kv.key); });
       pace.took(static_cast<int64_t>(kvs.size()), result->count, has_paths, leaps);
       if (leaps && endsBefore(range, range.begin)) more = false;
-      if (!page(std::move(result->kvs))) co_return options.revision;
+      if (!page(std::move(result->kvs))) co_return first;
     }
   }
-  co_return options.revision;
+  co_return first;
 }
 
 }  // namespace idetcd::naming

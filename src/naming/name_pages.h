@@ -10,9 +10,10 @@
 
 namespace idetcd::naming {
 
-// Every key at one revision, in order, a page at a time; `page` returns false to stop. The revision. `page_size`: in
-// keys; 0: by what the pages before have shown, 64 MiB at most. Ends like store::rangePaginated(), which says what the
-// errors mean.
+// Every key in order, a page at a time; `page` returns false to stop. `page_size`: in keys; 0: by what the pages before
+// have shown, 64 MiB at most. Returns the revision of the first page. Where that is compacted away meanwhile, the pages
+// that follow are of a newer one: a watch that was begun at the first shows what lies between. Otherwise it ends like
+// store::rangePaginated(), which says what the errors mean.
 runtime::Task<store::StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store::KeyRange> ranges,
                                                          store::RangeOptions options, int64_t page_size,
                                                          std::function<bool(std::vector<store::KeyValue>&&)> page);

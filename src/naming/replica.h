@@ -71,6 +71,8 @@ class Replica {
   void abandonSnapshot();
 
   size_t size() const { return store_.size(); }
+  // That was seen in the present store.
+  int64_t newestRevision() const { return own_key_.newestRevision(); }
   // Counts what was added, changed and removed, by the watch or by snapshots.
   uint64_t changes() const { return changes_; }
 

@@ -1,9 +1,11 @@
 // The mirror against a real etcd.
 #include "naming/mirror.h"
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -114,6 +116,43 @@ TEST(Mirror, LoadsPageByPage) {
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   EXPECT_EQ(node.size(), 20u);
+}
+
+runtime::Task<void> putNames(store::Store& store, int count, std::promise<void>& done) {
+  for (int i = 0; i < count; ++i) {
+    store::TxnRequest request;
+    request.success.emplace_back(store::PutOp{"n" + std::to_string(i) + ".x.", v4("192.0.2.1"), 0});
+    auto put = store.txn(std::move(request));
+    EXPECT_TRUE(co_await put);
+  }
+  done.set_value();
+}
+
+// Reading takes longer than what is read, and what follows it, is kept.
+TEST(Mirror, LoadsWhileEverythingIsCompactedAllTheTime) {
+  EtcdServer server;
+  constexpr int kNames = 1000;
+  Fixture node(server.endpoint(), {.page_size = 1});
+  std::promise<void> put;
+  node.thread.spawn(putNames(node.client, kNames, put));
+  put.get_future().wait();
+  std::atomic<bool> enough{false};
+  std::thread compacting([&] {
+    while (!enough) {
+      const std::string written = server.ctl({"put", "other.x.", v4("192.0.2.2"), "--write-out=json"});
+      const std::string field = "\"revision\":";
+      const size_t at = written.find(field);
+      if (at != std::string::npos)
+        server.ctl({"compact", std::to_string(std::stoll(written.substr(at + field.size())))});
+    }
+  });
+  node.start();
+  EXPECT_TRUE(node.becomesFresh());
+  EXPECT_TRUE(node.becomes("n" + std::to_string(kNames - 1) + ".x.", "192.0.2.1"));
+  enough = true;
+  compacting.join();
+  EXPECT_TRUE(node.becomes("other.x.", "192.0.2.2"));
+  EXPECT_EQ(node.size(), kNames + 1u);
 }
 
 TEST(Mirror, WaitsForEtcdToCome) {
