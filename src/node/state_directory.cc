@@ -84,21 +84,29 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
   auto node = state->read();
   if (!node) state->log_.warning("{}; this node starts as a new one", node.error().message);
   state->node_ = node ? *node : RememberedNode{};
-  if (state->node_.uuid.empty()) {
+  state->uuid_is_new_ = state->node_.uuid.empty();
+  if (state->uuid_is_new_) {
     KernelRandom random;
     state->node_.uuid = randomUuid(random);
-    // Once here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
-    if (auto written = state->remember(state->node_); !written) return tl::unexpected(written.error());
   }
-  // A crashed process may have left a name: this one owns nothing yet.
-  if (auto emptied = state->writeIdentity(""); !emptied) return tl::unexpected(emptied.error());
-  state->linkIdentity();
+  // Here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
+  if (access(state->options_.directory.c_str(), W_OK) != 0)
+    return fail(fmt::format("state directory {}: {}", state->options_.directory, std::strerror(errno)));
   return state;
+}
+
+Result<void> StateDirectory::take() {
+  const Result<void> emptied = writeIdentity("");
+  const Result<void> written = uuid_is_new_ ? remember(node_) : Result<void>();
+  return emptied ? written : emptied;
 }
 
 Result<void> StateDirectory::lock() {
   const std::string path = stem_ + ".lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  int fd = ::open(path.c_str(), kFlags | O_EXCL, 0644);
+  lock_is_new_ = fd >= 0;
+  if (fd < 0) fd = ::open(path.c_str(), kFlags, 0644);
   if (fd < 0) return fail(fmt::format("state directory {}: {}", options_.directory, std::strerror(errno)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     std::string why = errno == EWOULDBLOCK
@@ -115,7 +123,10 @@ Result<void> StateDirectory::lock() {
 }
 
 void StateDirectory::release() {
-  if (const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed); fd >= 0) close(fd);
+  const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed);
+  if (fd < 0) return;
+  if (lock_is_new_ && !written_) unlink((stem_ + ".lock").c_str());
+  close(fd);
 }
 
 Result<RememberedNode> StateDirectory::read() {
@@ -147,6 +158,7 @@ Result<RememberedNode> StateDirectory::read() {
 }
 
 Result<void> StateDirectory::remember(const RememberedNode& node) {
+  written_ = true;
   nlohmann::ordered_json state;
   state["pattern"] = options_.pattern;
   state["uuid"] = node.uuid;
@@ -164,6 +176,7 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
 }
 
 Result<void> StateDirectory::writeIdentity(std::string_view contents) {
+  written_ = true;
   const std::string path = identityFile();
   auto written = replaceFile(path, contents);
   if (written || !contents.empty()) return written;
@@ -177,13 +190,12 @@ void StateDirectory::clearIdentity() const {
   if (truncate(identityFile().c_str(), 0) != 0) log_.debug("{}: {}", identityFile(), std::strerror(errno));
 }
 
-void StateDirectory::linkIdentity() {
+void StateDirectory::linkIdentity(bool only) const {
   namespace fs = std::filesystem;
   const fs::path link = fs::path(options_.directory) / "identity";
   const fs::path target = fs::path(identityFile()).filename();
   std::error_code error;
-  if (!options_.only) {
-    // It is undefined which of several it would lead to.
+  if (!only) {
     if (fs::is_symlink(link, error)) fs::remove(link, error);
     return;
   }

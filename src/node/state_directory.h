@@ -6,10 +6,11 @@
 //   worker-ID.tf.local-8d3c2a71.lock    held while a process uses the three
 //   identity                            link to the .env, if there is one pattern only
 //
-// A second process on the same files is refused. A state with another machine-id (a copied image), or one that cannot
-// be read, makes a new node. Its writer has certainly ended only if it held the very lock that we hold: device and
-// inode of the lock file and the boot ID agree (a machine-id may be copied; containers share a boot). Blocking; one
-// thread at a time.
+// open() changes none of them but makes the lock, which goes again if nothing is written: a configuration that is
+// refused leaves nothing. A second process on the same files is refused. A state with another machine-id (a copied
+// image), or one that cannot be read, makes a new node. Its writer has certainly ended only if it held the very lock
+// that we hold: device and inode of the lock file and the boot ID agree (a machine-id may be copied; containers share a
+// boot). Blocking; one thread at a time.
 #pragma once
 
 #include "base/log.h"
@@ -36,7 +37,6 @@ class StateDirectory {
   struct Options {
     std::string directory;  // made if it is not there
     std::string pattern;    // as configured
-    bool only = true;       // no other pattern uses the directory: `identity` leads to this one's .env
     std::string machine_id_file = "/etc/machine-id";
     std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
   };
@@ -46,6 +46,12 @@ class StateDirectory {
   ~StateDirectory();  // release()
   StateDirectory(const StateDirectory&) = delete;
   StateDirectory& operator=(const StateDirectory&) = delete;
+
+  // The files are this process's from now on, which owns no name yet: what a crashed one has left in the .env goes.
+  Result<void> take();
+  // `only`: no other pattern uses the directory, and `identity` leads to this one's .env. It is undefined which of
+  // several it would lead to, so there is none then.
+  void linkIdentity(bool only) const;
 
   // As last remembered; with a new UUID if there was nothing.
   const RememberedNode& node() const { return node_; }
@@ -67,7 +73,6 @@ class StateDirectory {
   StateDirectory(Options options, Logger log);
   Result<void> lock();
   Result<RememberedNode> read();
-  void linkIdentity();
   std::string machine() const;
   std::string holder() const;
 
@@ -76,6 +81,9 @@ class StateDirectory {
   const std::string stem_;        // with the directory
   std::atomic<int> lock_fd_{-1};  // relaxed: clearIdentity() only asks whether the file is still ours
   RememberedNode node_;
+  bool uuid_is_new_ = false;
+  bool lock_is_new_ = false;
+  bool written_ = false;  // by this object
   bool predecessor_ended_ = false;
 };
 

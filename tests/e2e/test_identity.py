@@ -1,6 +1,7 @@
 """A node gives its own name to every client that asks, and keeps it over a reload."""
 import os
 import signal
+import socket
 
 import dns.edns
 import dns.message
@@ -213,6 +214,40 @@ def test_an_observer_of_a_full_cluster_serves(etcd, nodes):
     revision = etcd.call("kv/range", key="AA==")["header"]["revision"]
     assert observer.terminate() == 0
     assert etcd.call("kv/range", key="AA==")["header"]["revision"] == revision, "it never wrote anything"
+
+
+def test_a_reload_that_is_refused_changes_no_file(etcd, nodes, directory, free_port):
+    """Its pattern is another one, and then an address is taken."""
+    state = f"{directory}/state"
+    options = ["address 192.0.2.7", f"state {state}"]
+    node = nodes.start(corefile(etcd.endpoint, options=options))
+    wait_says(node, "worker1.tf.local.")
+    wait_until(lambda: "worker1" in contents(f"{state}/identity"), 5, "the identity")
+    # The names are saved now and then, whatever happens.
+    files = lambda: {name: contents(f"{state}/{name}") for name in os.listdir(state) if ".names" not in name}
+    before = files()
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        other = f"example.org:{taken.getsockname()[1]} {{\n bind 127.0.0.1\n whoami\n}}\n"
+        rewrite(node, corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", options=options) + other)
+        node.signal(signal.SIGHUP)
+        node.wait_logged("Restart failed: ")
+    assert files() == before
+    assert said_name(node) == "worker1.tf.local."
+
+
+def test_the_identity_follows_the_number_of_patterns(etcd, nodes, directory):
+    state = f"{directory}/state"
+    block = lambda pattern, zone: corefile(etcd.endpoint, pattern, options=["address 192.0.2.7", f"state {state}"]).replace(
+        ". {", f"{zone} {{", 1)
+    one, two = block("worker{{.ID}}.tf.local.", "tf.local"), block("db{{.ID}}.db.local.", "db.local")
+    node = nodes.start(one + two)
+    wait_until(lambda: {b"worker1.tf.local.", b"db1.db.local."} <= set(etcd.pairs()), 10, node.logs)
+    assert not os.path.lexists(f"{state}/identity")
+    for text, said in ((one, "worker1.tf.local."), (one + two, ""), (one, "worker1.tf.local.")):
+        rewrite(node, text)
+        node.signal(signal.SIGHUP)
+        wait_until(lambda: (said in contents(f"{state}/identity")) if said else not os.path.lexists(f"{state}/identity"),
+                   10, lambda: f"{said!r}\n{node.logs()}")
 
 
 def test_a_bad_corefile_changes_nothing(etcd, nodes):

@@ -94,7 +94,7 @@ Result<Cluster*> Clusters::join(const ClusterSettings& settings, uint16_t dns_po
       if (!running) return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
       process_.log.named("plugin/idetcd").warning("{}: only 'fallthrough' changes without a restart", pattern);
     }
-    if (running) kept_.push_back(cluster);
+    if (running) kept_.push_back({cluster, settings.only});
     return cluster;
   }
   auto made = make(settings, dns_port);
@@ -176,10 +176,9 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   options.on_ownership = [this](const std::optional<naming::Ownership>&) { process_.status_changed(); };
   options.metrics = process_.metrics.scope().with("pattern", settings.pattern.text());
   if (const std::string directory = stateDirectory(settings); !directory.empty()) {
-    auto state = node::StateDirectory::open(
-        {.directory = directory, .pattern = settings.pattern.text(), .only = settings.only}, log);
+    auto state = node::StateDirectory::open({.directory = directory, .pattern = settings.pattern.text()}, log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
-    options.state = std::move(*state);
+    options.state = made->state = std::move(*state);
   }
   auto store = openStore(settings, options.metrics);
   if (!store) return tl::unexpected(store.error());
@@ -195,10 +194,16 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
 
 void Clusters::accept() {
   std::vector<std::unique_ptr<Cluster>> previous = std::exchange(running_, std::exchange(added_, {}));
-  for (const auto& cluster : running_) cluster->member->start();
+  for (const auto& cluster : running_) {
+    cluster->member->start();
+    if (cluster->state) cluster->state->linkIdentity(cluster->settings.only);
+  }
+  for (const Kept& kept : kept_) {
+    if (kept.cluster->state) kept.cluster->state->linkIdentity(kept.only);
+  }
   for (auto& cluster : previous) {
-    const bool kept = std::ranges::find(kept_, cluster.get()) != kept_.end();
-    kept ? running_.push_back(std::move(cluster)) : retire(std::move(cluster));
+    const bool is_kept = std::ranges::find(kept_, cluster.get(), &Kept::cluster) != kept_.end();
+    is_kept ? running_.push_back(std::move(cluster)) : retire(std::move(cluster));
   }
   kept_.clear();
 }

@@ -35,6 +35,7 @@ class ClusterMetrics {
 struct Cluster {
   ClusterSettings settings;
   std::unique_ptr<records::RecordStore> store;
+  std::shared_ptr<node::StateDirectory> state;  // may be null
   std::unique_ptr<naming::Member> member;
   std::unique_ptr<const ClusterMetrics> metrics;
   std::shared_ptr<ClusterReport> report;
@@ -82,7 +83,11 @@ class Clusters final : public resolve::ProcessState {
   std::vector<std::unique_ptr<Cluster>> running_;
   // For the configuration that is being built: those that are new, and those of running_ that it goes on with.
   std::vector<std::unique_ptr<Cluster>> added_;
-  std::vector<Cluster*> kept_;
+  struct Kept {
+    Cluster* cluster;
+    bool only;  // see ClusterSettings
+  };
+  std::vector<Kept> kept_;
   // Those that a reload has dropped and that are giving up their names: gone when that is done.
   std::vector<std::weak_ptr<Cluster>> retirements_;
 };

@@ -32,11 +32,12 @@ class MemberStateTest : public MemberTest {
     return made;
   }
   NodeOptions withState() { return withState(options(server_.endpoint())); }
-  std::string identity() const { return contentsOf(directory_ / "identity"); }
+  std::string identityFile() const { return directory_ / node::fileStem(kPattern) + ".env"; }
+  std::string identity() const { return contentsOf(identityFile()); }
   // What a shell gets from the file.
   std::string sourced(const std::string& expression) const {
     const std::string out = directory_ / "sourced";
-    const std::string command = ". " + (directory_ / "identity") + " && echo \"" + expression + "\" > " + out;
+    const std::string command = ". " + identityFile() + " && echo \"" + expression + "\" > " + out;
     return std::system(command.c_str()) == 0 ? contentsOf(out) : "failed\n";
   }
   // Ends a node as SIGKILL would: etcd hears nothing of it.
@@ -242,7 +243,7 @@ TEST_F(MemberStateTest, TheIdentityIsEmptyAfterTheDeadlineAndComesBack) {
 
 TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
   const std::string out = directory_ / "events";
-  const std::string file = directory_ / "identity";
+  const std::string file = identityFile();
   NodeOptions made = withState();
   // When it hears of a loss the next claim may have been written already. For a slow disk it is held up for 200 ms
   // only, so it waits for the file itself (that it is started after the file is written: claim_hook_test.cc).

@@ -1,6 +1,7 @@
 #include "node/state_directory.h"
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <unistd.h>
 
@@ -20,6 +21,13 @@ class StateDirectoryTest : public testing::Test {
     return {.directory = directory_ / "state", .pattern = pattern, .machine_id_file = directory_ / "machine-id"};
   }
   Result<std::shared_ptr<StateDirectory>> open() { return StateDirectory::open(options(), {}); }
+  // As a process that goes on with it.
+  std::shared_ptr<StateDirectory> taken() {
+    std::shared_ptr<StateDirectory> state = open().value();
+    EXPECT_TRUE(state->take());
+    state->linkIdentity(true);
+    return state;
+  }
   std::string file(const std::string& ending) { return directory_ / "state/" + fileStem(kPattern) + ending; }
 
   TemporaryDirectory directory_;
@@ -94,8 +102,28 @@ TEST_F(StateDirectoryTest, TheKernelTellsTheBoot) {
 }
 
 TEST_F(StateDirectoryTest, TheUuidIsKeptBeforeAnyNameIs) {
-  const std::string uuid = (*open())->node().uuid;
+  const std::string uuid = taken()->node().uuid;
   EXPECT_EQ((*open())->node().uuid, uuid);
+}
+
+// A configuration that is refused has opened it.
+TEST_F(StateDirectoryTest, OpeningChangesNoFile) {
+  std::map<std::string, std::string> before;
+  const auto files = [this] {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(directory_ / "state"))
+      found[entry.path()] = contentsOf(entry.path());
+    return found;
+  };
+  {
+    const auto state = taken();
+    ASSERT_TRUE(state->writeIdentity("IDETCD_NAME='x'\n"));
+    before = files();
+    ASSERT_TRUE(StateDirectory::open(options("other{{.ID}}."), {}));
+    EXPECT_EQ(files(), before);
+  }
+  ASSERT_TRUE(open());
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(StateDirectoryTest, TheSecondProcessIsRefusedInOneLine) {
@@ -112,7 +140,7 @@ TEST_F(StateDirectoryTest, TheSecondProcessIsRefusedInOneLine) {
 }
 
 TEST_F(StateDirectoryTest, WhatCannotBeReadMakesANewNode) {
-  const std::string uuid = (*open())->node().uuid;
+  const std::string uuid = taken()->node().uuid;
   const std::string good = contentsOf(file(".json"));
   const std::string other = R"({"pattern":"other","uuid":")" + uuid + R"("})";
   for (const std::string& bad : {std::string(), std::string("{"), std::string("[]"), std::string("nonsense"), other,
@@ -141,7 +169,8 @@ TEST_F(StateDirectoryTest, ACopyOnAnotherMachineIsAnotherNodeThatPrefersTheName)
   const RememberedNode copy = (*open())->node();
   EXPECT_NE(copy.uuid, node.uuid);
   EXPECT_EQ(copy.name, node.name);
-  EXPECT_EQ((*open())->node().uuid, copy.uuid);
+  const std::string uuid = taken()->node().uuid;
+  EXPECT_EQ((*open())->node().uuid, uuid);
 }
 
 TEST_F(StateDirectoryTest, ADirectoryThatCannotBeIsAnError) {
@@ -153,14 +182,14 @@ TEST_F(StateDirectoryTest, ADirectoryThatCannotBeIsAnError) {
 
 TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
   {
-    const auto state = open();
-    ASSERT_TRUE((*state)->writeIdentity("IDETCD_NAME='x'\n"));
-    EXPECT_EQ(contentsOf((*state)->identityFile()), "IDETCD_NAME='x'\n");
+    const auto state = taken();
+    ASSERT_TRUE(state->writeIdentity("IDETCD_NAME='x'\n"));
+    EXPECT_EQ(contentsOf(state->identityFile()), "IDETCD_NAME='x'\n");
     EXPECT_EQ(contentsOf(directory_ / "state/identity"), "IDETCD_NAME='x'\n");
   }
-  const auto state = open();
-  EXPECT_TRUE(std::filesystem::exists((*state)->identityFile()));
-  EXPECT_EQ(contentsOf((*state)->identityFile()), "");
+  const auto state = taken();
+  EXPECT_TRUE(std::filesystem::exists(state->identityFile()));
+  EXPECT_EQ(contentsOf(state->identityFile()), "");
 }
 
 TEST_F(StateDirectoryTest, TheIdentityIsClearedInHasteOnlyByWhoHoldsTheDirectory) {
@@ -176,11 +205,9 @@ TEST_F(StateDirectoryTest, TheIdentityIsClearedInHasteOnlyByWhoHoldsTheDirectory
 }
 
 TEST_F(StateDirectoryTest, WithSeveralPatternsThereIsNoSingleIdentity) {
-  ASSERT_TRUE(open());
+  const auto state = taken();
   EXPECT_TRUE(std::filesystem::exists(directory_ / "state/identity"));
-  StateDirectory::Options one_of_two = options();
-  one_of_two.only = false;
-  ASSERT_TRUE(StateDirectory::open(one_of_two, {}));
+  state->linkIdentity(false);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "state/identity"));
 }
 
