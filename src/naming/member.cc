@@ -8,6 +8,8 @@
 #include "naming/ownership_reporter.h"
 #include "naming/protocol.h"
 #include "naming/published_addresses.h"
+#include "naming/saved_names.h"
+#include "naming/watched_ranges.h"
 #include "node/uuid.h"
 
 namespace idetcd::naming {
@@ -22,7 +24,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void onClaimed(const Ownership& owned);
   void onAddresses(const Result<node::NodeAddresses>& found);
   void setDrained(bool wanted);
-  void restore();
+  void restore(const std::vector<const records::RecordStore*>& known);
+  bool takeOver(const std::vector<const records::RecordStore*>& known);
   void start();
   void giveUp();
   void close(std::chrono::milliseconds budget, bool may_save);
@@ -156,7 +159,24 @@ void Member::Impl::setDrained(bool wanted) {
   if (notifier && reporter.reported()) notifier->moved(named);
 }
 
-void Member::Impl::restore() {
+// True: a store knew some names.
+bool Member::Impl::takeOver(const std::vector<const records::RecordStore*>& known) {
+  for (const records::RecordStore* other : known) {
+    forEachName(*other, [this](const SavedName& saved) {
+      if (!isWatched(options.watched, saved.name.toString())) return;
+      protocol.sawToken(saved.mod_revision);
+      if (records.size() < options.max_names) records.put(saved.name, saved.addresses, saved.mod_revision);
+    });
+  }
+  if (records.size() == 0) return false;
+  protocol.source().restored();
+  records.setFreshness(records::Freshness::kFromFile);
+  log.info("{} names as they are known already, until etcd answers", records.size());
+  return true;
+}
+
+void Member::Impl::restore(const std::vector<const records::RecordStore*>& known) {
+  const bool taken_over = takeOver(known);
   if (!options.state) return;
   const node::RememberedNode& node = options.state->node();
   if (node.drained) {
@@ -166,7 +186,7 @@ void Member::Impl::restore() {
   }
   protocol.sawToken(node.token);
   if (options.pattern.recognise(node.name) == node.id) protocol.prefer(node.id);
-  saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
+  if (!taken_over) saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
 }
 
 namespace {
@@ -264,8 +284,8 @@ Member::Member(runtime::Scheduler& scheduler, std::unique_ptr<store::Store> stor
 
 Member::~Member() { stop(std::chrono::milliseconds(0)); }
 
-void Member::restore() {
-  std::call_once(impl_->restored, [this] { impl_->restore(); });
+void Member::restore(const std::vector<const records::RecordStore*>& known) {
+  std::call_once(impl_->restored, [this, &known] { impl_->restore(known); });
 }
 
 void Member::start() {

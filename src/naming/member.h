@@ -61,8 +61,9 @@ class Member {
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  // Reads what an earlier process has left in `state`, as large as that may be: blocks on the file system.
-  void restore();
+  // Takes over the names that other tables of this store have, as old ones; without any, reads what an earlier process
+  // has left in `state`, as large as that may be: blocks on the file system, and changes nothing there.
+  void restore(const std::vector<const records::RecordStore*>& known = {});
   // After restore(), or in its place if it was not called.
   void start();
 

@@ -50,25 +50,34 @@ class Writer {
   std::string buffer_;
 };
 
-// The addresses of an RRset's first record: the end of its wire form is the address.
+// The end of the wire form of an RRset's first record is the address.
 template <size_t kSize>
-bool appendAddress(std::string& bytes, const records::Entry::Rrset& rrset) {
-  if (rrset.count == 0 || rrset.wire.size() < kSize) return false;
-  bytes.append(reinterpret_cast<const char*>(rrset.wire.data() + rrset.wire.size() - kSize), kSize);
-  return true;
+std::optional<std::array<uint8_t, kSize>> addressOf(const records::Entry& entry, dns::RrType type) {
+  const records::Entry::Rrset rrset = entry.find(static_cast<uint16_t>(type));
+  if (rrset.count == 0 || rrset.wire.size() < kSize) return std::nullopt;
+  std::array<uint8_t, kSize> address;
+  std::ranges::copy(rrset.wire.last(kSize), address.begin());
+  return address;
+}
+
+SavedName savedName(const records::Entry& entry) {
+  SavedName saved{.name = dns::Name::fromWire(entry.name()), .addresses = {}, .mod_revision = entry.modRevision()};
+  if (const auto v4 = addressOf<4>(entry, dns::RrType::kA)) saved.addresses.ipv4 = IpAddress::v4(*v4);
+  if (const auto v6 = addressOf<16>(entry, dns::RrType::kAaaa)) saved.addresses.ipv6 = IpAddress::v6(*v6);
+  return saved;
 }
 
 void appendEntry(std::string& bytes, const records::Entry& entry) {
   const std::span<const uint8_t> name = entry.name();
+  const auto v4 = addressOf<4>(entry, dns::RrType::kA);
+  const auto v6 = addressOf<16>(entry, dns::RrType::kAaaa);
   bytes += static_cast<char>(name.size());
-  const size_t flags_at = bytes.size();
-  bytes += '\0';
+  bytes += static_cast<char>((v4 ? kHasIpv4 : 0) | (v6 ? kHasIpv6 : 0));
   appendNumber(bytes, entry.modRevision());
-  bytes.append(reinterpret_cast<const char*>(name.data()), name.size());
-  uint8_t flags = 0;
-  if (appendAddress<4>(bytes, entry.find(static_cast<uint16_t>(dns::RrType::kA)))) flags |= kHasIpv4;
-  if (appendAddress<16>(bytes, entry.find(static_cast<uint16_t>(dns::RrType::kAaaa)))) flags |= kHasIpv6;
-  bytes[flags_at] = static_cast<char>(flags);
+  const auto append = [&bytes](std::span<const uint8_t> part) { bytes.append(part.begin(), part.end()); };
+  append(name);
+  if (v4) append(*v4);
+  if (v6) append(*v6);
 }
 
 // Reads along the file; the first thing that is not there ends it for good.
@@ -189,6 +198,24 @@ Result<size_t> saveNames(const std::string& path, std::string_view pattern, cons
     const auto saved = tryToSave(path, pattern, store.table(), written_at_seconds, abandoned);
     if (!saved) return tl::unexpected(saved.error());
     if (*saved) return **saved;
+  }
+}
+
+void forEachName(const records::RecordStore& store, const std::function<void(const SavedName&)>& take) {
+  const records::RecordTable& table = store.table();
+  records::EpochDomain::Reader reader(table.epochs());
+  records::RecordTable::ScanPosition position;
+  using Step = records::RecordTable::ScanStep;
+  for (Step step = Step::kMore; step != Step::kDone;) {
+    std::vector<SavedName> names;  // `take` may be slow
+    {
+      const records::ReadSection section(reader);
+      step = table.scan(position, [&names](const records::Entry& entry) {
+        if (entry.modRevision() > 0) names.push_back(savedName(entry));
+      });
+    }
+    for (const SavedName& name : names) take(name);
+    if (step == Step::kMoved) position = {};
   }
 }
 

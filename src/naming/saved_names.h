@@ -28,6 +28,10 @@ struct SavedName {
   int64_t mod_revision = 0;
 };
 
+// Every name from etcd as it is at some time meanwhile, now and then twice, while the store goes on changing. A reader
+// of the table, in short sections.
+void forEachName(const records::RecordStore& store, const std::function<void(const SavedName&)>& take);
+
 // Writes what the store's table shows while it goes on changing: each name as it was at some time meanwhile. A reader
 // of the table, in sections that are over before the disk is waited for; memory is bounded. `abandoned` is asked now
 // and then: true ends it with an error, the file unchanged. `written_at_seconds`: the time now, since 1970. Returns the

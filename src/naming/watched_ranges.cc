@@ -62,4 +62,9 @@ std::vector<KeyRange> watchedRanges(const std::vector<std::string>& words, const
   return merged(std::move(ranges));
 }
 
+bool isWatched(const std::vector<KeyRange>& ranges, std::string_view key) {
+  return std::ranges::any_of(
+      ranges, [key](const KeyRange& range) { return key >= range.begin && (isEndless(range) || key < range.end); });
+}
+
 }  // namespace idetcd::naming

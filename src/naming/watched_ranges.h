@@ -21,4 +21,6 @@ Result<store::KeyRange> parseWatchedRange(std::string_view text);
 // shows the key. REQUIRES: parseWatchedRange() takes every word but `pattern`.
 std::vector<store::KeyRange> watchedRanges(const std::vector<std::string>& words, const slots::NamePattern& pattern);
 
+bool isWatched(const std::vector<store::KeyRange>& ranges, std::string_view key);
+
 }  // namespace idetcd::naming

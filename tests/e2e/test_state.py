@@ -520,6 +520,26 @@ def test_etcd_is_down_at_the_start(etcd, nodes, state):
     assert node.terminate() == 0
 
 
+def test_a_reload_with_another_pattern_goes_on_with_the_names_that_are_known(etcd, nodes, state):
+    """etcd is away, and no file of the new pattern has them."""
+    node = nodes.start(with_state(etcd, state))
+    etcd.put("db.tf.local.", '{"ipv4":"192.0.2.50"}')
+    wait_resolves([node], WORKER1, "192.0.2.7")
+    wait_resolves([node], "db.tf.local.", "192.0.2.50")
+    etcd.pause()
+    with open(node.corefile_path, "w", encoding="utf-8") as file:
+        file.write(corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", lease=20, options=["address 192.0.2.7", state.option]))
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Reloading complete")
+    assert_stale(node, "db.tf.local.", "192.0.2.50")
+    assert_stale(node, WORKER1, "192.0.2.7")
+    assert_unknown(node, "other.tf.local.")
+    etcd.resume()
+    wait_says(node, "ps1.tf.local.", timeout=30)
+    wait_until(lambda: extended_errors(ask(node, "db.tf.local.", "A", use_edns=0)) == [], 10, "a fresh answer")
+    wait_gone([node], WORKER1)
+
+
 def test_a_second_start_without_etcd_knows_no_less(etcd, nodes, state):
     node = known_and_crashed(etcd, nodes, state)
     for how in (node.kill, node.terminate):

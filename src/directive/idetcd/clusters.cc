@@ -188,8 +188,21 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   made->metrics = std::make_unique<const ClusterMetrics>(
       process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);
   made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings);
-  made->member->restore();
+  made->member->restore(tablesOf(made->member->store()));
   return made;
+}
+
+// Of the clusters that run over the same store.
+std::vector<const records::RecordStore*> Clusters::tablesOf(const store::Store& store) const {
+  const std::vector<std::string> endpoints = store.endpoints();
+  std::vector<const records::RecordStore*> tables;
+  for (const auto& cluster : running_) {
+    const bool same = std::ranges::any_of(cluster->member->store().endpoints(), [&endpoints](const std::string& one) {
+      return std::ranges::find(endpoints, one) != endpoints.end();
+    });
+    if (same) tables.push_back(cluster->store.get());
+  }
+  return tables;
 }
 
 void Clusters::accept() {

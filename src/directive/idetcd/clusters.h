@@ -73,6 +73,7 @@ class Clusters final : public resolve::ProcessState {
  private:
   Cluster* find(const ClusterSettings& settings) const;
   bool isRunning(const Cluster* cluster) const;
+  std::vector<const records::RecordStore*> tablesOf(const store::Store& store) const;
   Result<std::unique_ptr<store::Store>> openStore(const ClusterSettings& settings, const metrics::Scope& metrics);
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
   void retire(std::unique_ptr<Cluster> cluster);
