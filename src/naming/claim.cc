@@ -19,6 +19,8 @@ using store::TxnResult;
 using namespace std::chrono_literals;
 
 constexpr std::string_view kClaiming = "claiming a name";
+// For a lease to be kept on disk before a name is claimed under it. A disk that stands still does not cost the name.
+constexpr std::chrono::nanoseconds kKeepPatience = 1s;
 
 // Keys alone, of at most 255 bytes and some integers: a page stays well under gRPC's 4 MB.
 constexpr int64_t kLinePage = 10'000;
@@ -36,6 +38,9 @@ Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
       own_key_(own_key),
       slots_(slotRange(options_.pattern)),
       queue_(store::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
+      former_(options_.predecessor ? options_.predecessor->leases : std::vector<int64_t>{}),
+      kept_(context.scheduler),
+      claimed_(context.scheduler),
       waiting_(options_.pattern, [this] { wake_.set(); }),
       wake_(context.scheduler),
       ahead_changed_(context.scheduler) {
@@ -56,6 +61,7 @@ std::string Claim::valueWith(int64_t said_token, int64_t slot) const {
 
 void Claim::stop() {
   wake_.set();
+  kept_.set();
   ahead_changed_.set();
 }
 
@@ -70,6 +76,7 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
     if (outcome && *outcome == ClaimOutcome::kClaimed) {
       context_.counters.claims.add();
       full_noted_ = waiting_noted_ = false;
+      claimed_.set();
       co_return ClaimOutcome::kClaimed;
     }
     co_await release();
@@ -93,6 +100,11 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   StoreResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
+  // A former name that is not to be taken back is free again.
+  if (line && !line->own && !former_.empty()) {
+    const bool revoked = co_await revokeFormer();
+    if (revoked) line = co_await look();
+  }
   while (line && !context_.lifetime.stopping()) {
     slots::SlotChoice choice = slots::chooseSlot(options_.pattern, *line, preferred_id);
     switch (choice.kind) {
@@ -114,6 +126,8 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
+        co_await kept_.wait(kKeepPatience);
+        if (context_.lifetime.stopping()) break;
         StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
         if (taken->claimed) co_return ClaimOutcome::kClaimed;
@@ -134,7 +148,45 @@ Claim::Answer<bool> Claim::grant() {
   if (!granted) co_return tl::unexpected(granted.error());
   context_.round_trip.took(context_.now() - asked);
   lease_ = *granted;
+  if (options_.predecessor && options_.predecessor->cluster_id != lease_->cluster_id) former_.clear();
+  keepLeases();
   co_return true;
+}
+
+// While stopping, nothing is kept: what is still granted then is given back, and nothing is claimed under it.
+void Claim::keepLeases() {
+  if (context_.lifetime.stopping() || !options_.keep_leases) return kept_.set();
+  kept_.reset();
+  std::vector<int64_t> leases = former_;
+  leases.push_back(lease_->id);
+  const uint64_t number = ++keeps_;
+  const auto kept = [this, number] {
+    if (number == keeps_) kept_.set();
+  };
+  options_.keep_leases(lease_->cluster_id, std::move(leases), kept);
+}
+
+// True: one of them was still there.
+runtime::Task<bool> Claim::revokeFormer() {
+  bool found = false;
+  while (!former_.empty()) {
+    const int64_t lease = former_.back();
+    const StoreResult<void> revoked = co_await context_.store.leaseRevoke(lease);
+    if (!revoked && revoked.error().code != ErrorCode::kLeaseNotFound) break;  // later
+    found = found || revoked.has_value();
+    std::erase(former_, lease);
+  }
+  if (lease_) keepLeases();
+  co_return found;
+}
+
+runtime::Task<void> Claim::endFormerLeases() {
+  while (!former_.empty() && !context_.lifetime.stopping()) {
+    const bool claimed = co_await claimed_.wait(1s);
+    if (!claimed || context_.lifetime.stopping()) continue;
+    co_await revokeFormer();
+    if (!former_.empty()) co_await context_.lifetime.pause(1s);
+  }
 }
 
 // Puts our ticket and reads where it stands, at the same revision.
@@ -215,8 +267,9 @@ bool Claim::isAbandoned(const store::KeyValue& kv) const {
   if (kv.lease == last_lease_) return true;
   if (slot_.name == kv.key && kv.mod_revision < slot_.revision) return true;
   const std::optional<Predecessor>& predecessor = options_.predecessor;
-  return predecessor && predecessor->cluster_id == lease_->cluster_id &&
-         (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);
+  if (!predecessor || predecessor->cluster_id != lease_->cluster_id) return false;
+  return kv.mod_revision < predecessor->revision ||
+         std::ranges::find(predecessor->leases, kv.lease) != predecessor->leases.end();
 }
 
 Claim::Answer<slots::QueueSnapshot> Claim::look() {
@@ -619,6 +672,7 @@ Claim::Answer<bool> Claim::refresh() {
 runtime::Task<void> Claim::release() {
   constexpr int kAttemptsWhileStopping = 2;
   Backoff backoff(context_.jitter, 100ms, 3s);
+  claimed_.reset();
   for (int attempts = 1; lease_; ++attempts) {
     const StoreResult<void> revoked = co_await context_.store.leaseRevoke(lease_->id);
     if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;

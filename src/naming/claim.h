@@ -15,7 +15,8 @@
 // set back, keyspace.h).
 //
 // Invariants:
-//   - At most one lease of ours holds anything in etcd: a lease is left behind only by a confirmed revoke.
+//   - At most one lease of ours holds anything in etcd: a lease is left behind only by a confirmed revoke. A successor
+//     knows each one before a name is claimed under it, and revokes it once the name is its own.
 //   - A claim whose answer was lost is read back: the slot's value carries our UUID.
 //   - A key of another owner, without our UUID or without a lease, is never overwritten.
 // Scheduler's thread only.
@@ -38,15 +39,18 @@ class Claim {
  public:
   // The last claim of a process of this node that has ended for certain.
   struct Predecessor {
-    uint64_t cluster_id = 0;  // where it claimed
-    int64_t lease = 0;
-    int64_t revision = 0;  // of that store then
+    uint64_t cluster_id = 0;           // where it claimed
+    int64_t revision = 0;              // of that store then
+    std::vector<int64_t> leases = {};  // that it had there
   };
   struct Options {
     slots::NamePattern pattern;
     std::chrono::seconds lease{20};
     NodeRecord record;  // with our UUID
     std::optional<Predecessor> predecessor = {};
+    // Keeps for a successor which leases may hold keys of ours, in which cluster, and calls back when that is done. May
+    // be empty: nothing is kept.
+    std::function<void(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept)> keep_leases = {};
   };
   enum class WhenFull { kWait, kGiveUp };
   enum class ClaimOutcome {
@@ -104,6 +108,8 @@ class Claim {
   // Revokes the lease, with all keys that are bound to it. Returns when etcd has confirmed it; while stopping, after
   // few attempts.
   runtime::Task<void> release();
+  // Revokes the leases of earlier processes once a name is claimed. Until that is done, or the protocol stops.
+  runtime::Task<void> endFormerLeases();
   // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
   void leaveLease() { lease_.reset(); }
 
@@ -155,6 +161,8 @@ class Claim {
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;
   bool isAbandoned(const store::KeyValue& kv) const;
+  void keepLeases();
+  runtime::Task<bool> revokeFormer();
 
   Context& context_;
   const Options options_;
@@ -166,6 +174,10 @@ class Claim {
   std::optional<store::Lease> lease_;
   ClaimedSlot slot_;        // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to
+  std::vector<int64_t> former_;  // of the predecessor, as far as they are not known to have ended
+  uint64_t keeps_ = 0;           // that were asked for
+  runtime::Event kept_;          // a successor knows our lease
+  runtime::Event claimed_;       // so there is no former key any more
   Floor floor_;             // of the slot that was tried last
 
   // A key of ours under a lease that may be another's, for oldLeaseEnds().

@@ -22,6 +22,9 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   Protocol::Options protocolOptions(std::function<void(std::string)> on_fatal);
   OwnershipReporter::Listener ownershipListener();
   void onClaimed(const Ownership& owned);
+  void onLost();
+  void keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
+  std::function<void()> onScheduler(std::function<void()> work);
   void onAddresses(const Result<node::NodeAddresses>& found);
   void setDrained(bool wanted);
   void restore(const std::vector<const records::RecordStore*>& known);
@@ -45,7 +48,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
 
-  NamedNode named;       // the name under which the claim was reported. Scheduler's thread only
+  NamedNode named;        // the name under which the claim was reported. Scheduler's thread only
+  uint64_t tellings = 0;  // of claims. Scheduler's thread only
   bool unsaved = false;  // read when quiet
 
   std::atomic<bool> drained{false};
@@ -75,7 +79,7 @@ Claim::Options claimOptions(const Member::Options& options) {
   std::optional<Claim::Predecessor> predecessor;
   if (options.state && options.state->predecessorEnded()) {
     const node::RememberedNode& before = options.state->node();
-    predecessor = Claim::Predecessor{.cluster_id = before.cluster_id, .lease = before.lease, .revision = before.revision};
+    predecessor = Claim::Predecessor{before.cluster_id, before.revision, before.leases};
   }
   return {.pattern = options.pattern, .lease = options.lease, .record = std::move(record), .predecessor = predecessor};
 }
@@ -114,7 +118,11 @@ Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::S
 }
 
 Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)> on_fatal) {
-  return {.claim = claimOptions(options),
+  Claim::Options claim = claimOptions(options);
+  claim.keep_leases = [this](uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
+    keepLeases(cluster_id, std::move(leases), std::move(kept));
+  };
+  return {.claim = std::move(claim),
           .exit_when_full = options.exit_when_full,
           .observe = options.observe,
           .reconcile_interval = options.reconcile_interval,
@@ -127,19 +135,38 @@ Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)>
 }
 
 OwnershipReporter::Listener Member::Impl::ownershipListener() {
-  return {.claimed = [this](const Ownership& owned) { onClaimed(owned); },
-          .lost =
-              [this] {
-                if (notifier) notifier->lost(named);
-                if (options.on_ownership) options.on_ownership(std::nullopt);
-              }};
+  return {.claimed = [this](const Ownership& owned) { onClaimed(owned); }, .lost = [this] { onLost(); }};
 }
 
 void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = protocol.name().record();
-  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.lease, owned.revision, owned.cluster_id, drained};
+  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.revision, owned.cluster_id, drained};
+  ++tellings;
+  protocol.setTold(notifier != nullptr);
   if (notifier) notifier->claimed(named);
   if (options.on_ownership) options.on_ownership(owned);
+}
+
+void Member::Impl::onLost() {
+  const auto told = [this, number = tellings] {
+    if (number == tellings) protocol.setTold(false);
+  };
+  if (notifier) notifier->lost(named, onScheduler(told));
+  if (options.on_ownership) options.on_ownership(std::nullopt);
+}
+
+// The member itself is looked for on the scheduler's thread only: it is not to end on one that it waits for.
+std::function<void()> Member::Impl::onScheduler(std::function<void()> work) {
+  return [&scheduler = scheduler, weak = weak_from_this(), work = std::move(work)] {
+    scheduler.post([weak, work] {
+      if (const auto self = weak.lock()) work();
+    });
+  };
+}
+
+void Member::Impl::keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
+  if (!options.state) return kept();
+  notifier->leased(cluster_id, std::move(leases), onScheduler(std::move(kept)));
 }
 
 void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {

@@ -45,6 +45,7 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
       wake_(context.scheduler),
       moved_(context.scheduler),
       published_(context.scheduler),
+      withdrawn_(context.scheduler),
       addresses_{options_.record.ipv4, options_.record.ipv6},
       uuid_(options_.record.id) {
   own_key_.onChange([this] {
@@ -55,6 +56,7 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
     publish();
     if (confirmation_.holder() != Confirmation::Holder::kOurs || confirmation_.slotIsGone()) wake_.set();
   });
+  withdrawn_.set();
   confirmation_.onStandstill([this] { renewNow(); });
 }
 
@@ -86,6 +88,8 @@ Task<void> NameKeeper::run() {
     disown();
     recordLoss(loss);
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
+    // Whoever takes the name next is told of it no sooner than this machine is that it has none.
+    if (loss == Loss::kStopped) co_await withdrawn_.wait(kWithdrawal);
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;

@@ -40,6 +40,13 @@ class NameKeeper final : public OwnName {
   // Watches the queue while this node waits for a name. Until the protocol stops.
   runtime::Task<void> watchQueue() { return claim_.watchAhead(); }
 
+  // Ends what earlier processes of this node have left. Until that is done, or the protocol stops.
+  runtime::Task<void> endFormerLeases() { return claim_.endFormerLeases(); }
+
+  // Whether this machine is told the name. While it is, the lease is not given back at stop(), within kWithdrawal.
+  static constexpr std::chrono::seconds kWithdrawal{1};
+  void setTold(bool told) { told ? withdrawn_.reset() : withdrawn_.set(); }
+
   // Keeps the slot's value up to date. Until the protocol stops.
   runtime::Task<void> keepRecord();
 
@@ -93,6 +100,7 @@ class NameKeeper final : public OwnName {
   runtime::Event wake_;       // the own key was seen, or stop()
   runtime::Event moved_;      // keepRecord() may have something to do
   runtime::Event published_;  // it has nothing to do
+  runtime::Event withdrawn_;  // this machine is told no name
   records::HostAddresses addresses_;
   bool drained_ = false;
   int64_t preferred_id_ = 0;

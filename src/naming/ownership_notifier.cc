@@ -13,8 +13,10 @@ node::ClaimHook::Variables variablesOf(const NamedNode& node) {
           {"IDETCD_IPV6", text(node.addresses.ipv6)}};
 }
 
-node::RememberedNode rememberedOf(const NamedNode& node) {
-  return {node.uuid, node.name, node.id, node.token, node.cluster_id, node.lease, node.revision, node.drained};
+// Calls `done` when the last one who holds it lets go.
+std::shared_ptr<void> whenReleased(std::function<void()> done) {
+  if (!done) return nullptr;
+  return {nullptr, [done = std::move(done)](void*) { done(); }};
 }
 
 // A word that a POSIX shell takes as it is.
@@ -45,18 +47,38 @@ OwnershipNotifier::OwnershipNotifier(std::shared_ptr<node::StateDirectory> state
       hook_(hook ? std::make_unique<node::ClaimHook>(std::move(*hook), log) : nullptr),
       files_(std::move(files)),
       counters_(counters),
-      log_(std::move(log)) {}
+      log_(std::move(log)),
+      known_(state_ ? state_->node() : node::RememberedNode{}) {}
 
 void OwnershipNotifier::claimed(const NamedNode& node) {
-  auto written = write(rememberedOf(node), renderIdentity(node));
+  known_ = {.uuid = node.uuid,
+            .name = node.name,
+            .id = node.id,
+            .token = node.token,
+            .cluster_id = node.cluster_id,
+            .revision = node.revision,
+            .leases = std::move(known_.leases),
+            .drained = node.drained};
+  auto written = write(renderIdentity(node));
   if (hook_) hook_->claimed(variablesOf(node), std::move(written));
 }
 
-void OwnershipNotifier::moved(const NamedNode& node) { write(rememberedOf(node), renderIdentity(node)); }
+void OwnershipNotifier::moved(const NamedNode& node) {
+  known_.drained = node.drained;
+  write(renderIdentity(node));
+}
 
-void OwnershipNotifier::lost(const NamedNode& node) {
-  auto written = write(std::nullopt, "");
-  if (hook_) hook_->lost(variablesOf(node), std::move(written));
+void OwnershipNotifier::lost(const NamedNode& node, std::function<void()> done) {
+  std::shared_ptr<void> held = whenReleased(std::move(done));
+  auto written = write("", held);
+  if (hook_) hook_->lost(variablesOf(node), std::move(written), std::move(held));
+}
+
+void OwnershipNotifier::leased(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
+  if (known_.cluster_id != cluster_id) known_.revision = 0;
+  known_.cluster_id = cluster_id;
+  known_.leases = std::move(leases);
+  write(std::nullopt, whenReleased(std::move(kept)));
 }
 
 void OwnershipNotifier::finish(std::chrono::nanoseconds budget) {
@@ -68,7 +90,8 @@ void OwnershipNotifier::abandon() {
   if (state_) state_->clearIdentity();
 }
 
-node::ClaimHook::Ready OwnershipNotifier::write(std::optional<node::RememberedNode> node, std::string identity) {
+node::ClaimHook::Ready OwnershipNotifier::write(std::optional<std::string> identity,
+                                                std::shared_ptr<void> released_after) {
   if (!state_) return {};
   bool is_first = false;
   node::ClaimHook::Ready is_written;
@@ -76,15 +99,17 @@ node::ClaimHook::Ready OwnershipNotifier::write(std::optional<node::RememberedNo
     const std::lock_guard lock(mutex_);
     is_first = next_ == nullptr;
     if (is_first) next_ = std::make_shared<Note>();
-    if (node) next_->node = std::move(node);
-    next_->identity = std::move(identity);
+    next_->node = known_;
+    if (identity) next_->identity = std::move(identity);
+    next_->released_after.push_back(std::move(released_after));
     is_written = next_->is_written;
   }
   if (is_first) files_->submit([this] { writeNext(); });
   return is_written;
 }
 
-// The node is remembered first: a program that was run for a name finds this node under it after a crash.
+// The node is remembered first: a program that was run for a name finds this node under it after a crash. But nothing
+// comes before the end of a name.
 void OwnershipNotifier::writeNext() {
   std::shared_ptr<Note> note;
   {
@@ -96,8 +121,10 @@ void OwnershipNotifier::writeNext() {
     counters_.save_failures.add();
     log_.error("{}", written.error().message);
   };
-  if (note->node && *note->node != state_->node()) report(state_->remember(*note->node));
-  report(state_->writeIdentity(note->identity));
+  const bool ends = note->identity && note->identity->empty();
+  if (ends) report(state_->writeIdentity(""));
+  if (note->node != state_->node()) report(state_->remember(note->node));
+  if (note->identity && !ends) report(state_->writeIdentity(*note->identity));
   note->written.set_value();
 }
 

@@ -29,7 +29,6 @@ struct NamedNode {
   int64_t token = 0;
   std::string uuid;
   records::HostAddresses addresses;
-  int64_t lease = 0;
   int64_t revision = 0;  // of the store when it was claimed
   uint64_t cluster_id = 0;
   bool drained = false;
@@ -44,7 +43,10 @@ class OwnershipNotifier {
 
   void claimed(const NamedNode& node);
   void moved(const NamedNode& node);  // the same name, and other addresses, or drained or not any more
-  void lost(const NamedNode& node);
+  // `done` is called when the file is empty and the program has ended, or will not be run; on any thread.
+  void lost(const NamedNode& node, std::function<void()> done = {});
+  // Which leases may hold keys of this node. `kept` is called when the file has it, or cannot have it; on any thread.
+  void leased(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
 
   // No program is started any more; what runs or waits has until then. Any thread.
   void finish(std::chrono::nanoseconds budget);
@@ -54,13 +56,14 @@ class OwnershipNotifier {
  private:
   // What the files are to say. Of what comes while the disk is busy the last is written.
   struct Note {
-    std::optional<node::RememberedNode> node;  // none: as it was
-    std::string identity;
+    node::RememberedNode node;
+    std::optional<std::string> identity;  // none: as it was
+    std::vector<std::shared_ptr<void>> released_after;
     std::promise<void> written;
     node::ClaimHook::Ready is_written = written.get_future().share();
   };
 
-  node::ClaimHook::Ready write(std::optional<node::RememberedNode> node, std::string identity);
+  node::ClaimHook::Ready write(std::optional<std::string> identity, std::shared_ptr<void> released_after = nullptr);
   void writeNext();
 
   const std::shared_ptr<node::StateDirectory> state_;
@@ -68,6 +71,7 @@ class OwnershipNotifier {
   const std::shared_ptr<Executor::Strand> files_;
   Counters& counters_;
   const Logger log_;
+  node::RememberedNode known_;  // what the file is to say
   std::mutex mutex_;            // guards the next
   std::shared_ptr<Note> next_;  // to be written, if that has not begun yet
 };

@@ -64,6 +64,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   if (!options_.observe) {
     spawn(keeper_.keepRecord());
     spawn(keeper_.watchQueue());
+    spawn(keeper_.endFormerLeases());
   }
   // Last: if the scheduler is being stopped, this one is refused and nothing will be released.
   if (!spawn(keepName()) && options_.on_released) options_.on_released();

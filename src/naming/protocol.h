@@ -57,6 +57,9 @@ class Protocol {
   void stop();
   bool stopping() const { return lifetime_.stopping(); }
 
+  // This machine is told the name, or is told of its loss: see NameKeeper.
+  void setTold(bool told) { keeper_.setTold(told); }
+
   OwnName& name() { return keeper_; }
   const OwnName& name() const { return keeper_; }
   RecordSource& source() { return mirror_; }

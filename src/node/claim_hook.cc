@@ -22,24 +22,28 @@ ClaimHook::~ClaimHook() {
   close(wake_fd_);
 }
 
-void ClaimHook::claimed(Variables variables, Ready ready) { add(true, std::move(variables), std::move(ready)); }
+void ClaimHook::claimed(Variables variables, Ready ready) {
+  add({true, std::move(variables), std::move(ready), nullptr});
+}
 
-void ClaimHook::lost(Variables variables, Ready ready) { add(false, std::move(variables), std::move(ready)); }
+void ClaimHook::lost(Variables variables, Ready ready, std::shared_ptr<void> held) {
+  add({false, std::move(variables), std::move(ready), std::move(held)});
+}
 
-void ClaimHook::add(bool is_claim, Variables variables, Ready ready) {
+void ClaimHook::add(Event event) {
   {
     const std::lock_guard lock(mutex_);
     if (end_) return;
     ++sequence_;
-    if (!is_claim && !waiting_.empty() && waiting_.back().is_claim) {
+    if (!event.is_claim && !waiting_.empty() && waiting_.back().is_claim) {
       log_.warning("on-claim: {} does not keep up: a claim and its loss (events {} and {}) are left out",
                    options_.command[0], sequence_ - 1, sequence_);
       waiting_.pop_back();
       return;
     }
-    variables.emplace_back("IDETCD_EVENT", is_claim ? "claim" : "loss");
-    variables.emplace_back("IDETCD_SEQUENCE", std::to_string(sequence_));
-    waiting_.push_back({is_claim, std::move(variables), std::move(ready)});
+    event.variables.emplace_back("IDETCD_EVENT", event.is_claim ? "claim" : "loss");
+    event.variables.emplace_back("IDETCD_SEQUENCE", std::to_string(sequence_));
+    waiting_.push_back(std::move(event));
     if (!thread_.joinable()) startLoop();
   }
   changed_.notify_one();

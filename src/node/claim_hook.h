@@ -35,9 +35,10 @@ class ClaimHook {
   ClaimHook& operator=(const ClaimHook&) = delete;
 
   // Strictly in turn; each returns at once. The program starts when `ready` is, or without it (a disk may take for
-  // ever) after `ready_timeout`. One thread. After finish() began nothing is run any more.
+  // ever) after `ready_timeout`. One thread. After finish() began nothing is run any more. `held` is let go when the
+  // program has ended, or will not be run.
   void claimed(Variables variables, Ready ready = {});
-  void lost(Variables variables, Ready ready = {});
+  void lost(Variables variables, Ready ready = {}, std::shared_ptr<void> held = nullptr);
   // Lets what is under way and what waits run for at most `budget`, then kills. Nothing of it is left behind, but for a
   // program that cannot be killed: for its end kKillPatience is waited, besides.
   void finish(std::chrono::nanoseconds budget);
@@ -49,9 +50,10 @@ class ClaimHook {
     bool is_claim = false;
     Variables variables;
     Ready ready;
+    std::shared_ptr<void> held;
   };
 
-  void add(bool is_claim, Variables variables, Ready ready);
+  void add(Event event);
   void startLoop();
   void loop();
   void runOne(const Variables& variables);

@@ -36,6 +36,16 @@ int64_t numberOf(const nlohmann::json& object, const char* field) {
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
+std::vector<int64_t> leasesOf(const nlohmann::json& object) {
+  std::vector<int64_t> leases;
+  const auto found = object.find("leases");
+  if (found == object.end() || !found->is_array()) return leases;
+  for (const nlohmann::json& lease : *found) {
+    if (lease.is_number_integer()) leases.push_back(lease.get<int64_t>());
+  }
+  return leases;
+}
+
 std::string lockHolder(int fd) {
   char text[32];
   const ssize_t size = pread(fd, text, sizeof text, 0);
@@ -88,6 +98,10 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
   if (state->uuid_is_new_) {
     KernelRandom random;
     state->node_.uuid = randomUuid(random);
+  }
+  if (!state->predecessor_ended_) {  // the claim and its leases may be those of a process that goes on
+    state->node_.revision = 0;
+    state->node_.leases.clear();
   }
   // Here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
   if (access(state->options_.directory.c_str(), W_OK) != 0)
@@ -142,8 +156,8 @@ Result<RememberedNode> StateDirectory::read() {
                       .id = numberOf(state, "id"),
                       .token = numberOf(state, "token"),
                       .cluster_id = std::strtoull(textOf(state, "cluster").c_str(), nullptr, 16),
-                      .lease = numberOf(state, "lease"),
                       .revision = numberOf(state, "revision"),
+                      .leases = leasesOf(state),
                       .drained = state.value("drained", nlohmann::json()) == true};
   if (!isUuid(node.uuid)) return fail(fmt::format("{} holds no UUID", path));
   const std::string before = textOf(state, "machine");
@@ -166,8 +180,8 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (node.id > 0) state["id"] = node.id;
   if (node.token > 0) state["token"] = node.token;
   if (node.cluster_id != 0) state["cluster"] = fmt::format("{:x}", node.cluster_id);
-  if (node.lease != 0) state["lease"] = node.lease;
   if (node.revision > 0) state["revision"] = node.revision;
+  if (!node.leases.empty()) state["leases"] = node.leases;
   if (node.drained) state["drained"] = true;
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
   if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);

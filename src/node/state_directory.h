@@ -1,6 +1,6 @@
 // The files of one pattern in the directory `state DIR`. Their names begin with the pattern, made fit for a file name:
 //
-//   worker-ID.tf.local-8d3c2a71.json    the node's UUID, its last name, and the claim of it
+//   worker-ID.tf.local-8d3c2a71.json    the node's UUID, its last name, the claim of it, and its leases
 //   worker-ID.tf.local-8d3c2a71.env     the name while it is owned, for a shell to source; empty otherwise
 //   worker-ID.tf.local-8d3c2a71.names   every name as last known (saved_names.h)
 //   worker-ID.tf.local-8d3c2a71.lock    held while a process uses the three
@@ -26,8 +26,9 @@ struct RememberedNode {
   // The claim of that name; 0: not known.
   int64_t token = 0;
   uint64_t cluster_id = 0;  // of the store that the next two are of: in another one they mean nothing
-  int64_t lease = 0;
-  int64_t revision = 0;  // of the store when it was made
+  int64_t revision = 0;     // of the store when it was made
+  // All that may live and hold keys of this node, the newest last: the claim's, and those of claims that were begun.
+  std::vector<int64_t> leases = {};
   bool drained = false;  // an operator has taken its addresses out of DNS
   bool operator==(const RememberedNode&) const = default;
 };

@@ -71,13 +71,31 @@ def test_a_crashed_node_has_its_name_back_before_its_lease_ends(etcd, nodes, sta
         assert after["create_revision"] == before["create_revision"], "no other node had it meanwhile"
         assert after["token"] > before["token"], "but another process is another holder"
         assert after["lease"] != before["lease"]
-        assert before["lease"] in etcd.leases(), "it did not wait for the old lease"
-        etcd.ctl("lease", "revoke", f"{before['lease']:x}")  # ends with nothing attached
+        wait_until(lambda: before["lease"] not in etcd.leases(), 10, "the old lease to be given back, with nothing attached")
         wait_until(lambda: str(after["lease"]) in contents(state.file("json")), 5, lambda: contents(state.file("json")))
         before = after
     assert etcd.pairs()[WORKER2.encode()] == before
     assert said_name(node) == WORKER2
     assert set(etcd.pairs()) == {WORKER1.encode(), WORKER2.encode()}, "no ticket is left"
+
+
+def test_crashes_cost_no_lease_time_and_leave_no_lease(etcd, nodes, state):
+    """At any moment: the claim that was under way when the process ended is known to the next one."""
+    node = nodes.start(with_state(etcd, state, lease=3600))
+    wait_says(node, WORKER1)
+    for _ in range(4):
+        node.kill()
+        node.start()
+        wait_says(node, WORKER1)
+        wait_until(lambda: etcd.leases() == [etcd.pairs()[WORKER1.encode()]["lease"]], 10, lambda: f"{etcd.leases()}\n{node.logs()}")
+    for milliseconds in (20, 50, 100, 150, 200, 30, 70, 120):
+        node.kill()
+        node.launch()
+        time.sleep(milliseconds / 1000)  # the length of its life
+    node.kill()
+    node.start()
+    wait_says(node, WORKER1, timeout=20)
+    assert set(etcd.pairs()) == {WORKER1.encode()}, "what was left is gone, a ticket too"
 
 
 def test_without_a_state_directory_a_crashed_node_is_a_new_one(etcd, nodes):

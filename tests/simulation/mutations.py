@@ -59,9 +59,7 @@ MUTATIONS = [
     Mutation("a lease is left behind unrevoked", "naming/claim.cc",
              "if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;", "break;"),
     Mutation("a key of its own UUID is taken back without proof", "naming/claim.cc",
-             "return predecessor && predecessor->cluster_id == lease_->cluster_id &&\n"
-             "         (kv.lease == predecessor->lease || kv.mod_revision < predecessor->revision);",
-             "(void)predecessor;\n  return true;"),
+             "if (!predecessor || predecessor->cluster_id != lease_->cluster_id) return false;", "return true;"),
     Mutation("a name that is taken back keeps its token", "naming/claim.cc",
              "const int64_t said = back || raised ? least : 0;",
              "const int64_t said = raised ? least : back ? line.own->token : 0;"),

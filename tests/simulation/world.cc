@@ -37,8 +37,8 @@ struct Disk {
   int64_t slot = 0;
   int64_t token = 0;
   uint64_t cluster_id = 0;
-  int64_t lease = 0;
   int64_t revision = 0;
+  std::vector<int64_t> leases = {};
   size_t holder = SIZE_MAX;  // the machine whose process wrote this
 };
 
@@ -125,6 +125,8 @@ class World {
   void deliver(uint64_t id, const std::function<void(SimulatedStore&)>& what);
   void afterTurn(Process& process);
   void claimed(Process& process, const Ownership& owned);
+  void lost(Process& process);
+  void write(uint64_t id, size_t index, std::function<void(Disk&)> change, std::function<void()> done = {});
 
   // Faults.
   void planFault();
@@ -189,6 +191,7 @@ class World {
   size_t claims_lost_ = 0;
   Duration most_delay_{20ms};
   Duration most_page_delay_{0};
+  Duration most_disk_delay_{0};
   KeyRange watched_ = naming::watchedRange();
   bool has_state_ = true;
   std::vector<Kind> kinds_;
@@ -244,6 +247,7 @@ void World::drawScenario(size_t nodes) {
   if (random_.chance(100))
     most_delay_ = Duration(lease_) / (2 * naming::RoundTrip::kLeastInLease);  // as slow as may be
   most_page_delay_ = random_.chance(800) ? Duration(0) : Duration(4s);
+  most_disk_delay_ = random_.chance(800) ? 50ms : 800ms;
   const bool watches_pattern_only = random_.chance(300);
   has_state_ = random_.chance(700);
   const size_t share = 100 + random_.below(400);
@@ -306,20 +310,26 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   claim.lease = lease_;
   claim.record = machine.record;
   claim.record.id = disk.uuid;
-  if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{disk.cluster_id, disk.lease, disk.revision};
+  if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{disk.cluster_id, disk.revision, disk.leases};
+  // What is copied with its machine has no disk of its own.
+  if (!dormant) {
+    claim.keep_leases = [this, id, index = machine.index](uint64_t cluster_id, const std::vector<int64_t>& leases,
+                                                          const std::function<void()>& kept) {
+      if (running_.at(id).twin != 0) return kept();
+      const auto change = [cluster_id, leases](Disk& kept_disk) {
+        if (std::exchange(kept_disk.cluster_id, cluster_id) != cluster_id) kept_disk.revision = 0;
+        kept_disk.leases = leases;
+      };
+      write(id, index, change, kept);
+    };
+  }
   made.protocol.watched = {watched_};
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;
   made.seen_token = disk.token;
   made.after_turn = [this](Process& process) { afterTurn(process); };
   made.on_claimed = [this](Process& process, const Ownership& owned) { claimed(process, owned); };
-  made.on_lost = [this](Process& process) {
-    Running& lost = running_.at(process.id());
-    lost.reported.reset();
-    if (lost.dormant) return;
-    say(process.machine(), "owns nothing any more");
-    judge_->reportedLoss(process);
-  };
+  made.on_lost = [this](Process& process) { lost(process); };
   made.on_released = [this](Process& process) { time_.after(0s, [this, id = process.id()] { remove(id); }); };
   running.process = std::make_shared<Process>(time_, *machine.clock, *running.network, std::move(made));
   return *running.process;
@@ -333,6 +343,7 @@ void World::start(Machine& machine) {
   const Disk disk = keeps ? *machine.disk : Disk{.uuid = node::randomUuid(uuids)};
   // A copy of another's state says nothing of whether that one has ended, and now and then nothing else does.
   const bool ended = keeps && disk.holder == machine.index && random_.chance(900);
+  if (!ended && machine.disk) machine.disk->holder = SIZE_MAX;  // its leases may be another's
   Process& process = launch(machine, seed, disk, ended, false);
   machine.process = process.id();
   ++machine.processes;
@@ -408,11 +419,47 @@ void World::claimed(Process& process, const Ownership& owned) {
   if (claimant.dormant) return;
   say(process.machine(), "owns {}, token {}, lease {:x}", owned.name, owned.token, owned.lease);
   judge_->reportedClaim(process, owned);
-  // The file is written a moment later, if the process lives that long.
-  const Disk disk{process.uuid(), owned.id, owned.token, owned.cluster_id, owned.lease, owned.revision, process.machine()};
-  time_.after(random_.between(0ms, 50ms), [this, id = process.id(), index = process.machine(), disk] {
-    if (machines_[index].process == id) machines_[index].disk = disk;
+  process.protocol().setTold(true);
+  write(process.id(), process.machine(), [uuid = process.uuid(), owned](Disk& disk) {
+    disk.uuid = uuid;
+    disk.slot = owned.id;
+    disk.token = owned.token;
+    disk.cluster_id = owned.cluster_id;
+    disk.revision = owned.revision;
   });
+}
+
+void World::lost(Process& process) {
+  Running& lost = running_.at(process.id());
+  lost.reported.reset();
+  if (lost.dormant) return;
+  say(process.machine(), "owns nothing any more");
+  judge_->reportedLoss(process);
+  if (lost.twin != 0) return process.protocol().setTold(false);
+  write(
+      process.id(), process.machine(), [](Disk&) {},
+      [this, id = process.id()] {
+        const auto told = running_.find(id);
+        if (told != running_.end() && !told->second.reported) told->second.process->protocol().setTold(false);
+      });
+}
+
+// The file is written a moment later, if the process lives that long; `done` is called then.
+void World::write(uint64_t id, size_t index, std::function<void(Disk&)> change, std::function<void()> done) {
+  time_.after(random_.between(0ms, most_disk_delay_),
+              [this, id, index, change = std::move(change), done = std::move(done)] {
+                const auto found = running_.find(id);
+                if (found == running_.end() || machines_[index].process != id) return;
+                std::optional<Disk>& disk = machines_[index].disk;
+                if (!disk) disk.emplace();
+                if (std::exchange(disk->holder, index) != index) {
+                  disk->uuid = found->second.process->uuid();
+                  disk->revision = 0;
+                  disk->leases.clear();
+                }
+                change(*disk);
+                if (done) found->second.process->scheduler().deliver(done);
+              });
 }
 
 void World::remove(uint64_t id) {

@@ -88,6 +88,31 @@ TEST_F(BusyNotifierTest, TheLastIsWhatIsWritten) {
   EXPECT_EQ(state_->node().name, "w20.tf.");
 }
 
+// Whoever waits for it may give the name away then.
+TEST_F(BusyNotifierTest, ALossIsDoneWhenTheFileIsEmptyAndTheProgramHasEnded) {
+  makeNotifier("echo $IDETCD_EVENT >> " + out_ + "; until [ $IDETCD_EVENT = claim -o -e " + out_ +
+               ".go ]; do sleep 0.01; done");
+  std::promise<std::string> done;
+  auto identity_then = done.get_future();
+  notifier_->claimed(node(1));
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "claim\n"; }));
+  notifier_->lost(node(1), [this, &done] { done.set_value(contentsOf(state_->identityFile())); });
+  release();
+  EXPECT_EQ(identity_then.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);  // nothing happens
+  overwrite(out_ + ".go", "");
+  EXPECT_EQ(identity_then.get(), "");
+}
+
+TEST_F(BusyNotifierTest, ALeaseIsKeptWhenItSaysSo) {
+  makeNotifier(":");
+  std::promise<void> kept;
+  notifier_->leased(7, {41, 42}, [&kept] { kept.set_value(); });
+  EXPECT_EQ(kept.get_future().wait_for(std::chrono::milliseconds(50)), std::future_status::timeout) << "a busy disk";
+  release();
+  EXPECT_EQ(state_->node().leases, (std::vector<int64_t>{41, 42}));
+  EXPECT_EQ(state_->node().cluster_id, 7u);
+}
+
 TEST_F(BusyNotifierTest, AProgramFindsTheFileAsItIsTold) {
   makeNotifier("cat " + state_->identityFile() + " > " + out_);
   notifier_->claimed(node(7));

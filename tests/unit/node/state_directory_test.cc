@@ -77,9 +77,10 @@ TEST_F(StateDirectoryTest, ThePredecessorHasEndedIfItHeldThisLockInThisBoot) {
   {
     const auto state = StateDirectory::open(options_of(here), {});
     EXPECT_FALSE((*state)->predecessorEnded()) << "there was none";
-    ASSERT_TRUE((*state)->remember({(*state)->node().uuid, "worker7.tf.local.", 7, 41, 0xfeedfeedfeedfeed, 42, 43}));
+    ASSERT_TRUE(
+        (*state)->remember({(*state)->node().uuid, "worker7.tf.local.", 7, 41, 0xfeedfeedfeedfeed, 43, {40, 42}}));
   }
-  EXPECT_EQ((*StateDirectory::open(options_of(here), {}))->node().lease, 42);
+  EXPECT_EQ((*StateDirectory::open(options_of(here), {}))->node().leases, (std::vector<int64_t>{40, 42}));
   EXPECT_EQ((*StateDirectory::open(options_of(here), {}))->node().cluster_id, 0xfeedfeedfeedfeed);
   EXPECT_TRUE(reopened(here));
   std::filesystem::copy(here, there, std::filesystem::copy_options::copy_symlinks);
