@@ -134,7 +134,7 @@ MUTATIONS = [
     Mutation("deletions are skipped", "naming/replica.cc",
              "if (remove(event.kv.key, event.kv.mod_revision)) ++removed;", ""),
     Mutation("an old revision is taken", "records/record_store.cc",
-             "  if (order == Order::kOlder) return Change::kOlder;\n", ""),
+             "  if (order == Order::kOlder) return Change::kOlder;\n", "", first_seed=3001),
     Mutation("a watch is resumed one revision late", "naming/mirror.cc",
              "ranges.push_back({options_.ranges[i], resume[i] + 1});",
              "ranges.push_back({options_.ranges[i], resume[i] + 2});"),
