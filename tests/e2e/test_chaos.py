@@ -34,7 +34,6 @@ def assert_held(verdict, seed, directory):
     assert not verdict.problems, f"tools/chaos --seed {seed}:\n" + "\n".join(verdict.problems)
 
 
-@pytest.mark.serial
 def test_a_name_belongs_to_one_node_at_a_time(directory):
     seed = random.SystemRandom().randrange(2 ** 32)
     verdict = runs.run_ownership(directory, 60, seed)
@@ -45,7 +44,6 @@ def test_a_name_belongs_to_one_node_at_a_time(directory):
         assert sum(" token " in line for line in file) == len(verdict.intervals)
 
 
-@pytest.mark.serial
 def test_every_nodes_table_is_that_of_etcd(directory):
     seed = random.SystemRandom().randrange(2 ** 32)
     assert_held(runs.run_mirror(directory, 30, seed), seed, directory)

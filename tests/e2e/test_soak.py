@@ -62,12 +62,13 @@ def leak(directory):
 
 
 @NEEDS_ROOT
-@pytest.mark.serial
 def test_a_leak_of_200_bytes_a_query_is_found(directory, leak):
+    """Whatever else a busy machine does to the answers."""
     verdict = runs.run(directory, 60, new_seed(), environment=leak)
     show(verdict, directory)
-    assert [problem.partition(" ")[0] for problem in verdict.problems] == ["descriptors", "memory"], verdict.problems
-    descriptors, memory = verdict.problems
+    found = {problem.partition(" ")[0]: problem for problem in verdict.problems}
+    assert {"descriptors", "memory"} <= set(found), verdict.problems
+    descriptors, memory = found["descriptors"], found["memory"]
     assert re.search(r"; new: \d+ /dev/zero$", descriptors), descriptors
     # 200 bytes for each datagram, and those of hostile clients do not count as queries.
     assert int(re.search(r"(\d+) bytes a query", memory)[1]) > 160, memory
