@@ -142,7 +142,7 @@ void Application::onSignal(int signal) {
 
 CorefileSource::Reading Application::readCorefile() const {
   const auto nothing = [](std::string why) {
-    return CorefileSource::Reading{.name = {}, .digest = {}, .plan = fail(std::move(why))};
+    return CorefileSource::Reading{.name = {}, .digest = {}, .was_read = false, .plan = fail(std::move(why))};
   };
   if (!read_corefile_) return nothing("there is no file to read again");
   // What is built beside what runs needs some; where libraries open their own, having none may end the process.
@@ -179,7 +179,7 @@ bool Application::isSettling() const {
 
 // On the executor: everything is built beside what runs; only when nothing can fail any more does it take its place.
 void Application::build() {
-  auto [name, digest, plan] = readCorefile();
+  auto [name, digest, was_read, plan] = readCorefile();
   auto built = std::make_shared<Result<Configuration>>(tl::unexpected(plan ? Error{} : plan.error()));
   if (plan) *built = Configuration::make(std::move(*plan), process_);
   loop_.post([this, digest = std::move(digest), built] { onBuilt(digest, std::move(*built)); });

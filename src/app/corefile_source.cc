@@ -44,7 +44,10 @@ CorefileSource::Reading CorefileSource::read(NamedFiles files) const {
   const config::RecordingEnvironment environment(system, source.text ? *source.text : source.text.error().message);
   auto plan = source.text ? makePlan(source.name, *source.text, default_port_, files, environment)
                           : tl::unexpected(source.text.error());
-  return {.name = source.name, .digest = environment.digest(), .plan = std::move(plan)};
+  return {.name = source.name,
+          .digest = environment.digest(),
+          .was_read = source.text.has_value(),
+          .plan = std::move(plan)};
 }
 
 CorefileSource::Text CorefileSource::readText() const {

@@ -19,6 +19,7 @@ class CorefileSource {
   struct Reading {
     std::string name;    // of the Corefile, as errors say it
     std::string digest;  // of all that was read, whatever came of it (config/recording_environment.h)
+    bool was_read;       // the Corefile itself
     Result<Plan> plan;
   };
   // The error is as that of makePlan(), or says that there is nothing to be read.

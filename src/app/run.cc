@@ -115,7 +115,7 @@ void warnOfTakenPorts(const Plan& plan) {
 }
 
 int validate(const Options& options) {
-  const auto [name, digest, plan] = CorefileSource(options).read(NamedFiles::kRead);
+  const auto [name, digest, was_read, plan] = CorefileSource(options).read(NamedFiles::kRead);
   if (!plan) return failWith(plan.error());
   for (const std::string& warning : plan->warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   for (const resolve::Block& block : plan->blocks) {
@@ -241,10 +241,12 @@ Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
 }
 
 // A service manager starts the next process at once, as it should after a crash; what keeps a server from serving does
-// not pass so soon. A signal ends the pause.
-void pauseBeforeNext() {
+// not pass so soon: a port that is taken, a loop of forwarders, no free name. A signal ends the pause. Returns the exit
+// status.
+int pauseBeforeNext() {
   const sigset_t signals = maskSignals(SIG_BLOCK);
-  sigtimedwait(&signals, nullptr, &kPause);
+  const int signal = sigtimedwait(&signals, nullptr, &kPause);
+  return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT ? 0 : 1;
 }
 
 int serve(const Options& options, service::Given given) {
@@ -255,7 +257,8 @@ int serve(const Options& options, service::Given given) {
   const CorefileSource source(options);
   auto corefile = source.read();
   // By hand 1, as with CoreDNS.
-  if (!corefile.plan) return failWith(corefile.plan.error(), is_service ? kConfigurationStatus : 1);
+  if (!corefile.plan)
+    return failWith(corefile.plan.error(), is_service && corefile.was_read ? kConfigurationStatus : 1);
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, &given.descriptors);
   if (!handover) return failWith(handover.error());
@@ -283,8 +286,7 @@ int serve(const Options& options) {
   service::Given given = service::takeGiven();
   const bool is_service = !given.notify_socket.empty();
   const int status = serve(options, std::move(given));
-  if (status == 1 && is_service) pauseBeforeNext();
-  return status;
+  return status == 1 && is_service ? pauseBeforeNext() : status;
 }
 
 }  // namespace
