@@ -14,7 +14,7 @@ class Chain::ClusterHandler final : public Handler {
   const dns::Name& zone() const { return cluster_->store().zone(); }
   QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
     const QueryOutcome outcome = cluster_->answer(query, request.response_limit, flags, request.now);
-    if (!outcome.isNext() && chain_.parts.errors) chain_.reportFailure(query);
+    if (!outcome.isNext() && chain_.parts.errors && !request.own_only) chain_.reportFailure(query);
     return outcome;
   }
   QueryOutcome answerNoData(const dns::Query& query, const Request& request, uint16_t flags) override {
@@ -99,7 +99,7 @@ QueryOutcome Chain::runFrom(size_t first, const dns::Query& query, const Request
 }
 
 QueryOutcome Chain::answerInner(const dns::Query& query, const Request& request, size_t end) const {
-  if (parts.gate) {
+  if (parts.gate && !request.own_only) {
     if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
   return runHandlers(0, end, query, request, flags());

@@ -85,7 +85,7 @@ QueryOutcome Router::answerInner(const Chain& asking, size_t end, const dns::Que
   const Chain& chain = *(is_ds ? routeOfDs(query, *found) : *found).chain;
   if (&chain == &asking) return chain.answerInner(query, request, end);
   const QueryOutcome outcome = chain.answerInner(query, request, chain.size());
-  return outcome.isNext() ? refuse(query, request.response_limit, 0) : outcome;
+  return outcome.isNext() && !request.own_only ? refuse(query, request.response_limit, 0) : outcome;
 }
 
 QueryOutcome Router::serve(Job& job, Request& request) const {

@@ -1,7 +1,5 @@
 #include "resolver/alias_follower.h"
 
-#include "dns/own_query.h"
-
 namespace idetcd::resolver {
 
 struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain> {
@@ -19,6 +17,7 @@ struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain>
   std::shared_ptr<const StoredResponse> so_far;
   std::unique_ptr<dns::OwnQuery> target;  // what is asked for now
   size_t steps = 0;
+  bool for_client = false;  // what has come, or failed to, is for this client at this moment
   Client client;  // `done` is empty: it has been called
   net::Deadline deadline;
 };
@@ -62,12 +61,15 @@ void AliasFollower::follow(const dns::Query& query, const QueryOrigin& origin, c
 }
 
 void AliasFollower::ask(const ChainPtr& chain) {
-  // As the client would have asked it in the place of its own.
-  const dns::Query& query = chain->query;
-  chain->target = std::make_unique<dns::OwnQuery>(*chain->so_far->unfinished, query.qtype, query.qclass,
-                                                  query.flags & (dns::kFlagRd | dns::kFlagCd), options_.hash_seed);
-  chain->target->query().dnssec_ok = query.dnssec_ok;
-  const auto here = askHere(chain);
+  chain->target = targetQuery(chain->query, *chain->so_far->unfinished);
+  const dns::Query& target = chain->target->query();
+  Deferrer deferrer(*this, chain);
+  resolve::Request request = chain->client.asked.request();
+  request.deferrer = &deferrer;
+  // An ID of its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
+  const auto here = askHere(target, chain->origin.id, request);
+  const bool allows_alike = !options_.gate || options_.gate->allowsAlike(chain->query.name(), target.name());
+  if (!here.isNext() || !allows_alike) chain->for_client = true;
   switch (here.kind) {
     case resolve::QueryOutcome::Kind::kAnswer:
       return onMessage(chain, {room_.data(), here.size});
@@ -78,27 +80,61 @@ void AliasFollower::ask(const ChainPtr& chain) {
     case resolve::QueryOutcome::Kind::kNext:
       break;
   }
-  const auto wait = options_.resolve(chain->target->query(), chain->origin,
-                                     [this, chain](const ForwardResult& result) { onResult(chain, result); });
+  const auto wait = options_.resolve(target, chain->origin, [this, chain](const ForwardResult& result) {
+    if (!chain->client.done) return;  // too late
+    ForwardResult room;
+    onResult(chain, withoutOwn(chain->target->query(), chain->client.asked, result, room));
+  });
   if (!wait) return finish(chain);
   if (*wait == Forwarder::Wait::kForLittle && chain->client.limit) chain->client.limit();
 }
 
-resolve::QueryOutcome AliasFollower::askHere(const ChainPtr& chain) {
+// As the client would have asked it in the place of its own.
+std::unique_ptr<dns::OwnQuery> AliasFollower::targetQuery(const dns::Query& query, const dns::Name& target) const {
+  auto asked = std::make_unique<dns::OwnQuery>(target, query.qtype, query.qclass,
+                                               query.flags & (dns::kFlagRd | dns::kFlagCd), options_.hash_seed);
+  asked->query().dnssec_ok = query.dnssec_ok;
+  return asked;
+}
+
+// Written to room_.
+resolve::QueryOutcome AliasFollower::askHere(const dns::Query& target, uint16_t id, resolve::Request request) {
   room_.resize(dns::kMaxMessageSize + dns::kReadSlack);
-  dns::Query query = chain->target->query();
+  dns::Query query = target;
   std::memcpy(room_.data(), query.message, query.question_end);
-  // Its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
-  dns::store16(room_.data(), chain->origin.id);
+  dns::store16(room_.data(), id);
   query.message = room_.data();
-  Deferrer deferrer(*this, chain);
-  resolve::Request request = chain->client.asked.request();
   request.response_limit = dns::kMaxMessageSize;
   request.now = BootClock::now();
-  request.deferrer = &deferrer;
   request.is_inner = true;
   ++request.inner_depth;
   return options_.answer_here(query, request);
+}
+
+const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
+                                               const ForwardResult& result, ForwardResult& room) {
+  if (!result.response) return result;
+  const StoredResponse& whole = *result.response;
+  resolve::Request request = asked.request();
+  request.own_only = true;
+  const auto is_own = [&](const dns::Name& target) {
+    return !askHere(targetQuery(query, target)->query(), 0, request).isNext();
+  };
+  // An unfinished answer says nothing of its last target.
+  const auto end = whole.targets.end() - (whole.unfinished ? 1 : 0);
+  const auto own = std::find_if(whole.targets.begin(), end, is_own);
+  if (own == end) return result;
+  const auto count = static_cast<size_t>(own - whole.targets.begin()) + 1;
+  auto cut = std::make_shared<StoredResponse>();
+  room = {.response = nullptr,
+          .rcode = dns::Rcode::kServFail,
+          .ede = dns::EdeCode::kNetworkError,
+          .reason = "an answer that cannot be read",
+          .next = result.next};
+  if (cutResponse(query, whole, count, *cut)) {
+    room = {.response = std::move(cut), .rcode = dns::Rcode::kNoError, .ede = {}, .reason = {}, .next = result.next};
+  }
+  return room;
 }
 
 // To the question for the target.
@@ -107,15 +143,13 @@ void AliasFollower::onMessage(const ChainPtr& chain, std::span<const uint8_t> me
   auto response = std::make_shared<StoredResponse>();
   const uint16_t id = dns::load16(message.data());
   if (readUpstreamResponse(message, id, chain->target->query(), *response) != UpstreamVerdict::kAccepted) {
-    return fail(chain, dns::EdeCode::kNetworkError, "an answer that cannot be read", true);
+    return fail(chain, dns::EdeCode::kNetworkError, "an answer that cannot be read");
   }
-  response->kind = ResponseKind::kUncacheable;
   const dns::Rcode rcode = response->packed->rcode;
-  onResult(chain, {.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}, .overloaded = true});
+  onResult(chain, {.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}});
 }
 
 void AliasFollower::onResult(const ChainPtr& chain, const ForwardResult& result) {
-  if (!chain->client.done) return;  // too late
   if (!result.response) {
     return fail(chain, result.ede.value_or(dns::EdeCode::kNoReachableAuthority), result.reason, result.overloaded);
   }
@@ -144,12 +178,11 @@ void AliasFollower::extend(const ChainPtr& chain, const std::shared_ptr<const St
 
 std::shared_ptr<const StoredResponse> AliasFollower::join(const Chain& chain,
                                                           const std::shared_ptr<const StoredResponse>& response) {
-  if (last_.first != chain.so_far || last_.second != response) {
+  if (last_.first != chain.so_far || last_.second != response || last_.for_client != chain.for_client) {
     auto whole = std::make_shared<StoredResponse>();
     if (!joinResponses(chain.query, *chain.so_far, chain.target->query(), *response, *whole)) whole = nullptr;
-    const bool is_shared = options_.for_everybody && response->kind != ResponseKind::kUncacheable;
-    if (whole && !is_shared) whole->kind = ResponseKind::kUncacheable;
-    last_ = {chain.so_far, response, std::move(whole)};
+    if (whole && chain.for_client) whole->kind = ResponseKind::kUncacheable;
+    last_ = {chain.so_far, response, chain.for_client, std::move(whole)};
   }
   return last_.whole;
 }
@@ -160,7 +193,7 @@ void AliasFollower::fail(const ChainPtr& chain, dns::EdeCode ede, const std::str
                  .rcode = dns::Rcode::kServFail,
                  .ede = ede,
                  .reason = fmt::format("{}, which it is an alias of: {}", target, why),
-                 .overloaded = overloaded});
+                 .overloaded = overloaded || chain->for_client});
 }
 
 // With what there is.

@@ -3,14 +3,15 @@
 // thread only.
 //
 // A target that this server answers itself, or another of its blocks, is asked for here, as that client (`acl`), and of
-// no upstream. What comes of that is not to be cached: it is another client's answer, or that of the next moment, only
-// if it is asked for again.
+// no upstream. Chain::for_client marks what comes of that, and what only some who may ask for the alias may ask for: it
+// is not cached and not shared, since another client, or the next moment, may have another answer.
 //
 // Bounded: kMaxSteps questions and kTime for all of them. Each client waits in the forwarder that the target is asked
 // of, by the rules that hold there for its number and for the answers to many.
 #pragma once
 
 #include "base/hash.h"
+#include "dns/own_query.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
 #include "resolve/deferred_reply.h"
@@ -38,8 +39,8 @@ class AliasFollower {
   struct Options {
     Resolve resolve;
     AnswerHere answer_here;
-    HashSeed hash_seed = 0;     // of the queries
-    bool for_everybody = true;  // whoever may ask for an alias may have what it leads to
+    HashSeed hash_seed = 0;                       // of the queries
+    std::shared_ptr<const resolve::Gate> gate{};  // who may ask for what; may be null
   };
 
   AliasFollower(net::EventLoop& loop, Options options);
@@ -50,6 +51,11 @@ class AliasFollower {
   static bool isUnfinished(const ForwardResult& result) {
     return result.response != nullptr && result.response->unfinished.has_value();
   }
+
+  // `result`, the answer to `query`, or what is written to `room`: without what an upstream says of names that are this
+  // server's own, so that an alias that leads to one is unfinished.
+  const ForwardResult& withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
+                                  const ForwardResult& result, ForwardResult& room);
 
   // `client.done` gets the whole answer: possibly before this returns, never after the follower has gone. If the target
   // cannot be resolved, SERVFAIL; if no server is configured for it, or it is refused (by a server that has its own
@@ -63,13 +69,14 @@ class AliasFollower {
   class Deferrer;
   class Sink;
 
-  resolve::QueryOutcome askHere(const ChainPtr& chain);
+  std::unique_ptr<dns::OwnQuery> targetQuery(const dns::Query& query, const dns::Name& target) const;
+  resolve::QueryOutcome askHere(const dns::Query& target, uint16_t id, resolve::Request request);
   void onMessage(const ChainPtr& chain, std::span<const uint8_t> message);
   void ask(const ChainPtr& chain);
   std::shared_ptr<const StoredResponse> join(const Chain& chain, const std::shared_ptr<const StoredResponse>& response);
   void onResult(const ChainPtr& chain, const ForwardResult& result);
   void extend(const ChainPtr& chain, const std::shared_ptr<const StoredResponse>& response);
-  // `overloaded`: as of a ForwardResult. A failure of our own data may end at any moment, too.
+  // `overloaded`: as of a ForwardResult.
   static void fail(const ChainPtr& chain, dns::EdeCode ede, const std::string& why, bool overloaded = false);
   static void finish(const ChainPtr& chain);
   static void finish(const ChainPtr& chain, const ForwardResult& result);
@@ -81,6 +88,7 @@ class AliasFollower {
   struct Joined {
     std::shared_ptr<const StoredResponse> first;
     std::shared_ptr<const StoredResponse> second;
+    bool for_client = false;
     std::shared_ptr<const StoredResponse> whole;  // null: they do not go together
   };
   Joined last_;

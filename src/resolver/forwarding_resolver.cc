@@ -76,7 +76,7 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
                       .answer_here = [this](const dns::Query& query,
                                             const resolve::Request& request) { return answerHere(query, request); },
                       .hash_seed = options_.hash_seed,
-                      .for_everybody = options_.chain == nullptr || !options_.chain->parts.gate}),
+                      .gate = options_.chain != nullptr ? options_.chain->parts.gate : nullptr}),
       forwarders_(std::move(forwarders)) {
   if (options_.chain != nullptr) reader_.emplace(*options_.epochs);
 }
@@ -89,6 +89,8 @@ resolve::QueryOutcome ForwardingResolver::answerHere(const dns::Query& query, co
 }
 
 resolve::QueryOutcome ForwardingResolver::answer(const dns::Query& query, const resolve::Request& request, uint16_t) {
+  if (request.own_only) [[unlikely]]
+    return resolve::QueryOutcome::next();
   const bool wants_recursion = (query.flags & dns::kFlagRd) != 0;
   if (wants_recursion) [[likely]] {
     if (const resolve::QueryOutcome outcome = answerAtHand(query, request); !outcome.isNext()) return outcome;
@@ -215,9 +217,14 @@ void ForwardingResolver::forward(const Pending& pending, size_t forwarder, const
     ForwardResult room;
     onResult(pending, forwarder, timers, permitted(pending->query(), result, room));
   };
-  const auto limit = [pending, origin] { pending->limitResponse(Forwarder::truncationLimit(origin)); };
+  // Not what another block's alias leads to: the client gets it as a part of that one's answer, which has its own limit.
+  const auto limit = [pending, origin, is_part = request.inner_depth > 0] {
+    if (!is_part) pending->limitResponse(Forwarder::truncationLimit(origin));
+  };
   const auto wait = forwarders_[forwarder]->resolve(
-      pending->query(), origin, [this, pending, origin, done, limit](const ForwardResult& result) {
+      pending->query(), origin, [this, pending, origin, done, limit](const ForwardResult& said) {
+        ForwardResult room;
+        const ForwardResult& result = aliases_.withoutOwn(pending->query(), pending->kept(), said, room);
         const auto left = pending->receivedAt() + Forwarder::kTotalTime - BootClock::now();
         const bool in_time = left >= AliasFollower::kTime && !pending->isAnswered();
         if (result.next || !AliasFollower::isUnfinished(result) || !in_time) return done(result);
@@ -260,12 +267,14 @@ void ForwardingResolver::refresh(const dns::Query& query, const resolve::Request
 
 void ForwardingResolver::refreshFrom(size_t forwarder, const std::shared_ptr<Refresh>& refresh) {
   forwarders_[forwarder]->resolve(
-      refresh->query, refresh->origin, [this, forwarder, refresh](const ForwardResult& result) {
+      refresh->query, refresh->origin, [this, forwarder, refresh](const ForwardResult& said) {
+        ForwardResult room;
+        const ForwardResult& result = aliases_.withoutOwn(refresh->query, refresh->asked, said, room);
         const size_t next = result.next ? findForwarder(refresh->query, forwarder + 1) : forwarders_.size();
         if (next < forwarders_.size()) return refreshFrom(next, refresh);
         const auto done = [this, refresh](const ForwardResult& whole) {
-          ForwardResult room;
-          remember(refresh->query, permitted(refresh->query, whole, room));
+          ForwardResult allowed;
+          remember(refresh->query, permitted(refresh->query, whole, allowed));
         };
         if (!AliasFollower::isUnfinished(result)) return done(result);
         aliases_.follow(refresh->query, refresh->origin, result, {.asked = refresh->asked, .done = done});

@@ -42,6 +42,7 @@ RebindingFilter::Response withoutAdditional(const StoredResponse& response) {
   rest->ttl_seconds = response.ttl_seconds;
   rest->signature_end = response.signature_end;
   rest->unfinished = response.unfinished;
+  rest->targets = response.targets;
   rest->packed = dns::PackedResponse::make(sections, packed.body().first(packed.authority_end),
                                            packed.ttlOffsets().first(size_t{packed.answers} + packed.authorities));
   return rest;

@@ -115,7 +115,15 @@ class Selector {
     if (!take(dns::Section::kAuthority, Part::kRest, out.authorities)) return false;
     out.authority_end = size();
     if (!take(dns::Section::kAdditional, Part::kAll, out.additionals)) return false;
-    response_.packed = dns::PackedResponse::make(out, writer_.body(), writer_.ttlOffsets());
+    pack(out);
+    return true;
+  }
+  // As select(), but only the first `count` CNAMEs, without what they lead to.
+  bool selectAliases(dns::ResponseSections out, size_t count) {
+    max_chain_ = count;
+    if (!followChain() || !takeAnswer(out.answers)) return false;
+    out.answer_size = out.proof_end = out.authority_end = size();
+    pack(out);
     return true;
   }
 
@@ -123,9 +131,10 @@ class Selector {
   uint32_t leastTtl() const { return least_ttl_; }
   // RFC 2308 §5: the lesser of the SOA's TTL and its last field. Nothing: no SOA.
   std::optional<uint32_t> negativeTtl() const { return negative_ttl_; }
-  // The name that the CNAMEs lead to; nothing: there are none.
-  std::optional<dns::Name> alias() const {
-    return chain_size_ > 1 ? std::optional(dns::Name::fromWire(chain().back())) : std::nullopt;
+  std::vector<dns::Name> targets() const {
+    std::vector<dns::Name> names;
+    for (const NameSpan target : chain().subspan(1)) names.push_back(dns::Name::fromWire(target));
+    return names;
   }
 
  private:
@@ -133,6 +142,9 @@ class Selector {
   enum class Part : uint8_t { kAll, kProofs, kRest };
 
   uint16_t size() const { return static_cast<uint16_t>(writer_.body().size()); }
+  void pack(const dns::ResponseSections& out) {
+    response_.packed = dns::PackedResponse::make(out, writer_.body(), writer_.ttlOffsets());
+  }
 
   bool followChain() {
     chain_[chain_size_++] = query_.name();
@@ -140,7 +152,7 @@ class Selector {
     for (;;) {
       auto target = std::make_unique<ExpandedName>();
       if (!readAlias(chain().back(), *target)) return false;
-      if (target->size == 0 || !follows) return true;
+      if (target->size == 0 || !follows || chain_size_ == max_chain_) return true;
       if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
       chain_[chain_size_++] = target->span();
       aliases_.push_back(std::move(target));
@@ -298,6 +310,7 @@ class Selector {
   dns::Rcode rcode_ = dns::Rcode::kNoError;
   std::array<NameSpan, kMaxChain + 1> chain_;  // the qname, then what each CNAME leads to
   size_t chain_size_ = 0;
+  size_t max_chain_ = kMaxChain + 2;  // where it is cut; this: nowhere
   std::vector<std::unique_ptr<ExpandedName>> aliases_;
   std::vector<std::vector<uint8_t>> targets_;
   bool has_answer_ = false;
@@ -319,9 +332,9 @@ void classify(const Selector& selector, StoredResponse& response) {
     response.ttl_seconds = std::min(*ttl, selector.leastTtl());
   }
   if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
-  if (sections.rcode == dns::Rcode::kNoError && !selector.hasAnswer() && !selector.negativeTtl()) {
-    response.unfinished = selector.alias();
-  }
+  response.targets = selector.targets();
+  const bool says_nothing = sections.rcode == dns::Rcode::kNoError && !selector.hasAnswer() && !selector.negativeTtl();
+  if (says_nothing && !response.targets.empty()) response.unfinished = response.targets.back();
 }
 
 size_t recordsStart(std::span<const uint8_t> name) { return dns::kHeaderSize + name.size() + 4; }
@@ -395,6 +408,19 @@ bool joinResponses(const dns::Query& query, const StoredResponse& first, const d
   Selector selector(query, records, messages[0].size() + messages[1].size(), response, work);
   if (!selector.select(sections)) return false;
   classify(selector, response);
+  return true;
+}
+
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, StoredResponse& response) {
+  assert(count > 0 && count <= whole.targets.size());
+  const std::vector<uint8_t> message = messageOf(query.name(), *whole.packed);
+  dns::NameWork work(kMaxSteps);
+  RecordCollector reader(message, recordsStart(query.name()), work);
+  if (!reader.readRecords()) return false;
+  Selector selector(query, reader.records(), message.size(), response, work);
+  if (!selector.selectAliases({.authentic_data = whole.packed->authentic_data}, count)) return false;
+  response.targets.assign(whole.targets.begin(), whole.targets.begin() + static_cast<std::ptrdiff_t>(count));
+  response.unfinished = response.targets.back();
   return true;
 }
 

@@ -30,6 +30,7 @@ struct StoredResponse {
   // Set if the answer is a chain of CNAMEs that leads to this name, of which the response says nothing, not even that
   // there is nothing: it remains to be asked for (joinResponses()).
   std::optional<dns::Name> unfinished;
+  std::vector<dns::Name> targets;  // what its CNAMEs lead to, one after the other
 
   StoredResponse() = default;
   StoredResponse(const StoredResponse&) = delete;
@@ -54,6 +55,10 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 // they are too large. REQUIRES: `response` is fresh from its constructor.
 bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
                    const StoredResponse& second, StoredResponse& response);
+
+// The first `count` CNAMEs of the answer to `query` without what they lead to: unfinished. False: as joinResponses().
+// REQUIRES: it has so many, at least one; `response` is fresh from its constructor.
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, StoredResponse& response);
 
 // The denial of `name` as one of `query`'s name, which is `name` or below it (RFC 8020 §2): what it says of the zone
 // and what it proves hold for both. `denial`: NXDOMAIN without an answer, made for a question for `name`. False: it

@@ -14,6 +14,8 @@ import time
 import dns.edns
 import dns.flags
 import dns.message
+import dns.name
+import dns.query
 import dns.rcode
 import dns.rdatatype
 import dns.rrset
@@ -772,19 +774,119 @@ def test_an_alias_of_a_name_of_ours_is_answered_from_our_own_data(etcd, upstream
     assert set(upstream.names()) == {f"{name}.example.org." for name in ("host", "node", "none", "other")}
 
 
-def test_an_alias_of_a_name_that_the_client_may_not_ask_for_brings_no_address(upstreams, nodes):
-    """`acl` is asked of the target too, for each client: what one may have is not kept for the others."""
-    upstream = upstreams(aliases_to(www="db.secret.example."))
-    node = nodes.start(". {\n acl secret.example {\n  allow net 127.0.0.2\n  block\n }\n cache\n"
-                       f" forward . {upstream.address}\n}}\n")
+# What an alias may lead to here, and what this server says of it.
+OWN_TARGETS = {
+    "slot": ("worker5.tf.local.", "A", "10.20.0.7"),
+    "entry": ("db.tf.local.", "A", "10.20.0.8"),
+    "reverse": ("7.0.20.10.in-addr.arpa.", "PTR", "worker5.tf.local."),
+    "hosts": ("printer.lan.", "A", "10.20.0.5"),
+    "hosts-reverse": ("5.0.20.10.in-addr.arpa.", "PTR", "printer.lan."),
+    "local": ("localhost.", "A", "127.0.0.1"),
+}
+OTHER_BLOCK = {"other": ("www.corp.example.", "A", "192.0.2.9")}
+ALIAS_FORMS = ["alone", "second", "finished", "denied", "dname"]
 
-    def ask_from(source):
-        response = dns.query.udp(make_query("www.example.org."), "127.0.0.1", port=node.port, source=source,
-                                 timeout=5 * TIME_FACTOR)
-        return [rdata.to_text() for rrset in response.answer for rdata in rrset]
+
+def alias_in_form(form):
+    """An upstream that has an alias KIND.example.org. of each target, and says of those what is not true: `finished` and
+    `denied` in the same answer."""
+    def handler(query, tcp):
+        name, rdtype = query.question[0].name, query.question[0].rdtype
+        forged = "PTR forged.example." if rdtype == dns.rdatatype.PTR else f"A {FORGED}"
+        if name.labels[1:] == dns.name.from_text("example.net.").labels:
+            return answer(query, f"CNAME {KINDS[name.labels[0].decode()][0]}")
+        if not name.is_subdomain(EXAMPLE_ORG):
+            return answer(query, forged)
+        kind = name.labels[-4].decode()
+        target = dns.name.from_text(KINDS[kind][0])
+        if form == "second":
+            return answer(query, f"CNAME {kind}.example.net.")
+        response = answer(query, f"CNAME {target}")
+        if form == "dname":
+            response.answer.insert(0, dns.rrset.from_text(name.parent(), 60, "IN", "DNAME", target.parent().to_text()))
+        if form in ("finished", "dname"):
+            response.answer.append(dns.rrset.from_text(target, 60, "IN", *forged.split()))
+        if form == "denied":
+            response.set_rcode(dns.rcode.NXDOMAIN)
+            response.authority.append(dns.rrset.from_text(".", 60, "IN", "SOA", "a. b. 1 1 1 1 60"))
+        return response
+    return handler
+
+
+KINDS = OWN_TARGETS | OTHER_BLOCK
+EXAMPLE_ORG = dns.name.from_text("example.org.")
+
+
+@pytest.mark.parametrize("form", ALIAS_FORMS)
+def test_an_alias_brings_our_own_data_and_only_to_clients_that_may_ask_for_its_target(etcd, upstreams, nodes, form):
+    """Whatever the upstream says of the target; `acl` is asked of it too, for each client, and what one may have is not kept
+    for the others."""
+    rules = "{\n        allow net 127.0.0.2\n        block\n    }"
+    upstream, corp = upstreams(alias_in_form(form)), upstreams(a(9))
+    text = corefile(etcd.endpoint, directives=[
+        f"acl tf.local lan localhost 10.0.0.0/8 {rules}", "hosts {\n        10.20.0.5 printer.lan\n        fallthrough\n    }",
+        "local", "cache", f"forward . {upstream.address}"])
+    node = nodes.start(text + f"corp.example {{\n    acl {rules}\n    forward . {corp.address}\n}}\n")
+    for name in ("slot", "entry"):
+        target, _, address = OWN_TARGETS[name]
+        etcd.put(target, f'{{"ipv4":"{address}"}}')
+        wait_until(lambda t=target, x=address: ask_from(node, "127.0.0.2", t) == (dns.rcode.NOERROR, [x]), 10, "the name")
+    # What another block asks other servers for is not our own.
+    for kind, (target, rdtype, data) in (KINDS if form in ("alone", "second") else OWN_TARGETS).items():
+        label = dns.name.from_text(target).labels[0].decode()
+        if form == "dname" and label == "localhost":
+            continue  # the alias, localhost.NAME, is one itself
+        alias = f"{label}.{kind}.example.org." if form == "dname" else f"{kind}.example.org."
+        for _ in range(2):
+            code, found = ask_from(node, "127.0.0.2", alias, rdtype)
+            assert (code, found[-2:]) == (dns.rcode.NOERROR, [target, data]), kind
+            code, found = ask_from(node, "127.0.0.1", alias, rdtype)
+            assert code == dns.rcode.NOERROR and found[-1] == target, f"{kind}: {found}"
+
+
+def ask_from(node, source, name, rdtype="A"):
+    response = dns.query.udp(make_query(name, rdtype), "127.0.0.1", port=node.port, source=source, timeout=5 * TIME_FACTOR)
+    return response.rcode(), [rdata.to_text() for rrset in response.answer for rdata in rrset]
+
+
+def test_an_alias_of_a_name_that_some_clients_may_ask_for_is_not_kept_for_others(upstreams, nodes):
+    """Though the data are an upstream's, and wherever in the chain that name is. An alias of a name that whoever may ask for
+    the alias may ask for too is kept."""
+    upstream = upstreams(aliases({
+        "www.example.org.": "db.secret.example.", "db.secret.example.": "A 192.0.2.7",
+        "far.example.org.": "a.secret.example.", "a.secret.example.": "cdn.example.net.", "cdn.example.net.": "A 192.0.2.8",
+        "open.example.org.": "cdn.example.net."}))
+    node = nodes.start(". {\n acl secret.example {\n  allow net 127.0.0.2\n  block\n }\n acl {\n  allow net 127.0.0.0/8\n }\n"
+                       f" cache\n forward . {upstream.address}\n}}\n")
     for _ in range(2):
-        assert ask_from("127.0.0.2") == ["db.secret.example.", FORGED]
-        assert ask_from("127.0.0.1") == ["db.secret.example."]
+        assert ask_from(node, "127.0.0.2", "www.example.org.")[1] == ["db.secret.example.", "192.0.2.7"]
+        assert ask_from(node, "127.0.0.1", "www.example.org.")[1] == ["db.secret.example."]
+        assert ask_from(node, "127.0.0.2", "far.example.org.")[1] == ["a.secret.example.", "cdn.example.net.", "192.0.2.8"]
+        assert ask_from(node, "127.0.0.1", "far.example.org.")[1] == ["a.secret.example."]
+        assert ask_from(node, "127.0.0.2", "open.example.org.")[1] == ["cdn.example.net.", "192.0.2.8"]
+    assert upstream.names().count("open.example.org.") == 1, "then it is cached"
+
+
+def test_aliases_of_one_name_of_another_block_are_answered_whole(upstreams, nodes):
+    """However many of one client wait for that name: its limit is for those who ask for the name itself."""
+    may_answer = threading.Event()
+
+    def late(query, tcp):
+        assert may_answer.wait(20 * TIME_FACTOR)
+        return answer(query, *(f"A 192.0.2.{i}" for i in range(20)))
+    labels = [f"n{i}" for i in range(5)]
+    upstream, corp = upstreams(aliases_to(**{label: "www.corp.example." for label in labels})), upstreams(late)
+    node = nodes.start(f". {{\n forward . {upstream.address}\n}}\ncorp.example {{\n forward . {corp.address}\n}}\n")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", node.port))
+        client.settimeout(5 * TIME_FACTOR)
+        for label in labels:
+            client.send(make_query(f"{label}.example.org.", use_edns=0, payload=1232).to_wire())
+            wait_until(lambda name=f"{label}.example.org.": name in upstream.names(), 10, "the alias to be asked for")
+        wait_until(corp.names, 10, "its target to be asked for")
+        may_answer.set()
+        responses = [dns.message.from_wire(client.recv(4096)) for _ in labels]
+    assert [(rcode(response), len(response.answer[-1])) for response in responses] == [("NOERROR", 20)] * len(labels)
 
 
 def test_two_aliases_of_one_name_of_another_block_are_both_answered(upstreams, nodes):

@@ -174,15 +174,20 @@ resolve::Gate::AclVerdict Acl::judge(const std::optional<IpAddress>& source, std
   if (!source) return Action::kBlock;
   const uint8_t* v4 = v4Bytes(*source);
   for (const Compiled& rule_set : rule_sets_) {
-    const bool in_zones = std::any_of(rule_set.zones.begin(), rule_set.zones.end(),
-                                      [name](const dns::Name& zone) { return dns::isNameWithin(name, zone); });
-    if (!in_zones) continue;
+    if (!rule_set.isAbout(name)) continue;
     const TypeClass& type_class = classOf(rule_set, type);
     const auto action = v4 != nullptr ? type_class.v4.find(dns::load32(v4))
                                       : type_class.v6.find(Key128{load64(source->data()), load64(source->data() + 8)});
     if (action) return *action;
   }
   return Action::kAllow;
+}
+
+// The same rules are about both, or none about the other one.
+bool Acl::allowsAlike(std::span<const uint8_t> name, std::span<const uint8_t> other) const {
+  const auto is_about = [](std::span<const uint8_t> n) { return [n](const Compiled& set) { return set.isAbout(n); }; };
+  return std::ranges::none_of(rule_sets_, is_about(other)) ||
+         std::ranges::equal(rule_sets_, rule_sets_, {}, is_about(name), is_about(other));
 }
 
 Result<Acl::Rule> parseAclRule(std::span<const std::string> words) {

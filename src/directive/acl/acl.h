@@ -38,6 +38,7 @@ class Acl final : public resolve::Gate {
   // An IPv4-mapped IPv6 address counts as the IPv4 address, and no address at all is blocked.
   AclVerdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
                 std::optional<uint16_t> type) const override;
+  bool allowsAlike(std::span<const uint8_t> name, std::span<const uint8_t> other) const override;
 
  private:
   // An address as a number.
@@ -67,6 +68,9 @@ class Acl final : public resolve::Gate {
     std::vector<TypeEntry> types;  // sorted
     uint32_t other_types = 0;      // the class of all other types
     std::vector<TypeClass> classes;
+    bool isAbout(std::span<const uint8_t> name) const {
+      return std::ranges::any_of(zones, [name](const dns::Name& zone) { return dns::isNameWithin(name, zone); });
+    }
   };
 
   template <typename Key>
