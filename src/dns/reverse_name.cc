@@ -71,4 +71,35 @@ std::optional<IpAddress> addressOfReverseName(std::span<const uint8_t> name) {
   return std::nullopt;
 }
 
+std::optional<AddressRange> addressesBelow(std::span<const uint8_t> name) {
+  const bool is_v4 = endsWith(name, kV4Zone);
+  if (!is_v4 && !endsWith(name, kV6Zone)) return std::nullopt;
+  std::span<const uint8_t> labels = name.first(name.size() - (is_v4 ? kV4Zone : kV6Zone).size());
+  const size_t whole = is_v4 ? 4 : 32;
+  std::array<uint8_t, 32> values;  // the last one comes first in an address
+  size_t count = 0;
+  while (!labels.empty()) {
+    if (count + 1 == whole || labels.front() >= labels.size()) return std::nullopt;
+    const auto label = labels.subspan(1, labels.front());
+    const auto value = is_v4 ? octetOf(label) : label.size() == 1 ? nibbleOf(label.front()) : std::nullopt;
+    if (!value) return std::nullopt;
+    values[count++] = *value;
+    labels = labels.subspan(1 + label.size());
+  }
+  std::array<uint8_t, 16> low{};
+  std::array<uint8_t, 16> high;
+  high.fill(0xff);
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t value = values[count - 1 - i];
+    const unsigned shift = is_v4 || i % 2 != 0 ? 0 : 4;
+    const uint8_t mask = is_v4 ? 0xff : static_cast<uint8_t>(0x0f << shift);
+    const size_t octet = is_v4 ? i : i / 2;
+    low[octet] = static_cast<uint8_t>(low[octet] | value << shift);
+    high[octet] = static_cast<uint8_t>((high[octet] & ~mask) | value << shift);
+  }
+  const size_t size = is_v4 ? 4 : 16;
+  return AddressRange{IpAddress::fromBytes(std::span(low).first(size)),
+                      IpAddress::fromBytes(std::span(high).first(size))};
+}
+
 }  // namespace idetcd::dns

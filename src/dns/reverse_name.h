@@ -14,4 +14,12 @@ Name reverseName(const IpAddress& address);
 // valid, uncompressed, lower-case wire name.
 std::optional<IpAddress> addressOfReverseName(std::span<const uint8_t> name);
 
+struct AddressRange {
+  IpAddress first;
+  IpAddress last;
+};
+// The addresses whose reverse names are below this one: of 2.0.192.in-addr.arpa. 192.0.2.0 to 192.0.2.255. None for a name
+// that is not above one, and for the two trees themselves. REQUIRES: as addressOfReverseName().
+std::optional<AddressRange> addressesBelow(std::span<const uint8_t> name);
+
 }  // namespace idetcd::dns

@@ -1,6 +1,5 @@
 #include "records/reverse_index.h"
 
-#include "dns/reverse_name.h"
 #include "records/entry_arena.h"
 
 namespace idetcd::records {
@@ -12,7 +11,11 @@ bool hasReverseName(const IpAddress& address) {
 }
 
 ReverseIndex::ReverseIndex(EpochDomain& epochs, HashSeed seed, IsMember is_member)
-    : epochs_(epochs), seed_(seed), is_member_(std::move(is_member)), directory_(makeDirectory(kFirstCapacity)) {}
+    : epochs_(epochs),
+      seed_(seed),
+      is_member_(std::move(is_member)),
+      directory_(makeDirectory(kFirstCapacity)),
+      networks_(epochs, seed) {}
 
 ReverseIndex::~ReverseIndex() {
   epochs_.drain(this);
@@ -113,7 +116,7 @@ void ReverseIndex::add(const IpAddress& address, const Entry* fresh) {
   const uint64_t hash = hashOf(address);
   const auto [slot, word] = locate(directory(), address, hash);
   if (slot == nullptr) {
-    countAbove(address, 1);
+    networks_.add(address);
     return insert(hash, wordOf(hash, fresh, 0));
   }
   std::vector<Candidate> members =
@@ -153,7 +156,7 @@ void ReverseIndex::remove(const IpAddress& address, const Entry* old) {
   const uint64_t hash = hashOf(address);
   const auto [slot, word] = locate(directory(), address, hash);
   if (!isGroup(word)) {
-    countAbove(address, static_cast<uint32_t>(-1));
+    networks_.remove(address);
     return erase(slot);
   }
   const auto waiting = waiting_.find(address);
@@ -168,18 +171,6 @@ void ReverseIndex::remove(const IpAddress& address, const Entry* old) {
     waiting->second.erase(candidate(old));
   }
   if (waiting != waiting_.end() && waiting->second.empty()) waiting_.erase(waiting);
-}
-
-// Of the names between an address's reverse name and in-addr.arpa or ip6.arpa.
-void ReverseIndex::countAbove(const IpAddress& address, uint32_t change) const {
-  const dns::Name name = dns::reverseName(address);
-  std::span<const uint8_t> above = name.wire();
-  for (size_t labels = address.isV4() ? 4 : 32; labels > 1; --labels) {
-    above = above.subspan(above.front() + size_t{1});
-    const uint64_t hash = hashBytes(above.data(), above.size(), seed_);
-    for (unsigned shift = 0; shift < 64; shift += kAboveBits)
-      above_[hash >> shift & kAboveMask].fetch_add(change, std::memory_order_relaxed);
-  }
 }
 
 void ReverseIndex::insert(uint64_t hash, uint64_t word) {

@@ -15,6 +15,7 @@
 #include "dns/record.h"
 #include "records/entry.h"
 #include "records/epoch.h"
+#include "records/held_networks.h"
 
 namespace idetcd::records {
 
@@ -46,14 +47,10 @@ class ReverseIndex {
   };
   // The entries that have this address among their A or AAAA: those that come first, then by length, then by letters.
   Names find(const IpAddress& address) const;
-  // Whether the reverse name of an address that is held is below the name in a reverse tree with this hash, which then exists
-  // (RFC 8020 §2). Of another name it is true with a chance of 1 in 50 million where 200 names are above held ones, and
-  // almost always where 200,000 are. Any thread.
-  bool isAboveHeld(uint64_t name_hash) const {
-    for (unsigned shift = 0; shift < 64; shift += kAboveBits) {
-      if (above_[name_hash >> shift & kAboveMask].load(std::memory_order_relaxed) == 0) return false;
-    }
-    return true;
+  // Whether the reverse name of an address that is held is below `name`, which then exists (RFC 8020 §2).
+  bool isAboveHeld(std::span<const uint8_t> name) const {
+    const auto range = dns::addressesBelow(name);
+    return range && networks_.holdsWithin(*range);
   }
 
   // --- writer ---
@@ -71,8 +68,6 @@ class ReverseIndex {
   static constexpr uint64_t kPointerMask = (uint64_t{1} << kPointerBits) - 1;
   static constexpr uint64_t kGroupBit = 1;
   static constexpr size_t kFirstCapacity = 64;
-  static constexpr unsigned kAboveBits = 16;  // of a hash, each of whose parts is counted
-  static constexpr uint64_t kAboveMask = (uint64_t{1} << kAboveBits) - 1;
 
   struct Directory {
     std::atomic<uint64_t>* slots;
@@ -124,7 +119,6 @@ class ReverseIndex {
   void insert(uint64_t hash, uint64_t word);
   void erase(std::atomic<uint64_t>* slot);
   void publish(std::atomic<uint64_t>* slot, uint64_t hash, const IpAddress& address, std::vector<Candidate> members);
-  void countAbove(const IpAddress& address, uint32_t change) const;
   void makeRoom();
   void rebuild(size_t capacity);
   void reinsert(const Directory& old, const Directory& fresh, uint64_t word) const;
@@ -135,8 +129,7 @@ class ReverseIndex {
   const IsMember is_member_;
   std::atomic<Directory*> directory_;
   std::atomic<size_t> capacity_{kFirstCapacity};  // of it; relaxed: a number, and nothing that depends on it
-  // A counting Bloom filter of the names above. Relaxed: numbers, on which nothing else depends.
-  const std::unique_ptr<std::atomic<uint32_t>[]> above_ = std::make_unique<std::atomic<uint32_t>[]>(kAboveMask + 1);
+  HeldNetworks networks_;
   size_t live_ = 0;
   size_t tombstones_ = 0;
   size_t retired_since_reclaim_ = 0;

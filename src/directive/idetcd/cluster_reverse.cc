@@ -42,7 +42,8 @@ uint32_t lowestTtl(std::span<const Entry* const> entries, const IpAddress& addre
 QueryOutcome ClusterReverse::answer(const dns::Query& query, size_t limit, uint16_t flags, BootClock::time_point now) const {
   if (!isInReverseTree(query.name())) return QueryOutcome::next();
   const auto address = dns::addressOfReverseName(query.name());
-  if (!address) return store_.reverse().isAboveHeld(query.hash) ? QueryOutcome::nextOfExisting() : QueryOutcome::next();
+  if (!address)
+    return store_.reverse().isAboveHeld(query.name()) ? QueryOutcome::nextOfExisting() : QueryOutcome::next();
   const OwnAddress own = own_(*address);
   if (own.is_own && !own.name) return QueryOutcome::next();
   const records::ReverseIndex::Names found =

@@ -204,6 +204,8 @@ TEST(RecordStoreStress, AnAddressAlwaysLeadsToItsName) {
     store.put(owner, {.ipv4 = address(i), .ipv6 = {}}, ++revision);
   };
   for (uint32_t i = 0; i < kAddresses; ++i) put(numbered(i), i);
+  std::vector<dns::Name> above;
+  for (uint32_t i = 0; i < kAddresses; ++i) above.push_back(dns::reverseName(address(i)).parent());
 
   std::atomic<bool> done{false};
   std::atomic<uint64_t> looks{0}, missing{0}, wrong{0};
@@ -218,6 +220,7 @@ TEST(RecordStoreStress, AnAddressAlwaysLeadsToItsName) {
         const ReverseIndex::Names names = store.reverse().find(address(i));
         const auto entries = names.entries();
         if (entries.empty() || !entries.front()->isNamed(numbered(i).wire())) missing.fetch_add(1);
+        if (!store.reverse().isAboveHeld(above[i].wire())) missing.fetch_add(1);
         for (const Entry* entry : entries) {
           bool has = false;
           visitAddresses(*entry, [&](const IpAddress& a, uint32_t) { has = has || a == address(i); });

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dns/reverse_name.h"
 #include "records/entry_builder.h"
 #include "table_support.h"
 
@@ -116,6 +117,48 @@ TEST_F(ReverseIndexTest, MoreNamesThanAnAnswerHoldsWait) {
     expect_from(i + 1);
   }
   EXPECT_EQ(index_.size(), 0u);
+}
+
+// Exactly those, of however many addresses: else a name that does not exist gets an answer that says that it does.
+TEST_F(ReverseIndexTest, TheNamesAboveThoseOfManyAddresses) {
+  std::mt19937 random(7);
+  const auto make_address = [&random](bool is_v4) {
+    std::array<uint8_t, 16> bytes{0x20, 0x01, 0x0d, 0xb8};
+    for (size_t i = 4; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(random());
+    return is_v4 ? IpAddress::v4({10, static_cast<uint8_t>(random() % 4), bytes[4], bytes[5]}) : IpAddress::v6(bytes);
+  };
+  const auto names_above = [](const IpAddress& address) {
+    std::vector<std::string> above;
+    std::string text = dns::reverseName(address).toString();
+    for (size_t left = address.isV4() ? 3 : 31; left > 0; --left)
+      above.push_back(text = text.substr(text.find('.') + 1));
+    return above;
+  };
+  std::vector<IpAddress> held;
+  std::multiset<std::string> above;
+  const auto expect_exact = [&] {
+    for (const std::string& text : above) ASSERT_TRUE(index_.isAboveHeld(name(text).wire())) << text;
+    for (int i = 0; i < 5000; ++i) {
+      for (const std::string& text : names_above(make_address(i % 2 == 0)))
+        ASSERT_EQ(index_.isAboveHeld(name(text).wire()), above.contains(text)) << text;
+    }
+    EXPECT_FALSE(index_.isAboveHeld(name("ip6.arpa.").wire()));
+    EXPECT_FALSE(index_.isAboveHeld(dns::reverseName(held.front()).wire()));
+  };
+  const size_t count = 4000 / test::kSlowdown;
+  for (size_t i = 0; i < count; ++i) {
+    held.push_back(make_address(i % 2 == 0));
+    put("n" + std::to_string(i) + ".", {held.back()});
+    for (const std::string& text : names_above(held.back())) above.insert(text);
+  }
+  expect_exact();
+  while (held.size() > 1) {
+    remove("n" + std::to_string(held.size() - 1) + ".");
+    for (const std::string& text : names_above(held.back())) above.erase(above.find(text));
+    held.pop_back();
+    if (held.size() == count / 2) expect_exact();
+  }
+  expect_exact();
 }
 
 TEST_F(ReverseIndexTest, GrowsAndAgreesWithAModel) {
