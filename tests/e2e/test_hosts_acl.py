@@ -11,6 +11,7 @@ import dns.exception
 import dns.flags
 import dns.message
 import dns.query
+import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import pytest
@@ -112,6 +113,25 @@ def test_hosts_answers_and_leaves_the_rest_to_forward(nodes, directory, upstream
     assert answers(node, "www.example.") == ["198.51.100.1"]
     asked = {name for name, _ in world.asked}
     assert asked.isdisjoint({"gw.", "router.example.", "inline.example.", "1.2.0.192.in-addr.arpa."}), asked
+
+
+def test_hosts_leaves_types_that_it_has_not_to_forward_by_option(nodes, upstream):
+    """Of a name that stays one that exists, though the upstream knows nothing of it."""
+    def respond(query):
+        response = dns.message.make_response(query)
+        if query.question[0].name.to_text() == "www.example.":
+            response.answer.append(dns.rrset.from_text("www.example.", 60, "IN", "TXT", "text"))
+        else:
+            response.set_rcode(dns.rcode.NXDOMAIN)
+        return response.to_wire()
+    world = upstream(respond)
+    lines = "192.0.2.7 www.example only.example\n fallthrough\n"
+    node = nodes.start(f". {{\n hosts /dev/null {{\n {lines} fallthrough_unsupported\n }}\n forward . 127.0.0.1:{world.port}\n}}\n")
+    assert answers(node, "www.example.") == ["192.0.2.7"] and answers(node, "www.example.", "AAAA") == []
+    assert answers(node, "www.example.", "TXT") == ['"text"']
+    assert answers(node, "only.example.", "TXT") == []
+    assert answers(node, "other.example.", "TXT") == "NXDOMAIN"
+    assert ("www.example.", "AAAA") not in world.asked
 
 
 def test_hosts_without_fallthrough_ends_here(nodes, directory, upstream):

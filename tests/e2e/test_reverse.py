@@ -134,14 +134,17 @@ def test_what_is_old_says_so(etcd, nodes, directory):
     wait_until(lambda: extended_errors(ask(again, reverse("192.0.2.50"), "PTR", use_edns=0)) == [], 30, "a fresh answer")
 
 
+@pytest.mark.parametrize("whose", ["cluster", "hosts"])
 @pytest.mark.parametrize("address", ["203.1.2.5", "2a01:db8::5"])
-def test_a_question_for_another_type_or_for_a_name_above_does_not_make_the_pointer_vanish(etcd, nodes, address):
+def test_a_question_for_another_type_or_for_a_name_above_does_not_make_the_pointer_vanish(etcd, nodes, address, whose):
     """Behind a cache that takes NXDOMAIN for all names below (RFC 8020), where the upstream knows none of these names."""
+    lines = f"{address} db.tf.local" if whose == "hosts" else ""
     with Upstream(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN)) as upstream:
-        node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1"], directives=[f"forward . {upstream.address}"]))
+        node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1"], directives=[
+            f"hosts /dev/null {{\n {lines}\n fallthrough\n }}", f"forward . {upstream.address}"]))
         wait_says(node, "worker1.tf.local.")
-        key = "ipv6" if ":" in address else "ipv4"
-        etcd.put("db.tf.local.", f'{{"{key}":"{address}"}}')
+        if whose == "cluster":
+            etcd.put("db.tf.local.", f'{{"{"ipv6" if ":" in address else "ipv4"}":"{address}"}}')
         wait_points([node], address, "db.tf.local.")
         labels = reverse(address).split(".")
         questions = [(reverse(address), rdtype) for rdtype in ("TXT", "A", "SOA", "DS")]

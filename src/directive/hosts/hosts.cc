@@ -139,7 +139,10 @@ resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t f
   const HostsTable& table = newestTable();
   const Entry* entry = table.find(query.hash, query.name());
   if (entry == nullptr) entry = table.findWildcard(query.name());
-  return entry != nullptr ? answerHit(query, *entry, limit, flags, order) : answerMiss(query, limit, flags);
+  if (entry != nullptr) return answerHit(query, *entry, limit, flags, order);
+  // Of a tree that is another one's, as the names below.
+  if (table.isAboveHeld(query.name())) return resolve::QueryOutcome::nextOfExisting();
+  return answerMiss(query, limit, flags);
 }
 
 resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
@@ -158,8 +161,12 @@ resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, s
     }
     return true;
   });
-  if (!found) return answerNoData(query, limit, flags);
-  return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  if (found) return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
+  const HostsOptions& options = source_->options();
+  const bool is_supported = isAddress(query.qtype) || query.qtype == dns::code(RrType::kPtr);
+  if (options.fallthrough_unsupported && !is_supported && holds(options.fallthrough, query))
+    return resolve::QueryOutcome::nextOfExisting();
+  return answerNoData(query, limit, flags);
 }
 
 resolve::QueryOutcome Hosts::answerNoData(const Query& query, size_t limit, uint16_t flags) const {

@@ -1,7 +1,9 @@
 // `hosts`: names and addresses from a file in the format of hosts(5) and from lines in the Corefile.
 //
 //   name held, type held     NOERROR, the RRset; AA
-//   name held, other type    NODATA with SOA; AA; DS: the next handler, which may be on the parent's side, else NODATA
+//   name held, other type    NODATA with SOA; AA; DS, and with `fallthrough_unsupported` all that are not A, AAAA and PTR:
+//                            the next handler, else NODATA
+//   above a reverse name     the next handler, else NODATA (RFC 8020)
 //   PTR, no such address     the next handler
 //   in the zones, not held   the next handler where `fallthrough` says so; else SERVFAIL, as CoreDNS answers: a hosts
 //                            file does not say that it is complete, so there is nothing to deny the name with
@@ -32,6 +34,7 @@ struct HostsOptions {
   bool no_reverse = false;
   std::chrono::milliseconds reload{5000};  // 0: the file is read once
   std::vector<dns::Name> fallthrough{};    // zones; `fallthrough` without any is the root
+  bool fallthrough_unsupported = false;    // within them, types that a hosts file has not
 };
 
 // Of one directive. Written by the thread that reads the file.

@@ -85,6 +85,14 @@ class Collector {
     }
     return distinct_;
   }
+  // The addresses with a PTR, in order, each once.
+  std::vector<IpAddress> takeReversed() {
+    std::ranges::sort(reversed_);
+    const auto repeated = std::ranges::unique(reversed_);
+    reversed_.erase(repeated.begin(), repeated.end());
+    reversed_.shrink_to_fit();
+    return std::move(reversed_);
+  }
   bool isOwnerEqual(const Item& a, const Item& b) const {
     return a.hash == b.hash && std::ranges::equal(owner(a), owner(b));
   }
@@ -109,7 +117,10 @@ class Collector {
       const Stored stored_name = store(name->wire());
       addItem(stored_name, type, stored_address);
       if (options_.reverse && !isWildcard(name->wire())) {
-        if (stored_reverse.size == 0) stored_reverse = store(dns::reverseName(*address).wire());
+        if (stored_reverse.size == 0) {
+          stored_reverse = store(dns::reverseName(*address).wire());
+          reversed_.push_back(*address);
+        }
         addItem(stored_reverse, RrType::kPtr, stored_name);
       }
       ++names_;
@@ -136,6 +147,7 @@ class Collector {
   const HostsTable::Options& options_;
   std::vector<uint8_t> heap_;
   std::vector<Item> items_;
+  std::vector<IpAddress> reversed_;
   std::vector<std::span<const uint8_t>> distinct_;
   size_t names_ = 0;
 };
@@ -155,6 +167,7 @@ Result<std::unique_ptr<const HostsTable>> HostsTable::build(std::span<const std:
   }
   const std::vector<Item>& items = collector.sorted();
   auto hosts = std::make_unique<HostsTable>(options.seed);
+  hosts->reversed_ = collector.takeReversed();
   for (size_t i = 0; i < items.size();) {
     const Item& first = items[i];
     hosts->has_wildcards_ |= isWildcard(collector.owner(first));
@@ -175,6 +188,13 @@ Result<std::unique_ptr<const HostsTable>> HostsTable::build(std::span<const std:
     hosts->table_.put(builder.build(hosts->table_.arena(), 0));
   }
   return hosts;
+}
+
+bool HostsTable::isAboveHeld(std::span<const uint8_t> name) const {
+  const auto range = reversed_.empty() ? std::nullopt : dns::addressesBelow(name);
+  if (!range) return false;
+  const auto found = std::ranges::lower_bound(reversed_, range->first);
+  return found != reversed_.end() && *found <= range->last;
 }
 
 // The first label replaced by an asterisk (RFC 4592 §2.1.1).

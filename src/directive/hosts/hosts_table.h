@@ -36,6 +36,8 @@ class HostsTable {
   const records::Entry* findWildcard(std::span<const uint8_t> name) const {
     return has_wildcards_ ? lookUpWildcard(name) : nullptr;
   }
+  // Whether the reverse name of an address that is held is below `name`, which then exists (RFC 8020 §2).
+  bool isAboveHeld(std::span<const uint8_t> name) const;
   const records::RecordTable& table() const { return table_; }
 
   // Records that no DNS message could hold next to the others of their name.
@@ -47,6 +49,7 @@ class HostsTable {
   records::EpochDomain epochs_;  // without readers while the table is built, and without writers afterwards
   records::RecordTable table_;
   const HashSeed seed_;
+  std::vector<IpAddress> reversed_;  // those with a PTR, in order
   bool has_wildcards_ = false;
   size_t dropped_count_ = 0;
 };

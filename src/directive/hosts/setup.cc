@@ -20,8 +20,8 @@ Result<void> readFile(config::DirectiveCursor& cursor, HostsOptions& hosts) {
 Result<void> readInline(config::DirectiveCursor& cursor, HostsOptions& hosts) {
   std::string line = cursor.value();
   if (!parseHostsAddress(line)) {
-    static constexpr std::array<std::string_view, 5> kKnown{"ttl", "reload", "no_reverse", "fallthrough",
-                                                            "ADDRESS NAME..."};
+    static constexpr std::array<std::string_view, 6> kKnown{
+        "ttl", "reload", "no_reverse", "fallthrough", "fallthrough_unsupported", "ADDRESS NAME..."};
     return cursor.error(fmt::format("unknown property '{}'{}", line, config::suggestion(line, kKnown)));
   }
   for (const std::string& name : cursor.remainingArgs()) line += " " + name;
@@ -39,6 +39,7 @@ const config::Options<HostsOptions>& hostsOptions() {
        {"reload", "reload DURATION, like 5s",
         duration(&HostsOptions::reload, {.wrong = kBadReload, .invalid = kBadReload})},
        {"fallthrough", "fallthrough [ZONES...]", zonesOrAll(&HostsOptions::fallthrough)},
+       {"fallthrough_unsupported", "fallthrough_unsupported", flag(&HostsOptions::fallthrough_unsupported)},
        {"no_reverse", "no_reverse", flag(&HostsOptions::no_reverse)}},
       readInline};
   return kOptions;
@@ -99,7 +100,10 @@ class HostsDirective final : public resolve::Configured<HostsOptions> {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
     settings_.zones = config::zonesOf(block.keys);
-    return hostsOptions().read(cursor, settings_);
+    if (auto read = hostsOptions().read(cursor, settings_); !read) return read;
+    const bool alone = settings_.fallthrough_unsupported && settings_.fallthrough.empty();
+    if (alone) return cursor.error("fallthrough_unsupported needs fallthrough");
+    return {};
   }
   Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
     source_ = std::make_shared<const HostsSource>(settings_, process.hash_seed, process.executor,

@@ -118,7 +118,10 @@ TEST(Plan, SaysAllThatIsWrongAndWhatToWrite) {
 
 TEST(Plan, WhatIsLikeNothingIsToldTheChoice) {
   EXPECT_TRUE(refused("minimal {\n}\nloop {\nxyz\n}", "write: minimal"));
-  EXPECT_TRUE(refused("hosts {\nqwerty\n}", "write: one of ttl, reload, no_reverse, fallthrough, ADDRESS NAME...", 3));
+  EXPECT_TRUE(refused("hosts {\nqwerty\n}",
+                      "write: one of ttl, reload, no_reverse, fallthrough, fallthrough_unsupported, ADDRESS NAME...",
+                      3));
+  EXPECT_TRUE(refused("hosts {\nfallthrough_unsupported\n}", "fallthrough_unsupported needs fallthrough", 4));
 }
 
 TEST(PlanCookies, Options) {
@@ -619,6 +622,7 @@ TEST(PlanHosts, Options) {
   EXPECT_EQ(options.reload, 1min);
   EXPECT_EQ(textsOf(options.fallthrough), Texts{"f."});
   EXPECT_EQ(textsOf(hosts("hosts {\nfallthrough\n}").fallthrough), Texts{"."});
+  EXPECT_TRUE(hosts("hosts {\nfallthrough\nfallthrough_unsupported\n}").fallthrough_unsupported);
   EXPECT_EQ(hosts("hosts {\nreload 1us\n}").reload, 1ms) << "rounded up: zero means never";
   EXPECT_EQ(hosts("hosts {\nreload 0\n}").reload, 0ms);
 }

@@ -261,7 +261,8 @@ TEST(Readme, WhatIsWrongIsFound) {
   EXPECT_EQ(acceptedOptions("any"), std::set<std::string>{});
   EXPECT_EQ(acceptedOptions("bind"), std::set<std::string>{"except"});
   EXPECT_EQ(acceptedOptions("acl"), (std::set<std::string>{"allow", "block", "drop", "filter"}));
-  EXPECT_EQ(acceptedOptions("hosts"), (std::set<std::string>{"fallthrough", "no_reverse", "reload", "ttl"}));
+  EXPECT_EQ(acceptedOptions("hosts"),
+            (std::set<std::string>{"fallthrough", "fallthrough_unsupported", "no_reverse", "reload", "ttl"}));
 }
 
 }  // namespace

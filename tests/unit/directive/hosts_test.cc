@@ -75,6 +75,10 @@ class HostsTest : public testing::Test {
     return outcome;
   }
 
+  static bool isPassedOnAsExisting(const Hosts& hosts, std::string_view qname, uint16_t type = kPtr) {
+    Message message(std::string(qname), type, 4096);
+    return ask(hosts, message).isNextOfExisting();
+  }
   // The answer in words: addresses or names, or what else there is.
   static std::string asked(const Hosts& hosts, std::string_view qname, uint16_t type,
                            const dns::AddressOrder& order = {}) {
@@ -169,10 +173,25 @@ TEST_F(HostsTest, NamesAddressesInTheOrderOfTheFile) {
   EXPECT_EQ(asked(all, "1.2.0.192.in-addr.arpa.", kPtr), "zebra. alpha. beta. mapped.");
   EXPECT_EQ(asked(all, "F.1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.B.D.0.1.0.0.2.ip6.arpa.", kPtr), "zebra.");
   EXPECT_EQ(asked(all, "2.2.0.192.in-addr.arpa.", kPtr), "next") << "as CoreDNS does, whatever fallthrough says";
-  EXPECT_EQ(asked(all, "2.0.192.in-addr.arpa.", kPtr), "next");
   EXPECT_EQ(asked(all, "1.2.0.192.in-addr.arpa.", kA), "nodata") << "the name exists";
   EXPECT_EQ(asked(all, "zebra.", kPtr), "nodata");
   EXPECT_EQ(asked(all, "nothing.", kPtr), "next");
+}
+
+// RFC 8020 §2.
+TEST_F(HostsTest, TheNamesAboveAReverseNameExist) {
+  const Hosts all = hosts("192.0.2.1 a\n192.0.20.1 b\n2001:db8::1f c\n::ffff:198.51.100.1 d\n");
+  for (const char* above : {"2.0.192.in-addr.arpa.", "192.in-addr.arpa.", "100.51.198.in-addr.arpa.", "2.ip6.arpa.",
+                            "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa."}) {
+    EXPECT_TRUE(isPassedOnAsExisting(all, above)) << above;
+  }
+  for (const char* other :
+       {"3.0.192.in-addr.arpa.", "02.0.192.in-addr.arpa.", "in-addr.arpa.", "ip6.arpa.", "3.ip6.arpa.",
+        "x.192.in-addr.arpa.", "11.2.ip6.arpa.", "256.in-addr.arpa.", "arpa.", "a.example."}) {
+    EXPECT_FALSE(isPassedOnAsExisting(all, other)) << other;
+  }
+  EXPECT_FALSE(isPassedOnAsExisting(hosts("192.0.2.1 a\n", {.no_reverse = true}), "192.in-addr.arpa."));
+  EXPECT_FALSE(isPassedOnAsExisting(hosts("192.0.2.1 *.a\n"), "192.in-addr.arpa.")) << "no PTR";
 }
 
 TEST_F(HostsTest, NoReverse) {
@@ -202,6 +221,17 @@ TEST_F(HostsTest, FallthroughIsForMissesOnly) {
   EXPECT_EQ(asked(some, "example.org.", kA), "next");
   EXPECT_EQ(asked(some, "no.example.net.", kA), "rcode 2");
   EXPECT_EQ(asked(some, "www.example.org.", kAaaa), "nodata") << "the name exists";
+  EXPECT_EQ(asked(some, "www.example.org.", kMx), "nodata");
+}
+
+TEST_F(HostsTest, TypesThatAHostsFileHasNotGoOnByOption) {
+  const Hosts some = hosts("192.0.2.1 www.example.org www.example.net\n",
+                           {.fallthrough = {name("example.org.")}, .fallthrough_unsupported = true});
+  EXPECT_TRUE(isPassedOnAsExisting(some, "www.example.org.", kMx));
+  EXPECT_EQ(asked(some, "www.example.org.", kA), "192.0.2.1");
+  for (const uint16_t type : {kAaaa, kPtr}) EXPECT_EQ(asked(some, "www.example.org.", type), "nodata") << type;
+  EXPECT_EQ(asked(some, "www.example.org.", kAny), "192.0.2.1");
+  EXPECT_EQ(asked(some, "www.example.net.", kMx), "nodata") << "where nothing falls through";
 }
 
 TEST_F(HostsTest, HitsAreAuthoritativeAndHaveTheTtl) {
