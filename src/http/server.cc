@@ -151,6 +151,7 @@ class Server::Impl::Session final : public net::StreamHandler {
   void start() { connection_->start(*this); }
   uint64_t number() const { return number_; }
   const Origin& origin() const { return origin_; }
+  bool isWaiting() const { return state_ == State::kWaiting; }
   void answerLate(const Response& response);
   bool isLate(Clock::time_point now);
 
@@ -291,8 +292,11 @@ void Server::Impl::listenLocally(FileDescriptor bound) {
 
 void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
   const auto is_rival = [&origin](const Session& session) { return session.origin() == origin; };
-  if (std::ranges::count_if(sessions, is_rival) == static_cast<ptrdiff_t>(kMaxConnections))
-    sessions.erase(std::ranges::find_if(sessions, is_rival));
+  if (std::ranges::count_if(sessions, is_rival) == static_cast<ptrdiff_t>(kMaxConnections)) {
+    const auto idle = [&](const Session& session) { return is_rival(session) && !session.isWaiting(); };
+    const auto longest_idle = std::ranges::find_if(sessions, idle);
+    sessions.erase(longest_idle != sessions.end() ? longest_idle : std::ranges::find_if(sessions, is_rival));
+  }
   if (sessions.empty()) tick.start(kTick, kTick);
   sessions.emplace_back(*this, ++last_session, origin, std::move(connection)).start();
 }

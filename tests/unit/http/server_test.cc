@@ -394,19 +394,37 @@ TEST_F(HttpLateTest, WhoIsForgottenIsTold) {
   EXPECT_TRUE(receive(client, 0).starts_with("HTTP/1.1 500 Internal Server Error\r\n"));
 }
 
-TEST_F(HttpLateTest, AnAnswerToAClientThatIsGoneIsNone) {
-  std::vector<Socket> clients;
-  clients.push_back(connect());
-  clients.back().send(kGetLate);
+// However many others come meanwhile.
+TEST_F(HttpLateTest, WhoWaitsForItsAnswerGetsIt) {
+  Socket waiting = connect();
+  waiting.send(kGetLate);
   const Reply reply = late_.next();
   ASSERT_TRUE(reply);
-  while (clients.size() <= Server::kMaxConnections) {  // the longest idle gives way
+  std::vector<Socket> clients;
+  while (clients.size() < Server::kMaxConnections) {  // the longest idle gives way
     clients.push_back(connect());
     clients.back().send(kGet);
     EXPECT_TRUE(receive(clients.back(), 7).ends_with("at once"));
   }
   EXPECT_TRUE(clients.front().isClosedByPeer());
   reply({.body = "late"});
+  EXPECT_TRUE(receive(waiting, 4).ends_with("late"));
+}
+
+TEST_F(HttpLateTest, AnAnswerToAClientThatIsGoneIsNone) {
+  std::vector<Socket> clients;
+  std::vector<Reply> replies;
+  while (clients.size() < Server::kMaxConnections) {
+    clients.push_back(connect());
+    clients.back().send(kGetLate);
+    replies.push_back(late_.next());
+    ASSERT_TRUE(replies.back());
+  }
+  clients.push_back(connect());  // all wait: the longest waiting gives way
+  clients.back().send(kGet);
+  EXPECT_TRUE(receive(clients.back(), 7).ends_with("at once"));
+  EXPECT_TRUE(clients.front().isClosedByPeer());
+  replies.front()({.body = "late"});
   clients.back().send(kGet);
   EXPECT_TRUE(receive(clients.back(), 7).ends_with("at once"));
 }
