@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "net/local_addresses.h"
+#include "net/port_holder.h"
 
 namespace idetcd::server {
 
@@ -10,6 +11,8 @@ namespace {
 
 using Kind = service::SocketPlace::Kind;
 constexpr std::array kKinds{Kind::kUdp, Kind::kTcp};
+constexpr std::string_view kOtherwise =
+    "let `bind` name other addresses, as `bind 127.0.0.1 ::1` beside systemd-resolved";
 
 }  // namespace
 
@@ -146,7 +149,7 @@ bool Server::shareOurs(const SocketAddress& address) {
 Result<void> Server::openAddress(const Address& wanted) {
   Sharing sharing = wanted.shared ? Sharing::kFound : Sharing::kNone;
   if (shareOurs(wanted.address)) sharing = Sharing::kJoin;
-  Result<void> opened;
+  tl::expected<void, Worker::Refusal> opened;
   for (size_t i = 0; i < wanted.routers.size() && opened; ++i) {
     Inherited inherited = inherit(wanted.address, i);
     workers_[i]->runOnLoop([&] {
@@ -156,8 +159,11 @@ Result<void> Server::openAddress(const Address& wanted) {
     if (sharing == Sharing::kFound) sharing = Sharing::kJoin;
   }
   open_[wanted.address] = wanted.routers.size();
-  if (!opened) closeAddress(wanted.address);
-  return opened;
+  if (opened) return {};
+  closeAddress(wanted.address);
+  // Not on the loop: it takes milliseconds.
+  const auto& [protocol, address, error] = opened.error();
+  return tl::unexpected(net::listenFailure(protocol, address, error, kOtherwise));
 }
 
 void Server::closeAddress(const SocketAddress& address) {

@@ -3,14 +3,12 @@
 #include <future>
 
 #include "base/thread.h"
-#include "net/port_holder.h"
 
 namespace idetcd::server {
 
 namespace {
 
 constexpr std::chrono::milliseconds kReleaseInterval{100};
-constexpr std::string_view kOtherwise = "let `bind` name other addresses, as `bind 127.0.0.1 ::1` beside systemd-resolved";
 
 }  // namespace
 
@@ -28,19 +26,19 @@ Worker::Worker(std::unique_ptr<net::EventLoop> own_loop, records::EpochDomain& e
 
 Worker::~Worker() { listening_.clear(); }
 
-Result<void> Worker::listen(const SocketAddress& address, Sharing sharing,
-                            std::shared_ptr<const resolve::Router> router, const resolve::TcpLimits& tcp_limits,
-                            Inherited inherited) {
+tl::expected<void, Worker::Refusal> Worker::listen(const SocketAddress& address, Sharing sharing,
+                                                   std::shared_ptr<const resolve::Router> router,
+                                                   const resolve::TcpLimits& tcp_limits, Inherited inherited) {
   const bool joins = sharing == Sharing::kJoin;
   const bool opens_to_others = sharing == Sharing::kFound || (joins && inherited.udp.isOpen());
   auto socket = inherited.udp.isOpen() ? net::UdpSocket::adopt(std::move(inherited.udp), address)
                                        : net::UdpSocket::bind(address, joins);
-  if (!socket) return tl::unexpected(net::listenFailure("udp", address, socket.error(), kOtherwise));
+  if (!socket) return tl::unexpected(Refusal{"udp", address, socket.error()});
   if (opens_to_others) socket->allowSharing();
   SocketAddress tcp_address = address;
   tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
   auto tcp = listenTcp(tcp_address, sharing, router, {.of_clients = tcp_limits}, std::move(inherited.tcp));
-  if (!tcp) return tl::unexpected(net::listenFailure("tcp", tcp_address, tcp.error(), kOtherwise));
+  if (!tcp) return tl::unexpected(Refusal{"tcp", tcp_address, tcp.error()});
   auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(router));
   listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});
   return {};

@@ -42,9 +42,15 @@ class Worker {
   void runOnLoop(const std::function<void()>& work);
 
   // --- on the loop's thread ---
-  // Binds one address for UDP and TCP, or goes on with a socket of `inherited`. The error names the socket.
-  Result<void> listen(const SocketAddress& address, Sharing sharing, std::shared_ptr<const resolve::Router> router,
-                      const resolve::TcpLimits& tcp, Inherited inherited = {});
+  struct Refusal {
+    std::string_view protocol;  // "udp" or "tcp"
+    SocketAddress address;
+    Error error;
+  };
+  // Binds one address for UDP and TCP, or goes on with a socket of `inherited`.
+  tl::expected<void, Refusal> listen(const SocketAddress& address, Sharing sharing,
+                                     std::shared_ptr<const resolve::Router> router, const resolve::TcpLimits& tcp,
+                                     Inherited inherited = {});
   // Lets other sockets of ours have `address`, or one that it overlaps, as well. REQUIRES: something listens there.
   void allowSharing(const SocketAddress& address);
   // Has what listens on `address` ask another router from the next query on, within other limits. The one before lives on until it has
