@@ -95,6 +95,27 @@ def test_the_cache_answers_both_questions(nodes):
         assert answers(node, "b.example.org.", "AAAA") == [], "over IPv4 there is no translation"
 
 
+def test_aliases_come_before_the_translated_addresses(nodes):
+    """Also where the server gives them behind: glibc reads no other order."""
+    def backwards(query, tcp):
+        response = answer(query)
+        records = ["b.example.org. CNAME c.example.org.", "a.example.org. CNAME b.example.org."]
+        if query.question[0].rdtype == dns.rdatatype.A:
+            records.insert(0, "c.example.org. A 192.0.2.1")
+        else:
+            response.authority.append(dns.rrset.from_text("example.org.", 300, "IN", "SOA", "ns. host. 1 2 3 4 30"))
+        for owner, rdtype, rdata in map(str.split, records):
+            response.answer.append(dns.rrset.from_text(owner, 60, "IN", rdtype, rdata))
+        return response
+
+    with Upstream(backwards) as upstream:
+        node = start(nodes, upstream.address)
+        for tcp in (False, True):
+            found = ask(node, "a.example.org.", "AAAA", host="::1", tcp=tcp).answer
+            assert [rrset.to_text().split(" ", 2)[0] for rrset in found] == ["a.example.org.", "b.example.org.", "c.example.org."]
+            assert found[-1][0].to_text() == "64:ff9b::c000:201"
+
+
 def test_over_ipv4_where_it_is_allowed(nodes, nsd):
     node = start(nodes, f"{nsd.host}:{nsd.port}", "dns64 {\n prefix 2001:db8:64::/96\n allow_ipv4\n }")
     wait_until(patient(lambda: answers(node, "a.wild.net.example.", "AAAA") == ["2001:db8:64::c22:7"]), 10, node.logs, interval=0.1)

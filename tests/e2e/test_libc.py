@@ -10,6 +10,8 @@ import subprocess
 
 import dns.message
 import dns.query
+import dns.rdatatype
+import dns.rrset
 import pytest
 
 from conftest import Nodes, managed
@@ -17,14 +19,14 @@ from harness.dns_servers import Nsd
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace, inside
 from harness.processes import TIME_FACTOR, wait_until
-from harness.upstreams import Upstream
+from harness.upstreams import Upstream, answer
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces and port 53 need root")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = "/usr/bin/python3"
 V4, V6 = "192.0.2.11", "2001:db8::11"
-UPSTREAM_PORT = 5300
+UPSTREAM_PORT, BACKWARDS_PORT = 5300, 5301
 EAI_NONAME, EAI_AGAIN, EAI_NODATA = -2, -3, -5
 AT_ONCE = 900 * TIME_FACTOR  # ms: well below any resolver's first timeout, well above a busy machine's scheduling
 
@@ -44,6 +46,7 @@ COREFILE = """.:53 {{
         fallthrough
     }}
     cache
+    forward backwards.example 127.0.0.1:{backwards}
     forward . 127.0.0.1:{upstream}
 }}
 """
@@ -92,7 +95,8 @@ class Machine:
     def start(self):
         self.etcd.start()
         self.upstream.launch()
-        text = COREFILE.format(endpoint=self.etcd.endpoint, v4=V4, v6=V6, upstream=UPSTREAM_PORT)
+        text = COREFILE.format(endpoint=self.etcd.endpoint, v4=V4, v6=V6, upstream=UPSTREAM_PORT,
+                               backwards=BACKWARDS_PORT)
         self.node = self.nodes.make(text, port=None)
         self.node.launch(prefix=self.namespace.prefix).wait_answers(port=53)
         self.name = wait_until(lambda: next(iter(self.etcd.names()), None), 10,
@@ -211,6 +215,20 @@ def test_names_of_every_kind(lookup, machine):
     for name in (machine.name, "printer.lan", "www.net.example"):
         assert lookup("4", name)[name].addresses == [expected[name][0]]
         assert lookup("6", name)[name].addresses == [expected[name][1]]
+
+
+def test_aliases_that_come_behind_what_they_lead_to(lookup):
+    """glibc does not follow them in this order: "Name or service not known"."""
+    def handler(query, tcp):
+        response = answer(query)
+        rdtype = dns.rdatatype.to_text(query.question[0].rdtype)
+        data = {"A": "12.34.0.81", "AAAA": "2001:db8:34::81"}[rdtype]
+        for owner, kind, rdata in (("c.backwards.example.", rdtype, data), ("b.backwards.example.", "CNAME", "c.backwards.example."),
+                                   ("a.backwards.example.", "CNAME", "b.backwards.example.")):
+            response.answer.append(dns.rrset.from_text(owner, 60, "IN", kind, rdata))
+        return response
+    with Upstream(handler, port=BACKWARDS_PORT):
+        assert lookup("any", "a.backwards.example")["a.backwards.example"].addresses == ["12.34.0.81", "2001:db8:34::81"]
 
 
 def test_localhost(lookup):

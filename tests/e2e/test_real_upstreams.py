@@ -4,13 +4,15 @@ import concurrent.futures
 import os
 import shutil
 import signal
+import subprocess
 
 import dns.flags
 import dns.rcode
 import pytest
 
-from dns_client import answers, ask, patient, rcode
-from harness.dns_servers import Knot, Nsd, UnboundForwarder
+from corefiles import corefile as cluster
+from dns_client import answers, ask, patient, rcode, wait_resolves
+from harness.dns_servers import Knot, Nsd, UnboundForwarder, write
 from harness.processes import wait_until
 from harness.upstreams import make_certificate
 
@@ -38,6 +40,38 @@ def corefile(target, *options, directives=()):
 
 def wait_gets(node, name="www.net.example.", expected=("192.0.2.80",)):
     wait_until(patient(lambda: answers(node, name) == list(expected)), 20, node.logs, interval=0.1)
+
+
+def signed(directory, zone, text):
+    """The zone's text with signatures, and the file of its key, which a validator trusts."""
+    def run(*command):
+        return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.split()[-1]
+    key = run("dnssec-keygen", "-q", "-a", "ECDSAP256SHA256", "-f", "KSK", zone)
+    write(os.path.join(directory, "plain.zone"), text)
+    run("dnssec-signzone", "-S", "-z", "-P", "-o", zone, "-f", "signed.zone", "plain.zone")
+    with open(os.path.join(directory, "signed.zone"), encoding="ascii") as file:
+        return file.read(), os.path.join(directory, f"{key}.key")
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["one block", "a block of its own"])
+def test_a_validator_finds_that_the_cluster_is_not_signed(etcd, directory, free_port, launched, nodes, separate):
+    """The parent denies its DS, with a proof (RFC 4035 §3.1.4.1); else each of our names is a forgery to the validator."""
+    zone, key = signed(directory, "net.example.", ZONE + "tf NS ns.tf\nns.tf A 127.0.0.1\n")
+    nsd = launched(Nsd(directory, free_port(), {"net.example.": zone}))
+    forward = f"forward . {nsd.host}:{nsd.port}"
+    text = cluster(etcd.endpoint, "worker{{.ID}}.tf.net.example.", directives=[] if separate else ["cache", forward])
+    if separate:
+        text = text.replace(". {", "tf.net.example {", 1) + f". {{\n    cache\n    {forward}\n}}\n"
+    node = nodes.start(text)
+    unbound = launched(UnboundForwarder(directory, free_port(), "127.0.0.1", node.port, modules="validator iterator",
+                                        options=[f'trust-anchor-file: "{key}"']))
+    etcd.put("worker5.tf.net.example.", '{"ipv4":"10.20.0.7"}')
+    wait_resolves([node], "worker5.tf.net.example.", "10.20.0.7")
+    wait_gets(unbound)
+    for name, expected in (("worker5.tf.net.example.", "NOERROR"), ("worker6.tf.net.example.", "NXDOMAIN")):
+        response = ask(unbound, name, want_dnssec=True)
+        assert (rcode(response), response.flags & dns.flags.AD) == (expected, 0), name
+    assert ask(unbound, "www.net.example.", want_dnssec=True).flags & dns.flags.AD, "it does validate"
 
 
 @pytest.mark.parametrize("force", [(), ("force_tcp",)], ids=["udp", "tcp"])
