@@ -88,8 +88,7 @@ class Collector {
   // The addresses with a PTR, in order, each once.
   std::vector<IpAddress> takeReversed() {
     std::ranges::sort(reversed_);
-    const auto repeated = std::ranges::unique(reversed_);
-    reversed_.erase(repeated.begin(), repeated.end());
+    reversed_.erase(std::unique(reversed_.begin(), reversed_.end()), reversed_.end());
     reversed_.shrink_to_fit();
     return std::move(reversed_);
   }
