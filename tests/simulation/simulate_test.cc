@@ -41,7 +41,7 @@ TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
   EXPECT_NE(line.find(" nodes, limit "), std::string::npos) << line;
   EXPECT_NE(line.find(" states, "), std::string::npos) << line;
   EXPECT_NE(all.output.find(line), std::string::npos) << all.output;
-  EXPECT_NE(one.output.find("all faults end"), std::string::npos) << one.output;
+  EXPECT_NE(one.output.find("\nwhat happened last:\n "), std::string::npos) << one.output;
 }
 
 TEST(Simulate, SaysWhichArgumentIsWrong) {
