@@ -17,7 +17,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """The long ones first: none is begun when the others have ended."""
+    """The long ones first: none is begun when the others have ended. And those that need an etcd are marked."""
+    for item in items:
+        if any("etcd" in name for name in item.fixturenames):
+            item.add_marker("etcd")
     long = long_tests()
     items.sort(key=lambda item: -long.get(item.nodeid, 0))
 

@@ -267,8 +267,10 @@ def test_the_names_held_are_those_of_the_pattern(pair, etcd):
 
 def test_a_slot_that_was_there_before_is_at_least_as_old_as_the_server(pair, etcd, nodes):
     third = nodes.start(corefile(etcd.endpoint, options=["observe"]))
-    slots = wait_until(lambda: len(slots_of(third)) == 2 and slots_of(third), 10, "the slots")
-    for slot in slots:
+    def seen():  # etcd may be asked before this node has read the names for the first time
+        slots = slots_of(third)
+        return len(slots) == 2 and all("age_at_least_seconds" in slot for slot in slots) and slots
+    for slot in wait_until(seen, 10, lambda: f"the slots, not {slots_of(third)}"):
         assert slot["age_seconds"] is None and slot["age_at_least_seconds"] >= 0 and slot["own"] is False
 
 
