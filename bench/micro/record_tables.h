@@ -28,7 +28,7 @@
 
 #include "base/hash.h"
 #include "dns/name.h"
-#include "records/entry_builder.h"
+#include "records/entry.h"
 #include "records/record_table.h"
 
 namespace idetcd::bench {

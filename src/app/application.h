@@ -17,8 +17,6 @@
 #include "resolve/directive.h"
 #include "sandbox/program_runner.h"
 #include "server/server.h"
-#include "service/given.h"
-#include "service/handover.h"
 #include "service/manager.h"
 #include "service/socket_store.h"
 

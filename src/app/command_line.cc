@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "cli/command.h"
-#include "config/syntax.h"
+#include "config/corefile.h"
 
 namespace idetcd::app {
 namespace {

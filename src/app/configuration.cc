@@ -102,11 +102,10 @@ Result<void> Configuration::listen(server::Server& server, Process& process) {
           if (!made) return tl::unexpected(made.error());
           chain = std::move(*made);
         }
-        auto* meters = chain->parts.meters.get();
-        zones.push_back({.name = name,
-                         .chain = chain,
-                         .meter = meters != nullptr ? meters->meterOf(endpoint.listen.address, &name) : nullptr});
-        if (meters != nullptr && !unrouted) unrouted = meters->meterOf(endpoint.listen.address, nullptr);
+        const auto& meters = chain->parts.meters;
+        zones.push_back(
+            {.name = name, .chain = chain, .meter = meters ? meters(endpoint.listen.address, &name) : nullptr});
+        if (meters && !unrouted) unrouted = meters(endpoint.listen.address, nullptr);
       }
       if (worker == 0) routes_.push_back({.address = endpoint.listen.address, .zones = zones});
       return std::make_shared<const resolve::Router>(std::move(zones), process.hash_seed, std::move(unrouted),

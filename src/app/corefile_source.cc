@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "config/environment.h"
-#include "config/recording_environment.h"
 
 namespace idetcd::app {
 

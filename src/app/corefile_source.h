@@ -18,7 +18,7 @@ class CorefileSource {
 
   struct Reading {
     std::string name;    // of the Corefile, as errors say it
-    std::string digest;  // of all that was read, whatever came of it (config/recording_environment.h)
+    std::string digest;  // of all that was read, whatever came of it (config/environment.h)
     bool was_read;       // the Corefile itself
     Result<Plan> plan;
   };

@@ -23,8 +23,7 @@
 #include "node/state_directory.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
-#include "service/given.h"
-#include "service/handover.h"
+#include "service/manager.h"
 
 namespace idetcd::app {
 namespace {
@@ -180,13 +179,7 @@ std::vector<std::string> makeWrittenDirectories(const Plan& plan, const Options&
 }
 
 void say(const sandbox::Notices& notices, const Logger& log) {
-  for (const sandbox::Notice& notice : notices) {
-    if (notice.level == sandbox::Notice::Level::kInfo) {
-      log.info("{}", notice.text);
-    } else {
-      log.warning("{}", notice.text);
-    }
-  }
+  for (const sandbox::Notice& notice : notices) log.write(notice.level, notice.text);
 }
 
 int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surroundings surroundings,

@@ -4,8 +4,6 @@
 #include <future>
 #include <thread>
 
-#include "base/thread.h"
-
 namespace idetcd {
 
 namespace {

@@ -5,6 +5,10 @@
 // are needed, up to a maximum, and end when they have had nothing to do for a while.
 #pragma once
 
+#include <system_error>
+#include <thread>
+
+#include "base/result.h"
 #include "base/std.h"
 
 namespace idetcd {
@@ -58,6 +62,16 @@ std::shared_ptr<T> freedOn(const std::shared_ptr<Executor>& executor, std::uniqu
   return std::shared_ptr<T>(object.release(), [executor](T* old) {
     if (!executor->submit([old] { delete old; })) delete old;
   });
+}
+
+// Threads that are made while the process serves: the system may have none left.
+template <typename Work>
+Result<std::thread> startThread(Work&& work) {
+  try {
+    return std::thread(std::forward<Work>(work));
+  } catch (const std::system_error& error) {  // the library has no other way to say it
+    return fail(std::string("there is no thread left: ") + error.what(), ErrorCode::kNoResources);
+  }
 }
 
 }  // namespace idetcd

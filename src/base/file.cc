@@ -1,11 +1,12 @@
 #include "base/file.h"
 
+#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace idetcd {
+
 namespace {
 
 tl::unexpected<Error> failOf(std::string_view doing, const std::string& path) {
@@ -21,6 +22,14 @@ std::string directoryOf(const std::string& path) {
 tl::unexpected<Error> tooLarge(size_t max_bytes) { return fail(fmt::format("larger than {} bytes", max_bytes)); }
 
 bool isSameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+constexpr std::array kSystemCaFiles{
+    "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora, RHEL
+    "/etc/pki/tls/certs/ca-bundle.crt",                   // older RHEL
+    "/etc/ssl/ca-bundle.pem",                             // SUSE
+    "/etc/ssl/cert.pem",                                  // Alpine
+};
 
 }  // namespace
 
@@ -131,5 +140,14 @@ bool FileStamp::operator==(const FileStamp& other) const {
 }
 
 time_t FileStamp::changedAtSeconds() const { return std::max(modified_.tv_sec, changed_.tv_sec); }
+
+std::string systemCaFile() {
+  // As OpenSSL and Go understand it.
+  if (const char* path = std::getenv("SSL_CERT_FILE"); path != nullptr && *path != '\0') return path;
+  for (const char* path : kSystemCaFiles) {
+    if (::access(path, R_OK) == 0) return path;
+  }
+  return kSystemCaFiles.front();
+}
 
 }  // namespace idetcd

@@ -61,4 +61,9 @@ class FileStamp {
   timespec changed_;
 };
 
+// The path of the CA certificates that this machine trusts, a PEM bundle: SSL_CERT_FILE of the environment, else the first readable file of those that distributions
+// use. OpenSSL itself knows only the place of the distribution that it was built on, and the server is one binary for
+// all.
+std::string systemCaFile();
+
 }  // namespace idetcd

@@ -1,6 +1,42 @@
 #include "base/file_watch.h"
 
+#include <ctime>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+
 namespace idetcd {
+
+namespace {
+
+// The coarsest time stamps (FAT, old NFS) count in two seconds: two writes within one tick have the same stamp.
+constexpr time_t kCoarsestTickSeconds = 2;
+
+}  // namespace
+
+bool WatchedFile::mayHaveChanged() const { return !settled_ || !stamp_ || stamp_ != FileStamp::of(path_); }
+
+Result<std::optional<std::string>> WatchedFile::readIfChanged() {
+  // Not to be held up by a FIFO without a writer.
+  const FileDescriptor file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status;
+  if (!file.isOpen() || fstat(file.get(), &status) != 0) return failWith(errno);
+  const FileStamp before(status);
+  if (settled_ && stamp_ == before) return std::nullopt;
+  const time_t now = time(nullptr);
+  auto content = readToEnd(file, kMaxSize);
+  if (!content) return tl::unexpected(content.error());
+  const uint64_t hash = hashBytes(content->data(), content->size(), 0);
+  const bool same = stamp_ && hash == content_hash_;
+  stamp_ = before;
+  content_hash_ = hash;
+  // The change time is the kernel's own and, unlike the modification time, cannot be set.
+  settled_ = fstat(file.get(), &status) == 0 && before == FileStamp(status) &&
+             before.changedAtSeconds() + kCoarsestTickSeconds < now;
+  if (same) return std::nullopt;
+  return std::optional(std::move(*content));
+}
 
 struct FileWatch::State : std::enable_shared_from_this<State> {
   State(Executor& executor, WatchedFile watched, Options watch_options, OnRead on_read_file)

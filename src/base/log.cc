@@ -115,7 +115,7 @@ Logger Logger::named(std::string_view prefix) const {
 }
 
 void Logger::write(Level level, std::string_view message) const {
-  if (!sink_) return;
+  if (!sink_ || (level == Level::kDebug && !showsDebug())) return;
   struct Rank {
     std::string_view name, priority;  // of syslog(3)
   };

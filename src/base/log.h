@@ -18,6 +18,8 @@ void printError(std::string_view text);
 // A cheap, copyable handle: a sink and the prefix of one component. REQUIRES: nothing; a default-made Logger is silent.
 class Logger {
  public:
+  enum class Level : uint8_t { kDebug, kInfo, kWarning, kError };
+
   Logger() = default;
 
   // Starts the writer thread; it ends with the last handle.
@@ -27,7 +29,7 @@ class Logger {
 
   template <typename... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) const {
-    if (!showsDebug()) return;
+    if (!showsDebug()) return;  // before anything is formatted
     write(Level::kDebug, fmt::format(format, std::forward<Args>(args)...));
   }
   template <typename... Args>
@@ -43,6 +45,9 @@ class Logger {
     write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
   }
 
+  // A line of a level that is known at run time.
+  void write(Level level, std::string_view message) const;
+
   // Debug lines are written, whatever the prefix, for as long as one of what this returns lives.
   [[nodiscard]] std::shared_ptr<const void> showDebug() const;
   bool showsDebug() const;
@@ -55,9 +60,6 @@ class Logger {
   uint64_t droppedLines() const;
 
  private:
-  enum class Level { kDebug, kInfo, kWarning, kError };
-  void write(Level level, std::string_view message) const;
-
   std::shared_ptr<LogSink> sink_;
   std::string prefix_;
 };

@@ -85,7 +85,7 @@ class LabelName {
   std::string_view text_;
 };
 
-// What a metric is for, as users read it: a sentence.
+// The purpose of a metric, as users read it: a sentence.
 class Help {
  public:
   template <size_t size>
@@ -161,7 +161,7 @@ class alignas(64) Group {
 
 namespace internal {
 
-// What the registry reads. Null: nowhere.
+// The registry reads these. Null: nowhere.
 class Registration {
  public:
   using Read = std::function<double()>;
@@ -183,7 +183,7 @@ class Registration {
 
 }  // namespace internal
 
-// What only grows. Written by one thread at a time; value() by any.
+// A number that only grows. Written by one thread at a time; value() by any.
 class Counter {
  public:
   Counter(const Group& group, Name<Kind::kCounter> name, Help help) : Counter(group.scope(), name, help) {}
@@ -224,7 +224,7 @@ class CountersBy {
   std::array<Counter, size> counters_;
 };
 
-// What goes up and down. Written by one thread at a time; value() by any.
+// A number that goes up and down. Written by one thread at a time; value() by any.
 class Gauge {
  public:
   Gauge(const Group& group, Name<Kind::kGauge> name, Help help)

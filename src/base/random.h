@@ -17,4 +17,24 @@ class KernelRandom final : public RandomSource {
   uint64_t next() override;
 };
 
+// Unpredictable random numbers (RFC 4086), from the kernel's generator, drawn in batches: a system call for some
+// hundred numbers. One thread. Aborts if the kernel has no randomness to give: there is no safe way to go on.
+class SecureRandom {
+ public:
+  SecureRandom() = default;
+  ~SecureRandom();
+  SecureRandom(const SecureRandom&) = delete;
+  SecureRandom& operator=(const SecureRandom&) = delete;
+
+  uint16_t next16() { return static_cast<uint16_t>(take(2)); }
+  // Uniform in [0, bound). REQUIRES: bound > 0.
+  uint32_t below(uint32_t bound);
+
+ private:
+  uint32_t take(size_t bytes);
+
+  std::array<uint8_t, 1024> pool_{};
+  size_t used_ = sizeof(pool_);
+};
+
 }  // namespace idetcd

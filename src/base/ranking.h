@@ -1,4 +1,4 @@
-// Who holds most of something that is shared, and so gives way when there is no more of it. One thread.
+// Ranks the holders of something shared: the one with most gives way when there is no more. One thread.
 #pragma once
 
 #include "base/std.h"

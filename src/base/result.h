@@ -10,7 +10,7 @@
 
 namespace idetcd {
 
-// What callers act on.
+// The kinds of errors that callers act on.
 enum class ErrorCode : uint8_t {
   kOther,             // for people to read
   kNoResources,       // just now there is no descriptor, memory, buffer or thread left
@@ -46,7 +46,7 @@ inline tl::unexpected<Error> fail(std::string message, ErrorCode code = ErrorCod
 
 // Whether `error`, an errno, means kNoResources.
 bool isWantOfResources(int error);
-// What the system says by an errno: "Permission denied", "epoll_create1: Too many open files".
+// The error of an errno, in the words of the system: "Permission denied", "epoll_create1: Too many open files".
 tl::unexpected<Error> failWith(int error, std::string_view doing = {});
 
 }  // namespace idetcd

@@ -15,7 +15,7 @@ struct Option {
   std::string_view help;
 };
 
-// What a subcommand takes.
+// The options and words of a subcommand.
 struct Grammar {
   std::vector<Option> options;
   size_t min_words = 0;

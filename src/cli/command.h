@@ -4,9 +4,7 @@
 
 #include "base/result.h"
 #include "cli/arguments.h"
-#include "cli/failure.h"
 #include "cli/local_node.h"
-#include "cli/output.h"
 
 namespace idetcd::cli {
 
@@ -20,7 +18,7 @@ struct CorefileRequest {
 // The answer is an object, as JSON; the error may be of several lines.
 using CorefileWorker = std::function<Result<std::string>(const CorefileRequest&)>;
 
-// What a subcommand is run with.
+// The parameters of a run of a subcommand.
 struct Call {
   const Arguments& arguments;
   const LocalNode& node;
@@ -51,5 +49,41 @@ int run(std::span<const char* const> arguments, const CorefileWorker& corefile);
 
 // The outcome of a failure.
 CommandResult outcomeOf(const Failure& failure);
+
+// The subcommands ask the node, and say with which output and exit code they end. See README.md.
+
+// node_commands.cc: what this node is
+CommandResult status(const Call& call);
+CommandResult whoami(const Call& call);
+std::string statusText(const nlohmann::json& said);
+
+// members_command.cc: the cluster
+CommandResult members(const Call& call);
+CommandResult wait(const Call& call);
+CommandResult tfConfig(const Call& call);
+CommandResult printHostfile(const Call& call);
+CommandResult torchrunEnvironment(const Call& call);
+std::string membersText(const nlohmann::json& said);
+
+// operator_commands.cc: what changes something
+CommandResult drain(const Call& call);
+CommandResult undrain(const Call& call);
+CommandResult flushCache(const Call& call);
+CommandResult release(const Call& call);
+
+// top_command.cc
+CommandResult top(const Call& call);
+std::string topText(const nlohmann::json& said);
+
+// xdp_command.cc: what the kernel answers
+CommandResult xdp(const Call& call);
+std::string xdpText(const nlohmann::json& said);
+
+// exec_command.cc
+CommandResult execute(const Call& call);
+
+// command.cc
+CommandResult completion(const Call& call);
+std::string bashCompletion();
 
 }  // namespace idetcd::cli

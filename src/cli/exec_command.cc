@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <unistd.h>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
 #include "cli/text.h"

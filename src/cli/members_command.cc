@@ -1,5 +1,4 @@
-#include "cli/commands.h"
-#include "cli/launchers.h"
+#include "cli/command.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
 #include "cli/text.h"
@@ -23,7 +22,7 @@ std::string clusterText(const Cluster& cluster) {
   return text + table(rows);
 }
 
-// Who is there for a launcher: exactly the members that are asked for, and, if `own` is given, this node among them.
+// The members for a launcher: exactly the members that are asked for, and, if `own` is given, this node among them.
 Reply<Slots> readRoster(const Call& call, size_t* own) {
   const auto timeout = call.arguments.duration("timeout");
   const Deadline deadline = timeout ? Deadline(timeout) : Deadline::once();

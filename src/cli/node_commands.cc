@@ -1,6 +1,6 @@
 #include <ctime>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
 #include "cli/text.h"

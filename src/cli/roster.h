@@ -6,7 +6,6 @@
 #include "base/ip_address.h"
 #include "base/json.h"
 #include "cli/arguments.h"
-#include "cli/failure.h"
 #include "cli/local_node.h"
 #include "cli/slots.h"
 
@@ -42,10 +41,10 @@ Reply<T> keepTrying(const Deadline& deadline, const std::function<Reply<T>()>& a
   }
 }
 
-// What --pattern says, if anything, as the server has it: with the dot at its end.
+// The value of --pattern, if it is given, as the server has it: with the dot at its end.
 std::optional<std::string> givenPattern(const Arguments& arguments);
 
-// What a request with `pattern` has led to: where there is no such pattern, a failure that lists those there are.
+// The reply to a request with `pattern`: where there is no such pattern, a failure that lists those there are.
 Reply<nlohmann::json> explained(const LocalNode& node, const std::optional<std::string>& pattern,
                                 Reply<nlohmann::json> reply);
 

@@ -3,15 +3,31 @@
 #include <cmath>
 #include <iterator>
 
-#include "cli/text.h"
+#include "base/text.h"
 
 namespace idetcd::cli {
+
 namespace {
 
 std::optional<int64_t> integerAt(const nlohmann::json& object, std::string_view key) {
   const auto number = numberAt(object, key);
   if (!number || std::abs(*number) > 9e15) return std::nullopt;
   return static_cast<int64_t>(*number);
+}
+
+// Whether a shell, systemd and mpirun take the word for what it is.
+bool isPlain(std::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return isDigit(c) || (lowerCase(c) >= 'a' && lowerCase(c) <= 'z') || c == '-' || c == '.' || c == '_' || c == ':';
+  });
+}
+
+// A word that a POSIX shell takes as it is.
+std::string quoted(const std::string& word) {
+  if (isPlain(word)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? R"('\'')" : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace
@@ -91,6 +107,54 @@ Reply<Cluster> onlyCluster(const nlohmann::json& members) {
   if (all.empty()) return failed(std::string(kNoCluster));
   if (all.size() == 1) return std::move(all.front());
   return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(members)));
+}
+
+Reply<size_t> ownIndex(const std::vector<HeldSlot>& slots) {
+  const auto own = std::find_if(slots.begin(), slots.end(), [](const HeldSlot& slot) { return slot.own; });
+  if (own == slots.end()) return notYet("this node has no name in the cluster, or is drained");
+  return static_cast<size_t>(own - slots.begin());
+}
+
+nlohmann::json tensorflowConfig(const std::vector<HeldSlot>& slots, size_t own, const std::string& role,
+                                uint64_t port) {
+  nlohmann::json addresses = nlohmann::json::array();
+  for (const HeldSlot& slot : slots) addresses.push_back(fmt::format("{}:{}", withoutDot(slot.name), port));
+  return {{"cluster", {{role, std::move(addresses)}}}, {"task", {{"type", role}, {"index", own}}}};
+}
+
+std::string hostfile(const std::vector<HeldSlot>& slots, std::optional<uint64_t> count) {
+  std::string text;
+  for (const HeldSlot& slot : slots) {
+    text += escaped(withoutDot(slot.name));
+    if (count) text += fmt::format(" slots={}", *count);
+    text += '\n';
+  }
+  return text;
+}
+
+nlohmann::json hostfileAsJson(const std::vector<HeldSlot>& slots, std::optional<uint64_t> count) {
+  nlohmann::json hosts = nlohmann::json::array();
+  for (const HeldSlot& slot : slots) {
+    nlohmann::json host = {{"name", withoutDot(slot.name)}};
+    if (count) host["slots"] = *count;
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+std::vector<std::pair<std::string, std::string>> torchrunVariables(const std::vector<HeldSlot>& slots, size_t own,
+                                                                   uint64_t port) {
+  assert(own < slots.size());
+  return {{"RANK", std::to_string(own)},
+          {"WORLD_SIZE", std::to_string(slots.size())},
+          {"MASTER_ADDR", std::string(withoutDot(slots.front().name))},
+          {"MASTER_PORT", std::to_string(port)}};
+}
+
+std::string asEnvironment(const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::string text;
+  for (const auto& [name, value] : variables) text += fmt::format("{}={}\n", name, quoted(value));
+  return text;
 }
 
 }  // namespace idetcd::cli

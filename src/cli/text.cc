@@ -1,6 +1,8 @@
 #include "cli/text.h"
 
 #include <cmath>
+#include <poll.h>
+#include <unistd.h>
 
 namespace idetcd::cli {
 
@@ -140,6 +142,21 @@ std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view 
 
 std::string toLine(const nlohmann::json& value) {
   return toText(value) + '\n';
+}
+
+Result<void> print(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EAGAIN) {  // another program has made it so
+      pollfd one{fd, POLLOUT, 0};
+      ::poll(&one, 1, -1);
+    } else if (errno != EINTR) {
+      return failWith(errno);
+    }
+  }
+  return {};
 }
 
 }  // namespace idetcd::cli

@@ -1,11 +1,39 @@
 // Text for terminals: what came over the network with its control characters escaped, tables, sizes and times. Pure.
 #pragma once
 
+#include <tl/expected.hpp>
+
 #include "base/json.h"
+#include "base/result.h"
 
 namespace idetcd::cli {
 
-// What is not printable ASCII as \xNN: nothing that a stranger has named something moves the cursor.
+// Exit codes of all subcommands.
+inline constexpr int kGood = 0;
+inline constexpr int kNo = 1;      // the answer is "no", or not in time
+inline constexpr int kFailed = 2;  // wrong usage, nobody to ask, or nobody who can answer
+
+inline constexpr std::string_view kNoCluster = "the server has no cluster: its Corefile has no idetcd";
+
+// Tells why a subcommand has no good answer, with the exit code that this means.
+struct Failure {
+  std::string message;  // one line, without a full stop
+  int code = kFailed;
+  bool may_pass = false;  // what waits asks again
+  int status = 0;         // of HTTP, if the server has refused
+};
+
+template <typename T>
+using Reply = tl::expected<T, Failure>;
+
+inline tl::unexpected<Failure> failed(std::string message) {
+  return tl::unexpected<Failure>(Failure{.message = std::move(message)});
+}
+inline tl::unexpected<Failure> notYet(std::string message, int code = kNo) {
+  return tl::unexpected<Failure>(Failure{.message = std::move(message), .code = code, .may_pass = true});
+}
+
+// Writes all but printable ASCII as \xNN: nothing that a stranger has named something moves the cursor.
 std::string escaped(std::string_view text);
 
 // A name without the dot at its end, as host names are written. "." stays.
@@ -49,5 +77,15 @@ std::vector<std::string> textsAt(const nlohmann::json& object, std::string_view 
 
 // One line, whatever bytes it quotes.
 std::string toLine(const nlohmann::json& value);
+
+// How a subcommand has ended.
+struct CommandResult {
+  int code = 0;
+  std::string out;
+  std::string err;  // without the name of the subcommand in front; lines
+};
+
+// Prints all of it, at once. One thread. Where nobody reads SIGPIPE ends the process, as the caller has set it; else an error.
+Result<void> print(int fd, std::string_view text);
 
 }  // namespace idetcd::cli

@@ -1,6 +1,6 @@
 #include <unistd.h>
 
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/roster.h"
 #include "cli/text.h"
 #include "cli/top_screen.h"

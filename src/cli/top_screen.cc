@@ -6,7 +6,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "cli/output.h"
+#include "cli/text.h"
 
 namespace idetcd::cli {
 namespace {
@@ -61,7 +61,7 @@ struct TopScreen::State {
     action.sa_handler = note;  // NOLINT(cppcoreguidelines-pro-type-union-access): as the interface is
     for (size_t i = 0; i < kSignals.size(); ++i) {
       ::sigaction(kSignals[i], nullptr, &actions[i]);
-      // What is ignored, as by nohup, stays so.
+      // A signal that is ignored, as by nohup, stays so.
       if (actions[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);  // NOLINT
     }
   }

@@ -1,12 +1,186 @@
 #include "config/corefile.h"
 
-#include "config/syntax.h"
-#include "config/token_stream.h"
+#include <filesystem>
+
+#include "base/text.h"
 
 namespace idetcd::config {
+
 namespace {
 
+constexpr std::string_view kWrite = "; write: ";
+
+// Letters to insert, delete, replace or swap with their neighbour; the words are short.
+size_t editDistance(std::string_view a, std::string_view b) {
+  constexpr size_t kLongest = 40;
+  if (a.size() > kLongest || b.size() > kLongest) return kLongest;
+  std::array<std::array<size_t, kLongest + 1>, kLongest + 1> cost{};
+  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = lowerCase(a[i - 1]) == lowerCase(b[j - 1]);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (same ? 0 : 1)});
+      const bool swapped =
+          i > 1 && j > 1 && lowerCase(a[i - 1]) == lowerCase(b[j - 2]) && lowerCase(a[i - 2]) == lowerCase(b[j - 1]);
+      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
 constexpr std::string_view kStrayBrace = "Unexpected '}' because no matching opening brace";
+
+// The tokens of a Corefile with its imports spliced in: a stack of the files and snippets that are being read. One
+// thread.
+class TokenStream {
+ public:
+  explicit TokenStream(const Environment& environment) : environment_(environment) {}
+
+  // Reads on in `text` until its end, then where it was before.
+  Result<void> push(std::string_view file, std::string_view text) {
+    last_.file = std::make_shared<const std::string>(file);
+    last_.line = 1;
+    Result<Tokens> tokens = readTokens(std::string(file), text);
+    if (!tokens) return tl::unexpected(tokens.error());
+    return pushSource(environment_.absolutePath(std::string(file)), std::move(*tokens));
+  }
+
+  // The next token, or nullptr at the end of everything. Valid until the next call of any function.
+  const Token* peek() {
+    // A source is left only when something behind it is asked for: until then an import at its very end still counts as
+    // inside it, and a cycle through it is seen.
+    while (!sources_.empty() && sources_.back().next == sources_.back().tokens->size()) sources_.pop_back();
+    return sources_.empty() ? nullptr : &(*sources_.back().tokens)[sources_.back().next];
+  }
+  // REQUIRES: peek() != nullptr.
+  Token take() {
+    const Token* next = peek();
+    assert(next != nullptr);
+    last_ = *next;
+    ++sources_.back().next;
+    return last_;
+  }
+  // The token that was taken last: where an unexpected end is reported. Before the first, an empty one in line 1.
+  const Token& last() const { return last_; }
+
+  // Keeps the body of a snippet for later imports.
+  Result<void> defineSnippet(const Token& place, std::string name, std::vector<Token> body) {
+    if (!body.empty()) body.front().starts_line = true;
+    auto tokens = std::make_shared<const std::vector<Token>>(std::move(body));
+    if (!snippets_.emplace(name, std::move(tokens)).second) {
+      return errorAt(place, fmt::format("redeclaration of previously declared snippet {}", name));
+    }
+    return {};
+  }
+  // REQUIRES: `import` was just taken. Takes its argument and goes on in what that names: a snippet, a file, or the
+  // files that a pattern matches.
+  Result<void> import() {
+    const Result<std::string> argument = importArgument();
+    if (!argument) return tl::unexpected(argument.error());
+    const auto snippet = snippets_.find(*argument);
+    if (snippet == snippets_.end()) return importFiles(*argument);
+    return pushSource(fmt::format("({})", *argument), snippet->second);
+  }
+
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  using Tokens = std::shared_ptr<const std::vector<Token>>;
+  struct Source {
+    std::string name;  // the snippet's or the file's, to detect cycles
+    Tokens tokens;
+    size_t next = 0;
+  };
+
+  Result<std::string> importArgument() {
+    assert(!sources_.empty());
+    const Source& source = sources_.back();
+    const std::vector<Token>& tokens = *source.tokens;
+    // Whatever follows the argument must begin a line: so the imported text is a sequence of whole lines.
+    const auto argument_at = [&](size_t i) { return i < tokens.size() && !tokens[i].starts_line; };
+    if (!argument_at(source.next)) {
+      return errorAt(last_, "Wrong argument count or unexpected line ending after 'import'");
+    }
+    const std::string argument = expandVariables(take().text, environment_);
+    if (argument.empty()) return errorAt(last_, "Import requires a non-empty filepath");
+    if (argument_at(source.next)) {
+      return errorAt(last_, "Import takes only one argument (glob pattern or file)");
+    }
+    return argument;
+  }
+  Result<void> importFiles(const std::string& pattern) {
+    const std::filesystem::path directory = std::filesystem::path(environment_.absolutePath(*last_.file)).parent_path();
+    const std::string path = (directory / pattern).lexically_normal().string();
+    // Each wild card multiplies the work of matching.
+    const bool has_class = path.find('[') != std::string::npos && path.find(']') != std::string::npos;
+    if (has_class || std::count(path.begin(), path.end(), '*') > 1 || std::count(path.begin(), path.end(), '?') > 1) {
+      return errorAt(last_, fmt::format("Glob pattern may only contain one wildcard (*), but has others: {}", path));
+    }
+    const std::vector<std::string> matches = environment_.glob(path);
+    if (matches.empty()) {
+      if (path.find_first_of("*?[]") == std::string::npos) {
+        auto error = errorAt(last_, fmt::format("File to import not found: {}", pattern));
+        error.value().code = ErrorCode::kNotFound;
+        return error;
+      }
+      warnings_.push_back(fmt::format("No files matching import glob pattern: {}", pattern));
+    }
+
+    auto together = std::make_shared<std::vector<Token>>();
+    const Token place = last_;
+    for (const std::string& match : matches) {
+      auto file = files_.find(match);
+      if (file == files_.end()) {
+        const Result<std::string> text = environment_.readFile(match, kMaxInputBytes);
+        if (!text) return errorAt(place, fmt::format("Could not import {}: {}", match, text.error().message));
+        Result<Tokens> tokens = readTokens(match, *text);
+        if (!tokens) return tl::unexpected(tokens.error());
+        file = files_.emplace(match, std::move(*tokens)).first;
+      }
+      if (matches.size() == 1) return pushSource(match, file->second);
+      together->insert(together->end(), file->second->begin(), file->second->end());
+    }
+    return pushSource(path, std::move(together));
+  }
+  Result<void> pushSource(std::string name, Tokens tokens) {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (sources_[i].name != name) continue;
+      std::string cycle;
+      for (; i < sources_.size(); ++i) cycle += sources_[i].name + " -> ";
+      return errorAt(last_, fmt::format("Import cycle: {}{}", cycle, name));
+    }
+    if (sources_.size() > kMaxImportDepth) {
+      return errorAt(last_, fmt::format("maximum import depth ({}) exceeded", kMaxImportDepth));
+    }
+    if (imports_++ > kMaxImports) {  // the first source is no import
+      return errorAt(last_, fmt::format("more than {} imports", kMaxImports));
+    }
+    if (tokens->size() > kMaxTokens - tokens_) return errorAt(last_, fmt::format("more than {} tokens", kMaxTokens));
+    tokens_ += tokens->size();
+    sources_.push_back(Source{std::move(name), std::move(tokens), 0});
+    return {};
+  }
+  Result<Tokens> readTokens(const std::string& shown_file, std::string_view text) {
+    if (text.size() > kMaxInputBytes - bytes_read_) {
+      return errorAt(last_, fmt::format("{}: more than {} bytes in all", shown_file, kMaxInputBytes));
+    }
+    bytes_read_ += text.size();
+    Result<std::vector<Token>> tokens = tokenize(shown_file, text);
+    if (!tokens) return tl::unexpected(tokens.error());
+    return std::make_shared<const std::vector<Token>>(std::move(*tokens));
+  }
+
+  const Environment& environment_;
+  std::vector<Source> sources_;
+  std::map<std::string, Tokens, std::less<>> snippets_;
+  std::map<std::string, Tokens, std::less<>> files_;  // imported before: one reading serves all imports
+  std::vector<std::string> warnings_;
+  Token last_;
+  size_t bytes_read_ = 0;
+  size_t tokens_ = 0;
+  size_t imports_ = 0;
+};
 
 class Parser {
  public:
@@ -247,6 +421,36 @@ class Parser {
 };
 
 }  // namespace
+
+std::string_view nearest(std::string_view word, std::span<const std::string_view> known) {
+  std::string_view best;
+  size_t least = word.size() <= 4 ? 2 : 3;  // fewer edits than this
+  for (const std::string_view candidate : known) {
+    const size_t distance = editDistance(word, candidate);
+    if (distance >= least || distance >= candidate.size()) continue;
+    least = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string_view> known) {
+  if (const auto meant = nearest(word, known); !meant.empty()) return fmt::format(", did you mean '{}'?", meant);
+  return fmt::format("{}one of {}", kWrite, fmt::join(known, ", "));
+}
+
+std::string withSyntax(std::string_view messages, std::string_view syntax) {
+  std::string text;
+  while (!messages.empty()) {
+    const std::string_view line = messages.substr(0, messages.find('\n'));
+    messages.remove_prefix(std::min(line.size() + 1, messages.size()));
+    if (!text.empty()) text += '\n';
+    text += line;
+    const bool says = line.find(kWrite) != line.npos || line.find("did you mean") != line.npos;
+    if (!says && !syntax.empty()) text += fmt::format("{}{}", kWrite, syntax);
+  }
+  return text;
+}
 
 Result<Corefile> parseCorefile(std::string_view file_name, std::string_view text, const ParseOptions& options,
                                const Environment& environment) {

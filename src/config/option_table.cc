@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
-#include "config/arguments.h"
 #include "config/duration.h"
 
 namespace idetcd::config {
@@ -41,6 +40,15 @@ bool readLine(DirectiveCursor& cursor, std::span<const OptionRow> rows, const Fi
 }
 
 }  // namespace
+
+void Problems::add(const std::string& message) {
+  if (std::ranges::find(messages_, message) != messages_.end()) return;
+  if (messages_.size() < kMost) messages_.push_back(message);
+}
+
+Result<void> Problems::result() const {
+  return empty() ? Result<void>() : fail(fmt::format("{}", fmt::join(messages_, "\n")));
+}
 
 Result<int64_t> readNumber(DirectiveCursor& cursor, int64_t least, int64_t most, std::string_view wrong) {
   const auto word = cursor.oneArg();

@@ -18,14 +18,25 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "base/ip_network.h"
 #include "base/result.h"
 #include "config/directive_cursor.h"
-#include "config/problems.h"
-#include "config/syntax.h"
 #include "dns/name.h"
 
 namespace idetcd::config {
+
+// Errors of which each is complete, one a line. Each is said once (a snippet may be imported often), and at most kMost.
+// One thread.
+class Problems {
+ public:
+  void add(const tl::unexpected<Error>& error) { add(error.value().message); }
+  void add(const std::string& message);
+  bool empty() const { return messages_.empty(); }
+  Result<void> result() const;
+
+ private:
+  static constexpr size_t kMost = 100;
+  std::vector<std::string> messages_;
+};
 
 // Readers of the rest of a line; the errors are complete.
 
@@ -53,7 +64,7 @@ Result<void> readZones(DirectiveCursor& cursor, size_t least, std::vector<dns::N
 // As a Corefile writes it, in the largest unit that it is a whole number of: "10s", "1h".
 std::string durationText(std::chrono::nanoseconds duration);
 
-// What reads a field, and shows its value; of settings whose type the table knows.
+// Reads a field, and shows its value; of settings whose type the table knows.
 struct FieldReader {
   std::function<Result<void>(DirectiveCursor& cursor, void* settings)> read;
   std::function<std::string(const void* settings)> text{};  // none: there is no default to be shown
@@ -107,7 +118,7 @@ class Options {
     for (const Option<O>& option : options) rows_.push_back({option.name, option.syntax, option.field});
   }
 
-  // What was not said stays in `settings` as it is.
+  // Options that are not given leave `settings` as they are.
   Result<void> read(DirectiveCursor& cursor, O& settings) const {
     const Result<void> head = head_.read(cursor, &settings);
     return readBlock(cursor, rows_, other_, &settings, head);

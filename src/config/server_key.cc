@@ -96,7 +96,7 @@ Result<uint16_t> takePort(std::string_view* zone, uint16_t default_port) {
   return *number;
 }
 
-// What in a zone is more likely a mistake than a name: the marks of this grammar and of zone files, blanks, controls.
+// Characters that are more likely a mistake than part of a zone: the marks of this grammar and of zone files, blanks, controls.
 // An escape takes them all (RFC 1035 §5.1).
 std::optional<char> suspiciousCharacter(std::string_view zone) {
   for (size_t i = 0; i < zone.size(); ++i) {

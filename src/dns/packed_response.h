@@ -10,13 +10,13 @@
 
 #include <new>
 
-#include "dns/address_order.h"
+#include "base/ip_address.h"
 #include "dns/query.h"
 #include "dns/wire.h"
 
 namespace idetcd::dns {
 
-// What stands in which section. Sizes are bytes of the records, from their beginning.
+// The sections of a response. Sizes are bytes of the records, from their beginning.
 struct ResponseSections {
   Rcode rcode = Rcode::kNoError;
   uint16_t answers = 0;
@@ -78,6 +78,19 @@ class PackedResponse : public ResponseSections {
   uint16_t ttl_count_ = 0;
 };
 static_assert(sizeof(PackedResponse) == 24 && alignof(PackedResponse) == 2);
+
+// The order of the addresses of an answer (`loadbalance`). Any thread.
+struct AddressOrder {
+  uint32_t rotation = 0;  // the records begin at this one, modulo their number
+  // Those within the first network come first, then the second's, and so on; each group keeps its order.
+  std::span<const IpNetwork> preferred{};
+
+  bool isGiven() const { return rotation > 0 || !preferred.empty(); }
+};
+
+// Puts `records`, A or AAAA records of `record_size` bytes each, into that order, in place. Allocates only where
+// networks are preferred. REQUIRES: each has a compression pointer for its owner; at least one.
+void orderAddresses(std::span<uint8_t> records, size_t record_size, const AddressOrder& order);
 
 struct WriteOptions {
   uint32_t age_seconds = 0;               // taken off every TTL

@@ -2,8 +2,11 @@
 // the size of the message. Any thread.
 #pragma once
 
+#include <cstdlib>
+
 #include "base/hash.h"
 #include "dns/name.h"
+#include "dns/record.h"
 #include "dns/wire.h"
 
 namespace idetcd::dns {
@@ -98,5 +101,24 @@ inline void foldBlock(const uint8_t* from, uint8_t* to) {
 inline void foldCase(const uint8_t* from, size_t size, uint8_t* to) {
   for (size_t i = 0; i < size; i += kReadSlack) foldBlock(from + i, to + i);
 }
+
+// A query that this server asks itself, as if a client had sent it: without EDNS. No allocation; one thread.
+class OwnQuery {
+ public:
+  // `flags`: of kFlagRd and kFlagCd. `seed`: of the hash by which what is asked knows the name.
+  OwnQuery(const Name& name, uint16_t qtype, uint16_t qclass, uint16_t flags, HashSeed seed) {
+    const size_t size = writeQuestion(message_.data(), flags, name.wire(), qtype, qclass);
+    if (parseQuery(message_.data(), size, seed, query_) != ParseOutcome::kQuery) std::abort();
+  }
+  OwnQuery(const OwnQuery&) = delete;
+  OwnQuery& operator=(const OwnQuery&) = delete;
+
+  Query& query() { return query_; }
+  const Query& query() const { return query_; }
+
+ private:
+  std::array<uint8_t, kMaxQuestionSize + kReadSlack> message_{};
+  Query query_;
+};
 
 }  // namespace idetcd::dns

@@ -74,4 +74,25 @@ inline uint8_t* addOption(uint8_t* opt, EdnsOption option, size_t size) {
   return put16(put16(opt + kOptSize + before, code(option)), static_cast<uint16_t>(size));
 }
 
+// The SOA of a zone that no server runs: what denies names that this server knows for itself (RFC 6303 §3, and RFC 2308
+// §3, by which a denial has one). Any thread.
+//
+// `@ SOA @ nobody.invalid. 1 3600 1200 604800 <ttl>`, @ being the name at `apex` of the message.
+class SyntheticSoa {
+ public:
+  SyntheticSoa(size_t apex, uint32_t ttl_seconds) {
+    const uint16_t owner = pointerTo(apex);
+    uint8_t* p = putRecordHead(bytes_.data(), owner, RrType::kSoa, ttl_seconds, kSize - kRecordHeadSize);
+    p = put16(p, owner);
+    p = putBytes(p, kMailbox);
+    for (const uint32_t number : {1u, 3600u, 1200u, 604800u, ttl_seconds}) p = put32(p, number);
+  }
+  std::span<const uint8_t> span() const { return bytes_; }
+
+ private:
+  static constexpr std::string_view kMailbox{"\x06nobody\x07invalid\0", 16};
+  static constexpr size_t kSize = kRecordHeadSize + 2 + kMailbox.size() + 20;
+  std::array<uint8_t, kSize> bytes_;
+};
+
 }  // namespace idetcd::dns

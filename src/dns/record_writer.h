@@ -3,7 +3,6 @@
 #pragma once
 
 #include "dns/message_reader.h"
-#include "dns/name_reader.h"
 #include "dns/query.h"
 #include "dns/wire.h"
 

@@ -1,6 +1,6 @@
 #include "dns/response.h"
 
-#include "dns/labels.h"
+#include "dns/name.h"
 
 namespace idetcd::dns {
 

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "base/ip_address.h"
-#include "base/siphash.h"
 #include "dns/query.h"
 
 namespace idetcd::dns {

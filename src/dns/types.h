@@ -22,7 +22,7 @@ enum class Rcode : uint16_t {
   kBadCookie = 23,
 };
 
-// Those that the code names.
+// The types that the code names.
 enum class RrType : uint16_t {
   kA = 1,
   kNs = 2,

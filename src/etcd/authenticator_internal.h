@@ -9,7 +9,7 @@
 #include "etcd/client.h"
 #include "etcd/completion_thread.h"
 #include "etcd/counters_internal.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::etcd {
 

@@ -11,7 +11,7 @@
 #include "etcd/endpoints_internal.h"
 #include "etcd/errors_internal.h"
 #include "etcd/unary_call_internal.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::etcd {
 

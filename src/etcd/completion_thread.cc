@@ -4,7 +4,7 @@
 
 #include <grpc/support/log.h>
 
-#include "base/thread.h"
+#include "base/executor.h"
 #include "etcd/completion_thread_internal.h"
 #include "etcd/steady_waits_internal.h"
 

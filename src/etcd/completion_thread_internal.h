@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "etcd/completion_thread.h"
-#include "runtime/suspension.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::etcd {
 

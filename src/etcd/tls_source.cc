@@ -5,7 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
-#include "base/system_ca.h"
+#include "base/file.h"
 #include "etcd/tls_source_internal.h"
 
 namespace idetcd::etcd {

@@ -6,8 +6,7 @@
 #include <list>
 #include <thread>
 
-#include "base/thread.h"
-#include "http/request_reader.h"
+#include "base/executor.h"
 #include "net/event_loop.h"
 #include "net/local_addresses.h"
 #include "net/tcp.h"

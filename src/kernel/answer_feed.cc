@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 
 namespace idetcd::kernel {
 

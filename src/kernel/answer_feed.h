@@ -6,7 +6,6 @@
 
 #include "base/ip_address.h"
 #include "kernel/maps.h"
-#include "records/record_observer.h"
 #include "records/record_store.h"
 
 namespace idetcd::kernel {

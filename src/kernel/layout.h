@@ -1,4 +1,4 @@
-// What the program in the kernel (answer.bpf.c) and the process that feeds it share: the maps' keys and values. Plain C,
+// The program in the kernel (answer.bpf.c) and the process that feeds it share this: the maps' keys and values. Plain C,
 // included by both. Increase kLayout with every change here: a process does not use maps of another layout.
 //
 // Little-endian machines only. Numbers are in the machine's byte order where nothing else is said; what goes into a packet

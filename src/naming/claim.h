@@ -8,7 +8,7 @@
 //   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
 //           ticket; else read both again
 //
-// Without a free slot the ticket stays in the queue; the node's own watch shows its turn (waiting_line.h), and of each
+// Without a free slot the ticket stays in the queue; the node's own watch shows its turn (WaitingLine), and of each
 // limit it watches the last ticket before its own. A former key is put anew under the new lease, on condition that it is
 // unchanged, if its holder has certainly ended (state_directory.h) or the store was set back; else the node waits for the
 // end of that lease. The fencing token is the key's create_revision, or the value's if that is higher (taken back; store
@@ -25,12 +25,10 @@
 #include "naming/context.h"
 #include "naming/own_key_observer.h"
 #include "naming/record_codec.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 #include "runtime/task.h"
 #include "slots/name_pattern.h"
 #include "slots/slot_choice.h"
-#include "slots/slot_set.h"
-#include "slots/waiting_line.h"
 #include "store/transaction.h"
 
 namespace idetcd::naming {

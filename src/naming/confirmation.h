@@ -19,7 +19,7 @@
 #include "naming/slot_reading.h"
 #include "naming/table_freshness.h"
 #include "node/standstill.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 #include "runtime/task.h"
 #include "store/transaction.h"
 

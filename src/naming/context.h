@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "naming/backoff.h"
 #include "naming/counters.h"
-#include "runtime/event.h"
 #include "runtime/scheduler.h"
 #include "runtime/task.h"
 #include "store/store.h"

@@ -13,7 +13,7 @@
 #include "naming/own_name.h"
 #include "naming/ownership.h"
 #include "records/record_store.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 #include "runtime/task.h"
 
 namespace idetcd::naming {

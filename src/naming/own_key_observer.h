@@ -3,7 +3,7 @@
 // moment that stream says so. Scheduler's thread only; no I/O.
 #pragma once
 
-#include "slots/waiting_line.h"
+#include "slots/slot_choice.h"
 #include "store/store.h"
 
 namespace idetcd::naming {

@@ -3,7 +3,7 @@
 
 #include "naming/ownership.h"
 #include "naming/record_codec.h"
-#include "records/host_addresses.h"
+#include "records/rrset.h"
 #include "runtime/task.h"
 
 namespace idetcd::naming {

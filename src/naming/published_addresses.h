@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "node/addresses.h"
-#include "records/host_addresses.h"
+#include "records/rrset.h"
 
 namespace idetcd::naming {
 

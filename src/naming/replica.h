@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/machine_clock.h"
 #include "naming/counters.h"
 #include "naming/own_key_observer.h"
 #include "naming/shared_address.h"

@@ -2,7 +2,7 @@
 
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::naming {
 

@@ -5,7 +5,7 @@
 #include "naming/context.h"
 #include "naming/own_name.h"
 #include "naming/revision_times.h"
-#include "records/host_addresses.h"
+#include "records/rrset.h"
 #include "runtime/task.h"
 #include "slots/name_pattern.h"
 #include "store/store.h"

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "dns/labels.h"
+#include "dns/name.h"
 #include "dns/wire.h"
 #include "records/epoch.h"
 

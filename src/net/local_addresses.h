@@ -11,7 +11,7 @@ namespace idetcd::net {
 // Every address of the interface `name` (scope_id of link-local IPv6, port 0). An error if it is missing or has none.
 Result<std::vector<SocketAddress>> interfaceAddresses(std::string_view name);
 
-// Those of all interfaces; empty if they cannot be listed.
+// The addresses of all interfaces; empty if they cannot be listed.
 std::vector<SocketAddress> localAddresses();
 
 // Whether it is a valid name of an interface, which need not exist.

@@ -1,4 +1,4 @@
-// Who has a port that this process wants, as far as /proc tells: without rights over a process of somebody else it tells
+// The holder of a port that this process wants, as far as /proc tells: without rights over a process of somebody else it tells
 // the user, not the program. Blocking: reads the tables of all sockets. Any thread.
 #pragma once
 
@@ -18,7 +18,7 @@ struct PortHolder {
   std::string toString() const;  // "dnsmasq (pid 81) has 0.0.0.0:53"
 };
 
-// Who keeps `wanted` from being bound, as far as it can be seen. REQUIRES: `protocol` is "udp" or "tcp".
+// The sockets that keep `wanted` from being bound, as far as it can be seen. REQUIRES: `protocol` is "udp" or "tcp".
 std::vector<PortHolder> portHolders(std::string_view protocol, const SocketAddress& wanted);
 
 // The line for an operator, with the way out: "listen udp 0.0.0.0:53: Address already in use: dnsmasq (pid 81) has

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr size_t kReadBuffer = size_t{64} << 10;
-// What a client does not read the kernel would else hold by the megabyte; and that it takes more in small steps
+// The kernel would else hold unread answers of a client by the megabyte; and that it takes more in small steps
 // distinguishes a slow reader from one that does not read.
 constexpr int kMaxUnsent = 128 << 10;
 

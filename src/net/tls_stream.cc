@@ -5,7 +5,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#include "base/system_ca.h"
+#include "base/file.h"
 
 namespace idetcd::net {
 

@@ -9,10 +9,10 @@
 #pragma once
 
 #include "base/ip_address.h"
+#include "base/random.h"
 #include "base/result.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
-#include "net/secure_random.h"
 
 namespace idetcd::net {
 

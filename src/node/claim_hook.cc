@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "base/executor.h"
 
 namespace idetcd::node {
 

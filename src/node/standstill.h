@@ -5,7 +5,6 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/machine_clock.h"
 
 namespace idetcd::node {
 

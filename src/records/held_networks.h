@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "base/ip_address.h"
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 #include "records/epoch.h"
 
 namespace idetcd::records {

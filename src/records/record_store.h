@@ -1,7 +1,7 @@
 // The records of one `idetcd` directive, and the only place where one is published or withdrawn. A name has the sum of
 // its sources' RRsets (rrset.h), duplicates once with the lowest TTL. Beside the lock-free RecordTable and its
 // reverse_index.h the writer keeps the parts of names with several sources, empty non-terminals (RFC 4592 §2.2.2), the
-// apex, and what a snapshot has seen. An observer (record_observer.h) hears of each change before readers see it. One
+// apex, and what a snapshot has seen. An observer (RecordObserver) hears of each change before readers see it. One
 // writer (the completion thread) calls everything non-const; readers use table(), reverse() and freshness().
 #pragma once
 
@@ -11,17 +11,136 @@
 #include "base/hash.h"
 #include "base/ip_address.h"
 #include "dns/name.h"
-#include "records/entry_builder.h"
 #include "records/epoch.h"
-#include "records/host_addresses.h"
-#include "records/record_observer.h"
 #include "records/record_table.h"
 #include "records/reverse_index.h"
 #include "records/rrset.h"
-#include "records/source_history.h"
-#include "records/zone_apex.h"
 
 namespace idetcd::records {
+
+// The records of a zone besides its names: SOA and NS (RFC 1035 §3.3.13, RFC 2308 §3). Immutable; any thread.
+//
+// Every name in them is written as a prefix and a pointer to the zone's name in the question, so one template serves
+// each question: of 54 bytes three pointers and the serial are patched.
+class ZoneApex {
+ public:
+  ZoneApex(const dns::Name& zone, uint32_t ttl_seconds);
+
+  struct Soa {
+    std::array<uint8_t, 54> wire;
+    uint8_t size;
+    std::span<const uint8_t> span() const { return {wire.data(), size}; }
+  };
+  // The SOA record of the zone whose name begins at `offset` of the message. REQUIRES: offset < 0x4000.
+  Soa soa(size_t offset, uint32_t serial) const {
+    assert(offset < 0x4000);
+    Soa soa = soa_;
+    const uint16_t pointer = dns::pointerTo(offset);
+    dns::store16(soa.wire.data(), pointer);
+    dns::store16(soa.wire.data() + mname_pointer_, pointer);
+    dns::store16(soa.wire.data() + rname_pointer_, pointer);
+    dns::store32(soa.wire.data() + rname_pointer_ + 2, serial);
+    return soa;
+  }
+
+  // The NS record, for a question for the apex itself; its target begins at kNsTarget.
+  std::span<const uint8_t> ns() const { return {ns_.data(), ns_size_}; }
+  static constexpr size_t kNsTarget = dns::kRecordHeadSize;
+
+  // The zone's name server, ns.dns.<zone>; the zone itself if that would be too long.
+  const dns::Name& nameServer() const { return name_server_; }
+
+ private:
+  dns::Name name_server_;
+  Soa soa_{};
+  uint8_t mname_pointer_ = 0;
+  uint8_t rname_pointer_ = 0;
+  std::array<uint8_t, 21> ns_{};
+  uint8_t ns_size_ = 0;
+};
+
+// The order in which a source speaks of names, and which of them its snapshot has shown; the marks of both are in the
+// entries. etcd says everything at a revision. A source without revisions has no snapshots: what it says last counts.
+// Writer only.
+class SourceHistory {
+ public:
+  enum class Order {
+    kOlder,
+    kSame,
+    kNewer,
+    kUnordered,
+  };
+  // How the revisions of a snapshot compare with those of what is stored.
+  enum class Revisions : uint8_t {
+    kGoOn,
+    kRestarted,  // not at all: the store is another one, or was restored
+  };
+  // The marks of an entry; other sources leave them as they are.
+  struct Stamp {
+    int64_t revision = 0;
+    uint32_t snapshot = 0;
+  };
+
+  explicit SourceHistory(bool has_revisions) : has_revisions_(has_revisions) {}
+
+  // What is said at `revision`, compared with what is stored. REQUIRES: `stored` has something of this source.
+  Order compare(Entry& stored, int64_t revision) const {
+    if (!has_revisions_) return Order::kUnordered;
+    if (!see(stored) && revisions_ == Revisions::kRestarted) return Order::kNewer;  // the revision stored says nothing
+    if (revision == stored.mod_revision_) return Order::kSame;
+    return revision < stored.mod_revision_ ? Order::kOlder : Order::kNewer;
+  }
+  bool isOlder(const Entry& stored, int64_t revision) const {
+    return has_revisions_ && revision < stored.mod_revision_;
+  }
+  Stamp stamp(const Entry* old, int64_t revision) const {
+    if (has_revisions_) return {revision, snapshot_};
+    return old != nullptr ? Stamp{old->mod_revision_, old->snapshot_mark_} : Stamp{};
+  }
+
+  // That revisions were restarted is remembered until a snapshot ends.
+  void beginSnapshot(Revisions revisions) {
+    ++snapshot_;
+    if (revisions == Revisions::kRestarted) revisions_ = revisions;
+  }
+  // The snapshot shows the entry. Whether it had done so.
+  bool see(Entry& stored) const {
+    const bool seen = stored.snapshot_mark_ == snapshot_;
+    stored.snapshot_mark_ = snapshot_;
+    return seen;
+  }
+  // What is stored is not in the snapshot, which is of this revision.
+  bool hasGone(const Entry& stored, int64_t revision) const {
+    if (stored.mod_revision_ == 0 || stored.snapshot_mark_ == snapshot_) return false;
+    return stored.mod_revision_ <= revision || revisions_ == Revisions::kRestarted;
+  }
+  // Whether revisions were restarted.
+  Revisions endSnapshot() { return std::exchange(revisions_, Revisions::kGoOn); }
+
+ private:
+  const bool has_revisions_;
+  uint32_t snapshot_ = 1;
+  Revisions revisions_ = Revisions::kGoOn;
+};
+
+// Learns of each change of a RecordStore, so that a copy of it elsewhere (kernel/answer_feed) is never behind what the
+// store's own readers see. Called by the store's writer, on its thread.
+class RecordObserver {
+ public:
+  virtual ~RecordObserver() = default;
+
+  // `fresh` is about to take the place of `old`, an entry of the same name; either may be null, not both. No reader sees
+  // it yet. Both entries live until this returns.
+  virtual void onChange(const Entry* old, const Entry* fresh) = 0;
+  // It has taken its place, in the table and in the reverse index.
+  virtual void onChanged() = 0;
+  // Of the SOA from now on.
+  virtual void onSerial(uint32_t serial) = 0;
+  // The store is fresh up to there; or, the epoch of the clock, it is not. It holds all that it is fresh of.
+  virtual void onFreshUntil(BootClock::time_point deadline) = 0;
+  // Those of this node.
+  virtual void onAddresses(const std::vector<IpAddress>& addresses) = 0;
+};
 
 enum class Freshness : uint8_t {
   kLoading,   // no snapshot yet: what is not in the table is unknown, not non-existent

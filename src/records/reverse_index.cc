@@ -1,5 +1,6 @@
 #include "records/reverse_index.h"
 
+#include "dns/name.h"
 #include "records/entry_arena.h"
 
 namespace idetcd::records {

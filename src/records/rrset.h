@@ -1,10 +1,26 @@
 // The data of one source for one name: RRsets of any types of class IN. Views; any thread; no allocation.
 #pragma once
 
+#include "base/ip_address.h"
 #include "dns/wire.h"
-#include "records/host_addresses.h"
 
 namespace idetcd::records {
+
+// The addresses of a name. Neither: the name exists and has no data (NODATA for every type).
+struct HostAddresses {
+  std::optional<IpAddress> ipv4;
+  std::optional<IpAddress> ipv6;
+  bool operator==(const HostAddresses&) const = default;
+
+  // The addresses that there are, IPv4 first.
+  std::vector<IpAddress> list() const {
+    std::vector<IpAddress> found;
+    for (const auto& address : {ipv4, ipv6}) {
+      if (address) found.push_back(*address);
+    }
+    return found;
+  }
+};
 
 // Where records come from. Several sources may have records of one name: it has the sum of them (record_store.h). A new
 // source is a line here; those with lower numbers come first in the sum.

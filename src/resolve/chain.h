@@ -4,7 +4,6 @@
 #include "dns/query.h"
 #include "dns/server_cookies.h"
 #include "resolve/cluster_zone.h"
-#include "resolve/directive_names.h"
 #include "resolve/handler.h"
 #include "resolve/query_meter.h"
 #include "resolve/request.h"
@@ -29,7 +28,7 @@ class Chain {
     std::shared_ptr<const NsidSource> nsid;
     std::shared_ptr<const dns::ServerCookies> cookies;  // null: COOKIE options are ignored
     bool requires_cookie = false;                       // of clients over UDP
-    std::shared_ptr<QueryMeterSource> meters;
+    QueryMeterSource meters;
     std::shared_ptr<const QueryObserver> log;
     std::shared_ptr<FailureObserver> errors;
     InternalQueries* internal_queries = nullptr;  // one of the handlers

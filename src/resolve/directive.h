@@ -2,7 +2,7 @@
 // directive/order.cc. Directives that work together find each other with Block::find().
 //
 //   read()               parses and validates one server block's lines. Touches nothing outside
-//   beforeConfinement()  takes what needs rights that the server gives up (sandbox/rights.h); at the start only
+//   beforeConfinement()  takes what needs rights that the server gives up (sandbox/confinement.h); at the start only
 //   prepare()            makes what all loops of the block share, and reads the files that they need
 //   addTo()              makes what one loop owns, and adds it to that loop's chain, on that loop
 //   start()              the configuration is in use
@@ -22,17 +22,28 @@
 #include "base/result.h"
 #include "config/corefile.h"
 #include "config/directive_cursor.h"
-#include "config/syntax.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
 #include "records/epoch.h"
 #include "resolve/chain.h"
-#include "resolve/directive_names.h"
-#include "resolve/reloads.h"
 #include "resolve/tcp_limits.h"
 #include "sandbox/program_runner.h"
 
 namespace idetcd::resolve {
+
+// How a directive has the Corefile read again. A digest is of the Corefile and of all that it imports.
+struct Reloads {
+  // Of what the files hold now, were it nonsense or not there at all. Blocks on the file system; any thread. Null: they
+  // cannot be read again.
+  std::function<std::string()> digest;
+  // As SIGHUP does. On the first loop's thread.
+  std::function<void()> start;
+  // Of the configuration in use, and of the last one tried, maybe refused. The first loop's thread.
+  std::string in_use;
+  std::string tried;
+  // One waits for another, or for what the last configuration still gives up. The first loop's thread.
+  bool waits = false;
+};
 
 class Block;
 class Directive;
@@ -149,7 +160,7 @@ std::unique_ptr<Directive> makeDirective() {
   return std::make_unique<T>();
 }
 
-// What a directive keeps for the whole process, whatever the Corefile says at the moment: names that go on through a
+// State of a directive for the whole process, whatever the Corefile says at the moment: names that go on through a
 // reload, sockets of its own. The first loop's thread, where nothing else is said.
 class ProcessState {
  public:
@@ -205,7 +216,11 @@ class Process {
   // Below which files may be written; none: anywhere.
   std::optional<std::vector<std::string>> written_directories;
   // Fails with the reason if `directory` is none of them: a reload is the first to name it.
-  Result<void> checkWritten(const std::string& directory) const;
+  Result<void> checkWritten(const std::string& directory) const {
+    if (!written_directories || std::ranges::find(*written_directories, directory) != written_directories->end())
+      return {};
+    return fail("a directory that was not in the Corefile at the start needs a restart");
+  }
   // Runs what the Corefile has run. Null: there is nothing to be run.
   std::shared_ptr<sandbox::ProgramRunner> programs;
   std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread

@@ -31,6 +31,19 @@ class Handler {
   virtual bool isBusy() const { return false; }
 };
 
+// A handler that is a function with answer()'s parameters.
+template <typename Answer>
+std::unique_ptr<Handler> makeHandler(Answer answer_query) {
+  struct Made final : Handler {
+    explicit Made(Answer made_of) : function(std::move(made_of)) {}
+    QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
+      return function(query, request, flags);
+    }
+    const Answer function;
+  };
+  return std::make_unique<Made>(std::move(answer_query));
+}
+
 // `acl`: judges which clients may query, before anything else, even for messages that cannot be parsed.
 class Gate {
  public:

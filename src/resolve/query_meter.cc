@@ -1,7 +1,5 @@
 #include "resolve/query_meter.h"
 
-#include "resolve/query_meter_inl.h"
-
 namespace idetcd::resolve {
 
 void DurationHistogram::observe(std::chrono::nanoseconds duration, uint64_t times) {

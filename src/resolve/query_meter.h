@@ -5,11 +5,14 @@
 // over all its responses; a late one ends with its own.
 #pragma once
 
+#include <sys/socket.h>
+
 #include "base/clock.h"
 #include "base/ip_address.h"
+#include "dns/message_reader.h"
 #include "dns/name.h"
 #include "dns/query.h"
-#include "resolve/directive_names.h"
+#include "dns/types.h"
 #include "resolve/request.h"
 
 namespace idetcd::resolve {
@@ -142,12 +145,88 @@ class alignas(64) QueryMeter {
   uint64_t untimed_ = 0;  // answered in this batch
 };
 
-// Where the meters of one block on one loop come from.
-class QueryMeterSource {
- public:
-  virtual ~QueryMeterSource() = default;
-  // `zone`: null for what no zone holds, or what cannot be read.
-  virtual std::shared_ptr<QueryMeter> meterOf(const SocketAddress& listening, const dns::Name* zone) = 0;
-};
+// Gives the meters of one block on one loop. `zone`: null for what no zone holds, or what cannot be read.
+using QueryMeterSource =
+    std::function<std::shared_ptr<QueryMeter>(const SocketAddress& listening, const dns::Name* zone)>;
+
+// A listener's name in metrics, as CoreDNS has it: "dns://:53", "dns://192.0.2.1:53", "dns://[2001:db8::1]:53". Any thread.
+inline std::string serverLabel(const SocketAddress& listening) {
+  if (listening.ip.isUnspecified()) return fmt::format("dns://:{}", listening.port);
+  return "dns://" + listening.toString();
+}
+
+// The work of QueryMeter for each query is inline, so that it becomes part of the router's path.
+
+namespace internal {
+
+inline constexpr uint8_t kOther = QueryMeter::kTypes.size() - 1;
+
+constexpr size_t indexOf(std::string_view type) {
+  return static_cast<size_t>(std::ranges::find(QueryMeter::kTypes, type) - QueryMeter::kTypes.begin());
+}
+
+// By type; those above have no label of their own.
+inline constexpr std::array<uint8_t, 256> kTypeIndex = [] {
+  std::array<uint8_t, 256> index{};
+  index.fill(kOther);
+  constexpr std::pair<uint16_t, std::string_view> kNumbers[]{
+      {1, "A"},       {2, "NS"},     {5, "CNAME"},  {6, "SOA"},    {12, "PTR"},   {15, "MX"},
+      {16, "TXT"},    {28, "AAAA"},  {33, "SRV"},   {43, "DS"},    {46, "RRSIG"}, {47, "NSEC"},
+      {48, "DNSKEY"}, {50, "NSEC3"}, {65, "HTTPS"}, {251, "IXFR"}, {252, "AXFR"}, {255, "ANY"}};
+  for (const auto& [number, name] : kNumbers) index[number] = static_cast<uint8_t>(indexOf(name));
+  return index;
+}();
+
+inline size_t familyOf(const Request& request) { return request.source->sa_family == AF_INET6 ? 1 : 0; }
+inline size_t transportOf(const Request& request) { return static_cast<size_t>(request.transport); }
+
+// The header has four bits of it (RFC 6891 §6.1.3). Of the longer ones this server sends two, whose four bits it sends
+// for no other reason: NOERROR is not the answer to a query of another EDNS version, and YXRRSET answers an UPDATE.
+inline size_t rcodeOf(const dns::Query& query) {
+  const auto low = static_cast<size_t>(dns::HeaderView(query.message).rcode());
+  if (low == (dns::code(dns::Rcode::kBadVers) & 15) && query.error == dns::Rcode::kBadVers) [[unlikely]]
+    return dns::code(dns::Rcode::kBadVers);
+  if (low == (dns::code(dns::Rcode::kBadCookie) & 15)) [[unlikely]]
+    return dns::code(dns::Rcode::kBadCookie);
+  return low;
+}
+
+inline size_t typeIndexOf(uint16_t qtype) { return qtype < kTypeIndex.size() ? kTypeIndex[qtype] : kOther; }
+
+}  // namespace internal
+
+inline void QueryMeter::onQuery(const dns::Query& query, const Request& request) {
+  const size_t transport = internal::transportOf(request);
+  requests[transport][internal::familyOf(request)][internal::typeIndexOf(query.qtype)].add();
+  request_sizes[transport].observe(query.size);
+  requests_with_do.add(query.dnssec_ok ? 1 : 0);
+}
+
+inline void QueryMeter::countInBatch(const dns::Query& query, size_t family, const QueryOutcome& outcome,
+                                     BatchSums& sums) {
+  constexpr auto kUdp = static_cast<size_t>(Transport::kUdp);
+  requests[kUdp][family][internal::typeIndexOf(query.qtype)].add();
+  request_sizes[kUdp].buckets_[SizeHistogram::bucketOf(query.size)].add();
+  sums.request_bytes += query.size;
+  sums.with_do += query.dnssec_ok ? 1 : 0;
+  if (outcome.kind != QueryOutcome::Kind::kAnswer) return;
+  responses[outcome.answered_by][static_cast<size_t>(dns::HeaderView(query.message).rcode())].add();
+  response_sizes[kUdp].buckets_[SizeHistogram::bucketOf(outcome.size)].add();
+  sums.response_bytes += outcome.size;
+  ++sums.answered;
+}
+
+inline void QueryMeter::add(const BatchSums& sums) {
+  constexpr auto kUdp = static_cast<size_t>(Transport::kUdp);
+  request_sizes[kUdp].sum_.add(sums.request_bytes);
+  response_sizes[kUdp].sum_.add(sums.response_bytes);
+  requests_with_do.add(sums.with_do);
+  untimed_ += sums.answered;
+}
+
+inline void QueryMeter::onAnswer(const dns::Query& query, const Request& request, size_t size, DirectiveId by) {
+  responses[by][internal::rcodeOf(query)].add();
+  response_sizes[internal::transportOf(request)].observe(size);
+}
 
 }  // namespace idetcd::resolve

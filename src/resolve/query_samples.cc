@@ -1,7 +1,6 @@
 #include "resolve/query_samples.h"
 
 #include "dns/message_reader.h"
-#include "resolve/query_meter_inl.h"
 #include "resolve/router.h"
 
 namespace idetcd::resolve {

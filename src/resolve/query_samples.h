@@ -1,4 +1,4 @@
-// What one loop answered in each of the last ten minutes' seconds (BootClock): queries, failures, durations, and a
+// Samples the answers of one loop in each of the last ten minutes' seconds (BootClock): queries, failures, durations, and a
 // sample of the queries, of every server block, for control/traffic. Every n-th query is sampled and stands for n; n
 // follows the rate, for some kSamplesASecond. Unanswered queries are counted, not sampled. Written by that loop's
 // thread at the end of a batch (some seven instructions a query); read by any thread without a lock: what is
@@ -146,7 +146,7 @@ constexpr size_t QuerySamples::bucketOf(std::chrono::nanoseconds duration) {
   return bucket < kBuckets ? bucket : kBuckets - 1;
 }
 
-// Those of all loops, also of those that a reload has ended.
+// The samples of all loops, also of those that a reload has ended.
 class LoopSamples final : public ProcessState {
  public:
   explicit LoopSamples(Process&) {}

@@ -6,11 +6,38 @@
 
 #include "base/clock.h"
 #include "base/ip_address.h"
-#include "resolve/directive_names.h"
 
 struct sockaddr;
 
 namespace idetcd::resolve {
+
+// Small numbers that stand for the names of directives, for the whole process: what is counted by the directive that
+// has answered is an element of an array. Any thread.
+using DirectiveId = uint8_t;
+
+class DirectiveNames {
+ public:
+  static constexpr DirectiveId kServer = 0;  // no directive: the server itself has answered. Its name is empty
+  static constexpr size_t kMax = 64;         // ids are below; more names than that get kServer
+
+  DirectiveId idOf(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (names_[i] == name) return static_cast<DirectiveId>(i);
+    }
+    if (names_.size() == kMax) return kServer;
+    names_.emplace_back(name);
+    return static_cast<DirectiveId>(names_.size() - 1);
+  }
+  std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return names_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> names_{""};  // guarded by mutex_
+};
 
 enum class Transport : uint8_t { kUdp, kTcp };
 

@@ -3,7 +3,6 @@
 #include <ctime>
 
 #include "dns/response.h"
-#include "resolve/query_meter_inl.h"
 
 namespace idetcd::resolve {
 

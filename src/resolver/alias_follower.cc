@@ -1,5 +1,7 @@
 #include "resolver/alias_follower.h"
 
+#include "dns/query.h"
+
 namespace idetcd::resolver {
 
 struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain> {

@@ -11,12 +11,11 @@
 #pragma once
 
 #include "base/hash.h"
-#include "dns/own_query.h"
+#include "dns/query.h"
 #include "net/deadline.h"
 #include "net/event_loop.h"
 #include "resolve/deferred_reply.h"
 #include "resolver/forwarder.h"
-#include "resolver/query_origin.h"
 
 namespace idetcd::resolver {
 

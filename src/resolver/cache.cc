@@ -125,7 +125,7 @@ struct Cache::Flush {
   size_t left = 0;
 };
 
-// What a cache leaves, as large as it has become.
+// The remains of a cache, as large as it has become.
 struct Cache::Discarded {
   using Ghosts = ZeroedArray<uint64_t>;
   std::pair<Table::Slots, Table::Slots> slots;

@@ -1,5 +1,5 @@
-// What becomes of foreign names: questions asked of other servers, the cache, what is withheld or made up. Written on the
-// thread of the loop that each group belongs to. Names and labels of CoreDNS, where it has them.
+// Counts the handling of foreign names: questions asked of other servers, the cache, what is withheld or made up. Written on
+// the thread of the loop that each group belongs to. Names and labels of CoreDNS, where it has them.
 #pragma once
 
 #include "base/metrics.h"
@@ -42,7 +42,7 @@ struct ForwardCounters : metrics::Group {
 struct UpstreamAnswers : metrics::Group {
   using Group::Group;
 
-  // Those of CoreDNS: 250 µs · 2ⁿ, in nanoseconds.
+  // The bounds of CoreDNS: 250 µs · 2ⁿ, in nanoseconds.
   static constexpr std::array<uint64_t, 16> kBounds = [] {
     std::array<uint64_t, 16> bounds{};
     for (size_t i = 0; i < bounds.size(); ++i) bounds[i] = uint64_t{250000} << i;

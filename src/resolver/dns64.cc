@@ -2,19 +2,160 @@
 
 #include <cstdlib>
 
-#include "base/ip_address.h"
+#include "base/text.h"
 #include "dns/record.h"
+#include "dns/record_writer.h"
 #include "dns/response.h"
-#include "dns/reverse_name.h"
 
 namespace idetcd::resolver {
 
-using dns::code;
+namespace {
+
+using dns::RecordView;
 using dns::RrType;
+using dns::Section;
+using dns::code;
 using resolve::QueryOutcome;
 using resolve::Request;
 
-namespace {
+constexpr size_t kV4Size = 4;
+constexpr size_t kReserved = 8;  // the octet that is zero
+constexpr uint8_t kLengths[]{32, 40, 48, 56, 64, 96};
+
+// Where the octets of the IPv4 address stand behind a prefix of `size` octets.
+std::array<size_t, kV4Size> placesBehind(size_t size) {
+  std::array<size_t, kV4Size> places;
+  size_t at = size;
+  for (size_t& place : places) {
+    if (at == kReserved) ++at;
+    place = at++;
+  }
+  return places;
+}
+
+// The messages are our own: as much as any of them needs.
+constexpr size_t kAnyWork = 1'000'000;
+constexpr size_t kMappedSize = 12;
+constexpr std::array<uint8_t, kMappedSize> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+bool isAnswer(const RecordView& record, RrType type) {
+  return record.section == Section::kAnswer && record.type == code(type);
+}
+
+bool isExcluded(const MessageView& response, const RecordView& aaaa) {
+  const auto address = response.bytes.subspan(aaaa.rdata, aaaa.rdata_size);
+  return std::ranges::equal(address.first(std::min(kMappedSize, address.size())), kMapped);
+}
+
+// RFC 2308 §5: the lesser of the SOA's TTL and its last field.
+uint32_t negativeTtl(const MessageView& response, const RecordView& soa) {
+  if (soa.rdata_size < sizeof(uint32_t)) return 0;
+  return std::min(soa.ttl, dns::load32(&response.bytes[soa.rdata + soa.rdata_size - sizeof(uint32_t)]));
+}
+
+bool isSignatureOf(const MessageView& response, const RecordView& record, RrType type) {
+  return record.type == code(RrType::kRrsig) && record.rdata_size >= sizeof(uint16_t) &&
+         dns::load16(&response.bytes[record.rdata]) == code(type);
+}
+
+// Encodes the records of one response anew, behind the question of another query.
+class Rewriter {
+ public:
+  Rewriter(const dns::Query& query, const MessageView& response)
+      : response_(response),
+        work_(kAnyWork),
+        writer_(query, response.bytes.size(), work_),
+        reader_(response.bytes, response.question_end) {
+    const dns::HeaderView header(response.bytes.data());
+    sections_.rcode = header.rcode();
+    sections_.authentic_data = (header.flags() & dns::kFlagAd) != 0;
+    translated_.header_flags = header.flags() & (dns::kFlagAa | dns::kFlagRa | dns::kFlagTc);
+  }
+
+  Translated& counts() { return translated_; }
+
+  // A record of the answer section, before those of the response.
+  bool addAnswer(std::span<const uint8_t> owner, RrType type, uint32_t ttl, std::span<const uint8_t> rdata) {
+    ++sections_.answers;
+    return append(rdata, {.type = code(type), .klass = code(dns::RrClass::kIn)}, owner, ttl);
+  }
+
+  // `write(record, owner)` for each record but OPT: whether it could be written, by keep() or replace() or not at all.
+  template <typename Write>
+  Translated run(Write&& write) {
+    RecordView record;
+    dns::ReadStep step;
+    while ((step = reader_.next(record)) == dns::ReadStep::kRead) {
+      if (record.type == code(RrType::kOpt)) {
+        readOpt(record);
+        continue;
+      }
+      closeSections(record.section);
+      dns::ExpandedName owner;
+      if (dns::expandName(response_.bytes, record.owner, owner, work_) == 0 || !write(record, owner.span())) return {};
+    }
+    if (step != dns::ReadStep::kEnd) return {};
+    closeSections(Section::kAdditional);
+    translated_.packed = dns::PackedResponse::make(sections_, writer_.body(), writer_.ttlOffsets());
+    return std::move(translated_);
+  }
+
+  bool keep(const RecordView& record, std::span<const uint8_t> owner) {
+    count(record.section);
+    return writer_.append(response_.bytes, record, owner, record.ttl);
+  }
+  bool replace(const RecordView& record, std::span<const uint8_t> owner, RrType type, uint32_t ttl,
+               std::span<const uint8_t> rdata) {
+    count(record.section);
+    return append(rdata, {.type = code(type), .klass = record.klass}, owner, ttl);
+  }
+
+ private:
+  // `rdata` stands for itself: no name in it is compressed.
+  bool append(std::span<const uint8_t> rdata, RecordView record, std::span<const uint8_t> owner, uint32_t ttl) {
+    record.rdata_size = static_cast<uint16_t>(rdata.size());
+    return writer_.append(rdata, record, owner, ttl);
+  }
+
+  void count(Section section) {
+    ++(section == Section::kAnswer      ? sections_.answers
+       : section == Section::kAuthority ? sections_.authorities
+                                        : sections_.additionals);
+  }
+
+  // What comes now belongs to `section`. Of a denial no record of the authority section may be left out alone.
+  void closeSections(Section section) {
+    const auto size = static_cast<uint16_t>(writer_.body().size());
+    if (section > Section::kAnswer && section_ == Section::kAnswer) sections_.answer_size = sections_.proof_end = size;
+    if (section > Section::kAuthority && section_ < Section::kAdditional) {
+      sections_.authority_end = size;
+      if (sections_.answers == 0) {
+        sections_.proofs = sections_.authorities;
+        sections_.proof_end = size;
+      }
+    }
+    section_ = section;
+  }
+
+  void readOpt(const RecordView& opt) {
+    sections_.rcode = static_cast<dns::Rcode>(code(sections_.rcode) | (opt.ttl >> 24 << 4));
+    dns::OptionReader options(response_.bytes.subspan(opt.rdata, opt.rdata_size));
+    dns::OptionView option;
+    while (options.next(option) == dns::ReadStep::kRead) {
+      if (option.code != code(dns::EdnsOption::kEde) || option.data.size() < sizeof(uint16_t)) continue;
+      sections_.ede = dns::load16(option.data.data());
+      sections_.has_ede = true;
+    }
+  }
+
+  const MessageView& response_;
+  dns::NameWork work_;
+  dns::RecordWriter writer_;
+  dns::MessageReader reader_;
+  dns::ResponseSections sections_;
+  Section section_ = Section::kAnswer;
+  Translated translated_;
+};
 
 // Our questions have other IDs than the client's own, which may be on their way as well: what has the same ID counts as
 // sent twice (resolver/waiting_clients).
@@ -24,6 +165,102 @@ constexpr uint16_t kIdChange = 0x6464;
 MessageView viewOf(const dns::Query& query, size_t size) { return {{query.message, size}, query.question_end}; }
 
 }  // namespace
+
+Result<Nat64Prefix> Nat64Prefix::parse(std::string_view text) {
+  const size_t slash = text.find('/');
+  const auto address = IpAddress::parse(text.substr(0, slash));
+  const auto length = slash == text.npos ? std::nullopt : parseNumber<uint8_t>(text.substr(slash + 1));
+  if (!address || !address->isV6() || !length) return fail(fmt::format("'{}' is no IPv6 prefix", text));
+  if (std::ranges::find(kLengths, *length) == std::end(kLengths)) {
+    return fail(fmt::format("'{}': the length of a prefix is 32, 40, 48, 56, 64 or 96", text));
+  }
+  Nat64Prefix prefix;
+  prefix.size_ = static_cast<uint8_t>(*length / 8);
+  prefix.octets_ = {};
+  std::copy_n(address->data(), prefix.size_, prefix.octets_.begin());
+  if (prefix.octets_[kReserved] != 0) return fail(fmt::format("'{}': bits 64 to 71 must be zero", text));
+  return prefix;
+}
+
+bool Nat64Prefix::mayEmbed(const IpAddress& v4) const {
+  assert(v4.isV4());
+  return octets_ != kWellKnown || !(v4.isPrivate() || v4.isUnspecified() || v4.isMulticast());
+}
+
+Nat64Prefix::V6 Nat64Prefix::embed(std::span<const uint8_t> v4) const {
+  assert(v4.size() == kV4Size);
+  V6 v6 = octets_;
+  size_t i = 0;
+  for (const size_t place : placesBehind(size_)) v6[place] = v4[i++];
+  return v6;
+}
+
+std::optional<IpAddress> Nat64Prefix::extract(const IpAddress& v6) const {
+  assert(v6.isV6());
+  const uint8_t* octets = v6.data();
+  if (!std::equal(octets, octets + size_, octets_.begin()) || octets[kReserved] != 0) return std::nullopt;
+  std::array<uint8_t, kV4Size> v4;
+  std::ranges::transform(placesBehind(size_), v4.begin(), [octets](size_t place) { return octets[place]; });
+  return IpAddress::v4(v4);
+}
+
+AaaaFindings examineAaaa(const MessageView& response) {
+  const dns::HeaderView header(response.bytes.data());
+  AaaaFindings findings;
+  findings.is_final = header.rcode() == dns::Rcode::kNxDomain || header.isTruncated();
+  dns::MessageReader reader(response.bytes, response.question_end);
+  RecordView record;
+  dns::ReadStep step;
+  while ((step = reader.next(record)) == dns::ReadStep::kRead) {
+    if (isAnswer(record, RrType::kAaaa)) {
+      (isExcluded(response, record) ? findings.has_excluded : findings.has_usable) = true;
+    }
+    if (record.section == Section::kAuthority && record.type == code(RrType::kSoa)) {
+      findings.negative_ttl_seconds = negativeTtl(response, record);
+    }
+  }
+  findings.is_final |= step != dns::ReadStep::kEnd;
+  return findings;
+}
+
+Translated withoutExcluded(const dns::Query& query, const MessageView& response) {
+  Rewriter rewriter(query, response);
+  return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
+    return (isAnswer(record, RrType::kAaaa) && isExcluded(response, record)) || rewriter.keep(record, owner);
+  });
+}
+
+Translated translateAddresses(const dns::Query& query, const MessageView& response, const Nat64Prefix& prefix,
+                              uint32_t most_seconds) {
+  Rewriter rewriter(query, response);
+  return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
+    if (record.section != Section::kAnswer) return rewriter.keep(record, owner);
+    if (isSignatureOf(response, record, RrType::kA)) return true;
+    if (record.type != code(RrType::kA)) return rewriter.keep(record, owner);
+    const auto v4 = response.bytes.subspan(record.rdata, record.rdata_size);
+    if (v4.size() != sizeof(uint32_t) || !prefix.mayEmbed(IpAddress::fromBytes(v4))) {
+      ++rewriter.counts().left_out;
+      return true;
+    }
+    ++rewriter.counts().made;
+    return rewriter.replace(record, owner, RrType::kAaaa, std::min(record.ttl, most_seconds), prefix.embed(v4));
+  });
+}
+
+Translated translatePointers(const dns::Query& query, const MessageView& response, const dns::Name& name) {
+  std::optional<uint32_t> ttl;
+  dns::MessageReader reader(response.bytes, response.question_end);
+  RecordView record;
+  while (reader.next(record) == dns::ReadStep::kRead) {
+    if (isAnswer(record, RrType::kPtr)) ttl = std::min(record.ttl, ttl.value_or(std::numeric_limits<uint32_t>::max()));
+  }
+  if (!ttl || dns::HeaderView(response.bytes.data()).isTruncated()) return {};
+  Rewriter rewriter(query, response);
+  ++rewriter.counts().made;
+  if (!rewriter.addAnswer(query.name(), RrType::kCname, *ttl, name.wire())) return {};
+  return rewriter.run(
+      [&](const RecordView& each, std::span<const uint8_t> owner) { return rewriter.keep(each, owner); });
+}
 
 // Gets what a handler answers late to a question of ours.
 class Dns64::Sink final : public resolve::ReplySink {
@@ -61,7 +298,7 @@ struct Dns64::Question {
   RrType type;
 };
 
-// What the question for AAAA has brought, if that is not the end.
+// The result of the question for AAAA, if that is not the end.
 struct Dns64::First {
   AaaaFindings findings;
   Translated usable;  // the response without what is excluded

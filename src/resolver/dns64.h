@@ -14,15 +14,87 @@
 #pragma once
 
 #include "base/hash.h"
+#include "dns/packed_response.h"
 #include "records/epoch.h"
 #include "resolve/chain.h"
 #include "resolve/deferred_reply.h"
 #include "resolve/handler.h"
 #include "resolver/counters.h"
-#include "resolver/nat64_prefix.h"
-#include "resolver/translation.h"
 
 namespace idetcd::resolver {
+
+// The prefix of a NAT64, and the IPv6 addresses within it that stand for IPv4 addresses (RFC 6052 §2.2). Any thread.
+//
+//   length  octets of the address: p prefix, 4 the IPv4 address, u zero, . suffix
+//     32    pppp 4444 u... ....
+//     40    pppp p444 u4.. ....
+//     48    pppp pp44 u44. ....
+//     56    pppp ppp4 u444 ....
+//     64    pppp pppp u444 4...
+//     96    pppp pppp uppp 4444
+class Nat64Prefix {
+ public:
+  using V6 = std::array<uint8_t, 16>;
+
+  Nat64Prefix() = default;  // the well-known one, 64:ff9b::/96
+
+  // "2001:db8:64::/96". The error is a text without a place.
+  static Result<Nat64Prefix> parse(std::string_view text);
+
+  // Whether the address may stand in this prefix: the well-known one is for addresses of the world only (RFC 6052 §3.1),
+  // since packets to others are dropped by the NAT64. REQUIRES: `v4` is an IPv4 address.
+  bool mayEmbed(const IpAddress& v4) const;
+  // REQUIRES: 4 octets.
+  V6 embed(std::span<const uint8_t> v4) const;
+  // The IPv4 address that `v6` stands for; none if it is not of this prefix. The suffix is not looked at. REQUIRES: an IPv6
+  // address.
+  std::optional<IpAddress> extract(const IpAddress& v6) const;
+
+ private:
+  static constexpr V6 kWellKnown{0x00, 0x64, 0xff, 0x9b};
+
+  V6 octets_ = kWellKnown;
+  uint8_t size_ = 12;  // octets of the prefix
+};
+
+// DNS64 reads responses and makes others of them (RFC 6147 §5), as messages of the handlers that it asks. No I/O; one
+// thread.
+
+// A response, and the offset behind its question. REQUIRES: a header, and 12 <= question_end <= bytes.size().
+struct MessageView {
+  std::span<const uint8_t> bytes;
+  size_t question_end;
+};
+
+// The findings in a response to a question for AAAA.
+struct AaaaFindings {
+  bool is_final = false;      // the client's answer, whatever its records are: NXDOMAIN (§5.1.2), TC, or unreadable
+  bool has_usable = false;    // an AAAA record that is not in ::ffff:0:0/96 (§5.1.4)
+  bool has_excluded = false;  // one that is
+  // For how long there is no AAAA record, and so a synthesized one at most (§5.1.7).
+  uint32_t negative_ttl_seconds = 600;
+};
+AaaaFindings examineAaaa(const MessageView& response);
+
+// A response that another one has become.
+struct Translated {
+  dns::PackedResponsePtr packed;  // null: it cannot be read, or has become too large
+  uint16_t made = 0;              // records that are new
+  uint16_t left_out = 0;          // records that were not translated, and are gone
+  uint16_t header_flags = 0;      // of kFlagAa, kFlagRa, kFlagTc: what the message had
+};
+
+// All of it but AAAA records in ::ffff:0:0/96. `query`: whose question the response answers.
+Translated withoutExcluded(const dns::Query& query, const MessageView& response);
+
+// The response to a question for A as one to `query`, for AAAA and the same name: each A record an AAAA record, for as
+// long at most; signatures of A records and addresses that the prefix is not for are left out (§5.1.7, §5.5).
+Translated translateAddresses(const dns::Query& query, const MessageView& response, const Nat64Prefix& prefix,
+                              uint32_t most_seconds);
+
+// The response to a question for PTR of `name` as one to `query`, whose name a CNAME leads to `name` (§5.3.1). `made`: 0 if
+// there is no PTR.
+Translated translatePointers(const dns::Query& query, const MessageView& response, const dns::Name& name);
 
 class Dns64 final : public resolve::Handler {
  public:

@@ -127,7 +127,7 @@ struct DohStream::Impl : net::StreamHandler, std::enable_shared_from_this<DohStr
   }
   void onError() override { handler->onError(); }
 
-  // What nghttp2 reports.
+  // The reports of nghttp2.
   Request* find(int32_t stream_id) {
     const auto found = requests.find(stream_id);
     return found != requests.end() ? &found->second : nullptr;

@@ -26,10 +26,10 @@
 #include "dns/query.h"
 #include "net/deadline.h"
 #include "net/udp_query_socket.h"
-#include "resolver/candidates.h"
 #include "resolver/forward_message.h"
 #include "resolver/forwarder.h"
 #include "resolver/stream_pool.h"
+#include "resolver/upstream_choice.h"
 
 namespace idetcd::resolver {
 

@@ -27,7 +27,7 @@ void ForwardMessage::assignProbe(const dns::Name& domain, bool recursion_desired
   writeOpt(false, dns::kDefaultUdpPayload);
 }
 
-void ForwardMessage::drawCase(net::SecureRandom& random) {
+void ForwardMessage::drawCase(SecureRandom& random) {
   // A label's length is below 64, and no letter.
   for (size_t i = dns::kHeaderSize; i < question_end_ - kQuestionTail; ++i) {
     const auto folded = static_cast<uint8_t>(bytes_[i] | kCaseBit);

@@ -1,11 +1,11 @@
 // The messages that go to an upstream, and what must be known of an answer before it is read. No I/O; any thread.
 #pragma once
 
+#include "base/random.h"
 #include "dns/name.h"
 #include "dns/query.h"
 #include "dns/record.h"
 #include "dns/wire.h"
-#include "net/secure_random.h"
 
 namespace idetcd::resolver {
 
@@ -21,7 +21,7 @@ class ForwardMessage {
   void assignProbe(const dns::Name& domain, bool recursion_desired);
 
   // Draws the case of each letter of the name (draft-vixie-dnsext-dns0x20-00).
-  void drawCase(net::SecureRandom& random);
+  void drawCase(SecureRandom& random);
   // Whether `message` has the name in that case. REQUIRES: it repeats the question, in some case.
   bool hasSameCase(std::span<const uint8_t> message) const;
 

@@ -1,22 +1,33 @@
 #include "resolver/forwarder.h"
 
+#include <netinet/in.h>
 #include <unordered_map>
 
 #include "base/block_pool.h"
+#include "dns/wire.h"
 #include "resolver/forward_exchange.h"
 #include "resolver/forward_files.h"
-#include "resolver/late_answers.h"
 #include "resolver/special_names.h"
 #include "resolver/upstream_choice.h"
-#include "resolver/upstream_set.h"
 #include "resolver/waiting_clients.h"
 
 namespace idetcd::resolver {
 
+namespace {
+
 using dns::EdeCode;
 using dns::Rcode;
 
-namespace {
+uint64_t load64(const uint8_t* bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+uint16_t portOf(const sockaddr* source) {
+  return ntohs(source->sa_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(source)->sin_port
+                                            : reinterpret_cast<const sockaddr_in6*>(source)->sin6_port);
+}
 
 // The same question, to be answered the same way.
 struct Question {
@@ -50,6 +61,30 @@ ForwardResult overload(Rcode rcode, std::string reason) {
 }
 
 }  // namespace
+
+ClientId ClientId::of(const sockaddr* source) {
+  if (source == nullptr) return {};
+  const auto any = IpAddress::fromSockaddr(source);
+  if (!any) return {};
+  const IpAddress ip = any->unmapped();
+  uint32_t v4 = 0;
+  std::memcpy(&v4, ip.data(), sizeof(v4));
+  if (ip.isLoopback()) {
+    return {.address = ip.isV4() ? v4 : ~uint64_t{0}, .port = portOf(source), .kind = Kind::kLoopback};
+  }
+  if (ip.isV4()) return {.address = v4, .port = 0, .kind = Kind::kIpv4};
+  if (ip.isLinkLocal()) return {.address = load64(ip.data() + 8), .port = 0, .kind = Kind::kLinkLocal};
+  return {.address = load64(ip.data()), .port = 0, .kind = Kind::kIpv6};
+}
+
+QueryOrigin QueryOrigin::of(const dns::Query& query, const resolve::Request& request) {
+  return {.client = ClientId::of(request.source),
+          .port = request.source != nullptr ? portOf(request.source) : uint16_t{0},
+          .id = query.message != nullptr ? dns::load16(query.message) : uint16_t{0},
+          .transport = request.transport,
+          .query_size = std::max(query.size, query.question_end),
+          .response_limit = request.response_limit};
+}
 
 struct Forwarder::Impl : ForwardExchange::Owner, UpstreamBudget::Tenant {
   struct Flight : WaitingClients::Question {
@@ -224,7 +259,7 @@ std::optional<ForwardResult> Forwarder::Impl::refuse(const dns::Query& query, co
   return std::nullopt;
 }
 
-// What this process itself needs is asked whatever others ask.
+// Questions of this process itself are asked whatever others ask.
 bool Forwarder::Impl::mayAskZone(const dns::Query& query, const QueryOrigin& origin,
                                  std::optional<ZoneLimiter::Ticket>& ticket) {
   if (!context.options.zones || origin.urgent) return true;

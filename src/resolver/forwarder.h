@@ -2,7 +2,7 @@
 // but for make(). Queries for one question share one exchange (forward_exchange.h) with a random port and ID (RFC
 // 5452). A server has kAttemptTime, all together kTotalTime; then the client gets SERVFAIL. Questions in flight are
 // bounded, and clients share them fairly (waiting_clients.h). Shared answers leave over some time, the longest waiting
-// clients first (late_answers.h).
+// clients first (LateAnswers).
 #pragma once
 
 #include "base/ip_address.h"
@@ -14,8 +14,6 @@
 #include "net/event_loop.h"
 #include "resolve/request.h"
 #include "resolver/counters.h"
-#include "resolver/query_origin.h"
-#include "resolver/server_report.h"
 #include "resolver/stored_response.h"
 #include "resolver/upstream.h"
 #include "resolver/upstream_budget.h"
@@ -23,9 +21,45 @@
 
 namespace idetcd::resolver {
 
-// What became of a question that was forwarded.
+// The origin of a question, as far as sharing is concerned: clients that wait for upstreams have equal shares of what
+// there is.
+//
+// A client is an IPv4 address or an IPv6 /64, which is what one subscriber or machine has; of a link-local address the
+// interface identifier, since all of a link share its /64. On loopback each source port is a client: there are many
+// programs behind one address, and none of them can lie about it. Plain values; any thread.
+struct ClientId {
+  enum class Kind : uint8_t { kOurselves, kIpv4, kIpv6, kLinkLocal, kLoopback };
+
+  uint64_t address = 0;
+  uint32_t port = 0;  // loopback only
+  Kind kind = Kind::kOurselves;
+
+  bool isOurselves() const { return kind == Kind::kOurselves; }
+  bool operator==(const ClientId&) const = default;
+
+  // kOurselves for null and for what is no IP address.
+  static ClientId of(const sockaddr* source);
+};
+
+// A default one is ourselves: no client waits.
+struct QueryOrigin {
+  ClientId client{};
+  uint16_t port = 0;
+  uint16_t id = 0;  // of the message
+  resolve::Transport transport = resolve::Transport::kUdp;
+  size_t query_size = 0;      // what it has sent
+  size_t response_limit = 0;  // what it may get
+  // No client gets the answer: it is asked so that the next client finds one. Charged to the client that caused it.
+  bool background = false;
+  // A question of this process itself, as for the names of its etcd: waiting queries make room for it.
+  bool urgent = false;
+
+  static QueryOrigin of(const dns::Query& query, const resolve::Request& request);
+};
+
+// The result of a question that was forwarded.
 struct ForwardResult {
-  // What the upstream said, whatever its rcode; null: none answered, or none was asked.
+  // The upstream's answer, whatever its rcode; null: none answered, or none was asked.
   std::shared_ptr<const StoredResponse> response;
   // Without a response: what the client gets, and what `errors` writes.
   dns::Rcode rcode = dns::Rcode::kNoError;  // SERVFAIL or REFUSED; with a response, its rcode
@@ -44,7 +78,7 @@ class Forwarder {
   static constexpr size_t kMaxTargets = 15;
   static constexpr std::chrono::milliseconds kAttemptTime{2000};
   // Clients wait five seconds, and get SERVFAIL before they are over: even the last of as many as may wait, since
-  // answers leave at a bounded pace (late_answers.h).
+  // answers leave at a bounded pace (LateAnswers).
   static constexpr std::chrono::milliseconds kTotalTime{4500};
 
   enum class Policy : uint8_t { kRandom, kRoundRobin, kSequential };
@@ -120,7 +154,7 @@ class Forwarder {
 
   // Whether `from` and `except` leave this name to us, and it may be asked of these servers (special_names.h).
   bool serves(const dns::Query& query) const;
-  // What `done` will get.
+  // The result that `done` will get.
   enum class Wait : uint8_t {
     kForAll,     // the answer; it may have been called already
     kForLittle,  // an answer that must not be much larger than the query (of `origin.query_size`)

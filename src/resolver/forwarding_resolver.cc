@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 
-#include "dns/own_query.h"
 #include "dns/response.h"
 #include "net/udp_query_socket.h"
 #include "resolve/router.h"

@@ -15,7 +15,7 @@
 #include "resolver/cache.h"
 #include "resolver/cache_saver.h"
 #include "resolver/forwarder.h"
-#include "resolver/live_caches.h"
+#include "resolver/kept_caches.h"
 #include "resolver/rebinding_filter.h"
 
 namespace idetcd::resolver {

@@ -3,10 +3,54 @@
 
 #include "net/event_loop.h"
 #include "resolve/directive.h"
-#include "resolver/live_caches.h"
+#include "resolver/cache_saver.h"
 #include "resolver/resolver_settings.h"
 
 namespace idetcd::resolver {
+
+// The caches of all loops, so that an operator can drop what they hold. A cache belongs to its loop: it is asked there,
+// in slices of a fraction of a millisecond. Any thread.
+class LiveCaches : public std::enable_shared_from_this<LiveCaches> {
+ public:
+  struct FlushResult {
+    uint64_t flushed = 0;
+    std::string error;  // empty: all has gone, from the files of the caches too; else one line
+  };
+  using Done = std::function<void(const FlushResult&)>;
+
+  // Drops what is cached of `zone` and all names below it; of the root: everything, at once. `done` is called when it has
+  // gone from each cache and from the file of each, so that no restart brings it back: once, on any thread, perhaps
+  // before this returns. What was asked for before and comes meanwhile or later may be kept. A file that is still being
+  // read is not read on for the root; for another zone that is waited for.
+  void flush(const dns::Name& zone, Done done);
+
+  // Somebody who uses a cache, and the saver of its file if there is one, on a loop. Made and destroyed on the loop's
+  // thread, or while that does not run, and before the loop is.
+  class User {
+   public:
+    User(std::shared_ptr<LiveCaches> all, std::weak_ptr<Cache> cache, std::weak_ptr<CacheSaver> saver,
+         net::EventLoop& loop);
+    ~User();
+    User(const User&) = delete;
+    User& operator=(const User&) = delete;
+
+   private:
+    friend class LiveCaches;
+    const std::shared_ptr<LiveCaches> all_;
+    const std::weak_ptr<Cache> cache_;
+    const std::weak_ptr<CacheSaver> saver_;  // null: it has no file
+    net::EventLoop& loop_;
+  };
+
+ private:
+  class Request;
+  class Job;
+
+  std::vector<std::shared_ptr<CacheSaver>> saversOf(const std::weak_ptr<Cache>& cache);
+
+  std::mutex mutex_;  // held while a loop is posted to: a user that is known has a loop that lives
+  std::vector<User*> users_;
+};
 
 // A cache lives as long as a chain that uses it. While a reload goes on, the chain before and the one after it use one
 // cache, on the same loop; a reload that is refused leaves each with the cache that it has.
@@ -21,7 +65,7 @@ class KeptCaches final : public resolve::ProcessState {
   // After the announcements. `listen`: what `bind` says.
   std::string nameOf(const std::string& keys, const std::vector<std::string>& listen) const;
 
-  // What makes a cache that of the block before. What was kept by other rules has not passed these.
+  // Identifies the cache of the block before. What was kept by other rules has not passed these.
   struct Block {
     std::string name;
     std::string rules;  // rulesOf()
@@ -30,7 +74,7 @@ class KeptCaches final : public resolve::ProcessState {
   // What decides which answers may be kept, and for whom, as text: not what is done with an answer when it is given
   // (`minimal`, `loadbalance`, `dns64`). `has_gate`: some clients may not have what others have.
   static std::string rulesOf(const ResolverSettings& settings, bool has_gate);
-  // Whose answers they are, as text. A reload lets those of other servers end in their time; a restart does not take them.
+  // The servers of these answers, as text. A reload lets answers of other servers end in time; a restart drops them.
   static std::string serversOf(const ResolverSettings& settings);
 
   struct Found {

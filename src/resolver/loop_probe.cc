@@ -1,15 +1,11 @@
 #include "resolver/loop_probe.h"
 
-#include "base/clock.h"
 #include "base/random.h"
-#include "dns/own_query.h"
 
 namespace idetcd::resolver {
 
 namespace {
 
-// Our own asking is the first time that the probe is seen; "more than twice" is this many times from outside.
-constexpr size_t kMaxReturns = 2;
 // <random>.<random>.<zone>, the zone's own labels left out where that is too long. A random label is 128 bits in
 // hexadecimal.
 dns::Name unguessableName(const dns::Name& zone) {
@@ -33,102 +29,68 @@ std::string lineOf(const SocketAddress& source, const SocketAddress& local, cons
 
 }  // namespace
 
-struct LoopProbe::Impl : std::enable_shared_from_this<Impl> {
-  Impl(net::EventLoop& event_loop, Options opts, Ask asks, OnLoop on_loop_found)
-      : loop(event_loop), options(std::move(opts)), ask(std::move(asks)), on_loop(std::move(on_loop_found)) {
-    std::generate(names.begin(), names.end(), [this] { return unguessableName(options.zone); });
-  }
-
-  void start() {
-    if (retry) return;
-    retry = std::make_unique<net::Timer>(loop, [this] { askNext(); });
-    end = std::make_unique<net::Timer>(loop, [this] { finish(); });
-    probing.store(true, std::memory_order_relaxed);
-    deadline = BootClock::now() + options.total;
-    end->start(options.total);
-    askNext();
-  }
-
-  void askNext() {
-    const dns::OwnQuery hinfo(names[std::min(returns_handled, names.size() - 1)], dns::code(dns::RrType::kHinfo),
-                              dns::code(dns::RrClass::kIn), dns::kFlagRd, 0);
-    ask(hinfo.query(), [weak = weak_from_this()](bool answered) {
-      if (const auto self = weak.lock()) self->onAnswer(answered);
-    });
-  }
-
-  void onAnswer(bool answered) {
-    if (!end) return;
-    if (!answered) return retry->start(options.retry);
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - BootClock::now());
-    end->start(std::clamp(left, std::chrono::milliseconds(0), options.grace));
-  }
-
-  // Any thread.
-  void see(const dns::Query& query, const resolve::Request& request) {
-    const auto is_asked = [&query](const dns::Name& name) {
-      return name.size() == query.qname_size && std::equal(name.data(), name.data() + name.size(), query.qname);
-    };
-    const auto name = std::find_if(names.begin(), names.end(), is_asked);
-    // Relaxed: no more than a count; what depends on it is handed over by post().
-    if (name == names.end() || returns.fetch_add(1, std::memory_order_relaxed) >= kMaxReturns) return;
-    const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
-    const SocketAddress local = request.local != nullptr ? *request.local : SocketAddress{};
-    std::string line = fmt::format("{}. Query: \"HINFO {}\"", lineOf(source, local, options.zone), name->toString());
-    loop.post([weak = weak_from_this(), text = std::move(line)] {
-      if (const auto self = weak.lock()) self->onReturn(text);
-    });
-  }
-
-  void onReturn(const std::string& line) {
-    if (!end) return;
-    ++returns_handled;
-    if (returns_handled < kMaxReturns) return askNext();
-    finish();
-    on_loop(line);
-  }
-
-  void finish() {
-    probing.store(false, std::memory_order_relaxed);
-    if (retry) retry->stop();
-    end.reset();
-  }
-
-  net::EventLoop& loop;
-  const Options options;
-  const Ask ask;
-  const OnLoop on_loop;
-  std::array<dns::Name, kMaxReturns> names;
-  std::atomic<bool> probing{false};
-  std::atomic<size_t> returns{0};
-  size_t returns_handled = 0;
-  BootClock::time_point deadline{};
-  std::unique_ptr<net::Timer> retry;  // none: not started
-  std::unique_ptr<net::Timer> end;    // none: not started, or over
-};
-
 LoopProbe::LoopProbe(net::EventLoop& loop, Options options, Ask ask, OnLoop on_loop)
-    : impl_(std::make_shared<Impl>(loop, std::move(options), std::move(ask), std::move(on_loop))) {}
-
-LoopProbe::~LoopProbe() {
-  impl_->finish();
-  impl_->retry.reset();
+    : loop_(loop), options_(std::move(options)), ask_(std::move(ask)), on_loop_(std::move(on_loop)) {
+  std::generate(names_.begin(), names_.end(), [this] { return unguessableName(options_.zone); });
 }
 
 std::string LoopProbe::describe(const SocketAddress& local, const dns::Name& zone) {
   return lineOf(local, SocketAddress{.ip = {}, .port = local.port}, zone);
 }
 
-void LoopProbe::start() { impl_->start(); }
-
-void LoopProbe::stop() { impl_->finish(); }
-
-void LoopProbe::see(const dns::Query& query, const resolve::Request& request) const {
-  if (query.qtype != dns::code(dns::RrType::kHinfo) || !isProbing()) return;
-  impl_->see(query, request);
+void LoopProbe::start() {
+  if (retry_) return;
+  retry_ = std::make_unique<net::Timer>(loop_, [this] { askNext(); });
+  end_ = std::make_unique<net::Timer>(loop_, [this] { finish(); });
+  probing_.store(true, std::memory_order_relaxed);
+  deadline_ = BootClock::now() + options_.total;
+  end_->start(options_.total);
+  askNext();
 }
 
-// Relaxed: it guards nothing; a look too early or too late misses one count.
-bool LoopProbe::isProbing() const { return impl_->probing.load(std::memory_order_relaxed); }
+void LoopProbe::askNext() {
+  const dns::OwnQuery hinfo(names_[std::min(returns_handled_, names_.size() - 1)], dns::code(dns::RrType::kHinfo),
+                            dns::code(dns::RrClass::kIn), dns::kFlagRd, 0);
+  ask_(hinfo.query(), [weak = weak_from_this()](bool answered) {
+    if (const auto self = weak.lock()) self->onAnswer(answered);
+  });
+}
+
+void LoopProbe::onAnswer(bool answered) {
+  if (!end_) return;
+  if (!answered) return retry_->start(options_.retry);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - BootClock::now());
+  end_->start(std::clamp(left, std::chrono::milliseconds(0), options_.grace));
+}
+
+void LoopProbe::see(const dns::Query& query, const resolve::Request& request) {
+  if (query.qtype != dns::code(dns::RrType::kHinfo) || !isProbing()) return;
+  const auto is_asked = [&query](const dns::Name& name) {
+    return name.size() == query.qname_size && std::equal(name.data(), name.data() + name.size(), query.qname);
+  };
+  const auto name = std::find_if(names_.begin(), names_.end(), is_asked);
+  // Relaxed: no more than a count; what depends on it is handed over by post().
+  if (name == names_.end() || returns_.fetch_add(1, std::memory_order_relaxed) >= kMaxReturns) return;
+  const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
+  const SocketAddress local = request.local != nullptr ? *request.local : SocketAddress{};
+  std::string line = fmt::format("{}. Query: \"HINFO {}\"", lineOf(source, local, options_.zone), name->toString());
+  loop_.post([weak = weak_from_this(), text = std::move(line)] {
+    if (const auto self = weak.lock()) self->onReturn(text);
+  });
+}
+
+void LoopProbe::onReturn(const std::string& line) {
+  if (!end_) return;
+  ++returns_handled_;
+  if (returns_handled_ < kMaxReturns) return askNext();
+  finish();
+  on_loop_(line);
+}
+
+void LoopProbe::finish() {
+  probing_.store(false, std::memory_order_relaxed);
+  if (retry_) retry_->stop();
+  end_.reset();
+}
 
 }  // namespace idetcd::resolver

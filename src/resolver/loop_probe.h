@@ -4,6 +4,7 @@
 // only, but for see(). Counts only between start() and the end of probing.
 #pragma once
 
+#include "base/clock.h"
 #include "dns/name.h"
 #include "dns/query.h"
 #include "net/event_loop.h"
@@ -11,7 +12,8 @@
 
 namespace idetcd::resolver {
 
-class LoopProbe {
+// Owned by a std::shared_ptr.
+class LoopProbe : public std::enable_shared_from_this<LoopProbe> {
  public:
   // Has `query` resolved (Forwarder::resolve) and calls `done(answered)` on the loop's thread, at most once, possibly
   // before it returns; `query` is borrowed for the call. `done` may be called when the LoopProbe is gone.
@@ -28,25 +30,43 @@ class LoopProbe {
   };
 
   LoopProbe(net::EventLoop& loop, Options options, Ask ask, OnLoop on_loop);
-  ~LoopProbe();
+  ~LoopProbe() { finish(); }
   LoopProbe(const LoopProbe&) = delete;
   LoopProbe& operator=(const LoopProbe&) = delete;
 
   void start();
-  void stop();  // for good
+  void stop() { finish(); }  // for good
 
   // Any loop's thread, for every query of the server block before it is forwarded. The query goes on to the next
   // handler whatever it is.
-  void see(const dns::Query& query, const resolve::Request& request) const;
+  void see(const dns::Query& query, const resolve::Request& request);
 
-  bool isProbing() const;
+  // Relaxed: it guards nothing; a look too early or too late misses one count.
+  bool isProbing() const { return probing_.load(std::memory_order_relaxed); }
 
   // The line for a loop that is certain without asking: the servers of `zone` are we ourselves, at `local`.
   static std::string describe(const SocketAddress& local, const dns::Name& zone);
 
  private:
-  struct Impl;
-  std::shared_ptr<Impl> impl_;
+  // Our own asking is the first time that the probe is seen; "more than twice" is this many times from outside.
+  static constexpr size_t kMaxReturns = 2;
+
+  void askNext();
+  void onAnswer(bool answered);
+  void onReturn(const std::string& line);
+  void finish();
+
+  net::EventLoop& loop_;
+  const Options options_;
+  const Ask ask_;
+  const OnLoop on_loop_;
+  std::array<dns::Name, kMaxReturns> names_;
+  std::atomic<bool> probing_{false};
+  std::atomic<size_t> returns_{0};
+  size_t returns_handled_ = 0;
+  BootClock::time_point deadline_{};
+  std::unique_ptr<net::Timer> retry_;  // none: not started
+  std::unique_ptr<net::Timer> end_;    // none: not started, or over
 };
 
 }  // namespace idetcd::resolver

@@ -1,8 +1,8 @@
 #include "resolver/make_resolver.h"
 
-#include "config/arguments.h"
+#include "config/directive_cursor.h"
 #include "node/state_directory.h"
-#include "resolve/server_label.h"
+#include "resolve/query_meter.h"
 #include "resolver/kept_caches.h"
 #include "resolver/loop_probe.h"
 #include "resolver/upstream_budget.h"
@@ -19,7 +19,7 @@ metrics::Scope cacheScope(const resolve::LoopContext& context, const std::vector
   return context.process.metrics.scope().with("server", server).with("zones", joined).with("view", "");
 }
 
-// What the forwarders of one loop share: it lives as long as any of them, those that a reload replaces included.
+// The forwarders of one loop share this: it lives as long as any of them, those that a reload replaces included.
 class UpstreamBudgets final : public resolve::ProcessState {
  public:
   explicit UpstreamBudgets(resolve::Process& process) : process_(process) {}

@@ -2,7 +2,6 @@
 // is the resolver's; a directive learns nothing of the others.
 #pragma once
 
-#include "base/ip_network.h"
 #include "dns/name.h"
 #include "resolve/directive.h"
 #include "resolver/cache.h"
@@ -56,7 +55,7 @@ class SettingsSource {
   virtual void fill(ResolverSettings& settings) const = 0;
 };
 
-// What all of them say in this block.
+// The settings by all directives of this block.
 inline ResolverSettings settingsOf(const resolve::Block& block) {
   ResolverSettings settings;
   for (const auto& [type, directive] : block.directives) {

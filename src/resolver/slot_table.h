@@ -59,7 +59,7 @@ class SlotTable {
   explicit SlotTable(std::function<void(Slots)> discard) : slots_(kFirstSlots), discard_(std::move(discard)) {}
 
   void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]); }
-  // What is probably the entry, without a search.
+  // The slot that probably has the entry, without a search.
   const Entry* guess(uint64_t hash) const {
     const Bucket& slot = slots_[hash & (slots_.size() - 1)];
     return slot.hash == hash ? slot.entry : nullptr;

@@ -2,7 +2,6 @@
 
 #include "dns/record.h"
 #include "dns/response.h"
-#include "resolve/synthetic_soa.h"
 
 namespace idetcd::resolver {
 
@@ -130,7 +129,7 @@ class SpecialRecords {
     ++count_;
   }
   void addSoa(size_t apex) {
-    end_ = dns::putBytes(end_, resolve::SyntheticSoa(apex, ttl_seconds_).span());
+    end_ = dns::putBytes(end_, dns::SyntheticSoa(apex, ttl_seconds_).span());
     ++count_;
   }
   std::span<const uint8_t> bytes() const { return {bytes_.data(), end_}; }
@@ -208,7 +207,7 @@ resolve::QueryOutcome answerSpecialName(const dns::Query& query, size_t limit) {
   if (answer.count() > 0) {
     response.addAnswer(answer.bytes(), answer.count());
   } else {
-    response.addAuthority(resolve::SyntheticSoa(apex, ttlOf(*zone)).span(), 1);
+    response.addAuthority(dns::SyntheticSoa(apex, ttlOf(*zone)).span(), 1);
   }
   const auto rcode = exists(query, *zone) ? dns::Rcode::kNoError : dns::Rcode::kNxDomain;
   return resolve::QueryOutcome::answer(response.finish(rcode, dns::kFlagAa | dns::kFlagRa));

@@ -3,7 +3,6 @@
 #include <ctime>
 
 #include "dns/message_reader.h"
-#include "dns/name_reader.h"
 #include "dns/record_writer.h"
 
 namespace idetcd::resolver {

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "dns/wire.h"
-#include "resolver/answer_options.h"
+#include "resolver/upstream_cookie.h"
 
 namespace idetcd::resolver {
 
@@ -217,7 +217,7 @@ bool StreamPool::Ticket::isSilentSince(BootClock::time_point when) const {
   return connection && !connection->isProven(when);
 }
 
-StreamPool::StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect)
+StreamPool::StreamPool(net::EventLoop& loop, SecureRandom& random, Options options, Connect connect)
     : loop_(loop),
       random_(random),
       options_(options),

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/event_loop.h"
-#include "net/secure_random.h"
 #include "net/stream.h"
 #include "resolver/upstream_budget.h"
 
@@ -66,7 +65,7 @@ class StreamPool : public UpstreamBudget::Connections {
     uint16_t id_ = 0;
   };
 
-  StreamPool(net::EventLoop& loop, net::SecureRandom& random, Options options, Connect connect);
+  StreamPool(net::EventLoop& loop, SecureRandom& random, Options options, Connect connect);
   ~StreamPool() override;  // closes all; waiters are not called
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
@@ -90,7 +89,7 @@ class StreamPool : public UpstreamBudget::Connections {
   bool hasTooManyIdle() const;
 
   net::EventLoop& loop_;
-  net::SecureRandom& random_;
+  SecureRandom& random_;
   Options options_;
   Connect connect_;
   std::vector<std::shared_ptr<Connection>> connections_;  // oldest first

@@ -3,8 +3,8 @@
 #include <net/if.h>
 #include <sstream>
 
+#include "base/file_watch.h"
 #include "base/text.h"
-#include "base/watched_file.h"
 #include "dns/name.h"
 
 namespace idetcd::resolver {

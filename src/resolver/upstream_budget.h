@@ -1,4 +1,4 @@
-// What the Forwarders of one loop share: the sockets of their datagrams, and the room for these and for connections to
+// The Forwarders of one loop share these: the sockets of their datagrams, and the room for these and for connections to
 // upstreams. Where there is no room left, the tenant with most gives way to one that has at least two fewer. Loop
 // thread only.
 #pragma once
@@ -6,7 +6,6 @@
 #include "base/result.h"
 #include "net/descriptor_budget.h"
 #include "net/event_loop.h"
-#include "net/secure_random.h"
 #include "net/udp_query_socket.h"
 
 namespace idetcd::resolver {
@@ -43,7 +42,7 @@ class UpstreamBudget : private net::IdleDescriptors {
   net::UdpQuerySockets& udp() { return *udp_; }
   // Those whose datagrams leave from `source`; shared by all who ask for it. An error if there is no descriptor left.
   Result<std::shared_ptr<net::UdpQuerySockets>> udpFrom(const IpAddress& source);
-  net::SecureRandom& random() { return random_; }
+  SecureRandom& random() { return random_; }
 
   void add(Tenant& tenant) { tenants_.push_back(&tenant); }
   void remove(Tenant& tenant) { std::erase(tenants_, &tenant); }
@@ -62,7 +61,7 @@ class UpstreamBudget : private net::IdleDescriptors {
 
   net::EventLoop& loop_;
   const std::shared_ptr<net::DescriptorAccount> account_;
-  net::SecureRandom random_;
+  SecureRandom random_;
   std::unique_ptr<net::UdpQuerySockets> udp_;
   std::map<IpAddress, std::weak_ptr<net::UdpQuerySockets>> udp_from_;
   std::vector<Tenant*> tenants_;

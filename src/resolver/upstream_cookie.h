@@ -6,11 +6,20 @@
 
 #include "base/clock.h"
 #include "base/ip_address.h"
+#include "base/random.h"
 #include "dns/query.h"
-#include "net/secure_random.h"
-#include "resolver/answer_options.h"
+#include "dns/types.h"
 
 namespace idetcd::resolver {
+
+// The OPT record of an upstream's answer, as it is meant for its neighbour (RFC 6891 §6.2.6: options are hop by hop).
+// Nothing, of what cannot be read. No I/O; any thread.
+struct AnswerOptions {
+  dns::Rcode rcode = dns::Rcode::kNoError;              // all twelve bits
+  std::optional<std::span<const uint8_t>> cookie = {};  // the first one
+  std::optional<uint16_t> idle_timeout = {};            // edns-tcp-keepalive (RFC 7828 §3.1), in units of 100 ms
+};
+AnswerOptions optionsOf(std::span<const uint8_t> message);
 
 class UpstreamCookie {
  public:
@@ -29,7 +38,7 @@ class UpstreamCookie {
 
   // The data of the COOKIE option that a query carries now; empty: none.
   std::span<const uint8_t> option(BootClock::time_point now) const;
-  // What that option begins with. REQUIRES: it is not empty.
+  // The beginning of that option. REQUIRES: it is not empty.
   const Client& client() const {
     assert(offered_);
     return client_;
@@ -37,7 +46,7 @@ class UpstreamCookie {
 
   // A query has left from `own`, which may be looked at once a second.
   bool wantsOwnAddress(BootClock::time_point now) const { return offered_ && now >= look_at_; }
-  void noteOwnAddress(const IpAddress& own, net::SecureRandom& random, BootClock::time_point now);
+  void noteOwnAddress(const IpAddress& own, SecureRandom& random, BootClock::time_point now);
 
   // Of an answer to a query that carried `sent`.
   CookieVerdict judge(const AnswerOptions& answer, const Client& sent, BootClock::time_point now);
@@ -51,7 +60,7 @@ class UpstreamCookie {
   bool isGiven() const { return size_ > dns::Cookie::kClientSize; }
 
  private:
-  void draw(net::SecureRandom& random, BootClock::time_point now);
+  void draw(SecureRandom& random, BootClock::time_point now);
 
   const bool offered_;
   bool tolerated_ = false;

@@ -8,6 +8,9 @@ namespace idetcd::resolver {
 
 namespace {
 
+constexpr RoundTrip::Time kHalfLife = std::chrono::seconds(30);
+constexpr int kMaxDoublings = 6;  // from the minimum past the maximum
+
 constexpr std::chrono::milliseconds kProbeTime{1000};
 constexpr std::chrono::milliseconds kMinProbeInterval{10};  // whatever is configured, a dead server is no busy loop
 constexpr std::chrono::minutes kNoEdnsTime{15};
@@ -42,6 +45,37 @@ std::chrono::nanoseconds maxTimeout(const Forwarder::Options& options) {
 }
 
 }  // namespace
+
+void RoundTrip::sample(Time time, BootClock::time_point now) {
+  time = std::max(time, Time(1));
+  if (srtt_ == Time(0)) {
+    srtt_ = time;
+    rttvar_ = time / 2;
+  } else {
+    const Time difference = srtt_ > time ? srtt_ - time : time - srtt_;
+    rttvar_ += (difference - rttvar_) / 4;
+    srtt_ += (time - srtt_) / 8;
+  }
+  doublings_ = 0;
+  changed_at_ = now;
+}
+
+void RoundTrip::backOff(BootClock::time_point now) {
+  if (doublings_ > 0 && now - changed_at_ < timeout()) return;
+  doublings_ = std::min(doublings_ + 1, kMaxDoublings);
+  changed_at_ = now;
+}
+
+RoundTrip::Time RoundTrip::timeout() const {
+  const Time first = srtt_ == Time(0) ? kInitialTimeout : std::clamp(srtt_ + 4 * rttvar_, kMinTimeout, kMaxTimeout);
+  return std::min(first * (1 << doublings_), kMaxTimeout);
+}
+
+RoundTrip::Time RoundTrip::expected(BootClock::time_point now) const {
+  const Time known = doublings_ > 0 ? timeout() : srtt_;
+  const auto half_lives = (now - changed_at_) / kHalfLife;
+  return half_lives >= 32 ? Time(0) : known / (int64_t{1} << std::max<int64_t>(half_lives, 0));
+}
 
 ForwardContext::ForwardContext(net::EventLoop& event_loop, Forwarder::Options forward_options, Logger logger)
     : loop(event_loop),
@@ -271,5 +305,102 @@ void UpstreamServer::onProbeMessage(std::span<const uint8_t> message) {
 void UpstreamServer::onError(int error) { onProbeFailed(std::strerror(error)); }
 
 void UpstreamServer::onStreamFailed(const std::string& reason, bool) { onProbeFailed(reason); }
+
+UpstreamSet::UpstreamSet(ForwardContext& context) : context_(context), retry_(context.loop, [this] { onChange(); }) {}
+
+Result<void> UpstreamSet::start() {
+  for (const auto& list : context_.options.files->lists) {
+    if (list) follow(list);
+  }
+  return use();
+}
+
+// The loop outlives the subscription, and so what it calls back.
+void UpstreamSet::follow(const std::shared_ptr<UpstreamFile>& file) {
+  const auto on_change = [this, &loop = context_.loop, seen = std::weak_ptr<bool>(alive_)] {
+    loop.post([this, seen] {
+      if (!seen.expired()) onChange();
+    });
+  };
+  subscriptions_.push_back(std::make_unique<UpstreamFile::Subscription>(*file, on_change));
+}
+
+Result<std::vector<UpstreamAddress>> UpstreamSet::collect() const {
+  std::vector<UpstreamAddress> addresses;
+  const auto add = [&addresses](const UpstreamAddress& server) {
+    if (std::find(addresses.begin(), addresses.end(), server) == addresses.end()) addresses.push_back(server);
+  };
+  const Forwarder::Options& options = context_.options;
+  for (size_t i = 0; i < options.to.size(); ++i) {
+    if (options.to[i].server) {
+      add(*options.to[i].server);
+    } else if (options.to[i].host) {
+      for (const UpstreamAddress& server : options.files->hosts[i]) add(server);
+    } else {
+      for (const UpstreamAddress& server : *options.files->lists[i]->servers()) add(server);
+    }
+  }
+  if (addresses.size() > Forwarder::kMaxTargets) {
+    return fail(fmt::format("more than {} TOs configured: {}", Forwarder::kMaxTargets, addresses.size()));
+  }
+  return addresses;
+}
+
+void UpstreamSet::onChange() {
+  const auto done = use();
+  if (done) return;
+  if (done.error().code == ErrorCode::kNoResources) return retry_.start(context_.options.file_interval);
+  context_.log.warning("the servers stay as they are: {}", done.error().message);
+}
+
+// Goes over to what is named and listed now. An error changes nothing.
+Result<void> UpstreamSet::use() {
+  const auto addresses = collect();
+  if (!addresses) return tl::unexpected(addresses.error());
+  std::vector<bool> own;
+  for (const UpstreamAddress& address : *addresses) {
+    const auto is_own = isOwn(address);
+    if (!is_own) return tl::unexpected(is_own.error());
+    own.push_back(*is_own);
+  }
+  set(*addresses, own);
+  return {};
+}
+
+void UpstreamSet::set(const std::vector<UpstreamAddress>& addresses, const std::vector<bool>& own) {
+  auto servers = std::make_shared<UpstreamServers>();
+  ourselves_.clear();
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const UpstreamAddress& address = addresses[i];
+    if (own[i]) {
+      context_.log.warning("{} is this server itself and is not forwarded to", address.toString());
+      ourselves_.push_back(address);
+      continue;
+    }
+    const auto same = [&address](const auto& server) { return server->address() == address; };
+    const auto known = std::find_if(servers_->begin(), servers_->end(), same);
+    servers->push_back(known != servers_->end() ? *known : std::make_shared<UpstreamServer>(context_, address));
+  }
+  if (servers->empty()) context_.log.warning("there is no server to forward to");
+  private_ = !servers->empty() && std::all_of(servers->begin(), servers->end(), [](const auto& server) {
+    return server->address().address.ip.isPrivate();
+  });
+  ServerReports::All reports;
+  for (const auto& server : *servers) reports.push_back(server->report());
+  reports_->set(std::move(reports));
+  servers_ = std::move(servers);
+}
+
+Result<bool> UpstreamSet::isOwn(const UpstreamAddress& server) const {
+  if (server.protocol != UpstreamProtocol::kDns) return false;
+  const SocketAddress& address = server.address;
+  for (const SocketAddress& own : context_.options.own) {
+    if (own.port != address.port) continue;
+    if (own.ip == address.ip) return true;
+    if (!own.ip.isUnspecified()) continue;
+    if (const auto local = net::isLocalAddress(address.ip); !local || *local) return local;
+  }
+  return false;
+}
 
 }  // namespace idetcd::resolver

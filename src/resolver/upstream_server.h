@@ -10,23 +10,75 @@
 #include "base/log.h"
 #include "dns/types.h"
 #include "net/deadline.h"
-#include "net/secure_random.h"
 #include "net/tcp.h"
 #include "net/tls_stream.h"
 #include "net/udp_query_socket.h"
 #include "resolver/counters.h"
-#include "resolver/extra_datagrams.h"
+#include "resolver/forward_files.h"
 #include "resolver/forward_message.h"
 #include "resolver/forwarder.h"
-#include "resolver/round_trip.h"
-#include "resolver/server_report.h"
 #include "resolver/stream_pool.h"
 #include "resolver/upstream.h"
 #include "resolver/upstream_cookie.h"
 
 namespace idetcd::resolver {
 
-// What the parts of one Forwarder share.
+// How many datagrams may be sent a second time, or how many questions over TCP as well: less than a tenth of the
+// questions, whatever is lost. A server that is gone is not sent twice what it was sent before, and loss that comes
+// from too much traffic does not make more of it. A token bucket that is filled by questions. One thread.
+class ExtraDatagrams {
+ public:
+  // For each question.
+  void earn() { tokens_ = std::min(tokens_ + kEarned, kMax); }
+  // False: not now.
+  bool take() {
+    if (tokens_ < kPrice) return false;
+    tokens_ -= kPrice;
+    return true;
+  }
+
+ private:
+  // With what it starts with, no more than a tenth once there were 500 questions.
+  static constexpr int32_t kPrice = 100;
+  static constexpr int32_t kEarned = 9;
+  static constexpr int32_t kInitial = 5 * kPrice;
+  static constexpr int32_t kMax = 100 * kPrice;
+  int32_t tokens_ = kInitial;
+};
+
+// How long one server takes to answer: the estimator of RFC 6298 §2, with what DNS needs beside it. One thread.
+//
+// A sample is the time from a message to its answer. An answer to a message that was sent twice says nothing (Karn's
+// rule, RFC 6298 §3), so the timeout that has doubled stays until an unambiguous one comes.
+class RoundTrip {
+ public:
+  using Time = std::chrono::nanoseconds;
+
+  static constexpr Time kInitialTimeout = std::chrono::milliseconds(400);  // of a server that has not answered yet
+  static constexpr Time kMinTimeout = std::chrono::milliseconds(50);
+  static constexpr Time kMaxTimeout = std::chrono::milliseconds(2000);
+
+  void sample(Time time, BootClock::time_point now);
+  // There was no answer within timeout(), which doubles; at most once in its own time, because the messages of one
+  // burst are lost together (RFC 6298 §5.5 has one timer for all).
+  void backOff(BootClock::time_point now);
+
+  // After which a message counts as lost: SRTT + 4 * RTTVAR, within the bounds above.
+  Time timeout() const;
+  // SRTT. Zero: there was no sample.
+  Time smoothed() const { return srtt_; }
+  // The expected time of the next message. Zero: nothing is known. An old estimate fades, so that a server that was slow
+  // once is measured again.
+  Time expected(BootClock::time_point now) const;
+
+ private:
+  Time srtt_{0};
+  Time rttvar_{0};
+  int doublings_ = 0;
+  BootClock::time_point changed_at_{};
+};
+
+// Data that the parts of one Forwarder share.
 struct ForwardContext {
   // REQUIRES: the options have a room.
   ForwardContext(net::EventLoop& event_loop, Forwarder::Options forward_options, Logger logger);
@@ -51,7 +103,7 @@ struct ForwardContext {
   ForwardCounters counters;
   UpstreamBudget& room;
   std::shared_ptr<net::UdpQuerySockets> source_udp;  // null: no source is named
-  net::SecureRandom& random;
+  SecureRandom& random;
   size_t datagrams = 0;  // open sockets
   net::TcpConnector tcp;
   std::shared_ptr<net::TlsContext> tls;    // null: no server needs it
@@ -113,7 +165,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   // The question was answered by another server, but this one may still say how long it takes.
   void awaitLate(net::UdpQuerySocket&& client, uint16_t id, BootClock::time_point sent_at, bool repeated);
 
-  // What a message to it looks like: padded where it is encrypted.
+  // The form of a message to it: padded where it is encrypted.
   ForwardMessage::Form form(bool with_edns) const {
     if (!with_edns) return ForwardMessage::Form::kPlain;
     return isEncrypted(address_.protocol) ? ForwardMessage::Form::kPadded : ForwardMessage::Form::kEdns;
@@ -144,7 +196,7 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   };
 
   Result<std::unique_ptr<net::Stream>> connect();
-  // What its certificate must name; empty: its address.
+  // The name in its certificate; empty: its address.
   const std::string& serverName() const;
   std::string authority() const;
   void findInterface();
@@ -189,6 +241,44 @@ class UpstreamServer : private net::UdpQueryHandler, private StreamWaiter {
   uint16_t probe_id_ = 0;
   net::UdpQuerySocket probe_client_;
   StreamPool::Ticket probe_ticket_;
+};
+
+using UpstreamServers = std::vector<std::shared_ptr<UpstreamServer>>;
+
+// The servers of one `forward`, in the order of its TOs: those named there, and those of the files named there, as they
+// change. Servers that stay keep their health and their connections. Loop thread only.
+class UpstreamSet {
+ public:
+  explicit UpstreamSet(ForwardContext& context);
+
+  // Begins to follow the files. An error if there are too many servers.
+  Result<void> start();
+
+  // Never null; may be empty. Immutable: a holder is not disturbed by a change.
+  const std::shared_ptr<const UpstreamServers>& servers() const { return servers_; }
+  // Whether there are some, each at a private address: what is named by none of the world's servers, they may know.
+  bool isPrivate() const { return private_; }
+  // Of servers(), at any time.
+  std::shared_ptr<const ServerReports> reports() const { return reports_; }
+  // Named as a target, but this process itself.
+  const std::vector<UpstreamAddress>& ourselves() const { return ourselves_; }
+
+ private:
+  Result<std::vector<UpstreamAddress>> collect() const;
+  void follow(const std::shared_ptr<UpstreamFile>& file);
+  void onChange();
+  Result<void> use();
+  void set(const std::vector<UpstreamAddress>& addresses, const std::vector<bool>& own);
+  Result<bool> isOwn(const UpstreamAddress& server) const;
+
+  ForwardContext& context_;
+  std::shared_ptr<const UpstreamServers> servers_ = std::make_shared<UpstreamServers>();
+  const std::shared_ptr<ServerReports> reports_ = std::make_shared<ServerReports>();
+  std::vector<UpstreamAddress> ourselves_;
+  bool private_ = false;
+  net::Timer retry_;                                            // of what could not be used without free descriptors
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for what is posted
+  std::vector<std::unique_ptr<UpstreamFile::Subscription>> subscriptions_;
 };
 
 }  // namespace idetcd::resolver

@@ -55,7 +55,7 @@ class ZoneLimiter {
 
   // Nothing: the question must not be asked now.
   std::optional<Ticket> begin(const dns::Query& query);
-  // What a server has said to `query`.
+  // Notes a server's answer to `query`.
   void learn(const dns::Query& query, const StoredResponse& response);
 
   // The zone of a name, as far as it is known: a suffix of it.

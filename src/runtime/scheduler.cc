@@ -2,9 +2,43 @@
 
 #include <exception>
 
-#include "runtime/suspension.h"
-
 namespace idetcd::runtime {
+
+Event::~Event() { assert(waiters_.empty()); }
+
+void Event::set() {
+  set_ = true;
+  for (Suspension* waiter : std::exchange(waiters_, {})) waiter->wake();
+}
+
+Task<bool> Event::wait(std::chrono::nanoseconds timeout) {
+  if (set_) co_return true;
+  Suspension pause(scheduler_, scheduler_.deadlineAfter(timeout));
+  waiters_.push_back(&pause);
+  const auto outcome = co_await pause;
+  std::erase(waiters_, &pause);
+  co_return outcome == Suspension::WakeReason::kWoken;
+}
+
+bool Suspension::await_ready() {
+  if (!outcome_ && scheduler_.stopping()) outcome_ = WakeReason::kStopped;
+  return outcome_.has_value();
+}
+
+void Suspension::await_suspend(std::coroutine_handle<> waiter) {
+  waiter_ = waiter;
+  place_ = scheduler_.waiting_.insert(scheduler_.waiting_.end(), this);
+  if (deadline_) timer_ = scheduler_.timers_.emplace(*deadline_, this);
+}
+
+void Suspension::finish(WakeReason outcome) {
+  if (outcome_) return;
+  outcome_ = outcome;
+  if (!waiter_) return;
+  scheduler_.waiting_.erase(place_);
+  if (timer_) scheduler_.timers_.erase(*timer_);
+  scheduler_.resumeSoon(waiter_);
+}
 
 // The frame of a spawned Task: started by the loop, destroys itself (and the Task with it) at its end.
 struct Scheduler::SpawnedTask {

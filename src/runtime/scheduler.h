@@ -15,7 +15,6 @@
 #include <list>
 
 #include "base/clock.h"
-#include "base/machine_clock.h"
 #include "runtime/task.h"
 
 namespace idetcd::runtime {
@@ -49,8 +48,8 @@ class Scheduler : public MachineClock {
   ~Scheduler() override = default;
 
   // --- the driver, on the scheduler's thread ---
-  // Those that are ready now, not those that they make ready: Tasks that wake each other leave room for events and
-  // timers.
+  // Resumes the Tasks that are ready now, not those that they make ready: Tasks that wake each other leave room for events
+  // and timers.
   void runReady();
   bool hasReady() const { return !ready_.empty(); }
   void runTimers();  // those that are due
@@ -67,6 +66,60 @@ class Scheduler : public MachineClock {
   std::list<Suspension*> waiting_;
   std::multimap<BootClock::time_point, Suspension*> timers_;  // of equal ones the first added is the first due
   size_t tasks_running_ = 0;
+};
+
+// A coroutine waits for one thing: a wake(), a deadline, or the stop of its scheduler. Lives in the coroutine's frame;
+// scheduler's thread only.
+//
+//   Suspension pause(scheduler, deadline);   …hand out &pause…   auto outcome = co_await pause;
+class Suspension {
+ public:
+  enum class WakeReason { kWoken, kTimedOut, kStopped };
+
+  Suspension(Scheduler& scheduler, std::optional<BootClock::time_point> deadline)
+      : scheduler_(scheduler), deadline_(deadline) {}
+  Suspension(const Suspension&) = delete;
+  Suspension& operator=(const Suspension&) = delete;
+
+  // The first of wake(), deadline and stop decides. wake() may come before the co_await.
+  void wake() { finish(WakeReason::kWoken); }
+
+  bool await_ready();
+  void await_suspend(std::coroutine_handle<> waiter);
+  WakeReason await_resume() const { return *outcome_; }
+
+ private:
+  friend class Scheduler;
+  void finish(WakeReason outcome);
+
+  Scheduler& scheduler_;
+  const std::optional<BootClock::time_point> deadline_;
+  std::coroutine_handle<> waiter_;
+  std::list<Suspension*>::iterator place_;
+  std::optional<std::multimap<BootClock::time_point, Suspension*>::iterator> timer_;
+  std::optional<WakeReason> outcome_;
+};
+
+// A condition that Tasks wait for. Every waiter is resumed soon after set() (never within it); an Event that is set
+// stays so until reset(). Scheduler's thread only.
+class Event {
+ public:
+  explicit Event(Scheduler& scheduler) : scheduler_(scheduler) {}
+  ~Event();  // REQUIRES: no waiter
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void set();
+  void reset() { set_ = false; }
+  bool isSet() const { return set_; }
+
+  // True if the event was (or became) set within `timeout`; false on time-out and when the scheduler stops.
+  Task<bool> wait(std::chrono::nanoseconds timeout);
+
+ private:
+  Scheduler& scheduler_;
+  bool set_ = false;
+  std::vector<Suspension*> waiters_;
 };
 
 }  // namespace idetcd::runtime

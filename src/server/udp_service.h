@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/metrics.h"
-#include "net/udp_replies.h"
 #include "net/udp_socket.h"
 #include "resolve/router.h"
 #include "server/worker_context.h"

@@ -1,4 +1,4 @@
-// What this process tells the service manager that has started it: sd_notify(3), datagrams to the Unix socket that
+// Messages of this process to the service manager that has started it: sd_notify(3), datagrams to the Unix socket that
 // $NOTIFY_SOCKET names. Without a manager nothing is sent.
 //
 // Messages leave in their order, on the executor: the manager's queue is short (net.unix.max_dgram_qlen), and a loop
@@ -8,8 +8,28 @@
 #include "base/executor.h"
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "base/result.h"
 
 namespace idetcd::service {
+
+// A descriptor of $LISTEN_FDS: of a socket unit, or of the manager's descriptor store.
+struct GivenDescriptor {
+  FileDescriptor fd;
+  std::string name;  // of $LISTEN_FDNAMES
+};
+
+// The gifts of a service manager to a process that it starts, in environment variables: sd_listen_fds(3), sd_notify(3),
+// sd_watchdog_enabled(3). systemd is one such manager; the protocol is documented as stable, and needs no library.
+struct Given {
+  std::string notify_socket;              // of the manager: "/path" or "@abstract"; empty: there is none
+  std::chrono::microseconds watchdog{0};  // within which the manager wants a sign of life; 0: it wants none
+  std::vector<GivenDescriptor> descriptors;
+};
+
+// Takes it out of the environment, so that no program that is started later takes it for its own; the descriptors are
+// closed by execve(2) from now on. What is meant for another process ($LISTEN_PID, $WATCHDOG_PID) is left out.
+// REQUIRES: one thread.
+Given takeGiven();
 
 class Manager {
  public:
@@ -46,5 +66,43 @@ class Manager {
   std::shared_ptr<Link> link_;  // shared with what is still to be sent; null: no manager
   std::shared_ptr<Executor::Strand> strand_;
 };
+
+// Hands a server's sockets to its successor without a service manager: over a Unix socket (SCM_RIGHTS), one user.
+//
+//   successor ── connects ───────────────────────────► server
+//             ◄── one message a socket: its name, and the descriptor; then kEnd ──
+//             ◄── end of the connection, when the process has ended ──
+//
+// The successor waits for the end of the process (pidfd_open(2); from another PID namespace, of the connection): until
+// then that process owns state directory, ports and name.
+
+// A socket of this process, and its name.
+struct OwnDescriptor {
+  int fd;
+  std::string name;
+};
+
+// The server's end. One thread.
+class HandoverSocket {
+ public:
+  // Listens at `path`, in place of the socket of a process before. Its mode is 0600. REQUIRES: one thread (umask(2)).
+  static Result<HandoverSocket> listen(const std::string& path);
+
+  // Readable when a successor has come.
+  int fd() const { return listener_.get(); }
+  // Gives `all` to the successor that has come. The error says why it has not got them: then nothing has changed.
+  // Afterwards this process has to end: the successor waits for that. Does not block.
+  Result<void> give(const std::vector<OwnDescriptor>& all);
+
+ private:
+  explicit HandoverSocket(FileDescriptor listener) : listener_(std::move(listener)) {}
+
+  FileDescriptor listener_;
+  FileDescriptor successor_;  // open until the process ends
+};
+
+// The successor's end. Takes over from the server that listens at `path`, and waits for its end, for `budget` at most.
+// Empty if there is none. Blocks.
+Result<std::vector<GivenDescriptor>> takeOver(const std::string& path, std::chrono::milliseconds budget);
 
 }  // namespace idetcd::service

@@ -9,13 +9,11 @@
 #include "base/file_descriptor.h"
 #include "base/ip_address.h"
 #include "base/log.h"
-#include "service/given.h"
-#include "service/handover.h"
 #include "service/manager.h"
 
 namespace idetcd::service {
 
-// What listens for a worker.
+// A listening socket of a worker.
 struct SocketPlace {
   enum class Kind : uint8_t { kUdp, kTcp };
   Kind kind;

@@ -1,6 +1,9 @@
 #include "slots/slot_choice.h"
 
+#include <iterator>
+
 namespace idetcd::slots {
+
 namespace {
 
 // How many of the tickets get a slot.
@@ -13,6 +16,77 @@ int64_t served(const SlotSet& taken, const std::vector<QueueSnapshot::Tickets>& 
 }
 
 }  // namespace
+
+SlotSet::SlotSet(std::initializer_list<int64_t> ids) {
+  for (const int64_t id : ids) insert(id);
+}
+
+SlotSet::Runs::const_iterator SlotSet::find(int64_t id) const {
+  const auto next = runs_.upper_bound(id);
+  return next == runs_.begin() ? runs_.end() : std::prev(next);
+}
+
+bool SlotSet::contains(int64_t id) const {
+  const auto run = find(id);
+  return run != runs_.end() && id <= run->second;
+}
+
+bool SlotSet::insert(int64_t id) {
+  assert(id > 0);
+  const auto before = find(id);
+  if (before != runs_.end() && id <= before->second) return false;
+  int64_t first = id;
+  int64_t last = id;
+  if (const auto next = runs_.find(id + 1); next != runs_.end()) {
+    last = next->second;
+    runs_.erase(next);
+  }
+  if (before != runs_.end() && before->second == id - 1) first = before->first;
+  runs_[first] = last;
+  ++size_;
+  return true;
+}
+
+bool SlotSet::erase(int64_t id) {
+  const auto run = find(id);
+  if (run == runs_.end() || id > run->second) return false;
+  const auto [first, last] = *run;
+  runs_.erase(run);
+  if (first < id) runs_[first] = id - 1;
+  if (id < last) runs_[id + 1] = last;
+  --size_;
+  return true;
+}
+
+int64_t SlotSet::missing(size_t rank) const {
+  int64_t id = static_cast<int64_t>(rank) + 1;
+  for (const auto& [first, last] : runs_) {
+    if (id < first) break;
+    id += last - first + 1;
+  }
+  return id;
+}
+
+int64_t SlotSet::missingUpTo(int64_t last) const {
+  assert(last >= 0);
+  int64_t missing = last;
+  for (const auto& [first, end] : runs_) {
+    if (first > last) break;
+    missing -= std::min(end, last) - first + 1;
+  }
+  return missing;
+}
+
+std::vector<int64_t> SlotSet::lowest(size_t most) const {
+  std::vector<int64_t> ids;
+  for (const auto& [first, last] : runs_) {
+    for (int64_t id = first; id <= last; ++id) {
+      if (ids.size() == most) return ids;
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
 
 std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line) {
   assert(line.older);
@@ -36,6 +110,57 @@ SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int
     if (served(without, *line.older) == served(line.taken, *line.older)) id = preferred_id;
   }
   return {Kind::kTake, id, pattern.render(id)};
+}
+
+void WaitingLine::beginLook() {
+  looking_ = true;
+  must_look_ = false;
+  pending_.clear();
+}
+
+void WaitingLine::endLook(QueueSnapshot line) {
+  line_ = std::move(line);
+  looking_ = false;
+  for (const Change& change : std::exchange(pending_, {})) {
+    if (change.revision > line_.revision) apply(change.id, change.put);
+  }
+}
+
+void WaitingLine::put(std::string_view key, int64_t revision) { change(key, revision, true); }
+
+void WaitingLine::remove(std::string_view key, int64_t revision) { change(key, revision, false); }
+
+void WaitingLine::lookAgain() {
+  must_look_ = true;
+  on_change_();
+}
+
+void WaitingLine::change(std::string_view key, int64_t revision, bool put) {
+  const std::optional<int64_t> id = pattern_.recognise(key);
+  if (!id) return;
+  if (looking_) {
+    if (pending_.size() >= kMaxPending) {
+      must_look_ = true;
+    } else {
+      pending_.push_back({*id, revision, put});
+    }
+    return;
+  }
+  if (revision <= line_.revision) return;
+  apply(*id, put);
+  on_change_();
+}
+
+void WaitingLine::apply(int64_t id, bool put) {
+  if (!put) {
+    line_.taken.erase(id);
+  } else if (line_.taken.insert(id) && line_.older) {
+    for (QueueSnapshot::Tickets& tickets : *line_.older) {
+      if (tickets.count == 0 || tickets.limit < id) continue;
+      --tickets.count;
+      break;
+    }
+  }
 }
 
 }  // namespace idetcd::slots

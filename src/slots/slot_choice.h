@@ -2,10 +2,42 @@
 // other. Pure; any thread.
 #pragma once
 
+#include <initializer_list>
+
 #include "slots/name_pattern.h"
-#include "slots/slot_set.h"
 
 namespace idetcd::slots {
+
+// A set of slots, kept as runs of consecutive IDs: slots that are taken in order take one run, however many they are,
+// and free ones take no memory. Completion thread only.
+class SlotSet {
+ public:
+  SlotSet() = default;
+  SlotSet(std::initializer_list<int64_t> ids);
+
+  // In logarithmic time. REQUIRES: id > 0.
+  bool insert(int64_t id);  // false: it is there already
+  bool erase(int64_t id);   // false: it is not there
+  bool contains(int64_t id) const;
+
+  int64_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  // The ID, from 1 on, that is not in the set and has `rank` such IDs before it. In the time of a walk over the runs.
+  int64_t missing(size_t rank) const;
+  // How many of the IDs from 1 to `last` are not in the set. In the same time. REQUIRES: last >= 0.
+  int64_t missingUpTo(int64_t last) const;
+  // The lowest IDs, `most` at most.
+  std::vector<int64_t> lowest(size_t most) const;
+
+ private:
+  using Runs = std::map<int64_t, int64_t>;  // first -> last; between two runs an ID is missing
+
+  // The run with `id` in it, or the last one before it; end() if none.
+  Runs::const_iterator find(int64_t id) const;
+
+  Runs runs_;
+  int64_t size_ = 0;
+};
 
 // One transaction's view of the keys and of the queue of tickets, at one revision.
 struct QueueSnapshot {
@@ -56,5 +88,53 @@ std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line);
 // That slot; instead of it `preferred_id` (0: none) if it is free too and no older ticket goes without a slot for it: a
 // node that lost its name for a while comes back to it, but never ahead of a node that waits.
 SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int64_t preferred_id);
+
+// Whether it is this node's turn for a slot: a free one is left for it by the tickets ahead (slotInTurn()), from one look
+// at etcd and the node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken
+// meanwhile counts as taken by the first ticket ahead that can; one taken past the queue (by the Go plugin) makes the
+// place too good by one, which the taking transaction finds out. Completion thread only; no I/O.
+class WaitingLine {
+ public:
+  // `on_change` is called when isOurTurn() or mustLook() may say something else.
+  WaitingLine(NamePattern pattern, std::function<void()> on_change)
+      : pattern_(std::move(pattern)), on_change_(std::move(on_change)) {}
+
+  // A look is sent: from now on changes are kept, since they may be newer than what it shows.
+  void beginLook();
+  // Its result. Changes that it knew of do not count again.
+  void endLook(QueueSnapshot line);
+
+  bool isOurTurn() const { return !looking_ && line_.older && slotInTurn(pattern_.limit(), line_); }
+  // No slot is free.
+  bool isFull() const { return !looking_ && line_.taken.size() == pattern_.limit(); }
+  // The state has become uncertain: only another look helps.
+  bool mustLook() const { return must_look_; }
+  // The slots and the place as they are now. REQUIRES: endLook(). beginLook() comes next.
+  QueueSnapshot take() { return std::exchange(line_, {}); }
+
+  // --- mirror ---
+  void put(std::string_view key, int64_t revision);
+  void remove(std::string_view key, int64_t revision);
+  void lookAgain();
+
+ private:
+  // Between a look and its answer; more make another look necessary.
+  static constexpr size_t kMaxPending = 10'000;
+
+  struct Change {
+    int64_t id = 0;
+    int64_t revision = 0;
+    bool put = false;
+  };
+  void change(std::string_view key, int64_t revision, bool put);
+  void apply(int64_t id, bool put);
+
+  const NamePattern pattern_;
+  const std::function<void()> on_change_;
+  QueueSnapshot line_;
+  std::vector<Change> pending_;
+  bool looking_ = false;
+  bool must_look_ = false;
+};
 
 }  // namespace idetcd::slots

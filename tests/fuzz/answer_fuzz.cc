@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/arguments.h"
 #include "config/corefile.h"
+#include "config/directive_cursor.h"
 #include "dns/message_reader.h"
 #include "fuzz/check.h"
 #include "directive/cookies/secrets.h"

@@ -10,7 +10,7 @@
 #include "dns/query.h"
 #include "dns/response.h"
 #include "fuzz/check.h"
-#include "resolver/answer_options.h"
+#include "resolver/upstream_cookie.h"
 #include "unit/dns/message.h"
 
 namespace {

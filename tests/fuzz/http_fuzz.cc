@@ -10,7 +10,7 @@
 
 #include "fuzz/check.h"
 #include "fuzz/pieces.h"
-#include "http/request_reader.h"
+#include "http/message.h"
 
 namespace {
 

@@ -4,9 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "dns/labels.h"
 #include "dns/message_reader.h"
-#include "dns/name_reader.h"
+#include "dns/name.h"
 #include "fuzz/check.h"
 #include "fuzz/plain_name.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "dns/name_reader.h"
+#include "dns/message_reader.h"
 
 namespace idetcd::fuzz {
 

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "fuzz/check.h"
 #include "fuzz/memory_file.h"
-#include "resolver/saved_answers.h"
+#include "resolver/cache_saver.h"
 #include "unit/dns/message.h"
 
 namespace {

@@ -100,7 +100,7 @@ std::vector<Delivery> expectedOf(const Frames& frames, const Ids& ids, std::arra
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static net::EventLoop loop;
-  static net::SecureRandom random;
+  static SecureRandom random;
   fuzz::Pieces pieces({data, size});
   std::vector<uint8_t> stream(pieces.rest().begin(), pieces.rest().end());
 

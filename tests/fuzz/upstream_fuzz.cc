@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "base/ip_network.h"
+#include "base/ip_address.h"
 #include "directive/nsid/identity.h"
 #include "directive/private/setup.h"
-#include "dns/name_reader.h"
+#include "dns/message_reader.h"
 #include "dns/query.h"
 #include "fuzz/check.h"
 #include "resolve/deferred_reply.h"

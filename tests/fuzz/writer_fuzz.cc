@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "dns/message_reader.h"
-#include "dns/name_reader.h"
 #include "dns/packed_response.h"
 #include "dns/query.h"
 #include "dns/record_writer.h"

@@ -32,7 +32,7 @@
 #include "simulation/simulated_store.h"
 #include "simulation/virtual_time.h"
 #include "slots/name_pattern.h"
-#include "slots/slot_set.h"
+#include "slots/slot_choice.h"
 
 namespace idetcd::simulation {
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/scheduler.h"
-#include "runtime/suspension.h"
 #include "store/store.h"
 
 namespace idetcd::simulation {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::simulation {
 namespace {

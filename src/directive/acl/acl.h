@@ -7,7 +7,6 @@
 #include <compare>
 
 #include "base/ip_address.h"
-#include "base/ip_network.h"
 #include "base/result.h"
 #include "dns/name.h"
 #include "dns/query.h"

@@ -1,5 +1,4 @@
 // The directive `acl`: which clients may query.
-#include "config/arguments.h"
 #include "config/option_table.h"
 #include "directive/acl/acl.h"
 #include "resolve/directive.h"

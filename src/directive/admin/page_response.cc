@@ -1,12 +1,16 @@
 #include "directive/admin/page_response.h"
 
-#include "base/sha512.h"
+#include "base/hash.h"
+#include "base/ip_address.h"
 #include "base/text.h"
-#include "directive/admin/page.h"
 
 namespace idetcd::directive {
 
 namespace {
+
+bool isPort(std::string_view text) {
+  return text.empty() || (text.front() == ':' && std::all_of(text.begin() + 1, text.end(), isDigit));
+}
 
 // RFC 4648, section 4, of bytes in hexadecimal.
 std::string base64OfHex(std::string_view hex) {
@@ -38,6 +42,25 @@ std::string digestOf(std::string_view document, std::string_view element) {
 }
 
 }  // namespace
+
+std::string hostOf(std::string_view field) {
+  std::string_view host = field;
+  std::string_view port;
+  if (field.starts_with('[')) {
+    const size_t end = field.find(']');
+    if (end == field.npos) return {};
+    host = field.substr(1, end - 1);
+    port = field.substr(end + 1);
+  } else if (const size_t colon = field.find(':'); colon != field.npos) {
+    host = field.substr(0, colon);
+    port = field.substr(colon);
+  }
+  if (!isPort(port)) return {};
+  if (host.ends_with('.')) host.remove_suffix(1);
+  return lowerCase(host);
+}
+
+bool isAddressOrLocalhost(std::string_view host) { return host == "localhost" || IpAddress::parse(host).has_value(); }
 
 std::string policyOf(std::string_view document) {
   return fmt::format(

@@ -1,9 +1,7 @@
 // The directive `admin`: a page that shows operators the cluster and this node, and what it shows as JSON.
 #include "directive/admin/answers.h"
-#include "directive/admin/host_check.h"
 #include "directive/admin/page_response.h"
 #include "http/endpoints.h"
-#include "http/listen_address.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {

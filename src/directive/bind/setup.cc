@@ -73,9 +73,6 @@ class BindDirective final : public resolve::Configured<BindSettings>, public res
     if (addresses.empty() && !settings_.listen.empty()) return fail("bind: no address is left to listen on");
     return addresses;
   }
-
-  const std::vector<std::string>& listen() const { return settings_.listen; }
-  const std::vector<std::string>& except() const { return settings_.except; }
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include "directive/cache/setup.h"
-
+// The directive `cache`: keeps answers of upstream servers.
 #include "base/file.h"
 #include "base/text.h"
-#include "config/arguments.h"
 #include "config/duration.h"
 #include "config/option_table.h"
 #include "node/state_directory.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -210,33 +210,36 @@ const config::Options<Lines>& cacheOptions() {
   return kOptions;
 }
 
+// Answers of `forward` are cached: it makes a Cache for each loop by these settings.
+class CacheDirective final : public resolve::Configured<resolver::CacheSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(DirectiveCursor& cursor, const resolve::Block&) override {
+    Lines lines;
+    if (auto read = cacheOptions().read(cursor, lines); !read) return read;
+    if (lines.settings.options.prefer_positive && !lines.has_serve_stale)
+      return cursor.error("serve_stale_policy needs serve_stale");
+    settings_ = std::move(lines.settings);
+    return {};
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+    if (settings_.directory.empty()) return {};
+    Result<void> known = makeDirectory(settings_.directory, kPrivate);
+    if (known) known = process.checkWritten(settings_.directory);
+    if (known) return {};
+    return fail(fmt::format("plugin/cache: persist {}: {}", settings_.directory, known.error().message));
+  }
+  std::vector<WrittenDirectory> writtenDirectories() const override {
+    if (settings_.directory.empty()) return {};
+    return {{.path = settings_.directory, .mode = kPrivate}};
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.cache = settings_; }
+};
+
 }  // namespace
 
-Result<void> CacheDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  Lines lines;
-  if (auto read = cacheOptions().read(cursor, lines); !read) return read;
-  if (lines.settings.options.prefer_positive && !lines.has_serve_stale)
-    return cursor.error("serve_stale_policy needs serve_stale");
-  settings_ = std::move(lines.settings);
-  return {};
-}
-
-Result<void> CacheDirective::prepare(resolve::Process& process, const resolve::Block&) {
-  if (settings_.directory.empty()) return {};
-  Result<void> known = makeDirectory(settings_.directory, kPrivate);
-  if (known) known = process.checkWritten(settings_.directory);
-  if (known) return {};
-  return fail(fmt::format("plugin/cache: persist {}: {}", settings_.directory, known.error().message));
-}
-
-std::vector<resolve::Directive::WrittenDirectory> CacheDirective::writtenDirectories() const {
-  if (settings_.directory.empty()) return {};
-  return {{.path = settings_.directory, .mode = kPrivate}};
-}
-
-const resolve::DirectiveType kCacheDirective{.name = "cache",
-                                             .syntax = "cache [TTL] [ZONES...] [{ ... }]",
-                                             .make = resolve::makeDirective<CacheDirective>,
-                                             .once = true};
+extern const resolve::DirectiveType kCacheDirective{.name = "cache",
+                                                    .syntax = "cache [TTL] [ZONES...] [{ ... }]",
+                                                    .make = resolve::makeDirective<CacheDirective>,
+                                                    .once = true};
 
 }  // namespace idetcd::directive

@@ -17,15 +17,8 @@ struct ChaosTexts {
   std::vector<std::string> authors;
 };
 
-class Chaos final : public resolve::Handler {
- public:
-  explicit Chaos(ChaosTexts texts) : texts_(std::move(texts)) {}
-
-  // kNext for every other name, and for other classes.
-  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
-
- private:
-  const ChaosTexts texts_;
-};
+// kNext for every other name, and for other classes.
+resolve::QueryOutcome answerChaos(const ChaosTexts& texts, const dns::Query& query, const resolve::Request& request,
+                                  uint16_t flags);
 
 }  // namespace idetcd::directive

@@ -1,6 +1,5 @@
 // The directive `chaos`: what this server says of itself in class CH.
 #include "directive/chaos/chaos.h"
-#include "directive/nsid/chaos_text.h"
 #include "directive/nsid/identity.h"
 #include "resolve/directive.h"
 
@@ -31,7 +30,10 @@ class ChaosDirective final : public resolve::Configured<ChaosTexts> {
   // Between `nsid`, which is not asked after this one, and `idetcd`, which is asked before it and replaces its identity.
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext&) override {
     if (identity_) addServerNames(chain, identity_);
-    chain.addForOtherClasses(std::make_unique<Chaos>(settings_));
+    chain.addForOtherClasses(resolve::makeHandler(
+        [texts = settings_](const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+          return answerChaos(texts, query, request, flags);
+        }));
     return {};
   }
 
@@ -40,6 +42,20 @@ class ChaosDirective final : public resolve::Configured<ChaosTexts> {
 };
 
 }  // namespace
+
+resolve::QueryOutcome answerChaos(const ChaosTexts& texts, const dns::Query& query, const resolve::Request& request,
+                                  uint16_t flags) {
+  static const dns::Name kVersionBind = dns::Name::parse("version.bind.").value();
+  static const dns::Name kVersionServer = dns::Name::parse("version.server.").value();
+  static const dns::Name kAuthorsBind = dns::Name::parse("authors.bind.").value();
+  if (query.qclass != dns::code(dns::RrClass::kCh)) return resolve::QueryOutcome::next();
+  const auto is = [&query](const dns::Name& name) { return std::ranges::equal(query.name(), name.wire()); };
+  if (is(kVersionBind) || is(kVersionServer)) {
+    return answerWithTexts(query, request.response_limit, flags, std::span(&texts.version, 1));
+  }
+  if (is(kAuthorsBind)) return answerWithTexts(query, request.response_limit, flags, texts.authors);
+  return resolve::QueryOutcome::next();
+}
 
 extern const resolve::DirectiveType kChaosDirective{.name = "chaos",
                                                     .syntax = "chaos [VERSION] [AUTHORS...]",

@@ -1,8 +1,8 @@
 // The secrets of DNS cookies as text. What is wrong with one is said without it. Any thread.
 #pragma once
 
+#include "base/hash.h"
 #include "base/result.h"
-#include "base/siphash.h"
 
 namespace idetcd::directive {
 

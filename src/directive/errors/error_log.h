@@ -17,7 +17,7 @@ class ErrorLog final : public resolve::FailureObserver {
  public:
   static constexpr size_t kMaxPattern = 10'000;  // bytes, as in CoreDNS
 
-  enum class Level : uint8_t { kDebug, kInfo, kWarning, kError };
+  using Level = Logger::Level;
   // Errors whose reason matches `pattern` (RE2 syntax, as Go's) are counted, and reported once a `period`, at `level`.
   struct Consolidation {
     std::chrono::nanoseconds period;
@@ -45,7 +45,6 @@ class ErrorLog final : public resolve::FailureObserver {
   explicit ErrorLog(Logger log);
   void count(Consolidated& consolidated, std::string_view line);
   void report(Consolidated& consolidated);
-  void write(Level level, std::string_view line) const;
 
   Logger log_;
   std::mutex mutex_;

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// What is to be dropped: all, if nothing is said. A misspelt parameter is not nothing.
+// The zone to drop: all, if none is given. A misspelt parameter is not nothing.
 Result<dns::Name> zoneOf(const http::Request& request) {
   if (request.query.empty()) return dns::Name();
   const std::string text = control::parameter(request, "name");
@@ -34,7 +34,7 @@ void flush(resolver::LiveCaches& caches, const Logger& log, const http::Request&
 
 uint64_t whole(double value) { return static_cast<uint64_t>(value); }
 
-// What the loops think of one server, put together.
+// The state of one server, put together from all loops.
 struct Known {
   std::string server;
   bool is_up = false;

@@ -1,4 +1,4 @@
-// What an operator learns of caches and upstreams, and may do with caches: sections and paths of control::Control.
+// Caches and upstreams for operators, who may also flush caches: sections and paths of control::Control.
 //
 //   GET /v1/status    "caches":    [{"block", "entries", "bytes", "hits", "misses"}], the sums over the loops of a block;
 //                                  one without a cache is not there
@@ -13,14 +13,14 @@
 #include "base/json.h"
 #include "resolve/directive.h"
 #include "resolver/cache.h"
-#include "resolver/server_report.h"
+#include "resolver/upstream.h"
 
 namespace idetcd::directive {
 
 // Before any directive shares anything, whether or not the Corefile forwards anything. Sections are arrays without entries.
 void addForwardPaths(resolve::Process& process);
 
-// What the loops of one server block have, for one configuration. Any thread.
+// The caches and upstreams of the loops of one server block, for one configuration. Any thread.
 class BlockReport {
  public:
   // One that is in the status, if the configuration that is being built is accepted, and as long as that is in use.

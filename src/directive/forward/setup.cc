@@ -1,15 +1,15 @@
-#include "directive/forward/setup.h"
-
+// The directive `forward`: asks other servers.
 #include "base/text.h"
-#include "config/arguments.h"
 #include "config/duration.h"
-#include "config/named_files.h"
 #include "config/option_table.h"
+#include "directive/forward/control_paths.h"
 #include "net/local_addresses.h"
 #include "net/tls_stream.h"
+#include "resolve/directive.h"
 #include "resolver/forward_files.h"
 #include "resolver/kept_caches.h"
 #include "resolver/make_resolver.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -257,54 +257,64 @@ std::optional<SocketAddress> findPublic(std::span<const SocketAddress> listening
   return std::nullopt;
 }
 
+// Its settings: one for each `forward` of the block, in the file's order.
+class ForwardDirective final : public resolve::Configured<std::vector<Upstreams>>, public resolver::SettingsSource {
+ public:
+  Result<void> read(DirectiveCursor& cursor, const resolve::Block&) override {
+    Lines lines;
+    if (auto read = forwardOptions().read(cursor, lines); !read) return read;
+    if (lines.has_expire && lines.options.max_age.count() > 0 && lines.options.expire > lines.options.max_age)
+      return cursor.error("expire is longer than max_age");
+    for (const resolver::UpstreamTarget& target : lines.options.to) {
+      if (!target.server || target.server->server_name.empty() || lines.options.tls.server_name.empty()) continue;
+      return cursor.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name));
+    }
+    settings_.push_back(std::move(lines.options));
+    return {};
+  }
+  Result<void> prepare(resolve::Process& process, const resolve::Block& block) override {
+    process_ = &process;
+    using resolver::KeptCaches;
+    if (resolver::settingsOf(block).cache) process.state<KeptCaches>().announce(KeptCaches::keysOf(block));
+    report_ = BlockReport::make(process);
+    local_addresses_ = net::localAddresses();
+    for (resolver::Forwarder::Options& options : settings_) {
+      auto files = resolver::ForwardFiles::read(options, *process.executor);
+      if (!files) return fail(fmt::format("plugin/forward: {}", files.error().message));
+      options.files = std::move(*files);
+    }
+    return {};
+  }
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
+    const resolver::ResolverSettings settings = resolver::settingsOf(context.block);
+    auto made = resolver::makeResolver(settings, chain, context);
+    if (!made) return tl::unexpected(made.error());
+    if (!settings.limits_clients) public_address_ = findPublic(context.listening, local_addresses_);
+    const resolver::Cache* cache = made->resolver->cache();
+    report_->add(made->name,
+                 {.cache = cache != nullptr ? cache->counters() : std::weak_ptr<const resolver::CacheCounters>(),
+                  .upstreams = made->resolver->reports()});
+    chain.parts.internal_queries = made->resolver.get();
+    chain.parts.recursion_available = true;
+    chain.add(std::move(made->resolver));
+    return {};
+  }
+  // Warns of a public address at which everybody may ask, once a process.
+  void start() override {
+    if (public_address_) process_->state<OpenResolverWarning>().warn(*public_address_);
+  }
+  void fill(resolver::ResolverSettings& to) const override { to.forwards = settings_; }
+
+ private:
+  std::shared_ptr<BlockReport> report_;
+  resolve::Process* process_ = nullptr;
+  std::vector<SocketAddress> local_addresses_;
+  std::optional<SocketAddress> public_address_;  // where everybody may ask
+};
+
 }  // namespace
 
-Result<void> ForwardDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
-  Lines lines;
-  if (auto read = forwardOptions().read(cursor, lines); !read) return read;
-  if (lines.has_expire && lines.options.max_age.count() > 0 && lines.options.expire > lines.options.max_age)
-    return cursor.error("expire is longer than max_age");
-  for (const resolver::UpstreamTarget& target : lines.options.to) {
-    if (!target.server || target.server->server_name.empty() || lines.options.tls.server_name.empty()) continue;
-    return cursor.error(fmt::format("both tls_servername and %{} name a server", target.server->server_name));
-  }
-  options_.push_back(std::move(lines.options));
-  return {};
-}
-
-Result<void> ForwardDirective::prepare(resolve::Process& process, const resolve::Block& block) {
-  process_ = &process;
-  using resolver::KeptCaches;
-  if (resolver::settingsOf(block).cache) process.state<KeptCaches>().announce(KeptCaches::keysOf(block));
-  report_ = BlockReport::make(process);
-  local_addresses_ = net::localAddresses();
-  for (resolver::Forwarder::Options& options : options_) {
-    auto files = resolver::ForwardFiles::read(options, *process.executor);
-    if (!files) return fail(fmt::format("plugin/forward: {}", files.error().message));
-    options.files = std::move(*files);
-  }
-  return {};
-}
-
-Result<void> ForwardDirective::addTo(resolve::Chain& chain, const resolve::LoopContext& context) {
-  const resolver::ResolverSettings settings = resolver::settingsOf(context.block);
-  auto made = resolver::makeResolver(settings, chain, context);
-  if (!made) return tl::unexpected(made.error());
-  if (!settings.limits_clients) public_address_ = findPublic(context.listening, local_addresses_);
-  const resolver::Cache* cache = made->resolver->cache();
-  report_->add(made->name, {.cache = cache != nullptr ? cache->counters() : std::weak_ptr<const resolver::CacheCounters>(),
-                            .upstreams = made->resolver->reports()});
-  chain.parts.internal_queries = made->resolver.get();
-  chain.parts.recursion_available = true;
-  chain.add(std::move(made->resolver));
-  return {};
-}
-
-void ForwardDirective::start() {
-  if (public_address_) process_->state<OpenResolverWarning>().warn(*public_address_);
-}
-
-const resolve::DirectiveType kForwardDirective{
+extern const resolve::DirectiveType kForwardDirective{
     .name = "forward",
     .syntax =
         "forward FROM TO... [{ ... }], TO being IP[:port], HOST[:port], tls://IP, https://IP or a file like "

@@ -5,7 +5,7 @@
 #include "base/ip_address.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "http/listen_address.h"
+#include "http/endpoints.h"
 #include "net/event_loop.h"
 #include "net/tcp.h"
 

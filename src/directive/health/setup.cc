@@ -1,16 +1,24 @@
 // The directive `health`: an endpoint that says that the process lives, and an end that waits for clients to go elsewhere.
 #include <set>
 
-#include "base/ip_address.h"
 #include "config/option_table.h"
 #include "directive/health/self_check.h"
-#include "http/endpoints.h"
-#include "http/listen_address.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
 
 namespace {
+
+constexpr std::chrono::seconds kInterval{1};
+constexpr std::chrono::seconds kPatience{3};
+constexpr size_t kMaxAnswer = 4096;
+
+SocketAddress asClient(SocketAddress endpoint) {
+  if (!endpoint.ip.isUnspecified()) return endpoint;
+  endpoint.ip = endpoint.ip.isV4() ? IpAddress::v4({127, 0, 0, 1})
+                                   : IpAddress::v6({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
+  return endpoint;
+}
 
 // Of the configuration that is in use: for how long each of its `health` wishes the process to go on. First loop only.
 class LameDuck final : public resolve::ProcessState {
@@ -74,6 +82,73 @@ class HealthDirective final : public resolve::Configured<HealthSettings> {
 };
 
 }  // namespace
+
+SelfCheck::SelfCheck(net::EventLoop& loop, SocketAddress endpoint, const metrics::Scope& scope, Logger log)
+    : endpoint_(asClient(endpoint)), log_(std::move(log)), counters_(scope), connector_(loop), tick_(loop, [this] {
+        onTick();
+      }) {
+  tick_.start(kInterval, kInterval);
+}
+
+void SelfCheck::onTick() {
+  if (!asking_) return ask();
+  if (Clock::now() - asked_ >= kPatience) fail("no answer");
+}
+
+void SelfCheck::ask() {
+  asking_ = true;
+  asked_ = Clock::now();
+  answer_.clear();
+  if (!connection_) {
+    auto connection = connector_.connect(endpoint_);
+    if (!connection) return fail(connection.error().message);
+    connection_ = std::move(*connection);
+    connection_->start(*this);
+  }
+  const std::string request = fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", endpoint_.toString());
+  connection_->write({request.begin(), request.end()});
+}
+
+// The answer is complete with the OK behind its head. Any other one is a failure.
+void SelfCheck::onData(std::span<const uint8_t> bytes) {
+  if (!asking_) return;
+  answer_.append(bytes.begin(), bytes.end());
+  constexpr std::string_view kHealthy = "HTTP/1.1 200 ";
+  const bool healthy = answer_.starts_with(kHealthy.substr(0, answer_.size()));
+  if (!healthy || answer_.size() > kMaxAnswer) return fail(answer_.substr(0, answer_.find('\r')));
+  if (!answer_.ends_with("\r\n\r\nOK")) return;
+  asking_ = false;
+  const auto took = observe();
+  if (took > kInterval) {
+    log_.warning("Local health request to {} took {} ms", endpoint_.toString(),
+                 std::chrono::floor<std::chrono::milliseconds>(took).count());
+  }
+}
+
+// Between two requests the server may close the connection: the next one makes another.
+void SelfCheck::onEnd() {
+  if (asking_) return fail("the connection has ended");
+  connection_.reset();
+}
+
+void SelfCheck::onError() {
+  if (asking_) return fail(connection_->failure());
+  connection_.reset();
+}
+
+void SelfCheck::fail(const std::string& why) {
+  asking_ = false;
+  connection_.reset();
+  observe();
+  counters_.failures.add();
+  log_.warning("Local health request to {} failed: {}", endpoint_.toString(), why);
+}
+
+SelfCheck::Clock::duration SelfCheck::observe() {
+  const auto took = Clock::now() - asked_;
+  counters_.duration.observe(static_cast<uint64_t>(std::chrono::nanoseconds(took).count()));
+  return took;
+}
 
 extern const resolve::DirectiveType kHealthDirective{.name = "health",
                                                      .syntax = "health [[HOST]:PORT] [{ ... }]",

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include "dns/response.h"
-#include "resolve/synthetic_soa.h"
 
 namespace idetcd::directive {
 
@@ -171,7 +170,7 @@ resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, s
 
 resolve::QueryOutcome Hosts::answerNoData(const Query& query, size_t limit, uint16_t flags) const {
   ResponseBuilder response(query, limit);
-  response.addAuthority(resolve::SyntheticSoa(dns::kHeaderSize, source_->options().ttl_seconds).span(), 1);
+  response.addAuthority(dns::SyntheticSoa(dns::kHeaderSize, source_->options().ttl_seconds).span(), 1);
   return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 

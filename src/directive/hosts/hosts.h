@@ -18,10 +18,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "dns/address_order.h"
-#include "dns/name.h"
-#include "dns/query.h"
 #include "directive/hosts/hosts_table.h"
+#include "dns/name.h"
+#include "dns/packed_response.h"
+#include "dns/query.h"
 #include "resolve/request.h"
 
 namespace idetcd::directive {

@@ -2,9 +2,9 @@
 
 #include <unordered_set>
 
+#include "dns/name.h"
 #include "dns/record.h"
-#include "dns/reverse_name.h"
-#include "records/entry_builder.h"
+#include "records/entry.h"
 
 namespace idetcd::directive {
 

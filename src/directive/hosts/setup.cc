@@ -1,6 +1,4 @@
 // The directive `hosts`: names from a hosts file.
-#include "config/arguments.h"
-#include "config/named_files.h"
 #include "config/option_table.h"
 #include "directive/hosts/hosts.h"
 #include "directive/values/values.h"

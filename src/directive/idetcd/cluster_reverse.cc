@@ -1,8 +1,8 @@
 #include "directive/idetcd/cluster_reverse.h"
 
+#include "dns/name.h"
 #include "dns/record.h"
 #include "dns/response.h"
-#include "dns/reverse_name.h"
 
 namespace idetcd::directive {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/result.h"
+#include "config/corefile.h"
 #include "config/directive_cursor.h"
-#include "config/syntax.h"
 #include "dns/name.h"
 #include "etcd/client.h"
 #include "node/addresses.h"

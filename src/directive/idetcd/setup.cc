@@ -1,6 +1,6 @@
 #include "directive/idetcd/setup.h"
 
-#include "config/named_files.h"
+#include "config/directive_cursor.h"
 #include "directive/hosts/hosts.h"
 #include "directive/nsid/identity.h"
 #include "etcd/client.h"

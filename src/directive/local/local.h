@@ -10,11 +10,20 @@
 #pragma once
 
 #include "base/log.h"
-#include "directive/local/counters.h"
+#include "base/metrics.h"
 #include "dns/query.h"
 #include "resolve/handler.h"
 
 namespace idetcd::directive {
+
+// Answers of a Local. Written on its loop's thread.
+struct LocalCounters : metrics::Group {
+  using Group::Group;
+
+  // CoreDNS's name.
+  metrics::Counter intercepted{*this, "coredns_local_localhost_requests_total",
+                               "Queries for localhost below another name, and for names below localhost."};
+};
 
 struct LocalSettings {
   bool prefix = true;  // whether localhost.<any name> is local too

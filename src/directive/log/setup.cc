@@ -1,5 +1,4 @@
 // The directive `log`: a line for each query.
-#include "config/arguments.h"
 #include "config/option_table.h"
 #include "directive/log/query_log.h"
 #include "resolve/directive.h"

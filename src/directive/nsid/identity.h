@@ -12,6 +12,14 @@
 
 namespace idetcd::directive {
 
+// Texts of class CH, which a server says of itself (RFC 4892). Any thread; no allocation.
+constexpr size_t kMaxChaosText = 255;  // bytes of one character-string
+
+// One TXT record each, TTL 0, with AA; none if the query is for another type than TXT or ANY. REQUIRES: none is longer
+// than kMaxChaosText.
+resolve::QueryOutcome answerWithTexts(const dns::Query& query, size_t limit, uint16_t flags,
+                                      std::span<const std::string> texts);
+
 // An address's relation to this node, at this moment.
 struct OwnAddress {
   bool is_own = false;

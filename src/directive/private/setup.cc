@@ -1,13 +1,39 @@
 #include "directive/private/setup.h"
 
-#include "config/arguments.h"
 #include "config/option_table.h"
+#include "resolve/directive.h"
 
 namespace idetcd::directive {
 
 namespace {
 
 Acl::Network network(std::string_view text) { return IpNetwork::parse(text).value(); }
+
+// Answers of `forward` are filtered: it makes a filter for each loop.
+class PrivateDirective final : public resolve::Configured<resolver::PrivateSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
+    using Settings = resolver::PrivateSettings;
+    static const config::Options<Settings> kOptions{
+        config::zonesIfAny(&Settings::zones),
+        {{"allow", "allow ZONES...", config::zones(&Settings::allowed)},
+         {"allow_loopback", "allow_loopback", config::flag(&Settings::allow_loopback)},
+         {"network", "network NETWORKS..., like network 10.0.0.0/8", config::networks(&Settings::networks)}}};
+    settings_.zones = config::zonesOf(block.keys);
+    return kOptions.read(cursor, settings_);
+  }
+  Result<void> prepare(resolve::Process&, const resolve::Block&) override {
+    rules_ = std::make_shared<const Acl>(makePrivateRules(settings_));
+    return {};
+  }
+  void fill(resolver::ResolverSettings& to) const override {
+    to.withheld = settings_;
+    to.address_rules = rules_;
+  }
+
+ private:
+  std::shared_ptr<const Acl> rules_;
+};
 
 }  // namespace
 
@@ -48,23 +74,7 @@ Acl makePrivateRules(const resolver::PrivateSettings& settings) {
   return Acl(rule_sets);
 }
 
-Result<void> PrivateDirective::read(config::DirectiveCursor& cursor, const resolve::Block& block) {
-  using Settings = resolver::PrivateSettings;
-  static const config::Options<Settings> kOptions{
-      config::zonesIfAny(&Settings::zones),
-      {{"allow", "allow ZONES...", config::zones(&Settings::allowed)},
-       {"allow_loopback", "allow_loopback", config::flag(&Settings::allow_loopback)},
-       {"network", "network NETWORKS..., like network 10.0.0.0/8", config::networks(&Settings::networks)}}};
-  settings_.zones = config::zonesOf(block.keys);
-  return kOptions.read(cursor, settings_);
-}
-
-Result<void> PrivateDirective::prepare(resolve::Process&, const resolve::Block&) {
-  rules_ = std::make_shared<const Acl>(makePrivateRules(settings_));
-  return {};
-}
-
-const resolve::DirectiveType kPrivateDirective{
+extern const resolve::DirectiveType kPrivateDirective{
     .name = "private",
     .syntax = "private [ZONES...] [{ allow ZONES...; allow_loopback; network NETWORKS... }]",
     .make = resolve::makeDirective<PrivateDirective>,

@@ -2,29 +2,13 @@
 #include "config/option_table.h"
 #include "directive/prometheus/query_meters.h"
 #include "http/endpoints.h"
-#include "http/listen_address.h"
 #include "resolve/directive.h"
-#include "resolve/server_label.h"
 
 namespace idetcd::directive {
 
 namespace {
 
 constexpr std::string_view kUnrouted = "dropped";  // instead of a zone; it has no dot at its end, as zones have
-
-// The meters of one block on one loop.
-class BlockMeters final : public resolve::QueryMeterSource {
- public:
-  BlockMeters(QueryMeters& meters, size_t worker) : meters_(meters), worker_(worker) {}
-  std::shared_ptr<resolve::QueryMeter> meterOf(const SocketAddress& listening, const dns::Name* zone) override {
-    return meters_.meterOf(resolve::serverLabel(listening), zone != nullptr ? zone->toString() : std::string(kUnrouted),
-                           worker_);
-  }
-
- private:
-  QueryMeters& meters_;
-  const size_t worker_;
-};
 
 class PrometheusDirective final : public resolve::Configured<PrometheusSettings> {
  public:
@@ -48,7 +32,11 @@ class PrometheusDirective final : public resolve::Configured<PrometheusSettings>
     return {};
   }
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
-    chain.parts.meters = std::make_shared<BlockMeters>(*meters_, context.worker);
+    chain.parts.meters = [meters = meters_, worker = context.worker](const SocketAddress& listening,
+                                                                     const dns::Name* zone) {
+      return meters->meterOf(resolve::serverLabel(listening),
+                             zone != nullptr ? zone->toString() : std::string(kUnrouted), worker);
+    };
     if (enabled_.empty()) noteServers(context);
     return {};
   }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/log.h"
-#include "http/listen_address.h"
+#include "http/endpoints.h"
 #include "http/message.h"
 #include "resolve/directive.h"
 

@@ -1,16 +1,54 @@
 #include "directive/values/values.h"
 
 #include "base/text.h"
-#include "config/arguments.h"
 #include "config/option_table.h"
-#include "directive/values/answers.h"
+#include "dns/response.h"
 
 namespace idetcd::directive {
+
+using dns::RrType;
+
+resolve::QueryOutcome answerAny(const dns::Query& query, size_t limit, uint16_t flags) {
+  if (query.qtype != dns::code(dns::RrType::kAny)) return resolve::QueryOutcome::next();
+  constexpr uint32_t kTtlSeconds = 8482;
+  constexpr std::string_view kRdata("\7RFC8482\0", 9);  // HINFO of CPU "RFC8482" and OS "" (RFC 8482 §4.2)
+  std::array<uint8_t, dns::kRecordHeadSize + kRdata.size()> record;
+  dns::putBytes(
+      dns::putRecordHead(record.data(), dns::kQuestionPointer, dns::RrType::kHinfo, kTtlSeconds, kRdata.size()),
+      kRdata);
+  dns::ResponseBuilder response(query, limit);
+  response.addAnswer(record, 1);
+  return resolve::QueryOutcome::answer(response.finish(dns::Rcode::kNoError, flags));
+}
+
+resolve::QueryOutcome answerWhoami(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const auto source = SocketAddress::fromSockaddr(request.source).value_or(SocketAddress{});
+  std::array<uint8_t, dns::kRecordHeadSize + 16> address;
+  uint8_t* p = dns::putRecordHead(address.data(), dns::kQuestionPointer, source.ip.isV4() ? RrType::kA : RrType::kAaaa,
+                                  0, source.ip.size());
+  p = dns::putBytes(p, std::span(source.ip.data(), source.ip.size()));
+  dns::ResponseBuilder response(query, request.response_limit);
+  response.addAdditional({address.data(), p}, 1);
+
+  // _udp.<qname> SRV 0 0 <port> . — unless that name is too long.
+  const std::string_view label = request.transport == resolve::Transport::kUdp ? "\x04_udp" : "\x04_tcp";
+  if (query.qname_size + label.size() <= dns::kMaxNameLength) {
+    constexpr size_t kSrvSize = 7;
+    std::array<uint8_t, 5 + dns::kRecordHeadSize + kSrvSize> service;
+    p = dns::putBytes(service.data(), label);
+    p = dns::putRecordHead(p, dns::kQuestionPointer, RrType::kSrv, 0, kSrvSize);
+    p = dns::put16(dns::put32(p, 0), source.port);  // priority and weight 0
+    *p++ = 0;                                       // the root
+    response.addAdditional({service.data(), p}, 1);
+  }
+  return resolve::QueryOutcome::answer(
+      response.finish(dns::Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
 
 struct ValueRow {
   std::string_view name;
   config::Options<Values> options;
-  // What it adds to a loop's chain; null: nothing.
+  // Adds to a loop's chain; null: nothing is added.
   void (*add)(resolve::Chain& chain, const Values& values) = nullptr;
   // Whether all that was read is enough; null: it always is.
   Result<void> (*check)(const config::DirectiveCursor& cursor, const Values& values) = nullptr;
@@ -76,26 +114,12 @@ Result<void> checkTimeouts(const DirectiveCursor& cursor, const Values& values) 
   return cursor.error("timeouts without a block in which there is a read, write or idle");
 }
 
-class AnswerHandler final : public resolve::Handler {
- public:
-  using Answer = resolve::QueryOutcome (*)(const dns::Query& query, const resolve::Request& request, uint16_t flags);
-
-  explicit AnswerHandler(Answer function) : answer_(function) {}
-  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
-    return answer_(query, request, flags);
-  }
-
- private:
-  const Answer answer_;
-};
-
 void addAny(resolve::Chain& chain, const Values&) {
-  chain.add(
-      std::make_unique<AnswerHandler>([](const dns::Query& query, const resolve::Request& request, uint16_t flags) {
-        return answerAny(query, request.response_limit, flags);
-      }));
+  chain.add(resolve::makeHandler([](const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+    return answerAny(query, request.response_limit, flags);
+  }));
 }
-void addWhoami(resolve::Chain& chain, const Values&) { chain.add(std::make_unique<AnswerHandler>(answerWhoami)); }
+void addWhoami(resolve::Chain& chain, const Values&) { chain.add(resolve::makeHandler(answerWhoami)); }
 void addBufsize(resolve::Chain& chain, const Values& values) { chain.parts.bufsize = *values.bufsize; }
 
 const std::vector<ValueRow>& rows() {

@@ -3,13 +3,21 @@
 // README.md stand in directive/NAME.
 #pragma once
 
-#include "base/ip_network.h"
+#include "dns/query.h"
 #include "resolve/directive.h"
+#include "resolve/request.h"
 #include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
-// What a server block says. Nothing: it does not have the directive.
+// The answer of `any`: a query for every type gets one short record, HINFO "RFC8482" "" (RFC 8482 §4.2), so that it is of no use
+// for sending a large answer to another host; kNext for a query of another type. Any thread; no allocation.
+resolve::QueryOutcome answerAny(const dns::Query& query, size_t limit, uint16_t flags);
+
+// The answer of `whoami`: the address, port and transport of the client, in the additional section. As above.
+resolve::QueryOutcome answerWhoami(const dns::Query& query, const resolve::Request& request, uint16_t flags);
+
+// The values of a server block. Nothing: it does not have the directive.
 struct Values {
   std::vector<dns::Name> zones;  // of the block
   bool any = false;
@@ -29,7 +37,7 @@ struct Values {
   std::optional<resolver::ZoneLimiter::Options> zonelimit;  // of what `forward` asks
 };
 
-// Those of none, where the block has none of these directives. The reference is good as long as the block.
+// The defaults, where the block has none of these directives. The reference is good as long as the block.
 const Values& valuesOf(const resolve::Block& block);
 
 struct ValueRow;

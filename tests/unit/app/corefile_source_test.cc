@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/sha512.h"
+#include "base/hash.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::app {

@@ -11,17 +11,13 @@
 #include "directive/acl/acl.h"
 #include "directive/admin/answers.h"
 #include "directive/bind/settings.h"
-#include "directive/cache/setup.h"
 #include "directive/chaos/chaos.h"
 #include "directive/cookies/secrets.h"
-#include "directive/dns64/setup.h"
 #include "directive/errors/error_log.h"
-#include "directive/forward/setup.h"
 #include "directive/health/self_check.h"
 #include "directive/hosts/hosts.h"
 #include "directive/local/local.h"
 #include "directive/log/query_log.h"
-#include "directive/loop/setup.h"
 #include "directive/order.h"
 #include "directive/nsid/identity.h"
 #include "directive/private/setup.h"
@@ -30,8 +26,9 @@
 #include "directive/reload/corefile_watch.h"
 #include "directive/rrl/response_limiter.h"
 #include "directive/values/values.h"
-#include "directive/xdp/settings.h"
-#include "resolver/late_answers.h"
+#include "directive/xdp/kernel_answers.h"
+#include "resolver/dns64.h"
+#include "resolver/waiting_clients.h"
 
 namespace idetcd::app {
 namespace {
@@ -69,10 +66,10 @@ bool has(const std::string& directives) {
   return accepted(directives).find<T>() != nullptr;
 }
 std::vector<resolver::Forwarder::Options> forwards(const std::string& directives) {
-  return only<directive::ForwardDirective>(accepted(directives)).options();
+  return settings<std::vector<resolver::Forwarder::Options>>(accepted(directives));
 }
 resolver::CacheSettings cache(const std::string& directives) {
-  return only<directive::CacheDirective>(accepted(directives)).settings();
+  return settings<resolver::CacheSettings>(accepted(directives));
 }
 directive::HostsOptions hosts(const std::string& directives) {
   return settings<directive::HostsOptions>(accepted(directives));
@@ -642,16 +639,16 @@ TEST(PlanBind, AddressesAndInterfaces) {
 }
 
 TEST(PlanBlock, Dns64) {
-  const auto settings = [](const std::string& text) { return only<directive::Dns64Directive>(accepted(text)).settings(); };
-  const auto embedded = [](const directive::Dns64Settings& from) {
+  const auto settings = [](const std::string& text) { return app::settings<resolver::Dns64::Options>(accepted(text)); };
+  const auto embedded = [](const resolver::Dns64::Options& from) {
     const std::array<uint8_t, 4> v4{192, 0, 2, 1};
     return IpAddress::v6(from.prefix.embed(v4)).toString();
   };
-  const directive::Dns64Settings plain = settings("dns64");
+  const resolver::Dns64::Options plain = settings("dns64");
   EXPECT_EQ(embedded(plain), "64:ff9b::c000:201");
   EXPECT_FALSE(plain.translate_all || plain.allow_ipv4);
   EXPECT_EQ(embedded(settings("dns64 2001:db8:64::/96")), "2001:db8:64::c000:201");
-  const directive::Dns64Settings full = settings("dns64 {\nprefix 2001:db8:1::/96\ntranslate_all\nallow_ipv4\n}");
+  const resolver::Dns64::Options full = settings("dns64 {\nprefix 2001:db8:1::/96\ntranslate_all\nallow_ipv4\n}");
   EXPECT_EQ(embedded(full), "2001:db8:1::c000:201");
   EXPECT_TRUE(full.translate_all && full.allow_ipv4);
   EXPECT_TRUE(refused("dns64 64:ff9b::/95", "32, 40, 48, 56, 64 or 96"));
@@ -684,7 +681,7 @@ TEST(PlanBlock, Zonelimit) {
 
 TEST(PlanBlock, Private) {
   const auto settings = [](const std::string& text) {
-    return only<directive::PrivateDirective>(accepted(text)).settings();
+    return app::settings<resolver::PrivateSettings>(accepted(text));
   };
   const resolver::PrivateSettings plain = settings("private");
   EXPECT_TRUE(plain.zones.size() == 1 && plain.zones.front().isRoot()) << "the block's";
@@ -713,7 +710,7 @@ TEST(PlanBlock, SmallDirectives) {
   EXPECT_EQ(settings<directive::NsidSettings>(accepted("nsid a b")).data, "a b");
   EXPECT_EQ(only<directive::ValueDirective>(accepted("workers 3")).workerCount(), 3u);
   EXPECT_TRUE(has<resolve::Configured<std::vector<directive::ErrorLog::Consolidation>>>("errors") && has<resolve::Configured<std::vector<directive::ErrorLog::Consolidation>>>("errors stdout"));
-  EXPECT_TRUE(directive::valuesOf(accepted("any")).any && has<directive::LoopDirective>("loop") &&
+  EXPECT_TRUE(directive::valuesOf(accepted("any")).any && resolver::settingsOf(accepted("loop")).detects_loops &&
               directive::valuesOf(accepted("minimal")).minimal && directive::valuesOf(accepted("whoami")).whoami);
   EXPECT_TRUE(directive::valuesOf(accepted("loadbalance")).loadbalance &&
               directive::valuesOf(accepted("loadbalance round_robin")).loadbalance);

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
-#include "config/syntax.h"
+#include "config/corefile.h"
 #include "directive/order.h"
 
 namespace idetcd::app {

@@ -1,4 +1,4 @@
-#include "base/ip_network.h"
+#include "base/ip_address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/sha512.h"
+#include "base/hash.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What the subcommands print of what the server says, and how they are found.
-#include "cli/commands.h"
+#include "cli/command.h"
 
 #include <string>
 

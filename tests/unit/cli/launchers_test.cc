@@ -1,4 +1,4 @@
-#include "cli/launchers.h"
+#include "cli/slots.h"
 
 #include <gtest/gtest.h>
 

@@ -14,8 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file_descriptor.h"
-#include "cli/commands.h"
-#include "cli/http_client.h"
+#include "cli/command.h"
 #include "http/server.h"
 
 namespace idetcd::cli {

@@ -1,10 +1,10 @@
-#include "config/recording_environment.h"
+#include "config/environment.h"
 
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "base/sha512.h"
+#include "base/hash.h"
 #include "config/corefile.h"
 #include "fake_environment.h"
 

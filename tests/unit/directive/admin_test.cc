@@ -5,10 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "directive/admin/answers.h"
-#include "directive/admin/host_check.h"
-#include "directive/admin/page.h"
 #include "directive/admin/page_response.h"
-#include "directive/admin/shared_answer.h"
 
 namespace idetcd::directive {
 namespace {

@@ -1,4 +1,4 @@
-#include "directive/values/answers.h"
+#include "directive/values/values.h"
 
 #include <gtest/gtest.h>
 

@@ -15,10 +15,10 @@ constexpr uint16_t kSrv = 33;
 constexpr uint16_t kChaos = 3;
 
 resolve::QueryOutcome ask(Message& message) {
-  Chaos chaos({.version = "CoreDNS-001", .authors = {"Ann", "Bob"}});
+  const ChaosTexts texts{.version = "CoreDNS-001", .authors = {"Ann", "Bob"}};
   dns::Query query;
   dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
-  const resolve::QueryOutcome outcome = chaos.answer(query, {.response_limit = 512}, 0);
+  const resolve::QueryOutcome outcome = answerChaos(texts, query, {.response_limit = 512}, 0);
   message.setResponse(outcome.size);
   return outcome;
 }

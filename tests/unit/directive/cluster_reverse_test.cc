@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 #include "support/query_fixture.h"
 
 namespace idetcd::directive {

@@ -6,10 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "directive/prometheus/derived.h"
 #include "directive/prometheus/query_meters.h"
-#include "directive/prometheus/snapshot.h"
-#include "resolve/server_label.h"
+#include "resolve/query_meter.h"
 
 namespace idetcd::directive {
 namespace {

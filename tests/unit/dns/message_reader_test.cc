@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dns/labels.h"
-#include "dns/name_reader.h"
+#include "dns/name.h"
 #include "support/upstream_message.h"
 
 namespace idetcd::dns {

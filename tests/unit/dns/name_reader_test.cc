@@ -1,4 +1,4 @@
-#include "dns/name_reader.h"
+#include "dns/message_reader.h"
 
 #include <gtest/gtest.h>
 

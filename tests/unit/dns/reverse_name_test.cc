@@ -1,4 +1,4 @@
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 
 #include <random>
 

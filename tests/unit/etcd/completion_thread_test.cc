@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "run_task.h"
-#include "runtime/event.h"
+#include "runtime/scheduler.h"
 
 namespace idetcd::etcd {
 namespace {

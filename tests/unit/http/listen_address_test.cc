@@ -1,4 +1,4 @@
-#include "http/listen_address.h"
+#include "http/endpoints.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // What is a request, what is refused and why, in whole and in pieces.
-#include "http/request_reader.h"
+#include "http/message.h"
 
 #include <string>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 #include "kernel_support.h"
 
 namespace idetcd::kernel {

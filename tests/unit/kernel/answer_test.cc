@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "dns/reverse_name.h"
+#include "dns/name.h"
 #include "kernel_support.h"
 #include "directive/idetcd/cluster_reverse.h"
 #include "resolve/router.h"

@@ -1,4 +1,4 @@
-// Entries and their memory: entry.h, entry_builder.h, entry_arena.h.
+// Entries and their memory: entry.h, entry_arena.h.
 #include "records/entry.h"
 
 #include <map>
@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "records/entry_arena.h"
-#include "records/entry_builder.h"
 #include "table_support.h"
 
 namespace idetcd::records {

@@ -8,8 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dns/reverse_name.h"
-#include "records/entry_builder.h"
+#include "records/entry.h"
 #include "table_support.h"
 
 namespace idetcd::records {

@@ -1,4 +1,4 @@
-#include "records/zone_apex.h"
+#include "records/record_store.h"
 
 #include <string>
 

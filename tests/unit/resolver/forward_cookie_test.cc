@@ -218,7 +218,7 @@ class UpstreamCookieTest : public testing::Test {
     return {option.begin(), option.end()};
   }
 
-  net::SecureRandom random_;
+  SecureRandom random_;
   BootClock::time_point now_ = BootClock::now();
   UpstreamCookie cookie_{true};
 };

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "resolver/forwarder.h"
-#include "resolver/late_answers.h"
 #include "resolver/waiting_clients.h"
 #include "support/forward_fixture.h"
 

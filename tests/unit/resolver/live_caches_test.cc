@@ -1,5 +1,5 @@
 // An operator's flush over several loops, and what the files of the caches say afterwards. Real loops, threads and files.
-#include "resolver/live_caches.h"
+#include "resolver/kept_caches.h"
 
 #include <atomic>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "records/epoch.h"
-#include "resolver/saved_answers.h"
+#include "resolver/cache_saver.h"
 #include "support/query_fixture.h"
 #include "support/temporary_directory.h"
 #include "support/upstream_message.h"

@@ -18,8 +18,8 @@ class LoopProbeTest : public testing::Test {
  protected:
   using Done = std::function<void(bool)>;
 
-  std::unique_ptr<LoopProbe> make(LoopProbe::Options options) {
-    return std::make_unique<LoopProbe>(
+  std::shared_ptr<LoopProbe> make(LoopProbe::Options options) {
+    return std::make_shared<LoopProbe>(
         loop_, std::move(options),
         [this](const dns::Query& query, Done done) {
           EXPECT_EQ(query.qtype, kHinfo);
@@ -34,7 +34,7 @@ class LoopProbeTest : public testing::Test {
   }
 
   // A client asks us.
-  void ask(const LoopProbe& probe, const std::string& name, uint16_t type = kHinfo) {
+  void ask(LoopProbe& probe, const std::string& name, uint16_t type = kHinfo) {
     Message message(name, type);
     dns::Query query;
     ASSERT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
@@ -194,7 +194,7 @@ TEST_F(LoopProbeTest, MayBeDestroyedWhileItWaits) {
 }
 
 TEST_F(LoopProbeTest, MayBeDestroyedByWhatItFinds) {
-  std::unique_ptr<LoopProbe> probe = std::make_unique<LoopProbe>(
+  std::shared_ptr<LoopProbe> probe = std::make_shared<LoopProbe>(
       loop_, quick(), [this](const dns::Query& query, Done) { asked_.push_back(dns::nameToString(query.qname)); },
       [&](const std::string&) {
         probe.reset();

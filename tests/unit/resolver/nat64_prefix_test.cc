@@ -1,4 +1,4 @@
-#include "resolver/nat64_prefix.h"
+#include "resolver/dns64.h"
 
 #include <gtest/gtest.h>
 

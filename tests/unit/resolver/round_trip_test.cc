@@ -1,4 +1,4 @@
-#include "resolver/round_trip.h"
+#include "resolver/upstream_server.h"
 
 #include <gtest/gtest.h>
 

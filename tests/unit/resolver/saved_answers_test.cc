@@ -1,4 +1,4 @@
-#include "resolver/saved_answers.h"
+#include "resolver/cache_saver.h"
 
 #include <filesystem>
 #include <map>

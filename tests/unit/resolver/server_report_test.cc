@@ -1,5 +1,5 @@
 // What other threads are told of the servers of a Forwarder.
-#include "resolver/server_report.h"
+#include "resolver/upstream.h"
 
 #include "support/forward_fixture.h"
 

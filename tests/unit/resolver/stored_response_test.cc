@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dns/name_reader.h"
+#include "dns/message_reader.h"
 #include "support/query_fixture.h"
 #include "support/upstream_message.h"
 

@@ -89,7 +89,7 @@ class StreamPoolTest : public testing::Test, public StreamWaiter {
   }
 
   net::EventLoop loop_;
-  net::SecureRandom random_;
+  SecureRandom random_;
   std::list<FakeStream*> streams_;
   StreamPool pool_{
       loop_, random_, {.expire = milliseconds(20), .relax = kRelax}, [this]() -> Result<std::unique_ptr<net::Stream>> {

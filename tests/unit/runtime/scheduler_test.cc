@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/event.h"
-#include "runtime/suspension.h"
 #include "support/manual_scheduler.h"
 
 namespace idetcd::runtime {

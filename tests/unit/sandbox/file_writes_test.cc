@@ -1,4 +1,4 @@
-#include "sandbox/file_writes.h"
+#include "sandbox/confinement.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -15,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "sandbox/rights.h"
 #include "support/in_child.h"
 #include "support/temporary_directory.h"
 

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sandbox/rights.h"
+#include "sandbox/confinement.h"
 #include "support/eventually.h"
 #include "support/in_child.h"
 #include "support/temporary_directory.h"

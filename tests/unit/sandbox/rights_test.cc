@@ -1,4 +1,4 @@
-#include "sandbox/rights.h"
+#include "sandbox/confinement.h"
 
 #include <array>
 #include <cerrno>

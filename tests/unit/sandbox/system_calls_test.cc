@@ -27,7 +27,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sandbox/rights.h"
+#include "sandbox/confinement.h"
 #include "support/in_child.h"
 
 namespace idetcd::sandbox {

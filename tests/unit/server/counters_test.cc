@@ -1,5 +1,5 @@
 // What no other test of this folder makes happen.
-#include "server/counters.h"
+#include "server/worker_context.h"
 
 #include <functional>
 #include <memory>

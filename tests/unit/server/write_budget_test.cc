@@ -1,4 +1,4 @@
-#include "server/write_budget.h"
+#include "server/client_connections.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "service/given.h"
+#include "service/manager.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "service/handover.h"
+#include "service/manager.h"
 
 #include <array>
 #include <cstdlib>

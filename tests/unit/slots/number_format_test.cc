@@ -1,4 +1,4 @@
-#include "slots/number_format.h"
+#include "slots/name_pattern.h"
 
 #include <limits>
 #include <string>

@@ -1,4 +1,4 @@
-#include "slots/slot_set.h"
+#include "slots/slot_choice.h"
 
 #include <random>
 #include <set>

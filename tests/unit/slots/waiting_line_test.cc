@@ -1,4 +1,4 @@
-#include "slots/waiting_line.h"
+#include "slots/slot_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "net/secure_random.h"
+#include "base/random.h"
 
 #include <array>
 #include <set>
 
 #include <gtest/gtest.h>
 
-namespace idetcd::net {
+namespace idetcd {
 namespace {
 
 TEST(SecureRandomTest, NumbersAreSpread) {
@@ -27,4 +27,4 @@ TEST(SecureRandomTest, BelowIsUniformAndBounded) {
 }
 
 }  // namespace
-}  // namespace idetcd::net
+}  // namespace idetcd

@@ -1,6 +1,6 @@
-#include "records/entry_builder.h"
+#include "records/entry.h"
 
-#include "dns/record.h"
+#include "records/entry_arena.h"
 
 namespace idetcd::records {
 

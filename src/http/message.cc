@@ -1,4 +1,4 @@
-#include "http/request_reader.h"
+#include "http/message.h"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/string.hpp>
