@@ -46,7 +46,8 @@ struct Claimer {
   Claimer(etcd::CompletionThread& thread, etcd::Client& client, int64_t nodes, std::chrono::seconds lease)
       : lifetime(thread),
         trouble({}),
-        context{thread, client, lifetime, trouble, counters, random, jitter, {}},
+        round_trip(lease, {}),
+        context{thread, client, lifetime, trouble, counters, random, jitter, round_trip, {}},
         claim(context, options(nodes, lease), own_key) {}
 
   naming::Claim::Options options(int64_t nodes, std::chrono::seconds lease) {
@@ -61,6 +62,7 @@ struct Claimer {
   naming::Jitter jitter{random};
   naming::Lifetime lifetime;
   naming::ErrorLogThrottle trouble;
+  naming::RoundTrip round_trip;
   naming::Context context;
   naming::OwnKeyObserver own_key;
   naming::Claim claim;
