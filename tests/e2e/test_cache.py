@@ -140,6 +140,7 @@ def test_the_corefiles_bounds(start, world):
 
 def test_do_and_cd_are_cached_apart(start, world):
     node = start()
+    asked = []
     for _ in range(2):
         for do in (False, True):
             for cd in (0, dns.flags.CD):
@@ -148,9 +149,10 @@ def test_do_and_cd_are_cached_apart(start, world):
                 response = exchange(node, query)
                 assert rcode(response) == "NOERROR" and response.flags & dns.flags.CD == cd
                 assert bool(response.ednsflags & dns.flags.DO) == do
-    assert world.count() == 4
-    asked = {(bool(q.ednsflags & dns.flags.DO), bool(q.flags & dns.flags.CD)) for q, _ in world.server.queries[-4:]}
-    assert len(asked) == 4
+        asked.append(world.count())
+    # A question that the upstream is slow to answer may be repeated.
+    assert asked[0] == asked[1] >= 4
+    assert len({(bool(q.ednsflags & dns.flags.DO), bool(q.flags & dns.flags.CD)) for q, _ in world.server.queries}) == 4
 
 
 def test_edns_and_case_are_not(start, world):
