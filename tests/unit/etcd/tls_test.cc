@@ -117,7 +117,7 @@ constexpr const char* kNotVerified = "certificate verify failed";
 class GrpcEnds : public testing::Environment {
  public:
   void TearDown() override {
-    const auto deadline = SteadyClock::now() + 20s;
+    const auto deadline = SteadyClock::now() + 60s;  // to connect may take it 20 s, and is not cut short
     while (grpc_is_initialized() != 0 && SteadyClock::now() < deadline) std::this_thread::sleep_for(1ms);
     EXPECT_EQ(grpc_is_initialized(), 0);
   }
