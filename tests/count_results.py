@@ -25,9 +25,10 @@ def reason_of(case):
 def cases_of(path):
     """Its testcases, each with its full name."""
     report = tree.parse(path)
+    programs = {program.stem: program for program in path.with_suffix("").glob("*.xml")}
     for case in report.iter("testcase"):
-        program = path.with_suffix("") / f"{case.get('name')}.xml"
-        inner = list(tree.parse(program).iter("testcase")) if program.exists() else []
+        program = programs.get(case.get("name"))
+        inner = list(tree.parse(program).iter("testcase")) if program else []
         yield from ((f"{case.get('name')}: {test.get('classname')}.{test.get('name')}", test) for test in inner)
         # A leak, say, is found after the last test.
         if not inner or (verdict_of(case) == "failed" and "failed" not in map(verdict_of, inner)):

@@ -471,7 +471,8 @@ def test_a_node_that_the_memory_limit_has_killed_has_its_name_again_at_once(etcd
         os.rmdir(group)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"\0" * 4096, b'{"pattern":"worker{{.ID}}.tf.local.","uuid":"../../x"}'])
+@pytest.mark.parametrize("garbage", [b"", b"{", b"\0" * 4096, b'{"pattern":"worker{{.ID}}.tf.local.","uuid":"../../x"}'],
+                         ids=["empty", "cut off", "zeros", "a path"])
 def test_a_corrupt_state_makes_a_new_node(etcd, nodes, state, garbage):
     node = nodes.start(with_state(etcd, state))
     wait_says(node, WORKER1)

@@ -147,6 +147,10 @@ def test_skipped_tests_are_counted_and_named(directory, failures):
     assert lines[-2:] == ["skipped: part: c: no chromium", f"{2 - failures} passed, {failures} failed, 1 skipped"]
 
 
+def test_a_name_that_no_file_can_have_is_counted(directory):
+    assert count(directory, part=JUNIT.replace('"a"', f'"{"a" * 5000}/"') % "")[1][-1] == "2 passed, 0 failed, 1 skipped"
+
+
 @pytest.mark.parametrize("program_failed,test_failed,counts", [
     (False, False, "2 passed, 0 failed, 2 skipped"),
     (True, True, "1 passed, 1 failed, 2 skipped"),
