@@ -136,6 +136,7 @@ def test_cloud_init_makes_a_node_of_an_instance(package, directory):
         machine.wait(lambda: resolves(machine, "worker1"), "the name, by the search list")
 
         corefile = next(entry["content"] for entry in CLOUD_CONFIG["write_files"] if entry["path"] == COREFILE)
+        machine.wait(lambda: machine.state("idetcd-hostname.service", "ActiveState") == ["inactive"], "the end of the first change")
         machine.write(COREFILE, corefile.replace("worker{{.ID}}", "helper{{.ID}}"))
         machine.run("systemctl", "reload", "idetcd")
         machine.wait(lambda: machine.run("hostname").strip() == "helper1", "the host name after a change of the name")
