@@ -107,7 +107,7 @@ def test_systemd_accepts_the_units(root):
     result = subprocess.run(["systemd-analyze", "verify", "--man=no", *sorted(glob.glob(f"{units}/idetcd*"))], check=False,
                             capture_output=True, text=True, timeout=60)
     ours = [line for line in result.stderr.splitlines() if "idetcd" in line]
-    assert len(os.listdir(units)) == 3 and result.returncode == 0 and not ours, result.stderr
+    assert len(os.listdir(units)) == 2 and result.returncode == 0 and not ours, result.stderr
 
 
 def test_what_other_programs_read_is_well_formed():
