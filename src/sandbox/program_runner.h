@@ -39,7 +39,7 @@ class ProgramRunner {
   static constexpr size_t kMaxRequestBytes = 64 << 10;
 
   // Forks the helper. `mode` is that of limitRights(); kOff: the helper, too, keeps the rights that the process has.
-  // REQUIRES: the process has one thread. (A test may have more, as long as none of them holds a lock of stdio's.)
+  // REQUIRES: the process has one thread.
   static Result<std::unique_ptr<ProgramRunner>> make(Mode mode);
   // Kills what runs, and waits a second at most for the helper to end.
   ~ProgramRunner();

@@ -7,6 +7,7 @@
 
 #include "naming/saved_names.h"
 #include "node/uuid.h"
+#include "support/program_runner.h"
 #include "support/temporary_directory.h"
 #include "unit/naming/member_fixture.h"
 #include "unit/naming/tcp_proxy.h"
@@ -48,7 +49,6 @@ class MemberStateTest : public MemberTest {
   std::string namesFile() const { return directory_ / node::fileStem(kPattern) + ".names"; }
 
   TemporaryDirectory directory_;
-  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
 };
 
 // --- sticky ---
@@ -221,7 +221,7 @@ TEST_F(MemberStateTest, ARestartInOrderKeepsUuidAndName) {
 TEST_F(MemberStateTest, AtTheEndTheNameIsGivenBackAfterTheProgramWasToldOfItsLoss) {
   const std::string out = directory_ / "out";
   NodeOptions made = withState();
-  made.runner = runner_;
+  made.runner = test_support::program_runner;
   made.on_claim = {
       "sh", "-c",
       "echo $IDETCD_EVENT >> " + out + "; until [ $IDETCD_EVENT = claim -o -e " + out + ".go ]; do sleep 0.01; done"};
@@ -272,7 +272,7 @@ TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
   NodeOptions made = withState();
   // When it hears of a loss the next claim may have been written already. For a slow disk it is held up for 200 ms
   // only, so it waits for the file itself (that it is started after the file is written: claim_hook_test.cc).
-  made.runner = runner_;
+  made.runner = test_support::program_runner;
   made.on_claim = {"sh", "-c",
                    "test $IDETCD_EVENT = loss || { until grep -q $IDETCD_NAME " + file +
                        "; do sleep 0.01; done; lines=$(grep -c . " + file +
@@ -293,7 +293,7 @@ TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
 
 TEST_F(MemberStateTest, AProgramThatHangsHoldsUpNothing) {
   NodeOptions made = options(server_.endpoint());
-  made.runner = runner_;
+  made.runner = test_support::program_runner;
   made.on_claim = {"sleep", "600"};
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/eventually.h"
+#include "support/program_runner.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::naming {
@@ -40,7 +41,8 @@ class BusyNotifierTest : public testing::Test {
   }
   void makeNotifier(const std::string& script) {
     notifier_ = std::make_unique<OwnershipNotifier>(
-        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = runner_}, files_, counters_, Logger());
+        state_, node::ClaimHook::Options{.command = {"sh", "-c", script}, .runner = test_support::program_runner},
+        files_, counters_, Logger());
   }
   void TearDown() override {
     if (!released_) release();
@@ -57,7 +59,6 @@ class BusyNotifierTest : public testing::Test {
 
   const TemporaryDirectory directory_;
   const std::string out_ = directory_ / "out";
-  const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
   std::promise<void> go_;
   bool released_ = false;
   std::shared_ptr<node::StateDirectory> state_;
