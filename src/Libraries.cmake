@@ -50,6 +50,7 @@ if(IDETCD_STATIC)
 endif()
 
 idetcd_package(grpc grpc++ protobuf)
+idetcd_package(protobuf protobuf)
 idetcd_package(tls libssl libcrypto)
 idetcd_package(uv ${uv})
 idetcd_package(xxhash libxxhash)

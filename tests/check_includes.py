@@ -9,7 +9,8 @@ Rules:
   1. "folder/file.h" may be included by its own folder and by the folders that DEPEND on it, directly or through another
      one; base may be included by all. The file must exist.
   2. DEPENDS has no circles.
-  3. Only net/ names libuv; only kernel/*.cc names libbpf; only etcd/*.cc and etcd/*_internal.h name gRPC and protobuf.
+  3. Only net/ names libuv; only kernel/*.cc names libbpf; only etcd/*.cc and etcd/*_internal.h name gRPC; only they and
+     founding/*.cc name protobuf.
   4. Every header has #pragma once.
   5. x.cc includes x.h, if there is one beside it, before anything else: so each such header is known to compile alone.
 """
@@ -24,7 +25,8 @@ LIBRARY = re.compile(r"^[ \t]*idetcd_library\(([^)]*)\)", re.MULTILINE)
 SECTIONS = ("SOURCES", "DEPENDS", "LIBS")
 LIBUV = re.compile(r"^uv(\.h$|/)")
 LIBBPF = re.compile(r"^bpf/|\.skel\.h$")
-GRPC = re.compile(r"^(grpc|grpcpp|grpc\+\+|google/protobuf)/|\.pb\.h$")
+GRPC = re.compile(r"^(grpc|grpcpp|grpc\+\+)/|\.grpc\.pb\.h$")
+PROTOBUF = re.compile(r"^google/protobuf/|\.pb\.h$")
 
 
 def read_depends(src):
@@ -125,16 +127,19 @@ def judge(src, folder, relative, quote, target, allowed, folders):
         yield f"<{target}>: only net/ names libuv"
     if LIBBPF.search(target) and not (folder == "kernel" and relative.suffix in (".cc", ".c")):
         yield f"<{target}>: only kernel/*.cc names libbpf"
-    if GRPC.search(target) and not (
-            folder == "etcd" and (relative.suffix == ".cc" or relative.name.endswith("_internal.h"))):
-        yield f"<{target}>: only etcd/*.cc and etcd/*_internal.h name gRPC and protobuf"
+    in_etcd = folder == "etcd" and (relative.suffix == ".cc" or relative.name.endswith("_internal.h"))
+    if GRPC.search(target) and not in_etcd:
+        yield f"<{target}>: only etcd/*.cc and etcd/*_internal.h name gRPC"
+        return
+    if PROTOBUF.search(target) and not in_etcd and not (folder == "founding" and relative.suffix == ".cc"):
+        yield f"<{target}>: only etcd/*.cc, etcd/*_internal.h and founding/*.cc name protobuf"
         return
     top = folder_of(target, folders)
     if quote == "<":
         if top in folders and "/" in target and (src / target).exists():
             yield f"<{target}>: files of src/ are included with quotes"
         return
-    if GRPC.search(target):
+    if PROTOBUF.search(target):
         return
     if "/" not in target or top not in folders:
         yield f'"{target}": write "folder/file.h", and <...> for what is not ours'
@@ -156,6 +161,8 @@ GOOD = {
     "net/n.h": "#pragma once\n#include <uv.h>\n",
     "etcd/CMakeLists.txt": "idetcd_library(etcd SOURCES e.cc DEPENDS base)",
     "etcd/e.cc": '#include <grpcpp/grpcpp.h>\n#include "rpc.pb.h"\n',
+    "founding/CMakeLists.txt": "idetcd_library(founding SOURCES f.cc DEPENDS base)",
+    "founding/f.cc": '#include "founding.pb.h"\n',
     "etcd/e_internal.h": "#pragma once\n#include <grpcpp/alarm.h>\n",
     "server/CMakeLists.txt": "idetcd_library(server SOURCES s.cc DEPENDS net dns)",
     "server/s.cc": '#include "net/n.h"\n#include "dns/d.h"\n#include "base/a.h"\n',
@@ -185,6 +192,8 @@ REFUSED = [
     ("gRPC in a public header", {"etcd/e.h": "#pragma once\n#include <grpc/grpc.h>\n"}, r"only etcd/\*.cc"),
     ("protobuf outside etcd", {"app/p.cc": "#include <google/protobuf/message.h>\n"}, r"only etcd/\*.cc"),
     ("generated code outside etcd", {"app/p.cc": '#include "etcd/rpc.pb.h"\n'}, r"only etcd/\*.cc"),
+    ("gRPC in founding", {"founding/f.cc": "#include <grpcpp/grpcpp.h>\n"}, r"only etcd/\*.cc"),
+    ("protobuf in a header of founding", {"founding/f.h": '#pragma once\n#include "founding.pb.h"\n'}, r"founding/\*.cc"),
     ("config from below", {"server/c.cc": '#include "config/c.h"\n'}, "server/ does not DEPEND on config/"),
     ("a folder within another", {"dns/d.cc": '#include "directive/x/x.h"\n'}, "does not DEPEND on directive/x/"),
     ("what is within is not what is around", {"directive/x/x.cc": '#include "directive/order.h"\n'},

@@ -1,0 +1,94 @@
+// One machine on its way into a cluster, and as a member that tells others of it: opens what comes (envelope.h), has
+// `hello` find the others and `founding` agree with them, and seals what they say. The host brings datagrams, frames,
+// time, the disk and the resolver:
+//
+//   receive()  an envelope has come                        takeMessages()   what is to be sent now
+//   advance()  wakeAt() has come                           takeUnwritten()  what is to be written now
+//   written()  what was to be written is durable           decision()       the cluster, once it is durable
+//   resolved() the rendezvous name was looked up again
+//
+// After each call the host takes what there is. A machine without a state directory says written() at once, and has to
+// be another machine, with another UUID, after each start; such a one, if it may have run before, is silent for
+// `silence` first: it only asks, and waits for a member to answer. No I/O; one thread; times are the BootClock's.
+#pragma once
+
+#include "founding/founding.h"
+#include "founding/hello.h"
+
+namespace idetcd::founding {
+
+// How far it has come, for people.
+struct Progress {
+  Founding::State state = Founding::State::kTooFew;
+  bool silent = false;
+  size_t seen = 0;    // electors, this one among them
+  size_t quorum = 0;  // so many are needed
+  Hello::Duration waited{0};
+
+  std::string toString() const;  // "37 of 101 machines seen, 12 s"
+};
+
+class Elector {
+ public:
+  using Time = Hello::Time;
+  using Duration = Hello::Duration;
+
+  static constexpr Duration kTick = std::chrono::milliseconds(50);
+
+  struct Options {
+    Machine self;                           // `elector` is not looked at
+    uint16_t port = 0;                      // where it listens, on each of its addresses
+    std::vector<SocketAddress> peers = {};  // are asked for ever
+    Duration silence{0};
+  };
+  struct Outgoing {
+    SocketAddress to;
+    std::string envelope;  // up to kMaxDatagram bytes go as a datagram, more as a frame
+  };
+
+  // `record`: what was durable when the process started; `Record{uuid}` at the first start. REQUIRES: as for Founding.
+  Elector(Options options, const Key& key, Record record, Time now, RandomSource& random);
+
+  // `from`: the port is not looked at.
+  void receive(Time now, const SocketAddress& from, std::string_view envelope);
+  void advance(Time now);
+  void written(Time now, uint64_t version) { founding_.written(now, version); }
+  void resolved(Time now, const std::vector<SocketAddress>& addresses) { hello_.resolved(now, addresses); }
+
+  // None: a member waits for others to ask.
+  std::optional<Time> wakeAt(Time now) const;
+  std::vector<Outgoing> takeMessages();
+  std::optional<Founding::Unwritten> takeUnwritten() { return founding_.takeUnwritten(); }
+  const std::optional<Value>& decision() const { return founding_.decision(); }
+
+  Progress progress(Time now) const;
+  const std::array<uint64_t, kDrops>& drops() const { return drops_; }  // by Drop
+
+ private:
+  Machine self() const;
+  bool isElector() const { return !silent_ && !founding_.decision(); }
+  void seal(const SocketAddress& to, Nonce nonce, Body body);
+  void drop(Drop reason) { ++drops_[static_cast<size_t>(reason)]; }
+  bool isForThis(const std::string& uuid);
+
+  void handle(Time now, const SocketAddress& from, Nonce nonce, const HelloRequest& request);
+  void handle(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response);
+  void handle(Time now, const SocketAddress& from, Nonce nonce, const Prepare& request);
+  void handle(Time now, const SocketAddress& from, Nonce nonce, const Accept& request);
+  void handle(Time now, const SocketAddress& from, Nonce nonce, const Decided& request);
+  template <typename Response>
+  void handle(Time now, const SocketAddress& /*from*/, Nonce nonce, const Response& response) {
+    if (!founding_.receive(now, nonce, response)) drop(Drop::kNonce);
+  }
+
+  const Options options_;
+  const Key key_;
+  const Time started_;
+  bool silent_;
+  Hello hello_;
+  Founding founding_;
+  std::vector<Outgoing> messages_;
+  std::array<uint64_t, kDrops> drops_{};
+};
+
+}  // namespace idetcd::founding

@@ -1,0 +1,149 @@
+#include "founding/hello.h"
+
+namespace idetcd::founding {
+
+namespace {
+
+constexpr size_t kMaxNetwork = 1024;  // addresses: a /22
+
+}  // namespace
+
+Hello::Hello(std::string self, const std::vector<SocketAddress>& addresses, Time now, RandomSource& random)
+    : self_(std::move(self)), random_(random), last_news_(now) {
+  for (const SocketAddress& address : addresses) {
+    if (Peer* const peer = add(address, now)) peer->configured = true;
+    now += kStep;
+  }
+}
+
+Result<std::vector<SocketAddress>> Hello::addressesOf(const IpNetwork& network, uint16_t port) {
+  const size_t bits = network.address.size() * 8;
+  const size_t free = bits - network.prefix_length;
+  if (free > 10) return fail(fmt::format("a network of at most a /{} can be searched", bits - 10));
+  std::array<uint8_t, 16> bytes{};
+  std::copy_n(network.address.data(), network.address.size(), bytes.begin());
+  const size_t last = network.address.size() - 1;
+  const size_t count = size_t{1} << free;
+  static_assert(kMaxNetwork == size_t{1} << 10);
+  // Not the network itself, and not its broadcast address (RFC 919); IPv6 has none, and routers use the first (RFC
+  // 4291).
+  const size_t first = free > 1 ? 1 : 0;
+  const size_t end = network.address.isV4() && free > 1 ? count - 1 : count;
+  const size_t low = (static_cast<size_t>(bytes[last - 1]) << 8 | bytes[last]) & ~(count - 1);
+  std::vector<SocketAddress> addresses;
+  for (size_t i = first; i < end; ++i) {
+    bytes[last - 1] = static_cast<uint8_t>((low | i) >> 8);
+    bytes[last] = static_cast<uint8_t>(low | i);
+    addresses.push_back({IpAddress::fromBytes({bytes.data(), last + 1}), port});
+  }
+  return addresses;
+}
+
+void Hello::resolved(Time now, const std::vector<SocketAddress>& addresses) {
+  for (auto& [address, peer] : peers_) peer.resolved = false;
+  for (size_t i = 0; i < std::min(addresses.size(), kMaxNetwork); ++i) {
+    if (Peer* const peer = add(addresses[i], now)) peer->resolved = true;
+  }
+}
+
+std::vector<Hello::Question> Hello::due(Time now) {
+  std::vector<Question> questions;
+  const Duration pace = kStep * static_cast<int64_t>(peers_.size());
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    auto& [address, peer] = *it;
+    if (peer.own || peer.next > now) {
+      ++it;
+    } else if (!peer.configured && !peer.resolved && peer.silences >= kPatience) {
+      it = peers_.erase(it);
+    } else {
+      if (peer.nonce == 0) peer.nonce = random_.next() | 1;
+      questions.push_back({address, peer.nonce});
+      peer.asked_at = now;
+      peer.next = now + jittered(std::max(peer.delay, pace));
+      peer.delay = std::min(peer.delay * 2, std::max(kLastDelay, 5 * pace));
+      ++peer.silences;
+      ++it;
+    }
+  }
+  return questions;
+}
+
+void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {
+  Peer* const peer = add(from, now);
+  if (peer == nullptr) return;
+  peer->own = machine.member.uuid == self_;
+  // It is there now; but two that hear each other badly must not ask each other all the time.
+  const auto known = machines_.find(machine.member.uuid);
+  const bool news = known == machines_.end() || known->second.machine != machine;
+  if (news || peer->silences > 0) peer->next = std::min(peer->next, std::max(now, peer->asked_at + kFirstDelay));
+}
+
+bool Hello::answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response) {
+  const auto asked = peerAsked(from, nonce);
+  if (asked == peers_.end()) return false;
+  Peer& peer = asked->second;
+  peer.nonce = 0;
+  peer.silences = 0;
+  peer.delay = kFirstDelay;
+  peer.next = now + jittered(kRefresh);
+  const Machine& machine = response.machine;
+  peer.own = machine.member.uuid == self_;
+  if (peer.own) return true;
+  if (const auto known = machines_.find(machine.member.uuid);
+      known != machines_.end() || machines_.size() < kMaxMachines) {
+    const bool counted = known != machines_.end() && known->second.machine.elector && now - known->second.at < kSeenFor;
+    if (machine.elector && !counted) last_news_ = now;
+    machines_[machine.member.uuid] = {machine, from, now};
+  }
+  for (const SocketAddress& address : response.peers) add(address, now);
+  return true;
+}
+
+std::vector<Hello::Seen> Hello::electors(Time now) const {
+  std::vector<Seen> seen;
+  for (const auto& [uuid, one] : machines_) {
+    if (one.machine.elector && now - one.at < kSeenFor) seen.push_back(one);
+  }
+  return seen;
+}
+
+std::vector<SocketAddress> Hello::peers(Time now) {
+  std::erase_if(machines_, [now](const auto& one) { return now - one.second.at >= kSeenFor; });
+  std::vector<SocketAddress> chosen;  // a random sample (Knuth, 3.4.2, algorithm R)
+  size_t offered = 0;
+  for (const auto& [uuid, seen] : machines_) {
+    if (chosen.size() < kMaxPeers) {
+      chosen.push_back(seen.address);
+    } else if (const uint64_t place = random_.next() % (offered + 1); place < kMaxPeers) {
+      chosen[place] = seen.address;
+    }
+    ++offered;
+  }
+  return chosen;
+}
+
+// Null: there is no room.
+Hello::Peer* Hello::add(const SocketAddress& address, Time next) {
+  if (address.port == 0 || address.ip.isUnspecified() || address.ip.isMulticast()) return nullptr;
+  const auto known = peers_.find(address);
+  if (known != peers_.end()) return &known->second;
+  if (peers_.size() >= kMaxMachines) return nullptr;
+  Peer& peer = peers_[address];
+  peer.next = next;
+  return &peer;
+}
+
+// From a half to one and a half times the mean.
+Hello::Duration Hello::jittered(Duration mean) {
+  return mean / 2 + Duration(static_cast<int64_t>(random_.next() % static_cast<uint64_t>(mean.count())));
+}
+
+// A machine of several addresses answers from any of them.
+std::map<SocketAddress, Hello::Peer>::iterator Hello::peerAsked(const SocketAddress& from, Nonce nonce) {
+  if (nonce == 0) return peers_.end();
+  const auto it = peers_.find(from);
+  if (it != peers_.end() && it->second.nonce == nonce) return it;
+  return std::find_if(peers_.begin(), peers_.end(), [nonce](const auto& one) { return one.second.nonce == nonce; });
+}
+
+}  // namespace idetcd::founding

@@ -1,0 +1,87 @@
+// How machines without a cluster find each other: which address is asked next, and which machines have answered. An
+// address is known from the configuration, from a name that the host resolves again and again, from a machine that has
+// answered, or since somebody has asked from it. An answer counts only if it has the nonce of what was asked. A machine
+// counts as seen for kSeenFor after its last answer.
+//
+// Silent addresses are asked ever less often, the less the more there are: a network is searched slowly. Those that are
+// neither configured nor what the name leads to are forgotten after kPatience times. Memory is bounded by kMaxMachines
+// addresses and machines. No I/O; one thread; times are the BootClock's.
+#pragma once
+
+#include "base/clock.h"
+#include "base/ip_address.h"
+#include "base/random.h"
+#include "founding/envelope.h"
+#include "founding/message.h"
+
+namespace idetcd::founding {
+
+class Hello {
+ public:
+  using Time = BootClock::time_point;
+  using Duration = BootClock::duration;
+
+  static constexpr Duration kFirstDelay = std::chrono::milliseconds(200);  // doubled for each silence, up to the next
+  static constexpr Duration kLastDelay = std::chrono::seconds(5);
+  static constexpr Duration kRefresh = std::chrono::seconds(2);  // of what has answered
+  static constexpr Duration kSeenFor = std::chrono::seconds(10);
+  static constexpr Duration kStep =
+      std::chrono::milliseconds(4);  // between two questions, at least, if many are silent
+  static constexpr int kPatience = 6;
+
+  struct Seen {
+    Machine machine;
+    SocketAddress address;  // from which it has answered
+    Time at;
+  };
+  struct Question {
+    SocketAddress to;
+    Nonce nonce = 0;
+  };
+
+  // `self`: the UUID of this machine. `addresses` are asked for ever.
+  Hello(std::string self, const std::vector<SocketAddress>& addresses, Time now, RandomSource& random);
+
+  // The addresses of a network that a machine may have, for the constructor. Fails if there are more than a /22 has.
+  static Result<std::vector<SocketAddress>> addressesOf(const IpNetwork& network, uint16_t port);
+
+  // What the rendezvous name leads to now, the first 1,024 of it; what it led to before is asked as long as it answers.
+  void resolved(Time now, const std::vector<SocketAddress>& addresses);
+  // What is to be asked now, each with a HelloRequest in an envelope with the nonce.
+  std::vector<Question> due(Time now);
+  // Somebody has asked from there.
+  void asked(Time now, const SocketAddress& from, const Machine& machine);
+  // False: nothing was asked with this nonce.
+  bool answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response);
+
+  // The other electors that are seen.
+  std::vector<Seen> electors(Time now) const;
+  // When the last elector was seen for the first time, or once more after a while; the start if there was none.
+  Time lastNews() const { return last_news_; }
+  // Some of the machines that are seen, for others.
+  std::vector<SocketAddress> peers(Time now);
+
+ private:
+  struct Peer {
+    bool configured = false;
+    bool resolved = false;
+    bool own = false;  // leads to this machine
+    int silences = 0;  // questions since it last answered
+    Nonce nonce = 0;   // of the questions since then
+    Time asked_at;
+    Time next;
+    Duration delay = kFirstDelay;
+  };
+
+  Peer* add(const SocketAddress& address, Time next);
+  Duration jittered(Duration mean);
+  std::map<SocketAddress, Peer>::iterator peerAsked(const SocketAddress& from, Nonce nonce);
+
+  const std::string self_;
+  RandomSource& random_;
+  std::map<SocketAddress, Peer> peers_;
+  std::map<std::string, Seen> machines_;  // by UUID
+  Time last_news_;
+};
+
+}  // namespace idetcd::founding

@@ -1,0 +1,165 @@
+#include "founding/elector.h"
+
+#include <gtest/gtest.h>
+
+#include "simulation/random.h"
+
+namespace idetcd::founding {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint16_t kElectorPort = 2390;
+const Key kOurs = Secret::parse("the secret of the machines")->derive(kMessageLabel);
+const Key kTheirs = Secret::parse("the secret of a stranger")->derive(kMessageLabel);
+
+std::string electorUuid(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
+SocketAddress electorAddress(int number) {
+  return {IpAddress::v4({10, 0, 0, static_cast<uint8_t>(number)}), kElectorPort};
+}
+
+// Machines 1, 2, … on a network without faults, with disks that take no time.
+class ElectorTest : public testing::Test {
+ protected:
+  Elector& add(int number, uint32_t expect, const Key& key = kOurs, Elector::Duration silence = {}) {
+    Elector::Options options;
+    options.self = {.member = {number, electorUuid(number)},
+                    .addresses = {electorAddress(number)},
+                    .durable = true,
+                    .expect = expect};
+    options.port = kElectorPort;
+    options.peers = {electorAddress(1), electorAddress(2), electorAddress(3), electorAddress(4)};
+    options.silence = silence;
+    auto& elector = electors_[number];
+    elector = std::make_unique<Elector>(options, key, Record{electorUuid(number), {}, {}, {}}, now_, random_);
+    return *elector;
+  }
+  void run(Elector::Duration time) {
+    for (const Elector::Time end = now_ + time; now_ < end; now_ += milliseconds(10)) {
+      for (auto& [number, elector] : electors_) elector->advance(now_);
+      while (deliver()) {
+      }
+    }
+  }
+  bool deliver() {
+    bool any = false;
+    for (auto& [number, elector] : electors_) {
+      while (auto unwritten = elector->takeUnwritten()) elector->written(now_, unwritten->version);
+      for (const Elector::Outgoing& message : elector->takeMessages()) {
+        any = true;
+        sent_.push_back({number, message});
+        for (auto& [other, receiver] : electors_) {
+          if (message.to == electorAddress(other)) receiver->receive(now_, electorAddress(number), message.envelope);
+        }
+      }
+    }
+    return any;
+  }
+  static uint64_t dropped(const Elector& elector, Drop reason) { return elector.drops()[static_cast<size_t>(reason)]; }
+  static Body bodyOf(const Elector::Outgoing& message) { return decode(unseal(kOurs, message.envelope)->body)->body; }
+
+  simulation::Random random_{1};
+  Elector::Time now_{seconds(1000)};
+  std::map<int, std::unique_ptr<Elector>> electors_;
+  std::vector<std::pair<int, Elector::Outgoing>> sent_;
+};
+
+TEST_F(ElectorTest, TwoMachinesFoundAClusterAndALateOneJoinsIt) {
+  const Elector& first = add(1, 3);
+  const Elector& second = add(2, 3);
+  EXPECT_TRUE(first.wakeAt(now_));
+  run(seconds(1));
+  ASSERT_TRUE(first.decision());
+  EXPECT_EQ(first.decision(), second.decision());
+  EXPECT_EQ(first.decision()->numberOf(electorUuid(2)), 2);
+  EXPECT_EQ(first.progress(now_).toString(), "a member of the cluster");
+  EXPECT_FALSE(first.wakeAt(now_)) << "a member has nothing to do";
+
+  const Elector& late = add(3, 3);
+  run(milliseconds(50));
+  EXPECT_EQ(late.decision(), first.decision());
+  EXPECT_EQ(late.decision()->numberOf(electorUuid(3)), 0);
+}
+
+TEST_F(ElectorTest, AStrangerIsToldNothingAndTellsNothing) {
+  const Elector& stranger = add(1, 2, kTheirs);
+  const Elector& ours = add(2, 2);
+  run(seconds(30));
+  EXPECT_FALSE(stranger.decision());
+  EXPECT_FALSE(ours.decision());
+  EXPECT_EQ(ours.progress(now_).seen, 1u);
+  EXPECT_GT(dropped(ours, Drop::kMac), 0u);
+  for (const auto& [number, message] : sent_) {
+    if (number != 2 || message.to == electorAddress(2)) continue;
+    EXPECT_TRUE(std::holds_alternative<HelloRequest>(bodyOf(message)));
+  }
+}
+
+TEST_F(ElectorTest, NothingIsAnsweredToWhatIsNotAuthentic) {
+  Elector& elector = add(1, 2);
+  const std::string request =
+      seal(kOurs, 7, encode(Message{kElectorPort, HelloRequest{Machine{{2, electorUuid(2)}, {electorAddress(2)}}}}));
+  for (size_t size = 0; size < request.size(); ++size)
+    elector.receive(now_, electorAddress(2), request.substr(0, size));
+  elector.receive(now_, electorAddress(2), seal(kTheirs, 7, unseal(kOurs, request)->body));
+  elector.receive(now_, electorAddress(2), seal(kOurs, 7, "no message"));
+  EXPECT_TRUE(elector.takeMessages().empty());
+  EXPECT_EQ(dropped(elector, Drop::kBody), 1u);
+  elector.receive(now_, electorAddress(2), request);
+  const auto answers = elector.takeMessages();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(unseal(kOurs, answers[0].envelope)->nonce, 7u);
+  EXPECT_TRUE(std::holds_alternative<HelloResponse>(bodyOf(answers[0])));
+}
+
+TEST_F(ElectorTest, AnAnswerToNothingThatWasAskedIsDropped) {
+  Elector& elector = add(1, 2);
+  const Value value{electorUuid(9), {{2, electorUuid(2)}}, {{electorUuid(2), electorAddress(2)}}, 1};
+  const Machine other{{2, electorUuid(2)}, {electorAddress(2)}};
+  for (const Body& body :
+       {Body(HelloResponse{other, {}, value}), Body(Promise{other, {1, electorUuid(1)}, {}}),
+        Body(Accepted{electorUuid(2), {1, electorUuid(1)}}), Body(Refused{{1, electorUuid(1)}, {2, electorUuid(2)}})})
+    elector.receive(now_, electorAddress(2), seal(kOurs, 7, encode(Message{kElectorPort, body})));
+  EXPECT_EQ(dropped(elector, Drop::kNonce), 4u);
+  EXPECT_FALSE(elector.takeUnwritten());
+}
+
+TEST_F(ElectorTest, WhatWasSaidToAnotherMachineIsDropped) {
+  Elector& elector = add(1, 2);
+  const Value value{electorUuid(9), {{2, electorUuid(2)}}, {{electorUuid(2), electorAddress(2)}}, 1};
+  const Ballot ballot{1, electorUuid(2)};
+  for (const Body& body : {Body(Prepare{electorUuid(5), ballot}), Body(Accept{electorUuid(5), {ballot, value}}),
+                           Body(Decided{electorUuid(5), value})})
+    elector.receive(now_, electorAddress(2), seal(kOurs, 7, encode(Message{kElectorPort, body})));
+  EXPECT_EQ(dropped(elector, Drop::kReceiver), 3u);
+  EXPECT_FALSE(elector.takeUnwritten());
+}
+
+TEST_F(ElectorTest, ASilentOneTakesNoPartButJoins) {
+  Elector& silent = add(1, 2, kOurs, seconds(22));
+  add(2, 2);
+  run(seconds(10));
+  EXPECT_FALSE(silent.decision()) << "nobody counts it";
+  EXPECT_EQ(silent.progress(now_).toString(), "1 of 2 machines seen, 10 s: silent after a restart");
+  run(seconds(20));
+  EXPECT_TRUE(silent.decision()) << "its time is over";
+
+  const Elector& next = add(3, 2, kOurs, seconds(22));
+  run(milliseconds(50));
+  EXPECT_TRUE(next.decision());
+}
+
+TEST_F(ElectorTest, SaysWhyItWaits) {
+  const Elector& elector = add(1, 9);
+  add(2, 9);
+  add(3, 9);
+  run(seconds(12));
+  EXPECT_EQ(elector.progress(now_).toString(), "3 of 5 machines seen, 12 s");
+  add(4, 8);
+  run(seconds(3));
+  EXPECT_EQ(elector.progress(now_).toString(), "4 of 5 machines seen, 15 s: not all expect the same number");
+}
+
+}  // namespace
+}  // namespace idetcd::founding
