@@ -118,7 +118,7 @@ class Affected:
             self.build.add(f"{unit}_test")
             self.ctest.add(f"{unit}.")
         self.add_fuzz(lambda _, libraries: libraries & touched)
-        if "naming" in touched:
+        if {"founding", "naming"} & touched:
             self._add_simulation()
         self._add_end_to_end()
         if self.e2e:

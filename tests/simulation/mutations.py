@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""Breaks the naming protocol in one place at a time and asks whether the simulated world notices (tools/simulate
---mutations). Each mutation is a piece of src/ and what stands in its place; it must be there exactly once, so a change of
-the code that it is about is noticed here. A copy of the tree in build/mutations is built again and again: a mutation costs
-a file, two links and the seeds up to the first that notices.
+"""Breaks the naming protocol, or the founding of a cluster, in one place at a time and asks whether the simulated world
+notices (tools/simulate --mutations). Each mutation is a piece of src/ and what stands in its place; it must be there
+exactly once, so a change of the code that it is about is noticed here. A copy of the tree in build/mutations is built again
+and again: a mutation costs a file, two links and the seeds up to the first that notices.
 
---changed is for those whose file differs from REV (default: as for tools/test --changed), --markdown prints what
-src/naming/README.md has of a run of all.
+--changed is for those whose file differs from REV (default: as for tools/test --changed), --markdown prints what the
+README.md of naming has, and then what that of founding has. A seed of a founding is short: four times as many are run.
 
 Some rules are a second line of defence: what they forbid, others forbid too. Their mutations say by what they are
 covered; they need not be noticed, and are counted apart.
@@ -38,6 +38,14 @@ class Mutation:
     new: str
     covered: str = ""  # by what else; empty: by nothing
     first_seed: int = 1  # for what few schedules show
+
+    @property
+    def of_founding(self):
+        return self.file.startswith("founding/")
+
+    @property
+    def readme(self):
+        return f"src/{'founding' if self.of_founding else 'naming'}/README.md"
 
 
 MUTATIONS = [
@@ -159,6 +167,27 @@ MUTATIONS = [
     # Who is told.
     Mutation("hook order: a claim is reported without the loss before it", "naming/ownership_reporter.cc",
              "    reported_.reset();\n    listener_.lost();\n", "    reported_.reset();\n"),
+    # The founding of a cluster.
+    Mutation("founding: a quorum has one less", "founding/founding.h",
+             "return expect_ / 2 + 1;", "return expect_ / 2;"),
+    Mutation("founding: a promise is answered before it is durable", "founding/founding.cc",
+             "answerWhenWritten(now, from, nonce, Promise{", "answer(now, from, nonce, Promise{"),
+    Mutation("founding: an acceptance is answered before it is durable", "founding/founding.cc",
+             "answerWhenWritten(now, from, nonce, Accepted{", "answer(now, from, nonce, Accepted{"),
+    Mutation("founding: a lower ballot than the promised one is accepted", "founding/founding.cc",
+             "if (ballot < record_.promised) {", "if (false) {"),
+    Mutation("founding: no accepted value is adopted", "founding/founding.cc",
+             "if (newest != nullptr) return newest->value;", ""),
+    Mutation("founding: not the value of the highest ballot is adopted", "founding/founding.cc",
+             "newest->ballot < promise.accepted->ballot", "promise.accepted->ballot < newest->ballot"),
+    Mutation("founding: a decision is told before it is durable", "founding/founding.cc",
+             "if (!record_.decided || decision_ || written_ < version_) return;", "if (!record_.decided || decision_) return;"),
+    Mutation("founding: who proposes does not wait for its own promise", "founding/founding.cc",
+             "promised < quorum() || !attempt_->promises.contains(self_.member.uuid)", "promised < quorum()", first_seed=26001),
+    Mutation("founding: no quiet time", "founding/founding.cc",
+             "seen == expect_ || now >= last_news + kQuiet;", "now >= last_news;"),
+    Mutation("founding: voters without a disk", "founding/founding.cc",
+             "value.voters.size() < voters && (machine->durable || durable == 0)", "value.voters.size() < voters"),
 ]
 
 
@@ -190,8 +219,9 @@ def build():
     return run(["ninja", "-C", str(TREE / "build/release"), f"-j{os.cpu_count()}", "simulate"])
 
 
-def simulate(seeds, first=1):
-    return run([str(TREE / "build/release/tests/simulation/simulate"), "--seeds", str(seeds), "--from", str(first), "--quiet"])
+def simulate(seeds, founding, first=1):
+    world = ["--founding"] if founding else []
+    return run([str(TREE / "build/release/tests/simulation/simulate"), *world, "--seeds", str(seeds), "--from", str(first), "--quiet"])
 
 
 def describe(outcome):
@@ -210,7 +240,7 @@ def try_out(mutation, seeds):
         built = build()
         if built.returncode != 0:
             sys.exit(f"{mutation.name} does not compile:\n{built.stdout[-4000:]}")
-        outcome = simulate(seeds, mutation.first_seed)
+        outcome = simulate(seeds, mutation.of_founding, mutation.first_seed)
     finally:
         path.write_text(whole)
     if outcome.returncode == 0:
@@ -224,9 +254,27 @@ def try_out(mutation, seeds):
 
 def print_covered(covered, markdown):
     if markdown:
-        print("```\n\nThese rules are covered by others, so that no seed can notice:\n\n| mutation | covered by |\n|---|---|")
+        print("```")
+    if markdown and covered:
+        print("\nThese rules are covered by others, so that no seed can notice:\n\n| mutation | covered by |\n|---|---|")
     for mutation in covered:
         print(f"| {mutation.name} | {mutation.covered} |" if markdown else f"covered              {mutation.name} (by {mutation.covered})")
+
+
+def judge(group, options):
+    """Whether each of them, which are all of one README.md, was caught or is covered."""
+    seeds = options.seeds * (4 if group[0].of_founding else 1)
+    sound = simulate(seeds, group[0].of_founding)
+    if sound.returncode != 0:
+        sys.exit("the code as it is does not hold:\n" + sound.stdout)
+    if options.markdown:
+        print("```")
+    missed = [mutation for mutation in group if not try_out(mutation, seeds)]
+    covered = [mutation for mutation in missed if mutation.covered]
+    print_covered(covered, options.markdown)
+    print(f"\n{len(group) - len(missed)} of {len(group)} mutations are noticed within {seeds} seeds, "
+          f"{len(covered)} are covered by another rule.")
+    return len(missed) == len(covered)
 
 
 def changed_since(revision):
@@ -251,10 +299,9 @@ def main():
         count = (ROOT / "src" / mutation.file).read_text().count(mutation.old)
         if count != 1:
             sys.exit(f"{mutation.name}: what it replaces stands {count} times in src/{mutation.file}")
-    documented = (ROOT / "src/naming/README.md").read_text()
     for mutation in chosen:
-        if mutation.name not in documented:
-            sys.exit(f"{mutation.name}: src/naming/README.md does not have it; tools/simulate --mutations --markdown prints what it has")
+        if mutation.name not in (ROOT / mutation.readme).read_text():
+            sys.exit(f"{mutation.name}: {mutation.readme} does not have it; tools/simulate --mutations --markdown prints what it has")
     if options.list:
         print("\n".join(mutation.name for mutation in chosen))
         return 0
@@ -266,17 +313,8 @@ def main():
     built = build()
     if built.returncode != 0:
         sys.exit(built.stdout)
-    sound = simulate(options.seeds)
-    if sound.returncode != 0:
-        sys.exit("the code as it is does not hold:\n" + sound.stdout)
-    if options.markdown:
-        print("```")
-    missed = [mutation for mutation in chosen if not try_out(mutation, options.seeds)]
-    covered = [mutation for mutation in missed if mutation.covered]
-    print_covered(covered, options.markdown)
-    print(f"\n{len(chosen) - len(missed)} of {len(chosen)} mutations are noticed within {options.seeds} seeds, "
-          f"{len(covered)} are covered by another rule.")
-    return 0 if len(missed) == len(covered) else 1
+    groups = [[mutation for mutation in chosen if mutation.of_founding == founding] for founding in (False, True)]
+    return 0 if all([judge(group, options) for group in groups if group]) else 1
 
 
 if __name__ == "__main__":

@@ -34,6 +34,13 @@ TEST(Simulate, PrintsTheSameTwice) {
   EXPECT_EQ(first.output, run("--seeds 12 --trace --jobs 1 2>/dev/null").output);
 }
 
+TEST(Simulate, FoundsClustersTheSameTwice) {
+  const Outcome first = run("--founding --seeds 40 --trace 2>/dev/null");
+  EXPECT_EQ(first.status, 0);
+  EXPECT_NE(first.output.find("is a member of "), std::string::npos);
+  EXPECT_EQ(first.output, run("--founding --seeds 40 --trace --jobs 1 2>/dev/null").output);
+}
+
 TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
   const Outcome all = run("--seeds 7 2>/dev/null");
   const Outcome one = run("--seed 7 --trace 2>/dev/null");
@@ -53,6 +60,7 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
       {"--seeds", "--seeds takes a number, from 1 on, and not ''"},
       {"--seeds 0", "--seeds takes a number"},
       {"--nodes 1001", "--nodes takes a number, 1 to 1000, and not '1001'"},
+      {"--founding --nodes 201", "--founding takes 200 nodes at most"},
       {"--jobs -1", "--jobs takes a number"},
       {"--speed 3", "there is no option '--speed'"},
       {"--seed 1 --seeds 2", "--seed goes with neither --seeds nor --from"},
