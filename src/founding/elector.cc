@@ -49,14 +49,14 @@ void Elector::receive(Time now, const SocketAddress& from, std::string_view enve
 }
 
 void Elector::advance(Time now) {
-  if (founding_.decision()) return;
+  if (founding_.decision() && !searching_) return;
   if (now >= started_ + options_.silence) silent_ = false;
   for (const Hello::Question& question : hello_.due(now)) seal(question.to, question.nonce, HelloRequest{self()});
   if (!silent_) founding_.advance(now, hello_.electors(now), hello_.lastNews());
 }
 
 std::optional<Elector::Time> Elector::wakeAt(Time now) const {
-  if (founding_.decision()) return std::nullopt;
+  if (founding_.decision() && !searching_) return std::nullopt;
   return now + kTick;
 }
 
@@ -92,13 +92,17 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
   if (silent_ && !cluster) return;
   HelloResponse response{self(), {}, cluster};
   if (!cluster) response.peers = hello_.peers(now);
+  if (cluster && voters() != cluster->voters) response.voters = voters();
   seal(from, nonce, std::move(response));
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response) {
-  if (founding_.decision()) return;
+  if (founding_.decision() && !searching_) return;
   if (!hello_.answered(now, from, nonce, response)) return drop(Drop::kNonce);
-  if (response.cluster) founding_.learn(*response.cluster);
+  if (!response.cluster) return;
+  founding_.learn(*response.cluster);
+  founding_.setVoters(response.cluster->cluster, response.voters.empty() ? response.cluster->voters : response.voters);
+  if (founding_.decision() && founding_.decision()->cluster != response.cluster->cluster) other_ = response.cluster;
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Prepare& request) {

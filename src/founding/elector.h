@@ -6,6 +6,7 @@
 //   advance()  wakeAt() has come                           takeUnwritten()  what is to be written now
 //   written()  what was to be written is durable           decision()       the cluster, once it is durable
 //   resolved() the rendezvous name was looked up again
+//   search()   a member cannot reach the voters
 //
 // After each call the host takes what there is. A machine without a state directory says written() at once, and has to
 // be another machine, with another UUID, after each start; such a one, if it may have run before, is silent for
@@ -54,12 +55,21 @@ class Elector {
   void advance(Time now);
   void written(Time now, uint64_t version) { founding_.written(now, version); }
   void resolved(Time now, const std::vector<SocketAddress>& addresses) { hello_.resolved(now, addresses); }
+  // Whether a member asks too, for the voters of today.
+  void search(bool searching) { searching_ = searching; }
+  bool isSearching() const { return searching_; }
+  void setVoters(const std::vector<Voter>& voters) {
+    if (founding_.decision()) founding_.setVoters(founding_.decision()->cluster, voters);
+  }
 
-  // None: a member waits for others to ask.
+  // None: a member that does not search waits for others to ask.
   std::optional<Time> wakeAt(Time now) const;
   std::vector<Outgoing> takeMessages();
   std::optional<Founding::Unwritten> takeUnwritten() { return founding_.takeUnwritten(); }
   const std::optional<Value>& decision() const { return founding_.decision(); }
+  const std::vector<Voter>& voters() const { return founding_.voters(); }  // as last known
+  // Another cluster of this secret, of which a member was found while this one searched.
+  const std::optional<Value>& other() const { return other_; }
 
   Progress progress(Time now) const;
   const std::array<uint64_t, kDrops>& drops() const { return drops_; }  // by Drop
@@ -85,6 +95,8 @@ class Elector {
   const Key key_;
   const Time started_;
   bool silent_;
+  bool searching_ = false;
+  std::optional<Value> other_;
   Hello hello_;
   Founding founding_;
   std::vector<Outgoing> messages_;

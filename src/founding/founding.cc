@@ -234,6 +234,12 @@ void Founding::decide(const Value& value) {
   save();
 }
 
+void Founding::setVoters(std::string_view cluster, const std::vector<Voter>& voters) {
+  if (!record_.decided || record_.decided->cluster != cluster || voters.empty() || voters == this->voters()) return;
+  record_.voters = voters;
+  save();
+}
+
 std::optional<Founding::Unwritten> Founding::takeUnwritten() {
   if (taken_ == version_) return std::nullopt;
   taken_ = version_;

@@ -54,6 +54,11 @@ class Founding {
   State state() const { return state_; }
   // Once it is durable.
   const std::optional<Value>& decision() const { return decision_; }
+  // As last known. They go into the record, so that a machine that comes back finds those of today.
+  const std::vector<Voter>& voters() const {
+    return record_.voters.empty() && decision_ ? decision_->voters : record_.voters;
+  }
+  void setVoters(std::string_view cluster, const std::vector<Voter>& voters);
 
   // Begins, repeats and gives up attempts. `others`: the other electors that are seen; `last_news`: when the last of
   // them came.

@@ -39,14 +39,15 @@ void put(wire::Machine& to, const Machine& from) {
   to.set_expect(from.expect);
 }
 
+void put(wire::Voter& to, const Voter& from) {
+  to.set_uuid(from.uuid);
+  put(*to.mutable_address(), from.address);
+}
+
 void put(wire::Value& to, const Value& from) {
   to.set_cluster(from.cluster);
   for (const Member& member : from.members) put(*to.add_members(), member);
-  for (const Voter& voter : from.voters) {
-    wire::Voter& added = *to.add_voters();
-    added.set_uuid(voter.uuid);
-    put(*added.mutable_address(), voter.address);
-  }
+  for (const Voter& voter : from.voters) put(*to.add_voters(), voter);
   to.set_token_base(from.token_base);
 }
 
@@ -64,6 +65,7 @@ struct BodyWriter {
     put(*response.mutable_machine(), body.machine);
     for (const SocketAddress& peer : body.peers) put(*response.add_peers(), peer);
     if (body.cluster) put(*response.mutable_cluster(), *body.cluster);
+    for (const Voter& voter : body.voters) put(*response.add_voters(), voter);
   }
   void operator()(const Prepare& body) const {
     to.mutable_prepare()->set_to(body.to);
@@ -129,6 +131,16 @@ bool get(const wire::Machine& from, Machine& to) {
          !to.addresses.empty() && to.token >= 0 && to.token < INT64_MAX;
 }
 
+template <typename Voters>
+bool getVoters(const Voters& from, std::vector<Voter>& to) {
+  if (static_cast<size_t>(from.size()) > kMaxMachines) return false;
+  for (const wire::Voter& voter : from) {
+    to.push_back({voter.uuid(), {}});
+    if (!node::isUuid(voter.uuid()) || !get(voter.address(), to.back().address)) return false;
+  }
+  return true;
+}
+
 bool get(const wire::Value& from, Value& to) {
   to.cluster = from.cluster();
   to.token_base = from.token_base();
@@ -139,11 +151,7 @@ bool get(const wire::Value& from, Value& to) {
   for (const wire::Member& member : from.members()) {
     if (!get(member, to.members.emplace_back())) return false;
   }
-  for (const wire::Voter& voter : from.voters()) {
-    to.voters.push_back({voter.uuid(), {}});
-    if (!node::isUuid(voter.uuid()) || !get(voter.address(), to.voters.back().address)) return false;
-  }
-  return true;
+  return getVoters(from.voters(), to.voters);
 }
 
 bool get(const wire::Acceptance& from, Acceptance& to) {
@@ -159,7 +167,7 @@ bool get(const wire::HelloRequest& from, HelloRequest& to) { return get(from.mac
 
 bool get(const wire::HelloResponse& from, HelloResponse& to) {
   return get(from.machine(), to.machine) && getAddresses(from.peers(), kMaxPeers, to.peers) &&
-         getOptional(from.has_cluster(), from.cluster(), to.cluster);
+         getOptional(from.has_cluster(), from.cluster(), to.cluster) && getVoters(from.voters(), to.voters);
 }
 
 bool get(const wire::Prepare& from, Prepare& to) {
@@ -263,6 +271,7 @@ std::string encode(const Record& record) {
   if (record.promised.round > 0) put(*to.mutable_promised(), record.promised);
   if (record.accepted) put(*to.mutable_accepted(), *record.accepted);
   if (record.decided) put(*to.mutable_decided(), *record.decided);
+  for (const Voter& voter : record.voters) put(*to.add_voters(), voter);
   std::string bytes = to.SerializeAsString();
   return bytes += hashOf(bytes);
 }
@@ -275,7 +284,7 @@ Result<Record> decodeRecord(std::string_view bytes, std::string_view uuid) {
   if (bytes.substr(content.size()) != hashOf(content) || !parse(from, content) ||
       (from.has_promised() && !get(from.promised(), record.promised)) ||
       !getOptional(from.has_accepted(), from.accepted(), record.accepted) ||
-      !getOptional(from.has_decided(), from.decided(), record.decided))
+      !getOptional(from.has_decided(), from.decided(), record.decided) || !getVoters(from.voters(), record.voters))
     return fail("the record of the founding is damaged");
   record.uuid = from.uuid();
   if (record.uuid != uuid) return fail("the record of the founding is of another machine");

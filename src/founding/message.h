@@ -97,6 +97,7 @@ struct HelloResponse {
   Machine machine;
   std::vector<SocketAddress> peers;  // other machines that have answered this one
   std::optional<Value> cluster;      // of which it is a member
+  std::vector<Voter> voters = {};    // of that cluster, as last known, if they are others than the founding's
   bool operator==(const HelloResponse&) const = default;
 };
 struct Promise {
@@ -134,6 +135,7 @@ struct Record {
   Ballot promised;
   std::optional<Acceptance> accepted;
   std::optional<Value> decided;
+  std::vector<Voter> voters = {};  // as HelloResponse's
   bool operator==(const Record&) const = default;
 };
 

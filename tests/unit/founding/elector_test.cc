@@ -82,6 +82,42 @@ TEST_F(ElectorTest, TwoMachinesFoundAClusterAndALateOneJoinsIt) {
   EXPECT_EQ(late.decision()->numberOf(electorUuid(3)), 0);
 }
 
+TEST_F(ElectorTest, AMemberThatSearchesLearnsTheVotersOfToday) {
+  Elector& first = add(1, 2);
+  Elector& second = add(2, 2);
+  run(seconds(1));
+  ASSERT_TRUE(first.decision() && second.decision());
+  EXPECT_EQ(second.voters(), first.decision()->voters);
+  const std::vector<Voter> today{{electorUuid(4), electorAddress(4)}};
+  first.setVoters(today);
+  run(seconds(10));
+  EXPECT_NE(second.voters(), today) << "a member asks nobody";
+  second.search(true);
+  EXPECT_TRUE(second.wakeAt(now_));
+  run(seconds(10));
+  EXPECT_EQ(second.voters(), today);
+  EXPECT_EQ(second.decision(), first.decision()) << "what was decided stays";
+
+  const Elector& late = add(3, 2);
+  run(seconds(10));
+  EXPECT_EQ(late.voters(), today);
+  EXPECT_EQ(late.decision(), first.decision());
+}
+
+TEST_F(ElectorTest, AMemberThatSearchesFindsAnotherCluster) {
+  add(1, 1);
+  run(seconds(1));
+  auto one = std::move(electors_.extract(1).mapped());
+  Elector& other = add(2, 1);
+  run(seconds(1));
+  ASSERT_TRUE(one->decision() && other.decision());
+  electors_[1] = std::move(one);
+  other.search(true);
+  run(seconds(10));
+  EXPECT_EQ(other.other(), electors_[1]->decision());
+  EXPECT_EQ(other.voters(), other.decision()->voters);
+}
+
 TEST_F(ElectorTest, AStrangerIsToldNothingAndTellsNothing) {
   const Elector& stranger = add(1, 2, kTheirs);
   const Elector& ours = add(2, 2);
