@@ -1,0 +1,66 @@
+// A machine on its way into a cluster, and as a member that tells others of it: a founding::Elector with sockets, disk
+// and resolver, on a thread of its own. It listens on UDP and TCP, on each of the machine's addresses; one that is not
+// there yet is tried again every second. Any thread, where nothing else is said.
+#pragma once
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "founding/elector.h"
+
+namespace idetcd::peers {
+
+// Where machines of the cluster may be found.
+struct Meeting {
+  std::vector<SocketAddress> addresses;
+  std::vector<std::string> names;  // are resolved again and again
+
+  // Each word is a host name, an IP address with or without a port ("192.0.2.1:2390", "[2001:db8::1]:2390"), or a
+  // network (at most a /22 or its like).
+  static Result<Meeting> parse(std::span<const std::string> words, uint16_t port);
+};
+
+class Founder {
+ public:
+  struct Options {
+    founding::Machine self;  // `elector` is not looked at
+    uint16_t port = 0;
+    Meeting meeting;
+    founding::Key key{};      // zeros: everybody is believed
+    std::string record_file;  // empty: there is no disk, and what is promised goes with the process
+    std::chrono::nanoseconds silence{0};
+    std::shared_ptr<Executor> executor = std::make_shared<Executor>();  // for the disk, and for names
+    metrics::Scope metrics{};
+    // On the founder's thread: once it is a member, and whenever it learns of other voters. Must not call stop().
+    std::function<void(const founding::Value& cluster, const std::vector<founding::Voter>& voters)> on_member;
+  };
+  struct Status {
+    founding::Progress progress;
+    std::optional<founding::Value> cluster;
+    bool listens = false;  // on all addresses
+    bool searching = false;
+  };
+
+  Founder(Options options, Logger log);
+  ~Founder();  // stop()
+  Founder(const Founder&) = delete;
+  Founder& operator=(const Founder&) = delete;
+
+  // Once. The record is read before it returns: blocks on the file system. kNoResources: no thread or no descriptor is
+  // left.
+  Result<void> start();
+  // Nothing is called back any more when it returns. Not on the founder's thread.
+  void stop();
+
+  // Those of today, for the record and for machines that ask.
+  void setVoters(std::vector<founding::Voter> voters);
+  // The voters cannot be reached: other machines are asked for those of today, until it is told that they can.
+  void search(bool searching);
+  Status status() const;
+
+ private:
+  struct Impl;
+  const std::shared_ptr<Impl> impl_;  // shared with what waits for the disk or for a resolver
+};
+
+}  // namespace idetcd::peers

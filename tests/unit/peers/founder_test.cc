@@ -1,0 +1,227 @@
+#include "peers/founder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+
+namespace idetcd::peers {
+namespace {
+
+using namespace std::chrono_literals;
+
+uint16_t freePort() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage storage;
+  const socklen_t length = SocketAddress{IpAddress::v4({127, 0, 0, 1})}.toSockaddr(&storage);
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&storage), length), 0);
+  socklen_t size = sizeof(storage);
+  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size);
+  return SocketAddress::fromSockaddr(reinterpret_cast<sockaddr*>(&storage))->port;
+}
+
+std::string founderUuid(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
+
+// Machine N on 127.0.0.N, the older the lower N is.
+class FounderTest : public testing::Test {
+ protected:
+  FounderTest() : directory_(testing::TempDir() + fmt::format("founder.{}.{}", ::getpid(), port_)) {
+    std::filesystem::create_directories(directory_);
+  }
+  ~FounderTest() override {
+    founders_.clear();
+    std::filesystem::remove_all(directory_);
+  }
+
+  SocketAddress address(int number) const { return {IpAddress::v4({127, 0, 0, static_cast<uint8_t>(number)}), port_}; }
+  std::string record(int number) const { return fmt::format("{}/{}", directory_, number); }
+
+  Founder::Options options(int number, uint32_t expect) {
+    Founder::Options options;
+    options.self = {
+        .member = {number, founderUuid(number)}, .addresses = {address(number)}, .durable = true, .expect = expect};
+    options.port = port_;
+    options.meeting.addresses = {address(1), address(2)};
+    options.key = key_;
+    options.record_file = record(number);
+    options.on_member = [this, number](const founding::Value& value, const std::vector<founding::Voter>& voters) {
+      const std::lock_guard lock(mutex_);
+      members_[number] = value;
+      voters_[number] = voters;
+      changed_.notify_all();
+    };
+    return options;
+  }
+  Founder& add(int number, Founder::Options options) {
+    auto founder = std::make_unique<Founder>(std::move(options), Logger());
+    const auto started = founder->start();
+    EXPECT_TRUE(started) << started.error().message;
+    return *(founders_[number] = std::move(founder));
+  }
+  // Until all that run are members. The value.
+  std::optional<founding::Value> decided() {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, 30s, [this] { return members_.size() == founders_.size(); })) return std::nullopt;
+    for (const auto& [number, value] : members_) EXPECT_EQ(value, members_.begin()->second) << number;
+    return members_.begin()->second;
+  }
+  bool haveVoters(int number, const std::vector<founding::Voter>& wanted) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 30s, [&] { return voters_[number] == wanted; });
+  }
+
+  const uint16_t port_ = freePort();
+  const std::string directory_;
+  founding::Key key_ = founding::Secret::parse("the secret of the machines")->derive(founding::kMessageLabel);
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, founding::Value> members_;
+  std::map<int, std::vector<founding::Voter>> voters_;
+  std::map<int, std::unique_ptr<Founder>> founders_;
+};
+
+TEST_F(FounderTest, MachinesDecideOneClusterInTheOrderOfTheirStart) {
+  for (const int number : {5, 3, 1, 4, 2}) add(number, options(number, 5));
+  const auto value = decided();
+  ASSERT_TRUE(value);
+  ASSERT_EQ(value->members.size(), 5u);
+  for (int number = 1; number <= 5; ++number) EXPECT_EQ(value->numberOf(founderUuid(number)), number);
+  EXPECT_EQ(value->voters.size(), 3u);
+  EXPECT_EQ(founders_[3]->status().cluster, value);
+  EXPECT_TRUE(founders_[3]->status().listens);
+}
+
+// An Accept, and what a late machine is told, is larger than a datagram.
+TEST_F(FounderTest, ManyMachinesAreToldOverTcp) {
+  constexpr int kMany = 60;
+  for (int number = 1; number <= kMany; ++number) add(number, options(number, kMany));
+  const auto value = decided();
+  ASSERT_TRUE(value);
+  add(kMany + 1, options(kMany + 1, kMany));
+  EXPECT_EQ(decided(), value);
+}
+
+TEST_F(FounderTest, AllThatAreStartedAnewAreMembersOfTheSameCluster) {
+  for (const int number : {1, 2, 3}) add(number, options(number, 3));
+  const auto value = decided();
+  ASSERT_TRUE(value);
+  founders_.clear();
+  members_.clear();
+  for (const int number : {1, 2, 3}) add(number, options(number, 3));
+  EXPECT_EQ(decided(), value);
+}
+
+TEST_F(FounderTest, OneOfAnotherSecretIsNotSeen) {
+  add(1, options(1, 2));
+  Founder::Options stranger = options(2, 2);
+  stranger.key = founding::Secret::parse("the secret of a stranger")->derive(founding::kMessageLabel);
+  const metrics::Registry registry;
+  stranger.metrics = registry.scope();
+  add(2, std::move(stranger));
+  const auto dropped = [&registry] {
+    double count = 0;
+    registry.visit([&count](const metrics::Sample& sample) {
+      if (sample.label_values.front() == "mac") count += sample.value;
+    });
+    return count;
+  };
+  for (int i = 0; i < 3000 && dropped() < 3; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_GE(dropped(), 3);
+  EXPECT_EQ(founders_[1]->status().progress.seen, 1u);
+  EXPECT_FALSE(founders_[1]->status().cluster || founders_[2]->status().cluster);
+}
+
+TEST_F(FounderTest, StrangersBytesHinderNobody) {
+  add(1, options(1, 2));
+  const FileDescriptor udp(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage to;
+  const socklen_t length = address(1).toSockaddr(&to);
+  const std::string noise(1400, 'x');
+  std::vector<FileDescriptor> streams;
+  for (int i = 0; i < 100; ++i) {
+    (void)::sendto(udp.get(), noise.data(), noise.size(), 0, reinterpret_cast<sockaddr*>(&to), length);
+    streams.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    (void)::connect(streams.back().get(), reinterpret_cast<sockaddr*>(&to), length);
+    // A frame that never ends, and one that is too large.
+    const std::string frame = i % 2 == 0 ? std::string("\0\0\1\0x", 5) : noise;
+    (void)::send(streams.back().get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+  }
+  add(2, options(2, 2));
+  EXPECT_TRUE(decided());
+}
+
+TEST_F(FounderTest, ANameThatLeadsToTheMachinesIsEnough) {
+  Founder::Options first = options(1, 2);
+  first.meeting = {.addresses = {}, .names = {"localhost", "this-name.is.not.there.invalid"}};
+  add(1, std::move(first));
+  Founder::Options second = options(2, 2);
+  second.meeting = {.addresses = {}, .names = {"localhost"}};
+  add(2, std::move(second));
+  EXPECT_TRUE(decided());
+}
+
+TEST_F(FounderTest, AMachineThatCannotKeepItsPromisesTakesPartWhenItCan) {
+  const std::string hidden = directory_ + "/later";
+  Founder::Options one = options(1, 1);
+  one.record_file = hidden + "/record";
+  Founder& founder = add(1, std::move(one));
+  for (int i = 0; i < 3000 && founder.status().progress.state != founding::Founding::State::kProposing; ++i)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_FALSE(founder.status().cluster);
+  std::filesystem::create_directory(hidden);
+  EXPECT_TRUE(decided());
+  EXPECT_TRUE(std::filesystem::exists(hidden + "/record"));
+}
+
+TEST_F(FounderTest, ADamagedRecordIsSaid) {
+  std::ofstream(record(1)) << "not a record";
+  Founder founder(options(1, 1), Logger());
+  const auto started = founder.start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("damaged"), std::string::npos) << started.error().message;
+}
+
+TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatSearches) {
+  add(1, options(1, 2));
+  add(2, options(2, 2));
+  ASSERT_TRUE(decided());
+  const std::vector<founding::Voter> today{{founderUuid(7), address(7)}};
+  founders_[1]->setVoters(today);
+  founders_[2]->search(true);
+  EXPECT_TRUE(haveVoters(2, today));
+  const auto kept = [this] {
+    const auto bytes = readFile(record(2), 1 << 20);
+    const auto known = bytes ? founding::decodeRecord(*bytes, founderUuid(2)) : tl::unexpected(bytes.error());
+    return known ? known->voters : std::vector<founding::Voter>();
+  };
+  for (int i = 0; i < 3000 && kept() != today; ++i) std::this_thread::sleep_for(10ms);
+  // A restart knows them at once.
+  founders_.erase(1);
+  founders_.erase(2);
+  members_.clear();
+  voters_.clear();
+  add(2, options(2, 2));
+  EXPECT_TRUE(haveVoters(2, today));
+}
+
+TEST(MeetingTest, WordsAreAddressesNetworksAndNames) {
+  const std::vector<std::string> words{"192.0.2.1",   "192.0.2.2:53",    "2001:db8::1", "[2001:db8::2]:53",
+                                       "nodes.test.", "198.51.100.0/30", "localhost"};
+  const auto meeting = Meeting::parse(words, 2390);
+  ASSERT_TRUE(meeting) << meeting.error().message;
+  std::vector<std::string> texts;
+  for (const SocketAddress& address : meeting->addresses) texts.push_back(address.toString());
+  EXPECT_EQ(texts, (std::vector<std::string>{"192.0.2.1:2390", "192.0.2.2:53", "[2001:db8::1]:2390", "[2001:db8::2]:53",
+                                             "198.51.100.1:2390", "198.51.100.2:2390"}));
+  EXPECT_EQ(meeting->names, (std::vector<std::string>{"nodes.test.", "localhost"}));
+  for (const char* bad : {"192.0.2.1:0", "192.0.2.1:99999", "192.0.2", "10.0.0.0/8", "a b", "http://host:2379", ""})
+    EXPECT_FALSE(Meeting::parse(std::vector<std::string>{bad}, 2390)) << bad;
+}
+
+}  // namespace
+}  // namespace idetcd::peers
