@@ -50,7 +50,7 @@ Result<void> Client::checkTlsFiles(const Options& options) {
 
 Client::Client(CompletionThread& thread, Options options, const Logger& log)
     : impl_(std::make_unique<Impl>(thread, std::move(options), log)) {
-  assert(validateOptions(impl_->options));
+  assert(impl_->options.endpoints.empty() || validateOptions(impl_->options));
 }
 
 Client::~Client() {
@@ -93,13 +93,13 @@ Task<void> countDown(Task<StoreResult<void>> asking, std::shared_ptr<Endpoints> 
 
 Task<void> Client::Impl::identifyAll(const std::string& token) {
   constexpr std::chrono::seconds kPatience{1};  // for endpoints that do not answer: they are asked before they are used
-  if (endpoints->size() == 1 || thread.stopping()) co_return;
+  if (endpoints->count() <= 1 || thread.stopping()) co_return;
   if (!identification) {
-    identification = std::make_shared<Identification>(public_thread, endpoints->size());
-    for (size_t i = 0; i < endpoints->size(); ++i) {
+    identification = std::make_shared<Identification>(public_thread, endpoints->count());
+    endpoints->visit([&](size_t i) {
       public_thread.spawn(
           countDown(askCluster(thread, endpoints, i, token, false, kPatience), endpoints, i, identification));
-    }
+    });
   }
   const std::shared_ptr<Identification> asked = identification;
   auto wait = asked->done.wait(kPatience);
@@ -108,6 +108,26 @@ Task<void> Client::Impl::identifyAll(const std::string& token) {
 
 CompletionThread& Client::thread() { return impl_->public_thread; }
 
-std::vector<std::string> Client::endpoints() const { return impl_->options.endpoints; }
+std::vector<std::string> Client::endpoints() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->listed;
+}
+
+void Client::setEndpoints(std::vector<std::string> endpoints) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->listed = std::move(endpoints);
+  }
+  if (thread().onThread()) return impl_->takeList();
+  thread().post([impl = impl_.get()] { impl->takeList(); });
+}
+
+void Client::Impl::takeList() {
+  std::unique_lock lock(mutex);
+  const std::vector<std::string> list = listed;
+  lock.unlock();
+  if (!endpoints->set(list)) identification.reset();
+  home_answers = 0;
+}
 
 }  // namespace idetcd::etcd

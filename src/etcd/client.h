@@ -52,6 +52,7 @@ class Client final : public Store {
   struct Options {
     // "http://host:port", "https://host:port" or bare "host:port", which is https if `tls` is set and else http; host a
     // name, an IPv4 address, or an IPv6 address in brackets. All https or all http: what fails over never loses TLS.
+    // Empty: setEndpoints() follows; until then the files of `tls` need not exist.
     std::vector<std::string> endpoints{"http://localhost:2379"};
     std::optional<TlsFiles> tls;  // none: the system's CAs, for https
     std::optional<Credentials> credentials;
@@ -79,12 +80,18 @@ class Client final : public Store {
   // until they can. REQUIRES: validateOptions(). Any thread.
   static Result<void> checkTlsFiles(const Options& options);
 
-  // REQUIRES: the options pass validateOptions(); `thread` outlives the client. Reads the files of `tls`. The client
+  // REQUIRES: the options pass validateOptions(), or have no endpoint; `thread` outlives the client. Reads the files of `tls`. The client
   // outlives every Task and WatchStream made by it, which is so once thread.stop() has returned. Any thread.
   Client(CompletionThread& thread, Options options, const Logger& log);
   ~Client() override;
 
   CompletionThread& thread();
+
+  // Calls from now on go to these. Those under way go on, and so does the connection of an endpoint that stays: it
+  // remains the one in use, and home. Of a tie between clusters, that of endpoints that stay is ours. None: every call
+  // fails with kUnavailable at once, unsent. Reads the files of `tls` when the first endpoints come. Any thread.
+  // REQUIRES: `endpoints` is empty, or the options with it pass validateOptions(), and it is https or http as before.
+  void setEndpoints(std::vector<std::string> endpoints);
 
   std::string kind() const override { return "etcd"; }
   std::vector<std::string> endpoints() const override;

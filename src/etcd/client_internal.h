@@ -45,6 +45,7 @@ struct Client::Impl {
       : public_thread(completion_thread),
         thread(completion_thread.impl()),
         options(std::move(client_options)),
+        listed(options.endpoints),
         endpoints(std::make_shared<Endpoints>(options, counters, logger)),
         authenticator(completion_thread, options.credentials, *counters, logger,
                       [this](bool survives_stop) { return authenticate(survives_stop); }) {}
@@ -78,6 +79,7 @@ struct Client::Impl {
     endpoints->disconnect(index);
     co_return tl::unexpected<StoreError>(ofAnotherCluster());
   }
+  void takeList();  // see setEndpoints()
   // Asks all endpoints at once, before the first call chooses among them.
   Task<void> identifyAll(const std::string& token);
   // Any lease that is not there: that needs no permission, and every answer says its cluster.
@@ -90,16 +92,17 @@ struct Client::Impl {
   template <typename Stub, typename Request, typename Response>
   Task<StoreResult<Response>> callWithToken(PrepareMethod<Stub, Request, Response> method, const Request& request,
                                             CallTraits traits, const std::string& token) {
-    const size_t first = endpoints->current();
+    const size_t count = endpoints->count();
+    if (count == 0) co_return tl::unexpected<StoreError>(noEndpoint());
+    size_t index = endpoints->current();
     bool sent = false;
-    for (size_t attempt = 0;; ++attempt) {
+    for (size_t attempt = 1;; ++attempt, index = endpoints->after(index)) {
       std::chrono::nanoseconds timeout = traits.timeout;
       if (timeout.count() == 0) timeout = options.call_timeout;
       if (const auto grace = thread.graceLeft()) {
         timeout = traits.survives_stop ? std::min(timeout, *grace) : std::chrono::nanoseconds(0);
         if (timeout.count() == 0) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
       }
-      const size_t index = (first + attempt) % endpoints->size();
       auto identifying = identify(index, token, traits, timeout);
       StoreResult<void> ours = co_await identifying;
       StoreResult<Response> result;
@@ -118,7 +121,7 @@ struct Client::Impl {
       if (!endpoints->isStranger(index)) endpoints->failed(index, error);
       sent = sent || error.sent;
       error.sent = sent;
-      if ((sent && !traits.repeatable) || attempt + 1 == endpoints->size()) co_return std::move(result);
+      if ((sent && !traits.repeatable) || attempt >= count) co_return std::move(result);
     }
   }
 
@@ -149,6 +152,8 @@ struct Client::Impl {
   CompletionThread& public_thread;
   CompletionThread::Impl& thread;
   const Options options;
+  mutable std::mutex mutex;
+  std::vector<std::string> listed;  // guarded by the mutex
   const std::shared_ptr<Counters> counters = std::make_shared<Counters>(options.metrics);
   const std::shared_ptr<Endpoints> endpoints;
   Authenticator authenticator;

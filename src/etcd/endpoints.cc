@@ -147,25 +147,63 @@ Result<EndpointAddress> EndpointAddress::parse(std::string_view text) {
 }
 
 Endpoints::Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log)
-    : arguments_(channelArguments(options)),
+    : options_(options),
+      arguments_(channelArguments(options)),
       resolve_interval_(options.reconnect_max),
       counters_(std::move(counters)),
       log_(std::move(log)),
       random_(KernelRandom().next()) {
-  for (const std::string& text : options.endpoints) {
+  set(options.endpoints);
+}
+
+bool Endpoints::set(const std::vector<std::string>& list) {
+  const std::vector<Endpoint>::difference_type placed = std::ssize(endpoints_);
+  for (Endpoint& endpoint : endpoints_) endpoint.was_listed = std::exchange(endpoint.is_listed, false);
+  for (const std::string& text : list) {
     auto address = EndpointAddress::parse(text);
     if (!address) std::abort();  // REQUIRES of Client
-    if (address->usesTls(options) && !tls_) {
-      tls_.emplace(options.tls.value_or(TlsFiles{}), options.executor);
+    if (address->usesTls(options_) && !tls_) {
+      tls_.emplace(options_.tls.value_or(TlsFiles{}), options_.executor);
       lookAtTlsFiles();
     }
-    Endpoint& added = endpoints_.emplace_back();
-    added.address = std::move(*address);
-    added.configured = endpoints_.size();
+    const auto end = endpoints_.begin() + placed;
+    auto found = std::find_if(endpoints_.begin(), end,
+                              [&](const Endpoint& one) { return one.address.target == address->target; });
+    if (found == end) found = endpoints_.insert(endpoints_.end(), Endpoint{.address = std::move(*address)});
+    found->is_listed = true;
+    if (!found->was_listed) found->configured = ++configured_;
   }
-  if (endpoints_.empty()) std::abort();
-  if (options.spread) std::shuffle(endpoints_.begin(), endpoints_.end(), random_);
-  for (Endpoint& endpoint : endpoints_) renewChannel(endpoint);
+  if (options_.spread) std::shuffle(endpoints_.begin() + placed, endpoints_.end(), random_);
+  count_ = static_cast<size_t>(std::ranges::count(endpoints_, true, &Endpoint::is_listed));
+  for (Endpoint& endpoint : endpoints_) {
+    if (endpoint.is_listed) continue;
+    endpoint = {.address = endpoint.address, .is_listed = false};
+  }
+  if (count_ == 0) return true;
+  if (!endpoints_[home_].is_listed) home_ = anyListed();
+  if (!endpoints_[current()].is_listed) settleHome();
+  judgeStrangers();
+  return isKnown(current());
+}
+
+size_t Endpoints::anyListed() {
+  std::vector<size_t> listed;
+  visit([&listed](size_t index) { listed.push_back(index); });
+  return listed[options_.spread ? random_() % listed.size() : 0];
+}
+
+void Endpoints::visit(const std::function<void(size_t)>& each) const {
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    if (endpoints_[i].is_listed) each(i);
+  }
+}
+
+size_t Endpoints::after(size_t index) const {
+  size_t next = index;
+  do {
+    next = (next + 1) % endpoints_.size();
+  } while (next != index && !endpoints_[next].is_listed);
+  return next;
 }
 
 // What is at hand decides between TLS and plain, never what happens to be usable: without usable certificates this is a
@@ -178,11 +216,6 @@ std::shared_ptr<grpc::Channel> Endpoints::makeChannel(const Endpoint& endpoint) 
     credentials = grpc::SslCredentials({material->ca_certificates, material->key, material->certificates});
   }
   return grpc::CreateCustomChannel(endpoint.address.target, credentials, arguments_);
-}
-
-void Endpoints::renewChannel(Endpoint& endpoint) {
-  endpoint.channel = makeChannel(endpoint);
-  endpoint.tls_generation = tls_ ? tls_->generation() : 0;
 }
 
 void Endpoints::lookAtTlsFiles() {
@@ -211,12 +244,16 @@ void Endpoints::lookAtTlsFiles() {
 
 const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
   Endpoint& endpoint = endpoints_[index];
-  const grpc_connectivity_state state = endpoint.channel->GetState(false);
+  const grpc_connectivity_state state = stateOf(endpoint);
   if (tls_) {
     const bool connected = state == GRPC_CHANNEL_READY;
     // Before every new connection, and now and then: what is wrong is better known before it is needed.
     if (!connected || BootClock::now() - tls_looked_at_ >= kTlsLookInterval) lookAtTlsFiles();
-    if (!connected && endpoint.tls_generation != tls_->generation()) renewChannel(endpoint);
+    if (!connected && endpoint.tls_generation != tls_->generation()) endpoint.channel.reset();
+  }
+  if (!endpoint.channel) {
+    endpoint.channel = makeChannel(endpoint);
+    endpoint.tls_generation = tls_ ? tls_->generation() : 0;
   }
   // The back-off of connections is bounded by us, but not that of the look-up of names (up to two minutes): a machine
   // whose resolver comes up late would wait for long. Only for look-ups: it would end the back-off of connections too.
@@ -234,10 +271,11 @@ const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
 
 bool Endpoints::isIdentified(size_t index) const {
   const Endpoint& endpoint = endpoints_[index];
-  return size() == 1 || (endpoint.is_identified && endpoint.channel->GetState(false) == GRPC_CHANNEL_READY);
+  return count_ == 1 || (endpoint.is_identified && stateOf(endpoint) == GRPC_CHANNEL_READY);
 }
 
 void Endpoints::identified(size_t index, uint64_t cluster_id) {
+  if (!endpoints_[index].is_listed) return;
   endpoints_[index].is_identified = true;
   if (cluster_id == 0 || std::exchange(endpoints_[index].cluster_id, cluster_id) == cluster_id) return;
   judgeStrangers();
@@ -246,14 +284,14 @@ void Endpoints::identified(size_t index, uint64_t cluster_id) {
 void Endpoints::judgeStrangers() {
   const auto rank = [this](const Endpoint& endpoint) {
     const auto same = std::ranges::count(endpoints_, endpoint.cluster_id, &Endpoint::cluster_id);
-    return std::pair(endpoint.cluster_id == 0 ? 0 : same, -static_cast<int64_t>(endpoint.configured));
+    return std::pair(endpoint.cluster_id == 0 ? 0 : same, -endpoint.configured);
   };
   const Endpoint& ours = *std::ranges::max_element(endpoints_, {}, rank);
   for (Endpoint& endpoint : endpoints_) {
     const bool is_stranger = endpoint.cluster_id != 0 && endpoint.cluster_id != ours.cluster_id;
     if (std::exchange(endpoint.is_stranger, is_stranger) == is_stranger) continue;
     if (is_stranger) {
-      renewChannel(endpoint);
+      endpoint.channel.reset();
       log_.error("etcd endpoint {} is of another cluster, {:x} instead of {:x} of {}: it is not used",
                  endpoint.address.name, endpoint.cluster_id, ours.cluster_id, ours.address.name);
     } else {
@@ -272,11 +310,12 @@ void Endpoints::succeeded(size_t index) {
 
 void Endpoints::failed(size_t index, const StoreError& error) {
   counters_->endpoint_failures.add();
-  size_t expected = index;
-  size_t next = (index + 1) % size();
-  while (endpoints_[next].is_stranger && next != index) next = (next + 1) % size();
-  current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
   Endpoint& endpoint = endpoints_[index];
+  if (!endpoint.is_listed) return;
+  size_t expected = index;
+  size_t next = after(index);
+  while (endpoints_[next].is_stranger && next != index) next = after(next);
+  current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
   endpoint.is_identified = false;
   endpoint.unresolved = lookUpFailed(error);
   // That etcd answers but TLS fails is logged even of an endpoint that was away.

@@ -4,6 +4,9 @@
 // The first one is home: where the client begins and where it returns to (Client::returnHome()). With Options::spread
 // the order is random, another one in each client: so homes are spread over the members, and the clients of a member
 // that dies are spread over those that are left.
+//
+// An index stays that of its endpoint: one that is listed no more keeps its place, without its connection, and is not
+// chosen any more; listed again, it has the place still. What is under way at it goes on.
 #pragma once
 
 #include <random>
@@ -36,12 +39,19 @@ class Endpoints {
   // Makes no connection yet, but reads files. Any thread.
   Endpoints(const Client::Options& options, std::shared_ptr<Counters> counters, Logger log);
 
-  static constexpr size_t kHome = 0;
+  // As Client::setEndpoints(). Reads files, if there are TLS files and no endpoint was listed before. False: other
+  // endpoints than before are to be asked for their cluster before the next call chooses among them.
+  bool set(const std::vector<std::string>& list);
 
-  size_t size() const { return endpoints_.size(); }
-  // Relaxed: an index that guards nothing; the endpoints themselves never change.
-  size_t current() const { return current_.load(std::memory_order_relaxed); }             // any thread
-  const std::string& name(size_t index) const { return endpoints_[index].address.name; }  // any thread
+  size_t count() const { return count_; }  // of those that are listed
+  // Calls `each` with the index of each that is listed.
+  void visit(const std::function<void(size_t)>& each) const;
+  // The listed one behind `index`, around the end; itself if there is no other.
+  size_t after(size_t index) const;
+  size_t home() const { return home_; }
+  size_t current() const { return current_.load(std::memory_order_relaxed); }  // any thread
+  // Any thread, if set() is not under way.
+  const std::string& name(size_t index) const { return endpoints_[index].address.name; }
   // The channel for a new call. TLS: with the newest certificates, unless it has a connection already.
   const std::shared_ptr<grpc::Channel>& channel(size_t index);
 
@@ -56,7 +66,7 @@ class Endpoints {
 
   // Ends the connection, if it is not in use: nobody is to hold one to every member.
   void disconnect(size_t index) {
-    if (index != current()) renewChannel(endpoints_[index]);
+    if (index != current()) endpoints_[index].channel.reset();
   }
 
   // What became of a call. A failure makes the next endpoint the current one, but only if `index` still is: of several
@@ -65,29 +75,35 @@ class Endpoints {
   void succeeded(size_t index);
   void failed(size_t index, const StoreError& error);
   // For Client::returnHome(). Home becomes the current one.
-  void settleHome() { current_.store(kHome, std::memory_order_relaxed); }
+  void settleHome() { current_.store(home_, std::memory_order_relaxed); }
 
  private:
   // What the log says of an endpoint now: each change is logged once.
   enum class Reported { kNothing, kAway, kTlsFails };
   struct Endpoint {
     EndpointAddress address;
-    std::shared_ptr<grpc::Channel> channel;
+    bool is_listed = false;
+    bool was_listed = false;  // for set()
+    std::shared_ptr<grpc::Channel> channel = {};  // null: there is no connection, and nothing is waited for
     uint64_t tls_generation = 0;  // of what the channel was made with
     bool unresolved = false;      // its name could not be looked up
-    BootClock::time_point resolve_at;
+    BootClock::time_point resolve_at{};
     Reported reported = Reported::kNothing;
-    size_t configured = 0;    // its place in the list
+    int64_t configured = 0;   // the order in which they came to be listed
     uint64_t cluster_id = 0;  // 0: not known
     bool is_identified = false;
     bool is_stranger = false;
   };
 
+  grpc_connectivity_state stateOf(const Endpoint& endpoint) const {
+    return endpoint.channel ? endpoint.channel->GetState(false) : GRPC_CHANNEL_IDLE;
+  }
+  size_t anyListed();  // REQUIRES: there is one
   void judgeStrangers();
   void lookAtTlsFiles();
-  void renewChannel(Endpoint& endpoint);
   std::shared_ptr<grpc::Channel> makeChannel(const Endpoint& endpoint) const;
 
+  const Client::Options options_;  // its list is that of the start
   const grpc::ChannelArguments arguments_;
   const std::chrono::nanoseconds resolve_interval_;
   const std::shared_ptr<Counters> counters_;  // shared with the client, which may be gone before us
@@ -96,7 +112,10 @@ class Endpoints {
   BootClock::time_point tls_looked_at_;
   std::minstd_rand random_;  // for jitter
   std::vector<Endpoint> endpoints_;
-  std::atomic<size_t> current_{0};
+  int64_t configured_ = 0;
+  size_t count_ = 0;  // listed
+  size_t home_ = 0;
+  std::atomic<size_t> current_{0};  // relaxed: an index that guards nothing
 };
 
 }  // namespace idetcd::etcd

@@ -94,6 +94,8 @@ StoreError toError(std::string_view cancel_reason) {
 
 StoreError cancelledBeforeSending() { return {ErrorCode::kCancelled, "stopping", false}; }
 
+StoreError noEndpoint() { return {ErrorCode::kUnavailable, "no endpoint is known yet", false}; }
+
 StoreError ofAnotherCluster() { return {ErrorCode::kUnavailable, "the endpoint is of another cluster", false}; }
 
 bool endpointIsAway(const StoreError& error) {

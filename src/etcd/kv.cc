@@ -144,8 +144,13 @@ Task<bool> Client::returnHome() {
   constexpr std::chrono::seconds kTimeout{2};
   constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
-  for (size_t i = 0; i < endpoints->size(); ++i) {  // those that were away when all were asked
-    if (endpoints->isKnown(i) || endpoints->isIdentified(i) || impl_->thread.stopping()) continue;
+  if (endpoints->count() == 0) co_return false;
+  std::vector<size_t> unknown;  // they were away when all were asked, or came later
+  endpoints->visit([&](size_t i) {
+    if (!endpoints->isKnown(i) && !endpoints->isIdentified(i)) unknown.push_back(i);
+  });
+  for (const size_t i : unknown) {
+    if (impl_->thread.stopping()) break;
     auto token = impl_->authenticator.token(false);
     const StoreResult<Token> ready = co_await token;
     if (!ready || impl_->thread.stopping()) co_return false;
@@ -153,7 +158,8 @@ Task<bool> Client::returnHome() {
     co_await asking;
     endpoints->disconnect(i);
   }
-  if (endpoints->current() == Endpoints::kHome || impl_->thread.stopping()) {
+  const size_t home = endpoints->home();
+  if (endpoints->current() == home || impl_->thread.stopping()) {
     impl_->home_answers = 0;
     co_return false;
   }
@@ -163,17 +169,16 @@ Task<bool> Client::returnHome() {
   // Linearizable: a member that is cut off from the others, or applies nothing, does not answer.
   pb::RangeRequest request;
   fill(request, KeyRange::single("0"), {.keys_only = true});
-  auto call =
-      impl_->callAt(Endpoints::kHome, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
+  auto call = impl_->callAt(home, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
   const StoreResult<pb::RangeResponse> answer = co_await call;
   // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
-  if (answer) endpoints->identified(Endpoints::kHome, answer->header().cluster_id());
-  const bool answers =
-      !endpoints->isStranger(Endpoints::kHome) && (answer || answer.error().code == ErrorCode::kPermissionDenied);
+  if (answer) endpoints->identified(home, answer->header().cluster_id());
+  const bool answers = !endpoints->isStranger(home) && endpoints->home() == home &&
+                       (answer || answer.error().code == ErrorCode::kPermissionDenied);
   impl_->home_answers = answers ? impl_->home_answers + 1 : 0;
-  if (!answers || impl_->home_answers < kAnswersWanted || endpoints->current() == Endpoints::kHome) co_return false;
+  if (!answers || impl_->home_answers < kAnswersWanted || endpoints->current() == home) co_return false;
   impl_->home_answers = 0;
-  endpoints->succeeded(Endpoints::kHome);
+  endpoints->succeeded(home);
   endpoints->settleHome();
   co_return true;
 }

@@ -100,13 +100,15 @@ Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanosec
     StoreResult<Token> ready = co_await token;
     if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
     if (impl.thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
+    const size_t count = impl.endpoints->count();
+    if (count == 0) co_return tl::unexpected<StoreError>(noEndpoint());
     const size_t current = impl.endpoints->current();
     auto identifying = impl.identify(current, ready->text, CallTraits{}, timeout);
     const StoreResult<void> ours = co_await identifying;
     if (impl.thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     if (!ours) {
       if (!impl.endpoints->isStranger(current)) impl.endpoints->failed(current, ours.error());
-      if (BootClock::now() >= deadline || attempt++ == impl.endpoints->size())
+      if (BootClock::now() >= deadline || attempt++ >= count)
         co_return tl::unexpected<StoreError>(ours.error());
       continue;  // another one is the current one now
     }
@@ -130,7 +132,7 @@ Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanosec
       continue;
     }
     impl.endpoints->failed(index, result.error());
-    if (result.error().code == ErrorCode::kDeadlineExceeded || attempt == impl.endpoints->size())
+    if (result.error().code == ErrorCode::kDeadlineExceeded || attempt >= count)
       co_return std::move(result);
     ++attempt;
   }

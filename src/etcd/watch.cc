@@ -296,20 +296,22 @@ Task<StoreResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds t
 Task<StoreResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchRange> ranges) {
   assert(!ranges.empty());
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
-  const size_t first = endpoints->current();
+  const size_t count = endpoints->count();
+  if (count == 0) co_return tl::unexpected<StoreError>(noEndpoint());
+  size_t index = endpoints->current();
   bool renewed = false;
   for (size_t attempt = 0;;) {
     auto token = impl_->authenticator.token(false);
     StoreResult<Token> ready = co_await token;
     if (!ready) co_return tl::unexpected<StoreError>(std::move(ready.error()));
     if (impl_->thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
-    const size_t index = (first + attempt) % endpoints->size();
     auto identifying = impl_->identify(index, ready->text, CallTraits{}, impl_->options.call_timeout);
     const StoreResult<void> ours = co_await identifying;
     if (impl_->thread.stopping()) co_return tl::unexpected<StoreError>(cancelledBeforeSending());
     if (!ours) {
       if (!endpoints->isStranger(index)) endpoints->failed(index, ours.error());
-      if (++attempt == endpoints->size()) co_return tl::unexpected<StoreError>(ours.error());
+      if (++attempt >= count) co_return tl::unexpected<StoreError>(ours.error());
+      index = endpoints->after(index);
       continue;
     }
     const auto call = WatchCall::open(impl_->thread, endpoints, index, ranges, ready->text);
@@ -332,7 +334,8 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> Client::watch(std::vector<WatchR
         co_return tl::unexpected<StoreError>(error);
       continue;
     }
-    if (++attempt == endpoints->size()) co_return tl::unexpected<StoreError>(error);
+    if (++attempt >= count) co_return tl::unexpected<StoreError>(error);
+    index = endpoints->after(index);
   }
 }
 

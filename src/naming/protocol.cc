@@ -59,7 +59,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(mirror_.run());
   spawn(mirror_.reconcileRegularly());
   spawn(mirror_.watchFreshness());
-  if (store_.endpoints().size() > 1) spawn(returnHomeRegularly());
+  if (store_.endpoints().size() != 1) spawn(returnHomeRegularly());
   spawn(confirmation_.run());
   if (!options_.observe) {
     spawn(keeper_.keepRecord());
