@@ -14,7 +14,7 @@ namespace idetcd {
 enum class ErrorCode : uint8_t {
   kOther,             // for people to read
   kNoResources,       // just now there is no descriptor, memory, buffer or thread left
-  kNotFound,          // a file that is named is not there
+  kNotFound,          // a file that is named, or a member of a store, is not there
   kAddressInUse,      // a port is another socket's
   kPermissionDenied,  // the system, or a store, refuses
   // Of a store (store/store.h).

@@ -115,6 +115,7 @@ class Client final : public Store {
   Task<bool> returnHome() override;
 
  private:
+  friend class Cluster;
   friend struct ClientInsight;  // of the tests
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -45,8 +45,8 @@ ErrorCode codeOf(const grpc::Status& status, bool cancelled_by_us) {
       return ErrorCode::kDeadlineExceeded;
     case grpc::StatusCode::UNAVAILABLE:
       return ErrorCode::kUnavailable;
-    case grpc::StatusCode::NOT_FOUND:  // of leases; of members too, but no call here asks for those
-      return ErrorCode::kLeaseNotFound;
+    case grpc::StatusCode::NOT_FOUND:
+      return contains(message, "member not found") ? ErrorCode::kNotFound : ErrorCode::kLeaseNotFound;
     case grpc::StatusCode::UNAUTHENTICATED:
       return ErrorCode::kStaleToken;
     case grpc::StatusCode::PERMISSION_DENIED:
