@@ -619,7 +619,9 @@ bool Claim::findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueS
       for (auto& [limit, key] : youngest) line->ahead.push_back(std::move(key));
       break;
     }
-    const int64_t limit = std::clamp<int64_t>(limitOf(ticket.key, queue_.begin).value_or(own), 0, own);
+    const int64_t its_own = limitOf(ticket.key, queue_.begin).value_or(own);
+    line->limits_differ = line->limits_differ || its_own != own;
+    const int64_t limit = std::clamp<int64_t>(its_own, 0, own);
     if (older.empty() || older.back().limit != limit) older.push_back({limit, 0});
     ++older.back().count;
     youngest[limit] = ticket.key;

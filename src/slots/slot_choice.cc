@@ -114,7 +114,7 @@ SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int
 
 void WaitingLine::beginLook() {
   looking_ = true;
-  must_look_ = false;
+  must_look_ = guessed_ = false;
   pending_.clear();
 }
 
@@ -155,6 +155,7 @@ void WaitingLine::apply(int64_t id, bool put) {
   if (!put) {
     line_.taken.erase(id);
   } else if (line_.taken.insert(id) && line_.older) {
+    guessed_ = guessed_ || line_.limits_differ;
     for (QueueSnapshot::Tickets& tickets : *line_.older) {
       if (tickets.count == 0 || tickets.limit < id) continue;
       --tickets.count;

@@ -49,6 +49,7 @@ struct QueueSnapshot {
   SlotSet taken;                              // those of the pattern, up to its limit
   std::optional<std::vector<Tickets>> older;  // than our ticket, oldest first. None: it is not in the queue (yet)
   bool far_back = false;        // not in `older`, because so many tickets are older that not all were read
+  bool limits_differ = false;   // of a node with an older ticket and ours
   int64_t ticket_revision = 0;  // create_revision of our ticket
   // The key of the preferred slot, if it carries our UUID under a lease: this node had it before.
   struct OwnKey {
@@ -91,8 +92,9 @@ SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int
 
 // Whether it is this node's turn for a slot: a free one is left for it by the tickets ahead (slotInTurn()), from one look
 // at etcd and the node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken
-// meanwhile counts as taken by the first ticket ahead that can; one taken past the queue (by the Go plugin) makes the
-// place too good by one, which the taking transaction finds out. Completion thread only; no I/O.
+// meanwhile counts as taken by the first ticket ahead that can, or, where limits differ, makes another look necessary
+// before it is our turn; one taken past the queue (by the Go plugin) makes the place too good by one, which the taking
+// transaction finds out. Completion thread only; no I/O.
 class WaitingLine {
  public:
   // `on_change` is called when isOurTurn() or mustLook() may say something else.
@@ -104,11 +106,11 @@ class WaitingLine {
   // Its result. Changes that it knew of do not count again.
   void endLook(QueueSnapshot line);
 
-  bool isOurTurn() const { return !looking_ && line_.older && slotInTurn(pattern_.limit(), line_); }
+  bool isOurTurn() const { return isInTurn() && !guessed_; }
   // No slot is free.
   bool isFull() const { return !looking_ && line_.taken.size() == pattern_.limit(); }
   // The state has become uncertain: only another look helps.
-  bool mustLook() const { return must_look_; }
+  bool mustLook() const { return must_look_ || (isInTurn() && guessed_); }
   // The slots and the place as they are now. REQUIRES: endLook(). beginLook() comes next.
   QueueSnapshot take() { return std::exchange(line_, {}); }
 
@@ -128,6 +130,7 @@ class WaitingLine {
   };
   void change(std::string_view key, int64_t revision, bool put);
   void apply(int64_t id, bool put);
+  bool isInTurn() const { return !looking_ && line_.older && slotInTurn(pattern_.limit(), line_); }
 
   const NamePattern pattern_;
   const std::function<void()> on_change_;
@@ -135,6 +138,9 @@ class WaitingLine {
   std::vector<Change> pending_;
   bool looking_ = false;
   bool must_look_ = false;
+  // Since the look somebody has put a name, and limits differ: it may be none of those ahead but a younger node, whose
+  // limit is higher, with its former name.
+  bool guessed_ = false;
 };
 
 }  // namespace idetcd::slots

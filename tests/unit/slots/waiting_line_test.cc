@@ -44,6 +44,21 @@ TEST_F(WaitingLineTest, WhoTakesASlotWasAhead) {
   EXPECT_EQ(waiting_.take().older->front().count, 0u);
 }
 
+// A younger node with a higher limit may take its name of before past us.
+TEST_F(WaitingLineTest, WhereLimitsDifferWhoTakesASlotIsLookedFor) {
+  waiting_.beginLook();
+  waiting_.endLook({.taken = {1, 2, 3}, .older = {{{3, 1}}}, .limits_differ = true, .revision = 10});
+  waiting_.remove("w2.", 11);
+  waiting_.put("w2.", 12);
+  EXPECT_FALSE(waiting_.mustLook());
+  waiting_.remove("w1.", 13);
+  EXPECT_FALSE(waiting_.isOurTurn());
+  EXPECT_TRUE(waiting_.mustLook());
+  look(0, 13);
+  waiting_.remove("w1.", 14);
+  EXPECT_TRUE(waiting_.isOurTurn());
+}
+
 TEST_F(WaitingLineTest, SlotsThatAreFreeAndTakenByThoseAheadCountToo) {
   WaitingLine waiting = withLimit(4);
   waiting.beginLook();
