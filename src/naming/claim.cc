@@ -505,6 +505,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   const bool raised = line.set_back || line.revision < std::max(floor_.token, back ? line.own->token : 0);
   const int64_t said = back || raised ? least : 0;
   const std::string value = valueWith(said, choice.id);
+  const std::string incarnation = Incarnation::draw(context_);
   const std::string floor_key = tokenFloorKey(choice.name);
   Transaction transaction;
   transaction.require({.key = choice.name,
@@ -513,6 +514,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   transaction.require({.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
   transaction.require({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
   transaction.put({choice.name, value, lease_->id});
+  transaction.put({incarnationKey(record_.id), incarnation, lease_->id});
   transaction.erase(ticket_);
   // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
   if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
@@ -524,15 +526,19 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   const Transaction::Read floor =
       transaction.read({store::KeyRange::single(floor_key), {}}, Transaction::Branch::kFailure);
   context_.counters.claim_requests.add();
+  const BootClock::time_point sent = context_.now();
   StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
+  if (!answer || !answer->succeeded) own_key_.answered();
   if (!answer && answer.error().ambiguous()) {
-    StoreResult<Attempt> attempt = co_await readBack(std::move(choice), answer.error());
+    StoreResult<Attempt> attempt = co_await readBack(std::move(choice), incarnation, answer.error());
     co_return attempt;
   }
   if (!answer) co_return tl::unexpected(answer.error());
   if (answer->succeeded) {
     const int64_t created = back ? line.own->create_revision : answer->revision;
-    remember({choice.id, std::move(choice.name), std::max(created, said), created, said, answer->revision, value});
+    Incarnation::Written written{.value = incarnation, .revision = answer->revision, .as_of = sent};
+    remember({choice.id, std::move(choice.name), std::max(created, said), created, said, answer->revision, value,
+              std::move(written)});
     co_return Attempt{.claimed = true, .line = {}};
   }
   if (!transaction.fits(*answer)) co_return unfitting();
@@ -547,7 +553,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
 
 // The answer to the claim was lost. If the slot shows our UUID under our lease, the claim was applied. If not, it may
 // still be applied later: the failure stands, and release() makes sure that it is not.
-Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, StoreError unclear) {
+Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, std::string incarnation, StoreError unclear) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
     context_.counters.claim_requests.add();
@@ -558,8 +564,9 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, StoreErr
         const Result<NodeRecord> record = decodeRecord(kv.value);
         if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
         const int64_t token = std::max(kv.create_revision, record->token);
-        remember(
-            {choice.id, std::move(choice.name), token, kv.create_revision, record->token, kv.mod_revision, kv.value});
+        Incarnation::Written written{.value = std::move(incarnation), .revision = kv.mod_revision, .as_of = {}};
+        remember({choice.id, std::move(choice.name), token, kv.create_revision, record->token, kv.mod_revision,
+                  kv.value, std::move(written)});
         co_return Attempt{.claimed = true, .line = {}};
       }
       co_return tl::unexpected(std::move(unclear));

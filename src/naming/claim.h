@@ -23,6 +23,7 @@
 #pragma once
 
 #include "naming/context.h"
+#include "naming/incarnation.h"
 #include "naming/own_key_observer.h"
 #include "naming/record_codec.h"
 #include "runtime/scheduler.h"
@@ -66,6 +67,7 @@ class Claim {
     int64_t said_token = 0;       // in the value; 0: none
     int64_t revision = 0;         // of the store when we put it
     std::string value;            // what we put
+    Incarnation::Written incarnation;
   };
 
   // What is passed by reference outlives the claim.
@@ -147,7 +149,7 @@ class Claim {
   void learnFloor(const store::RangeResult& found);
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
-  Answer<Attempt> readBack(slots::SlotChoice choice, store::StoreError unclear);
+  Answer<Attempt> readBack(slots::SlotChoice choice, std::string incarnation, store::StoreError unclear);
   LineReads addLineReads(store::Transaction* transaction, store::Transaction::Branch branch) const;
   Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult queue, int64_t revision);
   bool findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueSnapshot* line) const;

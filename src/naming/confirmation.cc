@@ -181,9 +181,10 @@ void Confirmation::watchOpened(bool is_current) {
   askSoon();
 }
 
-void Confirmation::hold(std::string uuid, int64_t lease, HeldKey slot) {
+void Confirmation::hold(std::string uuid, int64_t lease, HeldKey slot, Incarnation::Written written,
+                        const node::Standstill::Mark& mark) {
   letGo();
-  incarnation_.hold(std::move(uuid), lease);
+  incarnation_.hold(std::move(uuid), lease, std::move(written), mark);
   slot_.hold(std::move(slot));
   askSoon();
 }

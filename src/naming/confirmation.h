@@ -64,7 +64,9 @@ class Confirmation {
   void onHolder(std::function<void()> listener) { on_holder_ = std::move(listener); }
   // The machine may have stood still: the lease, too, has to be confirmed.
   void onStandstill(std::function<void()> listener) { on_standstill_ = std::move(listener); }
-  void hold(std::string uuid, int64_t lease, HeldKey slot);
+  // As Incarnation::hold().
+  void hold(std::string uuid, int64_t lease, HeldKey slot, Incarnation::Written written,
+            const node::Standstill::Mark& mark);
   void letGo();
   Holder holder() const { return incarnation_.holder(); }
   BootClock::time_point heldAsOf() const { return incarnation_.heldAsOf(); }

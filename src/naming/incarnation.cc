@@ -10,12 +10,24 @@ constexpr size_t kMaxOurs = 64;
 
 }  // namespace
 
-void Incarnation::hold(std::string uuid, int64_t lease) {
+// Clones may draw the same random number: the kernel's generator was copied with the rest. Their clocks are read at
+// different moments.
+std::string Incarnation::draw(Context& context) {
+  return fmt::format("{}-{:x}-{:x}", node::randomUuid(context.random), context.scheduler.wallTime().count(),
+                     context.now().time_since_epoch().count());
+}
+
+void Incarnation::hold(std::string uuid, int64_t lease, Written written, const node::Standstill::Mark& mark) {
   assert(!uuid.empty());
   uuid_ = std::move(uuid);
   lease_ = lease;
-  looked_mark_ = standstill_.mark();
-  renew();
+  held_mark_ = looked_mark_ = mark;
+  revision_ = written.revision;
+  ours_.push_back(written.value);
+  current_ = std::move(written.value);
+  if (!written.as_of) return renew();  // a copy of this process may have sent the same claim
+  held_as_of_ = *written.as_of;
+  holder_ = Holder::kOurs;
 }
 
 void Incarnation::letGo() {
@@ -40,12 +52,9 @@ store::Transaction::Read Incarnation::addRead(store::Transaction* transaction) c
   return transaction->read({store::KeyRange::single(incarnationKey(uuid_)), {}}, store::Transaction::Branch::kBoth);
 }
 
-// Clones may draw the same random number: the kernel's generator was copied with the rest. Their clocks are read at
-// different moments.
 void Incarnation::renew() {
   if (!isHeld()) return;
-  wanted_ = fmt::format("{}-{:x}-{:x}", node::randomUuid(context_.random), context_.scheduler.wallTime().count(),
-                        context_.now().time_since_epoch().count());
+  wanted_ = draw(context_);
   if (ours_.size() == kMaxOurs) ours_.erase(ours_.begin());
   ours_.push_back(wanted_);
 }

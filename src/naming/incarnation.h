@@ -1,5 +1,5 @@
 // Whether it is this process that holds its lease. An incarnation is a random value below /idetcd/, under the lease,
-// written by compare-and-swap after each claim, each new watch and each standstill of the machine. Two processes that
+// written by each claim, and by compare-and-swap after each new watch and each standstill of the machine. Two processes that
 // were resumed from one snapshot of memory hold the same lease; the first to write goes on, the other finds a foreign
 // value. Scheduler's thread only.
 #pragma once
@@ -24,7 +24,16 @@ class Incarnation {
   Incarnation(Context& context, node::Standstill& standstill, std::chrono::nanoseconds lease)
       : context_(context), standstill_(standstill), lease_time_(lease) {}
 
-  void hold(std::string uuid, int64_t lease);
+  // Other than any of another process, of a copy of this one too.
+  static std::string draw(Context& context);
+  // By the claim.
+  struct Written {
+    std::string value;
+    int64_t revision = 0;
+    std::optional<BootClock::time_point> as_of;  // when the claim was sent; none: its answer was lost
+  };
+  // `mark`: of the clocks before the claim was sent.
+  void hold(std::string uuid, int64_t lease, Written written, const node::Standstill::Mark& mark);
   void letGo();
   bool isHeld() const { return !uuid_.empty(); }
   const std::string& uuid() const { return uuid_; }

@@ -43,10 +43,13 @@ Mirror::Mirror(Context& context, Options options, records::RecordStore& store, O
     : context_(context),
       options_(std::move(options)),
       store_(store),
+      own_key_(own_key),
+      claim_answered_(context.scheduler),
       replica_(store, own_key, context.counters, context.scheduler, context.log,
                {.max_names = options_.max_names, .shared_address = options_.shared_address}),
       confirmation_(confirmation) {
   confirmation_.onCurrent([this](BootClock::time_point as_of) { confirmed(as_of); });
+  own_key_.onAnswer([this] { claim_answered_.set(); });
 }
 
 double Mirror::secondsSince(BootClock::time_point start) const {
@@ -291,6 +294,8 @@ Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
     if (!batch) co_return std::move(batch.error());
     context_.trouble.succeeded(kWatching);
+    co_await claimAnswered(batch->events);
+    if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
     replica_.apply(batch->events);
     learn(*batch);
     if (confirmation_.behind()) {
@@ -307,6 +312,15 @@ Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
     if (!stream->isAtCurrentEndpoint()) co_await followClient(stream);
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
   }
+}
+
+// The watch may show this node's own claim before the claim is answered. The name becomes this node's, for whoever asks for
+// its address's name, with the record that leads to it, not after that.
+Task<void> Mirror::claimAnswered(const std::vector<store::WatchEvent>& events) {
+  const auto is_awaited = [this](const store::WatchEvent& event) { return own_key_.awaitsAnswer(event.kv.key); };
+  if (std::ranges::none_of(events, is_awaited)) co_return;
+  claim_answered_.reset();
+  co_await claim_answered_.wait(100ms);
 }
 
 int64_t Mirror::resumeFloor() const { return *std::min_element(resume_.begin(), resume_.end()); }

@@ -100,6 +100,7 @@ class Mirror final : public RecordSource {
   void beginWatch();
   runtime::Task<void> followClient(std::unique_ptr<store::WatchStream>& stream);
   runtime::Task<store::StoreError> consume(std::unique_ptr<store::WatchStream> stream);
+  runtime::Task<void> claimAnswered(const std::vector<store::WatchEvent>& events);
   runtime::Task<bool> reconcile();
   void reconcileWithin(std::chrono::nanoseconds mean);
   double stretch() const;
@@ -123,6 +124,8 @@ class Mirror final : public RecordSource {
   Context& context_;
   const Options options_;
   records::RecordStore& store_;
+  OwnKeyObserver& own_key_;
+  runtime::Event claim_answered_;
   Replica replica_;
   Confirmation& confirmation_;
 

@@ -178,7 +178,9 @@ void NameKeeper::announce(BootClock::time_point started) {
   if (confirmation_.standstill().since(renewed_mark_, confirmation_.tolerance())) renewNow();
   claimed_at_ = context_.now();
   confirmation_.hold(claim_.record().id, claim_.lease().id,
-                     {.key = claim_.slot().name, .create_revision = claim_.slot().create_revision});
+                     {.key = claim_.slot().name, .create_revision = claim_.slot().create_revision},
+                     claim_.slot().incarnation, renewed_mark_);
+  own_key_.answered();
   publish();
   moved_.set();  // the record may have changed while it was being claimed
 }

@@ -11,6 +11,12 @@ void OwnKeyObserver::follow(std::string key) {
   released_ = false;
   claim_is_newer_ = false;
   newest_before_claim_ = newest_revision_;
+  unanswered_ = true;
+}
+
+void OwnKeyObserver::answered() {
+  unanswered_ = false;
+  if (on_answer_) on_answer_();
 }
 
 void OwnKeyObserver::claimed(int64_t revision) { claim_is_newer_ = revision < newest_before_claim_; }

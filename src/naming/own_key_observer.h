@@ -34,6 +34,8 @@ class OwnKeyObserver {
   void follow(std::string key);
   // The claim was applied at this revision.
   void claimed(int64_t revision);
+  // The claim that follow() announced has an answer, whichever, and what follows from it is known.
+  void answered();
   State state(const Held& held) const;
   // An operator has taken the key away, since follow().
   bool released() const { return released_; }
@@ -50,6 +52,9 @@ class OwnKeyObserver {
   void setWaitingLine(slots::WaitingLine* line) { waiting_ = line; }
 
   // --- mirror ---
+  // A claim of this key has been sent and is not answered.
+  bool awaitsAnswer(std::string_view key) const { return unanswered_ && key == key_; }
+  void onAnswer(std::function<void()> listener) { on_answer_ = std::move(listener); }
   void put(const store::KeyValue& kv);
   void remove(std::string_view key, int64_t revision);
   // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.
@@ -74,6 +79,7 @@ class OwnKeyObserver {
   std::string key_;
   std::optional<Sighting> newest_;
   bool released_ = false;
+  bool unanswered_ = false;
   bool in_snapshot_ = false;  // the key was put since beginSnapshot()
   bool restarted_ = false;    // since follow(): revisions do not compare with the claim's
   bool restarting_ = false;   // in a snapshot of a store that was set back
@@ -85,6 +91,7 @@ class OwnKeyObserver {
   int64_t highest_token_ = 0;
   slots::WaitingLine* waiting_ = nullptr;
   std::function<void()> listener_;
+  std::function<void()> on_answer_;
 };
 
 }  // namespace idetcd::naming

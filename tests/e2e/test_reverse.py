@@ -1,5 +1,7 @@
 """Forward and reverse agree on every node: the address of each name that etcd holds leads back to it."""
 
+import time
+
 import dns.flags
 import dns.rcode
 import dns.reversename
@@ -9,6 +11,7 @@ from corefiles import corefile
 from dns_client import EDE_STALE_ANSWER, answers, ask, extended_errors, pointer, rcode, said_name, wait_resolves, wait_says
 from harness.go_plugin import GoPlugin
 from harness.processes import wait_until
+from harness.proxy import TcpProxy
 from harness.state import State
 from harness.upstreams import Upstream, answer
 
@@ -132,6 +135,21 @@ def test_what_is_old_says_so(etcd, nodes, directory):
     wait_until(lambda: is_stale(again), 10, lambda: f"the saved names\n{again.logs()}")
     etcd.resume()
     wait_until(lambda: extended_errors(ask(again, reverse("192.0.2.50"), "PTR", use_edns=0)) == [], 30, "a fresh answer")
+
+
+def test_a_claimed_name_and_its_reverse_name_come_together(etcd, nodes):
+    """A node that has answered with its own address knows the name of that, however far etcd is."""
+    def distance():
+        def passed_on(octets):
+            time.sleep(0.1)
+            return octets
+        return passed_on
+    with TcpProxy(etcd.client_port, on_request=distance) as proxy:
+        etcd.pause()
+        node = nodes.start(corefile(proxy.endpoint, lease=20, options=["address 192.0.2.1"]))
+        etcd.resume()
+        wait_until(lambda: answers(node, "worker1.tf.local.") == ["192.0.2.1"], 20, node.logs, interval=0)
+        assert pointer(node, "192.0.2.1") == ["worker1.tf.local."]
 
 
 @pytest.mark.parametrize("whose", ["cluster", "hosts"])

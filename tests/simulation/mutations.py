@@ -133,7 +133,7 @@ MUTATIONS = [
     Mutation("a clone: no new incarnation after a standstill", "naming/incarnation.cc",
              "  in_doubt_ = true;\n  renew();\n", ""),
     Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/incarnation.cc",
-             "return wanted_.empty() || (!may_write && !in_doubt_);", "return wanted_.empty() || !may_write;"),
+             "return wanted_.empty() || (!may_write && !in_doubt_);", "return wanted_.empty() || !may_write;", first_seed=501),
     Mutation("a copied state: a second process with the UUID is left to the watch", "naming/incarnation.cc",
              "  holder_ = Holder::kDuplicateNodeId;\n  return Verdict::kHolder;\n", "  return Verdict::kNothing;\n"),
     # The mirror.
@@ -144,7 +144,7 @@ MUTATIONS = [
     Mutation("deletions are skipped", "naming/replica.cc",
              "if (remove(event.kv.key, event.kv.mod_revision)) ++removed;", ""),
     Mutation("an old revision is taken", "records/record_store.cc",
-             "  if (order == Order::kOlder) return Change::kOlder;\n", "", first_seed=3001),
+             "  if (order == Order::kOlder) return Change::kOlder;\n", "", first_seed=501),
     Mutation("a watch is resumed one revision late", "naming/mirror.cc",
              "ranges.push_back({options_.ranges[i], resume[i] + 1});",
              "ranges.push_back({options_.ranges[i], resume[i] + 2});"),
@@ -156,8 +156,7 @@ MUTATIONS = [
              "(void)evidence;\n  while (!pending_.empty()) {"),
     Mutation("a frozen member is not left", "naming/table_freshness.cc",
              "return state_ != State::kEmpty && beat_.isLacking(delivered_);",
-             "return false;",
-             covered="the requests that such a member does not answer: they take the client to another one, and its watch follows"),
+             "return false;"),
     Mutation("a restore: another store is not noticed", "naming/mirror.cc",
              "  return confirmation_.isOtherStore() || state.revision < highest_ ||\n"
              "         (cluster_id_ != 0 && state.cluster_id != cluster_id_);",

@@ -34,8 +34,8 @@ class UnclearStore final : public store::Store {
   std::string kind() const override { return client_.kind(); }
   std::vector<std::string> endpoints() const override { return client_.endpoints(); }
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
-    if (answered_ || request.success.size() < 2 || !std::holds_alternative<store::DeleteOp>(request.success[1]))
-      return client_.txn(std::move(request));
+    const auto deletes = [](const store::Op& op) { return std::holds_alternative<store::DeleteOp>(op); };
+    if (answered_ || std::ranges::none_of(request.success, deletes)) return client_.txn(std::move(request));
     answered_ = true;
     return answerUnclearly(std::move(request));
   }

@@ -101,7 +101,8 @@ class ConfirmationTest : public testing::Test {
     return std::stoll(granted.substr(6, granted.find(' ', 6) - 6), nullptr, 16);
   }
   void hold(Node& node, int64_t lease) {
-    onThread(node.thread, [&] { node.confirmation.hold("uuid", lease, {}); });
+    onThread(node.thread,
+             [&] { node.confirmation.hold("uuid", lease, {}, {}, node.confirmation.standstill().mark()); });
   }
   std::string incarnation() { return server_.ctl({"get", "--print-value-only", incarnationKey("uuid")}); }
 
@@ -115,7 +116,9 @@ TEST_F(ConfirmationTest, TheKeyIsOursOnlyWithOurUuid) {
   server_.ctl({"put", "--lease", fmt::format("{:x}", lease), name, encodeRecord({{}, {}, "53", "uuid"})});
   Node node(server_);
   const int64_t revision = place(node).revision;
-  onThread(node.thread, [&] { node.confirmation.hold("uuid", lease, {name, revision}); });
+  onThread(node.thread, [&] {
+    node.confirmation.hold("uuid", lease, {name, revision}, {}, node.confirmation.standstill().mark());
+  });
   const auto isSeen = [&] {
     bool is = false;
     onThread(node.thread, [&] { is = node.confirmation.slotAsOf().has_value(); });
@@ -139,7 +142,7 @@ TEST_F(ConfirmationTest, BehindANewWatchTheKeyIsReadOnceMore) {
   std::atomic<int> changes{0};
   onThread(node.thread, [&] {
     node.confirmation.onHolder([&] { ++changes; });
-    node.confirmation.hold("uuid", lease, {name, revision});
+    node.confirmation.hold("uuid", lease, {name, revision}, {}, node.confirmation.standstill().mark());
   });
   const auto isMissing = [&] {
     bool is = false;
@@ -261,7 +264,7 @@ TEST_F(ConfirmationTest, AClaimIsConfirmedAtOnce) {
     onThread(node.thread, [&] { node.confirmation.loaded(at.revision, at.cluster_id); });
     onThread(node.thread, [&] {
       node.holder = Confirmation::Holder::kUnconfirmed;
-      node.confirmation.hold("uuid", lease, {});
+      node.confirmation.hold("uuid", lease, {}, {}, node.confirmation.standstill().mark());
     });
     ASSERT_TRUE(node.becomes(Confirmation::Holder::kOurs)) << i;
   }
