@@ -112,15 +112,15 @@ void Confirmation::succeeded(const Question& asked) {
 }
 
 void Confirmation::takeUp(const Question& asked, TxnResult& answer) {
-  if (asked.write == Write::kBeat && answer.succeeded) context_.counters.beats.add();
-  beat_.learn(asked.transaction, answer, asked.beats, table_.deliveredRevision());
-  table_.answered(asked.table, answer.revision, answer.cluster_id);
-  if (asked.holds != holds_) return;
-  if (asked.slot) {
+  // Before the table: a name that is not there is not owned for a moment.
+  if (asked.slot && asked.holds == holds_) {
     const std::vector<store::KeyValue>& found = asked.transaction.result(answer, *asked.slot).kvs;
     if (slot_.judge(found, asked.at, asked.watches == watches_, incarnation_.lease(), incarnation_.uuid()))
       tellHolder();
   }
+  if (asked.write == Write::kBeat && answer.succeeded) context_.counters.beats.add();
+  beat_.learn(asked.transaction, answer, asked.beats, table_.deliveredRevision());
+  table_.answered(asked.table, answer.revision, answer.cluster_id);
   if (!asked.incarnation || asked.holds != holds_) return;
   const std::vector<store::KeyValue>& found = asked.transaction.result(answer, *asked.incarnation).kvs;
   switch (incarnation_.judge(found, asked.at, asked.mark)) {
@@ -179,6 +179,11 @@ void Confirmation::watchOpened(bool is_current) {
   if (slot_.watchOpened(is_current)) tellHolder();
   incarnation_.renew();
   askSoon();
+}
+
+void Confirmation::watchEnded() {
+  table_.watchEnded();
+  slot_.watchEnded();
 }
 
 void Confirmation::hold(std::string uuid, int64_t lease, HeldKey slot, Incarnation::Written written,

@@ -51,7 +51,7 @@ class Confirmation {
   // A new watch, perhaps over a new connection. `is_current`: the names have been the present within the lease.
   void watchOpened(bool is_current);
   // What it has said of progress counts no more: the next watch begins behind the last event.
-  void watchEnded() { table_.watchEnded(); }
+  void watchEnded();
   // The watch lacks what is known to be in the store, or the store is not that of the snapshot.
   bool behind() const { return table_.isBehind(); }
   // The latter. Until loaded().

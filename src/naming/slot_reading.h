@@ -1,6 +1,6 @@
 // What reads by a quorum have shown of the key of this node's name, while no watch can show it: until the first snapshot
-// is there, which takes seconds where there are many names, and once behind each new watch, since the store may have been
-// set back meanwhile to a time before the claim, and have come as far again. Scheduler's thread only.
+// is there, which takes seconds where there are many names; between two watches, and once behind each new one, since the
+// store may have been set back meanwhile to a time before the claim, and have come as far again. Scheduler's thread only.
 #pragma once
 
 #include "base/clock.h"
@@ -25,10 +25,12 @@ class SlotReading {
   const std::string& key() const { return slot_.key; }
 
   // To be read, whatever the table shows.
-  bool isWanted() const { return state_ != State::kTrusted; }
+  bool isWanted() const { return state_ != State::kTrusted || !is_watched_; }
+  void watchEnded() { is_watched_ = false; }
   // `is_current`: the names have been the present within the lease. True: it counts as missing from now on.
   bool watchOpened(bool is_current) {
     const bool was_missing = isMissing();
+    is_watched_ = true;
     state_ = was_missing || !is_current ? State::kDoubted : State::kUnread;
     return isMissing() && !was_missing;
   }
@@ -50,7 +52,7 @@ class SlotReading {
 
  private:
   enum class State {
-    kTrusted,  // the watch is to be believed
+    kTrusted,  // the watch is to be believed, while one is open
     kUnread,   // not read since the last watch was opened
     kDoubted,  // the same, and it was missing before, or names were old
     kMissing,  // it was not there, or not under the lease, when it was last read
@@ -63,6 +65,7 @@ class SlotReading {
 
   HeldKey slot_;
   State state_ = State::kTrusted;
+  bool is_watched_ = false;
   std::optional<BootClock::time_point> as_of_;
 };
 

@@ -544,7 +544,10 @@ std::optional<Violation> Judge::atRest() const {
     if (has) taken.insert(has->id);
     if (!has) nameless.push_back(witness.process);
   }
-  if (!somebody_ended_ && taken.missing(0) <= taken.size())
+  // Who has no name, and a limit below the one that is missing, has held it up for those that have higher ones.
+  const bool held_up = std::ranges::any_of(
+      nameless, [&taken](const Process* process) { return process->limit() < taken.missing(0); });
+  if (!somebody_ended_ && !held_up && taken.missing(0) <= taken.size())
     return Violation{"dense", fmt::format("{} names, and {} is not among them", taken.size(), taken.missing(0)), {}};
   size_t names = 0;
   const auto stored = model_.range(watched_, {});

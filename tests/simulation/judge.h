@@ -11,7 +11,7 @@
 //   fresh     the names of a process that calls them fresh show what was in the store a lease time ago
 // and at rest, when all faults are over:
 //   named     every process that can have a name has one, whatever the limits of others
-//   dense     names are 1 to N if no process ended and no name was ever lost
+//   dense     names are 1 to N if no process ended and no name was ever lost, but for a nameless one of a lower limit
 //   mirror    the names of each process are those of the store
 //
 // What no protocol over leases can promise is excused, for a lease time: an operator overwrites or deletes a key, the

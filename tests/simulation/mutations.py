@@ -121,6 +121,8 @@ MUTATIONS = [
     Mutation("a read of the key counts for ever", "naming/name_keeper.cc",
              "return std::min(deadline(), read + claim_.lease().ttl - marginOf(claim_.lease().ttl));",
              "return read == BootClock::time_point() ? read : deadline();"),
+    Mutation("the key is not read between two watches", "naming/slot_reading.h",
+             "return state_ != State::kTrusted || !is_watched_;", "return state_ != State::kTrusted;", first_seed=10001),
     # The machine, and copies of it.
     Mutation("a pause of the machine is not noticed", "naming/name_keeper.cc",
              "  if (confirmation_.standstill().since(evidence_->mark, confirmation_.tolerance())) return std::nullopt;\n"
