@@ -71,6 +71,7 @@ Task<StoreResult<MemberStatus>> Cluster::status() const {
                                   CallTraits{.repeatable = true, .needs_leader = false});
   const auto response = co_await call;
   if (!response) co_return tl::unexpected<StoreError>(response.error());
+  const auto says_no_space = [](const std::string& error) { return error.find("NOSPACE") != std::string::npos; };
   co_return MemberStatus{.id = response->header().member_id(),
                          .cluster_id = response->header().cluster_id(),
                          .version = response->version(),
@@ -80,7 +81,8 @@ Task<StoreResult<MemberStatus>> Cluster::status() const {
                          .revision = response->header().revision(),
                          .bytes = response->dbsize(),
                          .bytes_in_use = response->dbsizeinuse(),
-                         .is_learner = response->islearner()};
+                         .is_learner = response->islearner(),
+                         .no_space = std::ranges::any_of(response->errors(), says_no_space)};
 }
 
 Task<StoreResult<void>> Cluster::moveLeader(uint64_t to) const {

@@ -34,6 +34,7 @@ struct MemberStatus {
   int64_t bytes = 0;         // of its database file
   int64_t bytes_in_use = 0;  // less is what defragment() makes of it
   bool is_learner = false;
+  bool no_space = false;  // some member has run out of it, and no member takes writes: see alarms()
 };
 
 struct Alarm {
@@ -61,6 +62,7 @@ class Cluster {
   // REQUIRES: the member that answers leads.
   Task<StoreResult<void>> moveLeader(uint64_t to) const;
 
+  // Costs an entry of the log.
   Task<StoreResult<std::vector<Alarm>>> alarms() const;
   Task<StoreResult<void>> disarm(Alarm alarm) const;
   // Revisions before `revision` are gone, and the space that they took is free when it returns.

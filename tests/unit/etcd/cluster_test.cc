@@ -103,12 +103,14 @@ TEST(Maintenance, AFullStoreIsDisarmedAfterCompactionAndDefragmentation) {
   const auto alarms = etcd.wait(etcd.cluster.alarms());
   ASSERT_TRUE(succeeded(alarms));
   const MemberStatus before = etcd.wait(etcd.cluster.status()).value();
+  EXPECT_TRUE(before.no_space);
   EXPECT_EQ(*alarms, (std::vector<Alarm>{{.member = before.id, .kind = Alarm::Kind::kNoSpace}}));
   ASSERT_TRUE(succeeded(etcd.wait(etcd.cluster.compact(before.revision))));
   ASSERT_TRUE(succeeded(etcd.wait(etcd.cluster.defragment(60s))));
   EXPECT_LT(etcd.wait(etcd.cluster.status()).value().bytes, before.bytes);
   ASSERT_TRUE(succeeded(etcd.wait(etcd.cluster.disarm(alarms->at(0)))));
   EXPECT_EQ(etcd.wait(etcd.cluster.alarms()).value().size(), 0u);
+  EXPECT_FALSE(etcd.wait(etcd.cluster.status()).value().no_space);
   EXPECT_TRUE(succeeded(etcd.put("k", "v")));
 }
 

@@ -1,0 +1,97 @@
+#include "peers/etcd_child.h"
+
+#include <csignal>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#include "base/executor.h"
+
+namespace idetcd::peers {
+
+namespace {
+
+std::string describe(const Result<int>& status) {
+  if (!status) return status.error().message;
+  if (WIFSIGNALED(*status)) return fmt::format("killed by signal {}", WTERMSIG(*status));
+  return fmt::format("ended with status {}", WEXITSTATUS(*status));
+}
+
+}  // namespace
+
+EtcdChild::EtcdChild(Options options) : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  assert(options_.programs && !options_.command.empty());
+}
+
+EtcdChild::~EtcdChild() { stop(); }
+
+Result<void> EtcdChild::start() {
+  auto thread = startThread([this] { run(); });
+  if (!thread) return tl::unexpected(thread.error());
+  thread_ = std::move(*thread);
+  return {};
+}
+
+void EtcdChild::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  eventfd_write(wake_.get(), 1);
+  std::call_once(joined_, [this] {
+    if (thread_.joinable()) thread_.join();
+  });
+}
+
+void EtcdChild::run() {
+  std::chrono::milliseconds next_pause = kFirstPause;
+  do {
+    const BootClock::time_point started = BootClock::now();
+    const std::string end = runOnce();
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    runs_ = false;
+    problem_ = fmt::format("{}: {}; it is run again, at intervals of up to {} s", options_.command[0], end,
+                           kLastPause.count() / 1000);
+    if (BootClock::now() - started >= kSteady) next_pause = kFirstPause;
+  } while (pause(std::exchange(next_pause, std::min(next_pause * 2, kLastPause))));
+}
+
+std::string EtcdChild::problem() const {
+  const std::lock_guard lock(mutex_);
+  return runs_ && BootClock::now() - started_ >= kSteady ? std::string() : problem_;
+}
+
+bool EtcdChild::pause(std::chrono::milliseconds pause) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, pause, [this] { return stopping_; });
+}
+
+std::string EtcdChild::runOnce() {
+  constexpr int kKillPatienceMs = 1000;
+  std::vector<std::string> command = options_.command;
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = BootClock::now();
+    runs_ = true;
+  }
+  if (starts_.fetch_add(1, std::memory_order_relaxed) == 0)
+    command.insert(command.end(), options_.first_only.begin(), options_.first_only.end());
+  const auto program = options_.programs->start(command, options_.variables);
+  if (!program) return program.error().message;
+  std::array<pollfd, 2> fds{{{program->descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  while (poll(fds.data(), fds.size(), -1) < 0) {
+  }
+  pollfd& ended = fds[0];
+  if (ended.revents == 0) {
+    program->kill();
+    poll(&ended, 1, kKillPatienceMs);
+  }
+  Result<int> status = fail("it does not end");
+  if (ended.revents != 0) status = program->wait();
+  if (!status && status.error().code == ErrorCode::kNotFound) return "there is no such program: install etcd-server";
+  return describe(status);
+}
+
+}  // namespace idetcd::peers

@@ -1,0 +1,62 @@
+// etcd as a program of ours: run by the helper process (sandbox/program_runner.h), run again when it ends, killed with
+// the server.
+//
+// It is ended by SIGKILL: etcd's log is on the disk before it answers, so that costs nothing. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <thread>
+
+#include "base/clock.h"
+#include "sandbox/program_runner.h"
+
+namespace idetcd::peers {
+
+class EtcdChild {
+ public:
+  // After an end it is run again after this, doubled for each end within kSteady of its start.
+  static constexpr std::chrono::milliseconds kFirstPause{200};
+  static constexpr std::chrono::milliseconds kLastPause{30'000};
+  static constexpr std::chrono::seconds kSteady{10};
+
+  struct Options {
+    std::shared_ptr<sandbox::ProgramRunner> programs;
+    std::vector<std::string> command;       // the first word is looked for in PATH
+    std::vector<std::string> first_only{};  // more arguments, for the first start alone
+    sandbox::ProgramRunner::Variables variables{};
+  };
+
+  explicit EtcdChild(Options options);
+  ~EtcdChild();  // stop()
+  EtcdChild(const EtcdChild&) = delete;
+  EtcdChild& operator=(const EtcdChild&) = delete;
+
+  // kNoResources: there is no thread. Once.
+  Result<void> start();
+  // Has the program killed, and waits until it has ended, for a second at most. Idempotent.
+  void stop();
+
+  // Why it does not run, or has not stayed; empty: it runs, for kSteady at least or for the first time.
+  std::string problem() const;
+  uint64_t starts() const { return starts_.load(std::memory_order_relaxed); }  // only counts
+
+ private:
+  void run();
+  // False: stop() came.
+  bool pause(std::chrono::milliseconds pause);
+  std::string runOnce();  // how it ended
+
+  const Options options_;
+  std::atomic<uint64_t> starts_{0};
+  const FileDescriptor wake_;  // readable once stop() has been called
+  mutable std::mutex mutex_;   // guards the next five
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::string problem_;
+  BootClock::time_point started_;
+  bool runs_ = false;
+  std::thread thread_;
+  std::once_flag joined_;
+};
+
+}  // namespace idetcd::peers

@@ -1,0 +1,926 @@
+#include "peers/voting.h"
+
+#include <filesystem>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "etcd/cluster.h"
+#include "peers/certificates.h"
+#include "peers/etcd_child.h"
+#include "runtime/scheduler.h"
+
+namespace idetcd::peers {
+namespace {
+
+using namespace std::chrono_literals;
+using etcd::ClusterMember;
+using etcd::MemberStatus;
+using runtime::Task;
+using std::chrono::nanoseconds;
+using store::StoreResult;
+
+constexpr std::string_view kPrefix = "/idetcd/peers/";
+constexpr std::string_view kFoundingData = "founding";
+constexpr std::chrono::seconds kMachineLease{60};
+constexpr std::chrono::seconds kTick{1};
+constexpr std::chrono::seconds kReachPatience{5};
+constexpr uint64_t kMaxLag = 5000;  // entries of the log: such a voter has nearly caught up
+constexpr uintmax_t kMaxLogBytes = 4 << 20;
+
+SocketAddress shifted(SocketAddress address, int ports) {
+  address.port = static_cast<uint16_t>(address.port + ports);
+  return address;
+}
+
+std::string url(const SocketAddress& address, bool tls) { return (tls ? "https://" : "http://") + address.toString(); }
+std::string peerUrl(const SocketAddress& peers_address, bool tls) { return url(shifted(peers_address, 2), tls); }
+
+// Of a member's URL: the peers port of its machine.
+std::optional<SocketAddress> machineAddressOf(const ClusterMember& member) {
+  if (member.peer_urls.empty()) return std::nullopt;
+  std::string_view text = member.peer_urls[0];
+  text.remove_prefix(std::min(text.size(), text.find("://") + 3));
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto ip = IpAddress::parse(host);
+  const auto port = parseNumber<uint16_t>(text.substr(colon + 1));
+  if (!ip || !port) return std::nullopt;
+  return shifted({.ip = *ip, .port = *port}, -2);
+}
+
+// Whether execvp(3) would find it.
+bool isProgram(const std::string& program) {
+  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
+  const char* const variable = std::getenv("PATH");
+  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
+  while (true) {
+    const std::string_view directory = rest.substr(0, rest.find(':'));
+    if (access(fmt::format("{}/{}", directory, program).c_str(), X_OK) == 0) return true;
+    if (directory.size() == rest.size()) return false;
+    rest.remove_prefix(directory.size() + 1);
+  }
+}
+
+std::string hex(uint64_t id) { return fmt::format("{:x}", id); }
+
+// Known defects of etcd that weaken what idetcd promises, and the version of each branch that has them no more. What
+// remains in spite of them is in naming/README.md.
+struct Defect {
+  std::string_view what;
+  std::array<int, 3> fixed;  // the last number of 3.4, 3.5 and 3.6
+};
+constexpr Defect kDefects[]{
+    {"reads of a member that stood still may be old (etcd 20418)", {42, 28, 9}},
+    {"a lease that was revoked may be renewed (etcd 20813)", {38, 23, 5}},
+};
+
+std::string defectsOf(std::string_view version) {
+  std::array<int, 3> numbers{};
+  for (int& number : numbers) {
+    const size_t dot = std::min(version.find('.'), version.size());
+    number = parseNumber<int>(version.substr(0, dot)).value_or(0);
+    version.remove_prefix(std::min(dot + 1, version.size()));
+  }
+  std::string found;
+  if (numbers[0] != 3 || numbers[1] < 4 || numbers[1] > 6) return found;
+  for (const Defect& defect : kDefects) {
+    if (numbers[2] < defect.fixed[static_cast<size_t>(numbers[1] - 4)])
+      found += (found.empty() ? "" : "; ") + std::string(defect.what);
+  }
+  return found;
+}
+
+struct Counters : metrics::Group {
+  using Group::Group;
+
+  metrics::Gauge voters{*this, "idetcd_peers_voters", "Machines that run etcd, as published in it."};
+  metrics::Gauge leads{*this, "idetcd_peers_leads", "Whether the etcd of this machine leads: 1 or 0."};
+  metrics::Counter changes{*this, "idetcd_peers_changes_total",
+                           "Members of etcd that this machine has added, promoted or removed."};
+  metrics::Counter etcd_starts{*this, "idetcd_peers_etcd_starts_total", "Starts of etcd by this machine."};
+};
+
+struct VersionMetric : metrics::Group {
+  using Group::Group;
+
+  metrics::Gauge version{*this, "idetcd_peers_etcd_version", "The version of etcd that this machine runs: 1."};
+};
+
+}  // namespace
+
+std::string clientEndpoint(const SocketAddress& peers_address, bool tls) { return url(shifted(peers_address, 1), tls); }
+
+struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
+  using Self = std::shared_ptr<Impl>;
+
+  Impl(etcd::CompletionThread& completion_thread, Options voting_options, const Logger& logger)
+      : thread(completion_thread),
+        options(std::move(voting_options)),
+        log(logger),
+        store(thread, clientOptions({}), logger),
+        own(thread, clientOptions({}), Logger()),
+        wake(thread),
+        machine_changed(thread) {}
+
+  bool tls() const { return options.secret.has_value(); }
+  std::string path(std::string_view name) const { return fmt::format("{}/{}", options.directory, name); }
+  std::string endpointOf(const SocketAddress& address) const { return clientEndpoint(address, tls()); }
+  etcd::Client::Options clientOptions(std::vector<std::string> endpoints) const {
+    etcd::Client::Options made;
+    made.endpoints = std::move(endpoints);
+    if (tls()) made.tls = tlsFilesIn(path("tls"));
+    made.call_timeout = 2s;
+    made.executor = options.executor;
+    return made;
+  }
+  bool isFounder() const {
+    return std::ranges::find(options.cluster.voters, options.uuid, &founding::Voter::uuid) !=
+           options.cluster.voters.end();
+  }
+  const Voter* me() const {
+    const auto found = std::ranges::find(published.voters, options.uuid, &Voter::uuid);
+    return found == published.voters.end() ? nullptr : &*found;
+  }
+  Machine machine() const {
+    return {.uuid = options.uuid,
+            .address = options.address,
+            .start = options.start,
+            .durable = options.durable,
+            .stands_by = stands_by};
+  }
+  Role role() const {
+    if (!child) return Role::kStandsBy;
+    if (!own_status) return Role::kStarts;
+    return own_status->is_learner ? Role::kLearns : Role::kVotes;
+  }
+
+  // --- all machines ---
+  static Task<void> run(Self self);
+  static Task<void> follow(Self self);
+  static Task<void> publishMachine(Self self);
+  Task<bool> block(std::function<void()> work);
+  void announce(std::vector<founding::Voter> voters);
+  void take(const std::vector<store::KeyValue>& kvs);
+  void reached(bool yes);
+  void complain(std::string what);
+
+  // --- the child ---
+  Task<void> tick();
+  Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
+  Task<void> join(uint64_t member);
+  Task<void> leave();
+  Task<void> endChild();
+  Task<void> recoverNow();
+  Task<void> moveAddress(Voter voter);
+  void seeVersion(const std::string& version);
+  std::vector<std::string> commandFor(const std::string& name, const std::string& initial_cluster,
+                                      const std::string& state) const;
+
+  // --- the leader ---
+  struct Asked {
+    explicit Asked(runtime::Scheduler& scheduler) : done(scheduler) {}
+    std::map<uint64_t, MemberStatus> answers;
+    size_t left = 0;
+    runtime::Event done;
+  };
+  std::shared_ptr<etcd::Client> clientOf(const SocketAddress& address);
+  static Task<void> ask(Self self, std::shared_ptr<Asked> asked, uint64_t id, SocketAddress address);
+  Task<std::map<uint64_t, MemberStatus>> askAll(std::vector<Voter> voters, nanoseconds patience);
+  Voter voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const;
+  Task<void> lead();
+  Task<std::optional<View>> look();
+  Task<bool> take(Step step);
+  Task<bool> publish(Published value);
+  Task<void> keepSpace();
+  Task<void> handOver();
+  static Task<void> inspect(Self self, std::shared_ptr<std::promise<Status>> promise);
+
+  etcd::CompletionThread& thread;
+  const Options options;
+  Logger log;
+  etcd::Client store;
+  const etcd::Cluster cluster{store};
+  etcd::Client own;  // of the child alone
+  const etcd::Cluster own_cluster{own};
+  runtime::Event wake;
+  runtime::Event machine_changed;
+  Counters counters{options.metrics};
+
+  bool stopping = false;
+  std::promise<void> stopped;
+  const std::shared_future<void> is_stopped = stopped.get_future().share();
+  std::optional<std::promise<Result<void>>> recovery;
+  std::string problem;
+
+  bool is_published = false;  // the voters key has been read
+  Published published;
+  std::optional<BootClock::time_point> away_since;
+  bool is_away = false;  // has been said
+  bool stands_by = false;
+  int64_t machine_lease = 0;
+
+  bool has_program = false;
+  bool started = false;             // see the header
+  std::optional<std::string> data;  // its name, if there is some
+  std::unique_ptr<EtcdChild> child;
+  uint64_t child_starts = 0;
+  std::optional<MemberStatus> own_status;
+  std::string version;
+  std::optional<VersionMetric> version_metric;
+
+  // While this machine leads.
+  std::map<std::string, std::shared_ptr<etcd::Client>> clients;  // by endpoint
+  int64_t key_revision = 0;                                      // of the voters key
+  std::map<uint64_t, BootClock::time_point> answered;
+  std::optional<std::pair<Change, BootClock::time_point>> change_seen;
+  std::optional<BootClock::time_point> too_many_since;
+  std::map<std::string, BootClock::time_point> avoided;
+  std::vector<View::Member> last_members;
+  std::string going_on;
+  BootClock::time_point next_look_at_log;
+};
+
+// --- all machines ---
+
+Task<bool> Voting::Impl::block(std::function<void()> work) {
+  const auto done = std::make_shared<runtime::Event>(thread);
+  const bool submitted = options.executor->submit([work = std::move(work), done, &scheduler = thread] {
+    work();
+    scheduler.post([done] { done->set(); });
+  });
+  if (!submitted) co_return false;
+  auto wait = done->wait(nanoseconds::max());
+  co_return co_await wait;
+}
+
+void Voting::Impl::complain(std::string what) {
+  if (what == problem) return;
+  problem = std::move(what);
+  if (!problem.empty()) log.error("peers: {}", problem);
+}
+
+Task<void> Voting::Impl::run(Self self) {
+  Impl& impl = *self;
+  while (!impl.stopping) {
+    const auto error = std::make_shared<std::string>();
+    auto preparing = impl.block([self, error] {
+      if (auto made = makeDirectory(self->options.directory, 0700); !made) *error = made.error().message;
+      if (error->empty() && self->tls()) {
+        if (auto files = issue(*self->options.secret, {self->options.address.ip}, self->path("tls")); !files)
+          *error = files.error().message;
+      }
+      self->has_program = isProgram(self->options.program);
+      std::error_code ignored;
+      self->started = std::filesystem::exists(self->path("started"), ignored);
+      for (const auto& entry : std::filesystem::directory_iterator(self->path("etcd"), ignored))
+        self->data = entry.path().filename();
+    });
+    if (!co_await preparing) break;
+    impl.complain(!error->empty()     ? "this machine cannot take part: " + *error
+                  : !impl.has_program ? fmt::format("there is no program '{}', so this machine cannot vote: install "
+                                                    "etcd-server",
+                                                    impl.options.program)
+                                      : "");
+    if (error->empty()) break;
+    auto sleep = impl.thread.sleepFor(5s);
+    co_await sleep;
+  }
+  if (!impl.stopping && !impl.thread.stopping()) {
+    impl.own.setEndpoints({impl.endpointOf(impl.options.address)});
+    impl.announce(impl.options.voters.empty() ? impl.options.cluster.voters : impl.options.voters);
+    impl.thread.spawn(follow(self));
+    impl.thread.spawn(publishMachine(self));
+  }
+  while (!impl.stopping && !impl.thread.stopping()) {
+    impl.wake.reset();
+    auto step = impl.tick();
+    co_await step;
+    const bool is_starting = impl.child && !impl.own_status;
+    auto pause = impl.wake.wait(is_starting ? nanoseconds(50ms) : impl.child ? nanoseconds(kTick) : nanoseconds(5s));
+    co_await pause;
+  }
+  auto handing_over = impl.handOver();
+  co_await handing_over;
+  if (impl.machine_lease != 0) {
+    auto revoking = impl.store.leaseRevoke(impl.machine_lease);
+    co_await revoking;
+  }
+  auto ending = impl.endChild();
+  co_await ending;
+  if (impl.recovery) std::exchange(impl.recovery, std::nullopt)->set_value(fail("the server ends"));
+  impl.stopped.set_value();
+}
+
+void Voting::Impl::announce(std::vector<founding::Voter> voters) {
+  if (stopping) return;
+  std::vector<std::string> endpoints;
+  for (const founding::Voter& voter : voters) endpoints.push_back(endpointOf(voter.address));
+  store.setEndpoints(std::move(endpoints));
+  if (options.on_voters) options.on_voters(std::move(voters));
+}
+
+void Voting::Impl::take(const std::vector<store::KeyValue>& kvs) {
+  for (const store::KeyValue& kv : kvs) {
+    if (kv.key != kVotersKey) continue;
+    auto value = decodePublished(kv.value);
+    if (!value) return complain(fmt::format("the key {} cannot be read", kVotersKey));
+    if (is_published && *value == published) return;
+    const bool same_voters = is_published && value->voters == published.voters;
+    is_published = true;
+    published = std::move(*value);
+    counters.voters.set(static_cast<double>(published.voters.size()));
+    wake.set();
+    if (same_voters) return;
+    std::vector<founding::Voter> voters;
+    for (const Voter& voter : published.voters) {
+      if (!voter.learner) voters.push_back({voter.uuid, voter.address});
+    }
+    announce(std::move(voters));
+  }
+}
+
+void Voting::Impl::reached(bool yes) {
+  if (stopping) return;
+  if (yes) {
+    away_since.reset();
+    if (std::exchange(is_away, false) && options.on_reach) options.on_reach(true);
+    return;
+  }
+  if (!away_since) away_since = thread.now();
+  if (!is_away && thread.now() - *away_since >= kReachPatience) {
+    is_away = true;
+    if (options.on_reach) options.on_reach(false);
+  }
+}
+
+Task<void> Voting::Impl::follow(Self self) {
+  Impl& impl = *self;
+  while (!impl.stopping && !impl.thread.stopping()) {
+    auto reading = impl.store.range(store::KeyRange::single(std::string(kVotersKey)), {});
+    const StoreResult<store::RangeResult> now = co_await reading;
+    impl.reached(now.has_value());
+    if (now) {
+      impl.take(now->kvs);
+      std::vector<store::WatchRange> ranges{{store::KeyRange::single(std::string(kVotersKey)), now->revision + 1}};
+      auto opening = impl.store.watch(std::move(ranges));
+      StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await opening;
+      while (stream && !impl.stopping) {
+        auto next = (*stream)->next(20s);
+        const StoreResult<store::WatchBatch> batch = co_await next;
+        if (!batch || !(*stream)->isAtCurrentEndpoint()) break;
+        for (const store::WatchEvent& event : batch->events) {
+          if (event.type == store::WatchEvent::Type::kPut) impl.take({event.kv});
+        }
+      }
+    }
+    auto sleep = impl.thread.sleepFor(200ms);
+    co_await sleep;
+  }
+}
+
+Task<void> Voting::Impl::publishMachine(Self self) {
+  Impl& impl = *self;
+  std::string written;
+  while (!impl.stopping && !impl.thread.stopping()) {
+    impl.machine_changed.reset();
+    if (impl.machine_lease == 0) {
+      written.clear();
+      auto granting = impl.store.leaseGrant(kMachineLease);
+      const StoreResult<store::Lease> lease = co_await granting;
+      if (lease) impl.machine_lease = lease->id;
+    }
+    if (const std::string value = encode(impl.machine());
+        impl.machine_lease != 0 && value != written && !impl.stopping) {
+      store::TxnRequest request;
+      request.success.emplace_back(
+          store::PutOp{std::string(kMachinesPrefix) + impl.options.uuid, value, impl.machine_lease});
+      request.repeatable = true;
+      auto putting = impl.store.txn(std::move(request));
+      const StoreResult<store::TxnResult> put = co_await putting;
+      if (put) written = value;
+      if (!put && put.error().code == ErrorCode::kLeaseNotFound) impl.machine_lease = 0;
+    }
+    const bool all_said = impl.machine_lease != 0 && !written.empty();
+    auto wait = impl.machine_changed.wait(all_said ? nanoseconds(kMachineLease / 3) : nanoseconds(1s));
+    if (co_await wait || impl.stopping || impl.machine_lease == 0) continue;
+    auto renewing = impl.store.leaseKeepAlive(impl.machine_lease, 5s);
+    const StoreResult<store::Lease> renewed = co_await renewing;
+    if (!renewed && renewed.error().code == ErrorCode::kLeaseNotFound) impl.machine_lease = 0;
+  }
+}
+
+// --- the child ---
+
+std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const std::string& initial_cluster,
+                                                  const std::string& state) const {
+  const std::string client_url = endpointOf(options.address);
+  const std::string peer_url = peerUrl(options.address, tls());
+  // Flags that 3.4, 3.5 and 3.6 share. Strict checks would refuse to add a member while another one is dead.
+  std::vector<std::string> command{options.program,
+                                   "--name=" + options.uuid,
+                                   "--data-dir=" + path("etcd/" + name),
+                                   "--listen-client-urls=" + client_url,
+                                   "--advertise-client-urls=" + client_url,
+                                   "--listen-peer-urls=" + peer_url,
+                                   "--initial-advertise-peer-urls=" + peer_url,
+                                   "--initial-cluster=" + initial_cluster,
+                                   "--initial-cluster-state=" + state,
+                                   "--initial-cluster-token=" + options.cluster.etcdToken(),
+                                   "--strict-reconfig-check=false",
+                                   "--pre-vote=true",
+                                   "--auto-compaction-mode=revision",
+                                   "--auto-compaction-retention=10000",
+                                   fmt::format("--quota-backend-bytes={}", options.quota_bytes),
+                                   "--snapshot-count=5000",
+                                   "--max-snapshots=2",
+                                   "--max-wals=2",
+                                   "--logger=zap",
+                                   "--log-level=warn",
+                                   "--log-outputs=" + path("etcd.log")};
+  if (tls()) {
+    const etcd::TlsFiles files = tlsFilesIn(path("tls"));
+    for (const std::string who : {"", "peer-"}) {
+      command.insert(command.end(),
+                     {"--" + who + "cert-file=" + files.certificate_file, "--" + who + "key-file=" + files.key_file,
+                      "--" + who + "trusted-ca-file=" + files.ca_file, "--" + who + "client-cert-auth"});
+    }
+  }
+  return command;
+}
+
+Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state) {
+  const auto error = std::make_shared<std::string>();
+  auto preparing = block([directory = path("etcd"), error] {
+    if (auto made = makeDirectory(directory, 0700); !made) *error = made.error().message;
+  });
+  if (!co_await preparing || stopping) co_return;
+  if (!error->empty()) {
+    complain(fmt::format("etcd cannot be started: {}: {}", path("etcd"), *error));
+    co_return;
+  }
+  EtcdChild::Options made{.programs = options.programs, .command = commandFor(name, initial_cluster, state)};
+  made.variables = {{"GOMAXPROCS", "2"}, {"GOMEMLIMIT", "256MiB"}};
+  if (recovery) made.first_only = {"--force-new-cluster"};
+  child = std::make_unique<EtcdChild>(std::move(made));
+  child_starts = 0;
+  data = name;
+  own_status.reset();
+  if (auto begun = child->start(); !begun) {
+    complain("etcd cannot be started: " + begun.error().message);
+    child.reset();
+    co_return;
+  }
+  log.info("peers: this machine runs etcd ({})", state == "new"            ? "founded"
+                                                 : initial_cluster.empty() ? "again"
+                                                                           : "joins");
+}
+
+Task<void> Voting::Impl::endChild() {
+  if (!child) co_return;
+  const std::shared_ptr<EtcdChild> ending = std::move(child);
+  own_status.reset();
+  counters.leads.set(0);
+  auto blocked = block([ending] { ending->stop(); });
+  if (!co_await blocked) ending->stop();
+}
+
+Task<void> Voting::Impl::join(uint64_t member) {
+  auto listing = cluster.memberList();
+  const StoreResult<etcd::MemberList> list = co_await listing;
+  if (!list || stopping) co_return;
+  std::string initial_cluster;
+  bool is_listed = false;
+  for (const ClusterMember& one : list->members) {
+    const bool is_self = one.id == member;
+    is_listed = is_listed || is_self;
+    const std::string name = is_self ? options.uuid : one.name.empty() ? hex(one.id) : one.name;
+    for (const std::string& peer_url : one.peer_urls)
+      initial_cluster += (initial_cluster.empty() ? "" : ",") + name + "=" + peer_url;
+  }
+  if (!is_listed) co_return;
+  auto starting = startChild(hex(member), initial_cluster, "existing");
+  co_await starting;
+}
+
+Task<void> Voting::Impl::leave() {
+  auto ending = endChild();
+  co_await ending;
+  const auto error = std::make_shared<std::string>();
+  auto deleting = block([marker = path("started"), directory = path("etcd"), error] {
+    if (auto written = replaceFile(marker, ""); !written) {
+      *error = written.error().message;
+      return;
+    }
+    std::error_code code;
+    std::filesystem::remove_all(directory, code);
+    if (code) *error = code.message();
+  });
+  if (!co_await deleting) co_return;
+  complain(error->empty() ? "" : fmt::format("the data of etcd cannot be deleted: {}: {}", path("etcd"), *error));
+  if (!error->empty()) co_return;
+  data.reset();
+  started = true;
+  log.info("peers: this machine runs no etcd any more: others vote");
+}
+
+Task<void> Voting::Impl::moveAddress(Voter voter) {
+  std::vector<std::string> urls{peerUrl(options.address, tls())};
+  auto updating = cluster.memberUpdate(voter.member, std::move(urls));
+  const StoreResult<void> updated = co_await updating;
+  if (updated)
+    log.info("peers: etcd's other members are told the new address of this machine, {}", options.address.ip.toString());
+}
+
+void Voting::Impl::seeVersion(const std::string& seen) {
+  if (seen == version) return;
+  version = seen;
+  version_metric.emplace(options.metrics.with("version", version)).version.set(1);
+  if (const std::string defects = defectsOf(version); !defects.empty())
+    log.warning("peers: etcd {} has known defects: {}", version, defects);
+}
+
+Task<void> Voting::Impl::tick() {
+  const Voter* const self = me();
+  const bool has_other_data = data && *data != kFoundingData && self != nullptr && *data != hex(self->member);
+  if (is_published && (child || data) && (self == nullptr || has_other_data)) {
+    auto leaving = leave();
+    co_await leaving;
+  }
+  const bool waits = is_published && me() == nullptr && !data && has_program;
+  if (std::exchange(stands_by, waits) != waits) machine_changed.set();
+  if (recovery) {
+    auto recovering = recoverNow();
+    co_await recovering;
+  }
+  if (stopping || stands_by || !has_program) co_return;
+  if (!child) {
+    if (data) {
+      auto starting = startChild(*data, "", "existing");
+      co_await starting;
+    } else if (self != nullptr && self->learner) {
+      auto joining = join(self->member);
+      co_await joining;
+    } else if (isFounder() && !started) {
+      std::string all;
+      for (const founding::Voter& voter : options.cluster.voters)
+        all += (all.empty() ? "" : ",") + voter.uuid + "=" + peerUrl(voter.address, tls());
+      auto starting = startChild(std::string(kFoundingData), all, "new");
+      co_await starting;
+    } else if (self != nullptr) {
+      complain("this machine votes, but has lost its data of etcd: another one will vote in its place");
+    }
+    co_return;
+  }
+  counters.etcd_starts.add(child->starts() - std::exchange(child_starts, child->starts()));
+  auto asking = own_cluster.status();
+  const StoreResult<MemberStatus> answer = co_await asking;
+  if (stopping || !child) co_return;
+  complain(child->problem());
+  if (!answer) {
+    own_status.reset();
+  } else {
+    own_status = *answer;
+  }
+  const bool leads = own_status && own_status->leader == own_status->id;
+  counters.leads.set(leads ? 1 : 0);
+  if (!own_status) co_return;
+  seeVersion(own_status->version);
+  if (!started) {
+    auto marking = block([marker = path("started")] { (void)replaceFile(marker, ""); });
+    started = co_await marking;
+  }
+  if (thread.now() >= next_look_at_log) {
+    next_look_at_log = thread.now() + 60s;
+    auto bounding = block([file = path("etcd.log")] {
+      std::error_code error;
+      if (const auto size = std::filesystem::file_size(file, error); !error && size > kMaxLogBytes)
+        std::filesystem::resize_file(file, 0, error);
+    });
+    co_await bounding;
+  }
+  if (const Voter* const listed = me(); listed != nullptr && listed->address != options.address) {
+    auto moving = moveAddress(*listed);
+    co_await moving;
+  }
+  if (leads && own_status) {
+    if (own_status->no_space) {
+      auto keeping = keepSpace();
+      co_await keeping;
+    }
+    auto leading = lead();
+    co_await leading;
+  } else {
+    answered.clear();
+    change_seen.reset();
+    too_many_since.reset();
+    clients.clear();
+    last_members.clear();
+    going_on.clear();
+  }
+}
+
+Task<void> Voting::Impl::recoverNow() {
+  std::promise<Result<void>> promise = std::move(*recovery);
+  if (!data) {
+    recovery.reset();
+    promise.set_value(fail("this machine has no data of etcd"));
+    co_return;
+  }
+  log.warning("peers: an operator has this machine go on alone; what other voters had and it has not is lost");
+  auto ending = endChild();
+  co_await ending;
+  auto starting = startChild(*data, "", "existing");
+  co_await starting;
+  recovery.reset();
+  Result<void> result = fail("etcd does not come up: see etcd.log");
+  const auto deadline = thread.now() + 60s;
+  while (child && !stopping && !thread.stopping() && thread.now() < deadline) {
+    auto asking = own_cluster.status();
+    const StoreResult<MemberStatus> answer = co_await asking;
+    if (answer && answer->leader == answer->id) {
+      result = {};
+      break;
+    }
+    auto sleep = thread.sleepFor(100ms);
+    co_await sleep;
+  }
+  promise.set_value(std::move(result));
+}
+
+// --- the leader ---
+
+std::shared_ptr<etcd::Client> Voting::Impl::clientOf(const SocketAddress& address) {
+  const std::string endpoint = endpointOf(address);
+  auto& client = clients[endpoint];
+  if (!client) client = std::make_shared<etcd::Client>(thread, clientOptions({endpoint}), Logger());
+  return client;
+}
+
+Task<void> Voting::Impl::ask(Self self, std::shared_ptr<Asked> asked, uint64_t id, SocketAddress address) {
+  const std::shared_ptr<etcd::Client> client = self->clientOf(address);
+  const etcd::Cluster one(*client);
+  auto asking = one.status();
+  const StoreResult<MemberStatus> answer = co_await asking;
+  if (answer && answer->id == id) asked->answers[id] = *answer;
+  if (--asked->left == 0) asked->done.set();
+}
+
+Task<std::map<uint64_t, MemberStatus>> Voting::Impl::askAll(std::vector<Voter> voters, nanoseconds patience) {
+  const auto asked = std::make_shared<Asked>(thread);
+  asked->left = voters.size();
+  for (const Voter& voter : voters) thread.spawn(ask(shared_from_this(), asked, voter.member, voter.address));
+  if (!voters.empty()) {
+    auto wait = asked->done.wait(patience);
+    co_await wait;
+  }
+  co_return asked->answers;
+}
+
+Voter Voting::Impl::voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const {
+  Voter voter{.uuid = member.name, .address = {}, .member = member.id, .learner = member.is_learner};
+  if (const auto address = machineAddressOf(member)) voter.address = *address;
+  if (!voter.uuid.empty()) return voter;
+  // It has not started yet.
+  if (const auto found = std::ranges::find(published.voters, member.id, &Voter::member);
+      found != published.voters.end()) {
+    voter.uuid = found->uuid;
+  } else if (const auto at = std::ranges::find(machines, voter.address, &Machine::address); at != machines.end()) {
+    voter.uuid = at->uuid;
+  } else {
+    voter.uuid = hex(member.id);
+  }
+  return voter;
+}
+
+Task<std::optional<View>> Voting::Impl::look() {
+  auto reading = own.range(store::KeyRange::prefix(kPrefix), {});
+  const StoreResult<store::RangeResult> keys = co_await reading;
+  if (!keys) co_return std::nullopt;
+  auto listing = own_cluster.memberList();
+  const StoreResult<etcd::MemberList> list = co_await listing;
+  if (!list || !own_status) co_return std::nullopt;
+
+  View view;
+  key_revision = 0;
+  for (const store::KeyValue& kv : keys->kvs) {
+    if (kv.key == kVotersKey) {
+      key_revision = kv.mod_revision;
+      view.published = decodePublished(kv.value).value_or(Published{});
+    } else if (kv.key.starts_with(kMachinesPrefix)) {
+      auto read = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
+      if (read) view.machines.push_back(std::move(*read));
+    }
+  }
+  view.self = own_status->id;
+  std::vector<Voter> others;
+  for (const ClusterMember& member : list->members) {
+    view.members.push_back({.voter = voterOf(member, view.machines)});
+    if (member.id != view.self) others.push_back(view.members.back().voter);
+  }
+  std::ranges::sort(view.members, {}, [](const View::Member& member) { return member.voter.member; });
+  auto asking = askAll(std::move(others), 2s);
+  const std::map<uint64_t, MemberStatus> answers = co_await asking;
+  if (!own_status) co_return std::nullopt;
+
+  const BootClock::time_point now = thread.now();
+  for (View::Member& member : view.members) {
+    const auto answer = answers.find(member.voter.member);
+    member.answers =
+        member.voter.member == view.self || (answer != answers.end() && answer->second.leader == view.self &&
+                                             answer->second.index + kMaxLag >= own_status->index);
+    BootClock::time_point& last = answered.try_emplace(member.voter.member, now).first->second;
+    if (member.answers) last = now;
+    member.silent = now - last;
+  }
+  if (!view.published.change) {
+    change_seen.reset();
+  } else {
+    if (!change_seen || change_seen->first != *view.published.change) change_seen.emplace(*view.published.change, now);
+    view.change_age = now - change_seen->second;
+  }
+  const auto voters =
+      std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; });
+  if (static_cast<size_t>(voters) <= votersFor(view.machines.size())) {
+    too_many_since.reset();
+  } else {
+    if (!too_many_since) too_many_since = now;
+    view.too_many_for = now - *too_many_since;
+  }
+  std::erase_if(avoided, [now](const auto& one) { return now - one.second > kShrinkAfter; });
+  for (const auto& [uuid, since] : avoided) view.avoided.insert(uuid);
+  last_members = view.members;
+  co_return view;
+}
+
+Task<void> Voting::Impl::lead() {
+  constexpr int kMaxSteps = 8;
+  for (int i = 0; i < kMaxSteps && !stopping; ++i) {
+    auto looking = look();
+    const std::optional<View> view = co_await looking;
+    if (!view) co_return;
+    Step step = nextStep(*view);
+    if (step.why != going_on && !step.why.empty()) log.info("peers: {}", step.why);
+    going_on = step.why;
+    if (std::holds_alternative<step::Wait>(step.what)) co_return;
+    if (const auto* remove = std::get_if<step::Remove>(&step.what);
+        remove != nullptr && remove->voter.learner && view->change_age >= kLearnerPatience)
+      avoided[remove->voter.uuid] = thread.now();
+    auto taking = take(std::move(step));
+    if (!co_await taking) co_return;
+  }
+}
+
+Task<bool> Voting::Impl::take(Step step) {
+  StoreResult<void> done;
+  if (const auto* publication = std::get_if<step::Publish>(&step.what)) {
+    auto publishing = publish(publication->value);
+    co_return co_await publishing;
+  }
+  if (const auto* add = std::get_if<step::Add>(&step.what)) {
+    auto adding = own_cluster.memberAdd({peerUrl(add->machine.address, tls())}, true);
+    const StoreResult<uint64_t> added = co_await adding;
+    if (!added) done = tl::unexpected<store::StoreError>(added.error());
+  } else if (const auto* promote = std::get_if<step::Promote>(&step.what)) {
+    auto promoting = own_cluster.memberPromote(promote->voter.member);
+    const StoreResult<void> promoted = co_await promoting;
+    if (!promoted) co_return false;  // not yet: etcd knows better how far it is
+  } else if (const auto* remove = std::get_if<step::Remove>(&step.what)) {
+    auto removing = own_cluster.memberRemove(remove->voter.member);
+    done = co_await removing;
+  }
+  if (!done) {
+    log.warning("peers: {}: etcd refuses: {}", step.why, done.error().message);
+    co_return false;
+  }
+  counters.changes.add();
+  co_return true;
+}
+
+Task<bool> Voting::Impl::publish(Published value) {
+  store::TxnRequest request;
+  request.compares.push_back({std::string(kVotersKey), store::Compare::Target::kModRevision, key_revision});
+  request.success.emplace_back(store::PutOp{std::string(kVotersKey), encode(value), 0});
+  auto putting = own.txn(std::move(request));
+  const StoreResult<store::TxnResult> put = co_await putting;
+  co_return put && put->succeeded;
+}
+
+// A full store takes no writes until it has been compacted, each member has given the space back, and the alarm is off.
+Task<void> Voting::Impl::keepSpace() {
+  log.error("peers: etcd is full ({} MB): it is compacted and defragmented", own_status->bytes >> 20);
+  auto compacting = own_cluster.compact(own_status->revision);
+  co_await compacting;
+  const std::vector<View::Member> members = last_members;
+  for (const View::Member& member : members) {
+    if (!member.answers) continue;
+    const std::shared_ptr<etcd::Client> client = clientOf(member.voter.address);
+    const etcd::Cluster one(*client);
+    auto defragmenting = one.defragment(30s);
+    co_await defragmenting;
+  }
+  auto listing = own_cluster.alarms();
+  const StoreResult<std::vector<etcd::Alarm>> alarms = co_await listing;
+  if (!alarms) co_return;
+  for (const etcd::Alarm& alarm : *alarms) {
+    if (alarm.kind != etcd::Alarm::Kind::kNoSpace) continue;
+    auto disarming = own_cluster.disarm(alarm);
+    co_await disarming;
+  }
+}
+
+Task<void> Voting::Impl::handOver() {
+  if (!child || !own_status || own_status->leader != own_status->id) co_return;
+  for (const View::Member& member : last_members) {
+    if (member.voter.learner || !member.answers || member.voter.member == own_status->id) continue;
+    auto moving = own_cluster.moveLeader(member.voter.member);
+    const StoreResult<void> moved = co_await moving;
+    if (moved) co_return;
+  }
+}
+
+Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>> promise) {
+  Impl& impl = *self;
+  Status status;
+  auto reading = impl.store.range(store::KeyRange::prefix(kMachinesPrefix), {});
+  const StoreResult<store::RangeResult> keys = co_await reading;
+  if (keys) {
+    for (const store::KeyValue& kv : keys->kvs) {
+      auto read = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
+      if (read) status.machines.push_back(std::move(*read));
+    }
+  }
+  auto asking = impl.askAll(impl.published.voters, 2s);
+  const std::map<uint64_t, MemberStatus> answers = co_await asking;
+  for (const Voter& voter : impl.published.voters) {
+    VoterStatus& one = status.voters.emplace_back();
+    one.voter = voter;
+    const auto answer = answers.find(voter.member);
+    if (answer == answers.end()) continue;
+    one.answers = answer->second.leader != 0;
+    one.leads = answer->second.leader == voter.member;
+    one.version = answer->second.version;
+  }
+  status.role = impl.role();
+  status.problem = impl.problem;
+  status.going_on = impl.going_on;
+  if (const auto& change = impl.published.change; status.going_on.empty() && change) {
+    status.going_on = change->add.empty() ? fmt::format("machine {} is to vote no more", change->remove)
+                                          : fmt::format("machine {} is to vote", change->add);
+  }
+  promise->set_value(std::move(status));
+}
+
+// --- Voting ---
+
+Voting::Voting(etcd::CompletionThread& thread, Options options, const Logger& log)
+    : impl_(std::make_shared<Impl>(thread, std::move(options), log)) {
+  assert(impl_->options.programs && !impl_->options.uuid.empty() && !impl_->options.directory.empty());
+}
+
+Voting::~Voting() { stop(1s); }
+
+void Voting::start() { impl_->thread.spawn(Impl::run(impl_)); }
+
+void Voting::stop(std::chrono::milliseconds budget) {
+  const bool posted = impl_->thread.post([impl = impl_] {
+    impl->stopping = true;
+    impl->wake.set();
+    impl->machine_changed.set();
+  });
+  if (posted) impl_->is_stopped.wait_for(budget);
+}
+
+Voting::Status Voting::status(std::chrono::milliseconds patience) const {
+  const auto promise = std::make_shared<std::promise<Status>>();
+  auto future = promise->get_future();
+  if (!impl_->thread.spawn(Impl::inspect(impl_, promise)) || future.wait_for(patience) != std::future_status::ready) {
+    Status unknown;
+    unknown.problem = "the state of the voters is not known in time";
+    return unknown;
+  }
+  return future.get();
+}
+
+void Voting::learn(std::vector<founding::Voter> voters) {
+  impl_->thread.post([impl = impl_, voters = std::move(voters)]() mutable {
+    if (impl->is_away) impl->announce(std::move(voters));
+  });
+}
+
+std::future<Result<void>> Voting::recover() {
+  std::promise<Result<void>> promise;
+  auto future = promise.get_future();
+  const auto shared = std::make_shared<std::promise<Result<void>>>(std::move(promise));
+  const bool posted = impl_->thread.post([impl = impl_, shared] {
+    if (impl->recovery || impl->stopping) return shared->set_value(fail("it is under way already, or the server ends"));
+    impl->recovery.emplace(std::move(*shared));
+    impl->wake.set();
+  });
+  if (!posted) shared->set_value(fail("the server ends"));
+  return future;
+}
+
+}  // namespace idetcd::peers

@@ -1,0 +1,90 @@
+// This machine's part in the cluster's etcd: it publishes itself, follows who votes, runs an etcd when it is to, and, if
+// that etcd leads, changes the members (membership.h). README.md has the rules.
+//
+//   DIRECTORY/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
+//   DIRECTORY/started    the founding start has been: its data may be lost, and it is never made anew
+//   DIRECTORY/tls        certificates.h
+//   DIRECTORY/etcd.log   the child's warnings, of bounded size
+//
+// It runs on the CompletionThread; what blocks, on the executor. Nothing here is needed to answer a query.
+#pragma once
+
+#include <future>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "etcd/completion_thread.h"
+#include "founding/envelope.h"
+#include "founding/message.h"
+#include "peers/membership.h"
+#include "sandbox/program_runner.h"
+
+namespace idetcd::peers {
+
+// Beside the peers port P: etcd's clients at P + 1, its members among themselves at P + 2.
+std::string clientEndpoint(const SocketAddress& peers_address, bool tls);
+
+class Voting {
+ public:
+  enum class Role : uint8_t { kStandsBy, kStarts, kLearns, kVotes };
+
+  struct Options {
+    founding::Value cluster;
+    std::vector<founding::Voter> voters;  // as last known; empty: those of the founding
+    std::string uuid;
+    SocketAddress address;  // of the peers port
+    int64_t start = 0;      // of this process, ns
+    bool durable = false;   // the directory outlives the process
+    std::string directory;
+    std::optional<founding::Secret> secret;  // none: plain HTTP
+    std::shared_ptr<sandbox::ProgramRunner> programs;
+    std::string program = "etcd";
+    int64_t quota_bytes = int64_t{512} << 20;  // of etcd's data
+    metrics::Scope metrics{};
+    std::shared_ptr<Executor> executor = std::make_shared<Executor>();
+    // On the CompletionThread, not after stop(). First when certificates are there; the voters are those that serve.
+    std::function<void(std::vector<founding::Voter>)> on_voters;
+    // The voters have been out of reach for 5 s, and: they are reached again.
+    std::function<void(bool)> on_reach;
+  };
+
+  struct VoterStatus {
+    Voter voter;
+    bool answers = false;
+    bool leads = false;
+    std::string version;  // of etcd; empty: it does not answer
+  };
+  struct Status {
+    Role role = Role::kStandsBy;
+    std::vector<VoterStatus> voters;
+    std::vector<Machine> machines;  // all that live
+    std::string going_on;           // by the leader, or by the change that is published; empty: nothing
+    std::string problem;            // of this machine: why it cannot do its part
+  };
+
+  // `thread` outlives this, and is stopped after stop() has returned.
+  Voting(etcd::CompletionThread& thread, Options options, const Logger& log);
+  ~Voting();  // stop(1 s)
+  Voting(const Voting&) = delete;
+  Voting& operator=(const Voting&) = delete;
+
+  // --- any thread but the CompletionThread ---
+  void start();
+  // Hands over if this machine leads, takes back its key, ends the child. Whoever is back within kSilence still votes.
+  // No callback comes afterwards.
+  void stop(std::chrono::milliseconds budget);
+  // Asks all voters; waits so long for them at most.
+  Status status(std::chrono::milliseconds patience) const;
+  // While the voters are out of reach: those that other machines tell of.
+  void learn(std::vector<founding::Voter> voters);
+  // A majority of voters is lost for ever: this machine alone goes on with the data that it has, and the data of the
+  // others is void. What they had and this machine has not is lost. Fails on a machine without data.
+  std::future<Result<void>> recover();
+
+ private:
+  struct Impl;
+  const std::shared_ptr<Impl> impl_;  // shared with the Tasks
+};
+
+}  // namespace idetcd::peers

@@ -1,0 +1,282 @@
+#include "peers/voting.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "../etcd/client_fixture.h"
+#include "peers/certificates.h"
+#include "support/temporary_directory.h"
+
+namespace idetcd::peers {
+namespace {
+
+using namespace std::chrono_literals;
+using etcd::BlockingClient;
+using SteadyClock = std::chrono::steady_clock;
+
+// A machine's helper process: it dies with its machine. Forked before main(), while the process has one thread.
+std::vector<std::shared_ptr<sandbox::ProgramRunner>> makeHelpers() {
+  std::vector<std::shared_ptr<sandbox::ProgramRunner>> helpers;
+  for (int i = 0; i < 24; ++i) helpers.push_back(sandbox::ProgramRunner::make(sandbox::Mode::kOff).value());
+  return helpers;
+}
+std::vector<std::shared_ptr<sandbox::ProgramRunner>> voting_helpers = makeHelpers();
+
+std::string votingUuid(int number) { return fmt::format("00000000-0000-4000-9000-{:012}", number); }
+
+// Machines 1, 2, … of one cluster; each test program has a /24 of the loopback network to itself.
+class VotingTest : public testing::Test {
+ protected:
+  ~VotingTest() override { machines_.clear(); }
+
+  static SocketAddress address(int number) {
+    const int pid = ::getpid();
+    return {IpAddress::v4({127, static_cast<uint8_t>(1 + (pid >> 8) % 254), static_cast<uint8_t>(pid),
+                           static_cast<uint8_t>(number)}),
+            2390};
+  }
+  std::string directory(int number) const { return directory_ / fmt::format("{}", number); }
+
+  founding::Value founded(int voters) const {
+    founding::Value value{.cluster = "11111111-0000-4000-8000-000000000000", .members = {}, .voters = {}};
+    for (int i = 1; i <= voters; ++i) {
+      value.members.push_back({i, votingUuid(i)});
+      value.voters.push_back({votingUuid(i), address(i)});
+    }
+    return value;
+  }
+
+  struct Running {
+    std::unique_ptr<etcd::CompletionThread> thread = etcd::CompletionThread::make().value();
+    metrics::Registry metrics;
+    std::shared_ptr<sandbox::ProgramRunner> helper;
+    std::unique_ptr<Voting> voting;
+    std::atomic<bool> reached = true;
+    ~Running() {
+      voting.reset();
+      thread->stop();
+    }
+  };
+
+  Voting::Options options(int number, int founders) {
+    Voting::Options options;
+    options.cluster = founded(founders);
+    options.uuid = votingUuid(number);
+    options.address = address(number);
+    options.start = number;
+    options.durable = true;
+    options.directory = directory(number);
+    options.secret = founding::Secret::parse("a secret of sixteen bytes or more").value();
+    return options;
+  }
+  void start(int number, int founders) { start(number, options(number, founders)); }
+  void start(int number, Voting::Options options) {
+    auto machine = std::make_unique<Running>();
+    ASSERT_FALSE(voting_helpers.empty());
+    machine->helper = std::move(voting_helpers.back());
+    voting_helpers.pop_back();
+    options.programs = machine->helper;
+    options.metrics = machine->metrics.scope();
+    options.on_voters = [this, number](std::vector<founding::Voter> voters) {
+      const std::lock_guard lock(mutex_);
+      voters_[number] = std::move(voters);
+    };
+    options.on_reach = [running = machine.get()](bool reached) { running->reached = reached; };
+    machine->voting = std::make_unique<Voting>(*machine->thread, std::move(options), log_);
+    machine->voting->start();
+    machines_[number] = std::move(machine);
+  }
+  // As by the loss of power: no hand-over, and whatever ran is gone.
+  void kill(int number) {
+    machines_.at(number)->thread->stop();  // no call is made any more
+    machines_.erase(number);
+  }
+  void stop(int number) { machines_.erase(number); }
+
+  // A client as nodes have it, of the endpoints that `number` gives.
+  BlockingClient client(int number) {
+    etcd::Client::Options options = etcd::optionsFor({});
+    options.tls = tlsFilesIn(directory(number) + "/tls");
+    const std::lock_guard lock(mutex_);
+    for (const founding::Voter& voter : voters_.at(number))
+      options.endpoints.push_back(clientEndpoint(voter.address, true));
+    options.call_timeout = 1s;
+    return BlockingClient(std::move(options));
+  }
+
+  // Asks `number` until `holds`. Returns how long that took.
+  template <typename Condition>
+  std::chrono::milliseconds await(int number, Condition holds, std::chrono::seconds limit = 120s) {
+    const auto begin = SteadyClock::now();
+    Voting::Status status;
+    while (SteadyClock::now() - begin < limit) {
+      status = machines_.at(number)->voting->status(3s);
+      if (holds(status)) return std::chrono::duration_cast<std::chrono::milliseconds>(SteadyClock::now() - begin);
+      std::this_thread::sleep_for(20ms);
+    }
+    ADD_FAILURE() << "machine " << number << ": role " << static_cast<int>(status.role) << ", " << status.voters.size()
+                  << " voters, " << status.going_on << ", " << status.problem;
+    return limit;
+  }
+  // All of these vote, and no other.
+  static auto vote(std::set<int> numbers) {
+    return [numbers](const Voting::Status& status) {
+      std::set<std::string> expected;
+      for (const int number : numbers) expected.insert(votingUuid(number));
+      std::set<std::string> found;
+      for (const Voting::VoterStatus& one : status.voters) {
+        if (one.answers && !one.voter.learner) found.insert(one.voter.uuid);
+      }
+      return found == expected && status.voters.size() == numbers.size();
+    };
+  }
+  static auto standBy(std::set<int> numbers) {
+    return [numbers](const Voting::Status& status) {
+      return std::ranges::all_of(numbers, [&status](int number) {
+        const auto machine = std::ranges::find(status.machines, votingUuid(number), &Machine::uuid);
+        return machine != status.machines.end() && machine->stands_by;
+      });
+    };
+  }
+  int leader(int asked) {
+    int found = 0;
+    await(asked, [&found](const Voting::Status& status) {
+      for (const Voting::VoterStatus& one : status.voters) {
+        if (one.leads) found = std::stoi(one.voter.uuid.substr(24));
+      }
+      return found != 0;
+    });
+    return found;
+  }
+
+  const TemporaryDirectory directory_;
+  const Logger log_ = std::getenv("VOTING_LOG") != nullptr ? Logger::toStdout() : Logger();
+  std::mutex mutex_;
+  std::map<int, std::vector<founding::Voter>> voters_;
+  std::map<int, std::unique_ptr<Running>> machines_;
+};
+
+TEST_F(VotingTest, ADeadLeaderIsReplacedAndStandsByWhenItIsBack) {
+  for (int i = 1; i <= 4; ++i) start(i, 3);
+  await(4, vote({1, 2, 3}));
+  await(4, standBy({4}));
+  const int dead = leader(4);
+  std::set<int> voters{1, 2, 3, 4};
+  voters.erase(dead);
+  auto etcd = client(4);
+  const int64_t begun = etcd.put("k", "v").value();
+
+  kill(dead);
+  const auto begin = SteadyClock::now();
+  while (!etcd.put("k", "w")) {
+  }
+  const auto written = SteadyClock::now() - begin;
+  const auto replaced = await(4, vote(voters)) + written;
+  EXPECT_LT(replaced, 60s);
+  RecordProperty("ms_to_next_write", static_cast<int>(written / 1ms));
+  RecordProperty("ms_to_replacement", static_cast<int>(replaced / 1ms));
+  EXPECT_EQ(etcd.value("k"), "w");
+
+  // One change at a time: each state that was published differs from the one before by one voter.
+  const auto watch = etcd.watch(etcd::KeyRange::single(std::string(kVotersKey)), begun);
+  ASSERT_TRUE(etcd::succeeded(watch));
+  std::optional<Published> before;
+  bool seen_four = false;
+  while (!before || before->change || !seen_four) {
+    const auto batch = etcd.next(*watch, 20s);
+    ASSERT_TRUE(etcd::succeeded(batch));
+    for (const auto& event : batch->events) {
+      const auto state = decodePublished(event.kv.value);
+      ASSERT_TRUE(state) << event.kv.value;
+      EXPECT_LE(std::ranges::count(state->voters, true, &Voter::learner), 1);
+      EXPECT_LE(before ? std::abs(std::ssize(state->voters) - std::ssize(before->voters)) : 0, 1);
+      seen_four = seen_four || state->voters.size() == 4;
+      before = state;
+    }
+  }
+
+  start(dead, 3);
+  await(4, standBy({dead}));
+  EXPECT_TRUE(vote(voters)(machines_.at(4)->voting->status(3s)));
+  EXPECT_FALSE(std::filesystem::exists(directory(dead) + "/etcd")) << "its data is void";
+  EXPECT_GT(test_support::sumOf(machines_.at(4)->metrics, "idetcd_peers_etcd_starts_total"), 0);
+}
+
+TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  ASSERT_TRUE(etcd::succeeded(client(1).put("k", "v")));
+  const uint64_t cluster_id = client(1).range(etcd::KeyRange::single("k"))->cluster_id;
+  for (int i = 1; i <= 3; ++i) kill(i);
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  auto etcd = client(1);
+  EXPECT_EQ(etcd.value("k"), "v");
+  EXPECT_EQ(etcd.range(etcd::KeyRange::single("k"))->cluster_id, cluster_id);
+
+  // Orderly, one hands over and goes.
+  const int leading = leader(1);
+  const auto begin = SteadyClock::now();
+  stop(leading);
+  EXPECT_LT(SteadyClock::now() - begin, 10s);
+  while (!etcd.put("k", "w")) {
+  }
+  start(leading, 3);
+  await(leading, vote({1, 2, 3}));
+}
+
+TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  ASSERT_TRUE(etcd::succeeded(client(1).put("k", "v")));
+  await(1, [this](const auto&) { return client(1).value("k").has_value(); });
+  kill(2);
+  kill(3);
+  EXPECT_TRUE(eventually([this] { return !machines_.at(1)->reached; }));
+  EXPECT_FALSE(client(1).put("k", "w"));
+  const auto recovered = machines_.at(1)->voting->recover().get();
+  ASSERT_TRUE(recovered) << recovered.error().message;
+  await(1, vote({1}));
+  EXPECT_EQ(client(1).value("k"), "v");
+  EXPECT_TRUE(eventually([this] { return machines_.at(1)->reached.load(); }));
+  start(2, 3);  // whose data is void
+  await(1, standBy({2}));
+  EXPECT_TRUE(vote({1})(machines_.at(1)->voting->status(3s)));
+  EXPECT_EQ(client(1).value("k"), "v");
+}
+
+TEST_F(VotingTest, AFullStoreIsMadeToTakeWritesAgain) {
+  Voting::Options small = options(1, 1);
+  small.quota_bytes = 200'000;
+  start(1, std::move(small));
+  await(1, vote({1}));
+  auto etcd = client(1);
+  const std::string much(20000, 'x');
+  while (etcd.put("k", much)) {
+  }
+  while (!etcd.put("k", "v")) std::this_thread::sleep_for(50ms);
+}
+
+TEST_F(VotingTest, WithoutEtcdOnTheMachineItSaysWhatToInstall) {
+  Voting::Options without = options(1, 1);
+  without.program = "etcd-of-no-machine";
+  start(1, std::move(without));
+  await(1,
+        [](const Voting::Status& status) { return status.problem.find("install etcd-server") != std::string::npos; });
+  EXPECT_EQ(machines_.at(1)->voting->status(3s).role, Voting::Role::kStandsBy);
+}
+
+TEST_F(VotingTest, TheVersionIsAMetric) {
+  Voting::Options plain = options(1, 1);
+  plain.secret.reset();
+  start(1, std::move(plain));
+  await(1, vote({1}));
+  const auto& metrics = machines_.at(1)->metrics;
+  EXPECT_TRUE(eventually([&metrics] { return test_support::sumOf(metrics, "idetcd_peers_etcd_version") == 1; }));
+  EXPECT_TRUE(eventually([&metrics] { return test_support::sumOf(metrics, "idetcd_peers_voters") == 1; }));
+  EXPECT_EQ(test_support::sumOf(metrics, "idetcd_peers_leads"), 1);
+  EXPECT_EQ(test_support::sumOf(metrics, "idetcd_peers_changes_total"), 0);
+}
+
+}  // namespace
+}  // namespace idetcd::peers
