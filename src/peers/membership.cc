@@ -75,7 +75,7 @@ const Machine* machineOf(const View& view, const std::string& uuid) {
 }
 
 Published publish(const View& view, std::optional<Change> change) {
-  Published value{.voters = {}, .change = std::move(change)};
+  Published value{.cluster = view.published.cluster, .change = std::move(change)};
   for (const View::Member& member : view.members) value.voters.push_back(member.voter);
   return value;
 }
@@ -176,7 +176,7 @@ std::string encode(const Published& published) {
   }
   json change;
   if (published.change) change = {{"add", published.change->add}, {"remove", published.change->remove}};
-  return toText(json{{"voters", voters}, {"change", change}});
+  return toText(json{{"cluster", published.cluster}, {"voters", voters}, {"change", change}});
 }
 
 std::optional<Machine> decodeMachine(std::string_view uuid, std::string_view text) {
@@ -194,7 +194,7 @@ std::optional<Machine> decodeMachine(std::string_view uuid, std::string_view tex
 std::optional<Published> decodePublished(std::string_view text) {
   const json object = parseJson(text);
   if (!object.is_object() || !object.contains("voters") || !object["voters"].is_array()) return std::nullopt;
-  Published published;
+  Published published{.cluster = valueOf<std::string>(object, "cluster", "")};
   for (const json& one : object["voters"]) {
     auto voter = voterOf(one);
     if (!voter) return std::nullopt;

@@ -43,8 +43,9 @@ struct Change {
 
 // The value of the voters key.
 struct Published {
-  std::vector<Voter> voters;  // in the order of their IDs
-  std::optional<Change> change;
+  std::string cluster = {};        // its identity, so that no machine takes another cluster's for its own
+  std::vector<Voter> voters = {};  // in the order of their IDs
+  std::optional<Change> change = {};
   bool operator==(const Published&) const = default;
 };
 

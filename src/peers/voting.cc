@@ -74,8 +74,11 @@ struct Defect {
 };
 constexpr Defect kDefects[]{
     {"reads of a member that stood still may be old (etcd 20418)", {42, 28, 9}},
-    {"a lease that was revoked may be renewed (etcd 20813)", {38, 23, 5}},
+    {"a lease that has ended may be renewed (etcd 20813)", {38, 23, 5}},
+    {"a leader that stood still goes on with leases (etcd 15247)", {30, 11, 0}},
 };
+
+}  // namespace
 
 std::string defectsOf(std::string_view version) {
   std::array<int, 3> numbers{};
@@ -92,6 +95,8 @@ std::string defectsOf(std::string_view version) {
   }
   return found;
 }
+
+namespace {
 
 struct Counters : metrics::Group {
   using Group::Group;
@@ -127,6 +132,9 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
 
   bool tls() const { return options.secret.has_value(); }
   std::string path(std::string_view name) const { return fmt::format("{}/{}", options.directory, name); }
+  // Of this cluster alone.
+  std::string marker() const { return fmt::format("{}/{}/started", options.directory, options.cluster.cluster); }
+  std::string dataDirectory() const { return fmt::format("{}/{}/etcd", options.directory, options.cluster.cluster); }
   std::string endpointOf(const SocketAddress& address) const { return clientEndpoint(address, tls()); }
   etcd::Client::Options clientOptions(std::vector<std::string> endpoints) const {
     etcd::Client::Options made;
@@ -267,15 +275,15 @@ Task<void> Voting::Impl::run(Self self) {
   while (!impl.stopping) {
     const auto error = std::make_shared<std::string>();
     auto preparing = impl.block([self, error] {
-      if (auto made = makeDirectory(self->options.directory, 0700); !made) *error = made.error().message;
+      if (auto made = makeDirectory(self->dataDirectory(), 0700); !made) *error = made.error().message;
       if (error->empty() && self->tls()) {
         if (auto files = issue(*self->options.secret, {self->options.address.ip}, self->path("tls")); !files)
           *error = files.error().message;
       }
       self->has_program = isProgram(self->options.program);
       std::error_code ignored;
-      self->started = std::filesystem::exists(self->path("started"), ignored);
-      for (const auto& entry : std::filesystem::directory_iterator(self->path("etcd"), ignored))
+      self->started = std::filesystem::exists(self->marker(), ignored);
+      for (const auto& entry : std::filesystem::directory_iterator(self->dataDirectory(), ignored))
         self->data = entry.path().filename();
     });
     if (!co_await preparing) break;
@@ -317,7 +325,10 @@ Task<void> Voting::Impl::run(Self self) {
 void Voting::Impl::announce(std::vector<founding::Voter> voters) {
   if (stopping) return;
   std::vector<std::string> endpoints;
-  for (const founding::Voter& voter : voters) endpoints.push_back(endpointOf(voter.address));
+  for (founding::Voter& voter : voters) {
+    if (voter.uuid == options.uuid) voter.address = options.address;  // whatever others know of it
+    endpoints.push_back(endpointOf(voter.address));
+  }
   store.setEndpoints(std::move(endpoints));
   if (options.on_voters) options.on_voters(std::move(voters));
 }
@@ -326,7 +337,8 @@ void Voting::Impl::take(const std::vector<store::KeyValue>& kvs) {
   for (const store::KeyValue& kv : kvs) {
     if (kv.key != kVotersKey) continue;
     auto value = decodePublished(kv.value);
-    if (!value) return complain(fmt::format("the key {} cannot be read", kVotersKey));
+    if (!value || value->cluster != options.cluster.cluster)
+      return complain(fmt::format("the key {} {}", kVotersKey, value ? "is another cluster's" : "cannot be read"));
     if (is_published && *value == published) return;
     const bool same_voters = is_published && value->voters == published.voters;
     is_published = true;
@@ -421,7 +433,7 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
   // Flags that 3.4, 3.5 and 3.6 share. Strict checks would refuse to add a member while another one is dead.
   std::vector<std::string> command{options.program,
                                    "--name=" + options.uuid,
-                                   "--data-dir=" + path("etcd/" + name),
+                                   "--data-dir=" + dataDirectory() + "/" + name,
                                    "--listen-client-urls=" + client_url,
                                    "--advertise-client-urls=" + client_url,
                                    "--listen-peer-urls=" + peer_url,
@@ -453,12 +465,12 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
 
 Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state) {
   const auto error = std::make_shared<std::string>();
-  auto preparing = block([directory = path("etcd"), error] {
+  auto preparing = block([directory = dataDirectory(), error] {
     if (auto made = makeDirectory(directory, 0700); !made) *error = made.error().message;
   });
   if (!co_await preparing || stopping) co_return;
   if (!error->empty()) {
-    complain(fmt::format("etcd cannot be started: {}: {}", path("etcd"), *error));
+    complain(fmt::format("etcd cannot be started: {}: {}", dataDirectory(), *error));
     co_return;
   }
   EtcdChild::Options made{.programs = options.programs, .command = commandFor(name, initial_cluster, state)};
@@ -509,7 +521,7 @@ Task<void> Voting::Impl::leave() {
   auto ending = endChild();
   co_await ending;
   const auto error = std::make_shared<std::string>();
-  auto deleting = block([marker = path("started"), directory = path("etcd"), error] {
+  auto deleting = block([marker = marker(), directory = dataDirectory(), error] {
     if (auto written = replaceFile(marker, ""); !written) {
       *error = written.error().message;
       return;
@@ -519,7 +531,7 @@ Task<void> Voting::Impl::leave() {
     if (code) *error = code.message();
   });
   if (!co_await deleting) co_return;
-  complain(error->empty() ? "" : fmt::format("the data of etcd cannot be deleted: {}: {}", path("etcd"), *error));
+  complain(error->empty() ? "" : fmt::format("the data of etcd cannot be deleted: {}: {}", dataDirectory(), *error));
   if (!error->empty()) co_return;
   data.reset();
   started = true;
@@ -528,7 +540,7 @@ Task<void> Voting::Impl::leave() {
 
 Task<void> Voting::Impl::moveAddress(Voter voter) {
   std::vector<std::string> urls{peerUrl(options.address, tls())};
-  auto updating = cluster.memberUpdate(voter.member, std::move(urls));
+  auto updating = own_cluster.memberUpdate(voter.member, std::move(urls));
   const StoreResult<void> updated = co_await updating;
   if (updated)
     log.info("peers: etcd's other members are told the new address of this machine, {}", options.address.ip.toString());
@@ -589,7 +601,7 @@ Task<void> Voting::Impl::tick() {
   if (!own_status) co_return;
   seeVersion(own_status->version);
   if (!started) {
-    auto marking = block([marker = path("started")] { (void)replaceFile(marker, ""); });
+    auto marking = block([marker = marker()] { (void)replaceFile(marker, ""); });
     started = co_await marking;
   }
   if (thread.now() >= next_look_at_log) {
@@ -704,11 +716,13 @@ Task<std::optional<View>> Voting::Impl::look() {
   if (!list || !own_status) co_return std::nullopt;
 
   View view;
+  view.published.cluster = options.cluster.cluster;
   key_revision = 0;
   for (const store::KeyValue& kv : keys->kvs) {
     if (kv.key == kVotersKey) {
       key_revision = kv.mod_revision;
       view.published = decodePublished(kv.value).value_or(Published{});
+      view.published.cluster = options.cluster.cluster;
     } else if (kv.key.starts_with(kMachinesPrefix)) {
       auto read = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
       if (read) view.machines.push_back(std::move(*read));

@@ -1,10 +1,10 @@
 // This machine's part in the cluster's etcd: it publishes itself, follows who votes, runs an etcd when it is to, and, if
 // that etcd leads, changes the members (membership.h). README.md has the rules.
 //
-//   DIRECTORY/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
-//   DIRECTORY/started    the founding start has been: its data may be lost, and it is never made anew
-//   DIRECTORY/tls        certificates.h
-//   DIRECTORY/etcd.log   the child's warnings, of bounded size
+//   DIRECTORY/CLUSTER/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
+//   DIRECTORY/CLUSTER/started    the founding start has been: its data may be lost, and it is never made anew
+//   DIRECTORY/tls                certificates.h
+//   DIRECTORY/etcd.log           the child's warnings, of bounded size
 //
 // It runs on the CompletionThread; what blocks, on the executor. Nothing here is needed to answer a query.
 #pragma once
@@ -24,6 +24,9 @@ namespace idetcd::peers {
 
 // Beside the peers port P: etcd's clients at P + 1, its members among themselves at P + 2.
 std::string clientEndpoint(const SocketAddress& peers_address, bool tls);
+
+// The known defects of a version of etcd that weaken what idetcd promises; empty: none.
+std::string defectsOf(std::string_view version);
 
 class Voting {
  public:

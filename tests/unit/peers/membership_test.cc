@@ -23,7 +23,7 @@ Machine machine(uint8_t n, bool stands_by, bool durable = true) {
 // Published as it is; all voters are machines, and so are `standbys`.
 View view(std::vector<View::Member> members, std::vector<uint8_t> standbys,
           std::optional<Change> change = std::nullopt) {
-  View made{.members = std::move(members), .self = 1, .published = {.voters = {}, .change = std::move(change)}};
+  View made{.members = std::move(members), .self = 1, .published = {.cluster = "c", .change = std::move(change)}};
   for (const View::Member& member : made.members) {
     made.published.voters.push_back(member.voter);
     made.machines.push_back(machine(static_cast<uint8_t>(member.voter.member), false));
@@ -162,6 +162,7 @@ TEST(Membership, ALearnerOfNoChangeIsRemoved) {
 
 TEST(Membership, KeysAreWrittenAndRead) {
   const Published published{
+      .cluster = "c",
       .voters = {{"u", {IpAddress::parse("2001:db8::1").value(), 2390}, 0xfedcba9876543210, true}},
       .change = Change{"x", ""}};
   EXPECT_EQ(decodePublished(encode(published)), published);

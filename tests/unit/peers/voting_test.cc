@@ -198,7 +198,8 @@ TEST_F(VotingTest, ADeadLeaderIsReplacedAndStandsByWhenItIsBack) {
   start(dead, 3);
   await(4, standBy({dead}));
   EXPECT_TRUE(vote(voters)(machines_.at(4)->voting->status(3s)));
-  EXPECT_FALSE(std::filesystem::exists(directory(dead) + "/etcd")) << "its data is void";
+  EXPECT_FALSE(std::filesystem::exists(fmt::format("{}/{}/etcd", directory(dead), founded(3).cluster)))
+      << "its data is void";
   EXPECT_GT(test_support::sumOf(machines_.at(4)->metrics, "idetcd_peers_etcd_starts_total"), 0);
 }
 
@@ -264,6 +265,43 @@ TEST_F(VotingTest, WithoutEtcdOnTheMachineItSaysWhatToInstall) {
   await(1,
         [](const Voting::Status& status) { return status.problem.find("install etcd-server") != std::string::npos; });
   EXPECT_EQ(machines_.at(1)->voting->status(3s).role, Voting::Role::kStandsBy);
+}
+
+TEST_F(VotingTest, AVoterWhoseAddressChangesVotesOn) {
+  start(1, 1);
+  await(1, vote({1}));
+  ASSERT_TRUE(etcd::succeeded(client(1).put("k", "v")));
+  stop(1);
+  Voting::Options moved = options(1, 1);
+  moved.address = address(9);
+  start(1, std::move(moved));
+  await(1, [](const Voting::Status& status) {
+    return status.voters.size() == 1 && status.voters[0].answers && status.voters[0].voter.address == address(9);
+  });
+  EXPECT_EQ(client(1).value("k"), "v");
+}
+
+TEST(EtcdVersions, ThoseWithDefectsAreKnown) {
+  const auto defects = [](std::string_view version) {
+    const std::string text = defectsOf(version);
+    return text.empty() ? 0 : 1 + std::ranges::count(text, ';');
+  };
+  for (const auto& [version, expected] : {std::pair("3.4.23", 3),
+                                          {"3.4.30", 2},
+                                          {"3.4.37", 2},
+                                          {"3.4.38", 1},
+                                          {"3.4.42", 0},
+                                          {"3.5.10", 3},
+                                          {"3.5.16", 2},
+                                          {"3.5.23", 1},
+                                          {"3.5.28", 0},
+                                          {"3.6.0", 2},
+                                          {"3.6.5", 1},
+                                          {"3.6.9", 0},
+                                          {"3.7.0", 0},
+                                          {"4.0.0", 0},
+                                          {"", 0}})
+    EXPECT_EQ(defects(version), expected) << version;
 }
 
 TEST_F(VotingTest, TheVersionIsAMetric) {
