@@ -26,10 +26,10 @@ constexpr uint64_t kTruncate = 1ULL << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, vers
 
 constexpr uint64_t kWithinDirectories = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_FILE |
                                         LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SYM |
-                                        LANDLOCK_ACCESS_FS_MAKE_SOCK | kTruncate;
-constexpr uint64_t kNowhere = LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR |
-                              LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK |
-                              LANDLOCK_ACCESS_FS_MAKE_FIFO;
+                                        LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                        LANDLOCK_ACCESS_FS_MAKE_DIR | kTruncate;
+constexpr uint64_t kNowhere =
+    LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO;
 
 // The restrictions of the kernel's version of Landlock.
 uint64_t restrictable(long version) {

@@ -24,8 +24,8 @@ constexpr std::array kAllowed{
     "access", "close", "close_range", "dup", "dup2", "dup3", "faccessat", "faccessat2", "fcntl", "fdatasync", "flock",
     "fstat", "fstatfs", "fsync", "ftruncate", "getcwd", "getdents", "getdents64", "lseek", "lstat", "mkdir", "mkdirat",
     "newfstatat", "open", "openat", "pread64", "pwrite64", "read", "readlink", "readlinkat", "readv", "rename",
-    "renameat", "renameat2", "stat", "statfs", "statx", "symlink", "symlinkat", "truncate", "unlink", "unlinkat",
-    "write", "writev",
+    "renameat", "renameat2", "rmdir", "stat", "statfs", "statx", "symlink", "symlinkat", "truncate", "unlink",
+    "unlinkat", "write", "writev",
     // Memory
     "brk", "madvise", "mincore", "mremap", "munmap",
     // Threads. For clone3(2) see hideClone3()

@@ -75,8 +75,17 @@ TEST_F(FileWritesTest, AFileIsReplacedAsTheServerDoesIt) {
   EXPECT_EQ(contentsOf(allowed_ + "/there"), "other");
 }
 
+TEST_F(FileWritesTest, DirectoriesComeAndGoWhereFilesDo) {
+  const auto make = [](const std::string& d) { return mkdir((d + "/new").c_str(), 0755) == 0; };
+  const auto remove = [](const std::string& d) { return rmdir((d + "/new").c_str()) == 0; };
+  EXPECT_EQ(attempt(allowed_, make), "worked");
+  EXPECT_EQ(attempt(allowed_, remove), "worked");
+  EXPECT_EQ(attempt(forbidden_, make), "EACCES");
+  std::filesystem::create_directory(forbidden_ + "/new");
+  EXPECT_EQ(attempt(forbidden_, remove), "EACCES");
+}
+
 TEST_F(FileWritesTest, WhatNoPartOfTheServerMakesIsMadeNowhere) {
-  EXPECT_EQ(attempt(allowed_, [](const std::string& d) { return mkdir((d + "/new").c_str(), 0755) == 0; }), "EACCES");
   EXPECT_EQ(attempt(allowed_, [](const std::string& d) { return mkfifo((d + "/new").c_str(), 0644) == 0; }), "EACCES");
 }
 
