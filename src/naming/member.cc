@@ -48,12 +48,15 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
 
+  int64_t preferred = 0;  // slot; before start()
   NamedNode named;        // the name under which the claim was reported. Scheduler's thread only
   uint64_t tellings = 0;  // of claims. Scheduler's thread only
-  bool unsaved = false;  // read when quiet
+  bool unsaved = false;   // read when quiet
 
   std::atomic<bool> drained{false};
-  std::atomic<bool> started{false};
+  std::mutex starting;  // guards the next two
+  bool started = false;
+  bool stopped = false;
   std::once_flag restored;
   std::once_flag stop_once;
   std::once_flag close_once;
@@ -212,7 +215,7 @@ void Member::Impl::restore(const std::vector<const records::RecordStore*>& known
     protocol.name().setDrained(true);
   }
   protocol.sawToken(node.token);
-  if (options.pattern.recognise(node.name) == node.id) protocol.prefer(node.id);
+  if (options.pattern.recognise(node.name) == node.id) preferred = node.id;
   if (!taken_over) saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
 }
 
@@ -263,6 +266,7 @@ void Member::Impl::start() {
   }
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(self));
+  protocol.prefer(preferred);
   protocol.start(self);
   machine = std::make_unique<MachineWatch>(scheduler, self, log);
   if (!options.observe) machine->watchGeneration(protocol.name());
@@ -315,17 +319,29 @@ void Member::restore(const std::vector<const records::RecordStore*>& known) {
   std::call_once(impl_->restored, [this, &known] { impl_->restore(known); });
 }
 
+void Member::found(int64_t id, int64_t token_base) {
+  if (impl_->preferred == 0) impl_->preferred = id;
+  impl_->protocol.sawToken(token_base);
+}
+
+int64_t Member::highestToken() const { return impl_->protocol.highestToken(); }
+
 void Member::start() {
-  const bool first = !impl_->started.exchange(true);
-  assert(first);
-  if (!first) return;
+  const std::lock_guard lock(impl_->starting);
+  assert(!impl_->started);
+  if (impl_->started || impl_->stopped) return;
+  impl_->started = true;
   restore();
   impl_->start();
 }
 
 void Member::stop(std::chrono::milliseconds budget) {
   assert(!impl_->scheduler.onThread());
-  if (!impl_->started) return;
+  {
+    const std::lock_guard lock(impl_->starting);
+    impl_->stopped = true;
+    if (!impl_->started) return;
+  }
   const BootClock::time_point end = impl_->scheduler.now() + budget;
   std::call_once(impl_->stop_once, [this] { impl_->giveUp(); });
   impl_->is_quiet.wait();

@@ -2,7 +2,8 @@
 // given, whichever that is.
 //
 // start() returns at once, after restore(); everything goes on in the background on the scheduler's thread, for as long
-// as it takes: the store may be away at start and at any time later. Any thread may call any function, start() once.
+// as it takes: the store may be away at start and at any time later. Any thread may call any function, start() once; it
+// does nothing after stop().
 #pragma once
 
 #include "base/executor.h"
@@ -64,6 +65,12 @@ class Member {
   // Takes over the names that other tables of this store have, as old ones; without any, reads what an earlier process
   // has left in `state`, as large as that may be: blocks on the file system, and changes nothing there.
   void restore(const std::vector<const records::RecordStore*>& known = {});
+  // After restore(), before start(): the node is one of those that have founded the store's cluster together, which gave
+  // it this ID (0: it is none of them); it takes that slot, unless it remembers another one. No fencing token is as low
+  // as `token_base`.
+  void found(int64_t id, int64_t token_base);
+  // That this node has seen until now; before start().
+  int64_t highestToken() const;
   // After restore(), or in its place if it was not called.
   void start();
 

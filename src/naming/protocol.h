@@ -30,7 +30,7 @@ class Protocol {
     bool exit_when_full = false;  // call on_refused if no name is free at start, instead of waiting for one
     bool observe = false;         // serve names, claim none
     std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
-    size_t max_names = 10'000'000;                        // more are not served
+    size_t max_names = 10'000'000;                         // more are not served
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
     metrics::Scope metrics{};
     // All are called on the scheduler's thread, unless said otherwise, and may be empty.
@@ -48,6 +48,7 @@ class Protocol {
   // --- before start() ---
   // What an earlier process of this node has seen or had: no token is lower; the slot to take if it is free.
   void sawToken(int64_t token) { own_key_.sawToken(std::min(token, kMaxToken)); }
+  int64_t highestToken() const { return own_key_.highestToken(); }
   void prefer(int64_t id) { keeper_.prefer(id); }
 
   // Spawns the tasks; each keeps `owner` alive until its end. Any thread, once.

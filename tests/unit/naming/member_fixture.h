@@ -31,6 +31,8 @@ inline constexpr const char* kQueue = "/idetcd/queue/";
 // Of a member, and of the client that is its store.
 struct NodeOptions : Member::Options {
   std::vector<std::string> endpoints;
+  int64_t number = 0;  // see Member::found()
+  int64_t token_base = 0;
 };
 
 inline NodeOptions options(const std::string& endpoint, int64_t limit = 10) {
@@ -56,6 +58,7 @@ struct Node {
   Node(etcd::CompletionThread& thread, const NodeOptions& node_options)
       : member(thread, clientOf(thread, counting(node_options)), store, counting(node_options), {},
                [this](std::string why) { fatal.set_value(std::move(why)); }) {
+    if (node_options.number != 0) member.found(node_options.number, node_options.token_base);
     member.start();
   }
 

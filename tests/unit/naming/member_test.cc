@@ -441,6 +441,35 @@ TEST_F(MemberTest, StopTwiceAndWithoutStartIsFine) {
   EXPECT_FALSE(never.ownership());
 }
 
+TEST_F(MemberTest, AStartAfterTheStopDoesNothing) {
+  records::EpochDomain epochs;
+  records::RecordStore store(epochs, {});
+  const NodeOptions made = options(server_.endpoint());
+  Member late(thread_, clientOf(thread_, made), store, made, {}, nullptr);
+  late.stop(10s);
+  late.start();
+  EXPECT_TRUE(start().owns("worker1.tf.local.")) << "nobody is in the queue before it";
+  EXPECT_FALSE(late.ownership());
+}
+
+// --- a cluster that was founded ---
+
+TEST_F(MemberTest, FoundersTakeTheirNumbersWhateverTheOrderOfTheirClaims) {
+  constexpr int64_t kFounders = 10;
+  for (int64_t number = kFounders; number > 0; --number) {
+    NodeOptions made = options(server_.endpoint(), kFounders);
+    made.number = number;
+    made.token_base = 1'000'000;
+    start(made);
+  }
+  for (int64_t number = kFounders; number > 0; --number) {
+    const Node& node = *nodes_[static_cast<size_t>(kFounders - number)];
+    ASSERT_TRUE(node.owns(fmt::format("worker{}.tf.local.", number)));
+    EXPECT_EQ(node.counted("idetcd_claim_requests_total"), 3u);
+    EXPECT_GT(node.member.ownership()->token, 1'000'000) << "above all that were before the cluster";
+  }
+}
+
 // Whatever it has asked etcd for: the answer to a watch that it opens comes when its records are gone.
 TEST_F(MemberTest, ADestroyedMemberTouchesItsStoreNoMore) {
   for (int i = 0; i < 20; ++i) {
