@@ -66,6 +66,11 @@ std::vector<Command> makeCommands() {
             .max_words = 1}),
       make("cache", "flush [NAME]", "empties the caches, or takes out NAME and what is below it", flushCache,
            {.options = {}, .min_words = 1, .max_words = 2}),
+      make("peers", "[recover]", "who runs the cluster's etcd, where the Corefile has `peers`; exit code 1 without any",
+           peers,
+           {.options = {{"port", Kind::kPort, "PORT", "for `recover`: the peers-port, where the server has several"},
+                        {"yes", Kind::kFlag, "", "for `recover`: do not ask"}},
+            .max_words = 1}),
       make("top", "", "the busiest names, rates and latencies; live in a terminal", top,
            {.options = {{"once", Kind::kFlag, "", "print it once, and end"},
                         {"seconds", Kind::kCount, "N", "about how many seconds; default: as the server keeps it"}}}),
@@ -201,7 +206,9 @@ std::string usage(const Command& command) {
                      command.words, command.summary, table(rows));
 }
 
-CommandResult outcomeOf(const Failure& failure) { return {.code = failure.code, .out = {}, .err = failure.message + '\n'}; }
+CommandResult outcomeOf(const Failure& failure) {
+  return {.code = failure.code, .out = {}, .err = failure.message + '\n'};
+}
 
 int run(std::span<const char* const> arguments, const CorefileWorker& corefile) {
   const std::string_view name = arguments[1];

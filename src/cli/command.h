@@ -71,6 +71,10 @@ CommandResult undrain(const Call& call);
 CommandResult flushCache(const Call& call);
 CommandResult release(const Call& call);
 
+// peers_command.cc: machines that have founded their cluster
+CommandResult peers(const Call& call);
+std::string peersText(const nlohmann::json& said);
+
 // top_command.cc
 CommandResult top(const Call& call);
 std::string topText(const nlohmann::json& said);

@@ -22,7 +22,7 @@ from harness.upstreams import Upstream
 
 WHOAMI = ". {\n    whoami\n}\n"
 SUBCOMMANDS = ("status", "members", "whoami", "wait", "tf-config", "hostfile", "torchrun-env", "exec", "drain", "undrain", "release",
-               "cache", "top", "xdp", "completion")
+               "cache", "peers", "top", "xdp", "completion")
 
 
 def run(where, *arguments, timeout=60, **options):

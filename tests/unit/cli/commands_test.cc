@@ -1,10 +1,9 @@
 // What the subcommands print of what the server says, and how they are found.
-#include "cli/command.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "cli/command.h"
 #include "cli/slots.h"
 
 namespace idetcd::cli {
@@ -118,6 +117,35 @@ TEST(Commands, PatternsThatAreNotThereAreAnsweredWithThoseThatAre) {
   EXPECT_EQ(unknownPattern("c.", said).message, "the server has no pattern c., but: a{{.ID}}. b{{.ID}}.");
   EXPECT_EQ(unknownPattern("c.", json::object()).message, kNoCluster);
   EXPECT_EQ(unknownPattern("c.", said).code, kFailed);
+}
+
+TEST(Commands, PeersThatWaitSayForWhat) {
+  EXPECT_EQ(peersText(json::parse(
+                R"({"peers":[{"cluster":null,"waits_for":"no cluster yet: 1 of 2\u001b","listens":true}]})")),
+            "cluster  no cluster yet: 1 of 2\\x1b\n");
+  EXPECT_EQ(peersText(json::object()), "");
+}
+
+TEST(Commands, PeersAreVotersAndStandbys) {
+  const json said = json::parse(R"({"peers":[{"port":2390,"cluster":"c-1","number":2,"founders":5,"listens":false,
+    "role":"stands by","connected":true,"doing":"replaces u-9","problem":"no etcd",
+    "voters":[{"node":"u-1","address":"192.0.2.1:2390","version":"3.4.23","healthy":true,"leader":true,"learner":false,"own":false},
+              {"node":"u-9","address":"192.0.2.9:2390","version":"","healthy":false,"leader":false,"learner":true,"own":true}],
+    "standbys":[{"node":"u-2","address":"192.0.2.2:2390"}]}]})");
+  EXPECT_EQ(peersText(said),
+            "cluster     c-1\n"
+            "founded by  5, this node is number 2\n"
+            "this node   stands by, voters are reached\n"
+            "port        2390 CANNOT be listened on\n"
+            "PROBLEM     no etcd\n"
+            "doing       replaces u-9\n"
+            "\n"
+            "VOTER  ADDRESS         ETCD    STATE\n"
+            "u-1    192.0.2.1:2390  3.4.23  leader\n"
+            "u-9    192.0.2.9:2390  -       learner, AWAY, this node\n"
+            "\n"
+            "STANDBY  ADDRESS\n"
+            "u-2      192.0.2.2:2390\n");
 }
 
 TEST(Commands, MembersAreATable) {
