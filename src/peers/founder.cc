@@ -18,10 +18,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Time = BootClock::time_point;
 
-constexpr size_t kMaxRecord = size_t{4} << 20;  // bytes: two values of kMaxMachines, and more
-constexpr size_t kMaxIncoming = 16;             // connections; each may hold a frame
+constexpr size_t kMaxIncoming = 16;  // connections; each may hold a frame
 constexpr size_t kMaxOutgoing = 256;
-constexpr seconds kPatience{10};  // for a connection to bring or take its frame
+constexpr seconds kConnectionPatience{10};  // for a connection to bring or take its frame
 constexpr seconds kSecond{1};
 constexpr seconds kResolveInterval{5};
 constexpr seconds kSayInterval{10};  // between two lines that say how far it is
@@ -78,9 +77,7 @@ Result<Meeting> Meeting::parse(std::span<const std::string> words, uint16_t port
   for (const std::string& word : words) {
     if (const auto address = parseAddress(word, port)) {
       meeting.addresses.push_back(*address);
-    } else if (word.find('/') != std::string::npos) {
-      const auto network = IpNetwork::parse(word);
-      if (!network) return tl::unexpected(network.error());
+    } else if (const auto network = IpNetwork::parse(word)) {
       const auto addresses = founding::Hello::addressesOf(*network, port);
       if (!addresses) return fail(fmt::format("{}: {}", word, addresses.error().message));
       meeting.addresses.insert(meeting.addresses.end(), addresses->begin(), addresses->end());
@@ -171,6 +168,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   std::optional<Handles> handles;  // none: not yet, or not any more
   std::optional<Elector> elector;
   std::shared_ptr<Executor::Strand> disk;
+  std::string kept;  // where there is no disk
   bool writing = false;
   std::optional<founding::Founding::Unwritten> unwritten;  // the disk has refused it, for this reason
   std::string trouble;
@@ -180,6 +178,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   Time resolve_at{};
   std::vector<founding::Voter> told;  // to on_member
   founding::Founding::State said = founding::Founding::State::kDecided;
+  size_t said_seen = 0;
   Time said_at{};
   bool said_other = false;
 
@@ -188,27 +187,17 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
 };
 
 Result<void> Founder::Impl::start() {
-  founding::Record record{options.self.member.uuid, {}, {}, {}};
-  if (!options.record_file.empty()) {
-    disk = options.executor->makeStrand();
-    const auto bytes = readFile(options.record_file, kMaxRecord);
-    auto read = bytes ? founding::decodeRecord(*bytes, record.uuid) : tl::unexpected(bytes.error());
-    if (read) {
-      record = std::move(*read);
-    } else if (read.error().code != ErrorCode::kNotFound) {
-      return fail(fmt::format("{}: {}", options.record_file, read.error().message));
-    }
-  }
+  if (!options.record_file.empty()) disk = options.executor->makeStrand();
   Elector::Options elector_options{.self = options.self, .port = options.port, .peers = options.meeting.addresses};
   elector_options.silence = options.silence;
-  if (record.decided) {  // whom to ask, if it has to search
+  if (const founding::Record& record = options.record; record.decided) {  // whom to ask, if it has to search
     const auto& voters = record.voters.empty() ? record.decided->voters : record.voters;
     for (const founding::Voter& voter : voters) elector_options.peers.push_back(voter.address);
   }
   auto made = net::EventLoop::make();
   if (!made) return tl::unexpected(made.error());
   loop = std::move(*made);
-  elector.emplace(std::move(elector_options), options.key, std::move(record), BootClock::now(), random);
+  elector.emplace(std::move(elector_options), options.key, options.record, BootClock::now(), random);
   loop->post([this] { open(); });
   auto started = startThread([running = loop.get()] { running->run(); });
   if (!started) return tl::unexpected(started.error());
@@ -249,13 +238,14 @@ void Founder::Impl::look() {
   listen();
   resolve();
   const Time now = BootClock::now();
-  std::erase_if(handles->connections, [now](const Connection& one) { return now >= one.began + kPatience; });
+  std::erase_if(handles->connections, [now](const Connection& one) { return now >= one.began + kConnectionPatience; });
   if (unwritten && !writing) {  // the newest record has all that those before have
     auto newest = elector->takeUnwritten();
     write(newest ? std::move(*newest) : founding::Founding::Unwritten(*unwritten));
   }
   pump();
-  if (!elector->decision() && now >= said_at + kSayInterval) say(true);
+  if (elector->decision()) return;
+  say(now >= said_at + kSayInterval || elector->progress(now).seen != said_seen);
 }
 
 void Founder::Impl::resolve() {
@@ -300,6 +290,7 @@ void Founder::Impl::pump() {
       if (disk) {
         write(std::move(*record));
       } else {
+        kept = std::move(record->bytes);
         elector->written(now, record->version);
         continue;
       }
@@ -346,6 +337,7 @@ void Founder::Impl::say(bool even_if_unchanged) {
   const founding::Progress progress = elector->progress(BootClock::now());
   if (progress.state == said && !even_if_unchanged) return;
   said = progress.state;
+  said_seen = progress.seen;
   said_at = BootClock::now();
   log.info("peers: {}", progress.toString());
 }
@@ -481,7 +473,8 @@ void Founder::setVoters(std::vector<founding::Voter> voters) {
 void Founder::search(bool searching) {
   if (!impl_->loop) return;
   impl_->loop->post([impl = impl_.get(), searching] {
-    if (!impl->handles) return;
+    if (!impl->handles || impl->elector->isSearching() == searching) return;
+    if (searching) impl->log.info("peers: no voter answers: other machines are asked for those of today");
     impl->elector->search(searching);
     impl->resolve();
     impl->advance();
@@ -492,5 +485,7 @@ Founder::Status Founder::status() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->status;
 }
+
+const std::string& Founder::keptRecord() const { return impl_->kept; }
 
 }  // namespace idetcd::peers

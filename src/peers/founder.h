@@ -22,11 +22,14 @@ struct Meeting {
 
 class Founder {
  public:
+  static constexpr size_t kMaxRecord = size_t{4} << 20;  // bytes of its file: two values of kMaxMachines, and more
+
   struct Options {
     founding::Machine self;  // `elector` is not looked at
     uint16_t port = 0;
     Meeting meeting;
     founding::Key key{};      // zeros: everybody is believed
+    founding::Record record;  // what was durable when the process started. REQUIRES: of self.member.uuid
     std::string record_file;  // empty: there is no disk, and what is promised goes with the process
     std::chrono::nanoseconds silence{0};
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();  // for the disk, and for names
@@ -46,17 +49,18 @@ class Founder {
   Founder(const Founder&) = delete;
   Founder& operator=(const Founder&) = delete;
 
-  // Once. The record is read before it returns: blocks on the file system. kNoResources: no thread or no descriptor is
-  // left.
+  // Once. kNoResources: no thread or no descriptor is left.
   Result<void> start();
   // Nothing is called back any more when it returns. Not on the founder's thread.
   void stop();
 
   // Those of today, for the record and for machines that ask.
   void setVoters(std::vector<founding::Voter> voters);
-  // The voters cannot be reached: other machines are asked for those of today, until it is told that they can.
+  // Whether other machines are to be asked for the voters of today: of a member that cannot reach those that it knows.
   void search(bool searching);
   Status status() const;
+  // After stop(), without a file: what the next founder of this process, with the same UUID, is to know. Empty: nothing.
+  const std::string& keptRecord() const;
 
  private:
   struct Impl;

@@ -63,10 +63,10 @@ def patient(question):
     return condition
 
 
-def wait_resolves(nodes, name, address, rdtype="A", timeout=5):
+def wait_resolves(nodes, name, address, rdtype="A", timeout=5, **where):
     for node in nodes:
-        wait_until(lambda n=node: resolves(n, name, address, rdtype), timeout,
-                   lambda n=node: f"{name} at {n.name} to be {address}; now {answers(n, name, rdtype)}\n{n.logs()}")
+        wait_until(lambda n=node: resolves(n, name, address, rdtype, **where), timeout,
+                   lambda n=node: f"{name} at {n.name} to be {address}; now {answers(n, name, rdtype, **where)}\n{n.logs()}")
 
 
 def wait_gone(nodes, name, timeout=5):

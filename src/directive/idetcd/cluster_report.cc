@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "control/control.h"
+#include "directive/idetcd/peers_report.h"
 
 namespace idetcd::directive {
 
@@ -172,6 +173,32 @@ void answerRelease(const All& all, const http::Request& request, const http::Rep
   report->release(name, *revision, replyWith(reply));
 }
 
+// Patterns may share one.
+std::vector<std::shared_ptr<peers::PeerGroup>> groupsOf(const All& all) {
+  std::vector<std::shared_ptr<peers::PeerGroup>> groups;
+  for (const auto& served : all) {
+    auto group = served.report->peers();
+    if (group && std::ranges::find(groups, group) == groups.end()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+void answerPeers(const All& all, const http::Request&, const http::Reply& reply) {
+  json described = json::array();
+  for (const auto& group : groupsOf(all)) described.push_back(describePeers(*group));
+  reply(control::answer({{"peers", std::move(described)}}));
+}
+
+void answerRecover(const All& all, const http::Request& request, const http::Reply& reply) {
+  if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
+  for (const auto& group : groupsOf(all)) {
+    if (fmt::to_string(group->settings().port) != control::parameter(request, "port")) continue;
+    const Result<void> done = group->recover();
+    return reply(done ? control::answer({{"recovered", true}}) : control::refuse(409, done.error().message));
+  }
+  reply(control::refuse(404, "no machines that found a cluster at that port"));
+}
+
 }  // namespace
 
 std::string ClusterReport::missing() const {
@@ -182,6 +209,9 @@ std::string ClusterReport::missing() const {
   if (!unread && !unnamed) return {};
   std::string what = unread ? "names not read from etcd" : "";
   if (unnamed) what += fmt::format("{}own name not claimed", unread ? ", " : "");
+  if (const auto group = peers()) {
+    if (const std::string waiting = waitsFor(*group); !waiting.empty()) return what + "; " + waiting;
+  }
   if (const std::string away = storeAway(); !away.empty()) what += "; " + away;
   return what;
 }
@@ -367,6 +397,16 @@ void ClusterReports::addPaths() {
   add("/v1/members", answerMembers);
   add("/v1/slot", answerSlot);
   add("/v1/release", answerRelease);
+  // These wait for other machines.
+  const auto addSlow = [&](const std::string& path, Answer answer) {
+    control.addLate(path, [all = std::shared_ptr<const All>(next_), answer, executor = process_.executor](
+                              const http::Request& request, const http::Reply& reply) {
+      if (!executor->submit([all, answer, request, reply] { answer(*all, request, reply); }))
+        reply(control::refuse(503, "this process ends"));
+    });
+  };
+  addSlow("/v1/peers", answerPeers);
+  addSlow("/v1/peers/recover", answerRecover);
   add("/v1/drain", answerDrain<true>);
   add("/v1/undrain", answerDrain<false>);
 }

@@ -6,6 +6,8 @@
 //   POST /v1/drain, /v1/undrain [?pattern=P]   the addresses of this node leave its names, or are back: of each cluster
 //                                        in which it has one, unless P says which
 //   GET  /v1/slot?name=N                 one slot, with the revision that /v1/release needs
+//   GET  /v1/peers                       what each group of machines that founds a cluster has come to (peers_report.h)
+//   POST /v1/peers/recover?port=P        see PeerGroup::recover()
 //   POST /v1/release?name=N&revision=R   deletes the key of that slot, unless it has changed since. Of a name within the
 //                                        zone that is no slot, such as one above the limit, only a key without a lease
 //
@@ -14,9 +16,10 @@
 
 #include "base/ip_address.h"
 #include "base/json.h"
+#include "directive/idetcd/settings.h"
 #include "http/message.h"
 #include "naming/member.h"
-#include "directive/idetcd/settings.h"
+#include "peers/peer_group.h"
 #include "records/record_store.h"
 #include "resolve/directive.h"
 
@@ -24,14 +27,18 @@ namespace idetcd::directive {
 
 class ClusterReport {
  public:
-  ClusterReport(const records::RecordStore& store, naming::Member& member, const ClusterSettings& settings)
-      : settings_(settings), store_(&store), member_(&member) {}
+  // `peers`: null if the endpoints are configured.
+  ClusterReport(const records::RecordStore& store, naming::Member& member, const ClusterSettings& settings,
+                const std::shared_ptr<peers::PeerGroup>& peers)
+      : settings_(settings), store_(&store), member_(&member), peers_(peers) {}
 
   const std::string& pattern() const { return settings_.pattern.text(); }
   bool recognises(const std::string& name) const { return settings_.pattern.recognise(name).has_value(); }
   bool isInZone(const std::string& name) const;
   bool observes() const { return settings_.observe; }
   bool hasName() const;
+  // Null: there is none, or it is gone.
+  std::shared_ptr<peers::PeerGroup> peers() const { return peers_.lock(); }
 
   // Why this node cannot answer for it yet; empty: it can.
   std::string missing() const;
@@ -66,6 +73,7 @@ class ClusterReport {
   mutable std::mutex mutex_;
   const records::RecordStore* store_;  // null: detached
   naming::Member* const member_;
+  const std::weak_ptr<peers::PeerGroup> peers_;
 };
 
 // Those of each configuration, and the paths that ask them.

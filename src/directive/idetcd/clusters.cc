@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "control/local_socket.h"
 #include "naming/watched_ranges.h"
 #include "node/addresses.h"
 
@@ -133,15 +134,71 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
       drained_(scope, "idetcd_drained", "Whether an operator has taken the addresses of this node out of DNS: 1 or 0.",
                [&member] { return member.isDrained() ? 1.0 : 0.0; }) {}
 
-// The one place that knows which store holds the names.
-Result<std::unique_ptr<store::Store>> Clusters::openStore(const ClusterSettings& settings,
-                                                          const metrics::Scope& metrics) {
-  if (!etcd_thread_) {
-    auto thread = etcd::CompletionThread::make();
-    if (!thread) return tl::unexpected(thread.error());
-    etcd_thread_ = std::move(*thread);
+Result<void> Clusters::makeThread() {
+  if (etcd_thread_) return {};
+  auto thread = etcd::CompletionThread::make();
+  if (!thread) return tl::unexpected(thread.error());
+  etcd_thread_ = std::move(*thread);
+  return {};
+}
+
+// The one of these settings that there is, or a new one. A port is one group, whatever the patterns.
+Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSettings& settings,
+                                                              const node::NodeAddresses& node) {
+  if (!settings.peers) return nullptr;
+  for (const auto* clusters : {&added_, &running_}) {
+    for (const auto& cluster : *clusters) {
+      if (!cluster->peers || cluster->peers->settings().port != settings.peers->port) continue;
+      if (cluster->peers->settings() == *settings.peers) return cluster->peers;
+      return fail(fmt::format("two patterns with peers-port {} differ in their peers: write another port",
+                              settings.peers->port));
+    }
   }
-  etcd::Client::Options options = settings.etcdOptions();
+  peers::PeerGroup::Options options;
+  options.settings = *settings.peers;
+  options.state = stateDirectory(settings);
+  options.runtime = control::socketDirectory();
+  options.addresses = node.addresses.list();
+  if (settings.address.addresses.empty()) {
+    options.find_addresses = [address = settings.address]() -> Result<std::vector<IpAddress>> {
+      const auto found = node::selectNodeAddresses(address, node::readNetworkView());
+      if (!found) return tl::unexpected(found.error());
+      return found->addresses.list();
+    };
+  }
+  options.observes = settings.observe;
+  options.lease = settings.lease;
+  options.executor = process_.executor;
+  options.programs = process_.programs;
+  options.metrics = process_.metrics.scope().with("port", fmt::to_string(settings.peers->port));
+  options.on_change = [this] {
+    process_.loop.post([this] {
+      for (const auto& cluster : running_) {
+        if (cluster->peers) start(*cluster);
+      }
+    });
+  };
+  auto made = peers::PeerGroup::open(std::move(options), *etcd_thread_, process_.log.named("plugin/idetcd"));
+  if (!made) return tl::unexpected(explained(made.error(), stateDirectory(settings), process_));
+  return std::move(*made);
+}
+
+std::vector<peers::PeerGroup*> Clusters::peerGroups() const {
+  std::vector<peers::PeerGroup*> groups;
+  for (const auto& cluster : running_) {
+    peers::PeerGroup* const group = cluster->peers.get();
+    if (group != nullptr && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+  }
+  return groups;
+}
+
+// The one place that knows which store holds the names.
+std::unique_ptr<etcd::Client> Clusters::openStore(const Cluster& cluster, const metrics::Scope& metrics) {
+  etcd::Client::Options options = cluster.settings.etcdOptions();
+  if (cluster.peers) {
+    options.endpoints = cluster.peers->endpoints();
+    options.tls = cluster.peers->tls();
+  }
   options.spread = true;
   options.metrics = metrics;
   options.executor = process_.executor;
@@ -150,8 +207,9 @@ Result<std::unique_ptr<store::Store>> Clusters::openStore(const ClusterSettings&
 
 Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings, uint16_t dns_port) {
   const Logger log = process_.log.named("plugin/idetcd");
-  if (auto usable = etcd::Client::checkTlsFiles(settings.etcdOptions()); !usable) {
-    return tl::unexpected(usable.error());
+  if (!settings.peers) {
+    if (auto usable = etcd::Client::checkTlsFiles(settings.etcdOptions()); !usable)
+      return tl::unexpected(usable.error());
   }
   const auto node = node::selectNodeAddresses(settings.address, node::readNetworkView());
   if (!node) return tl::unexpected(node.error());
@@ -180,14 +238,18 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
   }
-  auto store = openStore(settings, options.metrics);
-  if (!store) return tl::unexpected(store.error());
+  if (auto thread = makeThread(); !thread) return tl::unexpected(thread.error());
+  auto group = peerGroup(settings, *node);
+  if (!group) return tl::unexpected(group.error());
+  made->peers = std::move(*group);
+  auto client = openStore(*made, options.metrics);
+  made->client = client.get();
   made->member =
-      std::make_unique<naming::Member>(*etcd_thread_, std::move(*store), *made->store, std::move(options), log,
+      std::make_unique<naming::Member>(*etcd_thread_, std::move(client), *made->store, std::move(options), log,
                                        [this](const std::string& line) { process_.fatal("plugin/idetcd: " + line); });
   made->metrics = std::make_unique<const ClusterMetrics>(
       process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);
-  made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings);
+  made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings, made->peers);
   made->member->restore(tablesOf(made->member->store()));
   return made;
 }
@@ -207,8 +269,15 @@ std::vector<const records::RecordStore*> Clusters::tablesOf(const store::Store& 
 
 void Clusters::accept() {
   std::vector<std::unique_ptr<Cluster>> previous = std::exchange(running_, std::exchange(added_, {}));
+  for (peers::PeerGroup* group : peerGroups()) {
+    int64_t token = 0;
+    for (const auto& cluster : running_) {
+      if (cluster->peers.get() == group) token = std::max(token, cluster->member->highestToken());
+    }
+    group->start(token);
+  }
   for (const auto& cluster : running_) {
-    cluster->member->start();
+    start(*cluster);
     if (cluster->state) cluster->state->linkIdentity(cluster->settings.only);
   }
   for (const Kept& kept : kept_) {
@@ -219,6 +288,18 @@ void Clusters::accept() {
     is_kept ? running_.push_back(std::move(cluster)) : retire(std::move(cluster));
   }
   kept_.clear();
+}
+
+// A member of a cluster that founds itself has to wait until there is one; until then its old names are answered.
+void Clusters::start(Cluster& cluster) {
+  if (cluster.peers) {
+    std::vector<std::string> endpoints = cluster.peers->endpoints();
+    if (endpoints.empty()) return;
+    cluster.client->setEndpoints(std::move(endpoints));
+    if (const auto membership = cluster.peers->membership(); membership && !cluster.started)
+      cluster.member->found(membership->number, membership->token_base);
+  }
+  if (!std::exchange(cluster.started, true)) cluster.member->start();
 }
 
 void Clusters::refuse() {
@@ -262,6 +343,8 @@ void Clusters::release(std::chrono::milliseconds budget) {
     if (!process_.executor->submit(release)) release();
   }
   for (auto& release : releases) release.wait();
+  // Their names are given up in an etcd that may be this machine's.
+  for (peers::PeerGroup* group : peerGroups()) group->stop(kReleaseBudget);
 }
 
 void Clusters::abandon() {
@@ -275,6 +358,7 @@ void Clusters::stop() {
   for (const auto* clusters : {&running_, &added_}) {
     for (const auto& cluster : *clusters) cluster->member->stop(std::chrono::milliseconds(0));
   }
+  for (peers::PeerGroup* group : peerGroups()) group->stop(std::chrono::milliseconds(0));
   if (etcd_thread_) etcd_thread_->stop();
 }
 

@@ -10,6 +10,7 @@
 #include "directive/nsid/identity.h"
 #include "etcd/completion_thread.h"
 #include "naming/member.h"
+#include "peers/peer_group.h"
 #include "records/record_store.h"
 #include "resolve/directive.h"
 #include "store/store.h"
@@ -36,6 +37,9 @@ struct Cluster {
   ClusterSettings settings;
   std::unique_ptr<records::RecordStore> store;
   std::shared_ptr<node::StateDirectory> state;  // may be null
+  std::shared_ptr<peers::PeerGroup> peers;      // null: the endpoints are configured
+  etcd::Client* client = nullptr;               // the member's store
+  bool started = false;
   std::unique_ptr<naming::Member> member;
   std::unique_ptr<const ClusterMetrics> metrics;
   std::shared_ptr<ClusterReport> report;
@@ -74,7 +78,11 @@ class Clusters final : public resolve::ProcessState {
   Cluster* find(const ClusterSettings& settings) const;
   bool isRunning(const Cluster* cluster) const;
   std::vector<const records::RecordStore*> tablesOf(const store::Store& store) const;
-  Result<std::unique_ptr<store::Store>> openStore(const ClusterSettings& settings, const metrics::Scope& metrics);
+  Result<void> makeThread();
+  Result<std::shared_ptr<peers::PeerGroup>> peerGroup(const ClusterSettings& settings, const node::NodeAddresses& node);
+  std::unique_ptr<etcd::Client> openStore(const Cluster& cluster, const metrics::Scope& metrics);
+  std::vector<peers::PeerGroup*> peerGroups() const;  // of those that run
+  void start(Cluster& cluster);
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
   void retire(std::unique_ptr<Cluster> cluster);
   void onRetired();

@@ -14,17 +14,38 @@ struct Lines {
   ClusterSettings settings;
   std::string pattern;
   bool has_pattern = false;
+  bool has_endpoint = false;
+  std::string peers_option;  // one of those that only `peers` has; empty: none
+  peers::Settings peers;
   int pattern_line = 0;
 };
 
-Result<void> readEndpoint(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+Result<void> readEndpoint(config::DirectiveCursor& cursor, Lines& lines) {
   auto endpoints = cursor.args(1);
   if (!endpoints) return tl::unexpected(endpoints.error());
   for (const std::string& endpoint : *endpoints) {
     if (const auto valid = etcd::Client::validateEndpoint(endpoint); !valid) return cursor.error(valid.error().message);
   }
-  settings.endpoints = std::move(*endpoints);
+  lines.settings.endpoints = std::move(*endpoints);
+  lines.has_endpoint = true;
   return {};
+}
+
+Result<void> readPeers(config::DirectiveCursor& cursor, peers::Settings& settings) {
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  settings.where.insert(settings.where.end(), words->begin(), words->end());
+  return {};
+}
+
+// An option that means nothing without `peers`.
+config::Field<Lines> ofPeers(std::string_view name, config::Field<peers::Settings> field) {
+  config::Field<Lines> outer = config::within(&Lines::peers, field);
+  outer.read = [name, field](config::DirectiveCursor& cursor, void* lines) {
+    static_cast<Lines*>(lines)->peers_option = name;
+    return field.read(cursor, &static_cast<Lines*>(lines)->peers);
+  };
+  return outer;
 }
 
 // Nothing: the system's CAs; CA; CERTIFICATE KEY; CERTIFICATE KEY CA. As CoreDNS has it for etcd.
@@ -104,7 +125,18 @@ const config::Options<Lines>& options() {
   constexpr int64_t kLongestSeconds = 24 * 3600;
   const auto of = [](Field<Settings> field) { return within(&Lines::settings, std::move(field)); };
   static const Options<Lines> kOptions{
-      {"endpoint", "endpoint http://HOST:PORT...", of(readEndpoint)},
+      {"endpoint", "endpoint http://HOST:PORT...", readEndpoint},
+      {"peers", "peers NAME|ADDRESS[:PORT]|NETWORK...", within(&Lines::peers, Field<peers::Settings>(readPeers))},
+      {"expect", "expect N",
+       ofPeers("expect", number(&peers::Settings::expect, 1, founding::kMaxMachines,
+                                "expect must be a number from {least} to {most}: '{word}'")
+                             .orElse("limit"))},
+      {"secret", "secret FILE", ofPeers("secret", text(&peers::Settings::secret_file))},
+      {"insecure", "insecure", ofPeers("insecure", flag(&peers::Settings::insecure))},
+      {"peers-port", "peers-port PORT",
+       ofPeers("peers-port", number(&peers::Settings::port, 1, UINT16_MAX - 2,
+                                    "peers-port must be a number from {least} to {most}: '{word}'"))},
+      {"etcd-program", "etcd-program PATH", ofPeers("etcd-program", text(&peers::Settings::program).orElse("etcd"))},
       {"tls", "tls [CERT KEY] [CA]", of(readTls)},
       {"credentials", "credentials USER PASSWORD", of(readCredentials)},
       {"limit", "limit N",
@@ -139,10 +171,51 @@ Result<void> parsePattern(const config::DirectiveCursor& cursor, Lines& lines) {
   return {};
 }
 
+Result<void> takePeers(const config::DirectiveCursor& cursor, Lines& lines) {
+  peers::Settings& peers = lines.peers;
+  ClusterSettings& settings = lines.settings;
+  if (peers.where.empty()) {
+    if (lines.peers_option.empty()) return {};
+    return cursor.error(fmt::format(
+        "{} is for machines that found a cluster; write: peers NAME|ADDRESS[:PORT]|NETWORK...", lines.peers_option));
+  }
+  if (lines.has_endpoint) return cursor.error("endpoint and peers are two places for the names: write one of them");
+  if (settings.tls || settings.credentials) {
+    return cursor.error(fmt::format("{} is for an etcd of `endpoint`: with peers, `secret` makes certificates",
+                                    settings.tls ? "tls" : "credentials"));
+  }
+  const auto meeting = peers::Meeting::parse(peers.where, peers.port);
+  if (!meeting) return cursor.error(fmt::format("peers: {}", meeting.error().message));
+  if (peers.expect == 0) {
+    if (settings.limit > static_cast<int64_t>(founding::kMaxMachines)) {
+      return cursor.error(fmt::format("expect is the limit if it is not said, which is {}; write: expect N, up to {}",
+                                      settings.limit, founding::kMaxMachines));
+    }
+    peers.expect = settings.limit;
+  }
+  const auto isLoopback = [](const SocketAddress& address) { return address.ip.isLoopback(); };
+  const bool is_local = meeting->names.empty() && std::ranges::all_of(meeting->addresses, isLoopback) &&
+                        !settings.address.addresses.empty() &&
+                        std::ranges::all_of(settings.address.addresses, &IpAddress::isLoopback);
+  if (peers.secret_file.empty() && !peers.insecure && !is_local) {
+    return cursor.error(
+        "peers needs a secret, which all machines of the cluster have; write: secret FILE, or insecure, if everybody "
+        "who "
+        "reaches this machine may read and change all names");
+  }
+  if (!peers.secret_file.empty() && peers.insecure)
+    return cursor.error("secret and insecure contradict each other: write one of them");
+  settings.endpoints.clear();
+  settings.peers = std::move(peers);
+  return {};
+}
+
 // Errors that show only when every option is right.
 Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettings& settings) {
-  if (const auto valid = etcd::Client::validateOptions(settings.etcdOptions()); !valid)
-    return cursor.error(valid.error().message);
+  if (!settings.peers) {
+    if (const auto valid = etcd::Client::validateOptions(settings.etcdOptions()); !valid)
+      return cursor.error(valid.error().message);
+  }
   if (const size_t ranges = naming::watchedRanges(settings.watch, settings.pattern).size();
       ranges > naming::kMaxWatchedRanges) {
     return cursor.error(fmt::format("watch has {} ranges, at most {} can be watched; write fewer and wider ones",
@@ -161,7 +234,7 @@ bool ClusterSettings::isSameMember(const ClusterSettings& other) const {
          exit_when_full == other.exit_when_full && lease == other.lease && reconcile == other.reconcile &&
          watch == other.watch && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
          address.interface_name == other.address.interface_name && observe == other.observe &&
-         state_directory == other.state_directory && on_claim == other.on_claim;
+         state_directory == other.state_directory && on_claim == other.on_claim && peers == other.peers;
 }
 
 etcd::Client::Options ClusterSettings::etcdOptions() const {
@@ -173,9 +246,14 @@ etcd::Client::Options ClusterSettings::etcdOptions() const {
 }
 
 std::vector<dns::Name> ClusterSettings::endpointNames() const {
+  std::vector<std::string> hosts;
+  for (const std::string& endpoint : endpoints) hosts.push_back(etcd::Client::endpointHost(endpoint));
+  if (peers) {
+    const auto meeting = peers::Meeting::parse(peers->where, peers->port);
+    if (meeting) hosts.insert(hosts.end(), meeting->names.begin(), meeting->names.end());
+  }
   std::vector<dns::Name> names;
-  for (const std::string& endpoint : endpoints) {
-    const std::string host = etcd::Client::endpointHost(endpoint);
+  for (const std::string& host : hosts) {
     if (IpAddress::parse(host) || host == "localhost") continue;
     if (const auto name = dns::Name::parse(host)) names.push_back(*name);
     if (host.find('.') != std::string::npos) continue;
@@ -190,6 +268,7 @@ Result<ClusterSettings> parseClusterSettings(config::DirectiveCursor& cursor) {
   if (const auto read = options().read(cursor, lines); !read) problems.add(read.error().message);
   if (const auto parsed = parsePattern(cursor, lines); !parsed) problems.add(parsed.error().message);
   if (!problems.empty()) return tl::unexpected(problems.result().error());
+  if (const auto taken = takePeers(cursor, lines); !taken) return tl::unexpected(taken.error());
   if (const auto checked = checkAll(cursor, lines.settings); !checked) return tl::unexpected(checked.error());
   return std::move(lines.settings);
 }

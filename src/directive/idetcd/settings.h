@@ -7,6 +7,7 @@
 #include "dns/name.h"
 #include "etcd/client.h"
 #include "node/addresses.h"
+#include "peers/peer_group.h"
 #include "slots/name_pattern.h"
 
 namespace idetcd::directive {
@@ -15,6 +16,7 @@ struct ClusterSettings {
   std::vector<std::string> endpoints{"http://localhost:2379"};
   std::optional<etcd::TlsFiles> tls;
   std::optional<etcd::Credentials> credentials;
+  std::optional<peers::Settings> peers;  // found a cluster, in place of endpoints
   slots::NamePattern pattern;
   int64_t limit = 10;
   bool exit_when_full = false;
@@ -32,7 +34,7 @@ struct ClusterSettings {
   // Whether a member that runs with the one serves the other too, but for `fallthrough`.
   bool isSameMember(const ClusterSettings& other) const;
   etcd::Client::Options etcdOptions() const;
-  // The names as which this machine may ask for the hosts of etcd's endpoints: itself, if it is the machine's resolver.
+  // The names as which this machine may ask for the hosts of etcd's endpoints, or of `peers`: itself, if it is the machine's resolver.
   // A short name is completed by a search list, of which only the cluster's own zone can be in the way.
   std::vector<dns::Name> endpointNames() const;
 };

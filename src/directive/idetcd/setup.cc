@@ -1,6 +1,7 @@
 #include "directive/idetcd/setup.h"
 
 #include "config/directive_cursor.h"
+#include "control/local_socket.h"
 #include "directive/hosts/hosts.h"
 #include "directive/nsid/identity.h"
 #include "etcd/client.h"
@@ -81,6 +82,7 @@ void IdetcdDirective::checkTogether(std::span<Directive* const> all) {
 std::vector<resolve::Directive::WrittenDirectory> IdetcdDirective::writtenDirectories() const {
   std::string directory = settings_.state_directory;
   if (directory.empty()) directory = node::stateDirectoryOfService();
+  if (directory.empty() && settings_.peers) directory = control::socketDirectory();
   if (directory.empty()) return {};
   return {{.path = std::move(directory)}};  // others read the identity there
 }

@@ -19,6 +19,20 @@ def free_port():
     raise RuntimeError("no free port")
 
 
+def free_ports(count):
+    """The first of so many that follow each other, all of them reserved for us."""
+    for _ in range(1000):
+        first = free_port()
+        taken = 1
+        while taken < count and reserve(first + taken):
+            taken += 1
+        if taken == count:
+            return first
+        for port in range(first, first + taken):
+            release(port)
+    raise RuntimeError("no free ports")
+
+
 def is_free(port):
     for family, host in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):

@@ -56,6 +56,43 @@ TEST(PlanCluster, CredentialsAreUserAndPassword) {
   EXPECT_TRUE(refused("credentials \"\" secret", "name is empty"));
 }
 
+TEST(PlanCluster, PeersTakeThePlaceOfEndpoints) {
+  EXPECT_FALSE(accepted("").peers);
+  const auto settings =
+      accepted("limit 20\npeers nodes.test 10.0.0.0/24 10.0.1.1:53\npeers [::1]:7\nsecret /etc/secret");
+  ASSERT_TRUE(settings.peers);
+  EXPECT_EQ(settings.endpoints, std::vector<std::string>());
+  EXPECT_EQ(settings.peers->where, (std::vector<std::string>{"nodes.test", "10.0.0.0/24", "10.0.1.1:53", "[::1]:7"}));
+  EXPECT_EQ(settings.peers->expect, 20) << "the limit";
+  EXPECT_EQ(settings.peers->port, 2390);
+  EXPECT_EQ(settings.peers->program, "etcd");
+  ASSERT_EQ(settings.endpointNames().size(), 1u) << "this machine may ask itself for them";
+  EXPECT_EQ(settings.endpointNames().front().toString(), "nodes.test.");
+  const auto all = accepted("peers nodes.test\nexpect 5\npeers-port 7000\netcd-program /opt/etcd\ninsecure").peers;
+  ASSERT_TRUE(all);
+  EXPECT_EQ(std::tuple(all->expect, all->port, all->program, all->insecure), std::tuple(5, 7000, "/opt/etcd", true));
+
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\nendpoint http://a:1", "two places"));
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\ntls ca.pem", "tls is for an etcd of `endpoint`"));
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\ncredentials a b", "credentials is for an etcd of `endpoint`"));
+  EXPECT_TRUE(refused("peers", "Wrong argument count"));
+  EXPECT_TRUE(refused("peers http://a:1\nsecret s", "not a host name, an address or a network: 'http://a:1'"));
+  EXPECT_TRUE(refused("peers 10.0.0.0/8\nsecret s", "at most a /22"));
+  EXPECT_TRUE(refused("expect 5", "expect is for machines that found a cluster; write: peers"));
+  EXPECT_TRUE(refused("insecure", "insecure is for machines that found a cluster"));
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\nexpect 0", "from 1 to 4096: '0'"));
+  EXPECT_TRUE(refused("limit 5000\npeers nodes.test\nsecret s", "write: expect N, up to 4096"));
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\npeers-port 65534", "from 1 to 65533: '65534'"));
+}
+
+TEST(PlanCluster, PeersBeyondThisMachineNeedASecret) {
+  EXPECT_TRUE(refused("peers nodes.test", "peers needs a secret"));
+  EXPECT_TRUE(refused("peers 127.0.0.2 10.0.0.1\naddress 127.0.0.2", "peers needs a secret"));
+  EXPECT_TRUE(refused("peers 127.0.0.2", "peers needs a secret")) << "its own address is seen by others";
+  EXPECT_TRUE(accepted("peers 127.0.0.2 127.0.0.0/30 ::1\naddress 127.0.0.2").peers);
+  EXPECT_TRUE(refused("peers nodes.test\nsecret s\ninsecure", "contradict each other"));
+}
+
 TEST(PlanCluster, StateIsOneDirectory) {
   EXPECT_EQ(accepted("").state_directory, "");
   EXPECT_EQ(accepted("state /var/lib/idetcd").state_directory, "/var/lib/idetcd");
@@ -75,13 +112,15 @@ TEST(PlanCluster, OnClaimIsAProgramAndItsArguments) {
 TEST(PlanCluster, NoMessageQuotesAPassword) {
   for (const char* options : {"credentials hunter2", "credentials root hunter2 hunter2", "credential root hunter2",
                               "credentials root hunter2 { }", "endpoint http://root:hunter2@localhost:2379"}) {
-    const auto plan = makePlan("Corefile", std::string(". {\n  idetcd {\n    pattern a{{.ID}}.\n    ") + options + "\n  }\n}\n", 53);
+    const auto plan =
+        makePlan("Corefile", std::string(". {\n  idetcd {\n    pattern a{{.ID}}.\n    ") + options + "\n  }\n}\n", 53);
     ASSERT_FALSE(plan) << options;
     EXPECT_EQ(plan.error().message.find("hunter2"), std::string::npos) << plan.error().message;
   }
   const std::string secret = "0123456789abcdef0123456789abcdef";
-  for (const std::string& cookies : {"{ secret " + secret + "0 }", "{ secret " + secret + " " + secret + " x" + secret + " " + secret + " }",
-                                     secret, "{ secrets " + secret + " }"}) {
+  for (const std::string& cookies :
+       {"{ secret " + secret + "0 }", "{ secret " + secret + " " + secret + " x" + secret + " " + secret + " }", secret,
+        "{ secrets " + secret + " }"}) {
     const auto plan = makePlan("Corefile", ". {\n  cookies " + cookies + "\n}\n", 53);
     ASSERT_FALSE(plan) << cookies;
     EXPECT_EQ(plan.error().message.find(secret), std::string::npos) << plan.error().message;

@@ -1,7 +1,6 @@
 #include "peers/founder.h"
 
 #include <filesystem>
-#include <fstream>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
@@ -49,6 +48,9 @@ class FounderTest : public testing::Test {
     options.meeting.addresses = {address(1), address(2)};
     options.key = key_;
     options.record_file = record(number);
+    const auto bytes = readFile(record(number), Founder::kMaxRecord);
+    options.record = bytes ? *founding::decodeRecord(*bytes, founderUuid(number))
+                           : founding::Record{founderUuid(number), {}, {}, {}};
     options.on_member = [this, number](const founding::Value& value, const std::vector<founding::Voter>& voters) {
       const std::lock_guard lock(mutex_);
       members_[number] = value;
@@ -126,7 +128,8 @@ TEST_F(FounderTest, OneOfAnotherSecretIsNotSeen) {
   const auto dropped = [&registry] {
     double count = 0;
     registry.visit([&count](const metrics::Sample& sample) {
-      if (sample.label_values.front() == "mac") count += sample.value;
+      if (sample.family.name == "idetcd_peers_dropped_total" && sample.label_values.front() == "mac")
+        count += sample.value;
     });
     return count;
   };
@@ -178,15 +181,7 @@ TEST_F(FounderTest, AMachineThatCannotKeepItsPromisesTakesPartWhenItCan) {
   EXPECT_TRUE(std::filesystem::exists(hidden + "/record"));
 }
 
-TEST_F(FounderTest, ADamagedRecordIsSaid) {
-  std::ofstream(record(1)) << "not a record";
-  Founder founder(options(1, 1), Logger());
-  const auto started = founder.start();
-  ASSERT_FALSE(started);
-  EXPECT_NE(started.error().message.find("damaged"), std::string::npos) << started.error().message;
-}
-
-TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatSearches) {
+TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatReachesNone) {
   add(1, options(1, 2));
   add(2, options(2, 2));
   ASSERT_TRUE(decided());

@@ -1,0 +1,192 @@
+"""Machines that found a cluster: they have idetcd and etcd's program, and no etcd that runs. Machine N is 127.0.0.N."""
+
+import json
+import os
+import secrets
+import subprocess
+
+import pytest
+
+from dns_client import wait_resolves
+from harness import ports
+from harness.processes import wait_until
+
+COREFILE = """. {{
+    bind 127.0.0.{number}
+    idetcd {{
+        pattern worker{{{{.ID}}}}.tf.local.
+        limit {limit}
+        lease 3s
+        address 127.0.0.{number}
+        peers {peers}
+        peers-port {port}
+{options}    }}
+}}
+"""
+
+
+class Machines:
+    """Those that may found a cluster: 127.0.0.2, 127.0.0.3, …"""
+
+    def __init__(self, nodes, directory, expect):
+        self.nodes = nodes
+        self.directory = directory
+        self.expect = expect
+        self.port = ports.free_ports(3)
+        self.secret = self.secret_file("secret")
+        self.made = {}
+
+    def secret_file(self, name):
+        path = os.path.join(self.directory, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(16))
+        return path
+
+    def state(self, number):
+        return os.path.join(self.directory, f"state{number}")
+
+    def start(self, number, *options, secret=None, state=True):
+        """Launches the machine, which need not have a name yet."""
+        options = [f"secret {secret or self.secret}", *([f"state {self.state(number)}"] if state else []), *options]
+        node = self.nodes.make(COREFILE.format(
+            number=number, limit=self.expect, port=self.port, peers=" ".join(f"127.0.0.{n}" for n in range(2, self.expect + 2)),
+            options="".join(f"        {option}\n" for option in options)), name=f"machine{number}.{len(self.made)}")
+        node.host = f"127.0.0.{number}"
+        self.made[number] = node
+        return node.launch()
+
+    def close(self):
+        for port in range(self.port, self.port + 3):
+            ports.release(port)
+
+
+@pytest.fixture
+def machines(nodes, directory):
+    made = []
+
+    def make(expect):
+        made.append(Machines(nodes, directory, expect))
+        return made[-1]
+    yield make
+    for each in made:
+        each.close()
+
+
+def name_of(node):
+    wait_until(lambda: os.path.exists(node.socket_path()), 10, lambda: f"{node.name} to have a control socket\n{node.logs()}")
+    status, said = node.control("/v1/status")
+    assert status == 200, said
+    return said["clusters"][0]["name"]
+
+
+def wait_name(node, name=None, timeout=15):
+    """Until it owns a name, and that one if it is given."""
+    def condition():
+        assert node.running(), f"{node.name} ended with {node.exit_code(1)}\n{node.logs()}"
+        owned = name_of(node)
+        return owned if owned and owned == (name or owned) else None
+    return wait_until(condition, timeout, lambda: f"{node.name} to own {name or 'a name'}\n{node.logs(tail=200)}", interval=0.05)
+
+
+def run(node, *arguments):
+    """A subcommand: exit code, stdout, stderr."""
+    done = subprocess.run([node.binary, *arguments], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          timeout=60, env={**os.environ, "RUNTIME_DIRECTORY": node.runtime_directory})
+    return done.returncode, done.stdout, done.stderr
+
+
+def owner(cluster, name):
+    return next(node for node in cluster.made.values() if name_of(node) == name)
+
+
+def worker(number):
+    return f"worker{number}.tf.local."
+
+
+def test_two_machines_name_themselves_without_an_etcd(machines):
+    cluster = machines(2)
+    first, second = cluster.start(2), cluster.start(3)
+    assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
+    for node in (first, second):
+        for other in (first, second):
+            wait_resolves([node], name_of(other), other.host, host=node.host)
+
+
+def test_five_machines_are_numbered_in_the_order_of_their_start(machines):
+    cluster = machines(5)
+    numbers = [4, 2, 6, 3, 5]
+    started = []
+    for number in numbers:  # each has read its clock before the next one is there
+        started.append(cluster.start(number))
+        started[-1].wait_answers(host=f"127.0.0.{number}")
+        if len(started) == 2:
+            started[-1].wait_logged("2 of 3 machines seen")
+    for place, node in enumerate(started):
+        wait_name(node, worker(place + 1))
+
+
+def test_all_that_are_killed_at_once_have_their_names_again(machines):
+    cluster = machines(3)
+    before = {}
+    for number in (2, 3, 4):
+        cluster.start(number)
+    for number, node in cluster.made.items():
+        before[number] = wait_name(node)
+    for node in cluster.made.values():
+        node.kill()
+    for number, name in before.items():
+        cluster.start(number)
+    for number, name in before.items():
+        wait_name(cluster.made[number], name)
+
+
+def test_a_machine_that_comes_later_takes_the_next_name(machines):
+    cluster = machines(3)
+    first, second = cluster.start(2), cluster.start(3)
+    assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
+    wait_name(cluster.start(4), worker(3))
+
+
+def test_a_machine_of_another_secret_stays_alone(machines):
+    cluster = machines(3)
+    stranger = cluster.start(4, secret=cluster.secret_file("another"))
+    first, second = cluster.start(2), cluster.start(3)
+    assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
+    stranger.wait_logged("1 of 2 machines seen")
+    assert name_of(stranger) is None
+
+
+def test_a_machine_without_etcds_program_says_what_to_install(machines):
+    cluster = machines(1)
+    node = cluster.start(2, "etcd-program /not/there/etcd")
+    node.wait_logged("etcd-server")
+    assert node.running()
+
+
+def test_machines_that_keep_nothing_need_no_state(machines):
+    cluster = machines(2)
+    first, second = cluster.start(2, state=False), cluster.start(3, state=False)
+    assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
+    assert first.terminate() == 0
+    assert os.listdir(os.path.join(first.runtime_directory, f"peers-127.0.0.2-{cluster.port}")) == []
+
+
+def test_the_subcommand_says_for_what_it_waits_and_who_votes(machines):
+    cluster = machines(3)
+    first = cluster.start(2)
+    first.wait_logged("1 of 2 machines seen")
+    code, out, _ = run(first, "peers")
+    assert code == 1 and "no cluster yet: 1 of 2 machines seen" in out
+    assert "no cluster yet: 1 of 2 machines seen" in run(first, "status")[1]
+    second = cluster.start(3)
+    wait_name(first)
+    wait_name(second)
+    code, out, _ = run(second, "peers", "--json")
+    group = json.loads(out)["peers"][0]
+    assert code == 0 and group["connected"] and group["founders"] == 2 and group["waits_for"] == ""
+    assert [(voter["address"], voter["healthy"], voter["leader"]) for voter in group["voters"]] == [
+        (f"{owner(cluster, worker(1)).host}:{cluster.port}", True, True)]
+    out = run(first, "peers")[1]
+    assert group["cluster"] in out and "leader" in out
+    code, _, err = run(first, "peers", "recover")
+    assert code == 2 and "--yes is needed: nothing is recovered" in err
