@@ -143,6 +143,11 @@ TEST(Membership, ItShrinksWhenMachinesAreGoneForLong) {
   View even = view({answering(1), answering(2)}, {});
   even.too_many_for = 11min;
   EXPECT_EQ(next(even), "begin + -a2") << "not the leader";
+  View risky = view({answering(1), answering(2), silent(3, 5s)}, {});
+  risky.machines.erase(risky.machines.begin());
+  risky.machines[0].start = 99;  // that of 2 is the youngest
+  risky.too_many_for = 11min;
+  EXPECT_EQ(next(risky), "wait") << "1 of 2 is no quorum";
   EXPECT_EQ(next(view({answering(1), answering(2)}, {}, Change{.add = "", .remove = uuidOf(2)})), "remove a2");
 }
 

@@ -222,8 +222,15 @@ TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
   EXPECT_LT(SteadyClock::now() - begin, 10s);
   while (!etcd.put("k", "w")) {
   }
-  start(leading, 3);
-  await(leading, vote({1, 2, 3}));
+  // It comes back at another address.
+  Voting::Options moved = options(leading, 3);
+  moved.address = address(9);
+  start(leading, std::move(moved));
+  await(leading, [&](const Voting::Status& status) {
+    return vote({1, 2, 3})(status) && std::ranges::any_of(status.voters, [](const Voting::VoterStatus& one) {
+             return one.voter.address == address(9);
+           });
+  });
 }
 
 TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
