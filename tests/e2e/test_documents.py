@@ -80,6 +80,7 @@ class Claim:
 CLAIMS = [
     Claim(r"(dig|etcdctl|getent|ss|cat|curl -s) "),
     Claim(r"idetcd (-validate|status|members|whoami|wait)\b"),
+    Claim(r"idetcd peers$", "syntax", "the cluster of this page has an etcd of its own; test_peers.py runs it"),
     Claim(r"idetcd exec ", "silent"),
     Claim(r"idetcd hostfile .*>hosts( && mpirun .*)?$", "silent"),
     Claim(r"(ranks|config|TF_CONFIG)=\$\(idetcd |TF_CONFIG=\$config |env \$\(idetcd ", "silent"),
