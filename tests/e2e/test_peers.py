@@ -9,6 +9,7 @@ import pytest
 
 from dns_client import wait_resolves
 from harness import ports
+from harness.namespace import Namespace
 from harness.processes import wait_until
 
 COREFILE = """. {{
@@ -242,3 +243,105 @@ def test_machines_that_keep_nothing_found_anew_when_all_have_stopped(machines):
         wait_until(lambda n=node: group_of(n)["cluster"], 15, node.logs)
         wait_name(node)
     assert group_of(cluster.made[2])["cluster"] != first
+
+
+class Lan:
+    """Machines with networks of their own on one bridge: machine N has 10.77.0.N."""
+
+    COREFILE = """. {{
+    idetcd {{
+        pattern worker{{{{.ID}}}}.tf.local.
+        limit 4
+        expect 3
+        lease 3s
+        peers 10.77.0.0/28
+        secret {secret}
+        state {state}
+    }}
+}}
+"""
+
+    def __init__(self, nodes, directory):
+        self.nodes = nodes
+        self.directory = directory
+        self.spaces = {}
+        self.hub = self.space("hub")
+        self.hub.run("ip", "link", "add", "bridge", "type", "bridge")
+        self.hub.run("ip", "link", "set", "bridge", "up")
+        self.secret = os.path.join(directory, "secret")
+        with open(self.secret, "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(16))
+
+    def space(self, name):
+        os.makedirs(os.path.join(self.directory, name))
+        self.spaces[name] = Namespace(os.path.join(self.directory, name))
+        return self.spaces[name]
+
+    def start(self, number):
+        space = self.space(f"machine{number}")
+        self.hub.run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "lan", "netns", str(space.holder.pid))
+        self.hub.run("ip", "link", "set", f"port{number}", "master", "bridge", "up")
+        space.run("ip", "link", "set", "lan", "up")
+        self.address(number, 0, number)
+        node = self.nodes.make(self.COREFILE.format(secret=self.secret, state=os.path.join(self.directory, f"state{number}")))
+        with space.entered():
+            return node.launch()
+
+    def address(self, machine, before, now):
+        """It gets another address, as from a DHCP server."""
+        run_in = self.spaces[f"machine{machine}"].run
+        if before:
+            run_in("ip", "address", "del", f"10.77.0.{before}/24", "dev", "lan")
+        run_in("ip", "address", "add", f"10.77.0.{now}/24", "dev", "lan")
+        run_in("ip", "route", "add", "default", "via", "10.77.0.1")
+
+    def plug(self, number, state):
+        self.hub.run("ip", "link", "set", f"port{number}", state)
+
+    def close(self):
+        for space in self.spaces.values():
+            space.close()
+
+
+@pytest.fixture
+def lan(nodes, directory):
+    if os.geteuid() != 0:
+        pytest.skip("needs network namespaces")
+    made = Lan(nodes, directory)
+    yield made
+    for node in nodes.nodes:  # while they reach each other
+        if node.running():
+            node.terminate()
+    made.close()
+
+
+def test_a_machine_that_is_cut_off_loses_its_name_and_founds_nothing(lan):
+    cut, *others = [lan.start(number) for number in (2, 3, 4)]
+    for node in (cut, *others):
+        wait_name(node)
+    cluster = group_of(cut)["cluster"]
+    voters_of(cut, 3)
+    lan.plug(2, "down")
+    wait_until(lambda: name_of(cut) is None, 10, cut.logs)
+    newcomer = lan.start(5)
+    for node in (newcomer, *others):
+        wait_name(node)
+    assert name_of(cut) is None and group_of(cut)["cluster"] == cluster
+    lan.plug(2, "up")
+    wait_name(cut)
+    assert {group_of(node)["cluster"] for node in (cut, newcomer, *others)} == {cluster}
+
+
+def test_a_voter_whose_address_changes_goes_on_voting(lan):
+    moved, *others = [lan.start(number) for number in (2, 3, 4)]
+    names = {node: wait_name(node) for node in (moved, *others)}
+    voters_of(others[0], 3)
+    lan.address(2, before=2, now=12)
+
+    def condition():
+        voters = group_of(others[0])["voters"]
+        return all(voter["healthy"] for voter in voters) and {voter["address"] for voter in voters} == {
+            f"10.77.0.{number}:2390" for number in (3, 4, 12)}
+    wait_until(condition, 30, lambda: run(others[0], "peers")[1] + moved.logs(tail=100))
+    for node, name in names.items():
+        wait_name(node, name)
