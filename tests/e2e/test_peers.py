@@ -10,6 +10,7 @@ import pytest
 from dns_client import wait_resolves
 from harness import ports
 from harness.namespace import Namespace
+from harness.node import binary
 from harness.processes import wait_until
 
 COREFILE = """. {{
@@ -155,6 +156,26 @@ def test_a_machine_of_another_secret_stays_alone(machines):
     assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
     stranger.wait_logged("1 of 2 machines seen")
     assert name_of(stranger) is None
+
+
+def test_validate_reads_the_secret(directory):
+    path = os.path.join(directory, "Corefile")
+    secret = os.path.join(directory, "secret")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f". {{\n    idetcd {{\n        pattern w{{{{.ID}}}}.tf.local.\n        peers a.test\n        secret {secret}\n    }}\n}}\n")
+
+    def validate():
+        done = subprocess.run([binary(), "-validate", "-conf", path], check=False, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stderr
+    code, err = validate()
+    assert code == 1 and f"{path}:5" in err and secret in err
+    with open(secret, "w", encoding="ascii") as file:
+        file.write("too short\n")
+    code, err = validate()
+    assert code == 1 and f"{path}:5" in err and "at least 16 are needed" in err
+    with open(secret, "w", encoding="ascii") as file:
+        file.write("long enough for all machines\n")
+    assert validate() == (0, "")
 
 
 def test_a_machine_without_etcds_program_says_what_to_install(machines):

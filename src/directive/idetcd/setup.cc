@@ -58,6 +58,12 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
     }
     return etcd::Client::checkTlsFiles(options);
   });
+  for (const auto& [words, number] : files.lines()) {
+    if (words.size() != 2 || words.front() != "secret") continue;
+    const auto text = files.read(words.back(), number);
+    if (!text) continue;
+    if (const auto secret = founding::Secret::parse(*text); !secret) files.add(number, secret.error().message);
+  }
   return std::move(files).errors();
 }
 
