@@ -8,6 +8,7 @@ import pytest
 
 from corefiles import corefile
 from dns_client import exchange, make_query
+from harness import ports
 from harness.browser import browser
 from harness.processes import wait_until
 from http_client import connection, get, listens
@@ -86,6 +87,31 @@ def test_the_page_shows_the_cluster_as_it_is(cluster, chrome, etcd, nodes):
     chrome.wait_text("#state", "drained")
     chrome.wait_text("#clusters tr.me", "drained")
     assert chrome.errors() == []
+
+
+def test_the_page_shows_who_runs_the_etcd_of_machines_that_founded_their_cluster(nodes, free_port, chrome):
+    port = free_port()
+    peers = ports.free_ports(3)
+    text = f""". {{
+    bind 127.0.0.2
+    admin 127.0.0.1:{port}
+    idetcd {{
+        pattern worker{{{{.ID}}}}.tf.local.
+        limit 1
+        address 127.0.0.2
+        peers 127.0.0.2
+        peers-port {peers}
+    }}
+}}
+"""
+    node = nodes.make(text).launch().wait_answers(host="127.0.0.2")
+    wait_until(lambda: node.control("/v1/status")[1]["clusters"][0]["name"], 20, node.logs)
+    chrome.open(f"http://127.0.0.1:{port}/")
+    chrome.wait_text("#peers", "leads")
+    assert f"127.0.0.2:{peers}" in chrome.text("#peers")
+    assert chrome.errors() == []
+    for number in range(peers, peers + 3):
+        ports.release(number)
 
 
 def test_the_page_asks_nobody_but_its_server(cluster, chrome):

@@ -105,11 +105,14 @@ json historySince(const json& history, double since) {
 AdminAnswers::AdminAnswers(resolve::Process& process)
     : status_(sharedPath(process, "/v1/status", "", kInterval)),
       members_(sharedPath(process, "/v1/members", "", kMembersInterval)),
+      peers_(sharedPath(process, "/v1/peers", "", kMembersInterval)),
       history_(sharedPath(process, "/v1/history", "since=0", kInterval)) {}
 
 void AdminAnswers::sendStatus(const http::Reply& reply) const { pass(status_, reply); }
 
 void AdminAnswers::sendMembers(const http::Reply& reply) const { pass(members_, reply); }
+
+void AdminAnswers::sendPeers(const http::Reply& reply) const { pass(peers_, reply); }
 
 void AdminAnswers::sendHistory(const http::Request& request, const http::Reply& reply) const {
   history_->read([reply, since = sinceOf(request)](const SharedAnswer::Value& value) {

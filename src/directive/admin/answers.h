@@ -63,6 +63,7 @@ class AdminAnswers final : public resolve::ProcessState {
   // --- HTTP thread; the reply comes on any ---
   void sendStatus(const http::Reply& reply) const;
   void sendMembers(const http::Reply& reply) const;
+  void sendPeers(const http::Reply& reply) const;
   // As the request's `since` has it.
   void sendHistory(const http::Request& request, const http::Reply& reply) const;
   // Whether a host is a name of this node, as of the last moment.
@@ -74,6 +75,7 @@ class AdminAnswers final : public resolve::ProcessState {
  private:
   const std::shared_ptr<SharedAnswer> status_;
   const std::shared_ptr<SharedAnswer> members_;
+  const std::shared_ptr<SharedAnswer> peers_;
   const std::shared_ptr<SharedAnswer> history_;
   std::set<SocketAddress> exposed_;  // that were warned about
 };

@@ -39,6 +39,7 @@ class AdminDirective final : public resolve::Configured<AdminSettings> {
         {"/", [](const http::Request&, const http::Reply& reply) { reply(pageResponse()); }},
         {"/api/status", [&answers](const http::Request&, const http::Reply& reply) { answers.sendStatus(reply); }},
         {"/api/members", [&answers](const http::Request&, const http::Reply& reply) { answers.sendMembers(reply); }},
+        {"/api/peers", [&answers](const http::Request&, const http::Reply& reply) { answers.sendPeers(reply); }},
         {"/api/history",
          [&answers](const http::Request& request, const http::Reply& reply) { answers.sendHistory(request, reply); }}};
     for (const auto& [path, answer] : paths) {
