@@ -88,8 +88,9 @@ Task<void> NameKeeper::run() {
     disown();
     recordLoss(loss);
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
-    // Whoever takes the name next is told of it no sooner than this machine is that it has none.
-    if (loss == Loss::kStopped) co_await withdrawn_.wait(kWithdrawal);
+    // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
+    // key (kReleased) may be under our lease.
+    if (loss == Loss::kStopped || loss == Loss::kConflict) co_await withdrawn_.wait(kWithdrawal);
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;

@@ -43,7 +43,8 @@ class NameKeeper final : public OwnName {
   // Ends what earlier processes of this node have left. Until that is done, or the protocol stops.
   runtime::Task<void> endFormerLeases() { return claim_.endFormerLeases(); }
 
-  // Whether this machine is told the name. While it is, the lease is not given back at stop(), within kWithdrawal.
+  // Whether this machine is told the name. While it is, the lease is not given back at stop(), nor when the key is
+  // overwritten, within kWithdrawal.
   static constexpr std::chrono::seconds kWithdrawal{1};
   void setTold(bool told) { told ? withdrawn_.reset() : withdrawn_.set(); }
 

@@ -9,6 +9,10 @@ namespace idetcd::naming {
 using runtime::Task;
 using store::KeyValue;
 using store::StoreResult;
+using namespace std::chrono_literals;
+
+// NameKeeper::kWithdrawal, and what the requests take.
+constexpr std::chrono::milliseconds kUntilGivenUp = 1500ms;
 
 // How long each lease still lives. Shared with the tasks that ask.
 struct RosterReader::Leases {
@@ -88,22 +92,37 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
 }
 
 RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revision) {
-  const StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(name), {});
+  using Target = store::Compare::Target;
+  const auto ifStill = [&name](Target target, int64_t number, store::Op op) {
+    store::TxnRequest request;
+    request.compares.push_back({.key = name, .target = target, .number = number});
+    request.success.push_back(std::move(op));
+    return request;
+  };
+  StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(name), {});
   if (!found) co_return tl::unexpected(found.error());
   if (found->kvs.empty() || found->kvs.front().mod_revision != revision) co_return false;
+  const KeyValue held = std::move(found->kvs.front());
   const std::string value = encodeRecord({.ipv4 = {}, .ipv6 = {}, .port = {}, .id = std::string(kReleased)});
-  bool told = false;
-  for (store::Op op : {store::Op(store::PutOp{name, value, found->kvs.front().lease}),
-                       store::Op(store::DeleteOp{store::KeyRange::single(name)})}) {
-    store::TxnRequest request;
-    request.compares.push_back({.key = name, .target = store::Compare::Target::kModRevision, .number = revision});
-    request.success.push_back(std::move(op));
-    const StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
-    if (!answer) co_return tl::unexpected(answer.error());
-    if (!answer->succeeded) co_return told;  // the second: the node has been faster
-    told = true;
-    revision = answer->revision;
+  store::TxnRequest tell = ifStill(Target::kModRevision, revision, store::PutOp{name, value, held.lease});
+  const StoreResult<store::TxnResult> told = co_await context_.store.txn(std::move(tell));
+  if (!told) co_return tl::unexpected(told.error());
+  if (!told->succeeded) co_return false;
+
+  const Result<NodeRecord> record = decodeRecord(held.value);
+  const bool of_node = held.lease != 0 && record && !record->id.empty();
+  const BootClock::time_point until = context_.now() + (of_node ? kUntilGivenUp : 0ms);
+  while (context_.now() < until && !context_.lifetime.stopping()) {
+    co_await context_.lifetime.pause(50ms);
+    found = co_await context_.store.range(store::KeyRange::single(name), {.keys_only = true});
+    if (!found) co_return tl::unexpected(found.error());
+    if (found->kvs.empty()) co_return true;
   }
+  // Not the key of whoever has claimed the name since.
+  store::TxnRequest erase =
+      ifStill(Target::kCreateRevision, held.create_revision, store::DeleteOp{store::KeyRange::single(name)});
+  const StoreResult<store::TxnResult> deleted = co_await context_.store.txn(std::move(erase));
+  if (!deleted) co_return tl::unexpected(deleted.error());
   co_return true;
 }
 

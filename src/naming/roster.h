@@ -46,8 +46,9 @@ class RosterReader {
   Answer<Roster> read(std::shared_ptr<void> owner);
   // One; none: nobody holds it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
-  // Deletes the key, whoever holds it, unless it has changed since `revision`: false. A node that lives claims the lowest
-  // free name: the key says kReleased just before, under the same lease.
+  // Takes the name from whoever holds it, unless the key has changed since `revision`: false. The key says kReleased first,
+  // under the same lease: a node that lives gives the name up then, once its machine is told, and claims the lowest free
+  // one. What is still there 1.5 s later is deleted, and at once what is no node's of this kind.
   Answer<bool> release(std::string name, int64_t revision);
 
  private:

@@ -117,7 +117,7 @@ MUTATIONS = [
              first_seed=1001),
     Mutation("a frozen member: owned though the mirror is not fresh", "naming/name_keeper.cc",
              "if (evidence_->seen) until = fresh_until;",
-             "(void)fresh_until;\n  if (evidence_->seen) until = evidence_->ownership.deadline;"),
+             "(void)fresh_until;\n  if (evidence_->seen) until = evidence_->ownership.deadline;", first_seed=501),
     Mutation("a read of the key counts for ever", "naming/name_keeper.cc",
              "return std::min(deadline(), read + claim_.lease().ttl - marginOf(claim_.lease().ttl));",
              "return read == BootClock::time_point() ? read : deadline();"),

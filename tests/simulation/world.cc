@@ -1035,7 +1035,7 @@ bool World::overwriteSlot() {
       if (!found || found->kvs.empty()) return false;
       value = found->kvs.front().value;
       break;
-    case 4:  // before it is deleted: idetcd release
+    case 4:  // so that its node gives it up: idetcd release
       if (!found || found->kvs.empty()) return false;
       value = fmt::format(R"({{"id":"{}"}})", naming::kReleased);
       lease = found->kvs.front().lease;
@@ -1048,8 +1048,18 @@ bool World::overwriteSlot() {
   say(Timeline::kEverybody, "an operator puts {} = {} under lease {:x}", key, value, lease);
   judge_->operatorTouches(key);
   operate(PutOp{key, value, lease});
-  const bool releases = value.find(naming::kReleased) != std::string::npos;
-  if (releases) operate(DeleteOp{KeyRange::single(key)});
+  if (value.find(naming::kReleased) == std::string::npos) return true;
+  // Then it deletes what is still there; an older one does so at once.
+  const auto is_still_there = [this, key, created = found->kvs.front().create_revision] {
+    const auto now = etcd_->model().range(KeyRange::single(key), {});
+    return now && !now->kvs.empty() && now->kvs.front().create_revision == created;
+  };
+  time_.after(random_.chance(500) ? 0ms : 1500ms, [this, key, is_still_there] {
+    if (!is_still_there()) return;
+    say(Timeline::kEverybody, "an operator deletes {}, which is released", key);
+    judge_->operatorTouches(key);
+    operate(DeleteOp{KeyRange::single(key)});
+  });
   return true;
 }
 

@@ -28,6 +28,23 @@ using test_support::EtcdServer;
 inline constexpr const char* kPattern = "worker{{.ID}}.tf.local.";
 inline constexpr const char* kQueue = "/idetcd/queue/";
 
+// To a call that answers on the scheduler's thread.
+template <typename T>
+class Answer {
+ public:
+  Member::Done<T> done() {
+    return [promise = promise_](T value) { promise->set_value(std::move(value)); };
+  }
+  T get() {
+    EXPECT_EQ(future_.wait_for(60s), std::future_status::ready);
+    return future_.get();
+  }
+
+ private:
+  std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
+  std::future<T> future_ = promise_->get_future();
+};
+
 // Of a member, and of the client that is its store.
 struct NodeOptions : Member::Options {
   std::vector<std::string> endpoints;

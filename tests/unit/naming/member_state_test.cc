@@ -217,29 +217,61 @@ TEST_F(MemberStateTest, ARestartInOrderKeepsUuidAndName) {
 
 // --- what is published on the machine ---
 
-// Whoever takes the name next would have it while this machine still acts under it.
-TEST_F(MemberStateTest, AtTheEndTheNameIsGivenBackAfterTheProgramWasToldOfItsLoss) {
-  const std::string out = directory_ / "out";
-  NodeOptions made = withState();
-  made.runner = test_support::program_runner;
-  made.on_claim = {
-      "sh", "-c",
-      "echo $IDETCD_EVENT >> " + out + "; until [ $IDETCD_EVENT = claim -o -e " + out + ".go ]; do sleep 0.01; done"};
-  Node& node = start(made);
-  ASSERT_TRUE(node.owns("worker1.tf.local."));
-  ASSERT_TRUE(eventually([&] { return contentsOf(out) == "claim\n"; }));
-  const auto began = std::chrono::steady_clock::now();
-  const auto stopped = std::async(std::launch::async, [&node] { node.member.stop(10s); });
-  ASSERT_TRUE(eventually([&] { return contentsOf(out) == "claim\nloss\n"; }));
-  EXPECT_EQ(identity(), "");
-  const bool is_there = !keys("worker1").empty();
-  // It is not waited for for ever: on a machine that is so slow nothing is shown.
-  if (std::chrono::steady_clock::now() - began < 900ms) {
-    EXPECT_TRUE(is_there);
+// A program that takes its time with the loss. Whoever takes the name next would have it while this machine still acts under
+// it.
+class GivingUpTest : public MemberStateTest {
+ protected:
+  Node& startWithProgram() {
+    NodeOptions made = withState();
+    made.runner = test_support::program_runner;
+    made.on_claim = {"sh", "-c",
+                     "echo $IDETCD_EVENT >> " + out_ + "; until [ $IDETCD_EVENT = claim -o -e " + out_ +
+                         ".go ]; do sleep 0.01; done"};
+    Node& node = start(made);
+    EXPECT_TRUE(node.owns("worker1.tf.local."));
+    EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim\n"; }));
+    return node;
   }
-  overwrite(out + ".go", "");
-  stopped.wait();
+  // `give_up` returns when the name is given up.
+  void expectToldFirst(const std::function<void()>& give_up) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto given_up = std::async(std::launch::async, give_up);
+    ASSERT_TRUE(eventually([&] { return contentsOf(out_) == "claim\nloss\n"; }));
+    EXPECT_EQ(identity(), "");
+    const bool is_there = !keys("worker1").empty();
+    // It is not waited for for ever: on a machine that is so slow nothing is shown.
+    if (std::chrono::steady_clock::now() - began < 900ms) {
+      EXPECT_TRUE(is_there);
+    }
+    overwrite(out_ + ".go", "");
+    given_up.wait();
+  }
+
+  const std::string out_ = directory_ / "out";
+};
+
+TEST_F(GivingUpTest, AtTheEndTheNameIsGivenBackAfterTheProgramWasToldOfItsLoss) {
+  Node& node = startWithProgram();
+  expectToldFirst([&] { node.member.stop(10s); });
   EXPECT_TRUE(keys("worker1").empty());
+}
+
+TEST_F(GivingUpTest, ANameThatIsReleasedIsGivenUpAfterTheProgramWasToldOfItsLoss) {
+  startWithProgram();
+  Node& second = start();
+  ASSERT_TRUE(second.owns("worker2.tf.local."));
+  const std::string uuid = uuidOf("worker1.tf.local.");
+  const int64_t created = createRevision("worker1.tf.local.");
+  expectToldFirst([&] {
+    Answer<store::StoreResult<std::optional<RosterSlot>>> slot;
+    second.member.readSlot("worker1.tf.local.", slot.done());
+    Answer<store::StoreResult<bool>> released;
+    second.member.releaseSlot("worker1.tf.local.", slot.get().value()->revision, released.done());
+    EXPECT_TRUE(released.get().value());
+  });
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_) == "claim\nloss\nclaim\n"; }));
+  EXPECT_GT(createRevision("worker1.tf.local."), created) << "the lowest free name";
+  EXPECT_EQ(uuidOf("worker1.tf.local."), uuid);
 }
 
 TEST_F(MemberStateTest, AShellCanSourceTheIdentityWhileTheNameIsOwned) {

@@ -1,8 +1,6 @@
 // What operators are told and may change, against a real etcd: all slots, one of them, drain and release.
 #include "naming/roster.h"
 
-#include <future>
-
 #include <gtest/gtest.h>
 
 #include "support/temporary_directory.h"
@@ -10,22 +8,6 @@
 
 namespace idetcd::naming {
 namespace {
-
-template <typename T>
-class Answer {
- public:
-  Member::Done<T> done() {
-    return [promise = promise_](T value) { promise->set_value(std::move(value)); };
-  }
-  T get() {
-    EXPECT_EQ(future_.wait_for(60s), std::future_status::ready);
-    return future_.get();
-  }
-
- private:
-  std::shared_ptr<std::promise<T>> promise_ = std::make_shared<std::promise<T>>();
-  std::future<T> future_ = promise_->get_future();
-};
 
 class RosterTest : public MemberTest {
  protected:
