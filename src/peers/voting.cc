@@ -25,7 +25,9 @@ constexpr std::string_view kFoundingData = "founding";
 constexpr std::chrono::seconds kMachineLease{60};
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
-constexpr uint64_t kMaxLag = 5000;  // entries of the log: such a voter has nearly caught up
+constexpr std::chrono::seconds kAnswersLately{3};
+constexpr std::chrono::seconds kWatchPatience{10};  // a voter that stands still hides a change for so long
+constexpr uint64_t kMaxLag = 5000;                 // entries of the log: such a voter has nearly caught up
 constexpr uintmax_t kMaxLogBytes = 4 << 20;
 
 SocketAddress shifted(SocketAddress address, int ports) {
@@ -188,15 +190,18 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
                                       const std::string& state) const;
 
   // --- the leader ---
-  struct Asked {
-    explicit Asked(runtime::Scheduler& scheduler) : done(scheduler) {}
-    std::map<uint64_t, MemberStatus> answers;
+  struct Answer {
+    MemberStatus status;
+    BootClock::time_point at;
+  };
+  struct Awaited {
+    explicit Awaited(runtime::Scheduler& scheduler) : all(scheduler) {}
     size_t left = 0;
-    runtime::Event done;
+    runtime::Event all;
   };
   std::shared_ptr<etcd::Client> clientOf(const SocketAddress& address);
-  static Task<void> ask(Self self, std::shared_ptr<Asked> asked, uint64_t id, SocketAddress address);
-  Task<std::map<uint64_t, MemberStatus>> askAll(std::vector<Voter> voters, nanoseconds patience);
+  static Task<void> ask(Self self, Voter voter, std::shared_ptr<Awaited> awaited);
+  Task<void> askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited);
   Voter voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const;
   Task<void> lead();
   Task<std::optional<View>> look();
@@ -242,7 +247,9 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   // While this machine leads.
   std::map<std::string, std::shared_ptr<etcd::Client>> clients;  // by endpoint
   int64_t key_revision = 0;                                      // of the voters key
-  std::map<uint64_t, BootClock::time_point> answered;
+  std::map<uint64_t, Answer> answers;
+  std::set<uint64_t> being_asked;
+  std::map<uint64_t, BootClock::time_point> answered;  // when this leader last counted it in
   std::optional<std::pair<Change, BootClock::time_point>> change_seen;
   std::optional<BootClock::time_point> too_many_since;
   std::map<std::string, BootClock::time_point> avoided;
@@ -380,7 +387,7 @@ Task<void> Voting::Impl::follow(Self self) {
       auto opening = impl.store.watch(std::move(ranges));
       StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await opening;
       while (stream && !impl.stopping) {
-        auto next = (*stream)->next(20s);
+        auto next = (*stream)->next(kWatchPatience);
         const StoreResult<store::WatchBatch> batch = co_await next;
         if (!batch || !(*stream)->isAtCurrentEndpoint()) break;
         for (const store::WatchEvent& event : batch->events) {
@@ -671,24 +678,29 @@ std::shared_ptr<etcd::Client> Voting::Impl::clientOf(const SocketAddress& addres
   return client;
 }
 
-Task<void> Voting::Impl::ask(Self self, std::shared_ptr<Asked> asked, uint64_t id, SocketAddress address) {
-  const std::shared_ptr<etcd::Client> client = self->clientOf(address);
+// `awaited`: null: nobody waits for it.
+Task<void> Voting::Impl::ask(Self self, Voter voter, std::shared_ptr<Awaited> awaited) {
+  const std::shared_ptr<etcd::Client> client = self->clientOf(voter.address);
   const etcd::Cluster one(*client);
   auto asking = one.status();
   const StoreResult<MemberStatus> answer = co_await asking;
-  if (answer && answer->id == id) asked->answers[id] = *answer;
-  if (--asked->left == 0) asked->done.set();
+  self->being_asked.erase(voter.member);
+  if (answer && answer->id == voter.member) self->answers[voter.member] = {*answer, self->thread.now()};
+  if (awaited && --awaited->left == 0) awaited->all.set();
 }
 
-Task<std::map<uint64_t, MemberStatus>> Voting::Impl::askAll(std::vector<Voter> voters, nanoseconds patience) {
-  const auto asked = std::make_shared<Asked>(thread);
-  asked->left = voters.size();
-  for (const Voter& voter : voters) thread.spawn(ask(shared_from_this(), asked, voter.member, voter.address));
-  if (!voters.empty()) {
-    auto wait = asked->done.wait(patience);
-    co_await wait;
+// One that stands still is asked too, but holds up no other: its answer counts when it comes.
+Task<void> Voting::Impl::askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited) {
+  const auto awaited = std::make_shared<Awaited>(thread);
+  for (const Voter& voter : voters) {
+    if (!being_asked.insert(voter.member).second) continue;
+    const bool counts = is_awaited(voter.member);
+    awaited->left += counts ? 1 : 0;
+    thread.spawn(ask(shared_from_this(), voter, counts ? awaited : nullptr));
   }
-  co_return asked->answers;
+  if (awaited->left == 0) co_return;
+  auto wait = awaited->all.wait(2s);
+  co_await wait;
 }
 
 Voter Voting::Impl::voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const {
@@ -735,20 +747,37 @@ Task<std::optional<View>> Voting::Impl::look() {
     if (member.id != view.self) others.push_back(view.members.back().voter);
   }
   std::ranges::sort(view.members, {}, [](const View::Member& member) { return member.voter.member; });
-  auto asking = askAll(std::move(others), 2s);
-  const std::map<uint64_t, MemberStatus> answers = co_await asking;
+  const BootClock::time_point begun = thread.now();
+  const auto answers_lately = [this, begun](uint64_t id) {
+    const auto last = answered.find(id);
+    return last == answered.end() || begun - last->second < kAnswersLately;
+  };
+  auto asking = askAll(std::move(others), answers_lately);
+  co_await asking;
   if (!own_status) co_return std::nullopt;
 
   const BootClock::time_point now = thread.now();
   for (View::Member& member : view.members) {
-    const auto answer = answers.find(member.voter.member);
-    member.answers =
-        member.voter.member == view.self || (answer != answers.end() && answer->second.leader == view.self &&
-                                             answer->second.index + kMaxLag >= own_status->index);
-    BootClock::time_point& last = answered.try_emplace(member.voter.member, now).first->second;
+    const uint64_t id = member.voter.member;
+    const auto answer = answers.find(id);
+    const bool has_answered =
+        answer != answers.end() && answer->second.at >= (answers_lately(id) ? begun : begun - kAnswersLately);
+    member.answers = id == view.self || (has_answered && answer->second.status.leader == view.self &&
+                                         answer->second.status.index + kMaxLag >= own_status->index);
+    BootClock::time_point& last = answered.try_emplace(id, now).first->second;
     if (member.answers) last = now;
     member.silent = now - last;
   }
+  const auto is_gone = [&view](const auto& one) {
+    return std::ranges::none_of(view.members,
+                                [&one](const View::Member& member) { return member.voter.member == one.first; });
+  };
+  std::erase_if(answers, is_gone);
+  std::erase_if(answered, is_gone);
+  std::erase_if(clients, [this, &view](const auto& one) {
+    return std::ranges::none_of(
+        view.members, [&](const View::Member& member) { return endpointOf(member.voter.address) == one.first; });
+  });
   if (!view.published.change) {
     change_seen.reset();
   } else {
@@ -866,17 +895,19 @@ Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>
       if (read) status.machines.push_back(std::move(*read));
     }
   }
-  auto asking = impl.askAll(impl.published.voters, 2s);
-  const std::map<uint64_t, MemberStatus> answers = co_await asking;
+  const BootClock::time_point begun = impl.thread.now();
+  auto asking = impl.askAll(impl.published.voters, [](uint64_t) { return true; });
+  co_await asking;
   for (const Voter& voter : impl.published.voters) {
     VoterStatus& one = status.voters.emplace_back();
     one.voter = voter;
-    const auto answer = answers.find(voter.member);
-    if (answer == answers.end()) continue;
-    one.answers = answer->second.leader != 0;
-    one.leads = answer->second.leader == voter.member;
-    one.version = answer->second.version;
+    const auto answer = impl.answers.find(voter.member);
+    if (answer == impl.answers.end() || answer->second.at + kTick < begun) continue;
+    one.answers = answer->second.status.leader != 0;
+    one.leads = answer->second.status.leader == voter.member;
+    one.version = answer->second.status.version;
   }
+  if (!impl.own_status || impl.own_status->leader != impl.own_status->id) impl.clients.clear();  // no connection stays
   status.role = impl.role();
   status.problem = impl.problem;
   status.going_on = impl.going_on;
