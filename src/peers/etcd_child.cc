@@ -52,7 +52,7 @@ void EtcdChild::run() {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
     runs_ = false;
-    problem_ = fmt::format("{}: {}; it is run again, at intervals of up to {} s", options_.command[0], end,
+    problem_ = fmt::format("{}: {}; it is run again, at intervals of up to {} s", options_.name, end,
                            kLastPause.count() / 1000);
     if (BootClock::now() - started >= kSteady) next_pause = kFirstPause;
   } while (pause(std::exchange(next_pause, std::min(next_pause * 2, kLastPause))));
@@ -90,7 +90,6 @@ std::string EtcdChild::runOnce() {
   }
   Result<int> status = fail("it does not end");
   if (ended.revents != 0) status = program->wait();
-  if (!status && status.error().code == ErrorCode::kNotFound) return "there is no such program: install etcd-server";
   return describe(status);
 }
 

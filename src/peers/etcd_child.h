@@ -21,6 +21,7 @@ class EtcdChild {
 
   struct Options {
     std::shared_ptr<sandbox::ProgramRunner> programs;
+    std::string name;                       // for messages
     std::vector<std::string> command;       // the first word is looked for in PATH
     std::vector<std::string> first_only{};  // more arguments, for the first start alone
     sandbox::ProgramRunner::Variables variables{};

@@ -438,7 +438,12 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
   const std::string client_url = endpointOf(options.address);
   const std::string peer_url = peerUrl(options.address, tls());
   // Flags that 3.4, 3.5 and 3.6 share. Strict checks would refuse to add a member while another one is dead.
-  std::vector<std::string> command{options.program,
+  // What the libraries of etcd write goes where etcd's own log goes, not into that of this server.
+  std::vector<std::string> command{"/bin/sh",
+                                   "-c",
+                                   R"(exec "$@" >>"$0" 2>&1)",
+                                   path("etcd.log"),
+                                   options.program,
                                    "--name=" + options.uuid,
                                    "--data-dir=" + dataDirectory() + "/" + name,
                                    "--listen-client-urls=" + client_url,
@@ -458,7 +463,7 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
                                    "--max-wals=2",
                                    "--logger=zap",
                                    "--log-level=warn",
-                                   "--log-outputs=" + path("etcd.log")};
+                                   "--log-outputs=stderr"};
   if (tls()) {
     const etcd::TlsFiles files = tlsFilesIn(path("tls"));
     for (const std::string who : {"", "peer-"}) {
@@ -480,7 +485,8 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
     complain(fmt::format("etcd cannot be started: {}: {}", dataDirectory(), *error));
     co_return;
   }
-  EtcdChild::Options made{.programs = options.programs, .command = commandFor(name, initial_cluster, state)};
+  EtcdChild::Options made{
+      .programs = options.programs, .name = options.program, .command = commandFor(name, initial_cluster, state)};
   made.variables = {{"GOMAXPROCS", "2"}, {"GOMEMLIMIT", "256MiB"}};
   if (recovery) made.first_only = {"--force-new-cluster"};
   child = std::make_unique<EtcdChild>(std::move(made));
