@@ -248,6 +248,29 @@ def test_when_the_leaders_machine_dies_names_are_claimed_on_and_another_one_vote
     assert dead.host not in voters
 
 
+def test_a_majority_that_is_lost_for_ever_is_recovered_by_hand(machines):
+    cluster = machines(3)
+    for number in (2, 3, 4):
+        cluster.start(number)
+    for node in cluster.made.values():
+        wait_name(node)
+    left, *lost = cluster.made.values()
+    name = name_of(left)
+    voters_of(left, 3)
+    for node in lost:
+        node.kill()
+    wait_until(lambda: run(left, "peers")[0] == 1, 20, lambda: run(left, "peers")[1])
+    newcomer = cluster.start(6)
+    wait_until(lambda: name_of(left) is None, 20, left.logs)
+    assert name_of(newcomer) is None
+    code, out, err = run(left, "peers", "recover", "--yes")
+    assert code == 0 and "this node's data is the cluster's" in out, err + left.logs()
+    wait_name(left, name)
+    wait_name(newcomer)
+    voters, _ = voters_of(left, 1)
+    assert voters == {left.host}
+
+
 def test_machines_that_keep_nothing_found_anew_when_all_have_stopped(machines):
     cluster = machines(2)
     for number in (2, 3):

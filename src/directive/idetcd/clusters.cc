@@ -10,6 +10,8 @@ namespace idetcd::directive {
 
 namespace {
 
+constexpr std::chrono::milliseconds kForHandingOver{1000};  // even if the names have taken all the time
+
 std::string stateDirectory(const ClusterSettings& settings) {
   return settings.state_directory.empty() ? node::stateDirectoryOfService() : settings.state_directory;
 }
@@ -332,6 +334,7 @@ void Clusters::onRetired() {
 }
 
 void Clusters::release(std::chrono::milliseconds budget) {
+  const BootClock::time_point end = BootClock::now() + budget;
   std::vector<std::future<void>> releases;
   for (const auto& cluster : running_) {
     auto released = std::make_shared<std::promise<void>>();
@@ -344,7 +347,8 @@ void Clusters::release(std::chrono::milliseconds budget) {
   }
   for (auto& release : releases) release.wait();
   // Their names are given up in an etcd that may be this machine's.
-  for (peers::PeerGroup* group : peerGroups()) group->stop(kReleaseBudget);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - BootClock::now());
+  for (peers::PeerGroup* group : peerGroups()) group->stop(std::max(left, kForHandingOver));
 }
 
 void Clusters::abandon() {
