@@ -134,6 +134,13 @@ std::vector<const Machine*> candidates(const View& view) {
   return found;
 }
 
+// Its machine says that it has no etcd, or another machine has its address: it does not come back.
+bool isLost(const View& view, const View::Member& member) {
+  return std::ranges::any_of(view.machines, [&member](const Machine& machine) {
+    return machine.stands_by && (machine.uuid == member.voter.uuid || machine.address == member.voter.address);
+  });
+}
+
 const View::Member* longestSilent(const View& view) {
   const View::Member* found = nullptr;
   for (const View::Member& member : view.members) {
@@ -227,6 +234,9 @@ Step nextStep(const View& view) {
   while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;
   const bool shrinks = sizes.voters > target && view.too_many_for >= kShrinkAfter;
   if (const View::Member* const silent = longestSilent(view)) {
+    // It would have to go before its own machine, or another one at its address, can come.
+    if (isLost(view, *silent) && staysQuorumWithout(view, *silent))
+      return begin(view, "", silent->voter.uuid, fmt::format("machine {} has lost its data", silent->voter.uuid));
     if (shrinks && staysQuorumWithout(view, *silent))
       return begin(view, "", silent->voter.uuid,
                    fmt::format("machine {} is silent, and is not needed", silent->voter.uuid));

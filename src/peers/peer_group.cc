@@ -11,6 +11,8 @@ namespace idetcd::peers {
 
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr size_t kMaxSecret = 4096;  // bytes
 constexpr milliseconds kHandOver{2000};
 constexpr milliseconds kBeginAgain{1000};  // after the disk has refused

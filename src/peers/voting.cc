@@ -574,8 +574,11 @@ Task<void> Voting::Impl::tick() {
     auto leaving = leave();
     co_await leaving;
   }
-  const bool waits = is_published && me() == nullptr && !data && has_program;
+  const bool is_lost = me() != nullptr && !me()->learner && (started || !isFounder());
+  const bool waits = is_published && (me() == nullptr || is_lost) && !data && has_program;
   if (std::exchange(stands_by, waits) != waits) machine_changed.set();
+  if (waits && is_lost)
+    complain("this machine votes, but has lost its data of etcd: it will be added anew, or another one will");
   if (recovery) {
     auto recovering = recoverNow();
     co_await recovering;
@@ -594,8 +597,6 @@ Task<void> Voting::Impl::tick() {
         all += (all.empty() ? "" : ",") + voter.uuid + "=" + peerUrl(voter.address, tls());
       auto starting = startChild(std::string(kFoundingData), all, "new");
       co_await starting;
-    } else if (self != nullptr) {
-      complain("this machine votes, but has lost its data of etcd: another one will vote in its place");
     }
     co_return;
   }

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""Breaks the naming protocol, or the founding of a cluster, in one place at a time and asks whether the simulated world
+"""Breaks the naming protocol, the founding of a cluster or the choice of its voters in one place at a time and asks whether the simulated world
 notices (tools/simulate --mutations). Each mutation is a piece of src/ and what stands in its place; it must be there
 exactly once, so a change of the code that it is about is noticed here. A copy of the tree in build/mutations is built again
 and again: a mutation costs a file, two links and the seeds up to the first that notices.
 
 --changed is for those whose file differs from REV (default: as for tools/test --changed), --markdown prints what the
-README.md of naming has, and then what that of founding has. A seed of a founding is short: four times as many are run.
+README.md of naming has, then what those of founding and peers have. Their seeds are short: four times as many are run.
 
 Some rules are a second line of defence: what they forbid, others forbid too. Their mutations say by what they are
 covered; they need not be noticed, and are counted apart.
@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from affected import find_base  # noqa: E402
 
 TREE = ROOT / "build/mutations"
+WORLDS = {"naming": [], "founding": ["--founding"], "peers": ["--membership"]}
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class Mutation:
     first_seed: int = 1  # for what few schedules show
 
     @property
-    def of_founding(self):
-        return self.file.startswith("founding/")
+    def folder(self):
+        """Of the world that it is tried in."""
+        folder = self.file.split("/")[0]
+        return folder if folder in WORLDS else "naming"
 
     @property
     def readme(self):
-        return f"src/{'founding' if self.of_founding else 'naming'}/README.md"
+        return f"src/{self.folder}/README.md"
 
 
 MUTATIONS = [
@@ -191,6 +194,20 @@ MUTATIONS = [
              "seen == expect_ || now >= last_news + kQuiet;", "now >= last_news;"),
     Mutation("founding: voters without a disk", "founding/founding.cc",
              "value.voters.size() < voters && (machine->durable || durable == 0)", "value.voters.size() < voters"),
+    # Who votes.
+    Mutation("voters: the silent one goes before its successor has caught up", "peers/membership.cc",
+             "  const Step end{step::Publish{publish(view, std::nullopt)}, \"\"};\n",
+             "  const Step end{step::Publish{publish(view, std::nullopt)}, \"\"};\n"
+             "  if (removed != nullptr && !removed->answers) return {step::Remove{removed->voter}, \"\"};\n"),
+    Mutation("voters: a member goes though no majority would be left", "peers/membership.cc",
+             "  return sizes.voters > 0 && sizes.isQuorum();", "  return sizes.voters > 0;",
+             covered="those that are silent go first, so a member that answers is missed in no majority"),
+    Mutation("voters: one that has lost its data is waited for", "peers/membership.cc",
+             "    return machine.stands_by && (", "    return false && ("),
+    Mutation("voters: a learner that does not come stays", "peers/membership.cc",
+             "is_back || view.change_age >= kLearnerPatience ||", "is_back ||"),
+    Mutation("voters: one for two", "peers/membership.cc",
+             "  while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;\n", ""),
 ]
 
 
@@ -222,9 +239,8 @@ def build():
     return run(["ninja", "-C", str(TREE / "build/release"), f"-j{os.cpu_count()}", "simulate"])
 
 
-def simulate(seeds, founding, first=1):
-    world = ["--founding"] if founding else []
-    return run([str(TREE / "build/release/tests/simulation/simulate"), *world, "--seeds", str(seeds), "--from", str(first), "--quiet"])
+def simulate(seeds, folder, first=1):
+    return run([str(TREE / "build/release/tests/simulation/simulate"), *WORLDS[folder], "--seeds", str(seeds), "--from", str(first), "--quiet"])
 
 
 def describe(outcome):
@@ -243,7 +259,7 @@ def try_out(mutation, seeds):
         built = build()
         if built.returncode != 0:
             sys.exit(f"{mutation.name} does not compile:\n{built.stdout[-4000:]}")
-        outcome = simulate(seeds, mutation.of_founding, mutation.first_seed)
+        outcome = simulate(seeds, mutation.folder, mutation.first_seed)
     finally:
         path.write_text(whole)
     if outcome.returncode == 0:
@@ -266,8 +282,9 @@ def print_covered(covered, markdown):
 
 def judge(group, options):
     """Whether each of them, which are all of one README.md, was caught or is covered."""
-    seeds = options.seeds * (4 if group[0].of_founding else 1)
-    sound = simulate(seeds, group[0].of_founding)
+    folder = group[0].folder
+    seeds = options.seeds * (1 if folder == "naming" else 4)
+    sound = simulate(seeds, folder)
     if sound.returncode != 0:
         sys.exit("the code as it is does not hold:\n" + sound.stdout)
     if options.markdown:
@@ -316,7 +333,7 @@ def main():
     built = build()
     if built.returncode != 0:
         sys.exit(built.stdout)
-    groups = [[mutation for mutation in chosen if mutation.of_founding == founding] for founding in (False, True)]
+    groups = [[mutation for mutation in chosen if mutation.folder == folder] for folder in WORLDS]
     return 0 if all([judge(group, options) for group in groups if group]) else 1
 
 

@@ -1,4 +1,4 @@
-// tools/simulate: runs seeds of the simulated world (world.h, or founding_world.h), in as many processes as there are processors.
+// tools/simulate: runs seeds of the simulated world (world.h, founding_world.h, membership_world.h), in as many processes as there are processors.
 //
 // What it prints to stdout depends on its arguments alone, so that two runs can be compared byte by byte: a line for
 // each seed in their order, and, after the first that violates something, what happened. How long it took goes to
@@ -26,25 +26,28 @@
 
 #include "base/result.h"
 #include "simulation/founding_world.h"
+#include "simulation/membership_world.h"
 #include "simulation/world.h"
 
 namespace idetcd::simulation {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: simulate [--founding] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N] [--quiet] [--trace]\n"
-    "  --founding  machines that found a cluster, instead of nodes with an etcd\n"
-    "  --seed N    that one seed; default: 1 to 100\n"
-    "  --seeds N   so many, from the one of --from (default 1) on\n"
-    "  --nodes N   so many nodes in each, instead of what the seed decides; 1,000 at most; with --founding so\n"
-    "              many are expected, 200 at most\n"
-    "  --jobs N    processes; default: one for each processor\n"
-    "  --quiet     no line for a seed that holds\n"
-    "  --trace     the timeline of a seed that holds, too\n";
+    "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
+    "                [--quiet] [--trace]\n"
+    "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
+    "  --membership  machines that run the etcd of their cluster\n"
+    "  --seed N      that one seed; default: 1 to 100\n"
+    "  --seeds N     so many, from the one of --from (default 1) on\n"
+    "  --nodes N     so many nodes in each, instead of what the seed decides; 1,000 at most; 200 machines;\n"
+    "                with --founding so many are expected\n"
+    "  --jobs N      processes; default: one for each processor\n"
+    "  --quiet       no line for a seed that holds\n"
+    "  --trace       the timeline of a seed that holds, too\n";
 // A process that computes for so long on one seed has gone astray.
 constexpr time_t kMaxSecondsPerSeed = 300;
 constexpr uint64_t kMostNodes = 1000;
-constexpr uint64_t kMostFounders = 200;
+constexpr uint64_t kMostMachines = 200;
 constexpr uint64_t kMostJobs = 1000;
 
 struct Arguments {
@@ -52,7 +55,7 @@ struct Arguments {
   uint64_t count = 100;
   size_t nodes = 0;
   size_t jobs = static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  bool founding = false;
+  RunResult (*run)(const RunOptions&) = simulate;
   bool quiet = false;
   bool trace = false;
   bool help = false;
@@ -97,7 +100,9 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   Arguments parsed;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--founding") {
-      parsed.founding = true;
+      parsed.run = simulateFounding;
+    } else if (words[i] == "--membership") {
+      parsed.run = simulateMembership;
     } else if (words[i] == "--quiet") {
       parsed.quiet = true;
     } else if (words[i] == "--trace") {
@@ -114,8 +119,9 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
     return std::find(words.begin(), words.end(), option) != words.end();
   };
   if (has("--seed") && (has("--seeds") || has("--from"))) return fail("--seed goes with neither --seeds nor --from");
-  if (parsed.founding && parsed.nodes > kMostFounders)
-    return fail(fmt::format("--founding takes {} nodes at most", kMostFounders));
+  if (has("--founding") && has("--membership")) return fail("--founding and --membership are two worlds");
+  if (parsed.run != simulate && parsed.nodes > kMostMachines)
+    return fail(fmt::format("there are {} machines at most", kMostMachines));
   if (parsed.count - 1 > UINT64_MAX - parsed.first)
     return fail(fmt::format("there are no {} seeds from {} on", parsed.count, parsed.first));
   return parsed;
@@ -131,11 +137,10 @@ struct Report {
 
 Report runSeed(const Arguments& arguments, uint64_t seed) {
   RunOptions options{.seed = seed, .nodes = arguments.nodes, .trace = arguments.trace};
-  RunResult (*const run)(const RunOptions&) = arguments.founding ? simulateFounding : simulate;
-  RunResult result = run(options);
+  RunResult result = arguments.run(options);
   if (result.violation && !options.trace) {  // once more, for people
     options.trace = true;
-    result = run(options);
+    result = arguments.run(options);
   }
   std::string text =
       fmt::format("seed {}: {}; {} events, {} states, {} faults, {:.0f} s: {}\n", seed, result.scenario, result.events,

@@ -122,6 +122,15 @@ TEST(Membership, WithoutAStandbyADeadVoterIsWaitedFor) {
   EXPECT_NE(step.why.find("none stands by"), std::string::npos) << step.why;
 }
 
+TEST(Membership, AVoterThatHasLostItsDataGoesFirst) {
+  View own = view({answering(1), answering(2), silent(3)}, {});
+  own.machines[2].stands_by = true;
+  EXPECT_EQ(next(own), "begin + -a3");
+  View another = view({answering(1), answering(2), silent(3)}, {});
+  another.machines[2] = {.uuid = "a4", .address = addressOf(3), .start = 4, .durable = true, .stands_by = true};
+  EXPECT_EQ(next(another), "begin + -a3");
+}
+
 TEST(Membership, ItGrowsOnlyToAnOddNumber) {
   EXPECT_EQ(next(view({answering(1)}, {2, 3})), "begin +a2 -");
   EXPECT_EQ(next(view({answering(1), answering(2)}, {3})), "begin +a3 -");
