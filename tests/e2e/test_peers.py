@@ -13,6 +13,8 @@ from harness.namespace import Namespace
 from harness.node import binary
 from harness.processes import wait_until
 
+pytestmark = pytest.mark.etcd  # that the machines run
+
 COREFILE = """. {{
     bind 127.0.0.{number}
     idetcd {{
