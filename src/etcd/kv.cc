@@ -55,6 +55,10 @@ pb::Compare toProto(Compare compare) {
       result.set_target(pb::Compare::LEASE);
       result.set_lease(compare.number);
       break;
+    case Compare::Target::kValue:
+      result.set_target(pb::Compare::VALUE);
+      result.set_value(std::move(compare.value));
+      break;
   }
   return result;
 }

@@ -6,6 +6,8 @@
 namespace idetcd::naming {
 namespace {
 
+using store::Compare;
+
 constexpr size_t kMaxOurs = 64;
 
 }  // namespace
@@ -22,6 +24,7 @@ void Incarnation::hold(std::string uuid, int64_t lease, Written written, const n
   uuid_ = std::move(uuid);
   lease_ = lease;
   held_mark_ = looked_mark_ = mark;
+  if (written.revision != 0) there_ = written.value;
   revision_ = written.revision;
   ours_.push_back(written.value);
   current_ = std::move(written.value);
@@ -36,14 +39,16 @@ void Incarnation::letGo() {
   wanted_.clear();
   ours_.clear();
   in_doubt_ = false;
-  revision_ = 0;
+  forgetKey();
   holder_ = Holder::kUnconfirmed;
 }
 
 void Incarnation::addWrite(store::Transaction* transaction) const {
   assert(isHeld());
   const std::string key = incarnationKey(uuid_);
-  transaction->require({.key = key, .target = store::Compare::Target::kModRevision, .number = revision_});
+  // Not the revision: a store that was set back can have come to the same one with another process's.
+  if (there_) transaction->require({.key = key, .target = Compare::Target::kValue, .value = *there_});
+  if (!there_) transaction->require({.key = key, .target = Compare::Target::kCreateRevision, .number = 0});
   transaction->put({key, wanted_, lease_});
 }
 
@@ -76,13 +81,13 @@ Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& foun
   const bool may_write = at >= writes_refused_until_;
   bool confirmed = false;
   if (found.empty()) {  // not written yet, deleted, or the lease has ended
-    revision_ = 0;
+    forgetKey();
   } else if (isOurs(found.front())) {
     confirmed = learn(found.front(), may_write);
   } else if (found.front().lease == lease_ || !current_.empty()) {
     return judgeForeign(found.front());
   } else {  // an earlier process's
-    revision_ = found.front().mod_revision;
+    rememberKey(found.front());
   }
   if (!confirmed) {
     if (wanted_.empty()) renew();
@@ -96,7 +101,7 @@ Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& foun
 
 // One of ours is there. True: it confirms that the lease is ours.
 bool Incarnation::learn(const store::KeyValue& kv, bool may_write) {
-  revision_ = kv.mod_revision;
+  rememberKey(kv);
   if (kv.value == wanted_) {
     current_ = std::exchange(wanted_, {});
     in_doubt_ = false;

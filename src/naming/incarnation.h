@@ -67,6 +67,8 @@ class Incarnation {
   bool isOurs(const store::KeyValue& kv) const;
   bool learn(const store::KeyValue& kv, bool may_write);
   Verdict judgeForeign(const store::KeyValue& kv);
+  void rememberKey(const store::KeyValue& kv) { there_ = kv.value, revision_ = kv.mod_revision; }
+  void forgetKey() { there_.reset(), revision_ = 0; }
 
   Context& context_;
   node::Standstill& standstill_;
@@ -74,7 +76,8 @@ class Incarnation {
   std::string uuid_;  // empty: nothing is held
   int64_t lease_ = 0;
   std::string current_;            // in the store, as far as it is known; empty: none of this lease
-  int64_t revision_ = 0;           // of the key; 0: there is none
+  std::optional<std::string> there_;  // the key's value, as it was last found; none: there is none
+  int64_t revision_ = 0;              // of that
   std::string wanted_;             // to be written; empty: nothing
   std::vector<std::string> ours_;  // whatever was written or tried under this lease
   bool in_doubt_ = false;          // since a standstill that no incarnation was written after

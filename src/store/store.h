@@ -96,10 +96,11 @@ using Op = std::variant<PutOp, DeleteOp, RangeOp>;
 
 // True if the target of the key is this number; of a key that does not exist all are 0.
 struct Compare {
-  enum class Target { kCreateRevision, kModRevision, kLease };
+  enum class Target { kCreateRevision, kModRevision, kLease, kValue };
   std::string key;
   Target target = Target::kCreateRevision;
   int64_t number = 0;
+  std::string value = {};  // of kValue, which does not hold for a key that is not there
 };
 
 struct TxnRequest {

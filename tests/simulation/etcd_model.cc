@@ -154,7 +154,7 @@ StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOpti
 
 bool EtcdModel::holds(const Compare& compare) const {
   const KeyValue* kv = find(compare.key);
-  if (kv == nullptr) return compare.number == 0;
+  if (kv == nullptr) return compare.target != Compare::Target::kValue && compare.number == 0;
   switch (compare.target) {
     case Compare::Target::kCreateRevision:
       return kv->create_revision == compare.number;
@@ -162,6 +162,8 @@ bool EtcdModel::holds(const Compare& compare) const {
       return kv->mod_revision == compare.number;
     case Compare::Target::kLease:
       return kv->lease == compare.number;
+    case Compare::Target::kValue:
+      return kv->value == compare.value;
   }
   return false;
 }

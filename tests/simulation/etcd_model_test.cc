@@ -234,6 +234,7 @@ const KeyRange kAll{std::string(1, '\0'), std::string(1, '\0')};
 Compare created(std::string key, int64_t number) { return {std::move(key), Target::kCreateRevision, number}; }
 Compare modified(std::string key, int64_t number) { return {std::move(key), Target::kModRevision, number}; }
 Compare leased(std::string key, int64_t number) { return {std::move(key), Target::kLease, number}; }
+Compare valued(std::string key, std::string value) { return {std::move(key), Target::kValue, 0, std::move(value)}; }
 RangeOp read(std::string key) { return {KeyRange::single(std::move(key)), {}}; }
 
 struct Script {
@@ -365,6 +366,14 @@ const Script kScripts[]{
        for (const Target target : {Target::kCreateRevision, Target::kModRevision, Target::kLease}) {
          for (const int64_t number : {0, 1}) p.txn({{{"missing", target, number}}, {read("a")}, {read("b")}});
        }
+       p.txn({{valued("missing", "")}, {read("a")}, {read("b")}});
+     }},
+    {"CompareOfTheValue",
+     [](Pair& p) {
+       p.put("said", "1");
+       p.txn({{valued("said", "1")}, {PutOp{"said", "", 0}}, {read("said")}});
+       p.txn({{valued("said", "1")}, {PutOp{"said", "2", 0}}, {read("said")}});
+       p.txn({{valued("said", "")}, {}, {read("said")}});
      }},
     {"CompareOfTheLease",
      [](Pair& p) {

@@ -134,7 +134,11 @@ MUTATIONS = [
              "  if (kv.lease == lease_) {\n    holder_ = Holder::kForeign;",
              "  if (kv.lease == lease_) {\n    holder_ = Holder::kOurs;"),
     Mutation("a clone: the incarnation is written whatever is there", "naming/incarnation.cc",
-             "  transaction->require({.key = key, .target = store::Compare::Target::kModRevision, .number = revision_});\n", ""),
+             "  if (there_) transaction->require({.key = key, .target = Compare::Target::kValue, .value = *there_});\n"
+             "  if (!there_) transaction->require({.key = key, .target = Compare::Target::kCreateRevision, .number = 0});\n", ""),
+    Mutation("a clone: a revision stands for the incarnation", "naming/incarnation.cc",
+             "{.key = key, .target = Compare::Target::kValue, .value = *there_}",
+             "{.key = key, .target = Compare::Target::kModRevision, .number = revision_}", first_seed=5501),
     Mutation("a clone: no new incarnation after a standstill", "naming/incarnation.cc",
              "  in_doubt_ = true;\n  renew();\n", ""),
     Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/incarnation.cc",

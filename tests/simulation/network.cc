@@ -48,7 +48,10 @@ std::string describe(const Request& request) {
   if (const auto* revoked = std::get_if<LeaseRevokeRequest>(&request)) return fmt::format("revoke {:x}", revoked->id);
   const auto& txn = std::get<store::TxnRequest>(request);
   std::string text = "txn";
-  for (const store::Compare& compare : txn.compares) text += fmt::format(" if {} is {}", compare.key, compare.number);
+  for (const store::Compare& compare : txn.compares) {
+    text += fmt::format(" if {} is ", compare.key);
+    text += compare.target == store::Compare::Target::kValue ? compare.value : std::to_string(compare.number);
+  }
   for (const store::Op& op : txn.success) text += ", " + describe(op);
   return text;
 }

@@ -154,10 +154,16 @@ TEST_F(KvTest, TxnComparesEveryTarget) {
     Compare compare;
     bool holds;
   } cases[] = {
-      {{"k", Target::kCreateRevision, *revision}, true}, {{"k", Target::kCreateRevision, *revision + 1}, false},
-      {{"k", Target::kModRevision, *revision}, true},    {{"k", Target::kModRevision, 0}, false},
-      {{"k", Target::kLease, lease->id}, true},          {{"k", Target::kLease, 0}, false},
+      {{"k", Target::kCreateRevision, *revision}, true},
+      {{"k", Target::kCreateRevision, *revision + 1}, false},
+      {{"k", Target::kModRevision, *revision}, true},
+      {{"k", Target::kModRevision, 0}, false},
+      {{"k", Target::kLease, lease->id}, true},
+      {{"k", Target::kLease, 0}, false},
+      {{"k", Target::kValue, 0, "m"}, true},
+      {{"k", Target::kValue, 0, ""}, false},
       {{"nothing", Target::kCreateRevision, 0}, true},
+      {{"nothing", Target::kValue, 0, ""}, false},
   };
   for (const auto& test : cases) {
     TxnRequest request;
