@@ -5,7 +5,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <set>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <variant>
@@ -21,6 +22,7 @@
 #include "kernel/program.h"
 #include "net/port_holder.h"
 #include "node/state_directory.h"
+#include "net/local_addresses.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
 #include "service/manager.h"
@@ -100,16 +102,35 @@ std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
   return wanted;
 }
 
-// The server may be running with this Corefile.
+// The server may be running with this Corefile. True: `address` is free, as far as it can be seen.
+bool warnOfHolder(const SocketAddress& address, std::string_view protocol) {
+  const auto holders = net::portHolders(protocol, address);
+  const auto is_foreign = [](const net::PortHolder& one) { return one.program != "idetcd" && one.user != "idetcd"; };
+  const auto holder = std::ranges::find_if(holders, is_foreign);
+  if (holder == holders.end()) return true;
+  std::fprintf(stderr, "warning: on this machine %s, which keeps the server from %s\n", holder->toString().c_str(),
+               address.toString().c_str());
+  return false;
+}
+
 void warnOfTakenPorts(const Plan& plan) {
-  for (const SocketAddress& address : wantedAddresses(plan)) {
-    auto holders = net::portHolders("udp", address);
-    std::ranges::move(net::portHolders("tcp", address), std::back_inserter(holders));
-    const auto is_foreign = [](const net::PortHolder& one) { return one.program != "idetcd" && one.user != "idetcd"; };
-    const auto holder = std::ranges::find_if(holders, is_foreign);
-    if (holder == holders.end()) continue;
-    std::fprintf(stderr, "warning: on this machine %s, which keeps the server from %s\n", holder->toString().c_str(),
-                 address.toString().c_str());
+  const std::vector<SocketAddress> of_dns = wantedAddresses(plan);
+  std::set<SocketAddress> others;
+  for (const resolve::Block& block : plan.blocks) {
+    for (const auto& [type, directive] : block.directives) {
+      for (const SocketAddress& address : directive->endpoints()) {
+        const auto is_rival = [&address](const SocketAddress& one) { return net::overlap(one, address); };
+        if (std::ranges::any_of(of_dns, is_rival)) {
+          std::fprintf(stderr, "warning: plugin/%s listens on %s, where the server answers DNS\n",
+                       std::string(type->name).c_str(), address.toString().c_str());
+        } else if (others.insert(address).second) {
+          warnOfHolder(address, "tcp");
+        }
+      }
+    }
+  }
+  for (const SocketAddress& address : of_dns) {
+    if (warnOfHolder(address, "udp")) warnOfHolder(address, "tcp");
   }
 }
 

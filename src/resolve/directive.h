@@ -114,6 +114,8 @@ class Directive {
   // Where the block listens; empty: this directive does not say, and if none does, on every address. The port of each
   // is 0. The error is one line.
   virtual Result<std::vector<SocketAddress>> listenAddresses() const { return {}; }
+  // Where it listens besides over TCP, as far as that can be said now; for `-validate`. May block.
+  virtual std::vector<SocketAddress> endpoints() const { return {}; }
   // Once, at the start of the process: when the whole Corefile has been read and the server before has ended, with the
   // rights of the start and before they are given up, on the main thread, before there is another one. What it takes from
   // the kernel stays with this object until prepare(). May block. The error, one line, "plugin/NAME: …", ends the process.

@@ -333,6 +333,19 @@ def test_a_taken_port_is_said_with_its_holder_and_the_way_out(nodes, directory, 
             assert code == 1 and "`bind`" in one_line(err) and f" has 127.0.0.1:{node.port}; stop it" in err and expected in err, err
 
 
+def test_validate_says_which_ports_of_operators_are_taken(nodes, free_port):
+    node = nodes.make(". {\n    whoami\n}\n")
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = f"127.0.0.1:{holder.getsockname()[1]}"
+        for directive in ("health", "ready", "prometheus", "admin"):
+            for address, expected in ((taken, f"has {taken}, which keeps the server from {taken}"),
+                                      (f"127.0.0.1:{free_port()}", ""), (f"127.0.0.1:{node.port}", "where the server answers DNS")):
+                with open(node.corefile_path, "w", encoding="ascii") as file:
+                    file.write(f". {{\n    bind 127.0.0.1\n    {directive} {address}\n    whoami\n}}\n")
+                code, _, err = run("-validate", "-conf", node.corefile_path, "-p", str(node.port))
+                assert code == 0 and (expected in err if expected else err == ""), (directive, err)
+
+
 def test_what_a_service_manager_is_told_by_the_exit_status(nodes, directory):
     """A Corefile with errors does not mend itself: a status by which the unit does not restart. A port may come free."""
     wrong = nodes.make(". {\n    nonsense\n}\n")
@@ -347,6 +360,11 @@ def test_what_a_service_manager_is_told_by_the_exit_status(nodes, directory):
         wait_until(lambda: "cannot read" in missing.err(), 10, missing.logs)
         missing.signal(signal.SIGHUP)
         assert missing.exit_code(5) == 1, "its file system may be mounted late"
+        resolvers = nodes.make(f". {{\n    bind 127.0.0.1\n    forward . {directory}/resolv.conf\n}}\n")
+        manager.launch(resolvers)
+        wait_until(lambda: "cannot read" in resolvers.err(), 10, resolvers.logs)
+        resolvers.signal(signal.SIGHUP)
+        assert resolvers.exit_code(5) == 1, "the network may write it late"
         holder.bind(("127.0.0.1", taken.port))
         for patience in (None, signal.SIGTERM):
             begin = time.monotonic()

@@ -32,6 +32,9 @@ class AdminDirective final : public resolve::Configured<AdminSettings> {
     if (auto read = http::readListenAddress(cursor, "localhost:9154", settings_.address); !read) return read;
     return cursor.finish();
   }
+  std::vector<SocketAddress> endpoints() const override {
+    return http::resolve(settings_.address).value_or(std::vector<SocketAddress>());
+  }
   Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
     process_ = &process;
     auto& answers = process.state<AdminAnswers>();

@@ -56,6 +56,9 @@ class HealthDirective final : public resolve::Configured<HealthSettings> {
     settings_ = {};
     return options().read(cursor, settings_);
   }
+  std::vector<SocketAddress> endpoints() const override {
+    return http::resolve(settings_.address).value_or(std::vector<SocketAddress>());
+  }
   // A process that answers at all is healthy: what it cannot do at the moment is what `ready` is for.
   Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
     process_ = &process;

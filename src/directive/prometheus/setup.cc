@@ -20,6 +20,9 @@ class PrometheusDirective final : public resolve::Configured<PrometheusSettings>
         {{"runtime_metrics", "runtime_metrics", config::ignored<PrometheusSettings>()}}};  // of Go, which is not here
     return kOptions.read(cursor, settings_);
   }
+  std::vector<SocketAddress> endpoints() const override {
+    return http::resolve(settings_.address).value_or(std::vector<SocketAddress>());
+  }
   Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
     meters_ = &process.state<QueryMeters>();
     const auto answer = [meters = meters_](const http::Request&) {

@@ -27,6 +27,9 @@ class ReadyDirective final : public resolve::Configured<ReadySettings> {
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
     return options().read(cursor, settings_);
   }
+  std::vector<SocketAddress> endpoints() const override {
+    return http::resolve(settings_.address).value_or(std::vector<SocketAddress>());
+  }
   Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
     auto& readiness = process.state<Readiness>();
     const auto listening = process.state<http::Endpoints>().add(
