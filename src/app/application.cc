@@ -49,6 +49,11 @@ Application::~Application() {
   server_.close();
 }
 
+void Application::setPredecessor(pid_t pid) {
+  process_.predecessor = pid;
+  server_.setPredecessor(pid);
+}
+
 void Application::setReload(std::function<CorefileSource::Reading()> read) {
   read_corefile_ = std::move(read);
   process_.reloads.digest = [this] { return read_corefile_().digest; };
@@ -286,11 +291,12 @@ void Application::beginEnd(int status) {
 
 // While another configuration is built the sockets are not this thread's to give.
 void Application::onSuccessor() {
-  if (building_ || shutting_down_) return successors_.reset();
-  if (auto given = handover_->give(sockets_.kept()); !given) {
-    return log_.warning("A process that wants the sockets does not get them: {}", given.error().message);
-  }
-  makeWay(0);
+  successors_.reset();
+  if (building_ || shutting_down_) return;
+  const auto given = handover_->give(sockets_.kept());
+  if (!given) log_.warning("A process that wants the sockets does not get them: {}", given.error().message);
+  if (given && *given) return makeWay(0);
+  watchSuccessors();
 }
 
 // The reader of the line may be slow; it does not hold up the release.

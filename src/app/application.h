@@ -46,6 +46,9 @@ class Application {
   // Where programs on this machine ask and change things (control/): bound. Before open().
   void setControlSocket(FileDescriptor bound) { control_socket_ = std::move(bound); }
 
+  // open() is tried only: what this process has, which is to be gone on for, counts as free. Before open().
+  void setPredecessor(pid_t pid);
+
   // Where a successor takes the sockets from. Before run().
   void setHandover(service::HandoverSocket handover) { handover_ = std::move(handover); }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <variant>
 
@@ -17,12 +18,13 @@
 #include "app/plan.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "config/environment.h"
 #include "control/local_socket.h"
 #include "directive/order.h"
 #include "kernel/program.h"
+#include "net/local_addresses.h"
 #include "net/port_holder.h"
 #include "node/state_directory.h"
-#include "net/local_addresses.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
 #include "service/manager.h"
@@ -119,7 +121,7 @@ void warnOfTakenPorts(const Plan& plan) {
   for (const resolve::Block& block : plan.blocks) {
     for (const auto& [type, directive] : block.directives) {
       for (const SocketAddress& address : directive->endpoints()) {
-        const auto is_rival = [&address](const SocketAddress& one) { return net::overlap(one, address); };
+        const auto is_rival = [&](const SocketAddress& one) { return one == address || net::overlap(one, address); };
         if (std::ranges::any_of(of_dns, is_rival)) {
           std::fprintf(stderr, "warning: plugin/%s listens on %s, where the server answers DNS\n",
                        std::string(type->name).c_str(), address.toString().c_str());
@@ -242,15 +244,51 @@ Result<control::LocalSocket> makeControlSocket(const Plan& plan, std::vector<std
   return made;
 }
 
+// Opens the configuration while the server before goes on, in a process of its own, of which nothing is left: what fails
+// there would fail when that server has ended. In a PID namespace of its own what it has is not known, and nothing is tried.
+Result<void> tryToOpen(CorefileSource::Reading& corefile, pid_t predecessor) {
+  if (predecessor == 0) return {};
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return idetcd::failWith(errno, "pipe2");
+  const FileDescriptor reader(ends[0]);
+  FileDescriptor writer(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return idetcd::failWith(errno, "fork");
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Result<void> opened;
+    {
+      auto programs = sandbox::ProgramRunner::make(sandbox::Mode::kOff);
+      Application application(Logger(), programs ? std::move(*programs) : nullptr);
+      application.setPredecessor(predecessor);
+      opened = application.open(std::move(corefile));
+    }
+    const std::string said = opened ? "+" : opened.error().message;
+    _exit(::write(writer.get(), said.data(), said.size()) < 0 ? 1 : 0);
+  }
+  writer = FileDescriptor();
+  const auto said = readToEnd(reader, config::kMaxInputBytes);
+  ::waitpid(child, nullptr, 0);
+  if (!said || said->empty()) return fail("the process that tries to open the configuration has died");
+  return *said == "+" ? Result<void>() : fail(*said);
+}
+
+Error handoverFailed(const Options& options, const Error& error) {
+  return {fmt::format("-handover {}: {}", options.handover, error.message)};
+}
+
 // From the server before, if there is one, which has ended then; and makes the place for the next one.
 Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
+                                                        std::optional<service::Predecessor>& predecessor,
                                                         std::vector<service::GivenDescriptor>* descriptors) {
   if (options.handover.empty()) return std::nullopt;
-  auto taken = service::takeOver(options.handover, kPredecessorBudget);
-  if (!taken) return fail(fmt::format("-handover {}: {}", options.handover, taken.error().message));
-  for (service::GivenDescriptor& one : *taken) descriptors->push_back(std::move(one));
+  if (predecessor) {
+    auto taken = predecessor->takeOver(kPredecessorBudget);
+    if (!taken) return tl::unexpected(handoverFailed(options, taken.error()));
+    for (service::GivenDescriptor& one : *taken) descriptors->push_back(std::move(one));
+  }
   auto listening = service::HandoverSocket::listen(options.handover);
-  if (!listening) return fail(fmt::format("-handover {}: {}", options.handover, listening.error().message));
+  if (!listening) return tl::unexpected(handoverFailed(options, listening.error()));
   return std::move(*listening);
 }
 
@@ -265,16 +303,27 @@ int pauseBeforeNext() {
 
 int serve(const Options& options, service::Given given) {
   const bool is_service = !given.notify_socket.empty();
-  const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
-  auto programs = sandbox::ProgramRunner::make(options.sandbox);
-  if (!programs) return failWith(programs.error());
   const CorefileSource source(options);
-  auto corefile = source.read();
+  auto predecessor = options.handover.empty() ? Result<std::optional<service::Predecessor>>()
+                                              : service::Predecessor::find(options.handover);
+  if (!predecessor) return failWith(handoverFailed(options, predecessor.error()));
+  std::optional<CorefileSource::Reading> tried;
+  if (*predecessor) {  // with the rights of the start, which show who has a port
+    tried = source.read();
+    if (tried->plan) {
+      if (auto opened = tryToOpen(*tried, (*predecessor)->pid()); !opened) return failWith(opened.error());
+    }
+  }
+  const sandbox::Notices limited = sandbox::limitRights(options.sandbox);
+  auto made = sandbox::ProgramRunner::make(options.sandbox);
+  if (!made) return failWith(made.error());
+  std::shared_ptr<sandbox::ProgramRunner> programs = std::move(*made);
+  auto corefile = tried ? std::move(*tried) : source.read();
   // By hand 1, as with CoreDNS.
   if (!corefile.plan)
     return failWith(corefile.plan.error(), is_service && corefile.was_read ? kConfigurationStatus : 1);
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
-  auto handover = takeOver(options, &given.descriptors);
+  auto handover = takeOver(options, *predecessor, &given.descriptors);
   if (!handover) return failWith(handover.error());
   if (auto done = beforeConfinement(*corefile.plan); !done) return failWith(done.error());
   auto control = makeControlSocket(*corefile.plan, &written);
@@ -284,7 +333,7 @@ int serve(const Options& options, service::Given given) {
   say(limited, log);
   say(confined, log);
   Surroundings surroundings{.given = std::move(given),
-                            .programs = std::move(*programs),
+                            .programs = std::move(programs),
                             .handover = std::move(*handover),
                             .control = std::move(control),
                             .written = {}};

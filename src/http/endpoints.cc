@@ -102,7 +102,9 @@ Result<SocketAddress> Endpoints::listen(const SocketAddress& address) const {
   constexpr std::chrono::milliseconds kPause{20};
   const auto end = std::chrono::steady_clock::now() + kStartPatience;
   auto listening = server_->listen(address);
-  while (!listening && is_start_ && std::chrono::steady_clock::now() < end) {
+  const pid_t predecessor = process_.predecessor;
+  if (!listening && predecessor != 0 && net::isHeldBy(predecessor, "tcp", address)) return address;
+  while (!listening && is_start_ && predecessor == 0 && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(kPause);
     listening = server_->listen(address);
   }

@@ -33,7 +33,7 @@ class Endpoints final : public resolve::ProcessState {
  public:
   static constexpr std::chrono::milliseconds kStartPatience{5000};
 
-  explicit Endpoints(resolve::Process&) {}
+  explicit Endpoints(resolve::Process& process) : process_(process) {}
 
   // In Directive::prepare(); may block. The port is taken at once, so that one that is not free is an error of the new
   // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
@@ -56,6 +56,7 @@ class Endpoints final : public resolve::ProcessState {
   Result<void> startServer();
   Result<SocketAddress> listen(const SocketAddress& address) const;
 
+  const resolve::Process& process_;
   std::mutex mutex_;  // guards what follows
   bool is_start_ = true;
   std::unique_ptr<Server> server_;

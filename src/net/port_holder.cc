@@ -62,21 +62,27 @@ std::string userOf(uint32_t uid) {
   return std::to_string(uid);
 }
 
-void findProgram(uint64_t inode, PortHolder* holder) {
+// False too if it is hidden.
+bool hasSocket(const fs::path& process, uint64_t inode) {
   const std::string wanted = fmt::format("socket:[{}]", inode);
+  std::error_code hidden;
+  for (fs::directory_iterator fd(process / "fd", hidden), end; !hidden && fd != end; fd.increment(hidden)) {
+    std::error_code gone;
+    if (fs::read_symlink(fd->path(), gone) == wanted) return true;
+  }
+  return false;
+}
+
+void findProgram(uint64_t inode, PortHolder* holder) {
   std::error_code error;
   for (fs::directory_iterator process("/proc", error), end; !error && process != end; process.increment(error)) {
     const std::string name = process->path().filename();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
-    std::error_code hidden;
-    for (fs::directory_iterator fd(process->path() / "fd", hidden); !hidden && fd != end; fd.increment(hidden)) {
-      std::error_code gone;
-      if (fs::read_symlink(fd->path(), gone) != wanted) continue;
-      std::ifstream comm(process->path() / "comm");
-      if (std::getline(comm, holder->program)) holder->pid = pid;
-      return;
-    }
+    if (!hasSocket(process->path(), inode)) continue;
+    std::ifstream comm(process->path() / "comm");
+    if (std::getline(comm, holder->program)) holder->pid = pid;
+    return;
   }
 }
 
@@ -101,12 +107,23 @@ std::vector<PortHolder> portHolders(std::string_view protocol, const SocketAddre
   for (const std::string_view family : families) {
     for (const Row& row : readTable(fmt::format("/proc/net/{}{}", protocol, family), protocol == "tcp")) {
       if (!keepsFrom(row.address, wanted)) continue;
-      PortHolder holder{.address = row.address, .user = userOf(row.uid), .program = {}};
+      PortHolder holder{.address = row.address, .user = userOf(row.uid), .program = {}, .inode = row.inode};
       findProgram(row.inode, &holder);
       holders.push_back(std::move(holder));
     }
   }
   return holders;
+}
+
+bool isHeldBy(pid_t pid, std::string_view protocol, const SocketAddress& wanted) {
+  const auto holders = portHolders(protocol, wanted);
+  const std::string user = userOf(geteuid());
+  const auto is_known = [&](const PortHolder& one) {
+    if (one.pid == 0) return one.user == user;
+    // A service manager may have it as well.
+    return one.pid == getpid() || hasSocket(fmt::format("/proc/{}", pid), one.inode);
+  };
+  return !holders.empty() && std::ranges::all_of(holders, is_known);
 }
 
 Error listenFailure(std::string_view protocol, const SocketAddress& address, const Error& error,

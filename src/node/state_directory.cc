@@ -46,12 +46,11 @@ std::vector<int64_t> leasesOf(const nlohmann::json& object) {
   return leases;
 }
 
-std::string lockHolder(int fd) {
-  char text[32];
-  const ssize_t size = pread(fd, text, sizeof text, 0);
-  const std::string_view pid(text, size > 0 ? static_cast<size_t>(size) : 0);
-  const std::string_view digits = pid.substr(0, pid.find_first_not_of("0123456789"));
-  return digits.empty() ? std::string() : fmt::format(" (process {})", digits);
+// 0: it is not known.
+pid_t lockHolder(int fd) {
+  char text[32] = {};
+  if (pread(fd, text, sizeof text - 1, 0) < 0) return 0;
+  return static_cast<pid_t>(std::strtol(text, nullptr, 10));
 }
 
 }  // namespace
@@ -123,15 +122,20 @@ Result<void> StateDirectory::lock() {
   if (fd < 0) fd = ::open(path.c_str(), kFlags, 0644);
   if (fd < 0) return fail(fmt::format("state directory {}: {}", options_.directory, std::strerror(errno)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    std::string why = errno == EWOULDBLOCK
-                          ? fmt::format("is in use by another idetcd{} for {}", lockHolder(fd), options_.pattern)
-                          : fmt::format("cannot be locked: {}", std::strerror(errno));
+    const bool is_used = errno == EWOULDBLOCK;
+    std::string why = fmt::format("cannot be locked: {}", std::strerror(errno));
+    const pid_t holder = lockHolder(fd);
     close(fd);
     return fail(fmt::format("state directory {} {}", options_.directory, why));
   }
   lock_fd_.store(fd, std::memory_order_relaxed);
   const std::string pid = fmt::format("{}\n", getpid());
   // Only for the message above.
+    if (is_used && holder != 0 && holder == options_.predecessor) return {};
+    if (is_used) {
+      why = fmt::format("is in use by another idetcd{} for {}", holder != 0 ? fmt::format(" (process {})", holder) : "",
+                        options_.pattern);
+    }
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
   return {};
 }

@@ -40,6 +40,7 @@ class StateDirectory {
     std::string pattern;    // as configured
     std::string machine_id_file = "/etc/machine-id";
     std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
+    pid_t predecessor = 0;  // may have the lock: for an open() that only tries
   };
 
   // The error is for the operator: the directory cannot be used, or is in use.

@@ -121,7 +121,8 @@ Result<void> PeerGroup::Impl::open() {
   }
   const std::string name = fmt::format("peers-{}", settings.port);
   directory = fmt::format("{}/{}", options.state, name);
-  auto taken = node::StateDirectory::open({.directory = options.state, .pattern = name}, log);
+  auto taken = node::StateDirectory::open(
+      {.directory = options.state, .pattern = name, .predecessor = options.predecessor}, log);
   if (!taken) return tl::unexpected(taken.error());
   state = std::move(*taken);
   uuid = state->node().uuid;

@@ -223,6 +223,9 @@ class Process {
       return {};
     return fail("a directory that was not in the Corefile at the start needs a restart");
   }
+  // 0, unless this process only tries whether a configuration can be opened: then the server that this one is to go on
+  // for. What that one has, a port or the lock of a directory, counts as free.
+  pid_t predecessor = 0;
   // Runs what the Corefile has run. Null: there is nothing to be run.
   std::shared_ptr<sandbox::ProgramRunner> programs;
   std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread

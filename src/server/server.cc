@@ -282,6 +282,7 @@ bool Server::shareOurs(const SocketAddress& address) {
 Result<void> Server::openAddress(const Address& wanted) {
   Sharing sharing = wanted.shared ? Sharing::kFound : Sharing::kNone;
   if (shareOurs(wanted.address)) sharing = Sharing::kJoin;
+  if (predecessor_ != 0) sharing = Sharing::kNone;  // a socket beside that process's would get queries
   tl::expected<void, Worker::Refusal> opened;
   for (size_t i = 0; i < wanted.routers.size() && opened; ++i) {
     Inherited inherited = inherit(wanted.address, i);
@@ -289,6 +290,8 @@ Result<void> Server::openAddress(const Address& wanted) {
       opened = workers_[i]->listen(wanted.address, sharing, wanted.routers[i], wanted.tcp, std::move(inherited));
     });
     if (opened) keep(wanted.address, i);
+    if (!opened && predecessor_ != 0 && net::isHeldBy(predecessor_, opened.error().protocol, opened.error().address))
+      opened = {};
     if (sharing == Sharing::kFound) sharing = Sharing::kJoin;
   }
   open_[wanted.address] = wanted.routers.size();

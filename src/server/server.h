@@ -126,6 +126,9 @@ class Server {
   // From now on sockets outlive the process, by `store`, which outlives this. Before open().
   void setStore(service::SocketStore& store) { store_ = &store; }
 
+  // Of the process that has what this one will listen on, which counts as bound: see resolve::Process. Before open().
+  void setPredecessor(pid_t pid) { predecessor_ = pid; }
+
   // Binds and listens, or continues with the given sockets of `store`: queries wait in them until the loops run. Called
   // again, it changes to other listens: an address that stays keeps sockets and connections, and no query is lost. All
   // or nothing; the error names what is wrong, "listen udp 127.0.0.1:53: Address already in use". Not within a callback
@@ -175,6 +178,7 @@ class Server {
   std::map<SocketAddress, size_t> open_;  // with the number of workers
   service::SocketStore* store_ = nullptr;  // null: the sockets end with the process
   bool started_ = false;
+  pid_t predecessor_ = 0;
 };
 
 }  // namespace idetcd::server

@@ -161,6 +161,7 @@ std::chrono::microseconds monotonicNow() {
                                                                std::chrono::nanoseconds(now.tv_nsec));
 }
 
+constexpr std::string_view kGive = "give";
 constexpr std::string_view kEnd = "end";
 constexpr mode_t kNobodyElse = 0177;
 
@@ -181,11 +182,10 @@ bool isOfOurUser(const FileDescriptor& connection) {
   return peer && peer->uid == geteuid();
 }
 
-// Readable once the peer's process has ended. Closed where that is invisible: in another PID namespace its number is 0.
-FileDescriptor openPeer(const FileDescriptor& connection) {
-  const auto peer = peerOf(connection);
-  if (!peer || peer->pid <= 0 || peer->pid == getpid()) return {};
-  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0)));
+// Readable once the process has ended. Closed where that is invisible: in another PID namespace its number is 0.
+FileDescriptor openProcess(pid_t pid) {
+  if (pid <= 0 || pid == getpid()) return {};
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 bool waitReadable(const FileDescriptor& descriptor, BootClock::time_point end) {
@@ -297,36 +297,52 @@ Result<HandoverSocket> HandoverSocket::listen(const std::string& path) {
   return HandoverSocket(std::move(listener));
 }
 
-Result<void> HandoverSocket::give(const std::vector<OwnDescriptor>& all) {
-  FileDescriptor successor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!successor.isOpen()) return failWith(errno, "accept4");
-  if (!isOfOurUser(successor)) return fail("it is another user's");
+Result<bool> HandoverSocket::give(const std::vector<OwnDescriptor>& all) {
+  if (!successor_.isOpen()) {
+    FileDescriptor successor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!successor.isOpen()) return failWith(errno, "accept4");
+    if (!isOfOurUser(successor)) return fail("it is another user's");
+    successor_ = std::move(successor);
+  }
+  UnixMessage message;
+  if (!receiveMessage(successor_.get(), &message) && errno == EAGAIN) return false;
+  FileDescriptor successor = std::exchange(successor_, {});
+  if (message.text != kGive) return fail("it has gone");
   for (const OwnDescriptor& one : all) {
     if (!sendMessage(successor.get(), one.name, one.fd, nullptr, MSG_DONTWAIT)) return failWith(errno, "sendmsg");
   }
   if (!sendMessage(successor.get(), kEnd, -1, nullptr, MSG_DONTWAIT)) return failWith(errno, "sendmsg");
   successor_ = std::move(successor);
-  return {};
+  return true;
 }
 
-Result<std::vector<GivenDescriptor>> takeOver(const std::string& path, std::chrono::milliseconds budget) {
+Predecessor::Predecessor(FileDescriptor connection, pid_t pid)
+    : connection_(std::move(connection)), pid_(pid), process_(openProcess(pid)) {}
+
+Result<std::optional<Predecessor>> Predecessor::find(const std::string& path) {
   const UnixAddress address = unixAddress(path);
   if (address.size == 0) return fail("the path is too long for a Unix socket");
-  const FileDescriptor server = openSocket(0);
-  std::vector<GivenDescriptor> all;
+  FileDescriptor server = openSocket(0);
   if (connect(server.get(), address.get(), address.size) != 0) {
-    if (errno == ENOENT || errno == ECONNREFUSED) return all;
+    if (errno == ENOENT || errno == ECONNREFUSED) return std::nullopt;
     return failWith(errno);
   }
   if (!isOfOurUser(server)) return fail("who listens there is another user's");
+  const auto peer = peerOf(server);
+  return Predecessor(std::move(server), peer ? peer->pid : 0);
+}
+
+Result<std::vector<GivenDescriptor>> Predecessor::takeOver(std::chrono::milliseconds budget) {
   const auto end = BootClock::now() + budget;
-  const FileDescriptor process = openPeer(server);
+  // One that has ended says so below.
+  (void)sendMessage(connection_.get(), kGive, -1, nullptr, MSG_DONTWAIT);
+  std::vector<GivenDescriptor> all;
   for (bool is_complete = false;;) {
-    auto message = receive(server, end);
+    auto message = receive(connection_, end);
     if (!message) return tl::unexpected(message.error());
     if (message->text.empty() && is_complete) {
       // The kernel closes what a process has in an order of its own: the lock of the state directory maybe after this.
-      if (process.isOpen()) waitReadable(process, end);
+      if (process_.isOpen()) waitReadable(process_, end);
       return all;
     }
     if (message->text.empty()) return fail("the server that runs does not give up its sockets");

@@ -69,7 +69,8 @@ class Manager {
 
 // Hands a server's sockets to its successor without a service manager: over a Unix socket (SCM_RIGHTS), one user.
 //
-//   successor ── connects ───────────────────────────► server
+//   successor ── connects; the server goes on ───────► server
+//             ── kGive, once nothing is left that can fail ──►
 //             ◄── one message a socket: its name, and the descriptor; then kEnd ──
 //             ◄── end of the connection, when the process has ended ──
 //
@@ -88,21 +89,36 @@ class HandoverSocket {
   // Listens at `path`, in place of the socket of a process before. Its mode is 0600. REQUIRES: one thread (umask(2)).
   static Result<HandoverSocket> listen(const std::string& path);
 
-  // Readable when a successor has come.
-  int fd() const { return listener_.get(); }
-  // Gives `all` to the successor that has come. The error says why it has not got them: then nothing has changed.
-  // Afterwards this process has to end: the successor waits for that. Does not block.
-  Result<void> give(const std::vector<OwnDescriptor>& all);
+  // Readable when a successor has come, or when the one that has come asks. Another one after each give().
+  int fd() const { return successor_.isOpen() ? successor_.get() : listener_.get(); }
+  // Gives `all` to the successor if it asks for them; false: it does not yet. The error says why it does not get them:
+  // then nothing has changed. After true this process has to end: the successor waits for that. Does not block.
+  Result<bool> give(const std::vector<OwnDescriptor>& all);
 
  private:
   explicit HandoverSocket(FileDescriptor listener) : listener_(std::move(listener)) {}
 
   FileDescriptor listener_;
-  FileDescriptor successor_;  // open until the process ends
+  FileDescriptor successor_;  // one that may ask still; open until the process ends, then
 };
 
-// The successor's end. Takes over from the server that listens at `path`, and waits for its end, for `budget` at most.
-// Empty if there is none. Blocks.
-Result<std::vector<GivenDescriptor>> takeOver(const std::string& path, std::chrono::milliseconds budget);
+// The successor's end.
+class Predecessor {
+ public:
+  // The server that listens at `path`; none: there is none. It goes on until takeOver(), or for good.
+  static Result<std::optional<Predecessor>> find(const std::string& path);
+
+  // Of its process; 0: unknown, as it is in another PID namespace.
+  pid_t pid() const { return pid_; }
+  // Takes its sockets, and waits for its end, for `budget` at most. Blocks.
+  Result<std::vector<GivenDescriptor>> takeOver(std::chrono::milliseconds budget);
+
+ private:
+  Predecessor(FileDescriptor connection, pid_t pid);
+
+  FileDescriptor connection_;
+  pid_t pid_;
+  FileDescriptor process_;  // readable once it has ended; closed: invisible
+};
 
 }  // namespace idetcd::service

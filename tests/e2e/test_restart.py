@@ -540,6 +540,28 @@ def test_a_successor_with_a_bad_corefile_changes_nothing(nodes, place):
     new.wait_answers()
 
 
+@pytest.mark.parametrize("beside, block", [
+    ("", "health 127.0.0.1:{taken}"), ("", "forward . tls://127.0.0.1 {{\n tls /nonexistent/ca\n }}"),
+    ("", "idetcd {{\n pattern w{{{{.ID}}}}.\n state /dev/null/state\n }}"), (".:{taken} {{\n bind 127.0.0.1\n whoami\n}}\n", ""),
+    ("x {{\n bind 203.0.113.7\n whoami\n}}\n", "")], ids=["health", "tls", "state", "listener", "address"])
+def test_a_successor_that_cannot_start_changes_nothing(nodes, place, free_port, beside, block):
+    own = f"health 127.0.0.1:{free_port()}"  # which the old process has
+    node = nodes.make(WHOAMI.replace("whoami", f"whoami\n    {own}"), arguments=["-handover", place]).start()
+    new = successor(nodes, node, place)
+    fine = contents(new.corefile_path)
+    with socket.create_server(("127.0.0.1", 0)) as taker:
+        taken = taker.getsockname()[1]
+        with open(new.corefile_path, "w", encoding="ascii") as file:
+            file.write(beside.format(taken=taken) + fine.replace(own, f"{own}\n    " + block.format(taken=taken)))
+        assert new.launch().exit_code(10) == 1, new.logs()
+        assert node.running() and node.answers()
+    with open(new.corefile_path, "w", encoding="ascii") as file:
+        file.write(fine)
+    new.launch()
+    assert node.exit_code(8) == 0
+    new.wait_answers()
+
+
 def test_a_successor_may_want_other_addresses(nodes, place):
     node = nodes.make(WHOAMI, arguments=["-handover", place]).start()
     new = successor(nodes, node, place)

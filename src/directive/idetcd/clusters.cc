@@ -159,6 +159,7 @@ Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSetti
   peers::PeerGroup::Options options;
   options.settings = *settings.peers;
   options.state = stateDirectory(settings);
+  options.predecessor = process_.predecessor;
   options.runtime = control::socketDirectory();
   options.addresses = node.addresses.list();
   if (settings.address.addresses.empty()) {
@@ -236,7 +237,8 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   options.on_ownership = [this](const std::optional<naming::Ownership>&) { process_.status_changed(); };
   options.metrics = process_.metrics.scope().with("pattern", settings.pattern.text());
   if (const std::string directory = stateDirectory(settings); !directory.empty()) {
-    auto state = node::StateDirectory::open({.directory = directory, .pattern = settings.pattern.text()}, log);
+    auto state = node::StateDirectory::open(
+        {.directory = directory, .pattern = settings.pattern.text(), .predecessor = process_.predecessor}, log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
   }

@@ -151,6 +151,7 @@ metrics::Counter& KernelCounts::answered(size_t type, size_t rcode) {
 KernelAnswers::~KernelAnswers() = default;
 
 Result<void> KernelAnswers::want(const XdpSettings& settings, std::optional<Result<kernel::Attachment>> taken) {
+  if (process_.predecessor != 0) return {};  // which has the interfaces until it ends
   if (std::exchange(wanted_, true)) return {};
   if (!taken && in_use_ && in_use_->settings.pin == settings.pin && isStillFeeding()) {
     if (in_use_->settings.isSameAttachment(settings)) return {};

@@ -27,6 +27,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// The server's end of a whole handover.
+Result<bool> giveWhenAsked(HandoverSocket& own, const std::vector<OwnDescriptor>& all) {
+  Result<bool> given = false;
+  while (given && !*given) {
+    pollfd event{.fd = own.fd(), .events = POLLIN, .revents = 0};
+    if (poll(&event, 1, 10'000) != 1) return fail("nobody asks");
+    given = own.give(all);
+  }
+  return given;
+}
+
+Result<std::vector<GivenDescriptor>> takeOver(const std::string& path, std::chrono::milliseconds budget) {
+  auto predecessor = Predecessor::find(path);
+  if (!predecessor) return tl::unexpected(predecessor.error());
+  if (!*predecessor) return std::vector<GivenDescriptor>();
+  return (*predecessor)->takeOver(budget);
+}
+
 class HandoverTest : public ::testing::Test {
  protected:
   HandoverTest() {
@@ -42,9 +60,7 @@ class HandoverTest : public ::testing::Test {
     auto listening = std::make_shared<Result<HandoverSocket>>(HandoverSocket::listen(path_));
     EXPECT_TRUE(listening->has_value());
     return std::thread([listening, all = std::move(all)] {
-      pollfd event{.fd = (*listening)->fd(), .events = POLLIN, .revents = 0};
-      EXPECT_EQ(poll(&event, 1, 10'000), 1);
-      EXPECT_TRUE((*listening)->give(all).has_value());
+      EXPECT_EQ(giveWhenAsked(**listening, all), true);
     });
   }
 
@@ -71,9 +87,7 @@ TEST_F(HandoverTest, TheSuccessorWaitsForTheEndOfTheServer) {
   auto listening = HandoverSocket::listen(path_);
   ASSERT_TRUE(listening.has_value());
   auto taken = std::async(std::launch::async, [this] { return takeOver(path_, 10s); });
-  pollfd event{.fd = listening->fd(), .events = POLLIN, .revents = 0};
-  ASSERT_EQ(poll(&event, 1, 10'000), 1);
-  ASSERT_TRUE(listening->give({}).has_value());
+  ASSERT_EQ(giveWhenAsked(*listening, {}), true);
   EXPECT_EQ(taken.wait_for(50ms), std::future_status::timeout);  // meant as such: it must not return
   listening = fail("it has ended");
   EXPECT_TRUE(taken.get().has_value());
@@ -92,8 +106,7 @@ TEST_F(HandoverTest, TheEndOfTheConnectionIsNotThatOfTheServer) {
     {
       auto own = HandoverSocket::listen(path_);
       if (!own || write(closed[1], "l", 1) != 1) _exit(1);
-      pollfd event{.fd = own->fd(), .events = POLLIN, .revents = 0};
-      is_given = poll(&event, 1, 10'000) == 1 && own->give({});
+      is_given = giveWhenAsked(*own, {}).value_or(false);
     }
     _exit(is_given && write(closed[1], "c", 1) == 1 && read(ends[0], &byte, 1) == 1 ? 0 : 1);
   }
@@ -136,6 +149,23 @@ TEST_F(HandoverTest, AServerThatGivesNothingIsNotTakenOver) {
   server.join();
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().message, "the server that runs does not give up its sockets");
+}
+
+// It has found that it cannot serve, say.
+TEST_F(HandoverTest, ASuccessorThatGoesWithoutAskingChangesNothing) {
+  auto listening = HandoverSocket::listen(path_);
+  ASSERT_TRUE(listening.has_value());
+  {
+    auto predecessor = Predecessor::find(path_);
+    ASSERT_TRUE(predecessor && *predecessor);
+    EXPECT_EQ((*predecessor)->pid(), getpid());
+    EXPECT_EQ(listening->give({}), false);
+  }
+  EXPECT_FALSE(giveWhenAsked(*listening, {}).has_value());
+  auto taken = std::async(std::launch::async, [this] { return takeOver(path_, 10s); });
+  EXPECT_EQ(giveWhenAsked(*listening, {}), true);
+  listening = fail("it has ended");
+  EXPECT_TRUE(taken.get().has_value());
 }
 
 TEST_F(HandoverTest, NobodyElseMayConnectAndNoFileIsReplaced) {
