@@ -127,6 +127,7 @@ struct Server::Impl {
   void touch(Session& session);
   void close(Session& session);
   void closeLate();
+  void onClosed();
   void clear();
 
   std::unique_ptr<net::EventLoop> loop;
@@ -291,7 +292,9 @@ void Server::Impl::listenLocally(FileDescriptor bound) {
 
 void Server::Impl::accept(const Origin& origin, std::unique_ptr<net::TcpConnection> connection) {
   const auto is_rival = [&origin](const Session& session) { return session.origin() == origin; };
-  if (std::ranges::count_if(sessions, is_rival) == static_cast<ptrdiff_t>(kMaxConnections)) {
+  const auto rivals = static_cast<size_t>(std::ranges::count_if(sessions, is_rival));
+  if (!origin && rivals + 1 == kMaxConnections) local_listener->pause();
+  if (rivals == kMaxConnections) {
     const auto idle = [&](const Session& session) { return is_rival(session) && !session.isWaiting(); };
     const auto longest_idle = std::ranges::find_if(sessions, idle);
     sessions.erase(longest_idle != sessions.end() ? longest_idle : std::ranges::find_if(sessions, is_rival));
@@ -333,13 +336,20 @@ void Server::Impl::touch(Session& session) {
 
 void Server::Impl::close(Session& session) {
   sessions.remove_if([&session](const Session& one) { return &one == &session; });
+  onClosed();
+}
+
+void Server::Impl::onClosed() {
   if (sessions.empty()) tick.stop();
+  const auto is_local = [](const Session& session) { return !session.origin(); };
+  if (local_listener && std::ranges::count_if(sessions, is_local) < static_cast<ptrdiff_t>(kMaxConnections))
+    local_listener->resume();
 }
 
 void Server::Impl::closeLate() {
   const auto now = Clock::now();
   sessions.remove_if([now](Session& session) { return session.isLate(now); });
-  if (sessions.empty()) tick.stop();
+  onClosed();
 }
 
 void Server::Impl::clear() {

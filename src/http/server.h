@@ -1,8 +1,8 @@
 // An HTTP server for operators' endpoints (health, metrics), on a thread of its own, so that no query waits for it.
 //
 // Bounded: kMaxConnections at a time for each address and for the Unix socket, so that the clients of one do not crowd out
-// those of another; the longest idle of them gives way to a new one, and one that waits for a LateHandler only if all
-// do. A request has kPatience to arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
+// those of another; the longest idle of an address gives way to a new one, and one that waits for a LateHandler only if
+// all do. At the Unix socket, whose clients belong to this machine, a new one waits for the end of another. A request has kPatience to arrive, and so has a client to read what it is sent. One response of a connection is under way at a time.
 //
 // Any thread but its own.
 #pragma once

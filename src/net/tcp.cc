@@ -187,7 +187,7 @@ struct TcpListener::Impl {
 
   void onReadable() {
     const std::weak_ptr<bool> guard = alive;  // the callback may destroy this
-    for (int i = 0; i < kMaxAccepts && !guard.expired(); ++i) {
+    for (int i = 0; i < kMaxAccepts && !guard.expired() && watcher; ++i) {
       sockaddr_storage storage;
       socklen_t length = sizeof(storage);
       const int client = ::accept4(fd, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -248,6 +248,10 @@ std::unique_ptr<TcpListener> TcpListener::adopt(EventLoop& loop, FileDescriptor 
 void TcpListener::pause() {
   impl_->watcher.reset();
   impl_->pause.stop();
+}
+
+void TcpListener::resume() {
+  if (!impl_->watcher) impl_->listen();
 }
 
 int TcpListener::fd() const { return impl_->fd; }

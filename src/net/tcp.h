@@ -64,8 +64,9 @@ class TcpListener {
   SocketAddress localAddress() const;
   // Lets listeners that are made with `reuse_port` from now on share the address, though this one was made without.
   void allowSharing();
-  // No connection is taken any more; they wait in the kernel's queue.
+  // No connection is taken any more until resume(); they wait in the kernel's queue.
   void pause();
+  void resume();
   int fd() const;
 
  private:

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <string>
 #include <sys/socket.h>
@@ -324,6 +325,15 @@ TEST_F(HttpLocalTest, ItsPathsAreItsOwn) {
   server_->use({});
   EXPECT_TRUE(askLocally(kLook).ends_with("\r\n\r\nlocal"));
   EXPECT_TRUE(askLocally("GET /b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 "));
+}
+
+// One command for each rank of a job starts them all at once.
+TEST_F(HttpLocalTest, ManyClientsAtOnceAreAllAnswered) {
+  server_->useLocal({{"/a", LateHandler([](const Request&, const Reply& reply) { reply({.body = "local"}); })}});
+  std::vector<std::future<std::string>> answers;
+  for (size_t i = 0; i < 12 * Server::kMaxConnections; ++i)
+    answers.push_back(std::async(std::launch::async, [this] { return askLocally(kLook); }));
+  for (auto& answer : answers) EXPECT_TRUE(answer.get().ends_with("\r\n\r\nlocal"));
 }
 
 // What a handler has been asked, to be answered when the test says so.
