@@ -113,6 +113,7 @@ class Client final : public Store {
   Task<StoreResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) override;
 
   Task<bool> returnHome() override;
+  Task<void> identifyEndpoints() override;
 
  private:
   friend class Cluster;

@@ -4,6 +4,8 @@
 namespace idetcd::etcd {
 namespace {
 
+constexpr std::chrono::seconds kTimeoutOfOthers{2};  // of an endpoint that is not the current one
+
 template <class... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
@@ -144,11 +146,8 @@ Task<StoreResult<RangeResult>> Client::range(KeyRange range, RangeOptions option
   co_return fromProto(*response);
 }
 
-Task<bool> Client::returnHome() {
-  constexpr std::chrono::seconds kTimeout{2};
-  constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
+Task<void> Client::identifyEndpoints() {
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
-  if (endpoints->count() == 0) co_return false;
   std::vector<size_t> unknown;  // they were away when all were asked, or came later
   endpoints->visit([&](size_t i) {
     if (!endpoints->isKnown(i) && !endpoints->isIdentified(i)) unknown.push_back(i);
@@ -157,11 +156,17 @@ Task<bool> Client::returnHome() {
     if (impl_->thread.stopping()) break;
     auto token = impl_->authenticator.token(false);
     const StoreResult<Token> ready = co_await token;
-    if (!ready || impl_->thread.stopping()) co_return false;
-    auto asking = Impl::askCluster(impl_->thread, endpoints, i, ready->text, false, kTimeout);
+    if (!ready || impl_->thread.stopping()) co_return;
+    auto asking = Impl::askCluster(impl_->thread, endpoints, i, ready->text, false, kTimeoutOfOthers);
     co_await asking;
     endpoints->disconnect(i);
   }
+}
+
+Task<bool> Client::returnHome() {
+  constexpr int kAnswersWanted = 2;  // a member that starts may fall again at once
+  const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
+  if (endpoints->count() == 0) co_return false;
   const size_t home = endpoints->home();
   if (endpoints->current() == home || impl_->thread.stopping()) {
     impl_->home_answers = 0;
@@ -173,7 +178,7 @@ Task<bool> Client::returnHome() {
   // Linearizable: a member that is cut off from the others, or applies nothing, does not answer.
   pb::RangeRequest request;
   fill(request, KeyRange::single("0"), {.keys_only = true});
-  auto call = impl_->callAt(home, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeout);
+  auto call = impl_->callAt(home, &pb::KV::Stub::PrepareAsyncRange, request, CallTraits{}, ready->text, kTimeoutOfOthers);
   const StoreResult<pb::RangeResponse> answer = co_await call;
   // A refusal (no permission for this key) is an answer too: it comes after the read's turn.
   if (answer) endpoints->identified(home, answer->header().cluster_id());

@@ -84,12 +84,18 @@ Task<void> Protocol::keepName() {
   if (options_.on_released) options_.on_released();
 }
 
-// An endpoint that is back takes its share of the nodes again within two minutes, and not all at once.
+// An endpoint that is back says at once whether it is of our store: else two nodes could have one name, in two stores.
+// It takes its share of the nodes again within two minutes, and not all at once.
 Task<void> Protocol::returnHomeRegularly() {
   while (true) {
-    const std::chrono::nanoseconds delay = jitter_.around(20s, 0.5);
-    const bool go_on = co_await lifetime_.pause(delay);
-    if (!go_on) co_return;
+    const auto at = scheduler_.now() + jitter_.around(20s, 0.5);
+    while (scheduler_.now() < at) {
+      const std::chrono::nanoseconds left = at - scheduler_.now();
+      const bool go_on = co_await lifetime_.pause(std::min<std::chrono::nanoseconds>(1s, left));
+      if (!go_on) co_return;
+      co_await store_.identifyEndpoints();
+      if (lifetime_.stopping()) co_return;
+    }
     co_await store_.returnHome();
   }
 }

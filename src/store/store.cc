@@ -20,6 +20,8 @@ KeyRange KeyRange::prefix(std::string_view prefix) {
   return {std::string(prefix), std::move(end)};
 }
 
+Task<void> Store::identifyEndpoints() { co_return; }
+
 Task<StoreResult<int64_t>> rangePaginated(Store& store, KeyRange range, RangeOptions options, int64_t page_size,
                                           std::function<bool(std::vector<KeyValue>&&)> page) {
   assert(!options.sort_by_create_revision);

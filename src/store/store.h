@@ -220,6 +220,9 @@ class Store {
   // of seconds, jittered, so that the clients of a member that is back return one after the other. True: moved; new
   // calls and keepalives go there, and an open watch is to follow (WatchStream::isAtCurrentEndpoint()).
   virtual Task<bool> returnHome() = 0;
+  // Asks the endpoints that have not said yet which store they lead to, as they were away: until then it may be another
+  // one than ours. To be called every second or so.
+  virtual Task<void> identifyEndpoints();
 
  protected:
   Store() = default;

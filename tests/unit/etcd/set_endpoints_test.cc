@@ -117,7 +117,11 @@ TEST(SetEndpoints, ANewOneOfAnotherClusterIsNotUsed) {
   ASSERT_TRUE(succeeded(etcd.put("k", "ours")));
   etcd.client.setEndpoints({stranger.endpoint(), ours.endpoint()});  // it was known once: that counts no more
   EXPECT_EQ(etcd.value("k"), "ours");
-  EXPECT_FALSE(await(etcd.thread, etcd.client.returnHome()));  // it is asked for its cluster
+  const auto identify = [](Client& client) -> Task<bool> {
+    co_await client.identifyEndpoints();
+    co_return true;
+  };
+  await(etcd.thread, identify(etcd.client));
   ours.kill();
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(failedWith(etcd.range(KeyRange::single("k")), ErrorCode::kUnavailable));
   ours.start();
