@@ -122,10 +122,14 @@ void OwnershipNotifier::writeNext() {
     log_.error("{}", written.error().message);
   };
   const bool ends = note->identity && note->identity->empty();
-  if (ends) report(state_->writeIdentity(""));
+  if (ends) {
+    state_->clearIdentity();  // in place: the program does not run while the file has the name, however slow the disk is
+    note->written.set_value();
+    report(state_->writeIdentity(""));
+  }
   if (note->node != state_->node()) report(state_->remember(note->node));
   if (note->identity && !ends) report(state_->writeIdentity(*note->identity));
-  note->written.set_value();
+  if (!ends) note->written.set_value();
 }
 
 }  // namespace idetcd::naming

@@ -1,8 +1,10 @@
 #include "naming/ownership_notifier.h"
 
 #include <cstdlib>
+#include <fcntl.h>
 #include <future>
 #include <memory>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
@@ -87,6 +89,23 @@ TEST_F(BusyNotifierTest, TheLastIsWhatIsWritten) {
   release();
   EXPECT_EQ(contentsOf(state_->identityFile()), renderIdentity(node(20)));
   EXPECT_EQ(state_->node().name, "w20.tf.");
+}
+
+// What replaces the file waits for a FIFO that nobody reads.
+TEST_F(BusyNotifierTest, ALossFindsTheFileEmptyOnASlowDisk) {
+  makeNotifier("(echo $IDETCD_EVENT; cat " + state_->identityFile() + ") >> " + out_);
+  go_.set_value();
+  released_ = true;
+  notifier_->claimed(node(1));
+  const std::string claimed = "claim\n" + renderIdentity(node(1));
+  ASSERT_TRUE(eventually([&] { return contentsOf(out_) == claimed; }));
+  const std::string replacement = state_->identityFile() + ".new";
+  ASSERT_EQ(mkfifo(replacement.c_str(), 0600), 0);
+  notifier_->lost(node(1));
+  EXPECT_TRUE(eventually([&] { return contentsOf(out_).size() > claimed.size(); }));
+  const FileDescriptor reader(open(replacement.c_str(), O_RDONLY | O_CLOEXEC));
+  executor_.finish(std::chrono::seconds(30));
+  EXPECT_EQ(contentsOf(out_), claimed + "loss\n");
 }
 
 // Whoever waits for it may give the name away then.
