@@ -261,8 +261,10 @@ runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
 
 void Member::Impl::start() {
   const auto self = shared_from_this();
-  if (options.state) {
-    if (const auto taken = options.state->take(); !taken) log.error("{}", taken.error().message);
+  if (options.state) {  // a reload waits for no disk
+    files->submit([self] {
+      if (const auto taken = self->options.state->take(); !taken) self->log.error("{}", taken.error().message);
+    });
   }
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(self));

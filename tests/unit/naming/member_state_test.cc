@@ -1,7 +1,9 @@
 // What a member keeps over a restart, what it publishes on the machine, and what it does when its addresses change.
 #include <atomic>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
@@ -50,6 +52,17 @@ class MemberStateTest : public MemberTest {
 
   TemporaryDirectory directory_;
 };
+
+// The first loop starts a member of a reload, and answers queries meanwhile. What replaces the file waits for a FIFO.
+TEST_F(MemberStateTest, AStartWaitsForNoDisk) {
+  const NodeOptions made = withState();
+  const std::string replacement = identityFile() + ".new";
+  ASSERT_EQ(mkfifo(replacement.c_str(), 0600), 0);
+  auto started = std::async(std::launch::async, [&]() -> Node& { return start(made); });
+  EXPECT_EQ(started.wait_for(10s), std::future_status::ready);
+  const FileDescriptor reader(open(replacement.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_TRUE(started.get().owns("worker1.tf.local."));
+}
 
 // --- sticky ---
 
