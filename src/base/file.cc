@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <poll.h>
 #include <unistd.h>
 
 namespace idetcd {
@@ -100,7 +101,12 @@ Result<std::string> readFile(const std::string& path, size_t max_bytes) {
   return readToEnd(file, max_bytes);
 }
 
-Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes) {
+Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes, std::chrono::milliseconds patience) {
+  const auto comes = [&] {
+    pollfd one{.fd = file.get(), .events = POLLIN, .revents = 0};
+    return poll(&one, 1, static_cast<int>(patience.count())) != 0;
+  };
+  if (patience.count() > 0 && !comes()) return fail("nobody writes into it");
   constexpr size_t kFirstBytes = 4096;
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return failWith(errno);
@@ -110,8 +116,8 @@ Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes) {
   size_t size = 0;
   while (true) {
     const ssize_t got = read(file.get(), content.data() + size, content.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failWith(errno);
+    if (got < 0 && (errno == EINTR || (errno == EAGAIN && comes()))) continue;
+    if (got < 0) return errno == EAGAIN ? fail("its writer stands still") : failWith(errno);
     if (got == 0) break;
     size += static_cast<size_t>(got);
     if (size > max_bytes) return tooLarge(max_bytes);

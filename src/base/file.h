@@ -38,8 +38,9 @@ Result<void> replaceFile(const std::string& path, std::string_view contents);
 // Fails with what is wrong ("Permission denied", "larger than 4096 bytes"), without the path; kNotFound: there is no
 // such file. Waits for no FIFO: what is not a regular file fails.
 Result<std::string> readFile(const std::string& path, size_t max_bytes);
-// From where `file` stands to its end, whatever it is: a pipe is waited for, unless it was opened with O_NONBLOCK.
-Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes);
+// From where `file` stands to its end, whatever it is: a pipe is waited for. One that was opened with O_NONBLOCK is waited
+// for as long as `patience` for each part.
+Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes, std::chrono::milliseconds patience = {});
 
 // What distinguishes one state of a file from another. The change time sees what the modification time does not: a
 // write that sets it back, and a file that was moved here.

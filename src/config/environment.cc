@@ -34,10 +34,11 @@ std::vector<std::string> SystemEnvironment::glob(const std::string& pattern) con
 }
 
 Result<std::string> SystemEnvironment::readFile(const std::string& path, size_t max_bytes) const {
-  // Blocking: `-conf <(program)` names a pipe.
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // `-conf <(program)` names a pipe; but one into which nobody writes must not hold up reloads and the end.
+  constexpr std::chrono::seconds kPatience{5};
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.isOpen()) return failWith(errno);
-  return readToEnd(file, max_bytes);
+  return readToEnd(file, max_bytes, kPatience);
 }
 
 std::string expandVariables(std::string_view text, const Environment& environment) {

@@ -1,6 +1,7 @@
 #include "net/tls_stream.h"
 
 #include <climits>
+#include <filesystem>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -51,6 +52,12 @@ int onNewSession(SSL* ssl, SSL_SESSION* session) {
 
 Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
   ERR_clear_error();
+  for (const std::string* path : {&options.ca_file, &options.certificate_file, &options.key_file}) {
+    std::error_code error;  // what is not there is reported below; a FIFO would be waited for
+    const auto status = std::filesystem::status(*path, error);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      return fail(fmt::format("{} is not a regular file", *path));
+  }
   if (options.ca_file.empty()) SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts no one
   const bool trusted = options.ca_file.empty()
                            ? SSL_CTX_set_default_verify_paths(context) == 1

@@ -1,5 +1,7 @@
 #include "base/file.h"
 
+#include <fcntl.h>
+#include <future>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +53,21 @@ TEST_F(FileTest, APipeIsReadToItsEnd) {
     }
     EXPECT_EQ(readToEnd(out, size).value(), contents);
   }
+}
+
+TEST_F(FileTest, AFifoIsWaitedForNoLongerThanItsPatience) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const FileDescriptor out(open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto read = [&out](int ms) { return readToEnd(out, 100, std::chrono::milliseconds(ms)); };
+  EXPECT_EQ(read(10).error().message, "nobody writes into it");
+  auto late = std::async(std::launch::async, [&] { return read(10'000); });
+  FileDescriptor in(open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(write(in.get(), "text", 4), 4);
+  in = FileDescriptor();
+  EXPECT_EQ(late.get().value(), "text");
+  in = FileDescriptor(open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(write(in.get(), "text", 4), 4);
+  EXPECT_EQ(read(10).error().message, "its writer stands still");
 }
 
 TEST_F(FileTest, AStampShowsAnotherFileOfTheSameName) {
