@@ -85,8 +85,8 @@ Result<void> makeDirectory(const std::string& path, mode_t mode) {
   return fail(std::strerror(why));
 }
 
-Result<void> replaceFile(const std::string& path, std::string_view contents) {
-  auto file = FileReplacement::begin(path);
+Result<void> replaceFile(const std::string& path, std::string_view contents, mode_t mode) {
+  auto file = FileReplacement::begin(path, mode);
   if (!file) return tl::unexpected(file.error());
   if (auto appended = file->append(contents); !appended) return appended;
   return file->commit();

@@ -13,7 +13,7 @@ namespace idetcd {
 class FileReplacement {
  public:
   // `mode`: of the file, less the umask.
-  static Result<FileReplacement> begin(std::string path, mode_t mode = 0644);
+  static Result<FileReplacement> begin(std::string path, mode_t mode = 0600);
   ~FileReplacement();
   FileReplacement(FileReplacement&& other) noexcept = default;
   FileReplacement& operator=(FileReplacement&&) = delete;
@@ -33,7 +33,7 @@ class FileReplacement {
 // Makes the directory, if it is not there, with this mode less the umask, and those above it that are not there.
 Result<void> makeDirectory(const std::string& path, mode_t mode = 0755);
 
-Result<void> replaceFile(const std::string& path, std::string_view contents);
+Result<void> replaceFile(const std::string& path, std::string_view contents, mode_t mode = 0600);
 
 // Fails with what is wrong ("Permission denied", "larger than 4096 bytes"), without the path; kNotFound: there is no
 // such file. Waits for no FIFO: what is not a regular file fails.

@@ -18,6 +18,8 @@ namespace idetcd::node {
 namespace {
 
 constexpr size_t kMaxStateBytes = 64 << 10;
+constexpr mode_t kPrivate = 0600;
+constexpr mode_t kForAll = 0644;  // the name is for whoever wants it
 constexpr size_t kMaxStemLength = 100;  // with its hash and ending well below NAME_MAX
 
 bool isPlain(char c) {
@@ -117,25 +119,28 @@ Result<void> StateDirectory::take() {
 Result<void> StateDirectory::lock() {
   const std::string path = stem_ + ".lock";
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
-  int fd = ::open(path.c_str(), kFlags | O_EXCL, 0644);
+  int fd = ::open(path.c_str(), kFlags | O_EXCL, kPrivate);
   lock_is_new_ = fd >= 0;
-  if (fd < 0) fd = ::open(path.c_str(), kFlags, 0644);
-  if (fd < 0) return fail(fmt::format("state directory {}: {}", options_.directory, std::strerror(errno)));
+  if (fd < 0) fd = ::open(path.c_str(), kFlags, kPrivate);
+  if (fd < 0) {
+    const std::string why = errno == EISDIR ? fmt::format("{} is a directory", path) : std::strerror(errno);
+    return fail(fmt::format("state directory {}: {}", options_.directory, why));
+  }
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const bool is_used = errno == EWOULDBLOCK;
     std::string why = fmt::format("cannot be locked: {}", std::strerror(errno));
     const pid_t holder = lockHolder(fd);
     close(fd);
-    return fail(fmt::format("state directory {} {}", options_.directory, why));
-  }
-  lock_fd_.store(fd, std::memory_order_relaxed);
-  const std::string pid = fmt::format("{}\n", getpid());
-  // Only for the message above.
     if (is_used && holder != 0 && holder == options_.predecessor) return {};
     if (is_used) {
       why = fmt::format("is in use by another idetcd{} for {}", holder != 0 ? fmt::format(" (process {})", holder) : "",
                         options_.pattern);
     }
+    return fail(fmt::format("state directory {} {}", options_.directory, why));
+  }
+  lock_fd_.store(fd, std::memory_order_relaxed);
+  const std::string pid = fmt::format("{}\n", getpid());
+  // Only for the message above.
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
   return {};
 }
@@ -196,7 +201,7 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
 Result<void> StateDirectory::writeIdentity(std::string_view contents) {
   written_ = true;
   const std::string path = identityFile();
-  auto written = replaceFile(path, contents);
+  auto written = replaceFile(path, contents, kForAll);
   if (written || !contents.empty()) return written;
   // A name that is not ours any more must not stand there, come what may.
   if (truncate(path.c_str(), 0) == 0 || unlink(path.c_str()) == 0 || errno == ENOENT) return {};
@@ -222,7 +227,11 @@ void StateDirectory::linkIdentity(bool only) const {
   fs::remove(fresh, error);
   fs::create_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
-  if (error) log_.warning("{}: {}", link.string(), error.message());
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(fresh, ignored);
+  const bool is_directory = fs::is_directory(fs::symlink_status(link, ignored));  // some kernels say EACCES
+  log_.warning("{}: {}", link.string(), is_directory ? "it is a directory" : error.message());
 }
 
 // The process that holds the lock: "boot device inode". Empty if that cannot be found out.

@@ -181,6 +181,29 @@ TEST_F(StateDirectoryTest, ADirectoryThatCannotBeIsAnError) {
   EXPECT_EQ(state.error().message.find("state directory " + (directory_ / "state")), 0u) << state.error().message;
 }
 
+TEST_F(StateDirectoryTest, OnlyTheIdentityIsForAll) {
+  const auto state = taken();
+  ASSERT_TRUE(state->writeIdentity("IDETCD_NAME='x'\n"));
+  const auto mode = [&](const char* ending) {
+    return static_cast<unsigned>(std::filesystem::status(file(ending)).permissions());
+  };
+  EXPECT_EQ(mode(".json"), 0600U);
+  EXPECT_EQ(mode(".lock"), 0600U);
+  EXPECT_EQ(mode(".env") | 022U, 0666U);  // less the umask
+}
+
+TEST_F(StateDirectoryTest, ADirectoryInThePlaceOfAFileIsNamed) {
+  std::filesystem::create_directories(file(".lock"));
+  const auto refused = open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "state directory " + (directory_ / "state") + ": " + file(".lock") + " is a directory");
+  std::filesystem::remove(file(".lock"));
+  std::filesystem::create_directories(directory_ / "state/identity");
+  const auto state = taken();
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(directory_ / "state/identity.new")));
+}
+
 TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
   {
     const auto state = taken();
