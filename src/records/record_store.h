@@ -238,6 +238,10 @@ class RecordStore {
   BootClock::time_point freshUntil() const {
     return BootClock::time_point(std::chrono::nanoseconds(fresh_until_.load(std::memory_order_acquire)));
   }
+  // As it was at the last moment that etcd has confirmed; the epoch: it never has.
+  BootClock::time_point lastFreshUntil() const {
+    return BootClock::time_point(std::chrono::nanoseconds(last_fresh_until_.load(std::memory_order_relaxed)));
+  }
   const dns::Name& zone() const { return options_.zone; }
   const ZoneApex& apex() const { return apex_; }
   uint32_t ttlSeconds() const { return options_.ttl_seconds; }  // of addresses that etcd has, and of negative answers
@@ -260,7 +264,9 @@ class RecordStore {
 
   void setFreshness(Freshness freshness, BootClock::time_point deadline) {
     if (observer_) observer_->onFreshUntil(deadline);
-    fresh_until_.store(deadline.time_since_epoch().count(), std::memory_order_release);
+    const int64_t until = deadline.time_since_epoch().count();
+    if (until != 0) last_fresh_until_.store(until, std::memory_order_relaxed);
+    fresh_until_.store(until, std::memory_order_release);
     freshness_.store(freshness, std::memory_order_release);
   }
   SourceHistory& historyOf(Source source) { return source == Source::kEtcd ? etcd_ : others_; }
@@ -300,6 +306,7 @@ class RecordStore {
   std::atomic<uint32_t> serial_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};
   std::atomic<int64_t> fresh_until_{0};  // of BootClock, in nanoseconds; 0 unless kFresh
+  std::atomic<int64_t> last_fresh_until_{0};
 };
 
 }  // namespace idetcd::records

@@ -282,7 +282,7 @@ json ClusterReport::status() const {
     all["names"] = store_->memberCount();
     all["names_in_etcd"] = member_->names();
   }
-  if (const auto until = store_->freshUntil(); until != BootClock::time_point()) {
+  if (const auto until = store_->lastFreshUntil(); until != BootClock::time_point()) {
     all["confirmed_seconds_ago"] = seconds(now - (until - settings_.lease));
   }
   return all;

@@ -126,7 +126,7 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
       lag_(scope, "idetcd_names_age_seconds",
            "How old the last moment is as of which all names were known; infinite: there was none.",
            [&store, lease] {
-             const auto until = store.freshUntil();
+             const auto until = store.lastFreshUntil();
              if (until == BootClock::time_point()) return std::numeric_limits<double>::infinity();
              return std::chrono::duration<double>(BootClock::now() - (until - lease)).count();
            }),

@@ -116,6 +116,15 @@ TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
   EXPECT_EQ(diary->take(), Lines{});
 }
 
+TEST_F(RecordStoreTest, TheLastConfirmationIsKnownWhenItIsOver) {
+  EXPECT_EQ(store_.lastFreshUntil(), BootClock::time_point());
+  const auto until = BootClock::now() + std::chrono::seconds(3);
+  store_.setFreshUntil(until);
+  store_.setFreshness(Freshness::kStale);
+  EXPECT_EQ(store_.freshUntil(), BootClock::time_point());
+  EXPECT_EQ(store_.lastFreshUntil(), until);
+}
+
 TEST(RecordStore, CountsTheNamesThatComeFirst) {
   EpochDomain epochs;
   RecordStore store(
