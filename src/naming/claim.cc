@@ -146,7 +146,7 @@ Claim::Answer<bool> Claim::grant() {
   const BootClock::time_point asked = context_.now();
   StoreResult<store::Lease> granted = co_await context_.store.leaseGrant(options_.lease);
   if (!granted) co_return tl::unexpected(granted.error());
-  context_.round_trip.took(context_.now() - asked);
+  context_.round_trip.took(asked, context_.now());
   lease_ = *granted;
   if (options_.predecessor && options_.predecessor->cluster_id != lease_->cluster_id) former_.clear();
   keepLeases();

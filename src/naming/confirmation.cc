@@ -106,7 +106,7 @@ void Confirmation::succeeded(const Question& asked) {
   retry_.reset();
   not_before_ = {};
   context_.counters.confirmations.add();
-  context_.round_trip.took(context_.now() - asked.at);
+  context_.round_trip.took(asked.at, context_.now());
   if (asked.write == Write::kBeat) beat_.drawWait();
   readBy(asked.at + context_.jitter.around(lease_ / 4, 0.1));
 }

@@ -22,17 +22,20 @@ void ErrorLogThrottle::succeeded(std::string_view doing) {
   log_.info("etcd no longer fails while {}", doing);
 }
 
-void RoundTrip::took(std::chrono::nanoseconds duration) {
+// A slow answer may have waited for its connection, and so may those of requests that were sent meanwhile.
+void RoundTrip::took(BootClock::time_point asked, BootClock::time_point now) {
+  const std::chrono::nanoseconds duration = now - asked;
   estimate_ = std::max(duration, (estimate_ + duration) / 2);
-  const bool is_short = kLeastInLease * estimate_ > lease_;
-  if (is_short && !warned_) {
+  if (kLeastInLease * estimate_ <= lease_) warned_ = false;
+  if (kLeastInLease * duration <= lease_) return slow_since_.reset();
+  if (!slow_since_) slow_since_ = now;
+  if (asked >= *slow_since_ && !std::exchange(warned_, true)) {
     const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
     log_.warning(
         "etcd takes {:.1f} s to answer: a lease of {:.0f} s is too short for that, and this node may own no name; "
         "it should be {:.0f} s or more",
         seconds(duration), seconds(lease_), std::ceil(kLeastInLease * seconds(duration)));
   }
-  warned_ = is_short;
 }
 
 }  // namespace idetcd::naming

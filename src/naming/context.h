@@ -60,8 +60,8 @@ class RoundTrip {
   // `log` says it once where `lease` is too short for that.
   RoundTrip(std::chrono::nanoseconds lease, Logger log) : lease_(lease), log_(std::move(log)) {}
 
-  // A request was answered after so long.
-  void took(std::chrono::nanoseconds duration);
+  // A request that was sent at `asked` was answered at `now`.
+  void took(BootClock::time_point asked, BootClock::time_point now);
   // `least`, or three times as long as an answer takes; no more than `most`, unless `least` is.
   std::chrono::nanoseconds patience(std::chrono::nanoseconds least, std::chrono::nanoseconds most) const {
     return std::max(least, std::min(3 * estimate_, most));
@@ -74,6 +74,7 @@ class RoundTrip {
   const std::chrono::nanoseconds lease_;
   const Logger log_;
   std::chrono::nanoseconds estimate_{0};  // rises at once, and falls by half
+  std::optional<BootClock::time_point> slow_since_;  // the first of some slow answers in a row
   bool warned_ = false;
 };
 

@@ -168,7 +168,7 @@ Task<StoreResult<Mirror::StoreState>> Mirror::readState() {
   const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
   if (!answer) co_return tl::unexpected(answer.error());
-  context_.round_trip.took(context_.now() - asked);
+  context_.round_trip.took(asked, context_.now());
   co_return StoreState{answer->revision, answer->cluster_id};
 }
 
