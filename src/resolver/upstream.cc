@@ -142,7 +142,9 @@ Result<UpstreamTarget> parseUpstreamTarget(std::string_view text) {
                           .file = {}};
   }
   std::string file(text);
-  if (rest.size() == text.size() && !rest.empty() && WatchedFile(file).readIfChanged()) {
+  // A path is of a file, though it is not there yet: at the start it may come to be.
+  const bool may_be_file = rest.size() == text.size() && !rest.empty();
+  if (may_be_file && (rest.starts_with('/') || WatchedFile(file).readIfChanged())) {
     return UpstreamTarget{.server = std::nullopt, .file = std::move(file)};
   }
   if (auto host = parseHost(rest, scheme->port)) {

@@ -42,8 +42,8 @@ struct UpstreamTarget {
   std::optional<UpstreamHost> host{};
 };
 
-// IP[:port], [IPv6]:port, with dns:// (port 53), tls:// (port 853) or https:// (port 443) in front; else the name of a
-// file that exists, or of a host, with [:port]. A link-local IPv6 address has a %interface. Behind tls:// and https:// a
+// IP[:port], [IPv6]:port, with dns:// (port 53), tls:// (port 853) or https:// (port 443) in front; else /PATH
+// of a file, the name of a file that exists, or of a host, with [:port]. A link-local IPv6 address has a %interface. Behind tls:// and https:// a
 // %NAME, in front of the port, is the server's name.
 Result<UpstreamTarget> parseUpstreamTarget(std::string_view text);
 

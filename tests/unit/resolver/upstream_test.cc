@@ -64,7 +64,7 @@ TEST(UpstreamTargetTest, ATlsServerMayHaveAName) {
 
 TEST(UpstreamTargetTest, WhatIsNoServerIsRefused) {
   for (const char* text : {"", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:", "192.0.2.1:53x", "[::1", "[::1]x",
-                           "[]:53", "192.0.2.256", "/nonexistent/resolv.conf"}) {
+                           "[]:53", "192.0.2.256", "nonexistent/resolv.conf"}) {
     EXPECT_TRUE(parsed(text).starts_with("error: not an IP address, file or host name")) << text;
   }
   EXPECT_EQ(parsed("https://192.0.2.1/dns-query"),
@@ -74,6 +74,12 @@ TEST(UpstreamTargetTest, WhatIsNoServerIsRefused) {
   EXPECT_EQ(parsed("tls:///etc/hosts"), "error: not an IP address, file or host name: 'tls:///etc/hosts'");
   EXPECT_TRUE(parsed("0.0.0.0").starts_with("error: no server's address"));
   EXPECT_TRUE(parsed("ff02::fb").starts_with("error: no server's address"));
+}
+
+TEST(UpstreamTargetTest, AFileMayComeLater) {
+  const auto target = parseUpstreamTarget("/nonexistent/resolv.conf");
+  ASSERT_TRUE(target);
+  EXPECT_EQ(target->file, "/nonexistent/resolv.conf");
 }
 
 TEST(UpstreamTargetTest, Hosts) {
