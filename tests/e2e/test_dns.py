@@ -91,19 +91,23 @@ def test_the_soa_is_one_and_the_same(node):
 def test_ds_of_the_apex_is_the_parents_to_answer(shared_etcd, nodes):
     """A validating resolver behind the node would else take the zone's own unsigned denial for a forgery."""
     ds = "12345 13 2 " + "ab" * 32
+    hosts = "hosts /dev/null tf.local {\n 10.7.7.7 printer.tf.local\n }"  # which knows nothing of the apex
     with Upstream(lambda query, tcp: answer(query, f"DS {ds}") if query.question[0].rdtype == dns.rdatatype.DS
                   else answer(query, rcode=dns.rcode.NXDOMAIN)) as upstream:
         forwards = f"forward . {upstream.address}"
         same_block = corefile(shared_etcd.endpoint, options=["observe"], directives=[forwards])
         other_block = corefile(shared_etcd.endpoint, options=["observe"]).replace(". {", "tf.local {", 1) + f". {{\n {forwards}\n}}\n"
-        for text in (same_block, other_block):
+        with_hosts = corefile(shared_etcd.endpoint, options=["observe"], directives=[hosts, forwards])
+        for text in (same_block, other_block, with_hosts):
             node = nodes.start(text)
             for tcp in (False, True):
                 assert answers(node, "tf.local.", "DS", tcp=tcp) == [ds.lower()]
             node.terminate()
-    alone = nodes.start(corefile(shared_etcd.endpoint, options=["observe"]))
-    wait_until(lambda: rcode(ask(alone, "tf.local.", "TXT")) == "NOERROR", 5, "the names")
-    assert_nodata(ask(alone, "tf.local.", "DS"), "tf.local.")
+    for directives in ([], [hosts]):
+        alone = nodes.start(corefile(shared_etcd.endpoint, options=["observe"], directives=directives))
+        wait_until(lambda: rcode(ask(alone, "tf.local.", "TXT")) == "NOERROR", 5, "the names")
+        assert_nodata(ask(alone, "tf.local.", "DS"), "tf.local.")
+        alone.terminate()
 
 
 def test_ns_at_the_apex_leads_to_the_node(node):

@@ -134,14 +134,15 @@ const HostsTable& Hosts::newestTable() const {
   return *table_;
 }
 
-resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t flags, const dns::AddressOrder& order) const {
+resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t flags, const dns::AddressOrder& order,
+                                    bool name_exists) const {
   const HostsTable& table = newestTable();
   const Entry* entry = table.find(query.hash, query.name());
   if (entry == nullptr) entry = table.findWildcard(query.name());
   if (entry != nullptr) return answerHit(query, *entry, limit, flags, order);
   // Of a tree that is another one's, as the names below.
   if (table.isAboveHeld(query.name())) return resolve::QueryOutcome::nextOfExisting();
-  return answerMiss(query, limit, flags);
+  return answerMiss(query, limit, flags, name_exists);
 }
 
 resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,
@@ -174,10 +175,11 @@ resolve::QueryOutcome Hosts::answerNoData(const Query& query, size_t limit, uint
   return resolve::QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }
 
-resolve::QueryOutcome Hosts::answerMiss(const Query& query, size_t limit, uint16_t flags) const {
+resolve::QueryOutcome Hosts::answerMiss(const Query& query, size_t limit, uint16_t flags,
+                                        bool name_exists) const {
   const HostsOptions& options = source_->options();
   const bool in_zones = options.zones.empty() || holds(options.zones, query);
-  if (!in_zones || query.qtype == dns::code(RrType::kPtr) || holds(options.fallthrough, query))
+  if (!in_zones || name_exists || query.qtype == dns::code(RrType::kPtr) || holds(options.fallthrough, query))
     return resolve::QueryOutcome::next();
   return resolve::QueryOutcome::answer(ResponseBuilder(query, limit).finish(Rcode::kServFail, flags));
 }

@@ -107,15 +107,16 @@ class Hosts {
   void prefetchEntry(uint64_t hash) const { table_->table().prefetchEntry(hash); }
 
   // `order`: of A and of AAAA records (`loadbalance`).
-  resolve::QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags,
-                          const dns::AddressOrder& order = {}) const;
+  // `name_exists`: Request::name_exists. What is not held is the next handler's then.
+  resolve::QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags, const dns::AddressOrder& order = {},
+                               bool name_exists = false) const;
   // After QueryOutcome::nextOfExisting().
   resolve::QueryOutcome answerNoData(const dns::Query& query, size_t limit, uint16_t flags) const;
 
  private:
   resolve::QueryOutcome answerHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
                              const dns::AddressOrder& order) const;
-  resolve::QueryOutcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags) const;
+  resolve::QueryOutcome answerMiss(const dns::Query& query, size_t limit, uint16_t flags, bool name_exists) const;
   const HostsTable& newestTable() const;
 
   std::shared_ptr<const HostsSource> source_;
