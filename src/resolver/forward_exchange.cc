@@ -485,12 +485,10 @@ void ForwardExchange::onBadCookie(Attempt& attempt, bool has_new) {
 }
 
 // An rcode above 15 is for whoever has sent the message, and says nothing of the name (RFC 6891 §6.1.3, RFC 7873 §5.3).
-// Once more without what it is about; a server that says it to that, too, is of no use.
+// Once more without what it is about; a server that says it to that, too, is of no use. It came in an OPT record: the
+// server knows EDNS.
 void ForwardExchange::onHopFailure(Attempt& attempt, Rcode rcode) {
-  if (std::exchange(attempt.to.edns, false)) {
-    attempt.to.edns_refused = rcode == Rcode::kBadVers;
-    return again(attempt);
-  }
+  if (std::exchange(attempt.to.edns, false)) return again(attempt);
   noteReason(attempt, EdeCode::kNetworkError, dns::kRcodeNames.toString(dns::code(rcode)));
   candidates_.noteFailed(attempt.to.index);
   onUseless(attempt);

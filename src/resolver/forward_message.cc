@@ -72,18 +72,9 @@ bool refusesEdns(std::span<const uint8_t> message, uint16_t id, const dns::Query
   if (message.size() < dns::kHeaderSize) return false;
   const dns::HeaderView header(message.data());
   if (header.id() != id || !header.isResponse() || header.opcode() != dns::Opcode::kQuery) return false;
-  size_t end = dns::kHeaderSize;
-  if (header.questions() == 1) {  // if it repeats the question, it must be ours
-    end = dns::matchQuestion(message, query);
-    if (end == 0) return false;
-  }
-  if (header.rcode() == dns::Rcode::kFormErr || header.rcode() == dns::Rcode::kNotImp) return header.additionals() == 0;
-  // BADVERS: the low bits are zero, 1 is above them, and there is nothing but the OPT.
-  const bool only_opt = header.answers() == 0 && header.authorities() == 0 && header.additionals() == 1;
-  dns::RecordView opt;
-  return header.rcode() == dns::Rcode::kNoError && only_opt &&
-         dns::MessageReader(message, end).next(opt) == dns::ReadStep::kRead && message[opt.owner] == 0 &&
-         opt.type == dns::code(dns::RrType::kOpt) && opt.ttl >> 24 == 1;
+  // If it repeats the question, it must be ours.
+  if (header.questions() == 1 && dns::matchQuestion(message, query) == 0) return false;
+  return (header.rcode() == dns::Rcode::kFormErr || header.rcode() == dns::Rcode::kNotImp) && header.additionals() == 0;
 }
 
 }  // namespace idetcd::resolver

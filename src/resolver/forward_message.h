@@ -53,7 +53,7 @@ class ForwardMessage {
 };
 
 // Whether `message` is a server's way of saying that it does not know EDNS (RFC 6891 §7): FORMERR or NOTIMP without
-// OPT, or BADVERS though version 0 was asked for. `query`: what was asked with `id`.
+// OPT. `query`: what was asked with `id`.
 bool refusesEdns(std::span<const uint8_t> message, uint16_t id, const dns::Query& query);
 
 }  // namespace idetcd::resolver

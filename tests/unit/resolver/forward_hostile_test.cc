@@ -353,10 +353,18 @@ TEST_F(ForwardEdnsTest, FormerrWithHeaderOnly) {
 TEST_F(ForwardEdnsTest, Notimp) {
   expectWithoutEdns([](const Asked& asked) { return asked.response(0x8184).bytes; });
 }
-TEST_F(ForwardEdnsTest, Badvers) {
-  expectWithoutEdns([](const Asked& asked) {
-    return asked.response().count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes;
+// It comes in an OPT record, so the server knows EDNS: of one name it says nothing about the others.
+TEST_F(ForwardEdnsTest, BadversOfOneNameLeavesEdnsToTheOthers) {
+  auto& server = upstream([](const Asked& asked, const Reply& reply) {
+    const bool refuses = asked.query.has_edns && asked.name() == "bad.example.org.";
+    reply.send(refuses ? asked.response().count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes
+                       : asked.answer(7));
   });
+  make(optionsFor({server.target()}));
+  EXPECT_EQ(lastOctet(resolve("bad.example.org.")), 7);
+  EXPECT_FALSE(server.asked().back().query.has_edns);
+  EXPECT_EQ(lastOctet(resolve("other.example.org.")), 7);
+  EXPECT_TRUE(server.asked().back().query.has_edns);
 }
 
 // An rcode above 15 is about the message. A client would have read NOERROR in it, or a complaint about its own.
