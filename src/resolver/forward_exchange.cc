@@ -26,7 +26,7 @@ ForwardExchange::ForwardExchange(ForwardContext& context, Owner& owner, const dn
       candidates_(context, std::move(servers), order),
       transport_(stream_first ? Transport::kStreamFirst : Transport::kDatagrams),
       attempt_time_(this, [](void* self) { static_cast<ForwardExchange*>(self)->onTime(); }),
-      total_time_(this, [](void* self) { static_cast<ForwardExchange*>(self)->fail(); }) {
+      total_time_(this, [](void* self) { static_cast<ForwardExchange*>(self)->onTotalTime(); }) {
   message_.assign(query, context_.options.udp_payload);
   if (context_.options.use_caps_for_id) message_.drawCase(context_.random);
   query_.message = message_.data();
@@ -297,7 +297,7 @@ void ForwardExchange::noteWantOfResources(const Attempt& attempt, const std::str
 }
 
 void ForwardExchange::onTime() {
-  if (time_ == Time::kAttempt) return onAttemptTime();
+  if (time_ == Time::kAttempt) return waitForRest() ? void() : onAttemptTime();
   if (time_ == Time::kUsual) {
     auto& lost = static_cast<Datagram&>(*current_);
     UpstreamServer& server = *lost.to.server;
@@ -310,7 +310,15 @@ void ForwardExchange::onTime() {
     return;
   }
   time_ = Time::kAttempt;
-  context_.attempts.arm(attempt_time_);
+  if (!waitForRest()) onAttemptTime();
+}
+
+// False: the attempt has had its time.
+bool ForwardExchange::waitForRest() {
+  const auto left = current_->sent_at + context_.options.attempt_time - BootClock::now();
+  if (left.count() <= 0) return false;
+  context_.timeouts.arm(attempt_time_, left);  // or for a part of it
+  return true;
 }
 
 // Whether another datagram has gone to another server, which then has its time. A server that has fallen silent
@@ -546,6 +554,16 @@ void ForwardExchange::onStreamFailed(const std::string& reason, bool used_before
 void ForwardExchange::finishWith(std::shared_ptr<const StoredResponse> response) {
   const Rcode rcode = response->packed->rcode;
   finish({.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}});
+}
+
+// What has had its time beside another way to the same server (TCP) counts as well.
+void ForwardExchange::onTotalTime() {
+  const auto before = BootClock::now() - context_.options.attempt_time;
+  for (const Datagram& datagram : datagrams_) {
+    const bool is_over = datagram.isWaiting() && datagram.sent_at <= before;
+    if (is_over && !datagram.to.server->hasAnsweredSince(datagram.sent_at)) datagram.to.server->noteFailure("i/o timeout");
+  }
+  fail();
 }
 
 void ForwardExchange::fail() {

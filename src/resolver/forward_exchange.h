@@ -108,6 +108,7 @@ class ForwardExchange {
   void proceed();
   std::optional<uint8_t> choose();
   void onNobodyLeft();
+  bool waitForRest();
   bool waitForEarlier();
   bool askOverTcp();
   bool askOverTcpSoon();
@@ -140,6 +141,7 @@ class ForwardExchange {
   void noteWantOfResources(const Attempt& attempt, const std::string& reason);
 
   void onTime();
+  void onTotalTime();
   bool sendExtra(Datagram& lost);
   bool askEqual(uint8_t index);
   void onAttemptTime();

@@ -299,6 +299,20 @@ TEST_F(ForwardFailoverTest, ALateAnswerStillTellsHowLongItTook) {
   for (const Asked& asked : first.asked()) EXPECT_EQ(asked.query.qtype, 1) << "it has answered: no probe is needed";
 }
 
+// Each has its time before all of it is over.
+TEST_F(ForwardFailoverTest, ServersThatAreAllSilentAreDownAfterOneQuestion) {
+  Forwarder::Options options = slowOptions({upstream(sayNothing).target(), upstream(sayNothing).target()});
+  options.attempt_time = milliseconds(400);
+  options.total_time = milliseconds(900);
+  options.policy = Policy::kSequential;
+  options.max_fails = 1;
+  options.failfast_all_unhealthy_upstreams = true;
+  make(options);
+  EXPECT_EQ(resolve(name(1)).rcode, Rcode::kServFail);
+  const auto failed = resolve(name(2));
+  EXPECT_NE(failed.reason.find("no healthy upstream"), std::string::npos) << failed.reason;
+}
+
 // --- one for mutants ---
 
 TEST_F(ForwardFailoverTest, WhileAServerIsProbedOnlyProbesCount) {
