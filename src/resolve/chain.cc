@@ -99,7 +99,7 @@ QueryOutcome Chain::runFrom(size_t first, const dns::Query& query, const Request
 }
 
 QueryOutcome Chain::answerInner(const dns::Query& query, const Request& request, size_t end) const {
-  if (parts.gate && !request.own_only) {
+  if (parts.gate) {
     if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
   return runHandlers(0, end, query, request, flags());

@@ -59,8 +59,6 @@ class Gate {
   // known.
   virtual AclVerdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
                         std::optional<uint16_t> type) const = 0;
-  // Whether whoever may ask for `name` may ask for `other` too, for the same type. Both as of judge().
-  virtual bool allowsAlike(std::span<const uint8_t> name, std::span<const uint8_t> other) const = 0;
 
   // The response to `query` by this verdict; next for kAllow.
   static QueryOutcome answer(AclVerdict verdict, const dns::Query& query, size_t limit, uint16_t flags);

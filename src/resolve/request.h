@@ -90,7 +90,8 @@ struct Request {
   // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
   bool is_inner = false;
   uint8_t inner_depth = 0;         // how many of Router::answerInner() it is within
-  // Only what this server says of itself is wanted, whoever may have it: nothing of the cache or of other servers.
+  // Wanted is only whether this block has an answer of its own, or has none for this client: nothing of the cache or of
+  // other servers, and REFUSED for what is another block's.
   bool own_only = false;           // of Router::answerInner()
   const Router* router = nullptr;  // of the listener; null: there is none
   // The name is known to exist here, though not to who is asked: NXDOMAIN would be wrong, and becomes NODATA (RFC 8020).

@@ -83,8 +83,9 @@ QueryOutcome Router::answerInner(const Chain& asking, size_t end, const dns::Que
   const bool is_ds = query.qtype == dns::code(dns::RrType::kDs);
   const Chain& chain = *(is_ds ? routeOfDs(query, *found) : *found).chain;
   if (&chain == &asking) return chain.answerInner(query, request, end);
+  if (request.own_only) return refuse(query, request.response_limit, 0);
   const QueryOutcome outcome = chain.answerInner(query, request, chain.size());
-  return outcome.isNext() && !request.own_only ? refuse(query, request.response_limit, 0) : outcome;
+  return outcome.isNext() ? refuse(query, request.response_limit, 0) : outcome;
 }
 
 QueryOutcome Router::serve(Job& job, Request& request) const {

@@ -96,9 +96,8 @@ class Router : public std::enable_shared_from_this<Router> {
     if (samples_ != nullptr || !meters_.empty()) noteBatch(jobs, counts, begin);
   }
   // For a handler that resolves `query` for a client, who has asked something else: what the client would get for it,
-  // `acl` included unless `request.own_only`, but for rates, logs and counts. Of the block `asking`, the handler's own,
-  // those before the one at `end` are asked; kNext: it is not theirs, and no other block's. REQUIRES: class IN; inside a
-  // ReadSection.
+  // `acl` included, but for rates, logs and counts. Of the block `asking`, the handler's own, those before the one at `end`
+  // are asked; kNext: it is not theirs, and no other block's. REQUIRES: class IN; inside a ReadSection.
   QueryOutcome answerInner(const Chain& asking, size_t end, const dns::Query& query, const Request& request) const;
   // Counts late answers; may be null.
   QuerySamples* samples() const { return samples_.get(); }

@@ -63,15 +63,14 @@ void AliasFollower::follow(const dns::Query& query, const QueryOrigin& origin, c
 }
 
 void AliasFollower::ask(const ChainPtr& chain) {
-  chain->target = targetQuery(chain->query, *chain->so_far->unfinished);
+  chain->target = targetQuery(chain->query, chain->query.qtype, *chain->so_far->unfinished);
   const dns::Query& target = chain->target->query();
   Deferrer deferrer(*this, chain);
   resolve::Request request = chain->client.asked.request();
   request.deferrer = &deferrer;
   // An ID of its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
   const auto here = askHere(target, chain->origin.id, request);
-  const bool allows_alike = !options_.gate || options_.gate->allowsAlike(chain->query.name(), target.name());
-  if (!here.isNext() || !allows_alike) chain->for_client = true;
+  if (!here.isNext()) chain->for_client = true;
   switch (here.kind) {
     case resolve::QueryOutcome::Kind::kAnswer:
       return onMessage(chain, {room_.data(), here.size});
@@ -92,8 +91,9 @@ void AliasFollower::ask(const ChainPtr& chain) {
 }
 
 // As the client would have asked it in the place of its own.
-std::unique_ptr<dns::OwnQuery> AliasFollower::targetQuery(const dns::Query& query, const dns::Name& target) const {
-  auto asked = std::make_unique<dns::OwnQuery>(target, query.qtype, query.qclass,
+std::unique_ptr<dns::OwnQuery> AliasFollower::targetQuery(const dns::Query& query, uint16_t qtype,
+                                                           const dns::Name& target) const {
+  auto asked = std::make_unique<dns::OwnQuery>(target, qtype, query.qclass,
                                                query.flags & (dns::kFlagRd | dns::kFlagCd), options_.hash_seed);
   asked->query().dnssec_ok = query.dnssec_ok;
   return asked;
@@ -113,27 +113,50 @@ resolve::QueryOutcome AliasFollower::askHere(const dns::Query& target, uint16_t 
   return options_.answer_here(query, request);
 }
 
+// Or the client may not ask for it.
+bool AliasFollower::isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, resolve::Request request) {
+  request.own_only = true;
+  request.meter = nullptr;
+  return !askHere(targetQuery(query, qtype, name)->query(), 0, request).isNext();
+}
+
+// Whether the addresses in the additional section are somebody else's to say: one type stands for both.
+bool AliasFollower::areOwn(const dns::Query& query, const std::vector<dns::Name>& hosts, const resolve::Request& request) {
+  return std::ranges::any_of(
+      hosts, [&](const dns::Name& host) { return isOwn(query, dns::code(dns::RrType::kA), host, request); });
+}
+
+bool AliasFollower::mayAnswer(const dns::Query& query, const resolve::Request& request,
+                              const dns::PackedResponse& response) {
+  const OtherNames names = otherNames(query, response);
+  const auto is_own = [&](const dns::Name& name) { return isOwn(query, query.qtype, name, request); };
+  return std::ranges::none_of(names.targets, is_own) && !areOwn(query, names.hosts, request);
+}
+
 const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
                                                const ForwardResult& result, ForwardResult& room) {
   if (!result.response) return result;
   const StoredResponse& whole = *result.response;
-  resolve::Request request = asked.request();
-  request.own_only = true;
-  const auto is_own = [&](const dns::Name& target) {
-    return !askHere(targetQuery(query, target)->query(), 0, request).isNext();
-  };
+  const resolve::Request request = asked.request();
+  const OtherNames names = otherNames(query, *whole.packed);
+  const auto is_own = [&](const dns::Name& name) { return isOwn(query, query.qtype, name, request); };
   // An unfinished answer says nothing of its last target.
-  const auto end = whole.targets.end() - (whole.unfinished ? 1 : 0);
-  const auto own = std::find_if(whole.targets.begin(), end, is_own);
-  if (own == end) return result;
-  const auto count = static_cast<size_t>(own - whole.targets.begin()) + 1;
+  const auto end = names.targets.end() - (whole.unfinished ? 1 : 0);
+  const auto own = std::find_if(names.targets.begin(), end, is_own);
+  if (own == end && !areOwn(query, names.hosts, request)) return result;
   auto cut = std::make_shared<StoredResponse>();
+  if (own == end) {
+    dropAdditional(whole, *cut);
+    room = result;
+    room.response = std::move(cut);
+    return room;
+  }
   room = {.response = nullptr,
           .rcode = dns::Rcode::kServFail,
           .ede = dns::EdeCode::kNetworkError,
           .reason = "an answer that cannot be read",
           .next = result.next};
-  if (cutResponse(query, whole, count, *cut)) {
+  if (cutResponse(query, whole, {names.targets.begin(), own + 1}, *cut)) {
     room = {.response = std::move(cut), .rcode = dns::Rcode::kNoError, .ede = {}, .reason = {}, .next = result.next};
   }
   return room;

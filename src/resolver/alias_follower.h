@@ -3,8 +3,10 @@
 // thread only.
 //
 // A target that this server answers itself, or another of its blocks, is asked for here, as that client (`acl`), and of
-// no upstream. Chain::for_client marks what comes of that, and what only some who may ask for the alias may ask for: it
-// is not cached and not shared, since another client, or the next moment, may have another answer.
+// no upstream. Chain::for_client marks what comes of that: it is not cached and not shared, since another client, or the
+// next moment, may have another answer. What an upstream says of a target counts only as long as the target is not this
+// server's own, and for clients who may ask for it: withoutOwn() sees to that when it comes, mayAnswer() when the cache
+// has it.
 //
 // Bounded: kMaxSteps questions and kTime for all of them. Each client waits in the forwarder that the target is asked
 // of, by the rules that hold there for its number and for the answers to many.
@@ -38,8 +40,7 @@ class AliasFollower {
   struct Options {
     Resolve resolve;
     AnswerHere answer_here;
-    HashSeed hash_seed = 0;                       // of the queries
-    std::shared_ptr<const resolve::Gate> gate{};  // who may ask for what; may be null
+    HashSeed hash_seed = 0;  // of the queries
   };
 
   AliasFollower(net::EventLoop& loop, Options options);
@@ -51,8 +52,12 @@ class AliasFollower {
     return result.response != nullptr && result.response->unfinished.has_value();
   }
 
-  // `result`, the answer to `query`, or what is written to `room`: without what an upstream says of names that are this
-  // server's own, so that an alias that leads to one is unfinished.
+  // Whether `response`, which the cache has for `query`, says nothing of names that are this server's own, or that the
+  // client may not ask for.
+  bool mayAnswer(const dns::Query& query, const resolve::Request& request, const dns::PackedResponse& response);
+
+  // `result`, the answer to `query`, or what is written to `room`: without what an upstream says of such names, so that an
+  // alias that leads to one is unfinished.
   const ForwardResult& withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
                                   const ForwardResult& result, ForwardResult& room);
 
@@ -68,8 +73,10 @@ class AliasFollower {
   class Deferrer;
   class Sink;
 
-  std::unique_ptr<dns::OwnQuery> targetQuery(const dns::Query& query, const dns::Name& target) const;
+  std::unique_ptr<dns::OwnQuery> targetQuery(const dns::Query& query, uint16_t qtype, const dns::Name& target) const;
   resolve::QueryOutcome askHere(const dns::Query& target, uint16_t id, resolve::Request request);
+  bool isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, resolve::Request request);
+  bool areOwn(const dns::Query& query, const std::vector<dns::Name>& hosts, const resolve::Request& request);
   void onMessage(const ChainPtr& chain, std::span<const uint8_t> message);
   void ask(const ChainPtr& chain);
   std::shared_ptr<const StoredResponse> join(const Chain& chain, const std::shared_ptr<const StoredResponse>& response);

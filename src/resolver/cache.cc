@@ -66,6 +66,7 @@ struct Cache::Entry {
   bool has_failed : 1;  // the upstream, when it was asked again
   bool is_cut : 1;      // stands in Cache::cuts_
   Place place : 2;
+  bool names_others : 1;  // resolver::namesOthers()
   uint8_t name_bytes[1];  // the first one, in what would be padding
 
   const uint8_t* name() const { return name_bytes; }
@@ -76,7 +77,7 @@ struct Cache::Entry {
   }
 
   bool isFastPathEligible(const dns::PackedResponse& packed, FastPath fast_path) const {
-    return !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
+    return !names_others && !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
            !(fast_path.single_answer && packed.answers > 1) &&
            !(fast_path.answers_only && packed.answers > 0 && packed.proof_end != packed.body().size());
   }
@@ -94,6 +95,7 @@ struct Cache::Entry {
     auto* entry = ::new (block) Entry{};
     entry->size = static_cast<uint32_t>(size);
     entry->qtype = query.qtype;
+    entry->names_others = namesOthers(query.qtype, *response.packed);
     entry->name_size = static_cast<uint8_t>(query.qname_size);
     std::copy(query.name().begin(), query.name().end(), block + offsetof(Entry, name_bytes));
     dns::PackedResponse* packed = response.packed->copyTo(block + responseAt(query.qname_size));
@@ -184,10 +186,11 @@ void Cache::prefetchEntry(const dns::Query& query) const {
   for (int line = 0; line < 3; ++line) __builtin_prefetch(reinterpret_cast<const char*>(entry) + line * 64);
 }
 
-Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now) {
+Cache::Found Cache::find(const dns::Query& query, BootClock::time_point now, const MayAnswer& may_answer) {
   Entry* const kept = findEntry(keyHash(query), query);
   const int64_t now_ns = nanosecondsOf(now);
-  if (kept == nullptr || now_ns >= kept->usable_ns) {
+  if (kept == nullptr || now_ns >= kept->usable_ns ||
+      (kept->names_others && may_answer && !may_answer(kept->response()))) {
     counters_->misses.add();
     return {};
   }

@@ -76,10 +76,13 @@ class Cache {
   // Two passes before find(), for a batch: each begins to fetch what the next one reads.
   void prefetchSlot(const dns::Query& query) const;
   void prefetchEntry(const dns::Query& query) const;
-  Found find(const dns::Query& query, BootClock::time_point now);
+  // Asked of what names others (namesOthers()): whether it may be the answer. If not, nothing is found.
+  using MayAnswer = std::function<bool(const dns::PackedResponse& response)>;
+  Found find(const dns::Query& query, BootClock::time_point now, const MayAnswer& may_answer = {});
 
-  // What find() and writePackedResponse() do for almost every hit, in one piece: a fresh answer, written over the query
-  // with its TTLs counted down. `size` 0: there is none, or there is more to it; nothing has been counted then.
+  // What find() and writePackedResponse() do for almost every hit, in one piece: a fresh answer that names no others,
+  // written over the query with its TTLs counted down. `size` 0: there is none, or there is more to it; nothing has been
+  // counted then.
   struct Written {
     size_t size = 0;
     bool wants_prefetch = false;

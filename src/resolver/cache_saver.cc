@@ -155,7 +155,7 @@ Result<AnswersReader> AnswersReader::open(const std::string& path, std::string_v
   const auto end = loadFrom<FileEnd>(*bytes, bytes->size() - sizeof(FileEnd));
   if (XXH3_64bits(bytes->data(), bytes->size() - sizeof(uint64_t)) != end.hash) return fail("it is damaged");
   if (loadFrom<uint64_t>(*bytes, kMagic.size()) != XXH3_64bits(rules.data(), rules.size()))
-    return fail("it was kept with another private, acl or forward");
+    return fail("it was kept with another private or forward");
   bytes->append(dns::kReadSlack, '\0');
   AnswersReader reader(std::move(*bytes), end.count);
   reader.next_ = kStart;

@@ -6,6 +6,7 @@
 #include "dns/record.h"
 #include "dns/record_writer.h"
 #include "dns/response.h"
+#include "resolve/router.h"
 
 namespace idetcd::resolver {
 
@@ -305,7 +306,7 @@ struct Dns64::First {
 };
 
 QueryOutcome Dns64::answer(const dns::Query& query, const Request& request, uint16_t flags) {
-  if (!isOurs(query, request)) [[likely]]
+  if (!isOurs(query, request) || !mayTranslate(query, request)) [[likely]]
     return QueryOutcome::next();
   return query.qtype == code(RrType::kAaaa) ? answerAddress(query, request, flags)
                                             : answerPointer(query, request, flags);
@@ -317,6 +318,14 @@ bool Dns64::isOurs(const dns::Query& query, const Request& request) const {
   if (options_.allow_ipv4) return true;
   const auto source = IpAddress::fromSockaddr(request.source);
   return source && source->unmapped().isV6();
+}
+
+// A client gets no address that it may not ask for.
+bool Dns64::mayTranslate(const dns::Query& query, const Request& request) const {
+  const resolve::Gate* gate = chain_.parts.gate.get();
+  return gate == nullptr || query.qtype != code(RrType::kAaaa) ||
+         gate->judge(IpAddress::fromSockaddr(request.source), query.name(), code(RrType::kA)) ==
+             resolve::Gate::AclVerdict::kAllow;
 }
 
 QueryOutcome Dns64::answerAddress(const dns::Query& query, const Request& request, uint16_t flags) {
@@ -442,6 +451,13 @@ QueryOutcome Dns64::ask(const Question& question, const Request& request, Deferr
   Request inner = request;
   inner.deferrer = &deferrer;
   inner.is_inner = true;
+  // The name of another address may be another block's, or not for this client.
+  if (question.type == RrType::kPtr && request.router != nullptr) {
+    Request elsewhere = inner;
+    ++elsewhere.inner_depth;
+    const QueryOutcome outcome = request.router->answerInner(chain_, 0, query, elsewhere);
+    if (!outcome.isNext()) return outcome;
+  }
   return chain_.runFrom(behind_, query, inner, flags);
 }
 

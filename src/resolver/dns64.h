@@ -130,6 +130,7 @@ class Dns64 final : public resolve::Handler {
   struct First;
 
   bool isOurs(const dns::Query& query, const resolve::Request& request) const;
+  bool mayTranslate(const dns::Query& query, const resolve::Request& request) const;
   resolve::QueryOutcome answerAddress(const dns::Query& query, const resolve::Request& request, uint16_t flags);
   resolve::QueryOutcome answerPointer(const dns::Query& query, const resolve::Request& request, uint16_t flags);
 

@@ -74,8 +74,7 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
                       },
                       .answer_here = [this](const dns::Query& query,
                                             const resolve::Request& request) { return answerHere(query, request); },
-                      .hash_seed = options_.hash_seed,
-                      .gate = options_.chain != nullptr ? options_.chain->parts.gate : nullptr}),
+                      .hash_seed = options_.hash_seed}),
       forwarders_(std::move(forwarders)) {
   if (options_.chain != nullptr) reader_.emplace(*options_.epochs);
 }
@@ -128,8 +127,15 @@ bool ForwardingResolver::isCached(const dns::Query& query) const {
          });
 }
 
+Cache::Found ForwardingResolver::findCached(const dns::Query& query, const resolve::Request& request,
+                                             BootClock::time_point now) {
+  return cache_->find(query, now, [&](const dns::PackedResponse& response) {
+    return aliases_.mayAnswer(query, request, response);
+  });
+}
+
 resolve::QueryOutcome ForwardingResolver::answerFromCache(const dns::Query& query, const resolve::Request& request) {
-  const Cache::Found found = cache_->find(query, request.now);
+  const Cache::Found found = findCached(query, request, request.now);
   if (found.state == Cache::State::kMiss) return answerFromCut(query, request);
   if (found.state == Cache::State::kStale) {
     // Where the upstream is to be believed first, the client waits for it (onResult()), unless it is known to fail:
@@ -343,7 +349,7 @@ void ForwardingResolver::cancel(resolve::DeferredReply& pending) {
 // False if there is nothing stale to answer with.
 bool ForwardingResolver::answerStale(resolve::DeferredReply& pending) {
   const dns::Query& query = pending.query();
-  const Cache::Found stale = isCached(query) ? cache_->find(query, BootClock::now()) : Cache::Found{};
+  const Cache::Found stale = isCached(query) ? findCached(query, pending.request(), BootClock::now()) : Cache::Found{};
   if (stale.state != Cache::State::kStale) return false;
   if (putOff(pending)) return true;
   pending.makeRoom(room_, options_.nsid.get());

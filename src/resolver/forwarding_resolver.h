@@ -105,6 +105,7 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
   resolve::QueryOutcome answerHere(const dns::Query& query, const resolve::Request& request);
   resolve::QueryOutcome answerOther(const dns::Query& query, const resolve::Request& request, size_t forwarder);
   bool isCached(const dns::Query& query) const;
+  Cache::Found findCached(const dns::Query& query, const resolve::Request& request, BootClock::time_point now);
   resolve::QueryOutcome answerFromCache(const dns::Query& query, const resolve::Request& request);
   resolve::QueryOutcome answerFromCut(const dns::Query& query, const resolve::Request& request);
   bool isAskedAlike(const dns::Query& query, std::span<const uint8_t> name) const;

@@ -151,8 +151,8 @@ std::string KeptCaches::nameOf(const std::string& keys, const std::vector<std::s
   return fmt::format("{} on {}", keys, fmt::join(listen, " "));
 }
 
-std::string KeptCaches::rulesOf(const ResolverSettings& settings, bool has_gate) {
-  std::string text = has_gate ? "acl\n" : "";
+std::string KeptCaches::rulesOf(const ResolverSettings& settings) {
+  std::string text;
   if (!settings.withheld) return text;
   const PrivateSettings& withheld = *settings.withheld;
   append(text, "private", withheld.zones);

@@ -127,7 +127,7 @@ Result<MadeResolver> makeResolver(const ResolverSettings& settings, const resolv
   std::shared_ptr<Cache> cache;
   if (settings.cache) {
     name = context.process.state<KeptCaches>().nameOf(name, settings.listen);
-    cache = useCache(settings, {.name = name, .rules = KeptCaches::rulesOf(settings, parts.gate != nullptr)}, context,
+    cache = useCache(settings, {.name = name, .rules = KeptCaches::rulesOf(settings)}, context,
                      options);
   }
   return MadeResolver{

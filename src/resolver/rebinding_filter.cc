@@ -32,19 +32,9 @@ std::optional<IpAddress> embeddedV4(std::span<const uint8_t> v6) {
   return std::nullopt;
 }
 
-// The same response without its additional section.
 RebindingFilter::Response withoutAdditional(const StoredResponse& response) {
-  const dns::PackedResponse& packed = *response.packed;
-  dns::ResponseSections sections = packed;
-  sections.additionals = 0;
   auto rest = std::make_shared<StoredResponse>();
-  rest->kind = response.kind;
-  rest->ttl_seconds = response.ttl_seconds;
-  rest->signature_end = response.signature_end;
-  rest->unfinished = response.unfinished;
-  rest->targets = response.targets;
-  rest->packed = dns::PackedResponse::make(sections, packed.body().first(packed.authority_end),
-                                           packed.ttlOffsets().first(size_t{packed.answers} + packed.authorities));
+  dropAdditional(response, *rest);
   return rest;
 }
 

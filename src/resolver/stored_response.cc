@@ -102,7 +102,7 @@ class Selector {
       : query_(query), records_(records), response_(response), work_(work), writer_(query, size, work) {}
 
   // Packs what belongs to the question: `out` says of the response what its header and OPT do. False: malformed, a
-  // CNAME chain without end, a name with two CNAMEs (RFC 2181 §10.1), or too much work.
+  // CNAME chain without end, a name with two CNAMEs (RFC 2181 §10.1) or DNAMEs (RFC 6672 §2.4), or too much work.
   bool select(dns::ResponseSections out) {
     rcode_ = out.rcode;
     if (!followChain()) return false;
@@ -130,10 +130,10 @@ class Selector {
   uint32_t leastTtl() const { return least_ttl_; }
   // RFC 2308 §5: the lesser of the SOA's TTL and its last field. Nothing: no SOA.
   std::optional<uint32_t> negativeTtl() const { return negative_ttl_; }
-  std::vector<dns::Name> targets() const {
-    std::vector<dns::Name> names;
-    for (const NameSpan target : chain().subspan(1)) names.push_back(dns::Name::fromWire(target));
-    return names;
+  // What its CNAMEs lead to; nothing: there is none.
+  std::optional<dns::Name> target() const {
+    if (chain_size_ == 1) return std::nullopt;
+    return dns::Name::fromWire(chain().back());
   }
 
  private:
@@ -150,7 +150,7 @@ class Selector {
     const bool follows = query_.qtype != code(RrType::kCname) && query_.qtype != code(RrType::kAny);
     for (;;) {
       auto target = std::make_unique<ExpandedName>();
-      if (!readAlias(chain().back(), *target)) return false;
+      if (!readAlias(chain().back(), RrType::kCname, *target)) return false;
       if (target->size == 0 || !follows || chain_size_ == max_chain_) return true;
       if (isOnChain(target->span()) || chain_size_ > kMaxChain) return false;
       chain_[chain_size_++] = target->span();
@@ -158,11 +158,11 @@ class Selector {
     }
   }
 
-  // What `owner` is an alias of; of size 0: of nothing. False: malformed, or of two names.
-  bool readAlias(NameSpan owner, ExpandedName& target) const {
+  // What `owner` is an alias of, by CNAME or DNAME; of size 0: of nothing. False: malformed, or of two names.
+  bool readAlias(NameSpan owner, RrType type, ExpandedName& target) const {
     work_.spend(records_.list.size());
     for (const Record& record : records_.list) {
-      if (record.section != dns::Section::kAnswer || record.type != code(RrType::kCname) || !isIn(record) ||
+      if (record.section != dns::Section::kAnswer || record.type != code(type) || !isIn(record) ||
           !dns::sameName(records_.ownerOf(record), owner, work_)) {
         continue;
       }
@@ -263,6 +263,8 @@ class Selector {
   bool take(const Record& record, uint16_t& count) {
     const bool denies = record.section == dns::Section::kAuthority && record.type == code(RrType::kSoa);
     const uint32_t ttl = denies ? negativeTtlOf(record) : record.ttl;
+    ExpandedName target;
+    if (record.type == code(RrType::kDname) && !readAlias(records_.ownerOf(record), RrType::kDname, target)) return false;
     if (!writer_.append(record.message, record, records_.ownerOf(record), ttl)) return false;
     ++count;
     least_ttl_ = std::min(least_ttl_, ttl);
@@ -331,9 +333,8 @@ void classify(const Selector& selector, StoredResponse& response) {
     response.ttl_seconds = std::min(*ttl, selector.leastTtl());
   }
   if (response.ttl_seconds == 0) response.kind = ResponseKind::kUncacheable;
-  response.targets = selector.targets();
   const bool says_nothing = sections.rcode == dns::Rcode::kNoError && !selector.hasAnswer() && !selector.negativeTtl();
-  if (says_nothing && !response.targets.empty()) response.unfinished = response.targets.back();
+  if (says_nothing) response.unfinished = selector.target();
 }
 
 size_t recordsStart(std::span<const uint8_t> name) { return dns::kHeaderSize + name.size() + 4; }
@@ -410,16 +411,55 @@ bool joinResponses(const dns::Query& query, const StoredResponse& first, const d
   return true;
 }
 
-bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, StoredResponse& response) {
-  assert(count > 0 && count <= whole.targets.size());
+bool namesOthers(uint16_t qtype, const dns::PackedResponse& response) {
+  constexpr size_t kTypeBeforeTtl = 4;
+  const auto is_alias = [&](uint16_t ttl) {
+    return dns::load16(&response.body()[ttl - kTypeBeforeTtl]) == code(RrType::kCname);
+  };
+  return response.additionals > 0 || (qtype != code(RrType::kCname) && qtype != code(RrType::kAny) &&
+                                      std::ranges::any_of(response.ttlOffsets().first(response.answers), is_alias));
+}
+
+OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& response) {
+  OtherNames names;
+  if (!namesOthers(query.qtype, response)) return names;
+  const bool follows = query.qtype != code(RrType::kCname) && query.qtype != code(RrType::kAny);
+  const std::vector<uint8_t> message = messageOf(query.name(), response);
+  dns::NameWork work(kMaxSteps);
+  dns::MessageReader reader(message, recordsStart(query.name()));
+  dns::RecordView record;
+  ExpandedName name;
+  while (reader.next(record) == dns::ReadStep::kRead) {
+    const bool is_alias = record.section == dns::Section::kAnswer && record.type == code(RrType::kCname) && follows;
+    if (!is_alias && record.section != dns::Section::kAdditional) continue;
+    if (dns::expandName(message, is_alias ? record.rdata : record.owner, name, work) == 0) break;
+    (is_alias ? names.targets : names.hosts).push_back(dns::Name::fromWire(name.span()));
+  }
+  return names;
+}
+
+void dropAdditional(const StoredResponse& response, StoredResponse& rest) {
+  const dns::PackedResponse& packed = *response.packed;
+  dns::ResponseSections sections = packed;
+  sections.additionals = 0;
+  rest.kind = response.kind;
+  rest.ttl_seconds = response.ttl_seconds;
+  rest.signature_end = response.signature_end;
+  rest.unfinished = response.unfinished;
+  rest.packed = dns::PackedResponse::make(sections, packed.body().first(packed.authority_end),
+                                          packed.ttlOffsets().first(size_t{packed.answers} + packed.authorities));
+}
+
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,
+                 StoredResponse& response) {
+  assert(!targets.empty());
   const std::vector<uint8_t> message = messageOf(query.name(), *whole.packed);
   dns::NameWork work(kMaxSteps);
   RecordCollector reader(message, recordsStart(query.name()), work);
   if (!reader.readRecords()) return false;
   Selector selector(query, reader.records(), message.size(), response, work);
-  if (!selector.selectAliases({.authentic_data = whole.packed->authentic_data}, count)) return false;
-  response.targets.assign(whole.targets.begin(), whole.targets.begin() + static_cast<std::ptrdiff_t>(count));
-  response.unfinished = response.targets.back();
+  if (!selector.selectAliases({.authentic_data = whole.packed->authentic_data}, targets.size())) return false;
+  response.unfinished = targets.back();
   return true;
 }
 

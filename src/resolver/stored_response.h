@@ -30,7 +30,6 @@ struct StoredResponse {
   // Set if the answer is a chain of CNAMEs that leads to this name, of which the response says nothing, not even that
   // there is nothing: it remains to be asked for (joinResponses()).
   std::optional<dns::Name> unfinished;
-  std::vector<dns::Name> targets;  // what its CNAMEs lead to, one after the other
 
   StoredResponse() = default;
   StoredResponse(const StoredResponse&) = delete;
@@ -56,9 +55,23 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
                    const StoredResponse& second, StoredResponse& response);
 
-// The first `count` CNAMEs of the answer to `query` without what they lead to: unfinished. False: as joinResponses().
-// REQUIRES: it has so many, at least one; `response` is fresh from its constructor.
-bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, StoredResponse& response);
+// The names that an answer says something of beside the one that it is asked for.
+struct OtherNames {
+  std::vector<dns::Name> targets;  // what its CNAMEs lead to, one after the other
+  std::vector<dns::Name> hosts;    // whose addresses its additional section has
+};
+// Whether a response to a question for `qtype` names any: a few instructions for each record of its answer.
+bool namesOthers(uint16_t qtype, const dns::PackedResponse& response);
+// REQUIRES: `response` answers `query`.
+OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& response);
+
+// The same response without its additional section. REQUIRES: `rest` is fresh from its constructor.
+void dropAdditional(const StoredResponse& response, StoredResponse& rest);
+
+// The first CNAMEs of the answer to `query`, which lead to `targets`, without what the last one leads to: unfinished.
+// False: as joinResponses(). REQUIRES: the first of otherNames(), at least one; `response` is fresh from its constructor.
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,
+                 StoredResponse& response);
 
 // The denial of `name` as one of `query`'s name, which is `name` or below it (RFC 8020 §2): what it says of the zone
 // and what it proves hold for both. `denial`: NXDOMAIN without an answer, made for a question for `name`. False: it

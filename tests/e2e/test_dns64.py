@@ -4,6 +4,7 @@ import ipaddress
 
 import dns.flags
 import dns.name
+import dns.query
 import dns.rcode
 import dns.rdatatype
 import dns.reversename
@@ -11,9 +12,9 @@ import dns.rrset
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, extended_errors, patient, rcode
+from dns_client import answers, ask, extended_errors, make_query, patient, rcode
 from harness.dns_servers import Nsd, UnboundForwarder
-from harness.processes import wait_until
+from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer
 
 HEAD = "$TTL 300\n@ SOA ns.net.example. host.net.example. 1 7200 900 1209600 60\n@ NS ns.net.example.\n"
@@ -114,6 +115,18 @@ def test_aliases_come_before_the_translated_addresses(nodes):
             found = ask(node, "a.example.org.", "AAAA", host="::1", tcp=tcp).answer
             assert [rrset.to_text().split(" ", 2)[0] for rrset in found] == ["a.example.org.", "b.example.org.", "c.example.org."]
             assert found[-1][0].to_text() == "64:ff9b::c000:201"
+
+
+def test_acl_holds_for_the_names_and_types_that_are_asked_for(nodes, nsd):
+    """A client that may not ask for the name of an IPv4 address, or for A, does not learn it from the IPv6 address either."""
+    node = start(nodes, f"{nsd.host}:{nsd.port}", "dns64 2001:db8:64::/96 {\n allow_ipv4\n }\n"
+                 " acl 12.34.0.0/16 {\n block net 127.0.0.2\n }\n acl four.net.example {\n block type A net 127.0.0.2\n }")
+    name = dns.reversename.from_address("2001:db8:64::12.34.0.4").to_text()
+    wait_until(patient(lambda: answers(node, name, "PTR") == ["4.0.34.12.in-addr.arpa.", "four.net.example."]), 10, node.logs)
+    assert len(answers(node, "four.net.example.", "AAAA")) == 2
+    for question in ((name, "PTR"), ("four.net.example.", "AAAA")):
+        response = dns.query.udp(make_query(*question), "127.0.0.1", port=node.port, source="127.0.0.2", timeout=5 * TIME_FACTOR)
+        assert not response.answer
 
 
 def test_over_ipv4_where_it_is_allowed(nodes, nsd):

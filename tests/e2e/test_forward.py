@@ -729,9 +729,13 @@ def test_aliases_come_before_what_they_lead_to(upstreams, nodes, tcp):
     assert upstream.names() == ["www.example.org."], "then it is cached"
 
 
-def test_two_aliases_of_one_name_are_no_answer(upstreams, nodes):
+@pytest.mark.parametrize("kind", ["CNAME", "DNAME"])
+def test_two_aliases_of_one_name_are_no_answer(upstreams, nodes, kind):
     def two(query, tcp):
-        return answer(query, "CNAME a.example.net.", "CNAME b.example.net.")
+        response = answer(query, *(f"CNAME {label}.example.net." for label in ("ab" if kind == "CNAME" else "a")))
+        if kind == "DNAME":
+            response.answer[:0] = [dns.rrset.from_text("org.", 60, "IN", kind, f"{label}.net.") for label in "xy"]
+        return response
     wrong, right = upstreams(two), upstreams(a(7))
     node = nodes.start(forward(wrong.address, right.address, options=["policy sequential"]))
     assert answers(node, "www.example.org.") == ["192.0.2.7"]
@@ -865,6 +869,64 @@ def test_an_alias_of_a_name_that_some_clients_may_ask_for_is_not_kept_for_others
         assert ask_from(node, "127.0.0.1", "far.example.org.")[1] == ["a.secret.example."]
         assert ask_from(node, "127.0.0.2", "open.example.org.")[1] == ["cdn.example.net.", "192.0.2.8"]
     assert upstream.names().count("open.example.org.") == 1, "then it is cached"
+
+
+def aliases_of_secrets(query, tcp):
+    """The target alone, or with what it leads to; hosts of services with their addresses."""
+    name = query.question[0].name.to_text().lower()
+    response = answer(query, *(["CNAME x.secret.example."] if name in ("al.example.", "full.example.") else
+                               ["SRV 1 1 53 x.secret.example."] if name == "svc.example." else [f"A {FORGED}"]))
+    if name == "full.example.":
+        response.answer.append(dns.rrset.from_text("x.secret.example.", 600, "IN", "A", FORGED))
+    if name == "svc.example.":
+        response.additional.append(dns.rrset.from_text("x.secret.example.", 600, "IN", "A", FORGED))
+    return response
+
+
+@pytest.mark.parametrize("change", ["hosts", "etcd", "block", "acl"])
+def test_what_is_cached_of_a_name_counts_no_more_when_it_becomes_ours(etcd, upstreams, nodes, directory, change):
+    """Or is refused to this client, by a new `acl`: neither behind an alias, nor beside the answer to another question."""
+    upstream, corp = upstreams(aliases_of_secrets), upstreams(a(9))
+    hosts = os.path.join(directory, "hosts")
+    with open(hosts, "w", encoding="ascii") as file:
+        file.write("10.20.0.9 printer.lan\n")
+    acl = "acl other.example {\n block net 127.0.0.2\n }"
+    text = corefile(etcd.endpoint, directives=[acl, f"hosts {hosts} {{\n reload 100ms\n fallthrough\n }}", "cache",
+                                               f"forward . {upstream.address}"])
+    node = nodes.start(text)
+    for name in ("al.example.", "full.example."):
+        assert answers(node, name) == [FORGED, "x.secret.example."]
+    assert [rrset[0].to_text() for rrset in ask(node, "svc.example.", "SRV").additional] == [FORGED]
+    if change == "hosts":
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write("10.20.0.5 x.secret.example\n")
+    elif change == "etcd":
+        etcd.put("x.secret.example.", '{"ipv4":"10.20.0.5"}')
+    else:
+        if change == "acl":
+            text = text.replace("acl other.example", "acl secret.example")
+        else:
+            text += f"secret.example {{\n forward . {corp.address}\n}}\n"
+        with open(node.corefile_path, "w", encoding="ascii") as file:
+            file.write(text)
+        node.signal(signal.SIGHUP)
+    expected = {"block": ["192.0.2.9"], "acl": []}.get(change, ["10.20.0.5"])
+    wait_until(lambda: ask_from(node, "127.0.0.2", "x.secret.example.")[1] == expected, 10, node.logs)
+    for name in ("al.example.", "full.example."):
+        assert ask_from(node, "127.0.0.2", name)[1] == ["x.secret.example.", *expected]
+    service = dns.query.udp(make_query("svc.example.", "SRV"), "127.0.0.1", port=node.port, source="127.0.0.2", timeout=5 * TIME_FACTOR)
+    assert service.answer and not service.additional
+
+
+def test_what_an_upstream_says_of_a_name_of_another_block_does_not_count(upstreams, nodes):
+    """Though that block only asks others, and for whoever its `acl` refuses."""
+    upstream, corp = upstreams(aliases_of_secrets), upstreams(a(9))
+    node = nodes.start(f". {{\n cache\n forward . {upstream.address}\n}}\n"
+                       f"secret.example {{\n acl {{\n block net 127.0.0.2\n }}\n forward . {corp.address}\n}}\n")
+    for _ in range(2):
+        assert ask_from(node, "127.0.0.1", "full.example.")[1] == ["x.secret.example.", "192.0.2.9"]
+        assert ask_from(node, "127.0.0.2", "full.example.")[1] == ["x.secret.example."]
+        assert not ask(node, "svc.example.", "SRV").additional
 
 
 def test_aliases_of_one_name_of_another_block_are_answered_whole(upstreams, nodes):

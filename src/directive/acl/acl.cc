@@ -183,13 +183,6 @@ resolve::Gate::AclVerdict Acl::judge(const std::optional<IpAddress>& source, std
   return Action::kAllow;
 }
 
-// The same rules are about both, or none about the other one.
-bool Acl::allowsAlike(std::span<const uint8_t> name, std::span<const uint8_t> other) const {
-  const auto is_about = [](std::span<const uint8_t> n) { return [n](const Compiled& set) { return set.isAbout(n); }; };
-  return std::ranges::none_of(rule_sets_, is_about(other)) ||
-         std::ranges::equal(rule_sets_, rule_sets_, {}, is_about(name), is_about(other));
-}
-
 Result<Acl::Rule> parseAclRule(std::span<const std::string> words) {
   const auto action = words.empty() ? std::nullopt : parseAction(words.front());
   if (!action) {

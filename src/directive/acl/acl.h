@@ -37,7 +37,6 @@ class Acl final : public resolve::Gate {
   // An IPv4-mapped IPv6 address counts as the IPv4 address, and no address at all is blocked.
   AclVerdict judge(const std::optional<IpAddress>& source, std::span<const uint8_t> name,
                 std::optional<uint16_t> type) const override;
-  bool allowsAlike(std::span<const uint8_t> name, std::span<const uint8_t> other) const override;
 
  private:
   // An address as a number.

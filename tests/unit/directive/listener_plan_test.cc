@@ -29,7 +29,6 @@ class AllowAll final : public resolve::Gate {
   AclVerdict judge(const std::optional<IpAddress>&, std::span<const uint8_t>, std::optional<uint16_t>) const override {
     return AclVerdict::kAllow;
   }
-  bool allowsAlike(std::span<const uint8_t>, std::span<const uint8_t>) const override { return true; }
 };
 
 class ListenerPlanTest : public testing::Test {
