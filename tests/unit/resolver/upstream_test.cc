@@ -129,10 +129,5 @@ TEST_F(ResolvConfTest, WhatCannotBeReadIsSkipped) {
   EXPECT_EQ(read("nameserver 1.2.3.4.5\r\n  nameserver 192.0.2.1\r\n"), std::vector<std::string>{"192.0.2.1:53"});
 }
 
-TEST(ResolvConfErrorTest, NoFile) {
-  EXPECT_FALSE(parseUpstreamTarget("/nonexistent"));
-  EXPECT_FALSE(parseUpstreamTarget("/tmp")) << "a directory";
-}
-
 }  // namespace
 }  // namespace idetcd::resolver
