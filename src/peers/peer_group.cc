@@ -23,6 +23,7 @@ std::chrono::nanoseconds silenceAfter(std::chrono::seconds lease) { return lease
 
 std::vector<std::string> texts(const std::vector<IpAddress>& addresses) {
   std::vector<std::string> all;
+  all.reserve(addresses.size());
   for (const IpAddress& address : addresses) all.push_back(address.toString());
   return all;
 }

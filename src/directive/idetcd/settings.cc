@@ -39,7 +39,7 @@ Result<void> readPeers(config::DirectiveCursor& cursor, peers::Settings& setting
 }
 
 // An option that means nothing without `peers`.
-config::Field<Lines> ofPeers(std::string_view name, config::Field<peers::Settings> field) {
+config::Field<Lines> ofPeers(std::string_view name, const config::Field<peers::Settings>& field) {
   config::Field<Lines> outer = config::within(&Lines::peers, field);
   outer.read = [name, field](config::DirectiveCursor& cursor, void* lines) {
     static_cast<Lines*>(lines)->peers_option = name;
