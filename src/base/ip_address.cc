@@ -138,6 +138,17 @@ std::string SocketAddress::toString() const {
   return ip.isV4() ? fmt::format("{}:{}", ip.toString(), port) : fmt::format("[{}]:{}", ip.toString(), port);
 }
 
+std::optional<SocketAddress> SocketAddress::parse(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto ip = IpAddress::parse(host);
+  const auto port = parseNumber<uint16_t>(text.substr(colon + 1));
+  if (!ip || !port || *port == 0 || (ip->isV6() && text.front() != '[')) return std::nullopt;
+  return SocketAddress{.ip = *ip, .port = *port};
+}
+
 Result<IpNetwork> IpNetwork::parse(std::string_view text) {
   const auto illegal = [text] { return fail(fmt::format("illegal CIDR notation '{}'", text)); };
   const size_t slash = text.find('/');

@@ -56,6 +56,8 @@ struct SocketAddress {
   static std::optional<SocketAddress> fromSockaddr(const sockaddr* address);
   // "192.0.2.1:53", "[2001:db8::1]:53"
   std::string toString() const;
+  // As toString() writes it. None: something else, or port 0.
+  static std::optional<SocketAddress> parse(std::string_view text);
   auto operator<=>(const SocketAddress&) const = default;
 };
 

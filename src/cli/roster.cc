@@ -77,18 +77,6 @@ constexpr auto kShortestPatience = 1s;
 constexpr auto kDnsPatience = 3s;
 constexpr auto kLongest = std::chrono::hours(24 * 365);
 
-// "127.0.0.1:53", "[::1]:53"
-std::optional<SocketAddress> parseServer(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  const auto port = parseNumber<uint16_t>(text.substr(colon + 1));
-  std::string_view host = text.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto ip = IpAddress::parse(host);
-  if (!port || *port == 0 || !ip) return std::nullopt;
-  return SocketAddress{.ip = *ip, .port = *port};
-}
-
 // Asks for names, each at one server after the other until one resolves it: another program may answer at one of the
 // addresses. What has resolved a name is asked first for the next one; what does not answer is not asked again.
 class Prober {
@@ -189,7 +177,7 @@ Reply<std::vector<HeldSlot>> exactly(const Cluster& cluster, std::optional<uint6
 Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster& cluster) {
   std::vector<SocketAddress> servers;
   for (const std::string& text : cluster.servers) {
-    if (const auto server = parseServer(text)) servers.push_back(*server);
+    if (const auto server = SocketAddress::parse(text)) servers.push_back(*server);
   }
   if (!servers.empty()) return servers;
   const auto port = node.port();
@@ -205,7 +193,7 @@ Reply<std::vector<SocketAddress>> serversOf(const LocalNode& node, const Cluster
 }
 
 Reply<std::vector<HeldSlot>> atLeastResolved(const Cluster& cluster, uint64_t members,
-                                         const std::vector<SocketAddress>& servers, const Deadline& deadline) {
+                                             const std::vector<SocketAddress>& servers, const Deadline& deadline) {
   const auto held = cluster.usable();
   if (held.size() < members) return notYet(fmt::format("{} of {} names are held", held.size(), members));
   std::vector<HeldSlot> found;

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "net/tcp.h"
 #include "net/udp_socket.h"
 
@@ -28,14 +27,7 @@ constexpr seconds kSayInterval{10};  // between two lines that say how far it is
 // "192.0.2.1", "192.0.2.1:53", "2001:db8::1", "[2001:db8::1]:53"; none: something else.
 std::optional<SocketAddress> parseAddress(std::string_view word, uint16_t port) {
   if (const auto ip = IpAddress::parse(word)) return SocketAddress{*ip, port};
-  const size_t colon = word.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = word.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto ip = IpAddress::parse(host);
-  const auto number = parseNumber<uint16_t>(word.substr(colon + 1));
-  if (!ip || !number || *number == 0 || (ip->isV6() && word.front() != '[')) return std::nullopt;
-  return SocketAddress{*ip, *number};
+  return SocketAddress::parse(word);
 }
 
 bool mayBeHostName(std::string_view word) {

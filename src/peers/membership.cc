@@ -10,15 +10,7 @@ using nlohmann::json;
 
 std::optional<SocketAddress> addressOf(const json& text) {
   if (!text.is_string()) return std::nullopt;
-  const std::string& whole = text.get_ref<const std::string&>();
-  const size_t colon = whole.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  std::string_view host = std::string_view(whole).substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto ip = IpAddress::parse(host);
-  const auto port = parseNumber<uint16_t>(std::string_view(whole).substr(colon + 1));
-  if (!ip || !port) return std::nullopt;
-  return SocketAddress{*ip, *port};
+  return SocketAddress::parse(text.get_ref<const std::string&>());
 }
 
 template <typename T>
@@ -34,14 +26,12 @@ T valueOf(const json& object, const char* name, T otherwise) {
 std::optional<Voter> voterOf(const json& object) {
   if (!object.is_object() || !object.contains("address")) return std::nullopt;
   const auto address = addressOf(object["address"]);
-  const std::string member = valueOf<std::string>(object, "member", "");
-  uint64_t id = 0;
-  const auto parsed = std::from_chars(member.data(), member.data() + member.size(), id, 16);
+  const auto id = parseNumber<uint64_t>(valueOf<std::string>(object, "member", ""), 16).value_or(0);
   Voter voter{.uuid = valueOf<std::string>(object, "uuid", ""),
               .address = {},
               .member = id,
               .learner = valueOf(object, "learner", false)};
-  if (!address || parsed.ptr != member.data() + member.size() || id == 0 || voter.uuid.empty()) return std::nullopt;
+  if (!address || id == 0 || voter.uuid.empty()) return std::nullopt;
   voter.address = *address;
   return voter;
 }

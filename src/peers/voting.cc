@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
 constexpr std::chrono::seconds kWatchPatience{10};  // a voter that stands still hides a change for so long
-constexpr uint64_t kMaxLag = 5000;                 // entries of the log: such a voter has nearly caught up
+constexpr uint64_t kMaxLag = 5000;                  // entries of the log: such a voter has nearly caught up
 constexpr uintmax_t kMaxLogBytes = 4 << 20;
 
 SocketAddress shifted(SocketAddress address, int ports) {
@@ -43,14 +43,9 @@ std::optional<SocketAddress> machineAddressOf(const ClusterMember& member) {
   if (member.peer_urls.empty()) return std::nullopt;
   std::string_view text = member.peer_urls[0];
   text.remove_prefix(std::min(text.size(), text.find("://") + 3));
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string_view host = text.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto ip = IpAddress::parse(host);
-  const auto port = parseNumber<uint16_t>(text.substr(colon + 1));
-  if (!ip || !port) return std::nullopt;
-  return shifted({.ip = *ip, .port = *port}, -2);
+  const auto address = SocketAddress::parse(text);
+  if (!address) return std::nullopt;
+  return shifted(*address, -2);
 }
 
 // Whether execvp(3) would find it.

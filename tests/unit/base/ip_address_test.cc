@@ -96,6 +96,17 @@ TEST(IpAddress, FamiliesAreNeverEqual) {
   EXPECT_LT(*IpAddress::parse("192.0.2.1"), *IpAddress::parse("192.0.2.2"));
 }
 
+TEST(SocketAddress, IsReadAsItIsWritten) {
+  for (const char* text : {"192.0.2.1:53", "[2001:db8::1]:65535"}) {
+    const auto address = SocketAddress::parse(text);
+    ASSERT_TRUE(address) << text;
+    EXPECT_EQ(address->toString(), text);
+  }
+  for (const char* text : {"", ":", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:5x",
+                           "2001:db8::1:53", "[2001:db8::1]", "[2001:db8::1:53", "a.example:53"})
+    EXPECT_FALSE(SocketAddress::parse(text)) << text;
+}
+
 TEST(SocketAddress, GoesToTheKernelAndBack) {
   for (const SocketAddress& address :
        {SocketAddress{*IpAddress::parse("192.0.2.1"), 53, 0}, SocketAddress{*IpAddress::parse("2001:db8::1"), 65535, 0},
