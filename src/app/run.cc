@@ -216,7 +216,6 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
     log.warning("The subcommands do not reach this process: {}", surroundings.control.error().message);
   }
   if (surroundings.written) application.setWrittenDirectories(std::move(*surroundings.written));
-  maskSignals(SIG_UNBLOCK);
   if (source.canBeReadAgain()) {
     application.setReload([&source] { return source.read(); });
   }
@@ -229,7 +228,9 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
     for (const std::string& line : application.banner()) log.plain(line);
     log.plain(fmt::format("idetcd-{}", IDETCD_VERSION));
   }
+  maskSignals(SIG_UNBLOCK);  // not before: the pause after a start that failed waits for one
   const int status = application.run();
+  maskSignals(SIG_BLOCK);
   if (application.isAtRest()) return status;
   pid_file.remove();
   if (surroundings.control) surroundings.control->remove();
@@ -297,7 +298,7 @@ Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
 // not pass so soon: a port that is taken, a loop of forwarders, no free name. A signal ends the pause. Returns the exit
 // status.
 int pauseBeforeNext() {
-  const sigset_t signals = maskSignals(SIG_BLOCK);
+  const sigset_t signals = maskSignals(SIG_BLOCK);  // as they are; but sigtimedwait() wants the set
   const int signal = sigtimedwait(&signals, nullptr, &kPause);
   return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT ? 0 : 1;
 }
