@@ -85,7 +85,7 @@ Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& foun
   } else if (isOurs(found.front())) {
     confirmed = learn(found.front(), may_write);
   } else if (found.front().lease == lease_ || !current_.empty()) {
-    return judgeForeign(found.front());
+    return judgeForeign(found.front(), at);
   } else {  // an earlier process's
     rememberKey(found.front());
   }
@@ -115,15 +115,15 @@ bool Incarnation::learn(const store::KeyValue& kv, bool may_write) {
 }
 
 // What another process has written since is not overwritten: the next compare-and-swap, if any, fails.
-Incarnation::Verdict Incarnation::judgeForeign(const store::KeyValue& kv) {
+Incarnation::Verdict Incarnation::judgeForeign(const store::KeyValue& kv, BootClock::time_point at) {
   wanted_.clear();
   if (kv.lease == lease_) {
     holder_ = Holder::kForeign;
     return Verdict::kHolder;
   }
   // Written after ours: another process with our UUID holds a lease of its own. If not, the store was set back, and the
-  // watch will show what became of the name.
-  if (kv.mod_revision <= revision_) return Verdict::kNothing;
+  // watch or the next renewal will show what became of the name; what they have not shown within a lease they never will.
+  if (kv.mod_revision <= revision_ && at - held_as_of_ < lease_time_) return Verdict::kNothing;
   holder_ = Holder::kDuplicateNodeId;
   return Verdict::kHolder;
 }

@@ -66,7 +66,7 @@ class Incarnation {
  private:
   bool isOurs(const store::KeyValue& kv) const;
   bool learn(const store::KeyValue& kv, bool may_write);
-  Verdict judgeForeign(const store::KeyValue& kv);
+  Verdict judgeForeign(const store::KeyValue& kv, BootClock::time_point at);
   void rememberKey(const store::KeyValue& kv) { there_ = kv.value, revision_ = kv.mod_revision; }
   void forgetKey() { there_.reset(), revision_ = 0; }
 

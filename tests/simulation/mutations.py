@@ -39,6 +39,7 @@ class Mutation:
     new: str
     covered: str = ""  # by what else; empty: by nothing
     first_seed: int = 1  # for what few schedules show
+    nodes: int = 0  # for what few nodes do not show
 
     @property
     def folder(self):
@@ -113,6 +114,9 @@ MUTATIONS = [
              "  claim_.renewed({claim_.lease().id, claim_.lease().ttl, context_.now()});\n"),
     Mutation("a key that is gone counts as held", "naming/name_keeper.cc",
              "if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;", ""),
+    Mutation("a store that was set back: what the watch never shows is waited for", "naming/name_keeper.cc",
+             "    if (state == OwnKeyObserver::State::kUnseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;\n", "",
+             first_seed=1001, nodes=50),
     Mutation("another's key counts as one's own", "naming/own_key_observer.cc",
              "if (newest_->uuid != held.uuid) return State::kForeign;", ""),
     Mutation("a name is owned whatever the mirror shows", "naming/name_keeper.cc",
@@ -243,8 +247,9 @@ def build():
     return run(["ninja", "-C", str(TREE / "build/release"), f"-j{os.cpu_count()}", "simulate"])
 
 
-def simulate(seeds, folder, first=1):
-    return run([str(TREE / "build/release/tests/simulation/simulate"), *WORLDS[folder], "--seeds", str(seeds), "--from", str(first), "--quiet"])
+def simulate(seeds, folder, first=1, nodes=0):
+    size = ["--nodes", str(nodes)] if nodes else []
+    return run([str(TREE / "build/release/tests/simulation/simulate"), *WORLDS[folder], *size, "--seeds", str(seeds), "--from", str(first), "--quiet"])
 
 
 def describe(outcome):
@@ -263,7 +268,7 @@ def try_out(mutation, seeds):
         built = build()
         if built.returncode != 0:
             sys.exit(f"{mutation.name} does not compile:\n{built.stdout[-4000:]}")
-        outcome = simulate(seeds, mutation.folder, mutation.first_seed)
+        outcome = simulate(seeds, mutation.folder, mutation.first_seed, mutation.nodes)
     finally:
         path.write_text(whole)
     if outcome.returncode == 0:

@@ -317,6 +317,18 @@ TEST_F(ConfirmationTest, OfTwoLeasesUnderOneUuidTheOlderOneGoes) {
   EXPECT_EQ(second.holder, Holder::kOurs);
 }
 
+// In a store that was set back, and for ever: it neither owned its name nor gave it up.
+TEST_F(ConfirmationTest, AForeignIncarnationThatIsOlderIsBelievedAfterALease) {
+  const int64_t lease = grant();
+  Node node(server_);
+  onThread(node.thread, [&] {
+    node.confirmation.hold("uuid", lease, {}, {.value = "ours", .revision = 1'000'000, .as_of = node.thread.now()},
+                           node.confirmation.standstill().mark());
+  });
+  server_.ctl({"put", incarnationKey("uuid"), "theirs", fmt::format("--lease={:x}", grant())});
+  EXPECT_TRUE(node.becomes(Confirmation::Holder::kDuplicateNodeId));
+}
+
 // An etcd without space, as full as it gets.
 struct FullEtcd {
   FullEtcd() : server({.tls = {}, .extra_arguments = {"--quota-backend-bytes=1048576"}}) {
