@@ -28,17 +28,17 @@ Outcome run(const std::string& arguments) {
 }
 
 TEST(Simulate, PrintsTheSameTwice) {
-  const Outcome first = run("--seeds 12 --trace 2>/dev/null");
+  const Outcome first = run("--seeds 5 --trace 2>/dev/null");
   EXPECT_EQ(first.status, 0);
-  EXPECT_NE(first.output.find("seed 12: "), std::string::npos);
-  EXPECT_EQ(first.output, run("--seeds 12 --trace --jobs 1 2>/dev/null").output);
+  EXPECT_NE(first.output.find("seed 5: "), std::string::npos);
+  EXPECT_EQ(first.output, run("--seeds 5 --trace --jobs 1 2>/dev/null").output);
 }
 
 TEST(Simulate, FoundsClustersTheSameTwice) {
-  const Outcome first = run("--founding --seeds 40 --trace 2>/dev/null");
+  const Outcome first = run("--founding --seeds 10 --trace 2>/dev/null");
   EXPECT_EQ(first.status, 0);
   EXPECT_NE(first.output.find("is a member of "), std::string::npos);
-  EXPECT_EQ(first.output, run("--founding --seeds 40 --trace --jobs 1 2>/dev/null").output);
+  EXPECT_EQ(first.output, run("--founding --seeds 10 --trace --jobs 1 2>/dev/null").output);
 }
 
 TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
