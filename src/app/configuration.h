@@ -1,4 +1,4 @@
-// What a plan comes to: its blocks with all that their directives share, and what listens where. Built beside the one
+// A plan carried out: its blocks with all that their directives share, and what listens where. Built beside the one
 // that is in use, on any thread; start(), stop() and the end of it on the first loop's.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Threads for what may block (files, large objects to be made or freed), so that no loop does. Any thread may submit.
 //
-// What is submitted on one strand is done in order, one after the other; work of different strands goes on side by
+// Work submitted on one strand is done in order, one after the other; work of different strands goes on side by
 // side, so that a file system that stands still holds up those strands alone that use it. Threads are made when they
 // are needed, up to a maximum, and end when they have had nothing to do for a while.
 #pragma once

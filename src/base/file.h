@@ -42,7 +42,7 @@ Result<std::string> readFile(const std::string& path, size_t max_bytes);
 // for as long as `patience` for each part.
 Result<std::string> readToEnd(const FileDescriptor& file, size_t max_bytes, std::chrono::milliseconds patience = {});
 
-// What distinguishes one state of a file from another. The change time sees what the modification time does not: a
+// Distinguishes one state of a file from another. The change time sees what the modification time does not: a
 // write that sets it back, and a file that was moved here.
 class FileStamp {
  public:

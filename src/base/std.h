@@ -1,5 +1,5 @@
-// What most files use of the standard library, and fmt, which stands for std::format (g++ 12 has none). A file that includes
-// any other header of src has it already.
+// The part of the standard library that most files use, and fmt, which stands for std::format (g++ 12 has none). A file
+// that includes any other header of src has it already.
 #pragma once
 
 #include <algorithm>

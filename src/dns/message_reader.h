@@ -1,5 +1,5 @@
 // Reading any message (RFC 1035 §4.1): header, question, the records of all sections in order, the options of EDNS.
-// What a record means is up to the caller; here all sizes are checked. Names are read with expandName(). No I/O, no
+// Checks all sizes; the caller interprets the records. Names are read with expandName(). No I/O, no
 // allocation, work bounded by the size of the message. Any thread.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace idetcd::dns {
 // thread.
 
 // How much work the names of one message may make: a label, a jump, or a comparison of two names is a step or a few.
-// What a sender packs into 64 KB else takes a hundred milliseconds. One thread.
+// Without it, a message of 64 KB can take a hundred milliseconds. One thread.
 class NameWork {
  public:
   explicit NameWork(size_t steps) : left_(steps) {}

@@ -61,7 +61,7 @@ struct Client::Impl {
       co_await all;
       auto attempt = callWithToken(method, request, traits, ready->text);
       StoreResult<Response> result = co_await attempt;
-      // What was refused for its token was certainly not done, so even a write may be repeated.
+      // A call refused for its token was certainly not done, so even a write may be repeated.
       if (result || renewed || !authenticator.dismiss(*ready, result.error())) co_return std::move(result);
     }
   }

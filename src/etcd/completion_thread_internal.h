@@ -1,4 +1,4 @@
-// What the completion thread is made of, for etcd/*.cc only. Unless said otherwise: completion thread only.
+// Parts of the completion thread, for etcd/*.cc only. Unless said otherwise: completion thread only.
 #pragma once
 
 #include <thread>
@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds kStopGrace{2};
 // `from_now` as an instant of the clock that a step of the wall clock does not touch.
 gpr_timespec monotonicDeadline(std::chrono::nanoseconds from_now);
 
-// What a tag of the completion queue points to.
+// A tag of the completion queue points to one.
 class CompletionTag {
  public:
   virtual void onEvent(bool ok) = 0;

@@ -1,4 +1,4 @@
-// What a client of etcd counts. For etcd/*.cc only. Written by the completion thread; before there is one, by the
+// Counters of an etcd client. For etcd/*.cc only. Written by the completion thread; before there is one, by the
 // thread that makes the client.
 #pragma once
 

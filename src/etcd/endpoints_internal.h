@@ -69,7 +69,7 @@ class Endpoints {
     if (index != current()) endpoints_[index].channel.reset();
   }
 
-  // What became of a call. A failure makes the next endpoint the current one, but only if `index` still is: of several
+  // The outcome of a call. A failure makes the next endpoint the current one, but only if `index` still is: of several
   // calls that fail together only the first moves on, and a late failure at the old endpoint does not abandon the new
   // one.
   void succeeded(size_t index);
@@ -78,7 +78,7 @@ class Endpoints {
   void settleHome() { current_.store(home_, std::memory_order_relaxed); }
 
  private:
-  // What the log says of an endpoint now: each change is logged once.
+  // The endpoint's state as logged last: each change is logged once.
   enum class Reported { kNothing, kAway, kTlsFails };
   struct Endpoint {
     EndpointAddress address;

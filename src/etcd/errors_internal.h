@@ -1,4 +1,4 @@
-// What gRPC and etcd report, as StoreError. For etcd/*.cc only; any thread.
+// Errors of gRPC and etcd as StoreError. For etcd/*.cc only; any thread.
 #pragma once
 
 #include <grpcpp/support/status.h>

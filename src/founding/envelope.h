@@ -24,7 +24,7 @@ inline constexpr size_t kMaxDatagram = 1232;  // fits into IPv6's least MTU
 inline constexpr size_t kMaxFrame = size_t{1} << 20;
 inline constexpr std::string_view kMessageLabel = "idetcd founding messages";
 
-// What all machines of a cluster know. Wiped from memory with its last copy.
+// The secret of all machines of a cluster. Wiped from memory with its last copy.
 class Secret {
  public:
   // The bytes of its file; white space around them does not count. At least 16 bytes are needed.

@@ -22,7 +22,7 @@ struct Member {
   auto operator<=>(const Member&) const = default;
 };
 
-// What a machine says of itself.
+// A machine's description of itself.
 struct Machine {
   Member member;
   std::vector<SocketAddress> addresses =
@@ -40,7 +40,7 @@ struct Voter {
   bool operator==(const Voter&) const = default;
 };
 
-// What a founding decides.
+// The value that a founding decides.
 struct Value {
   std::string cluster;          // the identity, a UUID
   std::vector<Member> members;  // from the oldest on: the first has number 1
@@ -129,7 +129,7 @@ std::string encode(const Message& message);
 // None: it is no message, or one with values that no machine sends.
 std::optional<Message> decode(std::string_view bytes);
 
-// What an elector keeps on its disk.
+// An elector's durable state.
 struct Record {
   std::string uuid;  // whose it is
   Ballot promised;

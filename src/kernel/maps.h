@@ -1,9 +1,10 @@
-// A process's side of the maps of the program in the kernel (layout.h): where it writes what the program answers. System
-// calls, which take about a microsecond; settings and zones are mapped memory. It takes no right but that to the
+// A process's side of the maps of the program in the kernel (layout.h): where it writes what the program answers.
+// System calls, which take about a microsecond; settings and zones are mapped memory. It takes no right but that to the
 // descriptors, or to the files where the maps are pinned.
 //
 // Of several processes that have the maps the last one that has called takeOver() feeds them; writes of the others are
-// skipped, so that an old process does not overwrite its successor's data. Any thread; one at a time calls what is not const.
+// skipped, so that an old process does not overwrite its successor's data. Any thread; one at a time calls what is not
+// const.
 #pragma once
 
 #include "base/file_descriptor.h"
@@ -62,8 +63,8 @@ class HashMap {
 
 class Maps {
  public:
-  // Those that are pinned in `directory`. An error: there are none, this process may not use them (kPermissionDenied), or they
-  // are of another layout or network namespace; one line that says which.
+  // Those that are pinned in `directory`. An error: there are none, this process may not use them (kPermissionDenied),
+  // or they are of another layout or network namespace; one line that says which.
   static Result<std::shared_ptr<Maps>> open(const std::string& directory);
   static Result<std::shared_ptr<Maps>> make(MapDescriptors descriptors);
 
@@ -116,8 +117,8 @@ class Maps {
 // The network namespace of this process, by its inode.
 uint32_t networkNamespace();
 
-// What the clock of this process's time namespace (time_namespaces(7)) is ahead of the kernel's, by which the program
-// compares: deadlines in the maps are the kernel's.
+// How far the clock of this process's time namespace (time_namespaces(7)) is ahead of the kernel's, by which the
+// program compares: deadlines in the maps are the kernel's.
 std::chrono::nanoseconds bootClockOffset();
 
 // The value with its check, as the program expects it under `key`.

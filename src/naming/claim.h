@@ -70,7 +70,7 @@ class Claim {
     Incarnation::Written incarnation;
   };
 
-  // What is passed by reference outlives the claim.
+  // Arguments passed by reference outlive the claim.
   Claim(Context& context, Options options, OwnKeyObserver& own_key);
 
   // Tries until one of the outcomes. `preferred_id`: the slot to take if it is free; 0: none.

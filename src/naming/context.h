@@ -1,4 +1,4 @@
-// What the parts of one Protocol share. Everything here belongs to the scheduler's thread.
+// State shared by the parts of one Protocol. Everything here belongs to the scheduler's thread.
 #pragma once
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// What happened to this node's name and to its mirror of etcd. Written by the completion thread, but for what is said.
+// Counts events of this node's name and of its mirror of etcd. Written by the completion thread, but for what is said.
 #pragma once
 
 #include <ctime>

@@ -103,7 +103,7 @@ class Member {
   template <typename T>
   using Done = std::function<void(T)>;
 
-  // What the store holds, at the moment.
+  // The current content of the store.
   void readRoster(Done<store::StoreResult<Roster>> done);
   void readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done);
   void releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done);

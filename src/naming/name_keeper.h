@@ -80,7 +80,7 @@ class NameKeeper final : public OwnName {
   void recordLoss(Loss loss);
   void regenerateNodeId();
   void updateRecord();
-  // What shows that the name is ours; nothing while it is not.
+  // The proof that the name is ours; nothing while it is not.
   std::optional<Evidence> findEvidence() const;
   void publish();
   void disown();

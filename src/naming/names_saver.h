@@ -23,7 +23,7 @@ class NamesSaver : public std::enable_shared_from_this<NamesSaver> {
     size_t max_names = 10'000'000;                                // more are not read
   };
 
-  // What is passed by reference outlives this, or is used until drain() has returned.
+  // Arguments passed by reference outlive this, or is used until drain() has returned.
   NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& store, RecordSource& source, Counters& counters,
              std::shared_ptr<Executor::Strand> strand, Options options, Logger log);
 
@@ -39,7 +39,7 @@ class NamesSaver : public std::enable_shared_from_this<NamesSaver> {
   // --- after `lifetime` has ended; one thread ---
   // Writes the names, once more. REQUIRES: no writing is under way.
   void save();
-  // What is being written is left, and the file stays as it was.
+  // A write in progress is left, and the file stays as it was.
   void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
   // Waits for the end of it: neither file nor store are touched from then on.
   void drain() { strand_->drain(); }

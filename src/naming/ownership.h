@@ -1,4 +1,4 @@
-// What a node may say about its own name.
+// Whether a node may answer for its own name.
 #pragma once
 
 #include "base/clock.h"

@@ -18,7 +18,7 @@ class OwnershipReporter {
     std::function<void()> lost;
   };
 
-  // What is passed by reference outlives this.
+  // Arguments passed by reference outlive this.
   OwnershipReporter(const runtime::Scheduler& scheduler, Lifetime& lifetime, const OwnName& name, Listener listener)
       : scheduler_(scheduler), lifetime_(lifetime), name_(name), listener_(std::move(listener)) {}
 

@@ -41,7 +41,7 @@ class Protocol {
     std::function<void()> on_released = {};
   };
 
-  // What is passed by reference outlives the protocol.
+  // Arguments passed by reference outlive the protocol.
   Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSource& random, records::RecordStore& records,
            Options options, const Logger& log);
 

@@ -15,7 +15,7 @@ class PublishedAddresses {
 
   records::HostAddresses get() const;  // any thread
 
-  // What the machine has now. True: they are published from now on. One thread.
+  // The machine's current addresses. True: they are published from now on. One thread.
   bool update(const Result<node::NodeAddresses>& found);
 
  private:

@@ -16,7 +16,7 @@ namespace idetcd::naming {
 
 inline constexpr size_t kMaxKeyBytes = dns::kMaxNameLength;
 inline constexpr size_t kMaxValueBytes = 4096;
-// What every reader of JSON can hold. A value that says more says nothing: it is no token of ours.
+// The largest integer that every reader of JSON can hold. A value that says more says nothing: it is no token of ours.
 inline constexpr int64_t kMaxToken = (int64_t{1} << 53) - 1;
 
 // In the place of a UUID, for a moment: an operator takes the name away (`idetcd release`).

@@ -1,4 +1,4 @@
-// What etcd holds under the names of a pattern at the moment: who has which slot, for how long already, for how long
+// The current keys of etcd under the names of a pattern: who has which slot, for how long already, for how long
 // still. For operators; the mirror (mirror.h) is what queries are answered from.
 #pragma once
 

@@ -16,7 +16,7 @@ namespace idetcd::peers {
 inline constexpr std::string_view kVotersKey = "/idetcd/peers/voters";
 inline constexpr std::string_view kMachinesPrefix = "/idetcd/peers/machines/";
 
-// What a machine says of itself in its key below kMachinesPrefix, under a lease.
+// A machine's description of itself in its key below kMachinesPrefix, under a lease.
 struct Machine {
   std::string uuid;
   SocketAddress address;  // its peers port

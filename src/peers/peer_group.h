@@ -1,4 +1,4 @@
-// What this machine has to do with the cluster that it founds or joins, for all patterns of a Corefile with these
+// This machine's part in the cluster that it founds or joins, for all patterns of a Corefile with these
 // settings: its identity and directory, the founder, its part in the cluster's etcd, and where that is for clients.
 // Any thread; nothing waits for the disk but open().
 #pragma once

@@ -83,7 +83,7 @@ class SourceHistory {
 
   explicit SourceHistory(bool has_revisions) : has_revisions_(has_revisions) {}
 
-  // What is said at `revision`, compared with what is stored. REQUIRES: `stored` has something of this source.
+  // Compares data of `revision` with what is stored. REQUIRES: `stored` has something of this source.
   Order compare(Entry& stored, int64_t revision) const {
     if (!has_revisions_) return Order::kUnordered;
     if (!see(stored) && revisions_ == Revisions::kRestarted) return Order::kNewer;  // the revision stored says nothing
@@ -109,7 +109,7 @@ class SourceHistory {
     stored.snapshot_mark_ = snapshot_;
     return seen;
   }
-  // What is stored is not in the snapshot, which is of this revision.
+  // Stored, but missing from the snapshot of this revision.
   bool hasGone(const Entry& stored, int64_t revision) const {
     if (stored.mod_revision_ == 0 || stored.snapshot_mark_ == snapshot_) return false;
     return stored.mod_revision_ <= revision || revisions_ == Revisions::kRestarted;
@@ -176,7 +176,7 @@ class RecordStore {
     kOlder,          // what is stored is newer, and stays
     kContradiction,  // what is stored is of the same revision, and differs: it is of another history. It stays
   };
-  // What `source` says of the name from now on, in place of what it said before. The name exists even if it says
+  // Replaces all that `source` says of the name. The name exists even if it says
   // nothing. `revision`: etcd's mod_revision, which decides what is older; of other sources 0: what is said last
   // counts. What of the sum does not fit EntryBuilder::kMaxRecordBytes is left out, of the source with the highest
   // number first. REQUIRES: no CNAME or DNAME, which are not followed here.

@@ -176,7 +176,7 @@ class ProcessState {
   // Whether something of the last configuration is still being given up; the next one waits. Process::settled is called
   // when it is done.
   virtual bool isSettling() const { return false; }
-  // What an operator should know of it at the moment, in some words; empty: nothing. Process::status_changed is called
+  // A few words for an operator on the current state; empty: nothing to report. Process::status_changed is called
   // when it is something else.
   virtual std::string status() const { return {}; }
   // The process is told to end. For how long it goes on as before, so that clients can go elsewhere; the longest wish

@@ -67,7 +67,7 @@ class Cache {
   // As long as a question may be on its way, about.
   static constexpr std::chrono::seconds kRefreshTime{5};
 
-  // What takes long to free is freed on `executor`; null: here.
+  // Frees large structures on `executor`; null: here.
   explicit Cache(Options options, const metrics::Scope& metrics = {}, std::shared_ptr<Executor> executor = nullptr);
   ~Cache();
   Cache(const Cache&) = delete;

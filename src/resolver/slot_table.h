@@ -75,7 +75,7 @@ class SlotTable {
   void erase(uint64_t hash, const Entry* entry);
 
   size_t size() const { return size_; }
-  // What holds the slots; the entries are those that are not null.
+  // The slots; entries are those that are not null.
   std::pair<Slots, Slots> release() && { return {std::move(slots_), std::move(previous_)}; }
 
  private:

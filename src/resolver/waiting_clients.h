@@ -83,8 +83,8 @@ class WaitingClients {
     size_t response_limit = 0;
   };
 
-  // What is waited for: a base of what the owner knows about it. Must not outlive the WaitingClients; its end destroys
-  // the callbacks that still wait, uncalled.
+  // One thing that clients wait for: a base class for the owner's data. Must not outlive the WaitingClients; its end
+  // destroys the callbacks that still wait, uncalled.
   class Question {
    public:
     Question() = default;

@@ -145,7 +145,7 @@ struct WatchRange {
   int64_t start_revision = 0;
 };
 
-// What one (re-assembled, if fragmented) watch response says, about one of the ranges of its watch. A fragmented
+// The content of one (re-assembled, if fragmented) watch response, about one of the ranges of its watch. A fragmented
 // response of more than 16 MiB comes in several batches, so that memory stays bounded.
 struct WatchBatch {
   int64_t revision = 0;  // of the store when it was sent

@@ -42,7 +42,7 @@ class ClusterReport {
 
   // Why this node cannot answer for it yet; empty: it can.
   std::string missing() const;
-  // What is amiss while it answers; empty: nothing.
+  // Why it is degraded, although it answers; empty: it is not.
   std::string degraded() const;
   // Null: it is detached.
   nlohmann::json status() const;

@@ -1,4 +1,4 @@
-// What a machine knows of the cluster that it has founded or joined, as JSON, for `idetcd peers`. Any thread.
+// A machine's view of the cluster that it has founded or joined, as JSON, for `idetcd peers`. Any thread.
 #pragma once
 
 #include "base/json.h"
