@@ -60,16 +60,35 @@ Client::~Client() {
   }
 }
 
+namespace {
+
+template <typename Response>
+StoreResult<uint64_t> clusterOf(const StoreResult<Response>& answer) {
+  if (!answer) return tl::unexpected<StoreError>(answer.error());
+  return answer->header().cluster_id();
+}
+
+}  // namespace
+
 Task<StoreResult<void>> Client::Impl::askCluster(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
                                                  size_t index, std::string token, bool survives_stop,
                                                  std::chrono::nanoseconds timeout) {
-  pb::LeaseTimeToLiveRequest request;
-  request.set_id(1);
-  auto call = callAt(thread, *endpoints, index, &pb::Lease::Stub::PrepareAsyncLeaseTimeToLive, request,
-                     CallTraits{.survives_stop = survives_stop}, token, timeout);
-  StoreResult<pb::LeaseTimeToLiveResponse> answer = co_await call;
-  if (answer) {
-    endpoints->identified(index, answer->header().cluster_id());
+  const CallTraits traits{.survives_stop = survives_stop};
+  const pb::MemberListRequest members;
+  auto listing = callAt(thread, *endpoints, index, &pb::Cluster::Stub::PrepareAsyncMemberList, members, traits, token,
+                        timeout);
+  StoreResult<uint64_t> answer = clusterOf(co_await listing);
+  if (!answer && !endpointIsAway(answer.error()) && answer.error().code != ErrorCode::kCancelled) {
+    pb::LeaseTimeToLiveRequest lease;
+    lease.set_id(1);
+    auto asking = callAt(thread, *endpoints, index, &pb::Lease::Stub::PrepareAsyncLeaseTimeToLive, lease, traits, token,
+                         timeout);
+    answer = clusterOf(co_await asking);
+  }
+  if (answer && *answer == 0) {
+    endpoints->foundProxy(index);
+  } else if (answer) {
+    endpoints->identified(index, *answer);
   } else if (endpointIsAway(answer.error()) || answer.error().code == ErrorCode::kCancelled) {
     answer.error().sent = false;
     co_return tl::unexpected<StoreError>(std::move(answer.error()));

@@ -6,7 +6,11 @@
 // Endpoints: the client begins at its home (Options::spread). An endpoint that refuses connections costs a round trip;
 // one that does not answer costs `call_timeout`, per call until the client has moved on. With every endpoint away calls
 // fail with kUnavailable at once, and connections are attempted anew all the while. Those that lead to another cluster
-// than most are not used (endpoints_internal.h).
+// than most are not used (endpoints_internal.h), and none that is etcd's grpc-proxy: it shows no progress of a watch
+// (etcd issue 19710), its "created" says no cluster, and it renews leases at its own pace, so that a renewal that it
+// confirms may have come before the request for it. It is recognised by its list of members, which says no cluster; one
+// without --advertise-client-url passes that request on, and is known only where several clients share a watch of it, whose
+// "created" says none.
 //
 // TLS: an https endpoint is reached over TLS (1.2 or newer) or not at all; its certificate must be for the host of the
 // endpoint, from a CA that we trust. The files are read again when they have changed: what they hold counts from the

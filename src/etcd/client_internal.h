@@ -77,13 +77,13 @@ struct Client::Impl {
     }
     if (!endpoints->isStranger(index)) co_return StoreResult<void>{};
     endpoints->disconnect(index);
-    co_return tl::unexpected<StoreError>(ofAnotherCluster());
+    co_return tl::unexpected<StoreError>(strangeEndpoint());
   }
   void takeList();  // see setEndpoints()
   // Asks all endpoints at once, before the first call chooses among them.
   Task<void> identifyAll(const std::string& token);
-  // Any lease that is not there: that needs no permission, and every answer says its cluster.
-  // One that is refused otherwise is left to the call itself.
+  // Its members, which a grpc-proxy makes up itself. Where listing them is not permitted, any lease that is not there:
+  // that needs no permission, and every answer says its cluster. One that is refused otherwise is left to the call itself.
   static Task<StoreResult<void>> askCluster(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
                                             size_t index, std::string token, bool survives_stop,
                                             std::chrono::nanoseconds timeout);

@@ -271,7 +271,7 @@ const std::shared_ptr<grpc::Channel>& Endpoints::channel(size_t index) {
 
 bool Endpoints::isIdentified(size_t index) const {
   const Endpoint& endpoint = endpoints_[index];
-  return count_ == 1 || (endpoint.is_identified && stateOf(endpoint) == GRPC_CHANNEL_READY);
+  return endpoint.is_proxy || (endpoint.is_identified && stateOf(endpoint) == GRPC_CHANNEL_READY);
 }
 
 void Endpoints::identified(size_t index, uint64_t cluster_id) {
@@ -279,6 +279,25 @@ void Endpoints::identified(size_t index, uint64_t cluster_id) {
   endpoints_[index].is_identified = true;
   if (cluster_id == 0 || std::exchange(endpoints_[index].cluster_id, cluster_id) == cluster_id) return;
   judgeStrangers();
+}
+
+void Endpoints::foundProxy(size_t index) {
+  Endpoint& endpoint = endpoints_[index];
+  if (!endpoint.is_listed) return;
+  endpoint.channel.reset();
+  if (!std::exchange(endpoint.is_proxy, true)) {
+    log_.error("etcd endpoint {} is etcd's grpc-proxy, which delays keepalives and says nothing of a watch's progress: "
+               "it is not used; list the members themselves",
+               endpoint.address.name);
+  }
+  leave(index);
+}
+
+void Endpoints::leave(size_t index) {
+  size_t expected = index;
+  size_t next = after(index);
+  while (isStranger(next) && next != index) next = after(next);
+  current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
 }
 
 void Endpoints::judgeStrangers() {
@@ -298,7 +317,8 @@ void Endpoints::judgeStrangers() {
       log_.info("etcd endpoint {} is of the same cluster as {}", endpoint.address.name, ours.address.name);
     }
   }
-  if (isStranger(current())) current_.store(static_cast<size_t>(&ours - endpoints_.data()), std::memory_order_relaxed);
+  if (endpoints_[current()].is_stranger)
+    current_.store(static_cast<size_t>(&ours - endpoints_.data()), std::memory_order_relaxed);
 }
 
 void Endpoints::succeeded(size_t index) {
@@ -312,10 +332,7 @@ void Endpoints::failed(size_t index, const StoreError& error) {
   counters_->endpoint_failures.add();
   Endpoint& endpoint = endpoints_[index];
   if (!endpoint.is_listed) return;
-  size_t expected = index;
-  size_t next = after(index);
-  while (endpoints_[next].is_stranger && next != index) next = after(next);
-  current_.compare_exchange_strong(expected, next, std::memory_order_relaxed);
+  leave(index);
   endpoint.is_identified = false;
   endpoint.unresolved = lookUpFailed(error);
   // That etcd answers but TLS fails is logged even of an endpoint that was away.

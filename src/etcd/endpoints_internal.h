@@ -56,13 +56,16 @@ class Endpoints {
   const std::shared_ptr<grpc::Channel>& channel(size_t index);
 
   // All endpoints have to lead to one cluster: that of most of those that have said theirs, and of several such, that
-  // of the first as configured. The others are strangers, and are not used. Asked once for each connection.
+  // of the first as configured. The others, and etcd's grpc-proxy, are strangers, and are not used. Asked once for each
+  // connection.
   bool isIdentified(size_t index) const;
-  bool isStranger(size_t index) const { return endpoints_[index].is_stranger; }
+  bool isStranger(size_t index) const { return endpoints_[index].is_stranger || endpoints_[index].is_proxy; }
   // Whether it ever has said its cluster.
   bool isKnown(size_t index) const { return endpoints_[index].cluster_id != 0; }
   // `cluster_id`: 0: it cannot be asked.
   void identified(size_t index, uint64_t cluster_id);
+  // It is etcd's grpc-proxy: what it answers itself is of no cluster (ID 0). So it is held for one as long as it is listed.
+  void foundProxy(size_t index);
 
   // Ends the connection, if it is not in use: nobody is to hold one to every member.
   void disconnect(size_t index) {
@@ -93,11 +96,13 @@ class Endpoints {
     uint64_t cluster_id = 0;  // 0: not known
     bool is_identified = false;
     bool is_stranger = false;
+    bool is_proxy = false;
   };
 
   grpc_connectivity_state stateOf(const Endpoint& endpoint) const {
     return endpoint.channel ? endpoint.channel->GetState(false) : GRPC_CHANNEL_IDLE;
   }
+  void leave(size_t index);  // another one becomes the current one, if this one is
   size_t anyListed();  // REQUIRES: there is one
   void judgeStrangers();
   void lookAtTlsFiles();

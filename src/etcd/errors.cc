@@ -96,7 +96,9 @@ StoreError cancelledBeforeSending() { return {ErrorCode::kCancelled, "stopping",
 
 StoreError noEndpoint() { return {ErrorCode::kUnavailable, "no endpoint is known yet", false}; }
 
-StoreError ofAnotherCluster() { return {ErrorCode::kUnavailable, "the endpoint is of another cluster", false}; }
+StoreError strangeEndpoint() {
+  return {ErrorCode::kUnavailable, "the endpoint is of another cluster, or etcd's grpc-proxy", false};
+}
 
 bool endpointIsAway(const StoreError& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;

@@ -17,7 +17,7 @@ StoreError cancelledBeforeSending();
 // The endpoint, not the request, is at fault: another one may do better.
 bool endpointIsAway(const StoreError& error);
 StoreError noEndpoint();
-StoreError ofAnotherCluster();                  // of an endpoint that is not used
+StoreError strangeEndpoint();                   // of one that is not used
 bool lookUpFailed(const StoreError& error);     // of the endpoint's name
 bool handshakeFailed(const StoreError& error);  // of TLS
 

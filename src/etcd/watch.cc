@@ -136,6 +136,11 @@ void WatchCall::onCreated(const pb::WatchResponse& response) {
   const int64_t revision = response.header().revision();
   created_revision_ = created_.empty() ? revision : std::min(created_revision_, revision);
   cluster_id_ = response.header().cluster_id();
+  if (cluster_id_ == 0) {
+    endpoints_->foundProxy(endpoint_);
+    fail(strangeEndpoint());
+    return cancel();
+  }
   Part& part = parts_[created_.size()];
   if (part.resume_revision == 0) part.resume_revision = revision + 1;
   created_.push_back(response.watch_id());
@@ -234,7 +239,7 @@ StoreError WatchCall::giveUp() {
 }
 
 void WatchCall::reportTo(Endpoints& endpoints) const {
-  if (error_ && endpointIsAway(*error_)) endpoints.failed(endpoint_, *error_);
+  if (error_ && endpointIsAway(*error_) && !endpoints.isStranger(endpoint_)) endpoints.failed(endpoint_, *error_);
 }
 
 // --- WatchStream ---

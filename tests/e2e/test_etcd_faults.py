@@ -15,7 +15,7 @@ from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_
 from harness.background import Background
 from harness.etcd import EtcdCluster, EtcdMember
 from harness.namespace import Namespace
-from harness.processes import TIME_FACTOR, wait_until
+from harness.processes import Process, TIME_FACTOR, wait_until
 from harness.proxy import MessageLoss, TcpProxy
 from identity import Interrogator, identity_file, own_names
 
@@ -582,3 +582,43 @@ def test_a_multitude_of_keys(etcd, nodes):
     for n in (node, idle):
         # A page or the messages of a watch come on top of the table, and are the same for any number of names.
         assert n.peak_memory() < (160 << 20) + 300 * KEYS, f"{n.peak_memory() >> 20} MiB"
+
+
+@pytest.fixture
+def grpc_proxy(directory, free_port):
+    """A function that starts etcd's grpc-proxy in front of a member, and returns its endpoint."""
+    started = []
+
+    def start(member, *options):
+        address = f"127.0.0.1:{free_port()}"
+        started.append(Process("grpc-proxy", directory))
+        started[-1].spawn(["etcd", "grpc-proxy", "start", "--endpoints", member.endpoint, "--listen-addr", address,
+                           "--data-dir", os.path.join(directory, "proxy"), *options],
+                          env={"ETCD_UNSUPPORTED_ARCH": os.uname().machine.replace("aarch64", "arm64")})
+        wait_until(lambda: "started gRPC proxy" in started[-1].logs(), 20, started[-1].logs)
+        return f"http://{address}"
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+REFUSED_PROXY = "is etcd's grpc-proxy, which delays keepalives and says nothing of a watch's progress: it is not used"
+
+
+def test_a_grpc_proxy_is_no_endpoint(etcd, nodes, grpc_proxy):
+    proxy = grpc_proxy(etcd)
+    alone = nodes.start(corefile(proxy))
+    beside = [nodes.start(corefile(f"{proxy} {etcd.endpoint}")) for _ in range(3)]  # each begins with a random one
+    for node in beside:
+        node.wait_owns(etcd)
+    for node in [alone, *beside]:
+        node.wait_logged(REFUSED_PROXY, times=1)
+    assert len(etcd.names()) == len(etcd.leases()) == len(beside), "nothing of the one without another endpoint"
+    assert set(own_names(alone, "127.0.0.1").values()) == {None}
+
+
+def test_a_grpc_proxy_that_passes_on_requests_for_members_is_known_by_a_shared_watch(etcd, nodes, grpc_proxy):
+    text = corefile(grpc_proxy(etcd, "--advertise-client-url", ""))
+    nodes.start(text).wait_owns(etcd)
+    nodes.start(text).wait_logged(REFUSED_PROXY, times=1)
