@@ -145,10 +145,12 @@ void ProcessNetwork::reply(uint64_t call, size_t member, Answer answer, bool los
     if (random_.chance(500)) return;
     answer = tl::unexpected(broken());
   }
-  pass(link.from_member, delayOver(link), [this, alive = alive_, call, answer = std::move(answer)] {
+  // Shared: what delivers it is copied on the way.
+  const auto shared = std::make_shared<const Answer>(std::move(answer));
+  pass(link.from_member, delayOver(link), [this, alive = alive_, call, shared] {
     if (!*alive) return;
-    if (trace_) trace_(fmt::format("#{} answered: {}", call, describe(answer)));
-    deliver_([call, answer](SimulatedStore& store) { store.answer(call, answer); });
+    if (trace_) trace_(fmt::format("#{} answered: {}", call, describe(*shared)));
+    deliver_([call, shared](SimulatedStore& store) { store.answer(call, *shared); });
   });
 }
 
@@ -176,11 +178,12 @@ void ProcessNetwork::openWatch(uint64_t stream, size_t member, std::vector<store
             stream, member, [=](SimulatedStore& store) { store.watchCreated(stream, revision, cluster_id); },
             trace_ ? fmt::format("created at {}", revision) : std::string());
     };
-    sink.batch = [this, alive, stream, member](const store::WatchBatch& batch) {
+    sink.batch = [this, alive, stream, member](store::WatchBatch batch) {
       if (!*alive) return;
+      const std::string text = trace_ ? describe(batch) : std::string();
+      const auto shared = std::make_shared<const store::WatchBatch>(std::move(batch));
       tell(
-          stream, member, [stream, batch](SimulatedStore& store) { store.watchBatch(stream, batch); },
-          trace_ ? describe(batch) : std::string());
+          stream, member, [stream, shared](SimulatedStore& store) { store.watchBatch(stream, *shared); }, text);
     };
     sink.ended = [this, alive, stream, member](const StoreError& error) {
       if (!*alive) return;

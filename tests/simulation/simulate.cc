@@ -34,19 +34,20 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
-    "                [--quiet] [--trace]\n"
+    "                [--cost] [--quiet] [--trace]\n"
     "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
     "  --membership  machines that run the etcd of their cluster\n"
     "  --seed N      that one seed; default: 1 to 100\n"
     "  --seeds N     so many, from the one of --from (default 1) on\n"
-    "  --nodes N     so many nodes in each, instead of what the seed decides; 1,000 at most; 200 machines;\n"
+    "  --nodes N     so many nodes in each, instead of what the seed decides; 10,000 at most; 200 machines;\n"
     "                with --founding so many are expected\n"
     "  --jobs N      processes; default: one for each processor\n"
+    "  --cost        no faults: all nodes start at once; what that and rest cost etcd; default: one seed\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
 // A process that computes for so long on one seed has gone astray.
 constexpr time_t kMaxSecondsPerSeed = 300;
-constexpr uint64_t kMostNodes = 1000;
+constexpr uint64_t kMostNodes = 10'000;
 constexpr uint64_t kMostMachines = 200;
 constexpr uint64_t kMostJobs = 1000;
 
@@ -58,6 +59,7 @@ struct Arguments {
   RunResult (*run)(const RunOptions&) = simulate;
   bool quiet = false;
   bool trace = false;
+  bool cost = false;
   bool help = false;
 };
 
@@ -107,6 +109,8 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
       parsed.quiet = true;
     } else if (words[i] == "--trace") {
       parsed.trace = true;
+    } else if (words[i] == "--cost") {
+      parsed.cost = true;
     } else if (words[i] == "--help") {
       parsed.help = true;
     } else {
@@ -120,6 +124,8 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   };
   if (has("--seed") && (has("--seeds") || has("--from"))) return fail("--seed goes with neither --seeds nor --from");
   if (has("--founding") && has("--membership")) return fail("--founding and --membership are two worlds");
+  if (parsed.cost && parsed.run != simulate) return fail("--cost is of nodes with an etcd");
+  if (parsed.cost && !has("--seeds")) parsed.count = 1;
   if (parsed.run != simulate && parsed.nodes > kMostMachines)
     return fail(fmt::format("there are {} machines at most", kMostMachines));
   if (parsed.count - 1 > UINT64_MAX - parsed.first)
@@ -136,7 +142,7 @@ struct Report {
 };
 
 Report runSeed(const Arguments& arguments, uint64_t seed) {
-  RunOptions options{.seed = seed, .nodes = arguments.nodes, .trace = arguments.trace};
+  RunOptions options{.seed = seed, .nodes = arguments.nodes, .trace = arguments.trace, .cost = arguments.cost};
   RunResult result = arguments.run(options);
   if (result.violation && !options.trace) {  // once more, for people
     options.trace = true;
@@ -146,6 +152,7 @@ Report runSeed(const Arguments& arguments, uint64_t seed) {
       fmt::format("seed {}: {}; {} events, {} states, {} faults, {:.0f} s: {}\n", seed, result.scenario, result.events,
                   result.states, result.faults, std::chrono::duration<double>(result.time).count(),
                   result.violation ? "VIOLATED" : "holds");
+  text += result.cost;
   if (result.violation) text += fmt::format("{}: {}\n", result.violation->property, result.violation->text);
   if (options.trace) text += "what happened last:\n" + result.timeline;
   return {!result.violation, result.nodes, result.states, std::move(text)};

@@ -1,6 +1,7 @@
 // The program behind tools/simulate, as it is called.
 #include <array>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <sys/wait.h>
 
@@ -51,6 +52,26 @@ TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
   EXPECT_NE(one.output.find("\nwhat happened last:\n "), std::string::npos) << one.output;
 }
 
+// The number in this row and column, of those behind the row's name.
+double cell(const std::string& table, const std::string& row, int column) {
+  std::istringstream numbers(table.substr(table.find("\n" + row + " ") + 1 + row.size()));
+  double number = -1;
+  for (int i = 0; i <= column; ++i) numbers >> number;
+  return number;
+}
+
+TEST(Simulate, PrintsWhatAClusterCosts) {
+  const Outcome outcome = run("--cost --nodes 30 2>/dev/null");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.output.find("; 0 losses\n"), std::string::npos) << outcome.output;
+  EXPECT_EQ(cell(outcome.output, "grants", 0), 30) << outcome.output;
+  EXPECT_EQ(cell(outcome.output, "grants", 1), 1) << outcome.output;
+  EXPECT_EQ(cell(outcome.output, "grants", 2), 0) << outcome.output;
+  EXPECT_NEAR(cell(outcome.output, "keepalives", 2), 3.0 / 20, 0.02) << "three a lease\n" << outcome.output;
+  EXPECT_GT(cell(outcome.output, "bytes sent", 0), 30 * 30 * 50) << "each node learns each name\n" << outcome.output;
+  EXPECT_EQ(outcome.output, run("--cost --nodes 30 2>/dev/null").output);
+}
+
 TEST(Simulate, SaysWhichArgumentIsWrong) {
   const struct {
     const char* arguments;
@@ -59,7 +80,8 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
       {"--seed x", "--seed takes a number, from 0 on, and not 'x'"},
       {"--seeds", "--seeds takes a number, from 1 on, and not ''"},
       {"--seeds 0", "--seeds takes a number"},
-      {"--nodes 1001", "--nodes takes a number, 1 to 1000, and not '1001'"},
+      {"--nodes 10001", "--nodes takes a number, 1 to 10000, and not '10001'"},
+      {"--founding --cost", "--cost is of nodes with an etcd"},
       {"--founding --nodes 201", "there are 200 machines at most"},
       {"--founding --membership", "--founding and --membership are two worlds"},
       {"--jobs -1", "--jobs takes a number"},

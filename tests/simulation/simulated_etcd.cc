@@ -30,6 +30,43 @@ Answer toAnswer(StoreResult<T> result) {
   }
 }
 
+// --- sizes, for Traffic ---
+
+constexpr size_t kMessageBytes = 45;   // the frames, and etcd's header
+constexpr size_t kKeyValueBytes = 22;  // its revisions, lease and tags
+constexpr size_t kEventBytes = 4;
+
+size_t sizeOf(const store::KeyValue& kv) { return kv.key.size() + kv.value.size() + kKeyValueBytes; }
+
+size_t sizeOf(const store::RangeResult& range) {
+  size_t size = 4;
+  for (const store::KeyValue& kv : range.kvs) size += sizeOf(kv);
+  return size;
+}
+
+size_t sizeOf(const store::TxnResult& txn) {
+  size_t size = 0;
+  for (const store::OpResult& op : txn.results) {
+    const auto* range = std::get_if<store::RangeResult>(&op);
+    size += range == nullptr ? 10 : 10 + sizeOf(*range);
+  }
+  return size;
+}
+
+// Not inlined: gcc 12 takes the moved answer for uninitialized there.
+[[gnu::noinline]] size_t sizeOf(const Answer& answer) {
+  if (!answer) return kMessageBytes + answer.error().message.size();
+  if (const auto* range = std::get_if<store::RangeResult>(&*answer)) return kMessageBytes + sizeOf(*range);
+  if (const auto* txn = std::get_if<store::TxnResult>(&*answer)) return kMessageBytes + sizeOf(*txn);
+  return kMessageBytes + (std::holds_alternative<store::Lease>(*answer) ? 12 : 0);
+}
+
+size_t sizeOf(const store::WatchBatch& batch) {
+  size_t size = kMessageBytes;
+  for (const store::WatchEvent& event : batch.events) size += kEventBytes + sizeOf(event.kv);
+  return size;
+}
+
 bool writes(const std::vector<store::Op>& branch) {
   return std::any_of(branch.begin(), branch.end(),
                      [](const store::Op& op) { return !std::holds_alternative<store::RangeOp>(op); });
@@ -58,9 +95,24 @@ bool SimulatedEtcd::canSpare() const {
 
 // --- requests ---
 
+SimulatedEtcd::Reply SimulatedEtcd::counted(const Request& request, Reply reply) {
+  ++traffic_.requests[request.index()];
+  return [this, reply = std::move(reply)](Answer answer) {
+    traffic_.bytes += sizeOf(answer);
+    reply(std::move(answer));
+  };
+}
+
 void SimulatedEtcd::handle(size_t index, Request request, Reply reply) {
   Member& member = members_[index];
   if (!listens(index)) return;
+  reply = counted(request, std::move(reply));
+  if (service_time_ > Duration(0)) {
+    busy_until_ = std::max(busy_until_, time_.now()) + service_time_;
+    return time_.at(busy_until_, [this, index, request = std::move(request), reply = std::move(reply), life = life_] {
+      if (life == life_ && listens(index)) dispatch(index, request, reply);
+    });
+  }
   if (member.is(Fault::kPaused)) {
     member.inbox.push_back(
         [this, index, request = std::move(request), reply = std::move(reply)] { dispatch(index, request, reply); });
@@ -161,7 +213,15 @@ void SimulatedEtcd::whenApplied(size_t index, std::function<void()> what) {
 
 void SimulatedEtcd::commit() {
   for (size_t i = 0; i < members_.size(); ++i) {
+    if (service_time_ > Duration(0) && std::exchange(members_[i].will_apply, true)) continue;
     const Duration delay = members_[i].lag + random_.between(Duration(0), kUsualLag);
+    if (service_time_ > Duration(0)) {
+      time_.after(delay, [this, i] {
+        members_[i].will_apply = false;
+        advance(i, entries_, model_.revision());
+      });
+      continue;
+    }
     time_.after(delay, [this, i, entries = entries_, revision = model_.revision(), life = life_] {
       if (life == life_) advance(i, entries, revision);
     });
@@ -200,7 +260,11 @@ void SimulatedEtcd::tell(Watch& watch) {
     watch.deaf = true;
     return watch.sink.ended(batches.error());
   }
-  for (store::WatchBatch& batch : *batches) watch.sink.batch(std::move(batch));
+  for (store::WatchBatch& batch : *batches) {
+    traffic_.events += batch.events.size();
+    traffic_.bytes += sizeOf(batch);
+    watch.sink.batch(std::move(batch));
+  }
   if (most > 0 && watch.state.hasNews(applied)) tell(watch);
 }
 
@@ -208,6 +272,7 @@ void SimulatedEtcd::tell(Watch& watch) {
 
 uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<store::WatchRange> ranges, WatchSink sink) {
   const uint64_t number = ++watch_numbers_;
+  ++traffic_.requests[Traffic::kWatches];
   Member& member = members_[index];
   auto open = [this, index, number, ranges = std::move(ranges), sink = std::move(sink)] {
     Member& opened_at = members_[index];
@@ -215,6 +280,7 @@ uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<store::WatchRange> r
     if (leaderless) return sink.ended(noLeader());
     Watch& watch =
         watches_.emplace(number, Watch{index, WatchModel(model_, ranges, opened_at.applied), sink}).first->second;
+    traffic_.bytes += kMessageBytes;
     sink.created(watch.state.createdRevision(), watch.state.clusterId());
     tell(watch);
   };
@@ -231,10 +297,12 @@ uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<store::WatchRange> r
 void SimulatedEtcd::askProgress(uint64_t number) {
   const auto found = watches_.find(number);
   if (found == watches_.end()) return;
+  ++traffic_.requests[Traffic::kProgress];
   Member& member = members_[found->second.member];
   const auto answer = [this, number] {
     const auto watch = watches_.find(number);
     if (watch == watches_.end()) return;
+    traffic_.bytes += kMessageBytes;
     watch->second.sink.batch(watch->second.state.progress(members_[watch->second.member].applied));
   };
   if (member.is(Fault::kPaused)) {

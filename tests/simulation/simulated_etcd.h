@@ -11,6 +11,7 @@
 // (https://github.com/etcd-io/etcd/issues/15247, mended in 3.4.30). It has lost its office when it goes on here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,6 +19,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "simulation/etcd_model.h"
@@ -27,6 +29,15 @@
 #include "store/store.h"
 
 namespace idetcd::simulation {
+
+// What clients have asked for, and what was sent to them.
+struct Traffic {
+  static constexpr size_t kWatches = std::variant_size_v<Request>;
+  static constexpr size_t kProgress = kWatches + 1;
+  std::array<uint64_t, kProgress + 1> requests{};  // by the index of a Request, and the two above
+  uint64_t events = 0;                             // in all watches
+  uint64_t bytes = 0;                              // answers and watches, as gRPC frames them, to within a tenth
+};
 
 class SimulatedEtcd {
  public:
@@ -41,6 +52,11 @@ class SimulatedEtcd {
 
   // `time` and `random` outlive it. `on_change` is called when the quorum's state has changed.
   SimulatedEtcd(VirtualTime& time, Random& random, size_t members, std::function<void()> on_change);
+
+  // No request is dealt with sooner than this after the one before, and members apply together what came meanwhile.
+  // 0, as at the beginning: however many come, each is dealt with at once.
+  void setServiceTime(Duration time) { service_time_ = time; }
+  const Traffic& traffic() const { return traffic_; }
 
   const EtcdModel& model() const { return model_; }
   size_t size() const { return members_.size(); }
@@ -88,6 +104,7 @@ class SimulatedEtcd {
     uint64_t entries = 0;                                            // of the log, that it has applied
     std::deque<std::pair<uint64_t, std::function<void()>>> waiting;  // for an entry
     std::deque<std::function<void()>> inbox;                         // while it is paused
+    bool will_apply = false;                                         // all that there is by then
     bool is(Fault fault) const { return (faults & (1U << static_cast<unsigned>(fault))) != 0; }
     bool votes() const { return faults == 0; }
   };
@@ -100,6 +117,7 @@ class SimulatedEtcd {
 
   bool isAvailable() const;
   void dispatch(size_t member, const Request& request, const Reply& reply);
+  Reply counted(const Request& request, Reply reply);
   void answerWithoutQuorum(size_t member, Request request, Reply reply);
   void process(size_t member, const Request& request, const Reply& reply);
   void keepAlive(size_t member, int64_t id, const Reply& reply);
@@ -126,6 +144,9 @@ class SimulatedEtcd {
   size_t leader_ = 0;
   bool has_leader_ = true;
   uint64_t elections_ = 0;
+  Duration service_time_{0};
+  Time busy_until_;
+  Traffic traffic_;
   bool up_ = true;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,7 +27,9 @@ using store::PutOp;
 using namespace std::chrono_literals;
 
 constexpr const char* kPattern = "worker{{.ID}}.tf.internal.";
-constexpr Duration kLook = 500ms;  // in which the judge looks at all
+constexpr Duration kLook = 500ms;         // in which the judge looks at all
+constexpr Duration kServiceTime = 100us;  // of a request, where costs are measured
+constexpr Duration kRest = 120s;          // likewise, at rest
 constexpr uint64_t kMostEvents = 200'000'000;
 // After all faults: the longest back-offs of a claim and of a keeper, a lease and an election, some time-outs.
 Duration restBound(std::chrono::seconds lease) { return 150s + 4 * lease; }
@@ -171,6 +174,10 @@ class World {
   void operate(store::Op op);
 
   void look();
+  void startAll();
+  void judgeRun();
+  void measure();
+  std::string costTable(const Traffic& start, const Traffic& before, Duration took, Duration rest) const;
   RunResult result() const;
 
   const RunOptions options_;
@@ -214,6 +221,9 @@ class World {
   uint64_t clusters_ = 1;
   bool was_set_back_ = false;
   bool was_copied_ = false;
+  size_t named_ = 0;  // processes that have said so
+  uint64_t losses_ = 0;
+  std::string cost_;
 };
 
 World::World(const RunOptions& options)
@@ -254,9 +264,24 @@ void World::drawScenario(size_t nodes) {
   for (size_t kind = 0; kind < static_cast<size_t>(Kind::kCount); ++kind) {
     if (random_.chance(share)) kinds_.push_back(static_cast<Kind>(kind));
   }
+  if (options_.cost) {
+    lease_ = 20s;
+    limit_ = static_cast<int64_t>(nodes_);
+    limits_differ_ = has_state_ = false;
+    members_ = 3;
+    lost_ = late_ = claims_lost_ = 0;
+    most_delay_ = 20ms;
+    most_page_delay_ = Duration(0);
+    most_disk_delay_ = 50ms;
+    start_spread_ = Duration(0);
+    kinds_.clear();
+  }
   pattern_ = slots::NamePattern::parse(kPattern, limit_).value();
-  etcd_.emplace(time_, random_, members_, [this] { judge_->storeChanged(); });
-  if (watches_pattern_only) watched_ = KeyRange::prefix(pattern_->literalPrefix());
+  etcd_.emplace(time_, random_, members_, [this] {
+    if (!options_.cost) judge_->storeChanged();
+  });
+  if (options_.cost) etcd_->setServiceTime(kServiceTime);
+  if (watches_pattern_only && !options_.cost) watched_ = KeyRange::prefix(pattern_->literalPrefix());
   judge_.emplace(time_, etcd_->model(), *pattern_, watched_, lease_);
 }
 
@@ -349,7 +374,7 @@ void World::start(Machine& machine) {
   ++machine.processes;
   say(machine.index, "starts as process {}, {}, limit {}{}{}", process.id(), disk.uuid, machine.limit,
       disk.slot > 0 ? fmt::format(", was {}", pattern_->render(disk.slot)) : "", ended ? " for certain" : "");
-  judge_->began(process, process.id());
+  if (!options_.cost) judge_->began(process, process.id());
   process.start();
 }
 
@@ -416,6 +441,7 @@ void World::afterTurn(Process& process) {
 void World::claimed(Process& process, const Ownership& owned) {
   Running& claimant = running_.at(process.id());
   claimant.reported = owned;
+  ++named_;
   if (claimant.dormant) return;
   say(process.machine(), "owns {}, token {}, lease {:x}", owned.name, owned.token, owned.lease);
   judge_->reportedClaim(process, owned);
@@ -432,6 +458,8 @@ void World::claimed(Process& process, const Ownership& owned) {
 void World::lost(Process& process) {
   Running& lost = running_.at(process.id());
   lost.reported.reset();
+  --named_;
+  ++losses_;
   if (lost.dormant) return;
   say(process.machine(), "owns nothing any more");
   judge_->reportedLoss(process);
@@ -1101,7 +1129,7 @@ void World::look() {
   time_.after(kLook, [this] { look(); });
 }
 
-RunResult World::run() {
+void World::startAll() {
   const bool clonable = std::find(kinds_.begin(), kinds_.end(), Kind::kClone) != kinds_.end();
   for (size_t i = 0; i < nodes_; ++i) addMachine();
   for (size_t i = 0; i < nodes_; ++i) {
@@ -1114,26 +1142,80 @@ RunResult World::run() {
       restart(machine, random_.between(0s, start_spread_));
     }
   }
+}
+
+void World::judgeRun() {
   planFault();
   time_.after(kLook, [this] { look(); });
+  const Time storm_end = time_.now() + storm_;
+  while (!judge_->violation() && time_.step(storm_end)) {
+    if (time_.steps() > kMostEvents) throw std::runtime_error("the storm has no end");
+  }
+  if (!judge_->violation()) heal();
+  const Time bound = time_.now() + restBound(lease_);
+  std::optional<Violation> unrest;
+  while (!judge_->violation() && time_.now() < bound) {
+    unrest = judge_->atRest();
+    if (!unrest) break;
+    const Time next = std::min(bound, time_.now() + 1s);
+    while (!judge_->violation() && time_.step(next)) {
+      if (time_.steps() > kMostEvents) throw std::runtime_error("the world has no rest");
+    }
+  }
+  if (unrest) judge_->violated(unrest->property, unrest->text, unrest->machines);
+}
 
+// Until all nodes are named; the end of what that leaves to do; and rest.
+void World::measure() {
+  const auto pass = [this](Duration duration, const auto& until) {
+    const Time end = time_.now() + duration;
+    while (!until() && time_.step(end)) {
+    }
+  };
+  const auto never = [] { return false; };
+  constexpr Duration kMostStart = 600s;
+  pass(kMostStart, [this] { return named_ == nodes_; });
+  const Traffic start = etcd_->traffic();
+  const Duration took = time_.now().time_since_epoch();
+  if (named_ < nodes_) judge_->violated("named", fmt::format("{} of {} nodes have names", named_, nodes_), {});
+  pass(3 * lease_, never);
+  const Traffic before = etcd_->traffic();
+  pass(kRest, never);
+  cost_ = costTable(start, before, took, kRest);
+}
+
+std::string World::costTable(const Traffic& start, const Traffic& before, Duration took, Duration rest) const {
+  constexpr std::array kNames{"ranges",        "txns",        "grants",  "keepalives",
+                              "times to live", "revocations", "watches", "progress requests"};
+  static_assert(kNames.size() == std::tuple_size_v<decltype(Traffic::requests)>);
+  const Traffic& after = etcd_->traffic();
+  const auto nodes = static_cast<double>(nodes_);
+  const double node_seconds = nodes * std::chrono::duration<double>(rest).count();
+  std::string text = fmt::format("all named after {:.2f} s; {} losses\n{:<20}{:>14}{:>14}{:>26}\n",
+                                 std::chrono::duration<double>(took).count(), losses_, "", "start", "a node",
+                                 "at rest, a node a second");
+  const auto line = [&](const char* name, uint64_t at_start, uint64_t at_rest) {
+    text += fmt::format("{:<20}{:>14}{:>14.1f}{:>26.3f}\n", name, at_start, static_cast<double>(at_start) / nodes,
+                        static_cast<double>(at_rest) / node_seconds);
+  };
+  uint64_t at_start = 0;
+  uint64_t at_rest = 0;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    const uint64_t during_rest = after.requests[i] - before.requests[i];
+    line(kNames[i], start.requests[i], during_rest);
+    at_start += start.requests[i];
+    at_rest += during_rest;
+  }
+  line("requests", at_start, at_rest);
+  line("events", start.events, after.events - before.events);
+  line("bytes sent", start.bytes, after.bytes - before.bytes);
+  return text;
+}
+
+RunResult World::run() {
+  startAll();
   try {
-    const Time storm_end = time_.now() + storm_;
-    while (!judge_->violation() && time_.step(storm_end)) {
-      if (time_.steps() > kMostEvents) throw std::runtime_error("the storm has no end");
-    }
-    if (!judge_->violation()) heal();
-    const Time bound = time_.now() + restBound(lease_);
-    std::optional<Violation> unrest;
-    while (!judge_->violation() && time_.now() < bound) {
-      unrest = judge_->atRest();
-      if (!unrest) break;
-      const Time next = std::min(bound, time_.now() + 1s);
-      while (!judge_->violation() && time_.step(next)) {
-        if (time_.steps() > kMostEvents) throw std::runtime_error("the world has no rest");
-      }
-    }
-    if (unrest) judge_->violated(unrest->property, unrest->text, unrest->machines);
+    options_.cost ? measure() : judgeRun();
   } catch (const std::runtime_error& error) {
     judge_->violated("end", error.what(), {});
   }
@@ -1146,6 +1228,7 @@ RunResult World::result() const {
   constexpr size_t kLines = 200;
   if (timeline_.enabled())
     made.timeline = timeline_.render(made.violation ? made.violation->machines : std::vector<size_t>(), kLines);
+  made.cost = cost_;
   made.scenario = fmt::format("{} nodes, limit {}{}, lease {} s, {} members of etcd", nodes_, limit_,
                               limits_differ_ ? " or less" : "", lease_.count(), members_);
   made.events = time_.steps();
