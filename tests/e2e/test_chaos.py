@@ -14,7 +14,7 @@ import time
 import pytest
 
 from chaos import mirror, ownership, prober, runs
-from chaos.ownership import Change, HookRun, Interval, Moments, Sightings, Tenure
+from chaos.ownership import Change, HookRun, Interval, Moments, OPERATOR, Sightings, Tenure, Touch
 from chaos.proxy import Links
 from harness import ports
 from harness.node import ROOT
@@ -160,6 +160,40 @@ def test_what_may_have_been_true_is_no_false_claim():
         (10, 9.9, 20.0, 3), (50, 60.0, 70.0, 2), (30, 31.0, 40.0, 2)]
 
 
+def test_who_speaks_on_when_an_operator_has_ended_its_tenure():
+    def problems_of(touch, sent):
+        seen = [sightings("a", (12.0, 12.1), (sent, sent + 0.1)), sightings("b", (30.0, 30.1))]
+        intervals, problems = ownership.attribute(seen, HISTORY, EXACT, [touch], lease=15)
+        assert [(i.tenure.owner, i.last_sent) for i in intervals] == [("a", 12.0), ("b", 30.0)]
+        return problems
+    assert problems_of(Touch(W1, 19.5, 20), 34.9) == [], "its watch may not have shown it yet, though b has the name"
+    assert problems_of(Touch(W1, 19.5, None), 34.9) == [], "this may have ended it"
+    assert len(problems_of(Touch(W1, 19.5, 20), 35.1)) == 1, "longer than a lease"
+    assert len(problems_of(Touch(W1, 19.5, 19), 21.0)) == 1, "that was another write"
+    assert len(problems_of(Touch(W1, 9.0, None), 21.0)) == 1, "that cannot have been so late"
+    assert len(problems_of(Touch(W1, 20.5, None), 21.0)) == 1, "nor this so early"
+    assert len(problems_of(Touch("worker2.", 19.5, 20), 21.0)) == 1, "another name"
+
+
+def test_leases_that_leak():
+    assert ownership.leaked({1, 2}, {1, 2, 3}) == []
+    assert len(ownership.leaked({1, 2, 17}, {1, 2})) == 1
+
+
+def test_when_programs_ran():
+    history = {W1: [Tenure(W1, "a", 10, 10, 20), Tenure(W1, "b", 20, 20, None)]}
+
+    def problems_of(loss, claim, ends):
+        lines = [HookRun("a", "claim", W1, 10, 10.1), HookRun("a", "loss", W1, 10, loss), HookRun("b", "claim", W1, 20, claim)]
+        return ownership.hook_times(lines, history, EXACT, ends)
+    assert problems_of(19.5, 20.1, {"a": 19.4}) == []
+    assert len(problems_of(20.3, 20.1, {"a": 19.4})) == 1, "the next owner was told first"
+    assert problems_of(20.5, 20.1, {"a": 19.4}) == [], "it took longer than is waited for"
+    assert problems_of(20.3, 20.1, {}) == [], "no orderly end"
+    assert problems_of(20.8, 20.1, {"a": 20.5}) == [], "it was lost before"
+    assert len(problems_of(19.5, 19.8, {})) == 1, "told before etcd can have had it"
+
+
 def interval(owner, token, first_received, last_sent, begin=None):
     return Interval(Tenure(W1, owner, token, begin or token, None), first_received, last_sent, 2)
 
@@ -188,6 +222,9 @@ def test_the_runs_of_on_claim():
 def test_tokens_that_fall():
     assert ownership.falling_tokens(HISTORY) == []
     assert len(ownership.falling_tokens({W1: [Tenure(W1, "a", 10, 10, 20), Tenure(W1, "b", 9, 30, None)]})) == 1
+    by_hand = [Tenure(W1, "a", 10, 10, 20), Tenure(W1, OPERATOR, 10, 20, 30)]
+    assert ownership.falling_tokens({W1: [*by_hand, Tenure(W1, "b", 40, 40, None)]}) == []
+    assert len(ownership.falling_tokens({W1: [*by_hand, Tenure(W1, "b", 10, 40, None)]})) == 1
 
 
 def test_dense_names():
@@ -196,6 +233,9 @@ def test_dense_names():
     assert ownership.not_dense(["worker2.", "worker1."], 2, render) == []
     assert ownership.not_dense(["worker3.", "worker1."], 2, render) == ["no node has worker2.", "a node has worker3."]
     assert ownership.not_dense(["worker1.", "worker1."], 2, render) == ["no node has worker2.", "2 nodes have worker1."]
+    assert ownership.not_dense(["worker4.", "worker1."], 2, render, limit=4) == []
+    assert ownership.not_dense(["worker5.", "worker1."], 2, render, limit=4) == ["a node has worker5."]
+    assert ownership.not_dense(["worker1."], 2, render, limit=4) == ["1 names of 2 nodes"]
 
 
 class Machine:
@@ -247,6 +287,19 @@ def test_what_a_table_means():
     assert mirror.differences("n", wanted, dict(wanted)) == []
     assert len(mirror.differences("n", wanted, {**wanted, ("a.tf.local.", "A"): "192.0.2.2"})) == 1
     assert len(mirror.differences("n", wanted, {key: answer for key, answer in wanted.items() if key[0] != "c.test."})) == 2
+
+
+def test_what_is_shown_as_fresh():
+    writes = [(1, 10.0), (2, 11.0), (5, 15.0), (6, 14.5)]
+    assert mirror.too_old({("n", 1): 13.9, ("n", 2): 17.4, ("n", 6): 99.0}, writes, lease=3) == []
+    assert len(mirror.too_old({("n", 1): 14.1}, writes, lease=3)) == 1
+    assert len(mirror.too_old({("n", 3): 17.6}, writes, lease=3)) == 1, "a number whose write was not confirmed"
+    stale = struct.pack("!BHHIH", 0, prober.OPT, 1232, 0, 6) + struct.pack("!3H", prober.EDE, 2, prober.STALE_ANSWER)
+    answer = response(prober.A, socket.inet_aton(runs.counter_address(7)))
+    looker = runs.Onlooker()
+    looker.observe("n", 0, 1.0, 1.1, answer)
+    looker.observe("n", 0, 2.0, 2.1, answer[:10] + b"\0\1" + answer[12:] + stale)
+    assert looker.shown == {("n", 7): 1.0}
 
 
 def response(rdtype, rdata, rcode=0):

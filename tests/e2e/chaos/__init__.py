@@ -3,6 +3,7 @@
     rig        three etcd members, nodes that speak to them through links, and every process's end
     proxy      the links: cut, black-holed in either direction, slowed down
     faults     which fault hits which process, and when, from a seed
+    operators  an operator, who touches names and compacts the history, in a thread of its own
     prober     asks every node all the time and knows within which moments an answer was given
     store      a client of etcd over its JSON gateway; whose moments bound those of etcd's revisions
     ownership  a name belongs to one node at a time: pure checks over what was asked, and over etcd's history

@@ -19,15 +19,19 @@ def parse(arguments):
     parser = argparse.ArgumentParser(
         prog="tools/chaos", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="""A cluster under random faults, on this machine: etcd, and nodes that reach each of them over a
-link of its own. Nodes are stopped, killed and ended by SIGTERM; links are cut, black-holed in either direction and slowed
-down; etcd members are stopped and killed. Two runs, one after the other:
+link of its own. Nodes are stopped, killed and ended by SIGTERM, and come back with a copy of another's state; links are cut,
+black-holed in either direction and slowed down; etcd members are stopped and killed, and hear late of what the others agree
+upon. Two runs, one after the other:
 
   ownership  Every node is asked every 20 ms which name it has. Fails if a node says "mine" of a name that another has,
              or that etcd has not given it at that moment; if the tokens of a name do not rise; if an on-claim program
-             was run for anything else; if at rest the nodes do not have the first names, each its own.
+             was run for anything else, or too early, or for a claim before the loss at the orderly end of the one before;
+             if at rest the nodes do not have names within the limit, each its own, or a lease is left that is no node's.
+             An operator deletes and overwrites names, revokes their leases, and compacts the history. The limit is the
+             number of nodes or, by the seed, above.
   mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted. Every
-             15 s all comes to rest. Fails if a name that is not touched is ever missing, if a counter goes back, or if
-             at rest any node answers anything but what `etcdctl get` shows.""",
+             15 s all comes to rest. Fails if a name that is not touched is ever missing, if a counter goes back, if what
+             ended longer than a lease ago is shown and not marked as stale, or if at rest any node answers anything but what `etcdctl get` shows.""",
         epilog="Exit status: 0 if all held, 1 if not, 2 for wrong arguments, 130 after Ctrl-C. The server is IDETCD_BINARY, or\n"
                "build/release/idetcd. Every process that was started is ended, and nothing is left but what --keep asks for.")
     parser.add_argument("--minutes", type=float, default=1, metavar="N", help="faults for so long in each run (1)")

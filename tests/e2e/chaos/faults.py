@@ -6,7 +6,8 @@ import itertools
 import signal
 import time
 
-from .rig import ELECTION_SECONDS
+from .operators import Operator
+from .rig import ELECTION_SECONDS, slot_name
 from .store import now
 
 KILLED = -signal.SIGKILL
@@ -24,8 +25,10 @@ class Storm:
     MAX_SICK_LINKS = 0.4  # share of the nodes
     MAX_SICK_NODES = 0.4
 
-    def __init__(self, rig, random, say, stop_leaders=False):
+    def __init__(self, rig, random, say, stop_leaders=False, operator=None):
         self.rig = rig
+        self.operator = operator  # None: nobody touches names
+        self.ends = {}  # incarnation -> when it got SIGTERM, of those that then ended in an orderly way
         self.stop_leaders = stop_leaders
         self.random = random
         self.say = say
@@ -46,7 +49,16 @@ class Storm:
             (3, "late", self._late_link),
             (1.5, "stop etcd", self._stop_member),
             (0.7, "kill etcd", self._kill_member),
+            (1, "lag etcd", self._lag_member),
+            (1, "copy state", self._copy_state),
         ]
+        if operator:
+            self._kinds += [
+                (0.7, "delete", lambda: self._operate("deletes", Operator.delete)),
+                (0.7, "revoke", lambda: self._operate("revokes the lease of", Operator.revoke)),
+                (0.7, "overwrite", self._overwrite),
+                (1.5, "compact", self._compact),
+            ]
 
     def run(self, seconds):
         self._calm = False
@@ -165,6 +177,7 @@ class Storm:
         if not machine or not machine.node.handles(signal.SIGTERM):
             return False
         self._take(("process", machine))
+        asked = now()
         machine.node.signal(signal.SIGTERM)
         self.say(f"{machine.owner} gets SIGTERM")
         deadline = now() + 20
@@ -178,9 +191,49 @@ class Storm:
             code = machine.node.exit_code(1)
             if code not in (0, KILLED) and not (code == 1 and machine.refused()):
                 self.problems.append(f"{machine.owner} ended with {code} on SIGTERM\n{machine.node.logs()}")
+            if code == 0:
+                self.ends[machine.owner] = asked
             machine.ended()
             self._start(machine)
         self._ends_later(end, seconds)
+        return True
+
+    def _copy_state(self):
+        """A machine comes back from the image of another one, which runs."""
+        machine = self._free_machine()
+        others = [other for other in self.rig.machines if other.state and other is not machine and other.node.running()]
+        if not machine or not machine.state or not others or not machine.node.running():
+            return False
+        other, seconds = self.random.choice(others), self.random.uniform(0, 1)
+        self._take(("process", machine))
+        machine.node.kill()
+        machine.ended()
+        machine.copy_state(other)
+        self.say(f"{machine.owner} is killed, and gets a copy of {other.owner}'s state")
+        self._ends_later(lambda: self._start(machine), seconds)
+        return True
+
+    # --- operators ---
+
+    def _some_slot(self):
+        return slot_name(self.random.randint(1, len(self.rig.machines)))
+
+    def _operate(self, what, work):
+        name = self._some_slot()
+        self.say(f"an operator {what} {name}")
+        self.operator.ask_for(work, name)
+        return True
+
+    def _overwrite(self):
+        name, under_its_lease, seconds = self._some_slot(), self.random.random() < 0.5, self._duration()
+        self.say(f"an operator overwrites {name}{' under its lease' if under_its_lease else f' for {seconds:.2f} s'}")
+        self.operator.ask_for(Operator.overwrite, name, under_its_lease)
+        self._ends_later(lambda: self.operator.ask_for(Operator.clear, name), seconds)
+        return True
+
+    def _compact(self):
+        self.say("an operator compacts all that was before")
+        self.operator.ask_for(Operator.compact)
         return True
 
     # --- links ---
@@ -286,6 +339,25 @@ class Storm:
             member.resume()
             self._give(("etcd", member))
             self.say(f"{member.name} goes on")
+        self._ends_later(end, seconds)
+        return True
+
+    def _lag_member(self):
+        """It hears late of what the others have agreed upon, but soon enough to have no election for it."""
+        members = [member for member in self.rig.etcd.members if ("lag", member) not in self._busy]
+        if len(members) <= len(self.rig.etcd.members) // 2 or len(self.rig.etcd.members) == 1:
+            return False
+        member, seconds = self.random.choice(members), self._duration()
+        delay = self.random.uniform(0.05, 0.4) * ELECTION_SECONDS
+        link = self.rig.peer_links[member]
+        self._take(("lag", member))
+        self.rig.links.set([link], up=delay)
+        self.say(f"{member.name} hears from the others {delay * 1000:.0f} ms late for {seconds:.2f} s")
+
+        def end():
+            self.rig.links.set([link])
+            self._give(("lag", member))
+            self.say(f"{member.name} hears from the others in time")
         self._ends_later(end, seconds)
         return True
 

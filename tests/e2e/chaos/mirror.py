@@ -1,6 +1,8 @@
 """Every node's table is etcd's. Pure functions: what a table of keys and values means in DNS, and whether answers fit."""
 
+import bisect
 import ipaddress
+import itertools
 import json
 import re
 
@@ -63,6 +65,19 @@ def differences(node, wanted, got):
     """Both: (name, type) -> answer."""
     return [f"{node}: {name} {rdtype} is {got.get((name, rdtype))}, by etcd {answer}"
             for (name, rdtype), answer in sorted(wanted.items()) if got.get((name, rdtype)) != answer]
+
+
+def too_old(shown, writes, lease):
+    """Fresh answers that were not true for longer than a lease. `shown`: (owner, number) -> when that was last asked for and
+    not marked as stale; `writes`: (number, when etcd had confirmed it), in the order of the numbers."""
+    numbers = [number for number, _ in writes]
+    ended = list(itertools.accumulate((confirmed for _, confirmed in reversed(writes)), min))[::-1]
+    problems = []
+    for (owner, number), sent in shown.items():
+        next_one = bisect.bisect_right(numbers, number)
+        if next_one < len(numbers) and sent - ended[next_one] > lease:
+            problems.append(f"{owner} showed number {number} as fresh, asked at {sent:.3f}; it had ended by {ended[next_one]:.3f}")
+    return problems
 
 
 class Ascending:

@@ -61,6 +61,26 @@ class Tenure:
     end: int | None  # the revision that ended it, by deletion or by another owner's put; None: it lasts
 
 
+OPERATOR = "operator"  # the owner of what was put by hand
+
+
+@dataclass(frozen=True)
+class Touch:
+    """An operator's write that ends a tenure of this name, if there is one. `revision` None: it may have been done a while
+    after it was sent, or never."""
+    name: str
+    sent: float
+    revision: int | None
+    UNKNOWN_FOR = 10  # seconds
+
+    def ended(self, tenure, moments):
+        if tenure.name != self.name or tenure.end is None:
+            return False
+        if self.revision is not None:
+            return tenure.end == self.revision
+        return self.sent <= moments.latest(tenure.end) and moments.earliest(tenure.end) <= self.sent + self.UNKNOWN_FOR
+
+
 @dataclass(frozen=True)
 class Change:
     """One event of a slot's key. `owner` None: a deletion."""
@@ -113,22 +133,27 @@ class Interval:
                 f"{self.first_received:.3f} to {self.last_sent:.3f}, {self.answers} answers")
 
 
-def attribute(sightings, spans, moments):
+def attribute(sightings, spans, moments, touches=(), lease=0):
     """Every answer to the tenure it was given under. Returns (intervals, problems).
 
+    Of a tenure that an operator ended its owner may go on to speak until its watch shows that, a lease time at most: such
+    answers belong to no interval.
     An answer that fits several tenures of its owner counts for the newest. One that fits none is a false claim: the
     node said "mine" before it can have had the key, after the key was gone or another's, or without ever having had it."""
     intervals, problems = [], []
     for seen in sightings:
         own = [tenure for tenure in spans.get(seen.name, ()) if tenure.owner == seen.owner]
         bounds = [(moments.earliest(t.begin), float("inf") if t.end is None else moments.latest(t.end)) for t in own]
+        graces = [lease if any(touch.ended(tenure, moments) for touch in touches) else 0 for tenure in own]
         found = {}
         for sent, received in zip(seen.sent, seen.received):
-            for tenure, (begin, end) in zip(reversed(own), reversed(bounds)):
-                if begin <= received and sent <= end:
+            for tenure, (begin, end), grace in zip(reversed(own), reversed(bounds), reversed(graces)):
+                if begin <= received and sent <= end + grace:
                     break
             else:
                 problems.append(_false_claim(seen, sent, received, own, bounds))
+                continue
+            if sent > end:
                 continue
             interval = found.setdefault(tenure.begin, Interval(tenure, received, sent, 0))
             interval.first_received = min(interval.first_received, received)
@@ -169,6 +194,7 @@ class HookRun:
     event: str
     name: str
     token: int
+    at: float = 0.0  # it was under way then
 
 
 def hook_problems(runs, spans):
@@ -200,16 +226,50 @@ def falling_tokens(spans):
     """In etcd's own history each tenure of a slot has a higher token than the one before: no two holders share one."""
     problems = []
     for slot in spans.values():
-        for older, younger in zip(slot, slot[1:]):
+        of_nodes = [tenure for tenure in slot if tenure.owner != OPERATOR]
+        for older, younger in zip(of_nodes, of_nodes[1:]):
             if younger.token <= older.token:
                 problems.append(f"{younger} has no higher token than {older} before it")
     return problems
 
 
-def not_dense(names, count, render):
-    """At rest `count` nodes have the first `count` names, each one."""
-    wanted = {render(number) for number in range(1, count + 1)}
-    problems = [f"no node has {name}" for name in sorted(wanted - set(names))]
+HOOK_CLOCK = 0.02  # seconds: HookRun.at is rounded down to hundredths
+
+
+def hook_times(runs, spans, moments, ends):
+    """Problems of when programs ran. `runs`: of all incarnations; `ends`: incarnation -> when it got SIGTERM, of those that then
+    ended in an orderly way. No program is told of a claim before etcd has it. At an orderly end the program has run for the
+    loss before the name is given away, unless that takes more than a second."""
+    problems = []
+    claims = {(line.owner, line.name, line.token): line for line in reversed(runs) if line.event == "claim"}
+    for line in runs:
+        slot = spans.get(line.name, ())
+        own = [t for t in slot if t.owner == line.owner and t.token == line.token]
+        if not own:
+            continue  # hook_problems() says so
+        if line.event == "claim" and line.at + HOOK_CLOCK < moments.earliest(own[0].begin):
+            problems.append(f"{line} before {moments.earliest(own[0].begin):.3f}, when etcd cannot have had it")
+        asked = ends.get(line.owner)
+        if line.event != "loss" or asked is None or not asked <= line.at <= asked + 1:
+            continue
+        if own[-1].end is None or moments.latest(own[-1].end) < asked:
+            continue  # it was lost before
+        for tenure in slot:
+            claim = claims.get((tenure.owner, tenure.name, tenure.token))
+            if tenure.begin >= own[-1].end and claim and claim.at + HOOK_CLOCK < line.at:
+                problems.append(f"{claim} before {line}")
+    return problems
+
+
+def leaked(leases, held):
+    """Leases that no living node's name is under."""
+    return [f"lease {lease:x} is there, and no name is under it" for lease in sorted(leases - held)]
+
+
+def not_dense(names, count, render, limit=None):
+    """At rest `count` nodes have the first `count` names, each one; where `limit` is above, some names of as many."""
+    wanted = {render(number) for number in range(1, (limit or count) + 1)}
+    problems = [f"no node has {name}" for name in sorted(wanted - set(names))] if limit in (None, count) else []
     problems += [f"a node has {name}" for name in sorted(set(names) - wanted)]
     problems += [f"{number} nodes have {name}" for name, number in collections.Counter(names).items() if number > 1]
-    return problems
+    return problems or ([] if len(names) == count else [f"{len(names)} names of {count} nodes"])

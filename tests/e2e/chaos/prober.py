@@ -11,6 +11,7 @@ from .store import now
 A, PTR, TXT, AAAA, OPT = 1, 12, 16, 28, 41
 IN, CHAOS = 1, 3
 NSID = 3  # the option, RFC 5001
+EDE, STALE_ANSWER = 15, 3  # RFC 8914
 _RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
 
 
@@ -18,10 +19,11 @@ def wire_name(text):
     return b"".join(bytes([len(label)]) + label.encode() for label in text.rstrip(".").split(".")) + b"\0"
 
 
-def question(name, rdtype, rdclass=IN, nsid=False):
+def question(name, rdtype, rdclass=IN, edns=False, nsid=False):
     """A query but for its ID."""
-    extra = struct.pack("!BHHIHHH", 0, OPT, 1232, 0, 4, NSID, 0) if nsid else b""
-    return struct.pack("!5H", 0, 1, 0, 0, 1 if nsid else 0) + wire_name(name) + struct.pack("!2H", rdtype, rdclass) + extra
+    options = struct.pack("!2H", NSID, 0) if nsid else b""
+    extra = struct.pack("!BHHIH", 0, OPT, 1232, 0, len(options)) + options if edns or nsid else b""
+    return struct.pack("!5H", 0, 1, 0, 0, 1 if extra else 0) + wire_name(name) + struct.pack("!2H", rdtype, rdclass) + extra
 
 
 def _records(packet):
@@ -53,12 +55,23 @@ def own_name(packet):
     for rdtype, rdata in _records(packet):
         if rdtype == TXT:
             return rdata[1:].decode() + "."
-        while rdtype == OPT and rdata:
-            code, length = struct.unpack_from("!2H", rdata)
+        for code, data in _options(rdtype, rdata):
             if code == NSID:
-                return rdata[4:4 + length].decode() + "."
-            rdata = rdata[4 + length:]
+                return data.decode() + "."
     return None
+
+
+def is_stale(packet):
+    """Whether the answer says so of itself."""
+    return any(code == EDE and struct.unpack_from("!H", data)[0] == STALE_ANSWER
+               for record in _records(packet) for code, data in _options(*record))
+
+
+def _options(rdtype, rdata):
+    while rdtype == OPT and rdata:
+        code, length = struct.unpack_from("!2H", rdata)
+        yield code, rdata[4:4 + length]
+        rdata = rdata[4 + length:]
 
 
 def address(packet):

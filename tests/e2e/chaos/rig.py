@@ -1,6 +1,8 @@
 """One etcd member or three, nodes, and a link of its own between each two of them."""
 
+import contextlib
 import os
+import shutil
 
 from corefiles import corefile
 from harness import ports
@@ -8,7 +10,7 @@ from harness.etcd import EtcdCluster
 from harness.node import Node
 from harness.processes import prepare_child
 
-from .ownership import HookRun
+from .ownership import HookRun, OPERATOR
 from .proxy import Links
 from .store import Refused, Store, Unavailable
 
@@ -20,9 +22,10 @@ FULL = "Could not have more than"
 ELECTION_SECONDS = 1.0
 _ETCD_OPTIONS = ["--heartbeat-interval", "100", "--election-timeout", f"{ELECTION_SECONDS * 1000:.0f}"]
 
-# Appends a line to the file that is its argument, at once and whole.
+# Appends a line to the file that is its argument, at once and whole; with the time since the machine's start, in hundredths.
 _HOOK = """#!/bin/sh
-echo "$IDETCD_EVENT $IDETCD_NAME $IDETCD_TOKEN" >>"$1"
+read -r at _ </proc/uptime
+echo "$IDETCD_EVENT $IDETCD_NAME $IDETCD_TOKEN $at" >>"$1"
 """
 
 
@@ -54,9 +57,10 @@ class Machine:
 
     @staticmethod
     def owner_of(address):
-        """The incarnation that published it."""
+        """The incarnation that published it, or OPERATOR."""
         first, number, high, low = (int(part) for part in address.split("."))
-        assert first == 10
+        if first != 10:
+            return OPERATOR
         return f"node{number}.{high << 8 | low}"
 
     def hook_path(self, owner):
@@ -93,7 +97,7 @@ class Machine:
                     lines = [line.split() for line in file]
             except FileNotFoundError:
                 lines = []
-            runs[owner] = [HookRun(owner, event, name, int(token)) for event, name, token in lines]
+            runs[owner] = [HookRun(owner, event, name, int(token), float(at)) for event, name, token, at in lines]
         return runs
 
     def identity(self):
@@ -104,6 +108,12 @@ class Machine:
             pairs = [line.rstrip("\n").split("=", 1) for line in file]
         return {name: value.strip("'") for name, value in pairs}
 
+    def copy_state(self, other):
+        """As in the image of another machine. REQUIRES: both have a state, and this one does not run."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        with contextlib.suppress(shutil.Error):  # files come and go meanwhile
+            shutil.copytree(other.state, self.state)
+
     def close(self):
         self.node.close()
         for port in self.links:
@@ -113,10 +123,10 @@ class Machine:
 class Rig:
     """Context manager. REQUIRES: `prober` is not started yet; the rig ends it."""
 
-    def __init__(self, directory, nodes, members, lease, prober):
+    def __init__(self, directory, nodes, members, lease, prober, limit=None):
         self.directory = directory
         self.lease = lease
-        self.limit = nodes
+        self.limit = limit or nodes
         self.prober = prober
         self.hook = os.path.join(directory, "hook")
         with open(self.hook, "w", encoding="ascii") as file:
@@ -124,11 +134,17 @@ class Rig:
         os.chmod(self.hook, 0o700)
         self.links = None
         self.etcd = EtcdCluster(directory, members)
+        # What other members send to a member.
+        self.peer_links = {member: ports.free_port() for member in self.etcd.members}
+        initial_cluster = ",".join(f"{member.name}={self._peer_url(member)}" for member in self.etcd.members)
+        for member in self.etcd.members:
+            member.initial_cluster = initial_cluster
         self.machines = []
         try:
             self.machines.extend(Machine(self, number) for number in range(1, nodes + 1))
             targets = {port: member.client_port for machine in self.machines
                        for port, member in zip(machine.links, self.etcd.members)}
+            targets.update((port, member.peer_port) for member, port in self.peer_links.items())
             self.links = Links(targets, os.path.join(directory, "proxy.err"), prepare_child)
             for member in self.etcd.members:
                 self.launch_member(member)
@@ -149,9 +165,11 @@ class Rig:
         for machine in self.machines:
             machine.node.wait_answers()
 
-    @staticmethod
-    def launch_member(member):
-        member.launch(_ETCD_OPTIONS)
+    def _peer_url(self, member):
+        return f"http://127.0.0.1:{self.peer_links[member]}"
+
+    def launch_member(self, member):
+        member.launch([*_ETCD_OPTIONS, "--initial-advertise-peer-urls", self._peer_url(member)])
 
     @staticmethod
     def leader(members):
@@ -195,3 +213,5 @@ class Rig:
         if self.links:
             self.links.close()
         self.etcd.close()
+        for port in self.peer_links.values():
+            ports.release(port)

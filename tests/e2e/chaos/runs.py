@@ -15,6 +15,7 @@ from harness.processes import TIME_FACTOR, wait_until
 
 from . import mirror, ownership, prober
 from .faults import Storm
+from .operators import Operator
 from .rig import PATTERN, Machine, Rig, ZONE, slot_name
 from .store import Clock, Helper, Refused, Store, Unavailable, now
 
@@ -79,27 +80,32 @@ class Witness:
 
 
 def run_ownership(directory, seconds, seed, nodes=20, members=3, lease=3, stop_leaders=False, out=None):
-    verdict, say, witness = Verdict(), Diary(directory, out), Witness()
+    verdict, say, witness, chance = Verdict(), Diary(directory, out), Witness(), random.Random(seed)
+    limit = nodes + chance.choice([0, 0, 3])
     try:
-        with Rig(directory, nodes, members, lease, prober.Prober(witness.QUESTIONS, witness.observe)) as rig:
-            clock = Clock(rig.etcd_ports)
+        with Rig(directory, nodes, members, lease, prober.Prober(witness.QUESTIONS, witness.observe), limit) as rig:
+            clock, operator = Clock(rig.etcd_ports), Operator(rig.etcd_ports)
             clock.start()
+            operator.start()
             try:
                 rig.start()
-                storm = Storm(rig, random.Random(seed), say, stop_leaders)
-                _wait_dense(rig, storm, witness)
-                say(f"{nodes} nodes, {nodes} names")
+                storm = Storm(rig, chance, say, stop_leaders, operator)
+                _wait_dense(rig, storm, witness, nodes)
+                say(f"{nodes} nodes, {nodes} names, limit {limit}")
                 storm.run(seconds)
                 storm.heal()
                 begin = now()
-                _wait_dense(rig, storm, witness)
+                _wait_dense(rig, storm, witness, limit)
                 say(f"{nodes} nodes, {nodes} names again")
+                verdict.problems += await_leases_end(Store(rig.etcd_ports), lease)
                 verdict.facts.append(f"dense again {now() - begin:.1f} s after the last fault")
                 verdict.problems += storm.problems + await_identities(rig.machines, witness)
                 verdict.problems += rig.terminate()
-                _judge_ownership(rig, witness, clock, verdict)
+                operator.finish()
+                _judge_ownership(rig, witness, clock, operator, storm.ends, verdict)
                 verdict.facts.append(_faults(storm))
             finally:
+                operator.stop()
                 clock.stop()
     except AssertionError as error:
         verdict.problems.append(str(error))
@@ -116,12 +122,13 @@ def _faults(storm):
 
 def _owners(store):
     """Slot -> incarnation, as etcd has it now."""
-    return {key: Machine.owner_of(json.loads(value)["ipv4"]) for key, (value, _) in store.pairs().items()
-            if not key.startswith("/")}
+    owners = {key: Machine.owner_of(json.loads(value)["ipv4"]) for key, (value, _) in store.pairs().items()
+              if not key.startswith("/")}
+    return {key: owner for key, owner in owners.items() if owner != ownership.OPERATOR}
 
 
-def _wait_dense(rig, storm, witness):
-    """Every node says that it has what etcd says that it has, and the names are the first ones."""
+def _wait_dense(rig, storm, witness, limit):
+    """Every node says that it has what etcd says that it has, and the names are within the limit."""
     store = Store(rig.etcd_ports)
     problems = ["nothing was seen"]
 
@@ -129,7 +136,7 @@ def _wait_dense(rig, storm, witness):
         storm.idle()
         since = now()
         owners = _owners(store)
-        problems[:] = ownership.not_dense(list(owners), len(rig.machines), slot_name)
+        problems[:] = ownership.not_dense(list(owners), len(rig.machines), slot_name, limit)
         if problems:
             return False
         for name, owner in owners.items():
@@ -150,6 +157,22 @@ def _await_answer(witness, owner, since):
             return said
         time.sleep(0.01)
     return None
+
+
+def await_leases_end(store, lease):
+    """At rest each lease is a living node's, but for those of processes that were killed, which end within their time.
+    etcd looks for such twice a second, and gives all leases their time again when another member leads."""
+    problems = []
+
+    def ended():
+        problems[:] = ownership.leaked(store.leases(), store.leases_of_names())
+        return not problems
+    try:
+        with contextlib.suppress(AssertionError):
+            wait_until(ended, lease + 2, "leases to end", interval=0.1)
+        return problems
+    finally:
+        store.close()
 
 
 def _identities_differ(machines, witness):
@@ -176,31 +199,32 @@ def await_identities(machines, witness, within=FILES_WITHIN):
     return problems
 
 
-def _judge_ownership(rig, witness, clock, verdict):
+def _judge_ownership(rig, witness, clock, operator, ends, verdict):
     """REQUIRES: the nodes have ended."""
     rig.prober.stop()
     store = Store(rig.etcd_ports, timeout=10)
     left = [key for key in store.pairs() if not key.startswith("/chaos/")]
     if left:
         verdict.problems.append(f"all nodes have ended in an orderly way, and yet etcd holds {left}")
-    history = store.history(store.put("/chaos/end", ""))
     store.close()
     clock.stop()
     moments = clock.moments.settle()
 
     changes = [ownership.Change(key, revision) if value is None
                else ownership.Change(key, revision, Machine.owner_of(json.loads(value)["ipv4"]), token_of(token, value))
-               for key, value, token, revision in history if not key.startswith("/")]
+               for key, value, token, revision in operator.changes if not key.startswith("/")]
     spans = ownership.tenures(changes)
-    verdict.intervals, problems = ownership.attribute(witness.sightings.values(), spans, moments)
+    verdict.intervals, problems = ownership.attribute(witness.sightings.values(), spans, moments, operator.touches, rig.lease)
     verdict.problems += _few(problems)
     verdict.problems += _few(ownership.overlaps(verdict.intervals))
     verdict.problems += _few(ownership.falling_tokens(spans))
-    claims = 0
+    all_runs = []
     for machine in rig.machines:
         for runs in machine.hook_runs().values():
-            claims += sum(line.event == "claim" for line in runs)
+            all_runs += runs
             verdict.problems += _few(ownership.hook_problems(runs, spans))
+    claims = sum(line.event == "claim" for line in all_runs)
+    verdict.problems += _few(ownership.hook_times(all_runs, spans, moments, ends))
     verdict.intervals.sort(key=lambda interval: interval.first_received)
     incarnations = sum(machine.incarnation for machine in rig.machines)
     verdict.facts += [
@@ -230,12 +254,13 @@ def counter_address(number):
 class Onlooker:
     """Takes the prober's answers in: steady names are always there, and a counter never goes back."""
 
-    QUESTIONS = [prober.question(COUNTER, prober.A)] + [prober.question(name, prober.A) for name in STEADY]
+    QUESTIONS = [prober.question(COUNTER, prober.A, edns=True)] + [prober.question(name, prober.A) for name in STEADY]
 
     def __init__(self):
         self.problems = []
         self.answers = 0
         self.numbers = set()
+        self.shown = {}  # (owner, number) -> when it was last asked for, of answers that are not marked as stale
         self._known = set()  # owners that have read all names
         self._counters = {}
 
@@ -253,6 +278,8 @@ class Onlooker:
         elif answer.startswith("11."):
             value = int.from_bytes(bytes(map(int, answer.split(".")[1:])), "big")
             self.numbers.add(value)
+            if not prober.is_stale(packet):
+                self.shown[owner, value] = sent
             problem = self._counters.setdefault(owner, mirror.Ascending(owner)).see(value)
             if problem:
                 self.problems.append(problem)
@@ -267,6 +294,7 @@ class Counter(Helper):
         super().__init__(0.02, self._step)
         self._store = Store(ports)
         self.number = 0
+        self.writes = []  # (number, when etcd had confirmed it)
         self.put_first()
 
     def put_first(self):
@@ -286,6 +314,7 @@ class Counter(Helper):
             self.number = int.from_bytes(bytes(map(int, json.loads(value)["ipv4"].split(".")[1:])), "big")
         else:
             self._revision = revision
+            self.writes.append((self.number, now()))
 
 
 class Writer(Helper):
@@ -407,6 +436,7 @@ def _run_mirror(rig, storm, seconds, seed, verdict, onlooker):
     verdict.problems += storm.problems
     verdict.problems += rig.terminate()
     rig.prober.stop()
+    verdict.problems += _few(mirror.too_old(onlooker.shown, helpers[0].writes, rig.lease))
     done = sum((writer.done for writer in writers), collections.Counter())
     verdict.facts += [
         "writes: " + ", ".join(f"{count} {action}" for action, count in done.items()) + f"; {helpers[1].done} compactions",

@@ -56,16 +56,32 @@ class Store:
                     raise AssertionError(f"etcd {path}: {error}") from None
                 time.sleep(0.05)
 
-    def put(self, key, value, lease=0):
+    def put(self, key, value, lease=0, ignore_lease=False):
         """The revision."""
-        reply = self.call("kv/put", key=_b64(key), value=_b64(value), lease=str(lease))
-        return int(reply["header"]["revision"])
+        return _revision(self.call("kv/put", key=_b64(key), value=_b64(value), lease=str(lease), ignore_lease=ignore_lease))
 
     def delete(self, key):
-        self.call("kv/deleterange", key=_b64(key))
+        """The revision."""
+        return _revision(self.call("kv/deleterange", key=_b64(key)))
 
     def grant(self, seconds):
         return int(self.call("lease/grant", TTL=str(seconds))["ID"])
+
+    def revoke(self, lease):
+        """The revision."""
+        return _revision(self.call("lease/revoke", ID=str(lease)))
+
+    def leases(self):
+        return {int(lease["ID"]) for lease in self.insist("lease/leases").get("leases", ())}
+
+    def leases_of_names(self):
+        reply = self.insist("kv/range", key=_b64(b"0"), range_end=_b64(b"\0"), keys_only=True)
+        return {int(kv.get("lease", 0)) for kv in reply.get("kvs", ())} - {0}
+
+    def lease_of(self, key):
+        """0: none, or the key is not there."""
+        kvs = self.insist("kv/range", key=_b64(key), keys_only=True).get("kvs")
+        return int(kvs[0].get("lease", 0)) if kvs else 0
 
     def compact(self, revision):
         self.call("kv/compaction", revision=str(revision))
@@ -83,19 +99,34 @@ class Store:
 
     def replace(self, key, value, mod_revision):
         """On condition that the key's revision is still that one (0: it is not there). The revision, or None."""
-        reply = self.call("kv/txn",
-                          compare=[{"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}],
-                          success=[{"requestPut": {"key": _b64(key), "value": _b64(value)}}])
-        return int(reply["header"]["revision"]) if reply.get("succeeded") else None
+        return self._if_still(key, mod_revision, {"requestPut": {"key": _b64(key), "value": _b64(value)}})
 
-    def history(self, last_revision):
+    def remove(self, key, mod_revision):
+        """Likewise."""
+        return self._if_still(key, mod_revision, {"requestDeleteRange": {"key": _b64(key)}})
+
+    def _if_still(self, key, mod_revision, operation):
+        compare = {"key": _b64(key), "target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
+        reply = self.call("kv/txn", compare=[compare], success=[operation])
+        return _revision(reply) if reply.get("succeeded") else None
+
+    def history(self, last_revision, first_revision=1):
         """Every change but those of the beat from the first revision to `last_revision`, which must be one of a change, in order: (key,
-        value or None, create_revision, mod_revision). REQUIRES: nothing was compacted."""
-        response = self._send("watch", {"create_request": {"key": _b64(b"\0"), "range_end": _b64(b"\0"), "start_revision": "1"}})
+        value or None, create_revision, mod_revision). REQUIRES: nothing of it was compacted."""
+        try:
+            return self._history(last_revision, first_revision)
+        except (OSError, http.client.HTTPException) as error:
+            self._next_member()
+            raise Unavailable(str(error)) from None
+
+    def _history(self, last_revision, first_revision):
+        response = self._send("watch", {"create_request": {"key": _b64(b"\0"), "range_end": _b64(b"\0"),
+                                                           "start_revision": str(first_revision)}})
         changes = []
         while not changes or changes[-1][3] < last_revision:
             line = response.readline()
-            assert line, "etcd ended the watch of its history"
+            if not line:
+                raise http.client.IncompleteRead(b"")
             result = json.loads(line)["result"]
             assert not result.get("canceled"), result
             for event in result.get("events", ()):
@@ -104,7 +135,7 @@ class Store:
                 changes.append((_text(kv["key"]), None if deleted else _text(kv.get("value", "")),
                                 int(kv.get("create_revision", 0)), int(kv["mod_revision"])))
         self.close()
-        return [change for change in changes if change[3] <= last_revision and not _is_beat(change[0])]
+        return [change for change in changes if first_revision <= change[3] <= last_revision and not _is_beat(change[0])]
 
     def close(self):
         if self._connection:
@@ -122,6 +153,10 @@ class Store:
     def _next_member(self):
         self.close()
         self._current = (self._current + 1) % len(self._ports)
+
+
+def _revision(reply):
+    return int(reply["header"]["revision"])
 
 
 def _is_beat(key):
