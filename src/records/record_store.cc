@@ -75,7 +75,9 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
       addresses_(options_.addresses),
       table_(epochs, options_.hash_seed),
       reverse_(epochs, options_.hash_seed, options_.is_member) {
-  if (options_.zone.isRoot() || apex_.nameServer() == options_.zone) return;
+  if (options_.zone.isRoot()) return;
+  addBelow(options_.zone);
+  if (apex_.nameServer() == options_.zone) return;
   const HostAddresses addresses = nameServerAddresses(options_.addresses);
   publishSynthetic(apex_.nameServer(), addresses, nullptr);
   synthetic_.emplace(keyOf(apex_.nameServer()), SyntheticName{.name_server = true, .addresses = addresses});
@@ -263,11 +265,12 @@ void RecordStore::setObserver(std::shared_ptr<RecordObserver> observer) {
   observer_->onFreshUntil(freshUntil());
 }
 
-// The names strictly between `owner` and the apex.
+// The names strictly between `owner` and the apex, or the root if it is not below the apex.
 template <typename Visit>
 void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
-  if (options_.zone.isRoot() || !owner.isWithin(options_.zone) || owner == options_.zone) return;
-  for (dns::Name name = owner.parent(); !(name == options_.zone); name = name.parent()) visit(name);
+  if (owner.isRoot()) return;
+  const dns::Name end = owner.isWithin(options_.zone) && !(owner == options_.zone) ? options_.zone : dns::Name();
+  for (dns::Name name = owner.parent(); !(name == end); name = name.parent()) visit(name);
 }
 
 void RecordStore::addBelow(const dns::Name& owner) {

@@ -253,7 +253,7 @@ class RecordStore {
   struct SyntheticName {
     bool name_server = false;
     HostAddresses addresses;  // of the name server, unless a source speaks of its name
-    size_t names_below = 0;   // of sources, which make it an empty non-terminal at least
+    size_t names_below = 0;   // of sources, or the apex, which make it an empty non-terminal at least
   };
   // One source's part of a name with several.
   struct Part {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "dns/message_reader.h"
 #include "dns/response.h"
+#include "resolve/router.h"
 
 namespace idetcd::resolve {
 
@@ -111,22 +112,23 @@ QueryOutcome Chain::runHandlers(size_t first, size_t end, const dns::Query& quer
   for (size_t i = first; i < end; ++i) {
     QueryOutcome outcome = handlers_[i].handler->answer(query, request, flags);
     if (outcome.isNextOfExisting()) [[unlikely]]
-      return runForExisting(i, end, query, request, flags);
+      return runBehind(outcome, i, end, query, request, flags);
     if (outcome.isNext()) continue;
     if (outcome.answered_by == DirectiveNames::kServer) outcome.answered_by = handlers_[i].directive;
-    if (request.name_exists && outcome.kind == QueryOutcome::Kind::kAnswer) dns::denyDataOnly(query.message);
+    if (outcome.kind == QueryOutcome::Kind::kAnswer) Router::correctDenial(query, request);
     return outcome;
   }
   return QueryOutcome::next();
 }
 
-// The handler at `index` knows that the name exists, and leaves its data to those behind it.
-QueryOutcome Chain::runForExisting(size_t index, size_t end, const dns::Query& query, const Request& request,
-                                   uint16_t flags) const {
+// Asks those behind the handler at `index`, which has said `next`: the name, or some below it, exists.
+QueryOutcome Chain::runBehind(QueryOutcome next, size_t index, size_t end, const dns::Query& query,
+                              const Request& request, uint16_t flags) const {
   Request behind = request;
   behind.name_exists = true;
   QueryOutcome outcome = runHandlers(index + 1, end, query, behind, flags);
   if (!outcome.isNext()) return outcome;
+  if (next.isNextOfAbove() || end < handlers_.size()) return next;  // who asks goes on to the others
   outcome = handlers_[index].handler->answerNoData(query, request, flags);
   outcome.answered_by = handlers_[index].directive;
   return outcome;

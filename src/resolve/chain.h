@@ -18,6 +18,9 @@ class InternalQueries {
   virtual void ask(const dns::Query& query, const std::function<void(bool answered)>& done) = 0;
 };
 
+// REFUSED: what no handler answers.
+QueryOutcome refuse(const dns::Query& query, size_t limit, uint16_t flags);
+
 class Chain {
  public:
   // Supplied by directives beside handlers; null or false: the block has no such directive.
@@ -78,10 +81,11 @@ class Chain {
     QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
     if (outcome.isNext()) {
       request.meter = meter;
-      outcome = outcome.isNextOfExisting() ? runForExisting(behind_cluster_ - 1, handlers_.size(), query, request, added)
-                                           : runFrom(behind_cluster_, query, request, added);
+      outcome = outcome.isNextOfExisting()
+                    ? runBehind(outcome, behind_cluster_ - 1, handlers_.size(), query, request, added)
+                    : runHandlers(behind_cluster_, handlers_.size(), query, request, added);
       request.meter = nullptr;
-      return outcome;
+      return outcome.isNext() ? refuse(query, request.response_limit, added) : outcome;
     }
     if (parts.errors) reportFailure(query);
     if constexpr (is_metered) outcome.answered_by = cluster_directive_;
@@ -111,8 +115,8 @@ class Chain {
   QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
   QueryOutcome runHandlers(size_t first, size_t end, const dns::Query& query, const Request& request,
                            uint16_t flags) const;
-  QueryOutcome runForExisting(size_t index, size_t end, const dns::Query& query, const Request& request,
-                              uint16_t flags) const;
+  QueryOutcome runBehind(QueryOutcome next, size_t index, size_t end, const dns::Query& query, const Request& request,
+                         uint16_t flags) const;
   QueryOutcome runSeparate(const std::vector<Link>& links, const dns::Query& query, const Request& request) const;
   void reportFailure(const dns::Query& query) const;
   QueryOutcome judge(const dns::Query& query, const Request& request) const;
@@ -130,8 +134,5 @@ class Chain {
 
 // An immediate response after `limiter`, which may be null.
 QueryOutcome limitOutcome(RateLimiter* limiter, const dns::Query& query, const Request& request, QueryOutcome outcome);
-
-// REFUSED: what no handler answers.
-QueryOutcome refuse(const dns::Query& query, size_t limit, uint16_t flags);
 
 }  // namespace idetcd::resolve

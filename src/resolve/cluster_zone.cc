@@ -22,6 +22,7 @@ bool isApexType(uint16_t qtype) {
 QueryOutcome ClusterZone::find(const Query& query, const Entry* entry, size_t limit, uint16_t flags,
                                Freshness freshness) const {
   const bool held = entry != nullptr && entry->isHeld();
+  if (!held && !isInZone(query)) return QueryOutcome::nextOfAbove();
   if (!held && isSource(query)) return QueryOutcome::next();
   return entry != nullptr ? writeHit(query, *entry, limit, flags, freshness)
                           : writeMiss(query, limit, flags, freshness);

@@ -7,6 +7,7 @@
 //   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
 //   etcd away for long        the last known answer with EDE 3 (a denial: EDE 19)
 //   etcd away since the start what a file has kept, with EDE 3; SERVFAIL, EDE 14 for what it does not hold
+//   above the zone or a name  the next handler, whose NXDOMAIN becomes NODATA (RFC 8020)
 //   any other name            the next handler, and the hosts that the zone is read from, too
 //
 // Any loop thread, inside a ReadSection of the store's EpochDomain; no allocation.

@@ -70,7 +70,7 @@ bool DeferredReply::pushBack() {
 }
 
 void DeferredReply::finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by) {
-  if (name_exists_) dns::denyDataOnly(query_.message);
+  Router::correctDenial(query_, request());
   if (limiter != nullptr && !is_inner_) size = limiter->limit(query_, request(), size);
   if (size == 0) return drop(DropReason::kRrl);
   if (log != nullptr && !is_inner_) {

@@ -92,6 +92,7 @@ struct Request {
   uint8_t inner_depth = 0;         // how many of Router::answerInner() it is within
   // Wanted is only whether this block has an answer of its own, or has none for this client: nothing of the cache or of
   // other servers, and REFUSED for what is another block's.
+  // nextOfAbove() where the name itself is not this server's, but some below it are.
   bool own_only = false;           // of Router::answerInner()
   const Router* router = nullptr;  // of the listener; null: there is none
   // The name is known to exist here, though not to who is asked: NXDOMAIN would be wrong, and becomes NODATA (RFC 8020).
@@ -122,7 +123,11 @@ struct QueryOutcome {
   // others becomes NODATA. Of a name whose data are somebody else's: DS of a zone's apex (RFC 4035 §3.1.4.1), and the
   // names above one that a handler answers for in a tree that is not its own.
   static QueryOutcome nextOfExisting() { return {.kind = Kind::kNext, .size = 1}; }
+  // Next, and below the name are names of ours: NXDOMAIN of others becomes NODATA (RFC 8020 §2). Their data, and that nobody
+  // answers, is passed on.
+  static QueryOutcome nextOfAbove() { return {.kind = Kind::kNext, .size = 2}; }
   bool isNextOfExisting() const { return kind == Kind::kNext && size != 0; }
+  bool isNextOfAbove() const { return kind == Kind::kNext && size == 2; }
   bool isNext() const { return kind == Kind::kNext; }
   DropReason dropReason() const { return static_cast<DropReason>(size); }  // REQUIRES: kDrop
 };

@@ -70,6 +70,16 @@ void Router::beginOther(Job& job) const {
   job.meter = found->meter.get();
 }
 
+bool Router::isAboveZone(const dns::Query& query) const {
+  const auto name = query.name();
+  const auto is_below = [&name](const Route& route) {
+    size_t pos = 0;
+    while (route.name.size() - pos > name.size()) pos += size_t{1} + route.name.data()[pos];
+    return pos > 0 && std::ranges::equal(route.name.wire().subspan(pos), name);
+  };
+  return std::ranges::any_of(routes_, is_below);
+}
+
 bool Router::isBusy() const {
   return std::any_of(routes_.begin(), routes_.end(), [](const Route& route) { return route.chain->isBusy(); });
 }
@@ -79,10 +89,14 @@ QueryOutcome Router::answerInner(const Chain& asking, size_t end, const dns::Que
   constexpr uint8_t kMaxDepth = 4;  // of blocks that lead to each other
   if (request.inner_depth > kMaxDepth) return refuse(query, request.response_limit, 0);
   const Route* found = route(query);
-  if (found == nullptr) return QueryOutcome::next();
+  const QueryOutcome not_ours = isAboveZone(query) ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
+  if (found == nullptr) return not_ours;
   const bool is_ds = query.qtype == dns::code(dns::RrType::kDs);
   const Chain& chain = *(is_ds ? routeOfDs(query, *found) : *found).chain;
-  if (&chain == &asking) return chain.answerInner(query, request, end);
+  if (&chain == &asking) {
+    const QueryOutcome outcome = chain.answerInner(query, request, end);
+    return outcome.isNext() && !outcome.isNextOfExisting() ? not_ours : outcome;
+  }
   if (request.own_only) return refuse(query, request.response_limit, 0);
   const QueryOutcome outcome = chain.answerInner(query, request, chain.size());
   return outcome.isNext() ? refuse(query, request.response_limit, 0) : outcome;

@@ -97,8 +97,17 @@ class Router : public std::enable_shared_from_this<Router> {
   }
   // For a handler that resolves `query` for a client, who has asked something else: what the client would get for it,
   // `acl` included, but for rates, logs and counts. Of the block `asking`, the handler's own, those before the one at `end`
-  // are asked; kNext: it is not theirs, and no other block's. REQUIRES: class IN; inside a ReadSection.
+  // are asked; kNext: it is not theirs, and no other block's; nextOfExisting() and nextOfAbove(): but it exists.
+  // REQUIRES: class IN; inside a ReadSection.
   QueryOutcome answerInner(const Chain& asking, size_t end, const dns::Query& query, const Request& request) const;
+  // Of the response that stands in the query's buffer: NXDOMAIN of a name that exists, since names of ours, or a server
+  // block's zone, are below it, becomes NODATA (RFC 8020 §2).
+  static void correctDenial(const dns::Query& query, const Request& request) {
+    if (dns::HeaderView(query.message).rcode() != dns::Rcode::kNxDomain) [[likely]]
+      return;
+    if (request.name_exists || (request.router != nullptr && request.router->isAboveZone(query)))
+      dns::denyDataOnly(query.message);
+  }
   // Counts late answers; may be null.
   QuerySamples* samples() const { return samples_.get(); }
 
@@ -124,6 +133,7 @@ class Router : public std::enable_shared_from_this<Router> {
   static const Route& routeOfDs(const dns::Query& query, const Route& found) {
     return found.parent != nullptr && query.qname_size == found.name.size() ? *found.parent : found;
   }
+  bool isAboveZone(const dns::Query& query) const;
   void linkParents();
   QueryOutcome serve(Job& job, Request& request) const;
   QueryOutcome serveMetered(Job& job, QueryMeter& meter, Request& request) const;

@@ -20,6 +20,7 @@ struct AliasFollower::Chain : std::enable_shared_from_this<AliasFollower::Chain>
   std::unique_ptr<dns::OwnQuery> target;  // what is asked for now
   size_t steps = 0;
   bool for_client = false;  // what has come, or failed to, is for this client at this moment
+  bool target_exists = false;  // resolve::QueryOutcome::isNextOfExisting()
   Client client;  // `done` is empty: it has been called
   net::Deadline deadline;
 };
@@ -71,6 +72,7 @@ void AliasFollower::ask(const ChainPtr& chain) {
   // An ID of its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
   const auto here = askHere(target, chain->origin.id, request);
   if (!here.isNext()) chain->for_client = true;
+  chain->target_exists = here.isNextOfExisting();
   switch (here.kind) {
     case resolve::QueryOutcome::Kind::kAnswer:
       return onMessage(chain, {room_.data(), here.size});
@@ -83,8 +85,9 @@ void AliasFollower::ask(const ChainPtr& chain) {
   }
   const auto wait = options_.resolve(target, chain->origin, [this, chain](const ForwardResult& result) {
     if (!chain->client.done) return;  // too late
-    ForwardResult room;
-    onResult(chain, withoutOwn(chain->target->query(), chain->client.asked, result, room));
+    ForwardResult room, existing;
+    const ForwardResult& said = withoutOwn(chain->target->query(), chain->client.asked, result, room);
+    onResult(chain, chain->target_exists ? withoutDenial(said, existing) : said);
   });
   if (!wait) return finish(chain);
   if (*wait == Forwarder::Wait::kForLittle && chain->client.limit) chain->client.limit();
@@ -113,11 +116,35 @@ resolve::QueryOutcome AliasFollower::askHere(const dns::Query& target, uint16_t 
   return options_.answer_here(query, request);
 }
 
-// Or the client may not ask for it.
-bool AliasFollower::isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, resolve::Request request) {
+// Not kNext: it is, or the client may not ask for it.
+resolve::QueryOutcome AliasFollower::askWhose(const dns::Query& query, uint16_t qtype, const dns::Name& name,
+                                              resolve::Request request) {
   request.own_only = true;
   request.meter = nullptr;
-  return !askHere(targetQuery(query, qtype, name)->query(), 0, request).isNext();
+  return askHere(targetQuery(query, qtype, name)->query(), 0, request);
+}
+
+bool AliasFollower::isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name,
+                          const resolve::Request& request) {
+  return !askWhose(query, qtype, name, request).isNext();
+}
+
+// What `names` lead to is said not to exist, though it is known to exist.
+bool AliasFollower::deniesExisting(const dns::Query& query, dns::Rcode rcode, const OtherNames& names,
+                                   const resolve::Request& request) {
+  return rcode == dns::Rcode::kNxDomain && !names.targets.empty() &&
+         askWhose(query, query.qtype, names.targets.back(), request).isNextOfExisting();
+}
+
+// NXDOMAIN as NODATA: `result`, or what is written to `room`.
+const ForwardResult& AliasFollower::withoutDenial(const ForwardResult& result, ForwardResult& room) {
+  if (!result.response || result.rcode != dns::Rcode::kNxDomain) return result;
+  auto nodata = std::make_shared<StoredResponse>();
+  denyDataOnly(*result.response, *nodata);
+  room = result;
+  room.rcode = dns::Rcode::kNoError;
+  room.response = std::move(nodata);
+  return room;
 }
 
 // Whether the addresses in the additional section are somebody else's to say: one type stands for both.
@@ -130,7 +157,8 @@ bool AliasFollower::mayAnswer(const dns::Query& query, const resolve::Request& r
                               const dns::PackedResponse& response) {
   const OtherNames names = otherNames(query, response);
   const auto is_own = [&](const dns::Name& name) { return isOwn(query, query.qtype, name, request); };
-  return std::ranges::none_of(names.targets, is_own) && !areOwn(query, names.hosts, request);
+  return std::ranges::none_of(names.targets, is_own) && !areOwn(query, names.hosts, request) &&
+         !deniesExisting(query, response.rcode, names, request);
 }
 
 const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
@@ -143,7 +171,8 @@ const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const re
   // An unfinished answer says nothing of its last target.
   const auto end = names.targets.end() - (whole.unfinished ? 1 : 0);
   const auto own = std::find_if(names.targets.begin(), end, is_own);
-  if (own == end && !areOwn(query, names.hosts, request)) return result;
+  if (own == end && !areOwn(query, names.hosts, request))
+    return deniesExisting(query, result.rcode, names, request) ? withoutDenial(result, room) : result;
   auto cut = std::make_shared<StoredResponse>();
   if (own == end) {
     dropAdditional(whole, *cut);

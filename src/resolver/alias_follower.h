@@ -75,7 +75,12 @@ class AliasFollower {
 
   std::unique_ptr<dns::OwnQuery> targetQuery(const dns::Query& query, uint16_t qtype, const dns::Name& target) const;
   resolve::QueryOutcome askHere(const dns::Query& target, uint16_t id, resolve::Request request);
-  bool isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, resolve::Request request);
+  resolve::QueryOutcome askWhose(const dns::Query& query, uint16_t qtype, const dns::Name& name,
+                                 resolve::Request request);
+  bool isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, const resolve::Request& request);
+  bool deniesExisting(const dns::Query& query, dns::Rcode rcode, const OtherNames& names,
+                      const resolve::Request& request);
+  static const ForwardResult& withoutDenial(const ForwardResult& result, ForwardResult& room);
   bool areOwn(const dns::Query& query, const std::vector<dns::Name>& hosts, const resolve::Request& request);
   void onMessage(const ChainPtr& chain, std::span<const uint8_t> message);
   void ask(const ChainPtr& chain);

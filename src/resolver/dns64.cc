@@ -39,6 +39,16 @@ constexpr size_t kAnyWork = 1'000'000;
 constexpr size_t kMappedSize = 12;
 constexpr std::array<uint8_t, kMappedSize> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
+constexpr std::array<uint8_t, kV4Size> kLowestV4{0, 0, 0, 0};
+constexpr std::array<uint8_t, kV4Size> kHighestV4{255, 255, 255, 255};
+
+// Of IPv6 addresses.
+bool isInReverseTree(const dns::Query& query) {
+  constexpr std::string_view kTree("\3ip6\4arpa\0", 10);
+  return query.qname_size > kTree.size() &&
+         std::memcmp(query.name().data() + query.qname_size - kTree.size(), kTree.data(), kTree.size()) == 0;
+}
+
 bool isAnswer(const RecordView& record, RrType type) {
   return record.section == Section::kAnswer && record.type == code(type);
 }
@@ -306,18 +316,31 @@ struct Dns64::First {
 };
 
 QueryOutcome Dns64::answer(const dns::Query& query, const Request& request, uint16_t flags) {
-  if (!isOurs(query, request) || !mayTranslate(query, request)) [[likely]]
+  if (!isOurs(query, request)) [[likely]]
     return QueryOutcome::next();
-  return query.qtype == code(RrType::kAaaa) ? answerAddress(query, request, flags)
-                                            : answerPointer(query, request, flags);
+  if (query.qtype == code(RrType::kAaaa) && !isInReverseTree(query))
+    return mayTranslate(query, request) ? answerAddress(query, request, flags) : QueryOutcome::next();
+  const auto v6 = dns::addressOfReverseName(query.name());
+  if (!v6) return isAbovePrefix(query) ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
+  const auto v4 = options_.prefix.extract(*v6);
+  if (!v4) return QueryOutcome::next();
+  if (query.qtype != code(RrType::kPtr)) return QueryOutcome::nextOfAbove();
+  return answerPointer(query, dns::reverseName(*v4), request, flags);
 }
 
 bool Dns64::isOurs(const dns::Query& query, const Request& request) const {
-  if (query.qtype != code(RrType::kAaaa) && query.qtype != code(RrType::kPtr)) return false;
+  if (query.qtype != code(RrType::kAaaa) && !isInReverseTree(query)) return false;
   if (request.is_inner || (query.dnssec_ok && (query.flags & dns::kFlagCd) != 0)) return false;
   if (options_.allow_ipv4) return true;
   const auto source = IpAddress::fromSockaddr(request.source);
   return source && source->unmapped().isV6();
+}
+
+// Some reverse name of the prefix is below the name.
+bool Dns64::isAbovePrefix(const dns::Query& query) const {
+  const auto range = dns::addressesBelow(query.name());
+  return range && range->first <= IpAddress::v6(options_.prefix.embed(kHighestV4)) &&
+         IpAddress::v6(options_.prefix.embed(kLowestV4)) <= range->last;
 }
 
 // A client gets no address that it may not ask for.
@@ -402,11 +425,9 @@ void Dns64::onFirst(Reply reply, const MessageView& response, uint16_t flags) {
       flags);
 }
 
-QueryOutcome Dns64::answerPointer(const dns::Query& query, const Request& request, uint16_t flags) {
-  const auto v6 = dns::addressOfReverseName(query.name());
-  const auto v4 = v6 && v6->isV6() ? options_.prefix.extract(*v6) : std::nullopt;
-  if (!v4) return QueryOutcome::next();
-  const dns::Name name = dns::reverseName(*v4);
+// `name`: that of the IPv4 address.
+QueryOutcome Dns64::answerPointer(const dns::Query& query, const dns::Name& name, const Request& request,
+                                  uint16_t flags) {
   Deferrer deferrer(
       [&] { return std::make_unique<resolve::DeferredReply>(query, request); },
       [this, name, flags](Reply reply, const MessageView& late) { onPointer(std::move(reply), late, name, flags); });

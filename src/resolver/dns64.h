@@ -130,9 +130,11 @@ class Dns64 final : public resolve::Handler {
   struct First;
 
   bool isOurs(const dns::Query& query, const resolve::Request& request) const;
+  bool isAbovePrefix(const dns::Query& query) const;
   bool mayTranslate(const dns::Query& query, const resolve::Request& request) const;
   resolve::QueryOutcome answerAddress(const dns::Query& query, const resolve::Request& request, uint16_t flags);
-  resolve::QueryOutcome answerPointer(const dns::Query& query, const resolve::Request& request, uint16_t flags);
+  resolve::QueryOutcome answerPointer(const dns::Query& query, const dns::Name& name, const resolve::Request& request,
+                                      uint16_t flags);
 
   std::shared_ptr<const First> examine(const dns::Query& query, const MessageView& response) const;
   Translated conclude(const dns::Query& query, const MessageView& response, const First& first);

@@ -83,7 +83,10 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
 resolve::QueryOutcome ForwardingResolver::answerHere(const dns::Query& query, const resolve::Request& request) {
   if (!reader_ || request.router == nullptr) return resolve::QueryOutcome::next();
   const records::ReadSection section(*reader_);
-  return request.router->answerInner(*options_.chain, place_, query, request);
+  const resolve::QueryOutcome outcome = request.router->answerInner(*options_.chain, place_, query, request);
+  if (!outcome.isNext() || findForwarder(query, 0) < forwarders_.size()) return outcome;
+  const resolve::QueryOutcome special = answerSpecialName(query, request.response_limit);
+  return special.isNext() ? outcome : special;
 }
 
 resolve::QueryOutcome ForwardingResolver::answer(const dns::Query& query, const resolve::Request& request, uint16_t) {

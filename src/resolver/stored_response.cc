@@ -351,6 +351,14 @@ std::vector<uint8_t> messageOf(std::span<const uint8_t> name, const dns::PackedR
   return message;
 }
 
+// All but the packed response.
+void copyAbout(const StoredResponse& from, StoredResponse& to) {
+  to.kind = from.kind;
+  to.ttl_seconds = from.ttl_seconds;
+  to.signature_end = from.signature_end;
+  to.unfinished = from.unfinished;
+}
+
 }  // namespace
 
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
@@ -442,12 +450,18 @@ void dropAdditional(const StoredResponse& response, StoredResponse& rest) {
   const dns::PackedResponse& packed = *response.packed;
   dns::ResponseSections sections = packed;
   sections.additionals = 0;
-  rest.kind = response.kind;
-  rest.ttl_seconds = response.ttl_seconds;
-  rest.signature_end = response.signature_end;
-  rest.unfinished = response.unfinished;
+  copyAbout(response, rest);
   rest.packed = dns::PackedResponse::make(sections, packed.body().first(packed.authority_end),
                                           packed.ttlOffsets().first(size_t{packed.answers} + packed.authorities));
+}
+
+void denyDataOnly(const StoredResponse& response, StoredResponse& nodata) {
+  const dns::PackedResponse& packed = *response.packed;
+  dns::ResponseSections sections = packed;
+  sections.rcode = dns::Rcode::kNoError;
+  copyAbout(response, nodata);
+  if (nodata.kind == ResponseKind::kNxDomain) nodata.kind = ResponseKind::kNoData;
+  nodata.packed = dns::PackedResponse::make(sections, packed.body(), packed.ttlOffsets());
 }
 
 bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,

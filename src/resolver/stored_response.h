@@ -68,6 +68,9 @@ OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& respon
 // The same response without its additional section. REQUIRES: `rest` is fresh from its constructor.
 void dropAdditional(const StoredResponse& response, StoredResponse& rest);
 
+// NXDOMAIN as NODATA. REQUIRES: `nodata` is fresh from its constructor.
+void denyDataOnly(const StoredResponse& response, StoredResponse& nodata);
+
 // The first CNAMEs of the answer to `query`, which lead to `targets`, without what the last one leads to: unfinished.
 // False: as joinResponses(). REQUIRES: the first of otherNames(), at least one; `response` is fresh from its constructor.
 bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,

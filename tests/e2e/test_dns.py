@@ -110,6 +110,27 @@ def test_ds_of_the_apex_is_the_parents_to_answer(shared_etcd, nodes):
         alone.terminate()
 
 
+def test_ds_is_the_parents_to_answer_where_an_alias_leads_to_it_too(shared_etcd, nodes):
+    """Of the apex, and of a name of `hosts`; and a name that must not be asked for elsewhere is denied as it is directly."""
+    ds = "12345 13 2 " + "ab" * 32
+    targets = {"apex.alias.": "tf.local.", "host.alias.": "printer.lan.", "special.alias.": "foo.invalid."}
+
+    def respond(query, tcp):
+        name = query.question[0].name.to_text()
+        return answer(query, *([f"CNAME {targets[name]}"] if name in targets else []), *(
+            [f"DS {ds}"] if query.question[0].rdtype == dns.rdatatype.DS and name in targets.values() else []))
+    with Upstream(respond) as upstream:
+        node = nodes.start(corefile(shared_etcd.endpoint, options=["observe"], directives=[
+            "hosts /dev/null {\n 10.7.7.7 printer.lan\n fallthrough\n }", "cache", f"forward . {upstream.address}"]))
+        for _ in range(2):
+            for alias in ("apex.alias.", "host.alias."):
+                assert answers(node, alias, "DS") == sorted([ds.lower(), targets[alias]])
+            response = ask(node, "special.alias.")
+            assert rcode(response) == rcode(ask(node, "foo.invalid.")) == "NXDOMAIN"
+            assert response.authority[0].rdtype == dns.rdatatype.SOA
+        assert "foo.invalid." not in upstream.names()
+
+
 def test_ns_at_the_apex_leads_to_the_node(node):
     response = ask(node, "tf.local.", "NS")
     assert rcode(response) == "NOERROR" and response.flags & dns.flags.AA

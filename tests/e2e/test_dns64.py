@@ -73,6 +73,42 @@ def test_names_have_the_addresses_that_unbound_gives_them(directory, free_port, 
     assert ours.answer[0].rdtype == dns.rdatatype.CNAME, "RFC 6147 §5.3.1"
 
 
+@pytest.mark.parametrize("prefix", ["64:ff9b::/96", "2a01:db8:122:344::/64"])
+def test_the_pointers_of_a_prefix_do_not_vanish_with_another_question(etcd, nodes, prefix):
+    """Which the upstream answers with NXDOMAIN: another type, or a name above, as in a cache that takes it for all below."""
+    with Upstream(lambda query, tcp: answer(query, rcode=dns.rcode.NXDOMAIN)) as upstream:
+        node = nodes.start(corefile(etcd.endpoint, options=["address 5.6.7.8"], directives=[
+            f"dns64 {prefix} {{\n allow_ipv4\n }}", f"forward . {upstream.address}"]))
+        wait_until(lambda: ":" in aaaa(node, "worker1.tf.local.")[0], 10, node.logs)
+        name = dns.reversename.from_address(aaaa(node, "worker1.tf.local.")[0])
+        labels = name.to_text().split(".")
+        names = [".".join(labels[i:]) for i in range(1, len(labels) - 3)]
+        behind = nodes.start(f". {{\n forward . 127.0.0.1:{node.port}\n cache {{\n nxdomain_cut\n }}\n}}\n")
+        for question in [(name, rdtype) for rdtype in ("TXT", "A", "AAAA", "DS", "ANY")] + [(above, "PTR") for above in names]:
+            assert answers(behind, *question) == [], question
+        assert "worker1.tf.local." in answers(behind, name, "PTR")
+        assert answers(node, dns.reversename.from_address("2a01:db8:999::1"), "TXT") == "NXDOMAIN"
+        assert answers(node, dns.reversename.from_address("2a01:db8:999::1").parent(), "TXT") == "NXDOMAIN"
+
+
+def test_more_addresses_than_a_message_has_room_for(nodes):
+    """2,400 A records fit, as many AAAA records do not: all that do are answered over TCP."""
+    def respond(query, tcp):
+        if query.question[0].rdtype == dns.rdatatype.A and tcp:
+            return answer(query, *(f"A 12.1.{i // 256}.{i % 256}" for i in range(2400)))
+        response = answer(query)
+        response.flags |= dns.flags.TC if query.question[0].rdtype == dns.rdatatype.A else 0
+        return response
+    with Upstream(respond) as upstream:
+        node = start(nodes, upstream.address)
+        for _ in range(2):
+            response = ask(node, "many.example.org.", "AAAA", host="::1")
+            assert rcode(response) == "NOERROR" and response.flags & dns.flags.TC
+            response = ask(node, "many.example.org.", "AAAA", host="::1", tcp=True, use_edns=0)
+            assert rcode(response) == "NOERROR" and len(response.answer[0]) > 2300
+            assert response.edns == 0
+
+
 def test_the_cache_answers_both_questions(nodes):
     def respond(query, tcp):
         question = query.question[0]

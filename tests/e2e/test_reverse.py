@@ -5,6 +5,7 @@ import time
 import dns.flags
 import dns.rcode
 import dns.reversename
+import dns.rrset
 import pytest
 
 from corefiles import corefile
@@ -177,6 +178,49 @@ def test_a_question_for_another_type_or_for_a_name_above_does_not_make_the_point
                 assert pointers(behind, address) == ["db.tf.local."]
             behind.terminate()
         assert answers(node, reverse("198.51.100.1"), "TXT") == "NXDOMAIN"
+
+
+ABOVE = ["corp.example.", "b.corp.example.", "other.example.", "example.", "local.", "block.example.", "wild.example."]
+
+
+def test_a_question_for_a_name_above_does_not_make_the_names_below_vanish(etcd, nodes, directory):
+    """Names of `hosts`, of the cluster and of etcd outside of it, and zones of other blocks, in trees whose servers know none
+    of them: also out of the cache, by an alias, and after a restart. What those servers have is passed on."""
+    def respond(query, tcp):
+        name = query.question[0].name.to_text()
+        if name == "given.com.":
+            return answer(query, "TXT theirs")
+        response = answer(query, *([f"CNAME {name[:-6]}"] if name.endswith(".alias.") else []), rcode=dns.rcode.NXDOMAIN)
+        response.authority.append(dns.rrset.from_text(".", 60, "IN", "SOA", "a. b. 1 1 1 1 60"))
+        return response
+    with Upstream(respond) as upstream:
+        text = corefile(etcd.endpoint, options=["address 192.0.2.1"], directives=[
+            "hosts /dev/null {\n 10.0.0.1 db.a.b.corp.example\n 10.0.0.2 *.wild.example\n 10.0.0.4 db.given.com\n fallthrough\n }",
+            f"cache {{\n nxdomain_cut\n persist {directory}/cache\n }}", f"forward . {upstream.address}"])
+        text += f"zone.block.example {{\n forward . {upstream.address}\n}}\n"
+        node = nodes.start(text)
+        wait_says(node, "worker1.tf.local.")
+        etcd.put("db.other.example.", '{"ipv4":"10.0.0.3"}')
+        wait_resolves([node], "db.other.example.", "10.0.0.3")
+        assert answers(node, "nobody.example.") == "NXDOMAIN" and answers(node, "nobody.example.alias.") == "NXDOMAIN"
+        for again in ("from the upstream", "from the cache", "from the saved cache"):
+            if again == "from the saved cache":
+                node.terminate()
+                node = nodes.start(text)
+                wait_says(node, "worker1.tf.local.")
+            for name in ABOVE:
+                for rdtype in ("A", "AAAA", "DS", "SOA", "HTTPS"):
+                    assert answers(node, name, rdtype) == [], f"{name} {rdtype} {again}"
+                    if name != "local.":
+                        assert answers(node, f"{name}alias.", rdtype) in ([], [name]), f"alias to {name} {rdtype} {again}"
+            assert answers(node, "given.com.", "TXT") == ['"theirs"']
+        behind = nodes.start(f". {{\n forward . 127.0.0.1:{node.port}\n cache {{\n nxdomain_cut\n }}\n}}\n")
+        for name in ABOVE[:-2]:
+            answers(behind, name)
+        for name, address in (("db.a.b.corp.example.", "10.0.0.1"), ("worker1.tf.local.", "192.0.2.1"), ("db.other.example.", "10.0.0.3")):
+            assert answers(behind, name) == [address]
+        etcd.delete("db.other.example.")
+        wait_until(lambda: answers(node, "other.example.") == "NXDOMAIN", 10, "nothing to be below")
 
 
 def test_what_the_cluster_does_not_hold_goes_on(etcd, nodes, directory):

@@ -142,7 +142,8 @@ resolve::QueryOutcome Hosts::answer(const Query& query, size_t limit, uint16_t f
   if (entry != nullptr) return answerHit(query, *entry, limit, flags, order);
   // Of a tree that is another one's, as the names below.
   if (table.isAboveHeld(query.name())) return resolve::QueryOutcome::nextOfExisting();
-  return answerMiss(query, limit, flags, name_exists);
+  const resolve::QueryOutcome outcome = answerMiss(query, limit, flags, name_exists);
+  return outcome.isNext() && table.isAboveName(query.hash) ? resolve::QueryOutcome::nextOfAbove() : outcome;
 }
 
 resolve::QueryOutcome Hosts::answerHit(const Query& query, const Entry& entry, size_t limit, uint16_t flags,

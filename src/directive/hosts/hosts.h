@@ -4,6 +4,7 @@
 //   name held, other type    NODATA with SOA; AA; DS, and with `fallthrough_unsupported` all that are not A, AAAA and PTR:
 //                            the next handler, else NODATA
 //   above a reverse name     the next handler, else NODATA (RFC 8020)
+//   above another name       as below, but NXDOMAIN of the next handler becomes NODATA
 //   PTR, no such address     the next handler
 //   in the zones, not held   the next handler where `fallthrough` says so; else SERVFAIL, as CoreDNS answers: a hosts
 //                            file does not say that it is complete, so there is nothing to deny the name with

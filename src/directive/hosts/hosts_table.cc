@@ -1,7 +1,5 @@
 #include "directive/hosts/hosts_table.h"
 
-#include <unordered_set>
-
 #include "dns/name.h"
 #include "dns/record.h"
 #include "records/entry.h"
@@ -92,6 +90,8 @@ class Collector {
     reversed_.shrink_to_fit();
     return std::move(reversed_);
   }
+  std::unordered_set<uint64_t> above;  // HostsTable::above_
+
   bool isOwnerEqual(const Item& a, const Item& b) const {
     return a.hash == b.hash && std::ranges::equal(owner(a), owner(b));
   }
@@ -115,6 +115,7 @@ class Collector {
       if (stored_address.size == 0) stored_address = store({address->data(), address->size()});
       const Stored stored_name = store(name->wire());
       addItem(stored_name, type, stored_address);
+      noteAbove(name->wire());
       if (options_.reverse && !isWildcard(name->wire())) {
         if (stored_reverse.size == 0) {
           stored_reverse = store(dns::reverseName(*address).wire());
@@ -123,6 +124,14 @@ class Collector {
         addItem(stored_reverse, RrType::kPtr, stored_name);
       }
       ++names_;
+    }
+  }
+
+  void noteAbove(std::span<const uint8_t> name) {
+    while (name.size() > 1) {
+      name = name.subspan(size_t{1} + name.front());
+      const bool is_new = name.size() > 1 && above.insert(hashBytes(name.data(), name.size(), options_.seed)).second;
+      if (!is_new) return;  // nor are those above it
     }
   }
 
@@ -167,6 +176,7 @@ Result<std::unique_ptr<const HostsTable>> HostsTable::build(std::span<const std:
   const std::vector<Item>& items = collector.sorted();
   auto hosts = std::make_unique<HostsTable>(options.seed);
   hosts->reversed_ = collector.takeReversed();
+  hosts->above_ = std::move(collector.above);
   for (size_t i = 0; i < items.size();) {
     const Item& first = items[i];
     hosts->has_wildcards_ |= isWildcard(collector.owner(first));

@@ -4,6 +4,8 @@
 // with one label more that the texts do not hold; it has no PTR.
 #pragma once
 
+#include <unordered_set>
+
 #include "base/hash.h"
 #include "base/ip_address.h"
 #include "base/result.h"
@@ -38,6 +40,8 @@ class HostsTable {
   }
   // Whether the reverse name of an address that is held is below `name`, which then exists (RFC 8020 §2).
   bool isAboveHeld(std::span<const uint8_t> name) const;
+  // Whether a name that is held is below the name with this hash.
+  bool isAboveName(uint64_t hash) const { return above_.contains(hash); }
   const records::RecordTable& table() const { return table_; }
 
   // Records that no DNS message could hold next to the others of their name.
@@ -49,7 +53,8 @@ class HostsTable {
   records::EpochDomain epochs_;  // without readers while the table is built, and without writers afterwards
   records::RecordTable table_;
   const HashSeed seed_;
-  std::vector<IpAddress> reversed_;  // those with a PTR, in order
+  std::vector<IpAddress> reversed_;     // those with a PTR, in order
+  std::unordered_set<uint64_t> above_;  // hashes of the names above those that are held, without the root
   bool has_wildcards_ = false;
   size_t dropped_count_ = 0;
 };

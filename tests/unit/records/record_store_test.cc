@@ -55,7 +55,7 @@ TEST_F(RecordStoreTest, StartsWithItsNameServerAlone) {
             test::text({IpAddress::parse("2001:db8::1")->data(), 16}));
   EXPECT_EQ(a("dns.tf.local."), "nodata");
   EXPECT_FALSE(exists("tf.local."));  // the apex is the answerer's
-  EXPECT_FALSE(exists("local."));
+  EXPECT_EQ(a("local."), "nodata");   // above the zone
 }
 
 // Writes down what it is told, and looks at the store meanwhile.
@@ -343,15 +343,21 @@ TEST_F(RecordStoreTest, FixturesSurviveAKeyOfTheirName) {
   EXPECT_EQ(store_.size(), 0u);
 }
 
-TEST_F(RecordStoreTest, NamesOutsideTheZoneMakeNoNonTerminals) {
+TEST_F(RecordStoreTest, NamesOutsideTheZoneMakeNonTerminalsUpToTheRoot) {
   store_.put(name("x.y.example.org."), v4(1), 1);
   EXPECT_EQ(a("x.y.example.org."), v4Octets(1));
-  EXPECT_FALSE(exists("y.example.org."));
+  EXPECT_EQ(a("y.example.org."), "nodata");
+  EXPECT_EQ(a("org."), "nodata");
   store_.put(name("local."), v4(2), 2);
   store_.put(name("x.xtf.local."), v4(2), 3);
-  EXPECT_FALSE(exists("xtf.local."));
+  EXPECT_EQ(a("xtf.local."), "nodata");
+  EXPECT_FALSE(exists("tf.local."));
   EXPECT_TRUE(store_.remove(name("x.y.example.org."), 3));
+  EXPECT_FALSE(exists("y.example.org."));
+  EXPECT_FALSE(exists("org."));
   EXPECT_TRUE(store_.remove(name("local."), 3));
+  EXPECT_EQ(a("local."), "nodata");  // above the zone, and x.xtf.local.
+  EXPECT_FALSE(exists("."));
   EXPECT_EQ(store_.size(), 1u);
 }
 
@@ -531,13 +537,14 @@ class RootZoneTest : public RecordStoreTest {
   RootZoneTest() : RecordStoreTest(".") {}
 };
 
-TEST_F(RootZoneTest, HoldsNamesAndNothingElse) {
+TEST_F(RootZoneTest, HoldsNamesAndTheNamesAboveThem) {
   EXPECT_FALSE(exists("ns.dns."));
   EXPECT_EQ(store_.put(numbered(1), v4(1), 1), Change::kAdded);
   EXPECT_EQ(a("worker1.tf.local."), v4Octets(1));
-  EXPECT_FALSE(exists("tf.local."));
+  EXPECT_EQ(a("tf.local."), "nodata");
   EXPECT_TRUE(store_.remove(numbered(1), 2));
   EXPECT_FALSE(exists("worker1.tf.local."));
+  EXPECT_FALSE(exists("tf.local."));
 }
 
 TEST(RecordStore, AZoneTooLongForANameServerHasNone) {
