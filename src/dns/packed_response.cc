@@ -83,14 +83,13 @@ PackedResponsePtr PackedResponse::make(const ResponseSections& sections, std::sp
   return PackedResponsePtr(packed);
 }
 
-size_t writePackedResponse(const PackedResponse& response, const Query& query, size_t limit,
-                           const WriteOptions& options) {
+namespace {
+
+// `bare`: an OPT record has no options.
+size_t write(const PackedResponse& response, const Query& query, size_t limit, const WriteOptions& options, bool bare) {
   ResponseBuilder builder(query, limit);
-  if (options.ede) {
-    builder.setEde(*options.ede);
-  } else if (response.has_ede) {
-    builder.setEde(static_cast<EdeCode>(response.ede));
-  }
+  const bool has_ede = options.ede || response.has_ede;
+  if (has_ede && !bare) builder.setEde(options.ede.value_or(static_cast<EdeCode>(response.ede)));
   const bool whole = !(options.minimal && response.answers > 0);
   const size_t start = builder.position();
   const auto first = [&response](size_t end) { return response.body().first(end); };
@@ -98,12 +97,13 @@ size_t writePackedResponse(const PackedResponse& response, const Query& query, s
       (whole && builder.setBody(response.body(), response.answers, response.authorities, response.additionals)) ||
       (whole && builder.setBody(first(response.authority_end), response.answers, response.authorities, 0)) ||
       builder.setWholeBody(first(response.proof_end), response.answers, response.proofs);
-  if (!written && query.has_edns && limit == kMaxMessageSize) {  // no transport has more room: OPT gives way
+  // No transport has more room: the options give way, then OPT.
+  if (!written && query.has_edns && limit == kMaxMessageSize) {
     Query plain = query;
-    plain.has_edns = false;
+    plain.has_edns = !bare;
     plain.asked_options = 0;
     plain.nsid = nullptr;
-    return writePackedResponse(response, plain, limit, options);
+    return write(response, plain, limit, options, true);
   }
   if (!written) {
     const auto [records, count] = answersThatFit(response, builder.room());
@@ -125,6 +125,13 @@ size_t writePackedResponse(const PackedResponse& response, const Query& query, s
   const uint16_t flags = kFlagRa | (response.authentic_data && wants_ad ? kFlagAd : 0);
   const bool expressible = code(response.rcode) <= kRcodeMask || query.has_edns;
   return builder.finish(expressible ? response.rcode : Rcode::kServFail, flags);
+}
+
+}  // namespace
+
+size_t writePackedResponse(const PackedResponse& response, const Query& query, size_t limit,
+                           const WriteOptions& options) {
+  return write(response, query, limit, options, false);
 }
 
 void orderAddresses(std::span<uint8_t> records, size_t record_size, const AddressOrder& order) {

@@ -111,6 +111,13 @@ class Rewriter {
     return std::move(translated_);
   }
 
+  // Whether there is no room for one more AAAA record, and an OPT record, in any message.
+  bool isFull(std::span<const uint8_t> owner) const {
+    constexpr size_t kOthers = 256;  // OPT, with its options
+    return response_.question_end + writer_.body().size() + owner.size() + dns::kRecordHeadSize +
+               sizeof(Nat64Prefix::V6) + kOthers >
+           dns::kMaxMessageSize;
+  }
   bool keep(const RecordView& record, std::span<const uint8_t> owner) {
     count(record.section);
     return writer_.append(response_.bytes, record, owner, record.ttl);
@@ -245,6 +252,8 @@ Translated translateAddresses(const dns::Query& query, const MessageView& respon
                               uint32_t most_seconds) {
   Rewriter rewriter(query, response);
   return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
+    // AAAA records are larger than A records: what no message has room for is left out.
+    if (rewriter.counts().made > 0 && rewriter.isFull(owner)) return true;
     if (record.section != Section::kAnswer) return rewriter.keep(record, owner);
     if (isSignatureOf(response, record, RrType::kA)) return true;
     if (record.type != code(RrType::kA)) return rewriter.keep(record, owner);

@@ -5,6 +5,7 @@ import socket
 import struct
 import time
 
+import dns.edns
 import dns.flags
 import dns.rcode
 import pytest
@@ -227,20 +228,33 @@ def test_connections_that_come_and_go(node):
 @pytest.mark.parametrize("use_edns", [False, 0], ids=["plain", "EDNS"])
 def test_an_answer_as_long_as_a_message_can_be_arrives(nodes, use_edns):
     """OPT has no room beside it, and no transport has more."""
+    long_answer(nodes, 65535, use_edns=use_edns)
+
+
+def test_an_answer_that_has_room_for_opt_but_not_for_its_options_has_opt(nodes):
+    options = [dns.edns.GenericOption(dns.edns.COOKIE, b"12345678"), dns.edns.GenericOption(dns.edns.NSID, b"")]
+    for response in long_answer(nodes, 65520, use_edns=0, options=options):
+        assert response.edns == 0 and not response.options
+
+
+def long_answer(nodes, size, **options):
     name = "long.example."
-    rest = 65535 - 12 - (len(name) + 1 + 4) - 12  # header, question, and a record's owner, type, class, TTL and length
+    rest = size - 12 - (len(name) + 1 + 4) - 12  # header, question, and a record's owner, type, class, TTL and length
     strings = ["x" * 255] * (rest // 256) + ["y" * (rest % 256 - 1)]
 
     def long(query, tcp):
         response = answer(query, "TXT " + " ".join(f'"{text}"' for text in strings)) if tcp else answer(query)
         response.use_edns(False)
-        assert not tcp or len(response.to_wire()) == 65535
+        assert not tcp or len(response.to_wire()) == size
         response.flags |= 0 if tcp else dns.flags.TC
         return response
 
     with Upstream(long) as upstream:
-        server = nodes.start(f". {{\n forward . {upstream.address}\n cache\n}}\n")
+        server = nodes.start(f". {{\n nsid name\n cookies\n forward . {upstream.address}\n cache\n}}\n")
+        responses = []
         for _ in range(2):  # of the upstream, and of the cache
-            response = ask(server, name, "TXT", tcp=True, use_edns=use_edns)
+            response = ask(server, name, "TXT", tcp=True, **options)
+            responses.append(response)
             assert response.rcode() == dns.rcode.NOERROR and not response.flags & dns.flags.TC
             assert len(response.answer[0][0].strings) == len(strings)
+    return responses
