@@ -279,6 +279,23 @@ def test_a_forward_without_a_server_that_answers_is_degraded(nodes, free_port):
         wait_until(lambda: section(node, "degraded") == [] and up() == 1, 20, node.logs)
 
 
+def test_a_forward_whose_file_names_no_server_is_degraded(nodes, directory):
+    """Also where it has named one before."""
+    path = f"{directory}/resolv.conf"
+
+    def write(text):
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(path + ".new", path)
+    write("# none yet\n")
+    node = nodes.start(f". {{\n forward . {path}\n}}\n")
+    expected = [f".:{node.port}: there is no upstream: the file of `forward` names none"]
+    assert section(node, "degraded") == expected
+    for text, reasons in (("nameserver 127.0.0.9\n", []), ("#\n", expected)):
+        write(text)
+        wait_until(lambda r=reasons: section(node, "degraded") == r, 20, node.logs)
+
+
 def test_a_reload_shows_the_new_upstreams_only(start, world):
     node = start()
     with Upstream() as other:

@@ -112,13 +112,16 @@ json BlockReport::degraded() const {
   auto all = json::array();
   for (size_t forward = 0; !loops_.empty() && forward < loops_.front().upstreams.size(); ++forward) {
     std::vector<Known> servers;
+    bool is_there = false;
     for (const Loop& loop : loops_) {
       const auto reports = loop.upstreams.at(forward).lock();
       if (!reports) continue;
+      is_there = true;
       for (const auto& report : reports->all()) directive::add(servers, *report);
     }
-    if (servers.empty() || std::ranges::any_of(servers, &Known::is_up)) continue;
-    std::string reason = "no upstream answers:";
+    if (!is_there || std::ranges::any_of(servers, &Known::is_up)) continue;
+    std::string reason =
+        servers.empty() ? "there is no upstream: the file of `forward` names none" : "no upstream answers:";
     for (const Known& known : servers) reason += " " + known.server;
     all.push_back(fmt::format("{}: {}", block_, reason));
   }

@@ -5,7 +5,7 @@
 //                     "upstreams": [{"block", "server", "up", "round_trip_seconds"}]: up if any loop thinks so; null while
 //                                  the server is down or has answered nothing yet
 //                     "degraded":  ["BLOCK: no upstream answers: SERVER..."] for each `forward` none of whose servers any loop
-//                                  thinks to be up
+//                                  thinks to be up, or that has none
 //   POST /v1/flush[?name=N]        {"flushed": answers}: drops all that is cached, or what is cached of N and the names
 //                                  below it, on the disk too; 400 if N is no domain name
 #pragma once

@@ -107,9 +107,8 @@ TEST_F(ControlPathsTest, AForwardWithoutAServerThatAnswersIsDegraded) {
   const auto first = serversOf({a1});
   const auto second = serversOf({b});
   const auto of_other_loop = serversOf({a2});
-  const auto none = serversOf({});
-  block->add(".:53", {.upstreams = {first, second, none}});
-  block->add(".:53", {.upstreams = {of_other_loop, second, none}});
+  block->add(".:53", {.upstreams = {first, second}});
+  block->add(".:53", {.upstreams = {of_other_loop, second}});
   control_.accept();
   EXPECT_EQ(section("degraded"), json::array());
   a1->setUp(false);
@@ -118,6 +117,10 @@ TEST_F(ControlPathsTest, AForwardWithoutAServerThatAnswersIsDegraded) {
   EXPECT_EQ(section("degraded"), json::array({".:53: no upstream answers: 192.0.2.1:53"}));
   a1->setUp(true);
   EXPECT_EQ(section("degraded"), json::array());
+  const auto none = serversOf({});
+  BlockReport::make(process_)->add("empty.:53", {.upstreams = {none}});
+  control_.accept();
+  EXPECT_EQ(section("degraded"), json::array({"empty.:53: there is no upstream: the file of `forward` names none"}));
 }
 
 TEST_F(ControlPathsTest, AnOlderConfigurationIsNotShown) {
