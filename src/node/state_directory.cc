@@ -112,11 +112,29 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
 
 Result<void> StateDirectory::take() {
   const Result<void> emptied = writeIdentity("");
+  emptyAbandoned();
   const Result<void> written = uuid_is_new_ ? remember(node_) : Result<void>();
   return emptied ? written : emptied;
 }
 
+// Those of other patterns whose process has ended without it: nobody goes on with their names here.
+void StateDirectory::emptyAbandoned() const {
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(options_.directory, error)) {
+    std::filesystem::path path = file.path();
+    const bool is_others = path.extension() == ".env" && path != identityFile() && file.is_regular_file(error);
+    if (!is_others || file.file_size(error) == 0) continue;
+    const std::string identity = path.string();
+    const int fd = ::open(path.replace_extension(".lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && truncate(identity.c_str(), 0) != 0)
+      log_.debug("{}: {}", identity, std::strerror(errno));
+    close(fd);
+  }
+}
+
 Result<void> StateDirectory::lock() {
+  const auto begin = std::chrono::steady_clock::now();
   const std::string path = stem_ + ".lock";
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   int fd = ::open(path.c_str(), kFlags | O_EXCL, kPrivate);
@@ -142,6 +160,7 @@ Result<void> StateDirectory::lock() {
   const std::string pid = fmt::format("{}\n", getpid());
   // Only for the message above.
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
+  noteWrite(begin);
   return {};
 }
 
@@ -180,6 +199,22 @@ Result<RememberedNode> StateDirectory::read() {
   return node;
 }
 
+Result<void> StateDirectory::replace(const std::string& path, std::string_view contents, mode_t mode) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto written = replaceFile(path, contents, mode);
+  noteWrite(begin);
+  return written;
+}
+
+void StateDirectory::noteWrite(std::chrono::steady_clock::time_point begin) {
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  if (taken < kSlowWrite || is_slow_) return;
+  is_slow_ = true;
+  log_.warning(
+      "state directory {}: a write has taken {:.1f} s; a claim, a loss and a change of the pattern wait for it",
+      options_.directory, taken.count());
+}
+
 Result<void> StateDirectory::remember(const RememberedNode& node) {
   written_ = true;
   nlohmann::ordered_json state;
@@ -195,13 +230,13 @@ Result<void> StateDirectory::remember(const RememberedNode& node) {
   if (std::string here = machine(); !here.empty()) state["machine"] = std::move(here);
   if (std::string held_by = holder(); !held_by.empty()) state["holder"] = std::move(held_by);
   node_ = node;
-  return replaceFile(stem_ + ".json", toText(state, 1) + "\n");
+  return replace(stem_ + ".json", toText(state, 1) + "\n", kPrivate);
 }
 
 Result<void> StateDirectory::writeIdentity(std::string_view contents) {
   written_ = true;
   const std::string path = identityFile();
-  auto written = replaceFile(path, contents, kForAll);
+  auto written = replace(path, contents, kForAll);
   if (written || !contents.empty()) return written;
   // A name that is not ours any more must not stand there, come what may.
   if (truncate(path.c_str(), 0) == 0 || unlink(path.c_str()) == 0 || errno == ENOENT) return {};

@@ -49,7 +49,8 @@ class StateDirectory {
   StateDirectory(const StateDirectory&) = delete;
   StateDirectory& operator=(const StateDirectory&) = delete;
 
-  // The files are this process's from now on, which owns no name yet: what a crashed one has left in the .env goes.
+  // The files are this process's from now on, which owns no name yet: what a crashed one has left in the .env goes,
+  // and in those of patterns that no process has in use.
   Result<void> take();
   // `only`: no other pattern uses the directory, and `identity` leads to this one's .env. It is undefined which of
   // several it would lead to, so there is none then.
@@ -73,6 +74,11 @@ class StateDirectory {
 
  private:
   StateDirectory(Options options, Logger log);
+  static constexpr std::chrono::seconds kSlowWrite{1};
+
+  void noteWrite(std::chrono::steady_clock::time_point begin);
+  Result<void> replace(const std::string& path, std::string_view contents, mode_t mode);
+  void emptyAbandoned() const;
   Result<void> lock();
   Result<RememberedNode> read();
   std::string machine() const;
@@ -87,6 +93,7 @@ class StateDirectory {
   bool lock_is_new_ = false;
   bool written_ = false;  // by this object
   bool predecessor_ended_ = false;
+  bool is_slow_ = false;  // as was said
 };
 
 // The directory that systemd has made for the service (the first of systemd.exec(5)'s list); empty: nothing.

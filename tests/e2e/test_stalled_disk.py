@@ -10,6 +10,7 @@ import pytest
 
 from corefiles import corefile
 from dns_client import answers, make_query, said_name, wait_resolves, wait_says
+from harness.frozen_disk import FreezableDisk
 from harness.processes import TIME_FACTOR, wait_until
 from harness.secure_etcd import Authority, SecureEtcd, install
 from harness.stalled_disk import StalledDisk, available
@@ -50,6 +51,27 @@ def node(nodes, etcd, disk, upstream):
     wait_says(node, WORKER1)
     wait_until(lambda: any(name.endswith(".names") for name in os.listdir(f"{disk.behind}/state")), 20, "the names to be saved")
     return node
+
+
+def test_a_slow_state_directory_is_named(nodes, etcd):
+    """A reload with another pattern waits for it, and its operator would not know what for."""
+    disk = FreezableDisk()
+    try:
+        text = corefile(etcd.endpoint, options=[f"state {disk.path}/state", "address 192.0.2.7"])
+        node = nodes.start(text)
+        wait_says(node, WORKER1)
+        disk.freeze()
+        with open(node.corefile_path, "w", encoding="ascii") as file:
+            file.write(text.replace("worker{{.ID}}", "other{{.ID}}"))
+        node.signal(signal.SIGHUP)
+        time.sleep(2)  # the length of the fault
+        disk.thaw()
+        node.wait_logged(f"state directory {disk.path}/state: a write has taken")
+        wait_says(node, "other1.tf.local.")
+    finally:
+        disk.thaw()
+        node.terminate()
+        disk.close()
 
 
 def write(disk, name, text):

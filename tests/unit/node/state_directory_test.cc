@@ -216,6 +216,16 @@ TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
   EXPECT_EQ(contentsOf(state->identityFile()), "");
 }
 
+TEST_F(StateDirectoryTest, TheIdentityOfAnotherPatternGoesWithItsProcess) {
+  ASSERT_TRUE(taken()->writeIdentity("IDETCD_NAME=worker1.tf.local.\n"));
+  const auto used = StateDirectory::open(options("used{{.ID}}.tf.local."), {}).value();
+  ASSERT_TRUE(used->take());
+  EXPECT_EQ(std::filesystem::file_size(file(".env")), 0u);
+  ASSERT_TRUE(used->writeIdentity("IDETCD_NAME=used1.tf.local.\n"));
+  taken();
+  EXPECT_GT(std::filesystem::file_size(used->identityFile()), 0u);
+}
+
 TEST_F(StateDirectoryTest, TheIdentityIsClearedInHasteOnlyByWhoHoldsTheDirectory) {
   const auto first = StateDirectory::open(options(), {}).value();
   ASSERT_TRUE(first->writeIdentity("x"));
