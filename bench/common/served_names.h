@@ -18,6 +18,7 @@ namespace idetcd::bench {
 struct World {
   net::EventLoop& loop;
   dns::Name zone;
+  bool aliased;  // a CNAME leads to each address
 };
 
 class ServedNames {
@@ -56,7 +57,7 @@ class ServedNames {
       std::copy_n(name.data(), name.size(), query.qname);
       query.hash = hashBytes(name.data(), name.size(), store_.table().seed());
       resolver::StoredResponse response;
-      setAddress(i, response);
+      setAddress(i, world.aliased ? dns::kHeaderSize + name.size() + 4 : 0, response);
       cache->insert(query, response, BootClock::now());
     }
     return std::make_unique<resolver::ForwardingResolver>(world.loop, resolver::ForwardingResolver::Options{},
@@ -64,15 +65,28 @@ class ServedNames {
                                                           std::vector<std::unique_ptr<resolver::Forwarder>>{});
   }
 
-  static void setAddress(uint32_t number, resolver::StoredResponse& response) {
+  // `alias_at`: where a CNAME stands in the message, which leads to a name below the question's; 0: there is none.
+  static void setAddress(uint32_t number, size_t alias_at, resolver::StoredResponse& response) {
     response.kind = resolver::ResponseKind::kPositive;
     response.ttl_seconds = 3600;
-    std::vector<uint8_t> record{0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4};
-    for (const uint8_t byte : addressV4(number)) record.push_back(byte);
-    const auto size = static_cast<uint16_t>(record.size());
-    constexpr uint16_t kTtlOffset = 6;
-    response.packed = dns::PackedResponse::make(
-        {.answers = 1, .answer_size = size, .proof_end = size, .authority_end = size}, record, {&kTtlOffset, 1});
+    std::vector<uint8_t> records;
+    std::vector<uint16_t> ttl_offsets;
+    const auto add = [&](size_t owner, dns::RrType type, std::initializer_list<uint8_t> rdata) {
+      ttl_offsets.push_back(static_cast<uint16_t>(records.size() + 6));
+      const auto pointer = dns::pointerTo(owner);
+      records.insert(records.end(), {static_cast<uint8_t>(pointer >> 8), static_cast<uint8_t>(pointer), 0,
+                                     static_cast<uint8_t>(dns::code(type)), 0, 1, 0, 0, 0x0e, 0x10, 0, 4});
+      records.insert(records.end(), rdata);
+    };
+    if (alias_at != 0) add(dns::kHeaderSize, dns::RrType::kCname, {1, 'a', 0xc0, dns::kHeaderSize});
+    const auto v4 = addressV4(number);
+    add(alias_at != 0 ? alias_at + 12 : dns::kHeaderSize, dns::RrType::kA, {v4[0], v4[1], v4[2], v4[3]});
+    const auto size = static_cast<uint16_t>(records.size());
+    response.packed = dns::PackedResponse::make({.answers = static_cast<uint16_t>(ttl_offsets.size()),
+                                                 .answer_size = size,
+                                                 .proof_end = size,
+                                                 .authority_end = size},
+                                                records, ttl_offsets);
   }
 
   records::EpochDomain epochs_;

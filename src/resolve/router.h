@@ -108,6 +108,7 @@ class Router : public std::enable_shared_from_this<Router> {
     if (request.name_exists || (request.router != nullptr && request.router->isAboveZone(query)))
       dns::denyDataOnly(query.message);
   }
+  bool hasOneBlock() const { return routes_.size() == 1; }
   // Counts late answers; may be null.
   QuerySamples* samples() const { return samples_.get(); }
 

@@ -77,7 +77,7 @@ struct Cache::Entry {
   }
 
   bool isFastPathEligible(const dns::PackedResponse& packed, FastPath fast_path) const {
-    return !names_others && !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
+    return !(fast_path.no_others && names_others) && !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
            !(fast_path.single_answer && packed.answers > 1) &&
            !(fast_path.answers_only && packed.answers > 0 && packed.proof_end != packed.body().size());
   }

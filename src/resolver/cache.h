@@ -50,6 +50,7 @@ class Cache {
   struct FastPath {
     bool answers_only = false;   // nothing beside an answer and its proofs (`minimal`)
     bool single_answer = false;  // else they are rotated (`loadbalance`)
+    bool no_others = true;       // what names others (namesOthers()) has to be looked at
   };
 
   enum class State : uint8_t { kMiss, kFresh, kStale };
@@ -80,7 +81,7 @@ class Cache {
   using MayAnswer = std::function<bool(const dns::PackedResponse& response)>;
   Found find(const dns::Query& query, BootClock::time_point now, const MayAnswer& may_answer = {});
 
-  // What find() and writePackedResponse() do for almost every hit, in one piece: a fresh answer that names no others,
+  // What find() and writePackedResponse() do for almost every hit, in one piece: a fresh answer,
   // written over the query with its TTLs counted down. `size` 0: there is none, or there is more to it; nothing has been
   // counted then.
   struct Written {

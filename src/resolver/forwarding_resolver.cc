@@ -4,7 +4,6 @@
 
 #include "dns/response.h"
 #include "net/udp_query_socket.h"
-#include "resolve/router.h"
 #include "resolver/forward_message.h"
 #include "resolver/special_names.h"
 
@@ -133,7 +132,7 @@ bool ForwardingResolver::isCached(const dns::Query& query) const {
 Cache::Found ForwardingResolver::findCached(const dns::Query& query, const resolve::Request& request,
                                              BootClock::time_point now) {
   return cache_->find(query, now, [&](const dns::PackedResponse& response) {
-    return aliases_.mayAnswer(query, request, response);
+    return isAlone(request) || aliases_.mayAnswer(query, request, response);
   });
 }
 

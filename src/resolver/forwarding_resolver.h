@@ -11,6 +11,7 @@
 #include "resolve/deferred_reply.h"
 #include "resolve/handler.h"
 #include "resolve/request.h"
+#include "resolve/router.h"
 #include "resolver/alias_follower.h"
 #include "resolver/cache.h"
 #include "resolver/cache_saver.h"
@@ -92,7 +93,9 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
   // in the cache either, so this comes before it is known what the name is.
   resolve::QueryOutcome answerAtHand(const dns::Query& query, const resolve::Request& request) {
     if (!cache_) return resolve::QueryOutcome::next();
-    const Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, fast_path_);
+    Cache::FastPath fast_path = fast_path_;
+    fast_path.no_others = !isAlone(request);
+    const Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, fast_path);
     if (written.wants_prefetch) [[unlikely]]
       refresh(query, request);
     return written.size > 0 ? cached(written.size) : resolve::QueryOutcome::next();
@@ -101,6 +104,11 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
     resolve::QueryOutcome outcome = resolve::QueryOutcome::answer(size);
     outcome.answered_by = options_.cache_directive;
     return outcome;
+  }
+  // No name is this server's own, and none is refused: it resolves, and nothing else.
+  bool isAlone(const resolve::Request& request) const {
+    return options_.chain == nullptr || (place_ == 0 && options_.chain->parts.gate == nullptr &&
+                                         (request.router == nullptr || request.router->hasOneBlock()));
   }
   resolve::QueryOutcome answerHere(const dns::Query& query, const resolve::Request& request);
   resolve::QueryOutcome answerOther(const dns::Query& query, const resolve::Request& request, size_t forwarder);

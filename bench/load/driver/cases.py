@@ -341,4 +341,5 @@ class Allocations(Case):
 # Queries, and the options of hit_instructions that make them.
 PLAIN_HIT = "A, no EDNS"
 HITS = ((PLAIN_HIT, []), ("A, EDNS", ["--edns"]), ("NXDOMAIN", ["--nxdomain"]), ("A, no bind", ["--wildcard"]),
-        ("A, from the cache", ["--cached"]), ("A, with prometheus", ["--counted"]))
+        ("A, from the cache", ["--cached"]),
+        ("A behind a CNAME, from the cache", ["--cached", "--alias"]), ("A, with prometheus", ["--counted"]))
