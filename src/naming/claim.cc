@@ -131,7 +131,6 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
         StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
         if (taken->claimed) co_return ClaimOutcome::kClaimed;
-        context_.counters.claim_collisions.add();
         line = std::move(taken->line);
         break;
       }
@@ -189,58 +188,98 @@ runtime::Task<void> Claim::endFormerLeases() {
   }
 }
 
-// Puts our ticket and reads where it stands, at the same revision.
+// Puts our ticket, and reads where it stands. What has no answer is repeated on the same lease.
 Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    const BootClock::time_point asked = context_.now();
+    StoreResult<slots::QueueSnapshot> line = co_await putTicket(preferred_id);
+    if (line) co_return line;
+    const ErrorCode code = line.error().code;
+    if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) co_return line;
+    const StoreResult<bool> kept = co_await pauseBeforeNext(line.error(), asked, backoff);
+    if (!kept) co_return tl::unexpected(kept.error());
+  }
+  co_return stopped();
+}
+
+// Unless a claim under this lease was applied: a ticket that comes late does not stand beside its name.
+Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id) {
   const std::string preferred = preferredKey(preferred_id);
   const int64_t seen = own_key_.highestToken();
+  constexpr auto kBranch = Transaction::Branch::kFailure;
   Transaction transaction;
-  transaction.put({ticket_, valueWith(0, 0), lease_->id});
-  const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
-  const Transaction::Read queue = transaction.read({queue_, {.count_only = true}});
-  const Transaction::Read alike =
-      transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), {.count_only = true}});
-  const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
+  transaction.require(
+      {.key = incarnationKey(record_.id), .target = Compare::Target::kLease, .number = lease_->id});
+  transaction.putOtherwise({ticket_, valueWith(0, 0), lease_->id});
+  const Transaction::Read ticket =
+      transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}}, kBranch);
   Transaction::Read own_key;
   Transaction::Read floor;
   if (!preferred.empty()) {
-    own_key = transaction.read({store::KeyRange::single(preferred), {}});
-    floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}});
+    own_key = transaction.read({store::KeyRange::single(preferred), {}}, kBranch);
+    floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}}, kBranch);
   }
-  context_.counters.claim_requests.add();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
+  StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
-  if (!transaction.fits(*answer)) co_return unfitting();
+  if (answer->succeeded) co_return tl::unexpected(StoreError{ErrorCode::kOther, "the claim was applied"});
   std::optional<slots::QueueSnapshot::OwnKey> own;
   if (!preferred.empty()) {
     floor_.name = preferred;
     learnFloor(transaction.result(*answer, floor));
     own = readOwn(transaction.result(*answer, own_key));
   }
-  const RangeResult own_ticket = transaction.result(*answer, ticket);
-  const int64_t tickets = transaction.result(*answer, queue).count;
-  const bool uniform = transaction.result(*answer, alike).count == tickets;
-  RangeResult taken = std::move(transaction.result(*answer, names));
-  StoreResult<slots::QueueSnapshot> line =
-      co_await readEnqueued(uniform, own_ticket, tickets, std::move(taken), answer->revision);
+  const std::vector<store::KeyValue>& found = transaction.result(*answer, ticket).kvs;
+  // A ticket that was there before is not the youngest: those ahead have to be looked at, too.
+  const bool is_new = !found.empty() && found.front().create_revision == answer->revision;
+  StoreResult<slots::QueueSnapshot> line = slots::QueueSnapshot();
+  if (own) {  // whatever others have
+    line->older.emplace();
+    line->ticket_revision = line->revision = answer->revision;
+  } else if (is_new) {
+    line = co_await lookAt(answer->revision);
+  }
+  if (!own && (!is_new || (!line && line.error().code == ErrorCode::kCompacted))) line = co_await look();
   if (!line) co_return line;
   line->own = own;
-  line->set_back = line->revision < seen;
+  line->set_back = answer->revision < seen;
   co_return line;
 }
 
-Claim::Answer<slots::QueueSnapshot> Claim::readEnqueued(bool uniform, RangeResult own_ticket, int64_t tickets,
-                                                        RangeResult taken, int64_t revision) {
-  // A ticket that was there before (its answer was lost) is not the youngest: those ahead have to be looked at, too.
-  if (!uniform || own_ticket.kvs.empty() || own_ticket.kvs.front().create_revision != revision || tickets < 1) {
-    StoreResult<slots::QueueSnapshot> counted = co_await look();
-    co_return counted;
+// Slots and queue as they were when our ticket, the youngest then, was put.
+Claim::Answer<slots::QueueSnapshot> Claim::lookAt(int64_t revision) {
+  Transaction transaction;
+  const Transaction::Read names =
+      transaction.read({slots_, {.revision = revision, .limit = kLinePage, .keys_only = true}});
+  const store::RangeOptions count{.revision = revision, .count_only = true};
+  const Transaction::Read queue = transaction.read({queue_, count});
+  const Transaction::Read alike =
+      transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), count});
+  StoreResult<TxnResult> answer = co_await ask(&transaction);
+  if (!answer) co_return tl::unexpected(answer.error());
+  const int64_t tickets = transaction.result(*answer, queue).count;
+  if (tickets < 1 || transaction.result(*answer, alike).count != tickets) {
+    StoreResult<slots::QueueSnapshot> all = co_await look();
+    co_return all;
   }
-  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(transaction.result(*answer, names)), revision);
   if (!line) co_return tl::unexpected(line.error());
   line->older = {{options_.pattern.limit(), static_cast<size_t>(tickets - 1)}};
   line->ticket_revision = revision;
   line->revision = revision;
   co_return line;
+}
+
+// A slow answer is waited for: to ask anew makes etcd slower still.
+Claim::Answer<TxnResult> Claim::ask(Transaction* transaction) {
+  context_.counters.claim_requests.add();
+  transaction->setTimeout(context_.round_trip.patience(5s, options_.lease / 4));
+  const BootClock::time_point asked = context_.now();
+  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction->request());
+  if (!answer) co_return answer;
+  context_.round_trip.took(asked, context_.now());
+  if (!transaction->fits(*answer)) co_return unfitting();
+  co_return answer;
 }
 
 std::string Claim::preferredKey(int64_t preferred_id) const {
@@ -273,16 +312,19 @@ bool Claim::isAbandoned(const store::KeyValue& kv) const {
 }
 
 Claim::Answer<slots::QueueSnapshot> Claim::look() {
-  Transaction transaction;
-  const LineReads reads = addLineReads(&transaction, Transaction::Branch::kSuccess);
   const int64_t seen = own_key_.highestToken();
-  context_.counters.claim_requests.add();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
+  // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
+  // them need not know its place.
+  const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.pattern.limit(), 1000));
+  Transaction transaction;
+  const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
+  const Transaction::Read queue =
+      transaction.read({queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
+  StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
-  if (!transaction.fits(*answer)) co_return unfitting();
-  RangeResult taken = std::move(transaction.result(*answer, reads.names));
-  RangeResult queue = std::move(transaction.result(*answer, reads.queue));
-  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(taken), std::move(queue), answer->revision);
+  RangeResult taken = std::move(transaction.result(*answer, names));
+  RangeResult found = std::move(transaction.result(*answer, queue));
+  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(taken), std::move(found), answer->revision);
   if (line) line->set_back = line->revision < seen;
   co_return line;
 }
@@ -297,13 +339,11 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
   while (!context_.lifetime.stopping()) {
     look_again_ = false;
     waiting_.beginLook();
+    const BootClock::time_point asked = context_.now();
     StoreResult<slots::QueueSnapshot> line = co_await look();
     if (!line) {
       // The place in the queue is worth waiting for, as long as the lease lives.
-      context_.trouble.failed(kClaiming, line.error());
-      const std::chrono::nanoseconds delay = delayAfter(line.error(), backoff);
-      co_await context_.lifetime.pause(delay);
-      const StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
+      const StoreResult<bool> kept = co_await pauseBeforeNext(line.error(), asked, backoff);
       if (!kept) co_return tl::unexpected(kept.error());
       continue;
     }
@@ -343,6 +383,19 @@ Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, 
   co_await wake_.wait(
       std::clamp<std::chrono::nanoseconds>(poll_at - now, 0ns, std::max<std::chrono::nanoseconds>(to_renewal, 100ms)));
   co_return true;
+}
+
+// Before what failed is tried again: half as long as that took, at least, and not before the lease is kept. An error: it
+// is lost.
+Claim::Answer<bool> Claim::pauseBeforeNext(StoreError error, BootClock::time_point asked, Backoff& backoff) {
+  context_.trouble.failed(kClaiming, error);
+  std::chrono::nanoseconds delay = std::max(delayAfter(error, backoff), (context_.now() - asked) / 2);
+  while (true) {
+    co_await context_.lifetime.pause(delay);
+    StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
+    if (!kept || *kept || context_.lifetime.stopping()) co_return kept;
+    delay = backoff.next();
+  }
 }
 
 // False: etcd does not answer. An error: the lease is lost.
@@ -511,7 +564,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   transaction.require({.key = choice.name,
                        .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
                        .number = back ? line.own->mod_revision : 0});
-  transaction.require({.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});
+  transaction.require({.key = ticket_, .target = Compare::Target::kModRevision, .number = line.ticket_revision});
   transaction.require({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
   transaction.put({choice.name, value, lease_->id});
   transaction.put({incarnationKey(record_.id), incarnation, lease_->id});
@@ -522,12 +575,10 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   } else if (floor_.revision != 0) {
     transaction.erase(floor_key);
   }
-  const LineReads reads = addLineReads(&transaction, Transaction::Branch::kFailure);
   const Transaction::Read floor =
       transaction.read({store::KeyRange::single(floor_key), {}}, Transaction::Branch::kFailure);
-  context_.counters.claim_requests.add();
   const BootClock::time_point sent = context_.now();
-  StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
+  StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer || !answer->succeeded) own_key_.answered();
   if (!answer && answer.error().ambiguous()) {
     StoreResult<Attempt> attempt = co_await readBack(std::move(choice), incarnation, answer.error());
@@ -541,55 +592,52 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
               std::move(written)});
     co_return Attempt{.claimed = true, .line = {}};
   }
-  if (!transaction.fits(*answer)) co_return unfitting();
   learnFloor(transaction.result(*answer, floor));
-  RangeResult taken = std::move(transaction.result(*answer, reads.names));
-  RangeResult queue = std::move(transaction.result(*answer, reads.queue));
-  StoreResult<slots::QueueSnapshot> next = co_await readLine(std::move(taken), std::move(queue), answer->revision);
+  context_.counters.claim_collisions.add();
+  StoreResult<slots::QueueSnapshot> next = co_await waitForTurn(false);
   if (!next) co_return tl::unexpected(next.error());
-  next->set_back = line.set_back;
+  next->set_back = next->set_back || line.set_back;
   co_return Attempt{.claimed = false, .line = *std::move(next)};
 }
 
 // The answer to the claim was lost. If the slot shows our UUID under our lease, the claim was applied. If not, it may
-// still be applied later: the failure stands, and release() makes sure that it is not.
+// still be applied later, unless the ticket is put again, whose version it requires. Where that cannot be, the failure
+// stands, and release() makes sure that the claim is not applied.
 Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, std::string incarnation, StoreError unclear) {
   Backoff backoff(context_.jitter, 100ms, 3s);
+  bool is_last = unclear.code == ErrorCode::kNoSpace;
   while (!context_.lifetime.stopping()) {
     context_.counters.claim_requests.add();
+    const BootClock::time_point asked = context_.now();
+    const int64_t seen = own_key_.highestToken();
     store::KeyRange slot = store::KeyRange::single(choice.name);
     StoreResult<RangeResult> answer = co_await context_.store.range(std::move(slot), {});
     if (answer) {
+      // Then others have had the name meanwhile, perhaps, with a higher token.
+      const bool was_set_back = answer->revision < seen;
       for (const store::KeyValue& kv : answer->kvs) {
         const Result<NodeRecord> record = decodeRecord(kv.value);
         if (!record || record->id != record_.id || kv.lease != lease_->id) continue;
+        if (was_set_back) break;
         const int64_t token = std::max(kv.create_revision, record->token);
         Incarnation::Written written{.value = std::move(incarnation), .revision = kv.mod_revision, .as_of = {}};
         remember({choice.id, std::move(choice.name), token, kv.create_revision, record->token, kv.mod_revision,
                   kv.value, std::move(written)});
         co_return Attempt{.claimed = true, .line = {}};
       }
-      co_return tl::unexpected(std::move(unclear));
+      if (is_last || was_set_back) co_return tl::unexpected(std::move(unclear));
+      StoreResult<slots::QueueSnapshot> line = co_await enqueue(0);
+      if (line) co_return Attempt{.claimed = false, .line = *std::move(line)};
+      is_last = true;  // it may have been applied meanwhile
+      continue;
     }
-    context_.trouble.failed(kClaiming, answer.error());
-    const std::chrono::nanoseconds delay = backoff.next();
-    co_await context_.lifetime.pause(delay);
+    const StoreResult<bool> kept = co_await pauseBeforeNext(answer.error(), asked, backoff);
+    if (!kept) co_return tl::unexpected(kept.error());
   }
   co_return stopped();
 }
 
-Claim::LineReads Claim::addLineReads(Transaction* transaction, Transaction::Branch branch) const {
-  LineReads reads;
-  reads.names = transaction->read({slots_, {.limit = kLinePage, .keys_only = true}}, branch);
-  // However long the queue: a node that is not among the oldest `limit` has no slot yet, and one that is far behind
-  // them need not know its place.
-  const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.pattern.limit(), 1000));
-  reads.queue =
-      transaction->read({queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}}, branch);
-  return reads;
-}
-
-// The answers to addLineReads(). If ours is among the tickets that were not read, it waits.
+// If ours is among the tickets that were not read, it waits.
 Claim::Answer<slots::QueueSnapshot> Claim::readLine(RangeResult taken, RangeResult queue, int64_t revision) {
   StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
   if (!line) co_return tl::unexpected(line.error());
@@ -622,7 +670,7 @@ bool Claim::findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueS
   for (const store::KeyValue& ticket : tickets) {
     if (ticket.key == ticket_) {
       line->older = std::move(older);
-      line->ticket_revision = ticket.create_revision;
+      line->ticket_revision = ticket.mod_revision;
       for (auto& [limit, key] : youngest) line->ahead.push_back(std::move(key));
       break;
     }

@@ -1,11 +1,13 @@
-// Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about three requests each.
+// Takes the lowest free name of a pattern, so that nodes that start together end on 1…N with about four requests each.
 //
 //   1. LeaseGrant
-//   2. Txn  put a ticket /idetcd/queue/<pattern>/<limit>/<uuid> under the lease; read the pattern's keys, the number of
-//           tickets (all of them would be N²/2 for N nodes; they are read if not all have our limit), and the key of the
-//           node's former name
+//   2. Txn  put a ticket /idetcd/queue/<pattern>/<limit>/<uuid> under the lease, unless it has a claim already; read the
+//           key of the node's former name
+//   3. read at the revision of that: the pattern's keys, and the number of tickets (all of them would be N²/2 for N
+//           nodes; they are read if not all have our limit). No transaction that writes reads them: each member would do
+//           so while it applies nothing else
 //           -> our ticket's place by age names our slot: the one that older tickets leave (slot_choice.h)
-//   3. Txn  if the slot's create_revision is 0 and our ticket is there: put the slot under the lease, delete the
+//   4. Txn  if the slot's create_revision is 0 and our ticket is as it was put: put the slot under the lease, delete the
 //           ticket; else read both again
 //
 // Without a free slot the ticket stays in the queue; the node's own watch shows its turn (WaitingLine), and of each
@@ -17,7 +19,9 @@
 // Invariants:
 //   - At most one lease of ours holds anything in etcd: a lease is left behind only by a confirmed revoke. A successor
 //     knows each one before a name is claimed under it, and revokes it once the name is its own.
-//   - A claim whose answer was lost is read back: the slot's value carries our UUID.
+//   - A claim whose answer was lost is read back: the slot's value carries our UUID. If it does not, the ticket is put
+//     again: the claim requires the version that it had, and so cannot be applied any more.
+//   - What has no answer is tried again under the same lease.
 //   - A key of another owner, without our UUID or without a lease, is never overwritten.
 // Scheduler's thread only.
 #pragma once
@@ -120,11 +124,6 @@ class Claim {
     int64_t token = 0;
     int64_t revision = 0;  // of its key; 0: there is none
   };
-  // Slots and queue, in a transaction.
-  struct LineReads {
-    store::Transaction::Read names;
-    store::Transaction::Read queue;
-  };
   struct Attempt {
     bool claimed = false;
     slots::QueueSnapshot line;  // if not
@@ -135,10 +134,14 @@ class Claim {
   Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
   Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id);
+  Answer<slots::QueueSnapshot> putTicket(int64_t preferred_id);
+  Answer<slots::QueueSnapshot> lookAt(int64_t revision);
+  Answer<store::TxnResult> ask(store::Transaction* transaction);
   Answer<slots::QueueSnapshot> look();
   Answer<slots::QueueSnapshot> waitForTurn(bool full);
   Answer<bool> untilSomethingChanges(BootClock::time_point poll_at, bool full);
   Answer<bool> keepLeaseWhileWaiting();
+  Answer<bool> pauseBeforeNext(store::StoreError error, BootClock::time_point asked, Backoff& backoff);
   runtime::Task<bool> oldLeaseEnds();
   void follow(const slots::QueueSnapshot& line);
   void noteUnleased(const slots::QueueSnapshot& line, int64_t last_id);
@@ -150,13 +153,10 @@ class Claim {
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
   Answer<Attempt> readBack(slots::SlotChoice choice, std::string incarnation, store::StoreError unclear);
-  LineReads addLineReads(store::Transaction* transaction, store::Transaction::Branch branch) const;
   Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult queue, int64_t revision);
   bool findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueSnapshot* line) const;
   std::chrono::nanoseconds delayAfter(const store::StoreError& error, Backoff& backoff);
 
-  Answer<slots::QueueSnapshot> readEnqueued(bool uniform, store::RangeResult own_ticket, int64_t tickets,
-                                            store::RangeResult taken, int64_t revision);
   Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, int64_t revision);
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;

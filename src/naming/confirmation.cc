@@ -173,15 +173,17 @@ void Confirmation::loaded(int64_t revision, uint64_t cluster_id) {
   askSoon();
 }
 
+// Where one member of etcd ends, many nodes come here at once: what need not be known now is asked with the next question,
+// which is at another time for each.
 void Confirmation::watchOpened(bool is_current) {
   table_.watchOpened();
   ++watches_;
   if (slot_.watchOpened(is_current)) tellHolder();
-  incarnation_.renew();
-  askSoon();
+  if (!is_current) askSoon();
 }
 
-void Confirmation::watchEnded() {
+void Confirmation::watchEnded(bool was_reset) {
+  if (was_reset) incarnation_.renew();
   table_.watchEnded();
   slot_.watchEnded();
 }

@@ -48,10 +48,11 @@ class Confirmation {
   void progressed(int64_t revision) { table_.progressed(revision); }
   // The watch has shown a beat.
   void sawBeat(std::string_view key, int64_t revision) { beat_.saw(key, revision, table_.deliveredRevision()); }
-  // A new watch, perhaps over a new connection. `is_current`: the names have been the present within the lease.
+  // A new watch. `is_current`: the names have been the present within the lease.
   void watchOpened(bool is_current);
-  // What it has said of progress counts no more: the next watch begins behind the last event.
-  void watchEnded();
+  // What it has said of progress counts no more: the next watch begins behind the last event. `was_reset`: its connection
+  // has broken, as those of a copy of this process do.
+  void watchEnded(bool was_reset);
   // The watch lacks what is known to be in the store, or the store is not that of the snapshot.
   bool behind() const { return table_.isBehind(); }
   // The latter. Until loaded().

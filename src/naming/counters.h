@@ -21,7 +21,7 @@ struct Counters : metrics::Group {
 
   // The claim.
   metrics::Counter claim_requests{*this, "idetcd_claim_requests_total",
-                                  "Requests to etcd while a name was claimed: three for a claim without trouble."};
+                                  "Requests to etcd while a name was claimed: four for a claim without trouble."};
   metrics::Counter claims{*this, "idetcd_claims_total", "Names that were claimed."};
   metrics::Counter claim_collisions{*this, "idetcd_claim_collisions_total",
                                     "Names that another node took while this one claimed them."};

@@ -1,5 +1,5 @@
 // Whether it is this process that holds its lease. An incarnation is a random value below /idetcd/, under the lease,
-// written by each claim, and by compare-and-swap after each new watch and each standstill of the machine. Two processes that
+// written by each claim, and by compare-and-swap after each broken connection and each standstill of the machine. Two processes that
 // were resumed from one snapshot of memory hold the same lease; the first to write goes on, the other finds a foreign
 // value. Scheduler's thread only.
 #pragma once

@@ -213,7 +213,7 @@ Task<void> Mirror::follow() {
         context_.counters.setWatch(true);
         error = co_await consume(std::move(*stream));
         context_.counters.setWatch(false);
-        confirmation_.watchEnded();
+        confirmation_.watchEnded(std::exchange(was_reset_, false));
         if (context_.now() - opened > 10s) backoff.reset();
       } else {
         error = std::move(stream.error());
@@ -292,7 +292,10 @@ Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
     const std::chrono::nanoseconds silence = context_.round_trip.patience(least, options_.stale_after / 2);
     StoreResult<WatchBatch> batch = co_await stream->next(silence);
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
-    if (!batch) co_return std::move(batch.error());
+    if (!batch) {
+      was_reset_ = batch.error().code == ErrorCode::kUnavailable;
+      co_return std::move(batch.error());
+    }
     context_.trouble.succeeded(kWatching);
     co_await claimAnswered(batch->events);
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};

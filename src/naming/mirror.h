@@ -138,6 +138,7 @@ class Mirror final : public RecordSource {
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
   bool opens_watch_first_ = true;
+  bool was_reset_ = false;  // the connection of the watch that has just ended
   Table table_ = Table::kEmpty;
   Watch watch_ = Watch::kClosed;
   Trust trust_ = Trust::kWhole;

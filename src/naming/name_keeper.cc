@@ -129,7 +129,8 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
 }
 
 Task<bool> NameKeeper::keepAlive(Backoff& retry) {
-  const std::chrono::nanoseconds timeout = keepAliveTimeout(claim_.lease().ttl);
+  const std::chrono::nanoseconds ttl = claim_.lease().ttl;
+  const std::chrono::nanoseconds timeout = context_.round_trip.patience(keepAliveTimeout(ttl), ttl / 4);
   const node::Standstill::Mark mark = confirmation_.standstill().mark();
   next_keepalive_ = BootClock::time_point::max();  // until it is answered, unless renewNow() wants another
   const StoreResult<store::Lease> renewed = co_await context_.store.leaseKeepAlive(claim_.lease().id, timeout);
@@ -289,7 +290,8 @@ Task<void> NameKeeper::keepRecord() {
 }
 
 void NameKeeper::stop() {
-  stopped_in_doubt_ = holding_ && confirmation_.isInDoubt();
+  // What was not confirmed in time may be another copy's by now.
+  stopped_in_doubt_ = holding_ && (confirmation_.isInDoubt() || context_.now() >= deadline());
   disown();
   wake_.set();
   moved_.set();

@@ -50,7 +50,7 @@ struct QueueSnapshot {
   std::optional<std::vector<Tickets>> older;  // than our ticket, oldest first. None: it is not in the queue (yet)
   bool far_back = false;        // not in `older`, because so many tickets are older that not all were read
   bool limits_differ = false;   // of a node with an older ticket and ours
-  int64_t ticket_revision = 0;  // create_revision of our ticket
+  int64_t ticket_revision = 0;  // mod_revision of our ticket
   // The key of the preferred slot, if it carries our UUID under a lease: this node had it before.
   struct OwnKey {
     int64_t mod_revision = 0;

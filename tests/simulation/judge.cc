@@ -144,7 +144,9 @@ void Judge::sent(uint64_t process, const Request& request) {
   if (found == witnesses_.end()) return;  // a twin
   Witness& witness = found->second;
   if (const auto* txn = std::get_if<store::TxnRequest>(&request)) {
-    for (const store::Op& op : txn->success) {
+    std::vector<store::Op> ops = txn->success;
+    ops.insert(ops.end(), txn->failure.begin(), txn->failure.end());
+    for (const store::Op& op : ops) {
       const auto* put = std::get_if<store::PutOp>(&op);
       if (put == nullptr) continue;
       const auto slot = pattern_.recognise(put->key);

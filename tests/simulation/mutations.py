@@ -60,7 +60,12 @@ MUTATIONS = [
                        .number = back ? line.own->mod_revision : 0});
 """, ""),
     Mutation("no compare of the ticket", "naming/claim.cc",
-             "  transaction.require({.key = ticket_, .target = Compare::Target::kCreateRevision, .number = line.ticket_revision});\n", ""),
+             "  transaction.require({.key = ticket_, .target = Compare::Target::kModRevision, .number = line.ticket_revision});\n", ""),
+    Mutation("a claim without an answer is not ruled out", "naming/claim.cc",
+             "StoreResult<slots::QueueSnapshot> line = co_await enqueue(0);", "StoreResult<slots::QueueSnapshot> line = co_await look();", first_seed=501),
+    Mutation("a ticket that comes late stands beside its name", "naming/claim.cc",
+             ".target = Compare::Target::kLease, .number = lease_->id});\n  transaction.putOtherwise(",
+             ".target = Compare::Target::kLease, .number = -1});\n  transaction.putOtherwise("),
     Mutation("the ticket is kept", "naming/claim.cc",
              "  transaction.erase(ticket_);\n", ""),
     Mutation("no reading back after a lost answer", "naming/claim.cc",

@@ -55,6 +55,7 @@ struct Machine {
   bool busy = false;       // a fault of its process is under way
   bool links_busy = false;
   Time wall_set_at = Time() - 1h;
+  Time shown_by_wall_at = Time() - 1h;  // that it was paused
   NodeRecord record;  // its addresses
   int64_t limit = 1;  // in its Corefile
 };
@@ -722,6 +723,7 @@ bool World::pauseMachine() {
       if (!hidden && by_wall) its.clock->setWall(time_.now() - since);
       if (!hidden && !by_wall) process.protocol().name().noteGeneration();
     });
+    if (!hidden && by_wall) machine->shown_by_wall_at = time_.now();
     endLater(rest, [machine] { machine->busy = false; });
     withTwin(*machine, [&](Process& process, Machine&) {
       process.scheduler().go(first);
@@ -733,7 +735,7 @@ bool World::pauseMachine() {
 
 bool World::setWall() {
   Machine* machine = someMachine();
-  if (machine == nullptr) return false;
+  if (machine == nullptr || time_.now() < machine->shown_by_wall_at + lease_ / 4) return false;
   const Duration by = random_.between(-3600s, 3600s);
   say(machine->index, "its wall clock is set by {:.0f} s", std::chrono::duration<double>(by).count());
   machine->wall_set_at = time_.now();

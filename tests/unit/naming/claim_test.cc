@@ -26,7 +26,7 @@ using test_support::EtcdServer;
 // A client whose first claims (transactions that delete a ticket) are answered with an error, done or not.
 class UnclearStore final : public store::Store {
  public:
-  enum class First { kDone, kNotDone };
+  enum class First { kDone, kLate };  // after the second one
 
   UnclearStore(etcd::Client& client, First first, StoreError answer)
       : client_(client), first_(first), answer_(std::move(answer)) {}
@@ -35,6 +35,7 @@ class UnclearStore final : public store::Store {
   std::vector<std::string> endpoints() const override { return client_.endpoints(); }
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
     const auto deletes = [](const store::Op& op) { return std::holds_alternative<store::DeleteOp>(op); };
+    if (answered_ && std::ranges::any_of(request.success, deletes)) return thenLate(std::move(request));
     if (answered_ || std::ranges::none_of(request.success, deletes)) return client_.txn(std::move(request));
     answered_ = true;
     return answerUnclearly(std::move(request));
@@ -57,12 +58,21 @@ class UnclearStore final : public store::Store {
   Task<bool> returnHome() override { return client_.returnHome(); }
 
   int revocations = 0;
+  bool late = false;  // the first one was refused at last
 
  private:
+  Task<StoreResult<store::TxnResult>> thenLate(store::TxnRequest request) {
+    auto answer = co_await client_.txn(std::move(request));
+    const auto first = co_await client_.txn(std::move(late_));
+    late = first && !first->succeeded;
+    co_return answer;
+  }
   Task<StoreResult<store::TxnResult>> answerUnclearly(store::TxnRequest request) {
     if (first_ == First::kDone) {
       const auto done = co_await client_.txn(std::move(request));
       EXPECT_TRUE(done && done->succeeded);
+    } else {
+      late_ = std::move(request);
     }
     co_return tl::unexpected(answer_);
   }
@@ -70,6 +80,7 @@ class UnclearStore final : public store::Store {
   etcd::Client& client_;
   const First first_;
   const StoreError answer_;
+  store::TxnRequest late_;
   bool answered_ = false;
 };
 
@@ -83,6 +94,7 @@ class ClaimTest : public testing::Test {
     const auto [name, lease] = claim(store);
     EXPECT_EQ(name, "worker1.tf.local.");
     revocations_ = store.revocations;
+    late_ = store.late;
     return lease;
   }
   // The name, and its lease.
@@ -137,6 +149,7 @@ class ClaimTest : public testing::Test {
   Lifetime lifetime_{thread_};
   ErrorLogThrottle trouble_{Logger()};
   int revocations_ = 0;
+  bool late_ = false;
 };
 
 TEST_F(ClaimTest, ALostAnswerIsReadBack) {
@@ -154,8 +167,10 @@ TEST_F(ClaimTest, ARefusalForWantOfSpaceIsReadBack) {
 }
 
 TEST_F(ClaimTest, WhatMayStillComeIsRuledOutBeforeTheNextTry) {
-  claim(UnclearStore::First::kNotDone, {ErrorCode::kDeadlineExceeded, "no answer in time"});
-  EXPECT_EQ(revocations_, 1);
+  claim(UnclearStore::First::kLate, {ErrorCode::kDeadlineExceeded, "no answer in time"});
+  EXPECT_EQ(revocations_, 0) << "the lease, and the place in the queue, are kept";
+  EXPECT_TRUE(late_) << "the first claim comes when the second one is done";
+  EXPECT_EQ(server_.ctl({"get", "--prefix", "/idetcd/queue/", "--keys-only"}), "");
 }
 
 TEST_F(ClaimTest, AnyNumberOfTicketsThatCannotUseWhatIsFreeHoldsNobodyUp) {

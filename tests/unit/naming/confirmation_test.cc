@@ -395,7 +395,7 @@ TEST_F(ConfirmationTest, ProgressOfAWatchThatHasEndedCountsNoMore) {
   ASSERT_TRUE(confirms_on());
   onThread(node.thread, [&] {
     node.confirmation.progressed(at.revision);
-    node.confirmation.watchEnded();
+    node.confirmation.watchEnded(false);
   });
   const int seen = node.presents;
   ASSERT_TRUE(confirms_on());
