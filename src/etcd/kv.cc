@@ -20,6 +20,7 @@ void fill(pb::RangeRequest& request, KeyRange range, const RangeOptions& options
   request.set_range_end(std::move(range.end));
   request.set_revision(options.revision);
   request.set_limit(options.limit);
+  request.set_min_mod_revision(options.min_mod_revision);
   request.set_keys_only(options.keys_only);
   request.set_count_only(options.count_only);
   request.set_serializable(options.serializable);

@@ -39,7 +39,8 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
   uint64_t clusterId() const { return cluster_id_; }
   const std::optional<StoreError>& error() const { return error_; }
   std::optional<WatchBatch> take();
-  void requestProgress();
+  void doubt(std::chrono::nanoseconds patience);
+  const std::optional<std::chrono::nanoseconds>& doubted() const { return doubted_; }
   // The endpoint did not answer in time.
   StoreError giveUp();
   void reportTo(Endpoints& endpoints) const;
@@ -86,6 +87,7 @@ class WatchCall final : public BidiStream<pb::WatchRequest, pb::WatchResponse> {
   size_t inbox_bytes_ = 0;
   std::optional<StoreError> error_;
   Suspension* reader_ = nullptr;
+  std::optional<std::chrono::nanoseconds> doubted_;  // how long the reader waits, since a sign of life was asked for
 };
 
 std::shared_ptr<WatchCall> WatchCall::open(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints,
@@ -121,6 +123,7 @@ Task<Suspension::WakeReason> WatchCall::waitForNews(std::shared_ptr<WatchCall> c
 }
 
 void WatchCall::onMessage(pb::WatchResponse& response) {
+  doubted_.reset();
   if (response.canceled()) {
     onCancelled(response);
   } else if (response.created()) {
@@ -226,10 +229,13 @@ std::optional<WatchBatch> WatchCall::take() {
   return std::move(next.batch);
 }
 
-void WatchCall::requestProgress() {
+void WatchCall::doubt(std::chrono::nanoseconds patience) {
+  if (doubted_ || error_) return;
+  doubted_ = patience;
   pb::WatchRequest request;
   request.mutable_progress_request();
   send(std::move(request));
+  wakeReader();
 }
 
 StoreError WatchCall::giveUp() {
@@ -262,6 +268,7 @@ class ClientWatchStream final : public WatchStream {
   int64_t createdRevision() const override { return call_->createdRevision(); }
   uint64_t clusterId() const override { return call_->clusterId(); }
   bool isAtCurrentEndpoint() const override { return call_->endpoint() == endpoints_->current(); }
+  void doubt(std::chrono::nanoseconds patience) override { call_->doubt(patience); }
   void leave(const std::string& why) override {
     endpoints_->failed(call_->endpoint(), {ErrorCode::kUnavailable, why, true});
   }
@@ -273,24 +280,19 @@ class ClientWatchStream final : public WatchStream {
 
 Task<StoreResult<WatchBatch>> ClientWatchStream::next(std::chrono::nanoseconds timeout) {
   const std::shared_ptr<WatchCall> call = call_;
-  bool asked = false;
   while (true) {
     if (auto batch = call->take()) co_return std::move(*batch);
     if (call->error()) {
       call->reportTo(*endpoints_);
       co_return tl::unexpected<StoreError>(*call->error());
     }
-    auto wait = WatchCall::waitForNews(call, timeout / 2);
+    auto wait = WatchCall::waitForNews(call, call->doubted().value_or(timeout / 2));
     const auto outcome = co_await wait;
     if (outcome == Suspension::WakeReason::kStopped)
       co_return tl::unexpected<StoreError>({ErrorCode::kCancelled, "stopping", true});
-    if (outcome == Suspension::WakeReason::kWoken) {
-      asked = false;
-    } else if (!std::exchange(asked, true)) {
-      call->requestProgress();
-    } else {
-      call->giveUp();
-    }
+    if (outcome == Suspension::WakeReason::kWoken) continue;
+    if (call->doubted()) call->giveUp();
+    call->doubt(timeout / 2);
   }
 }
 

@@ -209,11 +209,9 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id) {
   const int64_t seen = own_key_.highestToken();
   constexpr auto kBranch = Transaction::Branch::kFailure;
   Transaction transaction;
-  transaction.require(
-      {.key = incarnationKey(record_.id), .target = Compare::Target::kLease, .number = lease_->id});
+  transaction.require({.key = incarnationKey(record_.id), .target = Compare::Target::kLease, .number = lease_->id});
   transaction.putOtherwise({ticket_, valueWith(0, 0), lease_->id});
-  const Transaction::Read ticket =
-      transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}}, kBranch);
+  const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}}, kBranch);
   Transaction::Read own_key;
   Transaction::Read floor;
   if (!preferred.empty()) {
@@ -253,8 +251,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::lookAt(int64_t revision) {
       transaction.read({slots_, {.revision = revision, .limit = kLinePage, .keys_only = true}});
   const store::RangeOptions count{.revision = revision, .count_only = true};
   const Transaction::Read queue = transaction.read({queue_, count});
-  const Transaction::Read alike =
-      transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), count});
+  const Transaction::Read alike = transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), count});
   StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
   const int64_t tickets = transaction.result(*answer, queue).count;
@@ -389,13 +386,15 @@ Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, 
 // is lost.
 Claim::Answer<bool> Claim::pauseBeforeNext(StoreError error, BootClock::time_point asked, Backoff& backoff) {
   context_.trouble.failed(kClaiming, error);
-  std::chrono::nanoseconds delay = std::max(delayAfter(error, backoff), (context_.now() - asked) / 2);
-  while (true) {
-    co_await context_.lifetime.pause(delay);
-    StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
-    if (!kept || *kept || context_.lifetime.stopping()) co_return kept;
-    delay = backoff.next();
+  const std::chrono::nanoseconds delay = std::max(delayAfter(error, backoff), (context_.now() - asked) / 2);
+  StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
+  while (kept && !*kept && !context_.lifetime.stopping()) {
+    const std::chrono::nanoseconds pause = backoff.next();
+    co_await context_.lifetime.pause(pause);
+    kept = co_await keepLeaseWhileWaiting();
   }
+  if (kept) co_await context_.lifetime.pause(delay);
+  co_return kept;
 }
 
 // False: etcd does not answer. An error: the lease is lost.

@@ -48,6 +48,7 @@ Task<void> Confirmation::run() {
   while (!context_.lifetime.stopping()) {
     wake_.reset();
     noteStandstill();
+    if (table_.needsProgress() && context_.now() >= next_doubt_) doubtWatch();
     const BootClock::time_point now = context_.now();
     const BootClock::time_point due = nextDue();
     if (now >= due) {
@@ -108,7 +109,7 @@ void Confirmation::succeeded(const Question& asked) {
   context_.counters.confirmations.add();
   context_.round_trip.took(asked.at, context_.now());
   if (asked.write == Write::kBeat) beat_.drawWait();
-  readBy(asked.at + context_.jitter.around(lease_ / 4, 0.1));
+  readBy(asked.at + context_.jitter.around(lease_ * 6 / 10, 0.1));
 }
 
 void Confirmation::takeUp(const Question& asked, TxnResult& answer) {
@@ -149,6 +150,7 @@ void Confirmation::failed(const StoreError& error, Write write) {
   } else if (on_standstill_) {
     on_standstill_();  // whether the lease has ended, its next renewal says
   }
+  doubtWatch();
   // A beat that is due, too: a call to an endpoint that is away fails at once.
   not_before_ = now + retry_.next();
   readBy(not_before_);
@@ -157,6 +159,11 @@ void Confirmation::failed(const StoreError& error, Write write) {
 BootClock::time_point Confirmation::nextDue() const {
   if (table_.state() == TableFreshness::State::kEmpty && !incarnation_.isHeld()) return BootClock::time_point::max();
   return std::max(std::min(next_read_, table_.beatDue()), not_before_);
+}
+
+void Confirmation::doubtWatch() {
+  next_doubt_ = context_.now() + grace_;
+  if (on_doubt_) on_doubt_();
 }
 
 void Confirmation::askSoon() {

@@ -1,5 +1,5 @@
-// Confirms again and again that what this node takes for the present is the present. Four times a lease one linearizable
-// Txn reads, of a quorum, whatever the parts ask for:
+// Confirms again and again that what this node takes for the present is the present. Every 0.6 of a lease one linearizable Txn
+// reads, of a quorum, whatever the parts ask for:
 //
 //   table_freshness   the revision: when the watch has delivered every event up to it, the table is the present as of
 //                     the time when the read was sent. In a quiet store it has at once
@@ -40,6 +40,8 @@ class Confirmation {
   // --- mirror ---
   // The table is the present as of that time, at least.
   void onCurrent(std::function<void(BootClock::time_point)> listener) { table_.onCurrent(std::move(listener)); }
+  // Whether the watch is alive is in doubt.
+  void onDoubt(std::function<void()> listener) { on_doubt_ = std::move(listener); }
   // A snapshot: the table is that of this cluster at this revision, whatever was before.
   void loaded(int64_t revision, uint64_t cluster_id);
   // Every event up to this revision is in the table.
@@ -99,6 +101,7 @@ class Confirmation {
   Write whatToWrite() const;
   bool readsSlot() const;
   void noteStandstill();
+  void doubtWatch();
   void tellHolder();
   void askSoon();
   void readBy(BootClock::time_point at) { next_read_ = std::min(next_read_, at); }
@@ -108,12 +111,14 @@ class Confirmation {
   const std::chrono::nanoseconds lease_;
   const std::chrono::nanoseconds grace_;  // for an answer, and for an event to come
   node::Standstill standstill_;
+  std::function<void()> on_doubt_;
   std::function<void()> on_holder_;
   std::function<void()> on_standstill_;
   runtime::Event wake_;
   Backoff retry_;
   BootClock::time_point next_read_;
   BootClock::time_point not_before_;  // after a failure
+  BootClock::time_point next_doubt_;
   Beat beat_;
   TableFreshness table_;
   Incarnation incarnation_;

@@ -29,6 +29,9 @@ constexpr size_t kValuesPerRequest = 100;    // etcd takes 128 operations in a t
 constexpr size_t kMostDifferences = 10'000;  // beyond, all is read
 constexpr size_t kNewestChecked = 64;
 constexpr size_t kManyNames = 10'000;
+// All keys of so many names are read once in reconcile_interval: 45 bytes each, 10 bytes a second.
+constexpr double kNamesPerInterval = 13;
+constexpr std::chrono::nanoseconds kLongestInterval = 24h;
 // A cluster of up to so many nodes compares at reconcile_interval.
 constexpr double kNodesPerInterval = 500;
 
@@ -49,6 +52,7 @@ Mirror::Mirror(Context& context, Options options, records::RecordStore& store, O
                {.max_names = options_.max_names, .shared_address = options_.shared_address}),
       confirmation_(confirmation) {
   confirmation_.onCurrent([this](BootClock::time_point as_of) { confirmed(as_of); });
+  confirmation_.onDoubt([this] { doubtWatch(); });
   own_key_.onAnswer([this] { claim_answered_.set(); });
 }
 
@@ -126,6 +130,7 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   }
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
+  planWholeComparison();
   trust_ = difference.other_history && !is_other ? Trust::kOtherHistory : Trust::kWhole;
   if (trust_ == Trust::kOtherHistory)
     co_return tl::unexpected(StoreError{ErrorCode::kOther, "its history is not the one before"});
@@ -162,13 +167,16 @@ Task<StoreResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation)
 
 // Of the store, by a linearizable read: not a lagging member's.
 Task<StoreResult<Mirror::StoreState>> Mirror::readState() {
-  store::KeyRange range = store::KeyRange::single(options_.ranges.front().begin);
-  store::RangeOptions options{.limit = 1, .keys_only = true};
+  const bool has_newest = table_ == Table::kLoaded && replica_.newestName() > 0;
+  store::KeyRange range = store::KeyRange::single(has_newest ? replica_.newestKey() : options_.ranges.front().begin);
+  store::RangeOptions options{.limit = 1};
   const BootClock::time_point asked = context_.now();
   const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
   if (context_.lifetime.stopping()) co_return stopped();
   if (!answer) co_return tl::unexpected(answer.error());
   context_.round_trip.took(asked, context_.now());
+  // A store that was restored and has come as far again has another one, or none.
+  if (has_newest && (answer->kvs.empty() || !replica_.agrees(answer->kvs.front()))) next_whole_comparison_ = {};
   co_return StoreState{answer->revision, answer->cluster_id};
 }
 
@@ -212,6 +220,7 @@ Task<void> Mirror::follow() {
         watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
         context_.counters.setWatch(true);
         error = co_await consume(std::move(*stream));
+        open_ = nullptr;
         context_.counters.setWatch(false);
         confirmation_.watchEnded(std::exchange(was_reset_, false));
         if (context_.now() - opened > 10s) backoff.reset();
@@ -285,12 +294,9 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
 }
 
 Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
-  // The stream asks for a sign of life at half of this: so a silent member is left within 3 s, one that stands still
-  // for a second is not.
-  const std::chrono::nanoseconds least = std::clamp<std::chrono::nanoseconds>(options_.stale_after / 2, 500ms, 2700ms);
   while (true) {
-    const std::chrono::nanoseconds silence = context_.round_trip.patience(least, options_.stale_after / 2);
-    StoreResult<WatchBatch> batch = co_await stream->next(silence);
+    open_ = stream.get();
+    StoreResult<WatchBatch> batch = co_await stream->next(silence());
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
     if (!batch) {
       was_reset_ = batch.error().code == ErrorCode::kUnavailable;
@@ -315,6 +321,23 @@ Task<StoreError> Mirror::consume(std::unique_ptr<WatchStream> stream) {
     if (!stream->isAtCurrentEndpoint()) co_await followClient(stream);
     if (context_.lifetime.stopping()) co_return StoreError{ErrorCode::kCancelled, "stopping"};
   }
+}
+
+// The stream asks for a sign of life at half of this. In a small cluster a silent member is left within 3 s, and one that
+// stands still for a second is not; all nodes of a large one together ask 40 times a second. Its watch is alive as long
+// as a quorum's reads confirm the table, and is asked at once if they do not, or are not answered: see doubtWatch().
+std::chrono::nanoseconds Mirror::silence() const {
+  constexpr double kNodesThatAskOften = 50;
+  return std::min(times(2 * patience(), std::max(1.0, nodes() / kNodesThatAskOften)), 20 * options_.stale_after);
+}
+
+std::chrono::nanoseconds Mirror::patience() const {
+  const std::chrono::nanoseconds least = std::clamp<std::chrono::nanoseconds>(options_.stale_after / 4, 250ms, 1350ms);
+  return context_.round_trip.patience(least, options_.stale_after / 4);
+}
+
+void Mirror::doubtWatch() {
+  if (open_ != nullptr) open_->doubt(patience());
 }
 
 // The watch may show this node's own claim before the claim is answered. The name becomes this node's, for whoever asks for
@@ -352,10 +375,18 @@ void Mirror::learn(const WatchBatch& batch) {
 
 // --- comparison ---
 
+double Mirror::nodes() const {
+  return std::min(static_cast<double>(options_.limit), static_cast<double>(replica_.size()));
+}
+
 // All nodes of a cluster together read the square of their number: they take their time by it.
-double Mirror::stretch() const {
-  const double nodes = std::min(static_cast<double>(options_.limit), static_cast<double>(replica_.size()));
-  return std::max(1.0, nodes / kNodesPerInterval);
+double Mirror::stretch() const { return std::max(1.0, nodes() / kNodesPerInterval); }
+
+void Mirror::planWholeComparison() {
+  const std::chrono::nanoseconds interval =
+      std::min(times(options_.reconcile_interval, static_cast<double>(replica_.size()) / kNamesPerInterval),
+               std::max<std::chrono::nanoseconds>(kLongestInterval, options_.reconcile_interval));
+  next_whole_comparison_ = context_.now() + context_.jitter.around(interval, 0.25);
 }
 
 // The next comparison, unless an earlier one is due already.
@@ -368,6 +399,7 @@ void Mirror::reconcileWithin(std::chrono::nanoseconds mean) {
 Task<void> Mirror::reconcileRegularly() {
   constexpr std::chrono::nanoseconds kLook = 1s;  // a new watch makes the next comparison an early one
   while (true) {
+    if (open_ != nullptr && !open_->isAtCurrentEndpoint()) doubtWatch();
     const std::chrono::nanoseconds left = next_comparison_ - context_.now();
     if (left > 0ns || !isWatching()) {
       const std::chrono::nanoseconds delay = left > 0ns ? std::min(left, kLook) : 100ms;
@@ -389,9 +421,53 @@ Task<void> Mirror::reconcileRegularly() {
   }
 }
 
+// Whether the store has as many keys as the table, none that is newer, and the newest one as the table has it. A store
+// that was restored and has gone on since has another one. If something was on its way, it is asked again.
+Task<bool> Mirror::agreesByNewest() {
+  constexpr int kAttempts = 3;
+  constexpr int64_t kMost = 100;
+  // A watch that is opened meanwhile may show that all has to be compared.
+  for (int attempt = 0; attempt < kAttempts && context_.now() < next_whole_comparison_; ++attempt) {
+    if (attempt > 0) co_await context_.lifetime.pause(options_.settle_time);
+    const uint64_t generation = generation_;
+    const uint64_t watch = watches_opened_;
+    const uint64_t changes = replica_.changes();
+    const int64_t newest = replica_.newestName();
+    int64_t keys = 0;
+    bool agrees = true;
+    bool has_newest = false;
+    for (size_t i = 0; agrees && i < options_.ranges.size(); ++i) {
+      store::KeyRange range = options_.ranges[i];
+      const store::RangeOptions options{
+          .limit = kMost, .min_mod_revision = newest, .keys_only = true, .cluster_id = cluster_id_};
+      const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
+      if (ended(generation)) co_return false;
+      agrees = answer && !answer->more;
+      for (size_t found = 0; agrees && found < answer->kvs.size(); ++found) {
+        has_newest = has_newest || (answer->kvs[found].mod_revision == newest && !isPath(answer->kvs[found].key));
+        agrees = replica_.agrees(answer->kvs[found]);
+      }
+      keys += answer ? answer->count : 0;
+    }
+    surplus_ = keys - static_cast<int64_t>(replica_.size());
+    if (!agrees || !has_newest || surplus_ != other_keys_ || changes != replica_.changes() ||
+        watch != watches_opened_ || context_.now() >= next_whole_comparison_) {
+      continue;
+    }
+    context_.counters.comparisons.add();
+    if (watch_ == Watch::kReopened) watch_ = Watch::kOpen;
+    co_return true;
+  }
+  co_return false;
+}
+
 // Compares the table with etcd as a quorum has it. The watch goes on meanwhile; Replica keeps the two apart. False:
 // nothing was compared.
 Task<bool> Mirror::reconcile() {
+  if (context_.now() < next_whole_comparison_) {
+    const bool agrees = co_await agreesByNewest();
+    if (agrees || context_.lifetime.stopping()) co_return agrees;
+  }
   const uint64_t generation = ++generation_;
   const uint64_t watch = watches_opened_;
   replica_.beginSnapshot(Replica::History::kSame);
@@ -407,12 +483,14 @@ Task<bool> Mirror::reconcile() {
   }
   const Replica::Difference difference = replica_.endSnapshot(at.revision);
   context_.counters.comparisons.add();
+  planWholeComparison();
   if (!difference.lacks_changes) {
     if (watch_ == Watch::kReopened) watch_ = Watch::kOpen;
     passed(at.revision);
     confirmation_.delivered(resumeFloor());
   }
   if (difference.other_history) distrust(Trust::kOtherHistory);
+  if (difference.total() == 0) other_keys_ = surplus_;
   if (difference.total() == 0) co_return !difference.lacks_changes;
   distrust(Trust::kLosesChanges);
   context_.counters.reconciled.add(difference.total());

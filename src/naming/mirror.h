@@ -2,8 +2,9 @@
 // which is opened first, so that compaction takes nothing from between, resumed at the last event + 1 after any break,
 // and a comparison with etcd, soon after each new watch and at long intervals.
 //
-// The comparison measures against a quorum's revision, never against what the watch says of itself. It reads keys,
-// which carry their revisions, and then the values of those that differ. What still differs some seconds later the
+// The comparison measures against a quorum's revision, never against what the watch says of itself. As a rule it asks how
+// many keys there are, and for the newest of them. Where these differ, and now and then, it reads all keys, which carry
+// their revisions, and then the values of those that differ. What still differs some seconds later the
 // watch has lost: it is repaired, counted and logged, and the watch is not trusted any more: another is opened, at
 // another member. What etcd 3.4.23 was seen to lose: see store::WatchStream.
 //
@@ -98,11 +99,17 @@ class Mirror final : public RecordSource {
   runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch(std::vector<int64_t> resume,
                                                                                    uint64_t cluster_id);
   void beginWatch();
+  void doubtWatch();
+  std::chrono::nanoseconds silence() const;
+  std::chrono::nanoseconds patience() const;
   runtime::Task<void> followClient(std::unique_ptr<store::WatchStream>& stream);
   runtime::Task<store::StoreError> consume(std::unique_ptr<store::WatchStream> stream);
   runtime::Task<void> claimAnswered(const std::vector<store::WatchEvent>& events);
   runtime::Task<bool> reconcile();
+  runtime::Task<bool> agreesByNewest();
   void reconcileWithin(std::chrono::nanoseconds mean);
+  void planWholeComparison();
+  double nodes() const;  // of the cluster, as far as they are known
   double stretch() const;
   std::chrono::nanoseconds pauseAfter(const store::StoreError& error, Backoff& backoff);
   int64_t resumeFloor() const;
@@ -133,6 +140,7 @@ class Mirror final : public RecordSource {
   // as progress may be ahead of events in flight (some etcd 3.4 and 3.5), so no watch is resumed there (see
   // WatchBatch).
   std::vector<int64_t> resume_;
+  store::WatchStream* open_ = nullptr;  // that is read; null: none
   std::unique_ptr<store::WatchStream> first_watch_;  // that was opened before the snapshot was read; null: none waits
   uint64_t cluster_id_ = 0;  // whose revisions these are; 0: none yet
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
@@ -148,6 +156,9 @@ class Mirror final : public RecordSource {
   uint64_t watches_opened_ = 0;        // what was read before the last one says nothing of what it shows
   std::chrono::nanoseconds last_comparison_took_{0};
   BootClock::time_point next_comparison_ = BootClock::time_point::max();
+  BootClock::time_point next_whole_comparison_;
+  int64_t surplus_ = 0;     // of keys in the store above names in the table, when it was last asked for
+  int64_t other_keys_ = 0;  // the same, when a comparison of all keys has found no difference: what are no names
   BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while
 };
 

@@ -161,10 +161,10 @@ void NameKeeper::renewNow() {
   wake_.set();
 }
 
-// Three times within the lease, so that two may fail.
+// At half of the lease, so that two may fail.
 void NameKeeper::scheduleKeepAlive() {
-  const std::chrono::nanoseconds ttl = claim_.lease().ttl;  // first as nanoseconds: a third of 1 s is not 0
-  next_keepalive_ = claim_.lease().sent_at + context_.jitter.around(ttl / 3, 0.1);
+  const std::chrono::nanoseconds ttl = claim_.lease().ttl;  // first as nanoseconds: the half of 1 s is not 0
+  next_keepalive_ = claim_.lease().sent_at + context_.jitter.around(ttl / 2, 0.1);
 }
 
 void NameKeeper::announce(BootClock::time_point started) {

@@ -41,6 +41,7 @@ void Replica::apply(const std::vector<store::WatchEvent>& events) {
 
 void Replica::beginSnapshot(History history) {
   in_snapshot_ = true;
+  newest_in_snapshot_ = {};
   difference_ = {};
   oldest_newer_ = std::numeric_limits<int64_t>::max();
   withdrawn_.clear();
@@ -77,6 +78,7 @@ std::vector<store::KeyValue> Replica::addKeysToSnapshot(std::vector<store::KeyVa
       reject(kv, rejectionOfKey(kv), name.error().message);
       continue;
     }
+    if (newest_in_snapshot_.first < kv.mod_revision) newest_in_snapshot_ = {kv.mod_revision, kv.key};
     const int64_t stored = store_.see(*name);
     if (stored > kv.mod_revision) oldest_newer_ = std::min(oldest_newer_, stored);
     const bool own_is_known = own_key_.confirm(kv.key, kv.mod_revision);
@@ -103,6 +105,16 @@ bool Replica::lacks(const store::KeyValue& kv) {
   return name && store_.revisionOf(*name) < kv.mod_revision;
 }
 
+bool Replica::agrees(const store::KeyValue& kv) {
+  const Result<dns::Name> name = decodeKey(kv.key);
+  if (!name || (rejected_.contains(kv.key) && rejected_[kv.key] == kv.mod_revision)) return true;
+  if (store_.revisionOf(*name) != kv.mod_revision) return false;
+  if (kv.value.empty()) return true;
+  const Result<NodeRecord> record = decodeRecord(kv.value);
+  return record &&
+         store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision) == records::RecordStore::Change::kUnchanged;
+}
+
 void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
   if (outcome == EventEffect::kContradiction) difference_.other_history = true;
   if (outcome == EventEffect::kOlder) oldest_newer_ = std::min(oldest_newer_, store_.revisionOf(*decodeKey(kv.key)));
@@ -122,6 +134,7 @@ Replica::Difference Replica::endSnapshot(int64_t revision) {
                                           [revision](const auto& put) { return put.second <= revision; });
   difference_.other_history = difference_.other_history || oldest_newer_ <= revision;
   if (!difference_.lacks_changes) complete_to_ = revision;
+  newest_name_ = std::move(newest_in_snapshot_);
   changes_ += removed.count;
   for (const std::string& name : removed.names) {
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(name);
@@ -174,6 +187,9 @@ Replica::EventEffect Replica::put(const store::KeyValue& kv) {
   if (options_.shared_address != nullptr) options_.shared_address->put(kv, *record);
   if (!hasRoomFor(*name)) return EventEffect::kRejected;
   withdrawn_.erase(kv.key);
+  for (Newest* newest : {&newest_name_, &newest_in_snapshot_}) {
+    if (newest->first < kv.mod_revision) *newest = {kv.mod_revision, kv.key};
+  }
   using Change = records::RecordStore::Change;
   switch (store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision)) {
     case Change::kUnchanged:

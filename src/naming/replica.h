@@ -70,6 +70,11 @@ class Replica {
   void abandonSnapshot();
 
   size_t size() const { return store_.size(); }
+  // The name with the highest revision, as far as the watch and the last snapshot have shown it; it may have gone since.
+  int64_t newestName() const { return newest_name_.first; }
+  const std::string& newestKey() const { return newest_name_.second; }
+  // Whether the table has this key so; what is no name, always. An empty value is not compared: keys were read.
+  bool agrees(const store::KeyValue& kv);
   // That was seen in the present store.
   int64_t newestRevision() const { return own_key_.newestRevision(); }
   // Counts what was added, changed and removed, by the watch or by snapshots.
@@ -102,6 +107,9 @@ class Replica {
   const Options options_;
   uint64_t changes_ = 0;
   int64_t complete_to_ = 0;  // the last snapshot's revision: the table holds every change up to it
+  using Newest = std::pair<int64_t, std::string>;  // the revision, and the key
+  Newest newest_name_;
+  Newest newest_in_snapshot_;
   bool full_logged_ = false;
   bool long_key_logged_ = false;
   bool large_value_logged_ = false;

@@ -41,6 +41,8 @@ class TableFreshness {
 
   State state() const { return state_; }
   bool isBehind() const;
+  // The watch has to be heard: as it is behind, or as its answer to a progress request is the only evidence.
+  bool needsProgress() const { return isBehind() || (beat_.isRefused() && !pending_.empty()); }
   int64_t deliveredRevision() const { return delivered_; }
   // When the beat is to be rewritten for what waits to be confirmed.
   BootClock::time_point beatDue() const {

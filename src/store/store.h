@@ -59,8 +59,9 @@ struct KeyRange {
 };
 
 struct RangeOptions {
-  int64_t revision = 0;  // 0: the newest
-  int64_t limit = 0;     // 0: no limit
+  int64_t revision = 0;          // 0: the newest
+  int64_t limit = 0;             // 0: no limit
+  int64_t min_mod_revision = 0;  // older keys are left out; RangeResult::count has them
   bool keys_only = false;
   bool count_only = false;  // no keys at all, only RangeResult::count
   bool sort_by_create_revision = false;
@@ -181,6 +182,9 @@ class WatchStream {
 
   // New calls go to this stream's endpoint still. If not, a new watch would be at another one.
   virtual bool isAtCurrentEndpoint() const = 0;
+  // Asks for a sign of life, of which next() returns, at once instead of at the half of its time: the stream ends as
+  // silent unless something comes within `patience`. Nothing if that is under way.
+  virtual void doubt(std::chrono::nanoseconds patience) = 0;
   // The endpoint answers, and is not to be relied on: it is left as if it did not answer.
   virtual void leave(const std::string& why) = 0;
 

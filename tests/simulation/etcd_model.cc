@@ -123,6 +123,7 @@ RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, 
   }
   result.count = static_cast<int64_t>(found.size());
   if (options.count_only) return result;
+  std::erase_if(found, [&](const KeyValue* kv) { return kv->mod_revision < options.min_mod_revision; });
   if (options.sort_by_create_revision) {
     std::stable_sort(found.begin(), found.end(),
                      [](const KeyValue* a, const KeyValue* b) { return a->create_revision < b->create_revision; });

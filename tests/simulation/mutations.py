@@ -179,6 +179,11 @@ MUTATIONS = [
              "  return confirmation_.isOtherStore() || state.revision < highest_ ||\n"
              "         (cluster_id_ != 0 && state.cluster_id != cluster_id_);",
              "  (void)state;\n  return false;"),
+    Mutation("a restore: a comparison by number alone", "naming/mirror.cc",
+             "if (!agrees || !has_newest ||", "if (",
+             covered="the newest name, which is read before each watch"),
+    Mutation("a comparison by the newest name alone", "naming/mirror.cc",
+             " || surplus_ != other_keys_", "", first_seed=1001),
     Mutation("a restore: old revisions win over the new store's", "naming/replica.cc",
              "history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted", "Revisions::kGoOn"),
     Mutation("names that have gone stay after a snapshot", "records/record_store.cc",

@@ -166,7 +166,6 @@ class SimulatedStore::Stream final : public store::WatchStream {
   }
 
   Task<StoreResult<WatchBatch>> next(std::chrono::nanoseconds timeout) override {
-    bool asked = false;
     while (true) {
       if (!watch_->inbox.empty()) {
         WatchBatch batch = std::move(watch_->inbox.front());
@@ -179,22 +178,24 @@ class SimulatedStore::Stream final : public store::WatchStream {
         if (endpointIsAway(*watch_->error)) store_.failed(watch_->endpoint);
         co_return tl::unexpected(*watch_->error);
       }
-      auto waiting = store_.waitForNews(watch_, timeout / 2);
+      auto waiting = store_.waitForNews(watch_, watch_->doubted.value_or(timeout / 2));
       const auto outcome = co_await waiting;
       if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
-      if (outcome == Suspension::WakeReason::kWoken) {
-        asked = false;
-      } else if (!std::exchange(asked, true)) {
-        store_.network_.askProgress(number_);
-      } else {
-        store_.fail(number_, *watch_, {ErrorCode::kDeadlineExceeded, "the watch is silent"});
-      }
+      if (outcome == Suspension::WakeReason::kWoken) continue;
+      if (watch_->doubted) store_.fail(number_, *watch_, {ErrorCode::kDeadlineExceeded, "the watch is silent"});
+      doubt(timeout / 2);
     }
   }
 
   int64_t createdRevision() const override { return watch_->created_revision; }
   uint64_t clusterId() const override { return watch_->cluster_id; }
   bool isAtCurrentEndpoint() const override { return watch_->endpoint == store_.current_; }
+  void doubt(std::chrono::nanoseconds patience) override {
+    if (watch_->doubted || watch_->error) return;
+    watch_->doubted = patience;
+    store_.network_.askProgress(number_);
+    if (watch_->reader != nullptr) watch_->reader->wake();
+  }
   void leave(const std::string&) override { store_.failed(watch_->endpoint); }
 
  private:
@@ -254,6 +255,7 @@ void SimulatedStore::watchCreated(uint64_t stream, int64_t revision, uint64_t cl
 void SimulatedStore::watchBatch(uint64_t stream, WatchBatch batch) {
   const auto watch = find(stream);
   if (!watch) return;
+  watch->doubted.reset();
   watch->inbox.push_back(std::move(batch));
   if (watch->reader != nullptr) watch->reader->wake();
 }

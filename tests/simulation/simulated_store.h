@@ -103,6 +103,7 @@ class SimulatedStore final : public store::Store {
     std::deque<store::WatchBatch> inbox;
     std::optional<store::StoreError> error;
     runtime::Suspension* reader = nullptr;
+    std::optional<std::chrono::nanoseconds> doubted;
   };
 
   size_t size() const { return options_.endpoints.size(); }

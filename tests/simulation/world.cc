@@ -56,8 +56,8 @@ struct Machine {
   bool links_busy = false;
   Time wall_set_at = Time() - 1h;
   Time shown_by_wall_at = Time() - 1h;  // that it was paused
-  NodeRecord record;  // its addresses
-  int64_t limit = 1;  // in its Corefile
+  NodeRecord record;                    // its addresses
+  int64_t limit = 1;                    // in its Corefile
 };
 
 struct Running {

@@ -245,7 +245,14 @@ TEST_F(ConfirmationTest, TheHolderOfALeaseWritesAnIncarnationUnderIt) {
   ASSERT_TRUE(node.becomes(Confirmation::Holder::kOurs));
   const std::string first = incarnation();
   EXPECT_FALSE(first.empty());
-  onThread(node.thread, [&] { node.confirmation.watchOpened(true); });
+  const uint64_t confirmations = node.counters.confirmations.value();
+  onThread(node.thread, [&] {
+    node.confirmation.watchEnded(false);
+    node.confirmation.watchOpened(true);
+  });
+  ASSERT_TRUE(eventually([&] { return node.counters.confirmations.value() > confirmations; }));
+  EXPECT_EQ(incarnation(), first) << "a watch that is opened again writes nothing";
+  onThread(node.thread, [&] { node.confirmation.watchEnded(true); });
   EXPECT_TRUE(eventually([&] { return incarnation() != first; })) << "each connection has one of its own";
   ASSERT_TRUE(node.becomes(Confirmation::Holder::kOurs));
   // Deleted by an operator, or by a store that was set back: written anew.
@@ -255,7 +262,7 @@ TEST_F(ConfirmationTest, TheHolderOfALeaseWritesAnIncarnationUnderIt) {
   EXPECT_EQ(incarnation(), "");
 }
 
-// A claim that comes while a read is under way does not wait for the next one, a quarter of the lease later.
+// A claim that comes while a read is under way does not wait for the next one, half of the lease later.
 TEST_F(ConfirmationTest, AClaimIsConfirmedAtOnce) {
   Node node(server_, 300s);
   for (int i = 0; i < 20; ++i) {

@@ -280,6 +280,27 @@ TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
   EXPECT_EQ(node.counters.snapshots.value(), 1u);
 }
 
+// All keys of a large table are read seldom: as a rule their number and the newest one tell that it is whole.
+TEST(Mirror, TheComparisonOfALargeTableFindsWhatIsMissing) {
+  EtcdServer server;
+  for (int i = 0; i < 40; ++i) server.ctl({"put", fmt::format("n{}.x.", i), v4("192.0.2.1")});
+  server.ctl({"put", "0/others", "no name"});
+  Fixture node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 10ms});
+  node.start();
+  ASSERT_TRUE(node.becomes("n39.x.", "192.0.2.1"));
+  const auto compared = [&](uint64_t times) {
+    const uint64_t before = node.counters.comparisons.value();
+    return eventually([&] { return node.counters.comparisons.value() >= before + times; });
+  };
+  EXPECT_TRUE(compared(6));
+  EXPECT_EQ(node.counters.reconciled.value(), 0u);
+  onThread(node.thread, [&] { node.store.remove(dns::Name::parse("n7.x.").value(), 1000); });
+  EXPECT_TRUE(node.becomes("n7.x.", "192.0.2.1"));
+  EXPECT_EQ(node.counters.reconciled.value(), 1u);
+  EXPECT_TRUE(compared(3));
+  EXPECT_EQ(node.counters.snapshots.value(), 1u);
+}
+
 TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
   EtcdServer server;
   Fixture node(server.endpoint(), {.reconcile_interval = 1ms, .settle_time = 10ms, .page_size = 2});
