@@ -31,5 +31,11 @@ TEST(World, HasAsManyNodesAsItIsTold) {
   EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
 }
 
+// A store was set back before a node's first snapshot, and the node held the restored ticket, before all that waited.
+TEST(World, AQueueOfFiftyGoesOnAfterTheStoreWasSetBack) {
+  const RunResult result = simulate({.seed = 425, .nodes = 50});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+}
+
 }  // namespace
 }  // namespace idetcd::simulation
