@@ -291,9 +291,10 @@ def test_what_a_table_means():
 
 def test_what_is_shown_as_fresh():
     writes = [(1, 10.0), (2, 11.0), (5, 15.0), (6, 14.5)]
-    assert mirror.too_old({("n", 1): 13.9, ("n", 2): 17.4, ("n", 6): 99.0}, writes, lease=3) == []
-    assert len(mirror.too_old({("n", 1): 14.1}, writes, lease=3)) == 1
-    assert len(mirror.too_old({("n", 3): 17.6}, writes, lease=3)) == 1, "a number whose write was not confirmed"
+    problems, oldest = mirror.too_old({("n", 1): 13.9, ("n", 2): 17.4, ("n", 6): 99.0}, writes, lease=3)
+    assert problems == [] and oldest == pytest.approx(2.9)
+    assert len(mirror.too_old({("n", 1): 14.1}, writes, lease=3)[0]) == 1
+    assert len(mirror.too_old({("n", 3): 17.6}, writes, lease=3)[0]) == 1, "a number whose write was not confirmed"
     stale = struct.pack("!BHHIH", 0, prober.OPT, 1232, 0, 6) + struct.pack("!3H", prober.EDE, 2, prober.STALE_ANSWER)
     answer = response(prober.A, socket.inet_aton(runs.counter_address(7)))
     looker = runs.Onlooker()

@@ -68,16 +68,20 @@ def differences(node, wanted, got):
 
 
 def too_old(shown, writes, lease):
-    """Fresh answers that were not true for longer than a lease. `shown`: (owner, number) -> when that was last asked for and
-    not marked as stale; `writes`: (number, when etcd had confirmed it), in the order of the numbers."""
+    """Fresh answers that were not true for longer than a lease, and the age of the oldest one. `shown`: (owner, number) -> when
+    that was last asked for and not marked as stale; `writes`: (number, when etcd had confirmed it), in the order of the numbers."""
     numbers = [number for number, _ in writes]
     ended = list(itertools.accumulate((confirmed for _, confirmed in reversed(writes)), min))[::-1]
-    problems = []
+    problems, oldest = [], 0
     for (owner, number), sent in shown.items():
         next_one = bisect.bisect_right(numbers, number)
-        if next_one < len(numbers) and sent - ended[next_one] > lease:
-            problems.append(f"{owner} showed number {number} as fresh, asked at {sent:.3f}; it had ended by {ended[next_one]:.3f}")
-    return problems
+        if next_one == len(numbers):
+            continue
+        age = sent - ended[next_one]
+        oldest = max(oldest, age)
+        if age > lease:
+            problems.append(f"{owner} showed number {number} as fresh, asked at {sent:.3f}; it had ended {age:.3f} s before")
+    return problems, oldest
 
 
 class Ascending:

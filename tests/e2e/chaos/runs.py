@@ -436,7 +436,9 @@ def _run_mirror(rig, storm, seconds, seed, verdict, onlooker):
     verdict.problems += storm.problems
     verdict.problems += rig.terminate()
     rig.prober.stop()
-    verdict.problems += _few(mirror.too_old(onlooker.shown, helpers[0].writes, rig.lease))
+    problems, oldest = mirror.too_old(onlooker.shown, helpers[0].writes, rig.lease)
+    verdict.problems += _few(problems)
+    verdict.facts.append(f"what was shown as fresh had ended {oldest:.2f} s before at most")
     done = sum((writer.done for writer in writers), collections.Counter())
     verdict.facts += [
         "writes: " + ", ".join(f"{count} {action}" for action, count in done.items()) + f"; {helpers[1].done} compactions",
