@@ -317,6 +317,14 @@ def test_an_onlooker_notices():
     assert counted(1, 1, 300, 70000) == []
     assert counted(5, 300, 299) == ["n went back from number 300 to 299"]
     looker = runs.Onlooker()
+    looker.set_back(1.05)
+    for number in (300, 200, 201):  # asked before and answered after
+        looker.observe("n", 0, 1.0, 1.1, response(prober.A, socket.inet_aton(runs.counter_address(number))))
+    assert looker.problems == []
+    looker.observe("n", 0, 1.2, 1.3, response(prober.A, socket.inet_aton(runs.counter_address(199))))
+    assert looker.problems == ["n went back from number 201 to 199"], "once only"
+    assert ("n", 199) not in looker.shown, "its age is not known any more"
+    looker = runs.Onlooker()
     last = len(runs.STEADY)
     for number in (1, last):  # a node that knows one name may still have to read the rest
         looker.observe("n", number, 1.0, 1.1, response(prober.A, b"", rcode=2))

@@ -29,8 +29,8 @@ upon. Two runs, one after the other:
              if at rest the nodes do not have names within the limit, each its own, or a lease is left that is no node's.
              An operator deletes and overwrites names, revokes their leases, and compacts the history. The limit is the
              number of nodes or, by the seed, above.
-  mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted. Every
-             15 s all comes to rest. Fails if a name that is not touched is ever missing, if a counter goes back, if what
+  mirror     Writers put, delete, let leases end and write what is no record, and every 100 ms etcd is compacted; by the
+             seed etcd is set back to a backup, once, as another cluster. Every 15 s all comes to rest. Fails if a name that is not touched is ever missing, if a counter goes back, if what
              ended longer than a lease ago is shown and not marked as stale, or if at rest any node answers anything but what `etcdctl get` shows.""",
         epilog="Exit status: 0 if all held, 1 if not, 2 for wrong arguments, 130 after Ctrl-C. The server is IDETCD_BINARY, or\n"
                "build/release/idetcd. Every process that was started is ended, and nothing is left but what --keep asks for.")

@@ -3,6 +3,7 @@ the time they take."""
 
 import heapq
 import itertools
+import os
 import signal
 import time
 
@@ -25,8 +26,10 @@ class Storm:
     MAX_SICK_LINKS = 0.4  # share of the nodes
     MAX_SICK_NODES = 0.4
 
-    def __init__(self, rig, random, say, stop_leaders=False, operator=None):
+    def __init__(self, rig, random, say, stop_leaders=False, operator=None, on_set_back=None):
         self.rig = rig
+        self.on_set_back = on_set_back  # None: etcd is never set back to a backup
+        self._backup = None
         self.operator = operator  # None: nobody touches names
         self.ends = {}  # incarnation -> when it got SIGTERM, of those that then ended in an orderly way
         self.stop_leaders = stop_leaders
@@ -50,8 +53,12 @@ class Storm:
             (1.5, "stop etcd", self._stop_member),
             (0.7, "kill etcd", self._kill_member),
             (1, "lag etcd", self._lag_member),
-            (1, "copy state", self._copy_state),
         ]
+        # In a store that was set back a key of before a node's own claim passes for its own remnant, and a copy may have put it.
+        if on_set_back:
+            self._kinds += [(1, "back up", self._back_up), (1, "set back", self._set_back)]
+        else:
+            self._kinds.append((1, "copy state", self._copy_state))
         if operator:
             self._kinds += [
                 (0.7, "delete", lambda: self._operate("deletes", Operator.delete)),
@@ -358,6 +365,40 @@ class Storm:
             self.rig.links.set([link])
             self._give(("lag", member))
             self.say(f"{member.name} hears from the others in time")
+        self._ends_later(end, seconds)
+        return True
+
+    def _all_members_well(self):
+        return not any(("etcd", member) in self._busy for member in self.rig.etcd.members)
+
+    def _back_up(self):
+        if self._backup or not self._all_members_well():
+            return False
+        self._backup = os.path.join(self.rig.directory, "backup")
+        self.rig.etcd.members[0].ctl("snapshot", "save", self._backup)
+        self.say("a backup is taken")
+        return True
+
+    def _set_back(self):
+        """Once, and as another cluster, which all see. (Of one that has the same ID, and has come as far again before a node is
+        back, that node learns some seconds later.)"""
+        if not self._backup or not self.on_set_back or not self._all_members_well():
+            return False
+        seconds = self._duration()
+        self.say(f"etcd ends, and is set back to the backup, for {seconds:.2f} s")
+        self.on_set_back(now())
+        self.on_set_back = None
+        for member in self.rig.etcd.members:
+            self._take(("etcd", member))
+            member.kill()
+        for member in self.rig.etcd.members:
+            self.rig.restore_member(member, self._backup)
+
+        def end():
+            for member in self.rig.etcd.members:
+                self.rig.launch_member(member)
+                self._give(("etcd", member))
+            self.say("etcd is back")
         self._ends_later(end, seconds)
         return True
 

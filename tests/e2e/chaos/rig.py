@@ -171,6 +171,13 @@ class Rig:
     def launch_member(self, member):
         member.launch([*_ETCD_OPTIONS, "--initial-advertise-peer-urls", self._peer_url(member)])
 
+    def restore_member(self, member, backup):
+        """As of another cluster. REQUIRES: it has ended."""
+        shutil.rmtree(member.data)
+        member.ctl("snapshot", "restore", backup, "--data-dir", member.data, "--name", member.name,
+                   "--initial-cluster", member.initial_cluster, "--initial-advertise-peer-urls", self._peer_url(member),
+                   "--initial-cluster-token", "set-back")
+
     @staticmethod
     def leader(members):
         """The one of them that leads, or None."""

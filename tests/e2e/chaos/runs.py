@@ -263,8 +263,10 @@ class Onlooker:
         self.shown = {}  # (owner, number) -> when it was last asked for, of answers that are not marked as stale
         self._known = set()  # owners that have read all names
         self._counters = {}
+        self.set_back_at = float("inf")  # then etcd ended, to be set back
+        self._set_back = set()  # owners that have gone back since, as each may once
 
-    def observe(self, owner, number, sent, _received, packet):
+    def observe(self, owner, number, sent, received, packet):
         self.answers += 1
         answer = prober.address(packet)
         if answer == "SERVFAIL" and owner not in self._known:
@@ -278,13 +280,21 @@ class Onlooker:
         elif answer.startswith("11."):
             value = int.from_bytes(bytes(map(int, answer.split(".")[1:])), "big")
             self.numbers.add(value)
-            if not prober.is_stale(packet):
+            # Numbers of before may show for a while, and that of the backup is the present again.
+            if not prober.is_stale(packet) and sent < self.set_back_at:
                 self.shown[owner, value] = sent
-            problem = self._counters.setdefault(owner, mirror.Ascending(owner)).see(value)
+            counter = self._counters.setdefault(owner, mirror.Ascending(owner))
+            if received >= self.set_back_at and value < counter.highest and owner not in self._set_back:
+                self._set_back.add(owner)
+                counter.highest = value
+            problem = counter.see(value)
             if problem:
                 self.problems.append(problem)
         else:
             self.problems.append(f"{owner} said {answer} for {COUNTER}, asked at {sent:.3f}")
+
+    def set_back(self, at):
+        self.set_back_at = at
 
 
 class Counter(Helper):
@@ -311,7 +321,8 @@ class Counter(Helper):
             revision = None
         if revision is None:
             value, self._revision = self._store.get(COUNTER)
-            self.number = int.from_bytes(bytes(map(int, json.loads(value)["ipv4"].split(".")[1:])), "big")
+            # Of a store that was set back the number is lower: none is written twice.
+            self.number = max(self.number, int.from_bytes(bytes(map(int, json.loads(value)["ipv4"].split(".")[1:])), "big"))
         else:
             self._revision = revision
             self.writes.append((self.number, now()))
@@ -394,7 +405,8 @@ def run_mirror(directory, seconds, seed, nodes=10, members=3, lease=3, stop_lead
     verdict, say, onlooker = Verdict(), Diary(directory, out), Onlooker()
     try:
         with Rig(directory, nodes, members, lease, prober.Prober(onlooker.QUESTIONS, onlooker.observe)) as rig:
-            storm = Storm(rig, random.Random(seed), say, stop_leaders)
+            chance = random.Random(seed)
+            storm = Storm(rig, chance, say, stop_leaders, on_set_back=onlooker.set_back if chance.random() < 0.5 else None)
             _run_mirror(rig, storm, seconds, seed, verdict, onlooker)
     except AssertionError as error:
         verdict.problems.append(str(error))
@@ -436,7 +448,8 @@ def _run_mirror(rig, storm, seconds, seed, verdict, onlooker):
     verdict.problems += storm.problems
     verdict.problems += rig.terminate()
     rig.prober.stop()
-    problems, oldest = mirror.too_old(onlooker.shown, helpers[0].writes, rig.lease)
+    writes = [write for write in helpers[0].writes if write[1] < onlooker.set_back_at]
+    problems, oldest = mirror.too_old(onlooker.shown, writes, rig.lease)
     verdict.problems += _few(problems)
     verdict.facts.append(f"what was shown as fresh had ended {oldest:.2f} s before at most")
     done = sum((writer.done for writer in writers), collections.Counter())
