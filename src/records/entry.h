@@ -12,7 +12,7 @@
 namespace idetcd::records {
 
 // Byte equality of [a, a+size) and [b, b+size); for the short, almost always equal names that a tag match leaves.
-inline bool equalBytes(const uint8_t* a, const uint8_t* b, size_t size) {
+[[gnu::always_inline]] inline bool equalBytes(const uint8_t* a, const uint8_t* b, size_t size) {
   const auto load = [](const uint8_t* p) {
     uint64_t word;
     std::memcpy(&word, p, sizeof(word));
@@ -53,7 +53,7 @@ class Entry {
   };
 
   std::span<const uint8_t> name() const { return {body(), name_size_}; }
-  bool isNamed(std::span<const uint8_t> folded) const {
+  [[gnu::always_inline]] bool isNamed(std::span<const uint8_t> folded) const {
     return folded.size() == name_size_ && equalBytes(body(), folded.data(), name_size_);
   }
   // Calls visit(Rrset) for each until it returns true; returns whether one did.

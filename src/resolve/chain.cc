@@ -55,6 +55,16 @@ void Chain::addForTransfers(std::unique_ptr<Handler> handler) {
   for_transfers_.push_back({.handler = std::move(handler), .directive = adding_});
 }
 
+QueryOutcome Chain::askBehindCluster(QueryOutcome next, const dns::Query& query, Request& request,
+                                     QueryMeter* meter) const {
+  request.meter = meter;
+  const QueryOutcome outcome = next.isNextOfExisting()
+                                   ? runBehind(next, behind_cluster_ - 1, handlers_.size(), query, request, flags())
+                                   : runHandlers(behind_cluster_, handlers_.size(), query, request, flags());
+  request.meter = nullptr;
+  return outcome.isNext() ? refuse(query, request.response_limit, flags()) : outcome;
+}
+
 QueryOutcome Chain::answer(dns::Query& query, const Request& request) const {
   if (!parts.log) return runLimited(query, request);
   const auto start = BootClock::now();

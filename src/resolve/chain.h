@@ -79,14 +79,7 @@ class Chain {
                                                  QueryMeter* meter = nullptr) const {
     const uint16_t added = flags();
     QueryOutcome outcome = cluster_->answer(query, request.response_limit, added, request.now);
-    if (outcome.isNext()) {
-      request.meter = meter;
-      outcome = outcome.isNextOfExisting()
-                    ? runBehind(outcome, behind_cluster_ - 1, handlers_.size(), query, request, added)
-                    : runHandlers(behind_cluster_, handlers_.size(), query, request, added);
-      request.meter = nullptr;
-      return outcome.isNext() ? refuse(query, request.response_limit, added) : outcome;
-    }
+    if (outcome.isNext()) return askBehindCluster(outcome, query, request, meter);
     if (parts.errors) reportFailure(query);
     if constexpr (is_metered) outcome.answered_by = cluster_directive_;
     return outcome;
@@ -110,6 +103,7 @@ class Chain {
     DirectiveId directive;
   };
   uint16_t flags() const { return parts.recursion_available ? dns::kFlagRa : 0; }
+  QueryOutcome askBehindCluster(QueryOutcome next, const dns::Query& query, Request& request, QueryMeter* meter) const;
   QueryOutcome runLimited(dns::Query& query, const Request& request) const;
   QueryOutcome runGated(dns::Query& query, const Request& request) const;
   QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;

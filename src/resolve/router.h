@@ -42,7 +42,7 @@ class Router : public std::enable_shared_from_this<Router> {
          std::shared_ptr<QuerySamples> samples = nullptr);
 
   // Pass 1: parses, routes, and begins to fetch what pass 2 reads. REQUIRES of `message`: as parseQuery().
-  void begin(Job& job, uint8_t* message, size_t size) const {
+  [[gnu::always_inline]] void begin(Job& job, uint8_t* message, size_t size) const {
     job.chain = nullptr;
     job.shortcut = Shortcut::kNone;
     job.outcome = dns::parseQuery(message, size, seed_, job.query);

@@ -94,14 +94,15 @@ size_t UdpService::serveBatch() {
   const auto begin = BootClock::now();
   const resolve::Router& router = *router_;
   const records::ReadSection section(context_.reader);
-  for (size_t i = 0; i < count; ++i) router.begin(jobs_[i], batch_.buffer(i), batch_.size(i));
-  for (size_t i = 0; i < count; ++i) router.prefetch(jobs_[i]);
+  const auto jobs = std::span(jobs_).first(count);
+  for (size_t i = 0; i < count; ++i) router.begin(jobs[i], batch_.buffer(i), batch_.size(i));
+  for (const resolve::Job& job : jobs) router.prefetch(job);
   context_.counters.udp_batches.observe(count);
   context_.counters.udp_received.add(count);  // before a client can know of it
   const resolve::BatchCounts counts = answerBatch(count, begin);
   const size_t failed = batch_.flush(*socket_);
   context_.counters.udp_send_failed.add(failed);
-  router.onBatchDone(std::span(jobs_).first(count), counts, begin);
+  router.onBatchDone(jobs, counts, begin);
   serving_ = false;
   return count;
 }
@@ -117,8 +118,9 @@ resolve::BatchCounts UdpService::answerBatch(size_t count, BootClock::time_point
                            .router = router_.get(),
                            .samples = router_->samples()};
   resolve::BatchCounts counts{.queries = static_cast<uint32_t>(count)};
+  const auto jobs = std::span(jobs_).first(count);
   for (size_t i = 0; i < count; ++i) {
-    resolve::Job& job = jobs_[i];
+    resolve::Job& job = jobs[i];
     deferrer.moveTo(i);
     request.source = batch_.source(i);
     request.response_limit = resolve::Router::udpResponseLimit(job);
@@ -131,7 +133,7 @@ resolve::BatchCounts UdpService::answerBatch(size_t count, BootClock::time_point
       context_.counters.dropped.add(outcome.dropReason());
     }
   }
-  router_->countBatch(std::span(jobs_).first(count), local_);
+  router_->countBatch(jobs, local_);
   context_.counters.udp_sent.add(counts.answered);
   return counts;
 }
