@@ -613,7 +613,7 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, std::str
     StoreResult<RangeResult> answer = co_await context_.store.range(std::move(slot), {});
     if (answer) {
       // Then others have had the name meanwhile, perhaps, with a higher token.
-      const bool was_set_back = answer->revision < seen;
+      const bool was_set_back = answer->revision < seen || own_key_.wasSetBack();
       for (const store::KeyValue& kv : answer->kvs) {
         const Result<NodeRecord> record = decodeRecord(kv.value);
         if (!record || record->id != record_.id || kv.lease != lease_->id) continue;

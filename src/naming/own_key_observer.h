@@ -37,6 +37,8 @@ class OwnKeyObserver {
   // The claim that follow() announced has an answer, whichever, and what follows from it is known.
   void answered();
   State state(const Held& held) const;
+  // The mirror has found since follow() that the store was set back.
+  bool wasSetBack() const { return restarted_; }
   // An operator has taken the key away, since follow().
   bool released() const { return released_; }
   // Called after each sighting.
