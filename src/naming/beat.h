@@ -27,6 +27,8 @@ class Beat {
   // --- the watch ---
   // `delivered`: up to which revision, here and below, all events are in the table.
   void saw(std::string_view key, int64_t revision, int64_t delivered);
+  // How many of the keys are there, as far as it is known.
+  int64_t keys() const { return std::ranges::count_if(revisions_, [](int64_t revision) { return revision > 0; }); }
   // A snapshot: what is known of the keys is of another time.
   void forget() { revisions_.assign(keys_.size(), 0); }
   // An event has come, or a watch was opened.

@@ -48,6 +48,7 @@ class Confirmation {
   void delivered(int64_t revision) { table_.delivered(revision); }
   // The watch has answered a progress request with this revision.
   void progressed(int64_t revision) { table_.progressed(revision); }
+  int64_t beatKeys() const { return beat_.keys(); }
   // The watch has shown a beat.
   void sawBeat(std::string_view key, int64_t revision) { beat_.saw(key, revision, table_.deliveredRevision()); }
   // A new watch. `is_current`: the names have been the present within the lease.

@@ -449,7 +449,7 @@ Task<bool> Mirror::agreesByNewest() {
       }
       keys += answer ? answer->count : 0;
     }
-    surplus_ = keys - static_cast<int64_t>(replica_.size());
+    surplus_ = keys - confirmation_.beatKeys() - static_cast<int64_t>(replica_.size());
     if (!agrees || !has_newest || surplus_ != other_keys_ || changes != replica_.changes() ||
         watch != watches_opened_ || context_.now() >= next_whole_comparison_) {
       continue;
@@ -490,7 +490,7 @@ Task<bool> Mirror::reconcile() {
     confirmation_.delivered(resumeFloor());
   }
   if (difference.other_history) distrust(Trust::kOtherHistory);
-  if (difference.total() == 0) other_keys_ = surplus_;
+  if (difference.total() == 0) other_keys_ = std::max<int64_t>(surplus_, 0);
   if (difference.total() == 0) co_return !difference.lacks_changes;
   distrust(Trust::kLosesChanges);
   context_.counters.reconciled.add(difference.total());

@@ -157,7 +157,7 @@ class Mirror final : public RecordSource {
   std::chrono::nanoseconds last_comparison_took_{0};
   BootClock::time_point next_comparison_ = BootClock::time_point::max();
   BootClock::time_point next_whole_comparison_;
-  int64_t surplus_ = 0;     // of keys in the store above names in the table, when it was last asked for
+  int64_t surplus_ = 0;     // of keys in the store, but beats, above names in the table, when it was last asked for
   int64_t other_keys_ = 0;  // the same, when a comparison of all keys has found no difference: what are no names
   BootClock::time_point next_move_;  // a watch that cannot follow the client at once tries again after a while
 };
