@@ -112,7 +112,7 @@ Task<void> countDown(Task<StoreResult<void>> asking, std::shared_ptr<Endpoints> 
 
 Task<void> Client::Impl::identifyAll(const std::string& token) {
   constexpr std::chrono::seconds kPatience{1};  // for endpoints that do not answer: they are asked before they are used
-  if (endpoints->count() <= 1 || thread.stopping()) co_return;
+  if (options.self_founded || endpoints->count() <= 1 || thread.stopping()) co_return;
   if (!identification) {
     identification = std::make_shared<Identification>(public_thread, endpoints->count());
     endpoints->visit([&](size_t i) {

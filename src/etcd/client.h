@@ -62,6 +62,9 @@ class Client final : public Store {
     std::optional<Credentials> credentials;
     // The endpoints are used in a random order, so that many clients with one list are spread over it.
     bool spread = false;
+    // The endpoints are named by their cluster. So each says its cluster when it is first used, where else all do before
+    // the first call, and there is a connection to one alone once that has answered.
+    bool self_founded = false;
     std::chrono::milliseconds call_timeout{5000};
     // A connection attempt that fails is repeated after this, and then in longer steps up to the maximum.
     std::chrono::milliseconds reconnect_min{200};

@@ -80,10 +80,14 @@ Result<EndpointAddress> parseHostPort(std::string_view rest) {
 
   EndpointAddress address;
   address.name = bracketed ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
-  // gRPC's DNS resolver takes addresses as they are, without a query. It compares the text with the addresses in the
-  // server's certificate, which it writes in the canonical form (RFC 5952).
-  address.target =
-      "dns:///" + (bracketed ? fmt::format("[{}]:{}", IpAddress::parse(host)->toString(), port) : address.name);
+  // gRPC's DNS resolver takes addresses as they are, without a query; but it makes all of a connection's TLS anew with
+  // each attempt, so IPv4 addresses are left to the resolver that does nothing. gRPC compares the text with the addresses
+  // in the server's certificate, which it writes in the canonical form (RFC 5952).
+  if (bracketed) {
+    address.target = fmt::format("dns:///[{}]:{}", IpAddress::parse(host)->toString(), port);
+  } else {
+    address.target = (IpAddress::parse(host) ? "ipv4:" : "dns:///") + address.name;
+  }
   return address;
 }
 
@@ -324,6 +328,9 @@ void Endpoints::judgeStrangers() {
 void Endpoints::succeeded(size_t index) {
   Endpoint& endpoint = endpoints_[index];
   endpoint.unresolved = false;
+  if (options_.self_founded && index == current()) {
+    for (size_t i = 0; i < endpoints_.size(); ++i) disconnect(i);
+  }
   if (std::exchange(endpoint.reported, Reported::kNothing) == Reported::kNothing) return;
   log_.info("etcd endpoint {} is back", endpoint.address.name);
 }

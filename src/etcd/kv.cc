@@ -148,6 +148,7 @@ Task<StoreResult<RangeResult>> Client::range(KeyRange range, RangeOptions option
 }
 
 Task<void> Client::identifyEndpoints() {
+  if (impl_->options.self_founded) co_return;
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;
   std::vector<size_t> unknown;  // they were away when all were asked, or came later
   endpoints->visit([&](size_t i) {

@@ -26,7 +26,7 @@ std::string Progress::toString() const {
     case Founding::State::kDecided:
       return "a member of the cluster";
   }
-  if (silent) reason = ": silent after a restart";
+  if (silent) reason = observes ? ": observes, and founds nothing" : ": silent after a restart";
   return fmt::format("{} of {} machines seen, {} s{}", seen, quorum, seconds, reason);
 }
 
@@ -67,7 +67,7 @@ std::vector<Elector::Outgoing> Elector::takeMessages() {
 
 Progress Elector::progress(Time now) const {
   return {founding_.state(), silent_, hello_.electors(now).size() + (isElector() ? 1 : 0), founding_.quorum(),
-          now - started_};
+          now - started_, options_.silence == kForEver};
 }
 
 Machine Elector::self() const {

@@ -25,6 +25,7 @@ struct Progress {
   size_t seen = 0;    // electors, this one among them
   size_t quorum = 0;  // so many are needed
   Hello::Duration waited{0};
+  bool observes = false;  // is silent for ever
 
   std::string toString() const;  // "37 of 101 machines seen, 12 s"
 };
@@ -35,12 +36,13 @@ class Elector {
   using Duration = Hello::Duration;
 
   static constexpr Duration kTick = std::chrono::milliseconds(50);
+  static constexpr Duration kForEver = std::chrono::hours(1'000'000);
 
   struct Options {
     Machine self;                           // `elector` is not looked at
     uint16_t port = 0;                      // where it listens, on each of its addresses
     std::vector<SocketAddress> peers = {};  // are asked for ever
-    Duration silence{0};
+    Duration silence{0};  // kForEver: it observes
   };
   struct Outgoing {
     SocketAddress to;

@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxSecret = 4096;  // bytes
 constexpr milliseconds kHandOver{2000};
 constexpr milliseconds kBeginAgain{1000};  // after the disk has refused
-constexpr std::chrono::hours kForEver{1'000'000};
 
 // Of 1.1 leases: whatever this machine held before it was started has ended.
 std::chrono::nanoseconds silenceAfter(std::chrono::seconds lease) { return lease + lease / 10 + milliseconds(100); }
@@ -183,7 +182,7 @@ Result<void> PeerGroup::Impl::begin() {
   founding.record = std::move(*record);
   if (state) founding.record_file = recordFile();
   if (!state && was_here && kept_record.empty()) founding.silence = silenceAfter(options.lease);
-  if (options.observes) founding.silence = kForEver;
+  if (options.observes) founding.silence = founding::Elector::kForEver;
   founding.executor = options.executor;
   founding.metrics = options.metrics;
   founding.on_member = [this](const auto& value, const auto& voters) { onMember(value, voters); };

@@ -122,7 +122,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
       : thread(completion_thread),
         options(std::move(voting_options)),
         log(logger),
-        store(thread, clientOptions({}), logger),
+        store(thread, clientOptions({}), Logger()),
         own(thread, clientOptions({}), Logger()),
         wake(thread),
         machine_changed(thread) {}
@@ -138,6 +138,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
     made.endpoints = std::move(endpoints);
     if (tls()) made.tls = tlsFilesIn(path("tls"));
     made.call_timeout = 2s;
+    made.spread = true;
+    made.self_founded = true;
     made.executor = options.executor;
     return made;
   }
@@ -170,6 +172,9 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   void announce(std::vector<founding::Voter> voters);
   void take(const std::vector<store::KeyValue>& kvs);
   void reached(bool yes);
+  void tell() {
+    if (is_told && !stopping && options.on_voters) options.on_voters(serving);
+  }
   void complain(std::string what);
 
   // --- the child ---
@@ -227,6 +232,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Published published;
   std::optional<BootClock::time_point> away_since;
   bool is_away = false;  // has been said
+  std::vector<founding::Voter> serving;
+  bool is_told = false;  // of them
   bool stands_by = false;
   int64_t machine_lease = 0;
 
@@ -299,7 +306,6 @@ Task<void> Voting::Impl::run(Self self) {
     co_await sleep;
   }
   if (!impl.stopping && !impl.thread.stopping()) {
-    impl.own.setEndpoints({impl.endpointOf(impl.options.address)});
     impl.announce(impl.options.voters.empty() ? impl.options.cluster.voters : impl.options.voters);
     impl.thread.spawn(follow(self));
     impl.thread.spawn(publishMachine(self));
@@ -332,7 +338,8 @@ void Voting::Impl::announce(std::vector<founding::Voter> voters) {
     endpoints.push_back(endpointOf(voter.address));
   }
   store.setEndpoints(std::move(endpoints));
-  if (options.on_voters) options.on_voters(std::move(voters));
+  serving = std::move(voters);
+  tell();
 }
 
 void Voting::Impl::take(const std::vector<store::KeyValue>& kvs) {
@@ -360,14 +367,12 @@ void Voting::Impl::reached(bool yes) {
   if (stopping) return;
   if (yes) {
     away_since.reset();
-    if (std::exchange(is_away, false) && options.on_reach) options.on_reach(true);
-    return;
+  } else if (!away_since) {
+    away_since = thread.now();
   }
-  if (!away_since) away_since = thread.now();
-  if (!is_away && thread.now() - *away_since >= kReachPatience) {
-    is_away = true;
-    if (options.on_reach) options.on_reach(false);
-  }
+  const bool away = !yes && (is_away || thread.now() - *away_since >= kReachPatience);
+  if (std::exchange(is_away, away) != away && options.on_reach) options.on_reach(!away);
+  if ((yes || away) && !std::exchange(is_told, true)) tell();
 }
 
 Task<void> Voting::Impl::follow(Self self) {
@@ -488,6 +493,7 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
   child_starts = 0;
   data = name;
   own_status.reset();
+  own.setEndpoints({endpointOf(options.address)});
   if (auto begun = child->start(); !begun) {
     complain("etcd cannot be started: " + begun.error().message);
     child.reset();

@@ -46,7 +46,8 @@ class Voting {
     int64_t quota_bytes = int64_t{512} << 20;  // of etcd's data
     metrics::Scope metrics{};
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();
-    // On the CompletionThread, not after stop(). First when certificates are there; the voters are those that serve.
+    // On the CompletionThread, not after stop(). First when one of the voters has answered, or none for 5 s: until then
+    // nobody else need ask them. The voters are those that serve.
     std::function<void(std::vector<founding::Voter>)> on_voters;
     // The voters have been out of reach for 5 s, and: they are reached again.
     std::function<void(bool)> on_reach;

@@ -201,6 +201,7 @@ std::unique_ptr<etcd::Client> Clusters::openStore(const Cluster& cluster, const 
   if (cluster.peers) {
     options.endpoints = cluster.peers->endpoints();
     options.tls = cluster.peers->tls();
+    options.self_founded = true;
   }
   options.spread = true;
   options.metrics = metrics;

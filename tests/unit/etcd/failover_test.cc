@@ -453,5 +453,16 @@ TEST(Stop, AClientMayGoBeforeItsThread) {
   EXPECT_TRUE(await(*thread, thread->sleepFor(1ms)));
 }
 
+TEST(Failover, ToASelfFoundedClusterThereIsOneConnection) {
+  EtcdServer server;
+  RudePort other;
+  auto options = optionsFor({server.endpoint(), other.endpoint()});
+  options.self_founded = true;
+  BlockingClient etcd(std::move(options));
+  EXPECT_TRUE(succeeded(etcd.put("k", "v")));
+  other.closeWhatCame();
+  EXPECT_EQ(other.connections(), 0);
+}
+
 }  // namespace
 }  // namespace idetcd::etcd

@@ -186,6 +186,12 @@ TEST_F(ElectorTest, ASilentOneTakesNoPartButJoins) {
   EXPECT_TRUE(next.decision());
 }
 
+TEST_F(ElectorTest, AnObserverIsNotCalledSilentAfterARestart) {
+  const Elector& observer = add(1, 2, kOurs, Elector::kForEver);
+  run(seconds(2));
+  EXPECT_EQ(observer.progress(now_).toString(), "0 of 2 machines seen, 2 s: observes, and founds nothing");
+}
+
 TEST_F(ElectorTest, SaysWhyItWaits) {
   const Elector& elector = add(1, 9);
   add(2, 9);
