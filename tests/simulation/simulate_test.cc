@@ -67,7 +67,7 @@ TEST(Simulate, PrintsWhatAClusterCosts) {
   EXPECT_EQ(cell(outcome.output, "grants", 0), 30) << outcome.output;
   EXPECT_EQ(cell(outcome.output, "grants", 1), 1) << outcome.output;
   EXPECT_EQ(cell(outcome.output, "grants", 2), 0) << outcome.output;
-  EXPECT_NEAR(cell(outcome.output, "keepalives", 2), 3.0 / 20, 0.02) << "three a lease\n" << outcome.output;
+  EXPECT_NEAR(cell(outcome.output, "keepalives", 2), 2.0 / 20, 0.02) << "two a lease\n" << outcome.output;
   EXPECT_GT(cell(outcome.output, "bytes sent", 0), 30 * 30 * 50) << "each node learns each name\n" << outcome.output;
   EXPECT_EQ(outcome.output, run("--cost --nodes 30 2>/dev/null").output);
 }
