@@ -109,7 +109,9 @@ void Confirmation::succeeded(const Question& asked) {
   context_.counters.confirmations.add();
   context_.round_trip.took(asked.at, context_.now());
   if (asked.write == Write::kBeat) beat_.drawWait();
-  readBy(asked.at + context_.jitter.around(lease_ * 6 / 10, 0.1));
+  // Until the first snapshot is there, which may take all of a slow line, nothing else shows that the name is ours.
+  const bool unseen = table_.state() == TableFreshness::State::kEmpty;
+  readBy(asked.at + context_.jitter.around(unseen ? lease_ / 4 : lease_ * 6 / 10, 0.1));
 }
 
 void Confirmation::takeUp(const Question& asked, TxnResult& answer) {
