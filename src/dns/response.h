@@ -204,6 +204,7 @@ inline size_t writeFastAnswer(const Query& query, std::span<const uint8_t> recor
 inline void denyDataOnly(uint8_t* response) {
   if ((response[3] & kRcodeMask) == code(Rcode::kNxDomain)) response[3] &= static_cast<uint8_t>(~kRcodeMask);
 }
+
 // The response to a query that parseQuery() refused with `query.error`. Returns its size; 0 where none can be made.
 size_t writeErrorResponse(const Query& query, size_t limit);
 

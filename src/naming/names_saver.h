@@ -23,7 +23,7 @@ class NamesSaver : public std::enable_shared_from_this<NamesSaver> {
     size_t max_names = 10'000'000;                                // more are not read
   };
 
-  // Arguments passed by reference outlive this, or is used until drain() has returned.
+  // Arguments passed by reference outlive this, or are used until drain() has returned.
   NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& store, RecordSource& source, Counters& counters,
              std::shared_ptr<Executor::Strand> strand, Options options, Logger log);
 
