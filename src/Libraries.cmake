@@ -15,7 +15,8 @@ function(idetcd_archives out names)
                       OUTPUT_STRIP_TRAILING_WHITESPACE)
       if(IS_ABSOLUTE "${path}")
         set(item ${path})
-        # What updates of the distribution have to reach, in a target that asks for it: the one of the Debian package.
+        # Libraries that the distribution's updates have to reach, in a target that asks for it: the one of the Debian
+        # package.
         if(name MATCHES "^(ssl|crypto|z)$")
           set(item $<IF:$<BOOL:$<TARGET_PROPERTY:IDETCD_SHARED_TLS>>,${name},${path}>)
         endif()

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as tree
 from collections import Counter
 from pathlib import Path
 
-# What GoogleTest prints of a test that skips itself.
+# GoogleTest's line for a test that skips itself.
 GTEST_REASON = re.compile(r": Skipped\n(.*)")
 
 

@@ -12,7 +12,7 @@ namespace idetcd::bench {
 // to the name. The ID is the caller's. REQUIRES: `query` was made by QuerySource.
 bool isRightAnswer(std::span<const uint8_t> query, const Expectation& expectation, std::span<const uint8_t> answer);
 
-// What the echo sends back: the query with QR set.
+// The echo's answer: the query with QR set.
 bool isEcho(std::span<const uint8_t> query, std::span<const uint8_t> answer);
 
 }  // namespace idetcd::bench

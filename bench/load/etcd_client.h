@@ -36,7 +36,7 @@ class EtcdClient {
   etcd::Client client_;
 };
 
-// What a node with the addresses of this number puts.
+// The put of a node with the addresses of this number.
 inline store::PutOp nodePut(std::string key, uint32_t number, bool ipv6) {
   naming::NodeRecord record{.ipv4 = IpAddress::v4(addressV4(number)), .ipv6 = {}, .port = "53", .id = {}};
   if (ipv6) record.ipv6 = IpAddress::v6(addressV6(number));

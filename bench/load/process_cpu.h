@@ -26,7 +26,7 @@ struct ProcessTime {
   uint64_t waited = 0;
 };
 
-// What was added between two calls for one process.
+// The time between two calls for one process.
 ProcessTime timeBetween(const std::vector<ThreadTime>& before, const std::vector<ThreadTime>& after);
 
 // All threads' time on a processor.

@@ -20,7 +20,7 @@ enum class Selection : uint8_t {
 
 std::optional<Selection> parseSelection(std::string_view text);
 
-// What the answer must be, and enough to check it.
+// The expected answer, with enough to check it.
 struct Expectation {
   uint32_t number = 0;
   dns::RrType type = dns::RrType::kA;

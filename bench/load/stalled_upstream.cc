@@ -1,6 +1,6 @@
-// What clients of a server see while thousands of its questions wait for an upstream that never answers: how long a
+// Measures a server while thousands of its questions wait for an upstream that never answers: how long a
 // name of the cluster takes, one query at a time, beside the stalled ones, and from a second server of the same kind
-// that has nothing else to do; and what the clients that asked for the stalled names get, and when.
+// that has nothing else to do; and which answers the clients of the stalled names get, and when.
 //
 // The two are asked in turn, in slices of 100 ms. While the second one has its slice, the first one is stopped
 // (SIGSTOP): the questions that end meanwhile, hundreds a slice, would take time on the core that both share. So the

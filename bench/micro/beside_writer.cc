@@ -167,7 +167,7 @@ class Measurement {
     const uint64_t count = lookUpUntil(start + options_.slice - options_.settle);
     const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
     const double ran = threadSeconds() - cpu;
-    // What others take of the processor is no part of the table's speed; to wait for the writer's lock is.
+    // The processor time of others is no part of the table's speed; the wait for the writer's lock is.
     const double time = std::max(elapsed - static_cast<double>(waitedHere() - waited) / 1e9, ran);
     const std::string text = fmt::format(
         "{{\"rate\": {:.0f}, \"answered\": {}, \"cpu_us\": {:.6f}, \"waited\": {:.3f}, \"changes_s\": {:.0f}}}",

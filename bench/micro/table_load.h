@@ -1,4 +1,4 @@
-// What the tables of record_tables.h are filled with and asked for.
+// Keys for the tables of record_tables.h: those that fill them, and those that are looked up.
 #pragma once
 
 #include <numeric>
@@ -28,7 +28,7 @@ inline std::vector<uint32_t> shuffled(uint32_t names) {
   return numbers;
 }
 
-// What is asked for: names that are there, or the names of as many numbers further up.
+// The keys to look up: names that are there, or the names of as many numbers further up.
 inline std::vector<Key> probes(uint32_t names, bool hits) {
   std::vector<Key> keys(kProbes);
   Random random(7);

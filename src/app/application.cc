@@ -150,7 +150,7 @@ CorefileSource::Reading Application::readCorefile() const {
     return CorefileSource::Reading{.name = {}, .digest = {}, .was_read = false, .plan = fail(std::move(why))};
   };
   if (!read_corefile_) return nothing("there is no file to read again");
-  // What is built beside what runs needs some; where libraries open their own, having none may end the process.
+  // A new configuration beside the old one needs descriptors; a library that gets none may end the process.
   if (const size_t left = net::freeDescriptors(); left < kReloadDescriptors) {
     return nothing(fmt::format("only {} descriptors are left (RLIMIT_NOFILE)", left));
   }

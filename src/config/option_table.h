@@ -55,7 +55,7 @@ Result<int64_t> readNumber(DirectiveCursor& cursor, int64_t least, int64_t most,
 Result<std::chrono::nanoseconds> readDuration(DirectiveCursor& cursor, const DurationRange& range);
 // Where a duration counts seconds: DNS TTLs and etcd leases know nothing finer.
 Result<int64_t> readWholeSeconds(DirectiveCursor& cursor, int64_t least, int64_t most);
-// Which of the words it is.
+// The index of the word among `words`.
 Result<size_t> readChoice(DirectiveCursor& cursor, std::span<const std::string_view> words, std::string_view wrong);
 // Behind those before; at least one, or `least`.
 Result<void> readNetworks(DirectiveCursor& cursor, std::vector<IpNetwork>& networks);

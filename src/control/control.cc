@@ -48,7 +48,7 @@ std::vector<Parameter> parametersOf(std::string_view query) {
   return all;
 }
 
-// Which of two values is meant cannot be told. Empty: there is no such parameter.
+// A parameter with two values: nobody can tell which one is meant. Empty: there is no such parameter.
 std::string_view repeatedParameter(std::string_view query) {
   std::set<std::string_view> seen;
   for (const auto& [key, value] : parametersOf(query)) {

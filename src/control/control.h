@@ -42,8 +42,8 @@ class Control final : public resolve::ProcessState {
 
   // --- HTTP thread ---
 
-  // What a path of the accepted configuration answers to a GET, for who shows it elsewhere; 404 if there is none. Nothing
-  // is changed: what wants a POST refuses. As http::Reply, `reply` is called at once or later, on any thread.
+  // The answer of a path of the accepted configuration to a GET, for who shows it elsewhere; 404 if there is none.
+  // Nothing is changed: what wants a POST refuses. As http::Reply, `reply` is called at once or later, on any thread.
   void ask(const std::string& path, const std::string& query, const http::Reply& reply) const;
 
   // --- any thread ---

@@ -19,8 +19,8 @@ std::span<const resolve::DirectiveType* const> directives();
 // Null: there is none of this name.
 const resolve::DirectiveType* findDirective(std::string_view name);
 
-// What an operator can ask of directives whether or not the Corefile has them (control/). While a configuration is built,
-// before any of its directives shares anything.
+// Adds the paths for operators that exist whether or not the Corefile has the directive (control/). While a
+// configuration is built, before any of its directives shares anything.
 void addControlPaths(resolve::Process& process);
 
 // Directives of CoreDNS 1.14 that this server does not have.

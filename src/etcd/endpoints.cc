@@ -101,7 +101,7 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // http_proxy in the environment is for the web; etcd is in the same network.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // What is sent is sent once: repeating is decided in one place, Client::Impl::call().
+  // gRPC sends each request once: Client::Impl::call() alone decides whether it is repeated.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   // No TXT query for a service configuration with every look-up of the name.
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
@@ -210,8 +210,8 @@ size_t Endpoints::after(size_t index) const {
   return next;
 }
 
-// What is at hand decides between TLS and plain, never what happens to be usable: without usable certificates this is a
-// channel that fails every call (see errors.cc).
+// The options decide between TLS and plain, never whether certificates are usable: without usable certificates this is
+// a channel that fails every call (see errors.cc).
 std::shared_ptr<grpc::Channel> Endpoints::makeChannel(const Endpoint& endpoint) const {
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   if (!tls_) {

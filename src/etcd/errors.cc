@@ -67,7 +67,7 @@ ErrorCode codeOf(const grpc::Status& status, bool cancelled_by_us) {
   }
 }
 
-// What gRPC says of a call that it could not give to any connection. (ClientContext::peer() is no evidence: it stays
+// gRPC's message for a call that it could not give to any connection. (ClientContext::peer() is no evidence: it stays
 // empty for calls that were sent and not answered.) Another wording would only make the failure ambiguous, which is
 // safe.
 bool certainlyNotSent(const grpc::Status& status) {

@@ -5,7 +5,8 @@
 namespace idetcd::etcd {
 namespace {
 
-// What is not taken yet, and what a fragmented response may gather: then reading pauses, or it is delivered in parts.
+// Limits of what is not taken yet, and of a fragmented response: beyond them reading pauses, or it is delivered in
+// parts.
 constexpr size_t kMaxInboxBatches = 64;
 constexpr size_t kMaxInboxBytes = size_t{16} << 20;
 // etcd answers a progress request to the stream, not to a watch: clientv3.InvalidWatchID.

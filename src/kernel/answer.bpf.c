@@ -497,7 +497,7 @@ INLINE int answerPointer(struct xdp_md* ctx, const struct Query* query, const st
   return finish(ctx, query, body);
 }
 
-// What is read before a look-up, and holds for what it finds.
+// Values that are read before a look-up and hold for its result.
 struct Moment {
   __u64 fresh_until;
   __u32 changes;

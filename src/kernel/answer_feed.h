@@ -10,8 +10,8 @@
 
 namespace idetcd::kernel {
 
-// Which records a zone has. A process continues with those of another one if it goes by the same, and shares one of
-// the store's endpoints: members come and go, and a TTL changes, while the names stay.
+// Identifies the records of a zone. A process continues with those of another one if it goes by the same, and shares
+// one of the store's endpoints: members come and go, and a TTL changes, while the names stay.
 struct ZoneIdentity {
   uint64_t names = 1;                                // odd
   std::array<uint32_t, kZoneEndpoints> endpoints{};  // hashes; 0: none

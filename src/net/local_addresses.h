@@ -17,7 +17,7 @@ std::vector<SocketAddress> localAddresses();
 // Whether it is a valid name of an interface, which need not exist.
 bool mayNameInterface(std::string_view text);
 
-// Which interface has which address.
+// An address of an interface.
 struct AssignedAddress {
   IpAddress ip;
   uint32_t interface = 0;     // its index

@@ -1,5 +1,5 @@
-// Which names have an address, for PTR: derived from the A and AAAA of the table's entries. Linear probing; 8 bytes an
-// address at a load of 0.68 to 0.85; growth publishes a new directory.
+// The names that have an address, for PTR: derived from the A and AAAA of the table's entries. Linear probing; 8 bytes
+// an address at a load of 0.68 to 0.85; growth publishes a new directory.
 //
 //   word: tag:16 | pointer:48      0: empty      1: a tombstone      a tag is odd; bit 0 of the pointer: to a Group
 //

@@ -50,8 +50,8 @@ class DeferredReply {
 
   // Sends what stands in the query's buffer, and returns that to where it was borrowed. At most once.
   void send(size_t size);
-  // What stands in the query's buffer, `size` bytes, as far as `limiter` lets it leave, and into `log`; both may be null,
-  // and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. As send().
+  // Sends the `size` bytes in the query's buffer, as far as `limiter` lets them leave, and logs into `log`; both may be
+  // null, and neither is asked of a handler's own questions (Request::is_inner). `by`: who has answered. As send().
   void finish(size_t size, RateLimiter* limiter, const QueryObserver* log, DirectiveId by = DirectiveNames::kServer);
   // As send(), but the client gets nothing.
   void drop(DropReason reason);

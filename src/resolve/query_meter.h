@@ -111,8 +111,8 @@ class alignas(64) QueryMeter {
   }
   void onLateAnswer(const dns::Query& query, const Request& request, size_t size, DirectiveId by);
 
-  // What came over UDP in one batch: the same as onQuery(), and onAnswerInBatch() if there is an answer. What is summed
-  // up of the batch is known when add() has had it.
+  // The queries of one batch over UDP: the same as onQuery(), and onAnswerInBatch() if there is an answer. What is
+  // summed up of the batch is known when add() has had it.
   struct BatchSums {
     uint64_t request_bytes = 0;
     uint64_t response_bytes = 0;

@@ -105,7 +105,7 @@ class QuerySamples {
     std::array<std::atomic<uint32_t>, kBuckets> durations{};
   };
 
-  // What is written with `release` and read with `acquire` shows a reader that it was begun to overwrite what it reads.
+  // Release and acquire show a reader that the writer has begun to overwrite what it reads.
   static void add(std::atomic<uint32_t>& number, uint32_t n) {
     number.store(number.load(std::memory_order_relaxed) + n, std::memory_order_release);
   }

@@ -1,5 +1,5 @@
-// Which client asked, over what, and how an answer gets back: the seam between the listeners (server/) and the handlers
-// here.
+// A query's client and transport, and the way back for its answer: the seam between the listeners (server/) and the
+// handlers here.
 //
 // A handler answers at once, in place, or defers the reply. Loop thread only.
 #pragma once

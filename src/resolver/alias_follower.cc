@@ -129,7 +129,7 @@ bool AliasFollower::isOwn(const dns::Query& query, uint16_t qtype, const dns::Na
   return !askWhose(query, qtype, name, request).isNext();
 }
 
-// What `names` lead to is said not to exist, though it is known to exist.
+// An answer denies a name that `names` lead to, though it is known to exist.
 bool AliasFollower::deniesExisting(const dns::Query& query, dns::Rcode rcode, const OtherNames& names,
                                    const resolve::Request& request) {
   return rcode == dns::Rcode::kNxDomain && !names.targets.empty() &&

@@ -29,7 +29,7 @@ class AliasFollower {
   // Forwarder::resolve() of the one that serves the name. Nothing: none does; `done` has been destroyed.
   using Resolve = std::function<std::optional<Forwarder::Wait>(const dns::Query& query, const QueryOrigin& origin,
                                                                Forwarder::Callback done)>;
-  // What this server says of the target; kNext: it is not its own. As resolve::Router::answerInner().
+  // This server's own answer for the target; kNext: it is not its own. As resolve::Router::answerInner().
   using AnswerHere = std::function<resolve::QueryOutcome(const dns::Query& query, const resolve::Request& request)>;
   struct Client {
     const resolve::KeptRequest& asked;  // lives as long as `done`

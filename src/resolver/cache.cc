@@ -304,7 +304,8 @@ void Cache::insert(const dns::Query& query, const StoredResponse& response, Boot
   uint8_t frequency = 0;
   if (Entry* old = findEntry(hash, query)) {
     if (isPreferred(*old, response, now_ns)) return;
-    // What has ended is no longer true if the upstream says something else, even if that must not be kept.
+    // An answer whose time is over is no longer true if the upstream says something else, even if that must not be
+    // kept.
     if (!keep && (failure || now_ns < old->expires_ns)) return;
     was_main = old->place == kMain;  // a refreshed answer keeps its rank
     frequency = old->frequency;
@@ -319,7 +320,7 @@ void Cache::insert(const dns::Query& query, const StoredResponse& response, Boot
   add(query, response, {.came_at = now, .frequency = frequency}, fifo, place);
 }
 
-// What the rank says of the time counts from then on; of the place it has been decided.
+// The times in `rank` count from then on; `place` has been decided.
 void Cache::add(const dns::Query& query, const StoredResponse& response, const CacheRank& rank, Fifo& fifo,
                 Place place) {
   const bool failure = isFailure(response);

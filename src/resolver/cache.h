@@ -39,14 +39,14 @@ class Cache {
     std::chrono::seconds serve_stale{0};  // how long after their end answers may be served; 0: never
     std::chrono::nanoseconds failure_ttl = std::chrono::seconds(5);  // 0: not kept
     std::chrono::nanoseconds recheck = std::chrono::seconds(30);     // RFC 8767 §5: the failure recheck timer
-    // What a name has is answered as long as `serve_stale` allows, whatever else the upstream says: not only a failure
+    // Known records are answered as long as `serve_stale` allows, whatever else the upstream says: not only a failure
     // but a denial, too, is no reason to forget it.
     bool prefer_positive = false;
     bool keep_ttl = false;      // do not count TTLs down
     bool nxdomain_cut = false;  // findCut() finds something
   };
 
-  // Which responses cannot be written as they are kept.
+  // The responses that cannot be written as they are kept.
   struct FastPath {
     bool answers_only = false;   // nothing beside an answer and its proofs (`minimal`)
     bool single_answer = false;  // else they are rotated (`loadbalance`)
@@ -81,7 +81,7 @@ class Cache {
   using MayAnswer = std::function<bool(const dns::PackedResponse& response)>;
   Found find(const dns::Query& query, BootClock::time_point now, const MayAnswer& may_answer = {});
 
-  // What find() and writePackedResponse() do for almost every hit, in one piece: a fresh answer,
+  // Does in one piece what find() and writePackedResponse() do for almost every hit: a fresh answer,
   // written over the query with its TTLs counted down. `size` 0: there is none, or there is more to it; nothing has been
   // counted then.
   struct Written {
@@ -141,7 +141,7 @@ class Cache {
   // All, whatever a flush by steps is at: no more work for many than for few, but for what is freed on the executor.
   // Returns how many there were.
   size_t flushAll();
-  // What is kept of `zone` and the names below it when this is called goes by flushSome(), in steps between which the
+  // Flushes the answers for `zone` and the names below it that are kept now: by flushSome(), in steps between which the
   // cache may change; several may be under way. Whoever gives up half-way lets go of it, on any thread.
   struct Flush;
   std::shared_ptr<Flush> beginFlush(const dns::Name& zone);

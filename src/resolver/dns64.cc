@@ -141,7 +141,7 @@ class Rewriter {
                                         : sections_.additionals);
   }
 
-  // What comes now belongs to `section`. Of a denial no record of the authority section may be left out alone.
+  // Begins `section`. Of a denial no record of the authority section may be left out alone.
   void closeSections(Section section) {
     const auto size = static_cast<uint16_t>(writer_.body().size());
     if (section > Section::kAnswer && section_ == Section::kAnswer) sections_.answer_size = sections_.proof_end = size;

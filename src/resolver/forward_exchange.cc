@@ -87,8 +87,8 @@ bool ForwardExchange::waitForEarlier() {
   return false;
 }
 
-// What loses datagrams may let TCP through, which repeats what is lost at a rate that fits the path. Not for a server
-// that has been silent to all: it would be given connections without end.
+// A path that loses datagrams may let TCP through, which repeats what is lost at a rate that fits the path. Not for a
+// server that has been silent to all: it would be given connections without end.
 bool ForwardExchange::askOverTcp() {
   if (std::exchange(tcp_tried_, true) || !candidates_.mayAskMore()) return false;
   candidates_.noteAttempt();
@@ -216,8 +216,8 @@ bool ForwardExchange::attemptDatagram(Datagram& datagram) {
   return false;
 }
 
-// What is sent, with the cookie of this moment. Where nobody knows whether the server minds cookies, a message that is
-// sent again has none: it may be the cookie that keeps it from answering.
+// The message to send, with the cookie of this moment. Where nobody knows whether the server minds cookies, a message
+// that is sent again has none: it may be the cookie that keeps it from answering.
 std::span<const uint8_t> ForwardExchange::messageFor(Attempt& attempt) {
   UpstreamServer& server = *attempt.to.server;
   const auto form = server.form(attempt.to.edns);
@@ -268,7 +268,7 @@ void ForwardExchange::giveServerUp(const Attempt& attempt, EdeCode ede, const st
   leaveServer(attempt);
 }
 
-// What was to be asked over TCP, since a cookie was missing, cannot be: the server may have no TCP.
+// The question that goes over TCP because a cookie was missing cannot: the server may have no TCP.
 void ForwardExchange::noteStreamFailed() {
   if (std::exchange(stream_.cookie_missing, false)) stream_.to.server->cookie().noteStopped(BootClock::now());
 }
@@ -556,7 +556,7 @@ void ForwardExchange::finishWith(std::shared_ptr<const StoredResponse> response)
   finish({.response = std::move(response), .rcode = rcode, .ede = std::nullopt, .reason = {}});
 }
 
-// What has had its time beside another way to the same server (TCP) counts as well.
+// An attempt that has had its time beside another way to the same server (TCP) counts as well.
 void ForwardExchange::onTotalTime() {
   const auto before = BootClock::now() - context_.options.attempt_time;
   for (const Datagram& datagram : datagrams_) {

@@ -27,8 +27,8 @@ class ForwardMessage {
 
   void setId(uint16_t id) { dns::store16(bytes_.data(), id); }
   uint16_t id() const { return dns::load16(bytes_.data()); }
-  // What is sent. A padded message has a multiple of 128 bytes (RFC 8467 §4.1), so that its length says little of the
-  // name that is asked for; only an encrypted connection gains by that.
+  // The form in which it is sent. A padded message has a multiple of 128 bytes (RFC 8467 §4.1), so that its length says
+  // little of the name that is asked for; only an encrypted connection gains by that.
   enum class Form : uint8_t { kPlain, kEdns, kPadded };
   // Options of all but kPlain.
   struct Extras {

@@ -125,7 +125,7 @@ class Forwarder {
     bool use_caps_for_id = false;  // forward_exchange.h
     bool trust_ad = false;  // AD of answers in plain text is passed on, as those from encrypted servers always are
 
-    // What the server block and its directives name beside `from`: no special names (special_names.h) within these.
+    // Names beside `from` in the server block and its directives: no special names (special_names.h) within these.
     std::vector<dns::Name> named;
 
     // Not from the Corefile.
@@ -176,7 +176,7 @@ class Forwarder {
   std::chrono::nanoseconds silence(BootClock::time_point now) const;
   // Of the servers in use now, in the order of `to`.
   std::vector<UpstreamAddress> upstreams() const;
-  // What is known of them, to be read on any thread; of those that were in use last when this is gone.
+  // Reports of the upstreams, to be read on any thread; of those that were in use last when this is gone.
   std::shared_ptr<const ServerReports> reports() const;
   // Named in `to`, but this process itself: never asked.
   std::vector<UpstreamAddress> ourselves() const;

@@ -367,7 +367,7 @@ bool ForwardingResolver::putOff(resolve::DeferredReply& pending) {
 }
 
 void ForwardingResolver::remember(const dns::Query& query, const ForwardResult& result) {
-  // What an upstream says to a query without RD is not for queries with RD.
+  // An answer to a query without RD is not for queries with RD.
   if (!isCached(query) || (query.flags & dns::kFlagRd) == 0) return;
   if (result.response) {
     if (result.response == last_remembered_) return;

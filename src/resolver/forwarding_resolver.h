@@ -40,11 +40,11 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
     bool minimal = false;
     bool loadbalance = false;                     // the addresses of answers are rotated
     std::vector<IpNetwork> preferred_networks{};  // and those within these come first (dns::AddressOrder)
-    // Who has answered: what comes from upstreams, and from the cache.
+    // The directives that have answered: for what comes from upstreams, and from the cache.
     resolve::DirectiveId directive = resolve::DirectiveNames::kServer;
     resolve::DirectiveId cache_directive = resolve::DirectiveNames::kServer;
-    // What this process has resolved by this server, as any program does: the hosts of its etcd. Asked for from this
-    // machine they have room before all others.
+    // Names that this process itself resolves by this server, as any program does: the hosts of its etcd. Asked for
+    // from this machine they have room before all others.
     std::vector<dns::Name> own_names{};
     // May be null. Of what an upstream brings nothing is kept or answered that did not pass `rebinding`, but for
     // `own_names`, which are the operator's own words.

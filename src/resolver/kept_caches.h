@@ -71,8 +71,8 @@ class KeptCaches final : public resolve::ProcessState {
     std::string rules;  // rulesOf()
     bool operator==(const Block&) const = default;
   };
-  // What decides which answers may be kept, as text: not what is done with an answer when it is given (`acl`, `minimal`,
-  // `loadbalance`, `dns64`).
+  // The rules for which answers may be kept, as text: not what is done with an answer when it is given (`acl`,
+  // `minimal`, `loadbalance`, `dns64`).
   static std::string rulesOf(const ResolverSettings& settings);
   // The servers of these answers, as text. A reload lets answers of other servers end in time; a restart drops them.
   static std::string serversOf(const ResolverSettings& settings);

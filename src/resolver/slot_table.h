@@ -1,4 +1,4 @@
-// Which entry a hash leads to: open addressing with linear probing. One thread.
+// From a hash to its entry: open addressing with linear probing. One thread.
 //
 // No call takes longer the more entries there are. What is full to a half is followed by a table of twice the size, of
 // which only those pages are memory that something has been written to; each insertion from then on takes some entries

@@ -130,7 +130,7 @@ class Selector {
   uint32_t leastTtl() const { return least_ttl_; }
   // RFC 2308 §5: the lesser of the SOA's TTL and its last field. Nothing: no SOA.
   std::optional<uint32_t> negativeTtl() const { return negative_ttl_; }
-  // What its CNAMEs lead to; nothing: there is none.
+  // The target of its CNAMEs; nothing: there is none.
   std::optional<dns::Name> target() const {
     if (chain_size_ == 1) return std::nullopt;
     return dns::Name::fromWire(chain().back());
@@ -158,7 +158,8 @@ class Selector {
     }
   }
 
-  // What `owner` is an alias of, by CNAME or DNAME; of size 0: of nothing. False: malformed, or of two names.
+  // Sets `target` to the name that `owner` is an alias of, by CNAME or DNAME; of size 0: of none. False: malformed, or
+  // of two names.
   bool readAlias(NameSpan owner, RrType type, ExpandedName& target) const {
     work_.spend(records_.list.size());
     for (const Record& record : records_.list) {

@@ -99,8 +99,8 @@ std::vector<ConditionalRule> conditionalRules() {
   return rules;
 }
 
-// What may be done with bpf(2): to read and write the maps of a program that another process, or this one before it was
-// confined, has loaded; a reload may be the first to name pinned ones. Ascending.
+// The commands of bpf(2) that are allowed: to read and write the maps of a program that another process, or this one
+// before it was confined, has loaded; a reload may be the first to name pinned ones. Ascending.
 //
 // That gives nothing away that the process has not got. All but one act on a descriptor, and each was given to it or
 // opened by BPF_OBJ_GET, which asks for the rights of the pin's file. Programs, maps and links cannot be made, nor found

@@ -1,4 +1,4 @@
-// Which system calls the process may make: seccomp(2), by a filter that libseccomp writes. system_calls.cc lists the
+// Limits the system calls of the process: seccomp(2), by a filter that libseccomp writes. system_calls.cc lists the
 // allowed ones by purpose. Others are refused and audited; the process is not killed, since a rare call of a library
 // would end the machine's name service:
 //

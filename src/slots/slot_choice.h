@@ -1,5 +1,5 @@
-// Which slot a node takes: the rule by which nodes that start together spread over the free slots without asking each
-// other. Pure; any thread.
+// The choice of a node's slot: the rule by which nodes that start together spread over the free slots without asking
+// each other. Pure; any thread.
 #pragma once
 
 #include <initializer_list>

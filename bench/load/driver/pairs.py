@@ -117,7 +117,7 @@ def summarize(server, pairs, ratio, unit):
         row["by_cpu"] = as_fields("ratio", used)
         row["reference_cpu_us"] = statistics.median(pair["reference"]["cpu_us"] for pair in pairs)
     row.update(of_slices([pair["server"] for pair in pairs]))
-    # What the server takes of its core while the reference has its slice: it should sleep.
+    # The server's share of its core while the reference has its slice: it should sleep.
     aside = [pair["reference"]["aside"] for pair in pairs if "aside" in pair["reference"]]
     if aside:
         row["idle_busy"] = statistics.median(aside)

@@ -3,7 +3,7 @@
 //   version.bind., version.server.   one text
 //   authors.bind.                    a text each
 //
-// Which node this is (id.server., hostname.bind.) is said by directive/nsid/identity.
+// directive/nsid/identity says the node's own name (id.server., hostname.bind.).
 #pragma once
 
 #include "dns/query.h"

@@ -76,7 +76,7 @@ Result<void> IdetcdDirective::read(config::DirectiveCursor& cursor, const resolv
   return {};
 }
 
-// What the clusters keep in one state directory is distinguished by their patterns, if there are several. Blocks with
+// Several clusters in one state directory have files named after their patterns. Blocks with
 // one pattern share one cluster.
 void IdetcdDirective::checkTogether(std::span<Directive* const> all) {
   settings_.only = std::all_of(all.begin(), all.end(), [this](const Directive* other) {

@@ -459,8 +459,8 @@ bool KernelAnswers::isStillFeeding() const {
   return pinned && (*pinned)->isSame(maps());
 }
 
-// What is on the interfaces now: they come and go, and who has the right may change the program. True: what is written of
-// them is out of date. An interface of which the kernel does not say anything now is as it was.
+// Reads the state of the interfaces: they come and go, and who has the right may change the program. True: what is
+// written of them is out of date. An interface of which the kernel does not say anything now is as it was.
 bool KernelAnswers::look() {
   const auto before = seen_;
   size_t bare = 0;

@@ -1,4 +1,4 @@
-// Which names the kernel may answer for at which address: those that the sockets there would answer from the cluster's
+// The names that the kernel may answer for, by address: those that the sockets there would answer from the cluster's
 // records alone, for any client. Whatever else a query may meet (a log, an acl, a limit, another block's zone), it has to
 // meet, so it is passed. Pure; any thread.
 #pragma once

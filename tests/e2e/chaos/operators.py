@@ -31,7 +31,7 @@ class Operator(Helper):
     def _step(self):
         if self._asked:
             work, arguments = self._asked[0]
-            # What etcd refuses was meant for what is not there any more.
+            # etcd refuses a change of a key that is not there any more.
             with contextlib.suppress(Refused):
                 work(self, *arguments)
             self._asked.popleft()

@@ -134,7 +134,7 @@ class Rig:
         os.chmod(self.hook, 0o700)
         self.links = None
         self.etcd = EtcdCluster(directory, members)
-        # What other members send to a member.
+        # The messages of other members to a member.
         self.peer_links = {member: ports.free_port() for member in self.etcd.members}
         initial_cluster = ",".join(f"{member.name}={self._peer_url(member)}" for member in self.etcd.members)
         for member in self.etcd.members:

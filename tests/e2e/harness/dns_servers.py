@@ -69,7 +69,7 @@ _UNBOUND = """server:
     module-config: "{modules}"
     extended-statistics: yes
     access-control: 127.0.0.0/8 allow
-    # What releases since 1.18 default to, and what idetcd's bufsize is.
+    # The default of releases since 1.18, and idetcd's bufsize.
     max-udp-size: 1232
     # The special-use zones too are the upstream's affair here.
     local-zone: "." transparent

@@ -1,4 +1,4 @@
-// What a program gets from its libc: `lookup [any|4|6] NAME...` with getaddrinfo(), `lookup reverse ADDRESS...` with
+// Prints a libc's answers: `lookup [any|4|6] NAME...` with getaddrinfo(), `lookup reverse ADDRESS...` with
 // getnameinfo(), `lookup together NAME...` with a thread a name. One line each: NAME CODE MILLISECONDS CANONICAL
 // ADDRESS...
 #include <arpa/inet.h>

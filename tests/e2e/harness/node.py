@@ -21,7 +21,7 @@ def binary():
     return os.environ.get("IDETCD_BINARY") or os.path.join(ROOT, "build", "release", "idetcd")
 
 
-# What the sanitizers report of libraries that were not built with them; of no meaning to other builds.
+# Suppresses reports of the sanitizers on libraries that were not built with them; of no meaning to other builds.
 _SANITIZERS = {
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
     "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1 suppressions={ROOT}/tests/tsan.supp",

@@ -18,7 +18,7 @@ def _measured_factor():
 
 # Everything that a sanitizer or a slow machine stretches is multiplied by this. pytest's workers have it from their parent.
 TIME_FACTOR = float(os.environ.setdefault("IDETCD_TEST_TIME_FACTOR", f"{_measured_factor():.1f}"))
-# What is awaited may take this much longer: the limit only bounds a failure, and a machine may be busy for a while.
+# An awaited event may take this much longer: the limit only bounds a failure, and a machine may be busy for a while.
 _PATIENCE = 3
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -4,7 +4,7 @@ import os
 
 from xdist.scheduler import LoadScheduling
 
-# What pytest prints with `--durations 100 --durations-min 5`; a test that is not there is a short one.
+# The output of pytest's `--durations 100 --durations-min 5`; a test that is not there is a short one.
 _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "long_tests.txt")
 
 

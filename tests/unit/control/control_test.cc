@@ -90,7 +90,7 @@ TEST(ControlMessageTest, ParametersAreDecoded) {
   EXPECT_EQ(value("name==&x", "name"), "=");
 }
 
-// What somebody else shows of it, without a socket.
+// Another part shows it, without a socket.
 TEST_F(ControlTest, APathOfTheAcceptedConfigurationIsAsked) {
   const auto ask = [this](const std::string& path, const std::string& query = "") {
     http::Response answered{.status = 0};

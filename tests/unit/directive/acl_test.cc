@@ -120,7 +120,7 @@ TEST(AclCheck, HoldsAtTheEdgesOfTheAddressSpace) {
   EXPECT_EQ(check(acl, "2001:db8:0:1::"), Action::kAllow) << "the carry into the upper half";
 }
 
-// What the rules say, read one by one.
+// The action of the rules, read one by one.
 Action naive(const Acl::RuleSet& rules, const IpAddress& source, uint16_t type) {
   for (const Acl::Rule& rule : rules.rules) {
     const bool typed = rule.types.empty() || std::find(rule.types.begin(), rule.types.end(), type) != rule.types.end();

@@ -1,4 +1,4 @@
-// What a viewer's browser is told and sent, and that viewers share it.
+// The page as a viewer's browser gets it, and that viewers share it.
 #include <string>
 #include <vector>
 

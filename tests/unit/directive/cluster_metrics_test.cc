@@ -1,4 +1,4 @@
-// What is said of a node that owns no name yet. tests/e2e/test_prometheus.py shows one that does.
+// Metrics of a node that owns no name yet. tests/e2e/test_prometheus.py shows one that does.
 #include <chrono>
 #include <cmath>
 #include <memory>

@@ -16,7 +16,7 @@ using Level = ErrorLog::Level;
 constexpr const char* kTimeout = "192.0.2.53:53: i/o timeout";
 constexpr const char* kTimeoutLine = "plugin/errors: 2 example.org. A: 192.0.2.53:53: i/o timeout\n";
 
-// What is written about failures with these reasons; the last period ends with the log.
+// The lines about failures with these reasons; the last period ends with the log.
 std::string logged(const std::vector<ErrorLog::Consolidation>& consolidations,
                    const std::vector<const char*>& reasons) {
   return captured([&] {

@@ -1,4 +1,4 @@
-// What a scrape says: the text format, and what follows from what is counted.
+// A scrape: the text format, and what follows from the counts.
 #include <limits>
 #include <string>
 #include <utility>

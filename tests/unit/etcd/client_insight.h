@@ -1,4 +1,4 @@
-// What a client keeps to itself.
+// Access to a client's private state.
 #pragma once
 
 #include <string>

@@ -107,7 +107,7 @@ std::vector<int64_t> revisionsOf(const WatchBatch& batch) {
   return revisions;
 }
 
-// What etcd 3.4.23 does to a reader that stood still: what it had put aside comes after what is newer.
+// etcd 3.4.23 sends a reader that stood still older events after newer ones.
 TEST(WatchOrder, AChangeAfterALaterOneEndsTheStreamAndIsNotDelivered) {
   FakeWatch fake;
   BlockingClient etcd(optionsFor({fake.endpoint()}));

@@ -1,4 +1,4 @@
-// What a configuration asks for is served when it is accepted, and nothing else changes what is served.
+// Endpoints of a configuration are served when it is accepted, and nothing else changes them.
 #include "http/endpoints.h"
 
 #include <chrono>

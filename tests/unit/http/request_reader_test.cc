@@ -1,4 +1,4 @@
-// What is a request, what is refused and why, in whole and in pieces.
+// Requests in whole and in pieces: which are accepted, and which are refused and why.
 #include "http/message.h"
 
 #include <string>

@@ -130,7 +130,7 @@ TEST_F(HttpServerTest, ClosesWhenItSaysSo) {
   }
 }
 
-// What is still to be read when a refused client is answered must not turn the answer into a reset.
+// Unread bytes of a refused client must not turn the answer into a reset.
 TEST_F(HttpServerTest, ARefusalArrivesThoughTheClientGoesOn) {
   serve("hello");
   Socket client = connect();
@@ -170,7 +170,7 @@ TEST_F(HttpServerTest, IdleConnectionsGiveWay) {
   EXPECT_FALSE(idle.back().isReadable(0));
 }
 
-// Who floods one endpoint takes nothing from the clients of another.
+// A flood of one endpoint takes nothing from the clients of another.
 TEST_F(HttpServerTest, EachAddressHasItsOwnConnections) {
   const auto other = server_->listen(net::test::address("127.0.0.2", 0));
   ASSERT_TRUE(other.has_value());
@@ -336,7 +336,7 @@ TEST_F(HttpLocalTest, ManyClientsAtOnceAreAllAnswered) {
   for (auto& answer : answers) EXPECT_TRUE(answer.get().ends_with("\r\n\r\nlocal"));
 }
 
-// What a handler has been asked, to be answered when the test says so.
+// A handler's requests, answered when the test says so.
 class LateAnswers {
  public:
   LateHandler handler() {

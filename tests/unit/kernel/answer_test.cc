@@ -71,7 +71,7 @@ class AnswerTest : public ProgramTest {
     store_.put(name(owner), {.ipv4 = IpAddress::parse(ipv4), .ipv6 = IpAddress::parse(ipv6)}, ++revision_);
   }
 
-  // What a socket answers; empty: nothing.
+  // The answer of a socket; empty: none.
   Bytes askSocket(const Bytes& message) {
     std::array<uint8_t, 4096 + dns::kReadSlack> buffer{};
     std::ranges::copy(message, buffer.begin());

@@ -71,7 +71,8 @@ class Socket {
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
     return ::poll(&readable, 1, timeout_ms) == 1;
   }
-  // What has come, at most `size` bytes, and from where; empty at the end of a stream; nothing in case of an error.
+  // The bytes that have come, at most `size`, and from where; empty at the end of a stream; nothing in case of an
+  // error.
   struct Received {
     std::string bytes;
     std::optional<SocketAddress> from;

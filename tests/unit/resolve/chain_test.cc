@@ -1,4 +1,5 @@
-// Which handler of a chain, and which block of a listener, answers for a zone's apex, for transfers, and for several zones.
+// The handler of a chain, and the block of a listener, that answer for a zone's apex, for transfers, and for several
+// zones.
 #include "resolve/chain.h"
 
 #include <netinet/in.h>

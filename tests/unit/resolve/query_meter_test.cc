@@ -1,4 +1,4 @@
-// What is counted of queries, and when their time ends.
+// The counts of queries, and the end of their time.
 #include "resolve/query_meter.h"
 
 #include <algorithm>

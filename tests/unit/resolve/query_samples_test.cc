@@ -1,4 +1,4 @@
-// What a loop has answered in each second, and what it samples.
+// The answers of a loop in each second, and its samples.
 #include "resolve/query_samples.h"
 
 #include <atomic>

@@ -179,7 +179,7 @@ TEST_F(ForwardFailoverTest, NoMoreThanATenthIsRepeated) {
   EXPECT_GT(counted("idetcd_forward_repeated_total"), 0u);
 }
 
-// What is lost beyond the budget is asked over TCP before it is given up.
+// A question that is lost beyond the budget is asked over TCP before it is given up.
 TEST_F(ForwardFailoverTest, WhatTheBudgetDoesNotRepeatIsAskedOverTcp) {
   auto& server = upstream(losingTheFirst(std::make_shared<std::set<std::string>>()));
   make(failoverOptionsFor({server.target()}));

@@ -1,4 +1,4 @@
-// What one client's questions cost the others.
+// The cost of one client's questions for the others.
 #include <algorithm>
 #include <map>
 

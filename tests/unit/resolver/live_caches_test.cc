@@ -80,7 +80,7 @@ class LiveCachesTest : public ::testing::Test {
     worker.loop.run();
     return result.value();
   }
-  // What a process would begin with.
+  // The answers that a new process begins with.
   static size_t saved(const std::string& file, Cache& cache) {
     auto reader = AnswersReader::open(file, "", 1 << 20);
     if (!reader) return 0;

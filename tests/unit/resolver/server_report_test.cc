@@ -1,4 +1,4 @@
-// What other threads are told of the servers of a Forwarder.
+// Reports of a Forwarder's servers, as other threads read them.
 #include "resolver/upstream.h"
 
 #include "support/forward_fixture.h"

@@ -634,7 +634,7 @@ TEST_F(StoredResponseTest, TheWorkOfAMessageIsBounded) {
   EXPECT_EQ(readUpstreamResponse(bytes, kId, query_, *response_), UpstreamVerdict::kMalformed);
 }
 
-// What the world sends is far from that bound: 3,000 name servers in 64 KB.
+// Real answers are far from that bound: 3,000 name servers in 64 KB.
 TEST_F(StoredResponseTest, LargeAnswersAreWithinTheBound) {
   ask("example.org.", kNs);
   UpstreamMessage upstream("example.org.", kNs);
@@ -666,7 +666,7 @@ TEST_F(StoredResponseTest, LargeAnswersAreWithinTheBound) {
   EXPECT_EQ(response_->packed->answers, 3000);
 }
 
-// What the cache keeps of one name as the answer for a name below it: every pointer leads elsewhere then.
+// A denial that is kept for one name answers for a name below it: every pointer leads elsewhere then.
 TEST(DenyBelow, IsTheDenialThatTheServerWouldHaveGiven) {
   const auto packed = [](const std::string& qname, const UpstreamMessage& upstream, auto&& use) {
     Message message(qname, 1, 1232);

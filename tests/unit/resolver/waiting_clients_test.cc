@@ -61,7 +61,7 @@ class WaitingClientsTest : public testing::Test {
     return room;
   }
 
-  // What became of it; "" if it waits.
+  // The outcome; "" if it waits.
   std::string ask(const std::string& client, const std::string& name, uint16_t id = 0, bool urgent = false) {
     QueryOrigin origin{.client = client.empty() ? ClientId{} : idOf(client), .port = 4711, .id = id};
     origin.urgent = urgent;

@@ -1,4 +1,4 @@
-// Who gives way, of the connections of a loop's clients.
+// The choice of the connection that gives way, of those of a loop's clients.
 #include "server/client_connections.h"
 
 #include <algorithm>

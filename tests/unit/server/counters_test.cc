@@ -1,4 +1,4 @@
-// What no other test of this folder makes happen.
+// Counters that no other test of this folder moves.
 #include "server/worker_context.h"
 
 #include <functional>
@@ -160,7 +160,7 @@ TEST(ServerCounters, BatchesByTheirSize) {
   EXPECT_EQ(test_support::sumOf(server.registry(), "idetcd_udp_batch_datagrams"), 1);
 }
 
-// Who looks at a registry finds all of them.
+// A registry has all of them.
 TEST(ServerCounters, AreAllRegistered) {
   const test::RunningServer server;
   size_t families = 0;

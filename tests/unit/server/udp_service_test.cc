@@ -26,7 +26,7 @@ class UdpServiceTest : public ::testing::Test {
     EXPECT_TRUE(answer && answer->bytes.size() >= dns::kHeaderSize);
     return Answer(answer->bytes);
   }
-  // What was sent before has been dealt with once this is answered.
+  // Once this is answered, all that was sent before has been handled.
   void settle() { EXPECT_EQ(ask(query(0xfff0, Names::nameOf(1))).id, 0xfff0); }
 
   test::RunningServer server_;
