@@ -179,7 +179,12 @@ TEST_F(MemberStateTest, ACopiedStateWaitsForTheEndOfTheOldLease) {
   const int64_t token = original.member.ownership()->token;
   const std::string uuid = uuidOf("worker1.tf.local.");
   const std::string json = directory_ / node::fileStem(kPattern) + ".json";
-  ASSERT_TRUE(eventually([&] { return contentsOf(json).find("\"leases\"") != std::string::npos; }));
+  // The lease is on disk before the claim, the name after it.
+  ASSERT_TRUE(eventually([&] {
+    const std::string written = contentsOf(json);
+    return written.find("\"leases\"") != std::string::npos &&
+           written.find("\"worker1.tf.local.\"") != std::string::npos;
+  }));
   TemporaryDirectory copied;
   overwrite(copied / node::fileStem(kPattern) + ".json", contentsOf(json));
   proxy.cut();
