@@ -382,11 +382,13 @@ Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, 
   co_return true;
 }
 
-// Before what failed is tried again: half as long as that took, at least, and not before the lease is kept. An error: it
-// is lost.
+// Before what failed is tried again: half as long as that took, at least, and not before the lease is kept. A process that
+// stood still meanwhile waits no longer than its lease lets it. An error: it is lost.
 Claim::Answer<bool> Claim::pauseBeforeNext(StoreError error, BootClock::time_point asked, Backoff& backoff) {
   context_.trouble.failed(kClaiming, error);
-  const std::chrono::nanoseconds delay = std::max(delayAfter(error, backoff), (context_.now() - asked) / 2);
+  const std::chrono::nanoseconds took = context_.now() - asked;
+  const std::chrono::nanoseconds delay =
+      std::max(delayAfter(error, backoff), std::min<std::chrono::nanoseconds>(took / 2, lease_->ttl / 4));
   StoreResult<bool> kept = co_await keepLeaseWhileWaiting();
   while (kept && !*kept && !context_.lifetime.stopping()) {
     const std::chrono::nanoseconds pause = backoff.next();

@@ -433,6 +433,7 @@ Task<bool> Mirror::agreesByNewest() {
     const uint64_t watch = watches_opened_;
     const uint64_t changes = replica_.changes();
     const int64_t newest = replica_.newestName();
+    const int64_t known = resumeFloor();
     int64_t keys = 0;
     bool agrees = true;
     bool has_newest = false;
@@ -442,7 +443,7 @@ Task<bool> Mirror::agreesByNewest() {
           .limit = kMost, .min_mod_revision = newest, .keys_only = true, .cluster_id = cluster_id_};
       const StoreResult<store::RangeResult> answer = co_await context_.store.range(std::move(range), options);
       if (ended(generation)) co_return false;
-      agrees = answer && !answer->more;
+      agrees = answer && !answer->more && answer->revision >= known;
       for (size_t found = 0; agrees && found < answer->kvs.size(); ++found) {
         has_newest = has_newest || (answer->kvs[found].mod_revision == newest && !isPath(answer->kvs[found].key));
         agrees = replica_.agrees(answer->kvs[found]);
@@ -470,13 +471,15 @@ Task<bool> Mirror::reconcile() {
   }
   const uint64_t generation = ++generation_;
   const uint64_t watch = watches_opened_;
+  const int64_t known = resumeFloor();
   replica_.beginSnapshot(Replica::History::kSame);
   StoreState at{0, cluster_id_};
   const StoreResult<bool> read = co_await readDifferences(at, generation, options_.settle_time);
   // A full load may have taken over. If what was read is compacted by now, the next comparison will do.
   if (ended(generation)) co_return false;
-  // What was read before this watch may be of a store that was set back since.
-  if (!read || !*read || watches_opened_ != watch) {
+  // What was read before this watch may be of a store that was set back since; and a member that stood still may answer
+  // with less than the watch has shown (https://github.com/etcd-io/etcd/issues/20418).
+  if (!read || !*read || watches_opened_ != watch || at.revision < known) {
     replica_.abandonSnapshot();
     if (read && !*read) distrust(Trust::kReload);
     co_return false;

@@ -100,9 +100,9 @@ const KeyValue* EtcdModel::findAt(const std::vector<size_t>& changes, int64_t re
   return nullptr;
 }
 
-const KeyValue* EtcdModel::find(std::string_view key) const {
+const KeyValue* EtcdModel::find(std::string_view key, int64_t revision) const {
   const auto found = keys_.find(key);
-  return found == keys_.end() ? nullptr : findAt(found->second, INT64_MAX);
+  return found == keys_.end() ? nullptr : findAt(found->second, revision);
 }
 
 std::optional<StoreError> EtcdModel::unreadable(int64_t wanted, int64_t applied) const {
@@ -153,8 +153,8 @@ StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOpti
   return result;
 }
 
-bool EtcdModel::holds(const Compare& compare) const {
-  const KeyValue* kv = find(compare.key);
+bool EtcdModel::holds(const Compare& compare, int64_t revision) const {
+  const KeyValue* kv = find(compare.key, revision);
   if (kv == nullptr) return compare.target != Compare::Target::kValue && compare.number == 0;
   switch (compare.target) {
     case Compare::Target::kCreateRevision:
@@ -221,6 +221,24 @@ StoreResult<TxnResult> EtcdModel::txn(const TxnRequest& request) {
   for (store::OpResult& op : result.results) {
     if (auto* found = std::get_if<RangeResult>(&op)) found->revision = revision_;
   }
+  return result;
+}
+
+StoreResult<TxnResult> EtcdModel::readTxn(const TxnRequest& request, int64_t applied) const {
+  if (auto error = malformed(request)) return tl::unexpected(*std::move(error));
+  applied = std::min(applied, revision_);
+  TxnResult result;
+  result.succeeded = std::all_of(request.compares.begin(), request.compares.end(),
+                                 [&](const Compare& compare) { return holds(compare, applied); });
+  for (const Op& op : result.succeeded ? request.success : request.failure) {
+    const auto& [range, options] = std::get<RangeOp>(op);
+    if (auto error = unreadable(options.revision, applied)) return tl::unexpected(*std::move(error));
+    RangeResult found = read(range, options, options.revision > 0 ? options.revision : applied);
+    found.revision = applied;
+    result.results.emplace_back(std::move(found));
+  }
+  result.revision = applied;
+  result.cluster_id = options_.cluster_id;
   return result;
 }
 
@@ -330,6 +348,12 @@ std::optional<EtcdModel::Time> EtcdModel::nextExpiry() const {
   return first;
 }
 
+std::map<int64_t, EtcdModel::Time> EtcdModel::leaseEnds() const {
+  std::map<int64_t, Time> ends;
+  for (const auto& [id, lease] : leases_) ends[id] = lease.end;
+  return ends;
+}
+
 void EtcdModel::changeLeader(Time now) {
   for (auto& [id, lease] : leases_) lease.end = now + lease.ttl + options_.election_timeout;
 }
@@ -344,10 +368,12 @@ EtcdModel EtcdModel::restored(const EtcdModel& backup, uint64_t cluster_id, Time
 
 // --- WatchModel ---
 
-WatchModel::WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied)
+WatchModel::WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied,
+                       bool from_applied)
     : model_(model), created_revision_(std::min(applied, model.revision())), cluster_id_(model.clusterId()) {
   for (store::WatchRange& wanted : ranges) {
-    const int64_t start = wanted.start_revision == 0 ? created_revision_ + 1 : wanted.start_revision;
+    int64_t start = wanted.start_revision == 0 ? created_revision_ + 1 : wanted.start_revision;
+    if (from_applied) start = std::min(start, created_revision_ + 1);
     parts_.push_back({std::move(wanted.range), start, start, model.historyFrom(start)});
     // What is up to date when it begins is not looked for in the store.
     compacted_ = compacted_ || (start <= created_revision_ && start < model.compactedRevision());

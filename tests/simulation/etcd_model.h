@@ -51,6 +51,8 @@ class EtcdModel {
     return this->range(range, options, revision_);
   }
   store::StoreResult<store::TxnResult> txn(const store::TxnRequest& request);
+  // At the revision that a member has applied. REQUIRES: the request writes nothing.
+  store::StoreResult<store::TxnResult> readTxn(const store::TxnRequest& request, int64_t applied) const;
   store::StoreResult<void> compact(int64_t revision);
   // While it is on, a request that may store more is refused. The first `last_ones` of them are done all the same: etcd
   // let them pass before it saw what they would lead to.
@@ -75,6 +77,9 @@ class EtcdModel {
   // timeout.
   void changeLeader(Time now);
   bool hasLease(int64_t id) const { return leases_.contains(id); }
+  std::map<int64_t, Time> leaseEnds() const;  // of all leases
+  // REQUIRES: hasLease(id).
+  std::chrono::seconds leaseTtl(int64_t id) const { return leases_.at(id).ttl; }
 
   // --- backups ---
   // A copy of the model is a backup. What a cluster that was made of it has: the same keys and leases.
@@ -93,14 +98,14 @@ class EtcdModel {
     std::set<std::string> keys;
   };
 
-  const store::KeyValue* find(std::string_view key) const;  // null: it is not there
+  const store::KeyValue* find(std::string_view key, int64_t revision = INT64_MAX) const;  // null: it is not there
   const store::KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
   store::RangeResult read(const store::KeyRange& range, const store::RangeOptions& options, int64_t at) const;
   std::optional<store::StoreError> unreadable(int64_t wanted, int64_t applied) const;
   enum class Space { kEnough, kLast, kNone };
   Space takeSpace();  // of a request that may store more
   std::optional<store::StoreError> refusal(const std::vector<store::Op>& branch) const;
-  bool holds(const store::Compare& compare) const;
+  bool holds(const store::Compare& compare, int64_t revision = INT64_MAX) const;
   void put(const store::PutOp& op, int64_t revision);
   int64_t remove(const store::KeyRange& range, int64_t revision);
   void detach(const store::KeyValue& kv);
@@ -121,8 +126,9 @@ class EtcdModel {
 // it has applied.
 class WatchModel {
  public:
-  // `model` outlives the watch.
-  WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied);
+  // `model` outlives the watch. `from_applied`: a watch from a future revision begins too early, with all that the
+  // member applies from now on (https://github.com/etcd-io/etcd/issues/20221).
+  WatchModel(const EtcdModel& model, std::vector<store::WatchRange> ranges, int64_t applied, bool from_applied = false);
 
   int64_t createdRevision() const { return created_revision_; }
   uint64_t clusterId() const { return cluster_id_; }

@@ -84,6 +84,7 @@ void Judge::look(Process& process) {
   const auto found = witnesses_.find(process.id());
   if (found == witnesses_.end()) return;
   Witness& witness = found->second;
+  noteStaleReads(witness);
   judgeClaim(witness);
   std::optional<Ownership> now = process.ownership();
   const bool same = now && witness.owned && now->id == witness.owned->id && now->revision == witness.owned->revision &&
@@ -239,6 +240,24 @@ void Judge::storeWasSetBack() {
   }
 }
 
+void Judge::readsAreStale(size_t member, bool on) {
+  if (on) {
+    stale_members_.insert(member);
+  } else {
+    stale_members_.erase(member);
+  }
+}
+
+void Judge::leaseIsLost(int64_t lease) { lost_leases_[lease] = time_.now(); }
+
+// What others would have shown it counts for a lease time, and is found out that much later.
+void Judge::noteStaleReads(Witness& witness) {
+  if (!stale_members_.contains(witness.process->store().currentMember())) return;
+  const Time until = time_.now() + lease_ + Duration(lease_) / 20;
+  if (witness.excused_until > time_.now()) witness.excused_until = until;
+  witness.reads_stale_until = until;
+}
+
 void Judge::copied(const Process& original, const Process& copy, bool original_is_aware) {
   Witness& first = witnesses_.at(original.id());
   Witness& second = witnesses_.at(copy.id());
@@ -261,11 +280,14 @@ void Judge::machineStoodStill(const Process& process, Duration duration) {
 
 bool Judge::isExcused(const Witness& witness) const {
   const Time now = time_.now();
+  const Duration a_lease = lease_ + Duration(lease_) / 20 + witness.stood_still;  // by a clock that may go wrong
   if (now < witness.excused_until) return true;
-  if (witness.history < history_ && now < set_back_at_ + lease_ + witness.stood_still) return true;
+  if (witness.history < history_ && now < set_back_at_ + a_lease) return true;
+  const auto lost = lost_leases_.find(witness.owned->lease);
+  if (lost != lost_leases_.end() && now < std::max(lost->second + a_lease, witness.reads_stale_until)) return true;
   const auto touched = touched_.find(witness.owned->id);
   return touched != touched_.end() && witness.owned->revision <= touched->second.revision &&
-         now < touched->second.at + lease_ + witness.stood_still;
+         now < std::max(touched->second.at + a_lease, witness.reads_stale_until);
 }
 
 // --- properties ---
@@ -420,6 +442,7 @@ void Judge::judgeTicket(const WatchEvent& event) {
     if (witness.lease == 0 || model_.hasLease(witness.lease) || nodeOf(event.kv.key) != witness.process->uuid())
       continue;
     if (witness.process->scheduler().isStanding() || witness.process->protocol().stopping()) continue;
+    if (lost_leases_.contains(witness.lease)) continue;
     if (time_.now() - witness.spoke_of_lease_at < lease_ - Duration(lease_) / 20) continue;
     violated("kept",
              fmt::format("node {} (process {}) waits, and has let the lease of its ticket end",
@@ -433,6 +456,9 @@ void Judge::judgeKept(const Witness& witness, int64_t lease) {
   const std::optional<Try>& tried = witness.tried;
   if (!tried || tried->lease != lease || witness.process->protocol().stopping() || history_ > 0) return;
   if (touched_.contains(tried->slot) || isAmbiguous(witness.process->uuid())) return;
+  if (time_.now() < witness.reads_stale_until) return;
+  if (const auto asked = revokers_.find(lease); asked != revokers_.end() && asked->second == witness.process->machine())
+    return;  // this is a repetition
   const auto found = model_.range(KeyRange::single(keyOf(tried->slot)), {});
   if (!found || found->kvs.empty() || found->kvs.front().lease != lease) return;
   const int64_t put = found->kvs.front().mod_revision;
@@ -502,7 +528,8 @@ std::vector<Judge::Change> Judge::changesUntil(Time past) const {
 }
 
 void Judge::judgeFreshness(const Witness& witness, const std::vector<Change>& changes) {
-  if (!witness.process->isFresh() || time_.now() < witness.freshness_excused_until) return;
+  if (!witness.process->isFresh()) return;
+  if (time_.now() < std::max(witness.freshness_excused_until, witness.reads_stale_until)) return;
   for (const Change& change : changes) {
     const KeyValue& kv = change.event->kv;
     const int64_t stored = witness.process->records().revisionOf(change.name);
@@ -547,8 +574,8 @@ std::optional<Violation> Judge::atRest() const {
     if (!has) nameless.push_back(witness.process);
   }
   // Who has no name, and a limit below the one that is missing, has held it up for those that have higher ones.
-  const bool held_up = std::ranges::any_of(
-      nameless, [&taken](const Process* process) { return process->limit() < taken.missing(0); });
+  const bool held_up =
+      std::ranges::any_of(nameless, [&taken](const Process* process) { return process->limit() < taken.missing(0); });
   if (!somebody_ended_ && !held_up && taken.missing(0) <= taken.size())
     return Violation{"dense", fmt::format("{} names, and {} is not among them", taken.size(), taken.missing(0)), {}};
   size_t names = 0;

@@ -15,7 +15,8 @@
 //   mirror    the names of each process are those of the store
 //
 // What no protocol over leases can promise is excused, for a lease time: an operator overwrites or deletes a key, the
-// store is set back, a copy of a process begins while the original runs on unaware.
+// store is set back, a copy of a process begins while the original runs on unaware. So are etcd's known defects, as far
+// as naming/README.md says what remains of them: which may not be more.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,10 @@ class Judge {
   // A ticket or an incarnation.
   void operatorDeletesInternal(const std::string& key);
   void storeWasSetBack();
+  // This member answers linearizable reads with what was there before, or does so no more.
+  void readsAreStale(size_t member, bool on);
+  // etcd revokes this lease, though its holder has reason to think that it has been renewed.
+  void leaseIsLost(int64_t lease);
   // Two processes that were one.
   void copied(const Process& original, const Process& copy, bool original_is_aware);
   // No clock of the machine counts what has passed.
@@ -100,6 +105,7 @@ class Judge {
     std::optional<naming::Ownership> reported;
     Time excused_until;  // whatever it says of its name
     Time freshness_excused_until;
+    Time reads_stale_until;         // the last answers of a member whose reads are stale count for so long
     uint64_t unaware_original = 0;  // that goes on beside this copy; 0: none, or it can know
     Duration stood_still{0};        // in all, and no clock of its own has counted it
     // The highest revision that it knew of when the store was set back: history that ended -> revision.
@@ -128,6 +134,7 @@ class Judge {
   std::optional<naming::Ownership> owned(const Witness& witness) const;  // now; none while it stands
   uint64_t historyOf(const Witness& witness) const;
   bool isInStore(const Witness& witness) const;
+  void noteStaleReads(Witness& witness);
   void judgeOwner(const Witness& witness);
   void judgeTwo(const Witness& witness);
   void judgeToken(const Witness& witness);
@@ -180,6 +187,8 @@ class Judge {
   uint64_t history_ = 0;                              // counts how often the store was set back
   Time set_back_at_;
   bool somebody_ended_ = false;  // or lost a name
+  std::set<size_t> stale_members_;
+  std::map<int64_t, Time> lost_leases_;
 };
 
 }  // namespace idetcd::simulation

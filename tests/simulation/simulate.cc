@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
-    "                [--cost] [--quiet] [--trace]\n"
+    "                [--defects] [--cost] [--quiet] [--trace]\n"
     "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
     "  --membership  machines that run the etcd of their cluster\n"
     "  --seed N      that one seed; default: 1 to 100\n"
@@ -42,6 +42,7 @@ constexpr const char* kUsage =
     "  --nodes N     so many nodes in each, instead of what the seed decides; 10,000 at most; 200 machines;\n"
     "                with --founding so many are expected\n"
     "  --jobs N      processes; default: one for each processor\n"
+    "  --defects     etcd has known defects of its versions, too: src/naming/README.md lists them\n"
     "  --cost        no faults: all nodes start at once; what that and rest cost etcd; default: one seed\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
@@ -59,6 +60,7 @@ struct Arguments {
   RunResult (*run)(const RunOptions&) = simulate;
   bool quiet = false;
   bool trace = false;
+  bool defects = false;
   bool cost = false;
   bool help = false;
 };
@@ -109,6 +111,8 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
       parsed.quiet = true;
     } else if (words[i] == "--trace") {
       parsed.trace = true;
+    } else if (words[i] == "--defects") {
+      parsed.defects = true;
     } else if (words[i] == "--cost") {
       parsed.cost = true;
     } else if (words[i] == "--help") {
@@ -125,6 +129,7 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   if (has("--seed") && (has("--seeds") || has("--from"))) return fail("--seed goes with neither --seeds nor --from");
   if (has("--founding") && has("--membership")) return fail("--founding and --membership are two worlds");
   if (parsed.cost && parsed.run != simulate) return fail("--cost is of nodes with an etcd");
+  if (parsed.defects && (parsed.cost || parsed.run != simulate)) return fail("--defects are of an etcd with faults");
   if (parsed.cost && !has("--seeds")) parsed.count = 1;
   if (parsed.run != simulate && parsed.nodes > kMostMachines)
     return fail(fmt::format("there are {} machines at most", kMostMachines));
@@ -142,7 +147,11 @@ struct Report {
 };
 
 Report runSeed(const Arguments& arguments, uint64_t seed) {
-  RunOptions options{.seed = seed, .nodes = arguments.nodes, .trace = arguments.trace, .cost = arguments.cost};
+  RunOptions options{.seed = seed,
+                     .nodes = arguments.nodes,
+                     .trace = arguments.trace,
+                     .defects = arguments.defects,
+                     .cost = arguments.cost};
   RunResult result = arguments.run(options);
   if (result.violation && !options.trace) {  // once more, for people
     options.trace = true;

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,19 @@ TEST(Simulate, PrintsTheSameTwice) {
   EXPECT_EQ(first.status, 0);
   EXPECT_NE(first.output.find("seed 5: "), std::string::npos);
   EXPECT_EQ(first.output, run("--seeds 5 --trace --jobs 1 2>/dev/null").output);
+}
+
+TEST(Simulate, EtcdHasDefectsIfAsked) {
+  const std::vector<std::string> defects{"answers reads with what was there before",
+                                         "leases that have ended are confirmed", "and will lead on",
+                                         "begin with older events"};
+  const Outcome with = run("--defects --seeds 30 --trace 2>/dev/null");
+  const Outcome without = run("--seeds 30 --trace 2>/dev/null");
+  EXPECT_EQ(with.status, 0);
+  for (const std::string& defect : defects) {
+    EXPECT_NE(with.output.find(defect), std::string::npos) << defect;
+    EXPECT_EQ(without.output.find(defect), std::string::npos) << defect;
+  }
 }
 
 TEST(Simulate, FoundsClustersTheSameTwice) {
@@ -82,6 +96,7 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
       {"--seeds 0", "--seeds takes a number"},
       {"--nodes 10001", "--nodes takes a number, 1 to 10000, and not '10001'"},
       {"--founding --cost", "--cost is of nodes with an etcd"},
+      {"--defects --cost", "--defects are of an etcd with faults"},
       {"--founding --nodes 201", "there are 200 machines at most"},
       {"--founding --membership", "--founding and --membership are two worlds"},
       {"--jobs -1", "--jobs takes a number"},

@@ -161,7 +161,7 @@ void SimulatedEtcd::answerWithoutQuorum(size_t index, Request request, Reply rep
 
 void SimulatedEtcd::process(size_t index, const Request& request, const Reply& reply) {
   if (const auto* read = std::get_if<RangeRequest>(&request)) {
-    if (read->options.serializable)
+    if (read->options.serializable || members_[index].is(Fault::kStale))
       return reply(toAnswer(model_.range(read->range, read->options, members_[index].applied)));
     return whenApplied(index, [this, index, read = *read, reply] {
       reply(toAnswer(model_.range(read.range, read.options, members_[index].applied)));
@@ -177,6 +177,10 @@ void SimulatedEtcd::process(size_t index, const Request& request, const Reply& r
 void SimulatedEtcd::keepAlive(size_t index, int64_t id, const Reply& reply) {
   auto renewed = model_.leaseKeepAlive(id, time_.now());
   if (renewed) return reply(toAnswer(*std::move(renewed)));
+  if (on_renewed_ended_) {
+    on_renewed_ended_(id);
+    return reply(Response{store::Lease{id, model_.leaseTtl(id), time_.now(), model_.clusterId()}});
+  }
   time_.after(kExpiryInterval / 5, [this, index, id, reply, life = life_] {
     if (life == life_ && !members_[index].is(Fault::kKilled) && isAvailable()) keepAlive(index, id, reply);
   });
@@ -188,6 +192,7 @@ void SimulatedEtcd::write(size_t index, const Request& request, const Reply& rep
   if (const auto* txn = std::get_if<store::TxnRequest>(&request)) {
     answer = toAnswer(model_.txn(*txn));
     if (isReadOnly(*txn)) {
+      if (members_[index].is(Fault::kStale)) return reply(toAnswer(model_.readTxn(*txn, members_[index].applied)));
       // It is read where and when the member has applied what the quorum had; by then it may be more.
       return whenApplied(index, [this, txn = *txn, reply] { reply(toAnswer(model_.txn(txn))); });
     }
@@ -205,7 +210,7 @@ void SimulatedEtcd::write(size_t index, const Request& request, const Reply& rep
 
 void SimulatedEtcd::whenApplied(size_t index, std::function<void()> what) {
   Member& member = members_[index];
-  if (member.entries >= entries_ && !member.is(Fault::kFrozen)) return what();
+  if (member.entries >= entries_ && !member.is(Fault::kFrozen) && !member.is(Fault::kStale)) return what();
   member.waiting.emplace_back(entries_, std::move(what));
 }
 
@@ -279,7 +284,8 @@ uint64_t SimulatedEtcd::openWatch(size_t index, std::vector<store::WatchRange> r
     const bool leaderless = opened_at.is(Fault::kIsolated) && time_.now() - opened_at.isolated_since > kElection;
     if (leaderless) return sink.ended(noLeader());
     Watch& watch =
-        watches_.emplace(number, Watch{index, WatchModel(model_, ranges, opened_at.applied), sink}).first->second;
+        watches_.emplace(number, Watch{index, WatchModel(model_, ranges, opened_at.applied, old_events_), sink})
+            .first->second;
     traffic_.bytes += kMessageBytes;
     sink.created(watch.state.createdRevision(), watch.state.clusterId());
     tell(watch);
@@ -397,6 +403,14 @@ void SimulatedEtcd::changeLeader() {
     model_.changeLeader(time_.now());
     for (auto& what : std::exchange(held_, {})) what();
   });
+}
+
+void SimulatedEtcd::revoke(int64_t lease) {
+  const int64_t before = model_.revision();
+  if (!model_.leaseRevoke(lease)) return;
+  ++entries_;
+  commit();
+  if (model_.revision() != before) on_change_();
 }
 
 void SimulatedEtcd::compact(int64_t revision) { (void)model_.compact(revision); }

@@ -212,6 +212,7 @@ Task<StoreResult<std::unique_ptr<store::WatchStream>>> SimulatedStore::watch(std
     const uint64_t number = ++numbers_;
     const auto watch = std::make_shared<WatchState>();
     watch->endpoint = endpoint;
+    watch->ranges = ranges;
     watches_[number] = watch;
     auto stream = std::make_unique<Stream>(*this, number, watch);
     network_.openWatch(number, options_.endpoints[endpoint], ranges);
@@ -230,7 +231,7 @@ Task<StoreResult<std::unique_ptr<store::WatchStream>>> SimulatedStore::watch(std
 }
 
 Task<Suspension::WakeReason> SimulatedStore::waitForNews(std::shared_ptr<WatchState> watch,
-                                                      std::chrono::nanoseconds timeout) {
+                                                         std::chrono::nanoseconds timeout) {
   Suspension pause(scheduler_, scheduler_.deadlineAfter(timeout));
   watch->reader = &pause;
   const auto outcome = co_await pause;
@@ -256,6 +257,11 @@ void SimulatedStore::watchBatch(uint64_t stream, WatchBatch batch) {
   const auto watch = find(stream);
   if (!watch) return;
   watch->doubted.reset();
+  // As etcd::Client: some versions of etcd deliver events from before a revision that was in the future.
+  const int64_t start = watch->ranges[batch.range].start_revision;
+  const size_t old = std::erase_if(batch.events, [&](const auto& event) { return event.kv.mod_revision < start; });
+  if (old > 0 && batch.events.empty()) return;
+  batch.resume_revision = std::max(batch.resume_revision, start);
   watch->inbox.push_back(std::move(batch));
   if (watch->reader != nullptr) watch->reader->wake();
 }

@@ -97,6 +97,7 @@ class SimulatedStore final : public store::Store {
   };
   struct WatchState {
     size_t endpoint = 0;
+    std::vector<store::WatchRange> ranges;
     bool created = false;
     int64_t created_revision = 0;
     uint64_t cluster_id = 0;
@@ -109,7 +110,8 @@ class SimulatedStore final : public store::Store {
   size_t size() const { return options_.endpoints.size(); }
   Task<Answer> ask(size_t endpoint, Request request, std::chrono::nanoseconds timeout);
   Task<Answer> call(Request request, bool repeatable, std::chrono::nanoseconds timeout);
-  Task<runtime::Suspension::WakeReason> waitForNews(std::shared_ptr<WatchState> watch, std::chrono::nanoseconds timeout);
+  Task<runtime::Suspension::WakeReason> waitForNews(std::shared_ptr<WatchState> watch,
+                                                    std::chrono::nanoseconds timeout);
   std::shared_ptr<WatchState> find(uint64_t stream);
   void fail(uint64_t stream, WatchState& watch, store::StoreError error);
   void failed(size_t endpoint);

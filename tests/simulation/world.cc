@@ -99,7 +99,13 @@ enum class Kind {
   kDeleteInternal,
   kWipe,
   kForeign,
-  kCount
+  kCount,
+  // Of etcd versions with known defects.
+  kStaleReads = kCount,
+  kRenewsEnded,
+  kOldLeader,
+  kOldEvents,
+  kDefects
 };
 
 // --- the world ---
@@ -163,6 +169,10 @@ class World {
   bool lagMember();
   bool deafen();
   bool disorder();
+  bool staleReads();
+  bool renewsEnded();
+  bool oldLeader();
+  bool oldEvents();
   bool compact();
   bool noSpace();
   bool restore();
@@ -215,6 +225,7 @@ class World {
   bool calm_ = false;
   bool one_stays_frozen_ = false;
   bool no_space_ = false;
+  bool renews_ended_ = false;
   Time space_since_ = Time() - 1h;
   uint64_t faults_ = 0;
   uint64_t states_ = 0;
@@ -265,6 +276,9 @@ void World::drawScenario(size_t nodes) {
   for (size_t kind = 0; kind < static_cast<size_t>(Kind::kCount); ++kind) {
     if (random_.chance(share)) kinds_.push_back(static_cast<Kind>(kind));
   }
+  for (auto kind = static_cast<size_t>(Kind::kCount); options_.defects && kind < static_cast<size_t>(Kind::kDefects);
+       ++kind)
+    kinds_.push_back(static_cast<Kind>(kind));
   if (options_.cost) {
     lease_ = 20s;
     limit_ = static_cast<int64_t>(nodes_);
@@ -644,7 +658,15 @@ bool World::begin(Kind kind) {
       return wipe();
     case Kind::kForeign:
       return foreign();
-    case Kind::kCount:
+    case Kind::kStaleReads:
+      return staleReads();
+    case Kind::kRenewsEnded:
+      return renewsEnded();
+    case Kind::kOldLeader:
+      return oldLeader();
+    case Kind::kOldEvents:
+      return oldEvents();
+    case Kind::kDefects:
       break;
   }
   return false;
@@ -979,6 +1001,65 @@ bool World::disorder() {
   const bool disordered = random_.chance(300);
   etcd_->breakWatches(member, disordered ? store::StoreError{ErrorCode::kDisordered, "a change after a later one"}
                                          : store::StoreError{ErrorCode::kUnavailable, "the connection broke"});
+  return true;
+}
+
+// https://github.com/etcd-io/etcd/issues/20418
+bool World::staleReads() {
+  const auto member = someMember();
+  if (!member) return false;
+  const Duration duration = someDuration();
+  say(Timeline::kEverybody, "member {} answers reads with what was there before, for {:.2f} s", *member,
+      std::chrono::duration<double>(duration).count());
+  etcd_->begin(*member, SimulatedEtcd::Fault::kStale);
+  judge_->readsAreStale(*member, true);
+  endLater(duration, [this, index = *member] {
+    say(Timeline::kEverybody, "member {} is well again", index);
+    etcd_->end(index, SimulatedEtcd::Fault::kStale);
+    judge_->readsAreStale(index, false);
+  });
+  return true;
+}
+
+// https://github.com/etcd-io/etcd/issues/20615
+bool World::renewsEnded() {
+  if (renews_ended_) return false;
+  renews_ended_ = true;
+  say(Timeline::kEverybody, "leases that have ended are confirmed when they are renewed");
+  etcd_->setRenewsEnded([this](int64_t lease) { judge_->leaseIsLost(lease); });
+  endLater(someDuration() + lease_, [this] {
+    renews_ended_ = false;
+    etcd_->setRenewsEnded({});
+  });
+  return true;
+}
+
+// https://github.com/etcd-io/etcd/issues/15247
+bool World::oldLeader() {
+  const auto member = etcd_->leader();
+  if (!member || !etcd_->isHealthy(*member) || !etcd_->canSpare()) return false;
+  const Duration duration = someDuration();
+  say(Timeline::kEverybody, "member {}, which leads, is paused for {:.2f} s, and will lead on", *member,
+      std::chrono::duration<double>(duration).count());
+  etcd_->begin(*member, SimulatedEtcd::Fault::kPaused);
+  endLater(duration, [this, index = *member, known = etcd_->model().leaseEnds()] {
+    etcd_->end(index, SimulatedEtcd::Fault::kPaused);
+    if (!etcd_->isUp()) return;
+    for (const auto& [lease, end] : known) {
+      if (end > time_.now() || !etcd_->model().hasLease(lease)) continue;
+      say(Timeline::kEverybody, "member {} revokes lease {:x}", index, lease);
+      judge_->leaseIsLost(lease);
+      etcd_->revoke(lease);
+    }
+  });
+  return true;
+}
+
+// https://github.com/etcd-io/etcd/issues/20221
+bool World::oldEvents() {
+  say(Timeline::kEverybody, "watches from a future revision begin with older events");
+  etcd_->setOldEvents(true);
+  endLater(someDuration() + lease_, [this] { etcd_->setOldEvents(false); });
   return true;
 }
 

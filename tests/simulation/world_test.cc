@@ -37,5 +37,11 @@ TEST(World, AQueueOfFiftyGoesOnAfterTheStoreWasSetBack) {
   EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
 }
 
+// A node that waited was suspended in the middle of a call, then waited half as long before the next, and let its lease end.
+TEST(World, ASuspendedNodeKeepsItsPlaceInTheQueue) {
+  const RunResult result = simulate({.seed = 1017, .defects = true});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+}
+
 }  // namespace
 }  // namespace idetcd::simulation
