@@ -12,6 +12,7 @@
 #include "etcd/client.h"
 #include "naming/keyspace.h"
 #include "support/etcd_server.h"
+#include "unit/naming/forwarding_store.h"
 #include "unit/naming/on_thread.h"
 
 namespace idetcd::naming {
@@ -24,38 +25,24 @@ using store::StoreResult;
 using test_support::EtcdServer;
 
 // A client whose first claims (transactions that delete a ticket) are answered with an error, done or not.
-class UnclearStore final : public store::Store {
+class UnclearStore final : public ForwardingStore {
  public:
-  enum class First { kDone, kLate };  // after the second one
+  enum class First { kDone, kLate, kRevoked };  // late: after the second one; revoked: when its lease is given back
 
   UnclearStore(etcd::Client& client, First first, StoreError answer)
-      : client_(client), first_(first), answer_(std::move(answer)) {}
+      : ForwardingStore(client), first_(first), answer_(std::move(answer)) {}
 
-  std::string kind() const override { return client_.kind(); }
-  std::vector<std::string> endpoints() const override { return client_.endpoints(); }
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
     const auto deletes = [](const store::Op& op) { return std::holds_alternative<store::DeleteOp>(op); };
-    if (answered_ && std::ranges::any_of(request.success, deletes)) return thenLate(std::move(request));
+    if (late_is_due_ && std::ranges::any_of(request.success, deletes)) return thenLate(std::move(request));
     if (answered_ || std::ranges::none_of(request.success, deletes)) return client_.txn(std::move(request));
     answered_ = true;
     return answerUnclearly(std::move(request));
   }
-  Task<StoreResult<store::RangeResult>> range(store::KeyRange range, store::RangeOptions options) override {
-    return client_.range(std::move(range), options);
-  }
-  Task<StoreResult<store::Lease>> leaseGrant(std::chrono::seconds ttl) override { return client_.leaseGrant(ttl); }
-  Task<StoreResult<store::Lease>> leaseKeepAlive(int64_t id, std::chrono::nanoseconds timeout) override {
-    return client_.leaseKeepAlive(id, timeout);
-  }
-  Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override { return client_.leaseTimeToLive(id); }
   Task<StoreResult<void>> leaseRevoke(int64_t id) override {
-    ++revocations;
+    if (++revocations == 1 && first_ == First::kRevoked) return losesTheRevocation();
     return client_.leaseRevoke(id);
   }
-  Task<StoreResult<std::unique_ptr<store::WatchStream>>> watch(std::vector<store::WatchRange> ranges) override {
-    return client_.watch(std::move(ranges));
-  }
-  Task<bool> returnHome() override { return client_.returnHome(); }
 
   int revocations = 0;
   bool late = false;  // the first one was refused at last
@@ -73,15 +60,22 @@ class UnclearStore final : public store::Store {
       EXPECT_TRUE(done && done->succeeded);
     } else {
       late_ = std::move(request);
+      late_is_due_ = first_ == First::kLate;
     }
     co_return tl::unexpected(answer_);
   }
 
-  etcd::Client& client_;
+  Task<StoreResult<void>> losesTheRevocation() {
+    const auto first = co_await client_.txn(std::move(late_));
+    EXPECT_TRUE(first && first->succeeded);
+    co_return tl::unexpected(StoreError{ErrorCode::kDeadlineExceeded, "no answer in time"});
+  }
+
   const First first_;
   const StoreError answer_;
   store::TxnRequest late_;
   bool answered_ = false;
+  bool late_is_due_ = false;
 };
 
 class ClaimTest : public testing::Test {
@@ -170,6 +164,15 @@ TEST_F(ClaimTest, WhatMayStillComeIsRuledOutBeforeTheNextTry) {
   claim(UnclearStore::First::kLate, {ErrorCode::kDeadlineExceeded, "no answer in time"});
   EXPECT_EQ(revocations_, 0) << "the lease, and the place in the queue, are kept";
   EXPECT_TRUE(late_) << "the first claim comes when the second one is done";
+  EXPECT_EQ(server_.ctl({"get", "--prefix", "/idetcd/queue/", "--keys-only"}), "");
+}
+
+// What was asked for may be done at any time, so the name that is there now is not kept.
+TEST_F(ClaimTest, ANameThatComesAfterTheRevocationOfItsLeaseWasSentIsGivenUp) {
+  const int64_t lease =
+      claim(UnclearStore::First::kRevoked, {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"});
+  EXPECT_EQ(revocations_, 2);
+  EXPECT_NE(leaseInEtcd().find("\"Lease\" : " + std::to_string(lease)), std::string::npos) << leaseInEtcd();
   EXPECT_EQ(server_.ctl({"get", "--prefix", "/idetcd/queue/", "--keys-only"}), "");
 }
 
