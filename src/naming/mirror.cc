@@ -205,15 +205,17 @@ std::chrono::nanoseconds Mirror::pauseAfter(const StoreError& error, Backoff& ba
 // Watches from the snapshot on, over as many streams as it takes. Returns when only a new snapshot helps.
 Task<void> Mirror::follow() {
   Backoff backoff(context_.jitter, 50ms, 5s);
-  bool resumed = false;
   while (!context_.lifetime.stopping()) {
+    StoreResult<std::unique_ptr<WatchStream>> stream = std::exchange(first_watch_, nullptr);
     StoreResult<Next> next = Next::kWatchAgain;
-    if (resumed) next = co_await prepareWatch();
+    if (!*stream) {
+      stream = co_await openWatch(resume_, cluster_id_);
+      // It is open, or of the future.
+      if (stream || stream.error().code == ErrorCode::kOther) next = co_await checkHistory();
+    }
     if (next && *next == Next::kSnapshot) co_return;
     StoreError error;
     if (next) {
-      StoreResult<std::unique_ptr<WatchStream>> stream = std::exchange(first_watch_, nullptr);
-      if (!*stream) stream = co_await openWatch(resume_, cluster_id_);
       const BootClock::time_point opened = context_.now();
       if (stream) {
         beginWatch();
@@ -232,7 +234,6 @@ Task<void> Mirror::follow() {
     }
     watch_ = Watch::kBroken;
     if (context_.lifetime.stopping()) co_return;
-    resumed = true;
     if (trust_ == Trust::kOtherHistory) co_return;
     context_.counters.watch_breaks.add();
     if (trust_ == Trust::kReload) co_return;
@@ -251,8 +252,9 @@ Task<void> Mirror::follow() {
   }
 }
 
-// After a break: is it still the same history?
-Task<StoreResult<Mirror::Next>> Mirror::prepareWatch() {
+// Behind a new watch, before what it brings is in the table: is it still the same history? What was read before the watch
+// may be of a store that was set back since, and has come as far again.
+Task<StoreResult<Mirror::Next>> Mirror::checkHistory() {
   const StoreResult<StoreState> now = co_await readState();
   if (!now) co_return tl::unexpected(now.error());
   if (isOtherStore(*now)) co_return Next::kSnapshot;
@@ -268,7 +270,7 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch(std::vector<in
   if (context_.lifetime.stopping()) co_return stopped();
   if (!stream) co_return tl::unexpected(std::move(stream.error()));
   const int64_t newest = *std::max_element(resume.begin(), resume.end());
-  // The store went back or is another one, or this member lags behind: prepareWatch() finds out.
+  // The store went back or is another one, or this member lags behind: checkHistory() tells.
   if ((*stream)->createdRevision() < newest || (*stream)->clusterId() != cluster_id)
     co_return tl::unexpected(StoreError{ErrorCode::kOther, "a watch from the future of the store, or of another one"});
   co_return std::move(stream);
@@ -289,6 +291,8 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
   next_move_ = context_.now() + kPause;
   StoreResult<std::unique_ptr<WatchStream>> moved = co_await openWatch(resume_, cluster_id_);
   if (!moved || context_.lifetime.stopping()) co_return;
+  const StoreResult<Next> next = co_await checkHistory();
+  if (!next || *next == Next::kSnapshot || context_.lifetime.stopping()) co_return;
   beginWatch();
   stream = std::move(*moved);
 }

@@ -95,7 +95,7 @@ class Mirror final : public RecordSource {
   runtime::Task<store::StoreResult<bool>> readDifferences(StoreState& at, uint64_t generation,
                                                           std::chrono::nanoseconds settle_time);
   runtime::Task<void> follow();
-  runtime::Task<store::StoreResult<Next>> prepareWatch();
+  runtime::Task<store::StoreResult<Next>> checkHistory();
   runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch(std::vector<int64_t> resume,
                                                                                    uint64_t cluster_id);
   void beginWatch();

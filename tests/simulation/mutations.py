@@ -181,7 +181,7 @@ MUTATIONS = [
              "  (void)state;\n  return false;"),
     Mutation("a restore: a comparison by number alone", "naming/mirror.cc",
              "if (!agrees || !has_newest ||", "if (",
-             covered="the newest name, which is read before each watch"),
+             covered="the newest name, which is read behind each new watch"),
     Mutation("a comparison by the newest name alone", "naming/mirror.cc",
              " || surplus_ != other_keys_", "", first_seed=1001),
     Mutation("a restore: old revisions win over the new store's", "naming/replica.cc",

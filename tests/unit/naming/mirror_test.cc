@@ -14,6 +14,7 @@
 #include "naming/keyspace.h"
 #include "support/etcd_server.h"
 #include "support/eventually.h"
+#include "unit/naming/forwarding_store.h"
 #include "unit/naming/on_thread.h"
 #include "unit/naming/records_view.h"
 #include "unit/naming/tcp_proxy.h"
@@ -26,6 +27,28 @@ using records::Freshness;
 using test_support::EtcdServer;
 
 std::string v4(const std::string& address) { return R"({"ipv4":")" + address + R"("})"; }
+
+// A watch that is asked for waits while it is held back.
+class WatchGate final : public ForwardingStore {
+ public:
+  WatchGate(etcd::CompletionThread& thread, etcd::Client& client) : ForwardingStore(client), open_(thread) {
+    open_.set();
+  }
+  runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> watch(
+      std::vector<store::WatchRange> ranges) override {
+    ++asked;
+    co_await open_.wait(1h);
+    co_return co_await client_.watch(std::move(ranges));
+  }
+  // On the thread of the client.
+  void holdBack() { open_.reset(); }
+  void letPass() { open_.set(); }
+
+  std::atomic<int> asked{0};
+
+ private:
+  runtime::Event open_;
+};
 
 // A mirror with all that it stands on, as Member wires it.
 struct Fixture {
@@ -75,9 +98,10 @@ struct Fixture {
   const std::unique_ptr<etcd::CompletionThread> owned_thread = etcd::CompletionThread::make().value();
   etcd::CompletionThread& thread = *owned_thread;
   etcd::Client client;
+  WatchGate gate{thread, client};
   Lifetime lifetime{thread};
   ErrorLogThrottle trouble{Logger()};
-  Context context{thread, client, lifetime, trouble, counters, random, jitter, round_trip, {}};
+  Context context{thread, gate, lifetime, trouble, counters, random, jitter, round_trip, {}};
   OwnKeyObserver own_key;
   Confirmation confirmation;
   Mirror mirror;
@@ -236,6 +260,31 @@ TEST(Mirror, FollowsAStoreThatWentBack) {
   EXPECT_TRUE(node.becomes("b.x.", "192.0.2.9"));
   EXPECT_TRUE(node.becomes("a.x.", "none"));
   EXPECT_EQ(node.counters.restarts_of_store.value(), 1u);
+}
+
+// It has come to the revision of before by the time when the watch is open, and has the same newest name then.
+TEST(Mirror, AStoreThatGoesBackJustBeforeTheNextWatchIsNoticed) {
+  EtcdServer server;
+  TcpProxy proxy(server.clientPort());
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(proxy.endpoint(), {.reconcile_interval = 1h});
+  node.start();
+  ASSERT_TRUE(node.becomes("a.x.", "192.0.2.1"));
+  ASSERT_TRUE(node.becomesFresh());
+  onThread(node.thread, [&] { node.gate.holdBack(); });
+  const int asked = node.gate.asked;
+  proxy.cut();
+  ASSERT_TRUE(eventually([&] { return node.counters.watch_breaks.value() > 0; }));
+  proxy.restore();
+  ASSERT_TRUE(eventually([&] { return node.gate.asked > asked; }));
+  server.kill();
+  server.wipe();
+  server.start();
+  server.ctl({"put", "a.x.", v4("192.0.2.2")});
+  server.ctl({"put", "b.x.", v4("192.0.2.3")});
+  onThread(node.thread, [&] { node.gate.letPass(); });
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.3"));
+  EXPECT_TRUE(node.becomes("a.x.", "192.0.2.2"));
 }
 
 // One endpoint serves no watches; the other, which does, is of another cluster. Nothing of it is news of ours.
