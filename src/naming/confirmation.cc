@@ -213,6 +213,7 @@ void Confirmation::letGo() {
 
 void Confirmation::noteStandstill() {
   if (!incarnation_.isHeld() || !incarnation_.stoodStill()) return;
+  standstill_.noteGeneration();  // also for a clock that is set back before all is confirmed
   context_.log.info("the wall clock has jumped, or this machine has stood still: confirming the name");
   suspect();
 }
