@@ -30,6 +30,11 @@ store::KeyRange slotRange(const slots::NamePattern& pattern) {
   return store::KeyRange::prefix(pattern.literalPrefix());
 }
 
+// The store answers, and will go on like this.
+bool refusesForGood(const StoreError& error) {
+  return error.sent && error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kDeadlineExceeded;
+}
+
 }  // namespace
 
 Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
@@ -63,6 +68,7 @@ void Claim::stop() {
   wake_.set();
   kept_.set();
   ahead_changed_.set();
+  own_key_.settled(first_ticket_);
 }
 
 runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
@@ -72,6 +78,7 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
     const StoreResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
     own_key_.setWaitingLine(nullptr);
     ahead_.clear();
+    if (outcome || refusesForGood(outcome.error())) own_key_.settled(first_ticket_);
     if (outcome) context_.trouble.succeeded(kClaiming);
     if (outcome && *outcome == ClaimOutcome::kClaimed) {
       context_.counters.claims.add();
@@ -221,6 +228,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id) {
   StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
   if (answer->succeeded) co_return tl::unexpected(StoreError{ErrorCode::kOther, "the claim was applied"});
+  if (first_ticket_ == 0) first_ticket_ = answer->revision;
   std::optional<slots::QueueSnapshot::OwnKey> own;
   if (!preferred.empty()) {
     floor_.name = preferred;
@@ -332,6 +340,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::look() {
 // error if the lease is lost.
 Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
   own_key_.setWaitingLine(&waiting_);
+  own_key_.settled(first_ticket_);
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
     look_again_ = false;

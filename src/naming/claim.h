@@ -171,6 +171,7 @@ class Claim {
   const store::KeyRange slots_;
   const store::KeyRange queue_;
   std::string ticket_;
+  int64_t first_ticket_ = 0;  // the revision at which it was put first; 0: it was not
   std::optional<store::Lease> lease_;
   ClaimedSlot slot_;        // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to

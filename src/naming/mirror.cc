@@ -32,6 +32,11 @@ constexpr size_t kManyNames = 10'000;
 // All keys of so many names are read once in reconcile_interval: 45 bytes each, 10 bytes a second.
 constexpr double kNamesPerInterval = 13;
 constexpr std::chrono::nanoseconds kLongestInterval = 24h;
+// A crowd of nodes reads the names so much after their claims, for each name. Of these no node waits longer.
+constexpr std::chrono::nanoseconds kTimeOfAName = 5ms;
+constexpr std::chrono::nanoseconds kLongestTurn = 60s;
+// From a node's ticket to the name that it takes, and one that another takes meanwhile.
+constexpr int64_t kMostWritesAlone = 3;
 // A cluster of up to so many nodes compares at reconcile_interval.
 constexpr double kNodesPerInterval = 500;
 
@@ -48,12 +53,15 @@ Mirror::Mirror(Context& context, Options options, records::RecordStore& store, O
       store_(store),
       own_key_(own_key),
       claim_answered_(context.scheduler),
+      claim_settled_(context.scheduler),
       replica_(store, own_key, context.counters, context.scheduler, context.log,
                {.max_names = options_.max_names, .shared_address = options_.shared_address}),
-      confirmation_(confirmation) {
+      confirmation_(confirmation),
+      lets_others_claim_(options_.most_at_once && options_.limit > *options_.most_at_once) {
   confirmation_.onCurrent([this](BootClock::time_point as_of) { confirmed(as_of); });
   confirmation_.onDoubt([this] { doubtWatch(); });
   own_key_.onAnswer([this] { claim_answered_.set(); });
+  own_key_.onSettled([this] { claim_settled_.set(); });
 }
 
 double Mirror::secondsSince(BootClock::time_point start) const {
@@ -73,6 +81,8 @@ Task<void> Mirror::run() {
 Task<bool> Mirror::load() {
   Backoff backoff(context_.jitter, 100ms, 5s);
   while (true) {
+    if (lets_others_claim_) co_await letOthersClaim();
+    if (context_.lifetime.stopping()) co_return false;
     const StoreResult<int64_t> revision = co_await readSnapshot();
     if (context_.lifetime.stopping()) co_return false;
     if (revision) break;
@@ -81,11 +91,36 @@ Task<bool> Mirror::load() {
     co_await context_.lifetime.pause(delay);
   }
   context_.trouble.succeeded(kLoading);
+  lets_others_claim_ = false;
   table_ = Table::kLoaded;
   context_.counters.names.set(static_cast<double>(replica_.size()));
   confirmation_.loaded(resumeFloor(), cluster_id_);
   confirmed(snapshot_at_);  // its revision came from a linearizable read after that
   co_return true;
+}
+
+// Where many nodes start at once, each would be sent every name that another takes, beside all that are there, and etcd
+// would send that before it answers the claims. The reads of the own key stand in for the watch meanwhile.
+Task<void> Mirror::letOthersClaim() {
+  const bool settled = co_await claim_settled_.wait(options_.stale_after / 2);
+  if (!settled || context_.lifetime.stopping()) co_return;
+  int64_t names = 0;
+  int64_t revision = 0;
+  for (size_t i = 0; i < options_.ranges.size(); ++i) {
+    store::KeyRange range = options_.ranges[i];
+    const StoreResult<store::RangeResult> answer =
+        co_await context_.store.range(std::move(range), {.count_only = true});
+    if (!answer || context_.lifetime.stopping()) co_return;
+    names += answer->count;
+    revision = answer->revision;
+  }
+  lets_others_claim_ = false;
+  names = std::min(names, options_.limit);
+  const int64_t ticket = own_key_.firstTicket().value_or(0);
+  const bool is_crowd = ticket > 0 && revision > ticket + kMostWritesAlone;
+  if (!is_crowd || names <= *options_.most_at_once) co_return;
+  const std::chrono::nanoseconds longest = std::min(names * kTimeOfAName, kLongestTurn);
+  co_await context_.lifetime.pause(context_.jitter.around(longest / 2, 1.0));
 }
 
 Task<StoreResult<int64_t>> Mirror::readSnapshot() {

@@ -41,6 +41,9 @@ class Mirror final : public RecordSource {
     std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
     std::chrono::nanoseconds settle_time{std::chrono::seconds(2)};  // for what is on its way from etcd
     int64_t limit = 1;                                              // how many nodes the cluster may have
+    // As many nodes may start together and read the names at once; of more, each reads them once its claim is settled
+    // (OwnKeyObserver), and after a time that grows with their number if others claim too. None: there is no claim.
+    std::optional<int64_t> most_at_once = {};
     int64_t page_size = 0;                               // of a snapshot, in keys; 0: by the size of the range
     std::vector<store::KeyRange> ranges{watchedRange()};  // in order, without an overlap (watched_ranges.h)
     size_t max_names = 10'000'000;
@@ -86,6 +89,7 @@ class Mirror final : public RecordSource {
   };
 
   runtime::Task<bool> load();
+  runtime::Task<void> letOthersClaim();
   runtime::Task<store::StoreResult<int64_t>> readSnapshot();
   void giveBackPages() const;
   runtime::Task<store::StoreResult<int64_t>> readPages(StoreState at, uint64_t generation);
@@ -133,6 +137,7 @@ class Mirror final : public RecordSource {
   records::RecordStore& store_;
   OwnKeyObserver& own_key_;
   runtime::Event claim_answered_;
+  runtime::Event claim_settled_;
   Replica replica_;
   Confirmation& confirmation_;
 
@@ -146,6 +151,7 @@ class Mirror final : public RecordSource {
   int64_t highest_ = 0;  // that the store ever was said to have; less than this from a quorum means that it went back
 
   bool opens_watch_first_ = true;
+  bool lets_others_claim_;  // before the first snapshot
   bool was_reset_ = false;  // the connection of the watch that has just ended
   Table table_ = Table::kEmpty;
   Watch watch_ = Watch::kClosed;

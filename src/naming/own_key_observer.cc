@@ -19,6 +19,12 @@ void OwnKeyObserver::answered() {
   if (on_answer_) on_answer_();
 }
 
+void OwnKeyObserver::settled(int64_t ticket_revision) {
+  if (first_ticket_) return;
+  first_ticket_ = ticket_revision;
+  if (on_settled_) on_settled_();
+}
+
 void OwnKeyObserver::claimed(int64_t revision) { claim_is_newer_ = revision < newest_before_claim_; }
 
 OwnKeyObserver::State OwnKeyObserver::state(const Held& held) const {

@@ -36,6 +36,9 @@ class OwnKeyObserver {
   void claimed(int64_t revision);
   // The claim that follow() announced has an answer, whichever, and what follows from it is known.
   void answered();
+  // The first claim is done, waits for a name, or was refused; nothing comes of a second call. `ticket_revision`: when its
+  // ticket was put; 0: it was not.
+  void settled(int64_t ticket_revision);
   State state(const Held& held) const;
   // The mirror has found since follow() that the store was set back.
   bool wasSetBack() const { return restarted_; }
@@ -57,6 +60,9 @@ class OwnKeyObserver {
   // A claim of this key has been sent and is not answered.
   bool awaitsAnswer(std::string_view key) const { return unanswered_ && key == key_; }
   void onAnswer(std::function<void()> listener) { on_answer_ = std::move(listener); }
+  void onSettled(std::function<void()> listener) { on_settled_ = std::move(listener); }
+  // Of settled(); none before.
+  std::optional<int64_t> firstTicket() const { return first_ticket_; }
   void put(const store::KeyValue& kv);
   void remove(std::string_view key, int64_t revision);
   // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.
@@ -94,6 +100,8 @@ class OwnKeyObserver {
   slots::WaitingLine* waiting_ = nullptr;
   std::function<void()> listener_;
   std::function<void()> on_answer_;
+  std::optional<int64_t> first_ticket_;
+  std::function<void()> on_settled_;
 };
 
 }  // namespace idetcd::naming

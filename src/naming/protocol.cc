@@ -45,6 +45,7 @@ Mirror::Options Protocol::mirrorOptions() {
   made.ranges = options_.watched;
   made.times = &times_;
   if (!options_.observe) made.shared_address = &shared_address_;
+  if (!options_.observe) made.most_at_once = options_.most_at_once;
   made.on_freshness = [this] { changed(); };
   return made;
 }

@@ -31,6 +31,7 @@ class Protocol {
     bool observe = false;         // serve names, claim none
     std::chrono::nanoseconds reconcile_interval{std::chrono::seconds(60)};
     size_t max_names = 10'000'000;                         // more are not served
+    int64_t most_at_once = 100;                            // see Mirror::Options
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
     metrics::Scope metrics{};
     // All are called on the scheduler's thread, unless said otherwise, and may be empty.

@@ -47,5 +47,14 @@ TEST(World, ASuspendedNodeKeepsItsPlaceInTheQueue) {
   EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
 }
 
+TEST(World, ManyThatStartAtOnceAreNotSentEachNameAsAnEvent) {
+  constexpr size_t kNodes = 300;
+  const RunResult result = simulate({.nodes = kNodes, .cost = true});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+  const size_t events = result.cost.find("\nevents ");
+  ASSERT_NE(events, std::string::npos) << result.cost;
+  EXPECT_LT(std::stoul(result.cost.substr(events + sizeof "\nevents")), kNodes * kNodes / 10) << result.cost;
+}
+
 }  // namespace
 }  // namespace idetcd::simulation

@@ -179,6 +179,18 @@ TEST(Mirror, LoadsWhileEverythingIsCompactedAllTheTime) {
   EXPECT_EQ(node.size(), kNames + 1u);
 }
 
+TEST(Mirror, WhereManyMayStartTheNamesAreReadBehindTheClaim) {
+  EtcdServer server;
+  server.ctl({"put", "a.x.", v4("192.0.2.1")});
+  Fixture node(server.endpoint(), {.stale_after = 1h, .limit = 200, .most_at_once = 100});
+  node.start();
+  server.ctl({"put", "b.x.", v4("192.0.2.2")});
+  EXPECT_EQ(node.gate.asked, 0);
+  EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
+  onThread(node.thread, [&] { node.own_key.settled(2); });
+  EXPECT_TRUE(node.becomes("b.x.", "192.0.2.2"));
+}
+
 TEST(Mirror, WaitsForEtcdToCome) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
