@@ -295,7 +295,10 @@ void Application::onSuccessor() {
   if (building_ || shutting_down_) return;
   const auto given = handover_->give(sockets_.kept());
   if (!given) log_.warning("A process that wants the sockets does not get them: {}", given.error().message);
-  if (given && *given) return makeWay(0);
+  if (given && *given) {
+    process_.successor = handover_->successor();
+    return makeWay(0);
+  }
   watchSuccessors();
 }
 

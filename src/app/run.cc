@@ -294,6 +294,11 @@ Result<std::optional<service::HandoverSocket>> takeOver(const Options& options,
   return std::move(*listening);
 }
 
+// A name that the server before has handed over, and that this process cannot take: its start has failed.
+void forgetNames(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) node::StateDirectory::emptyAbandoned(directory);
+}
+
 // A service manager starts the next process at once, as it should after a crash; what keeps a server from serving does
 // not pass so soon: a port that is taken, a loop of forwarders, no free name. A signal ends the pause. Returns the exit
 // status.
@@ -327,7 +332,11 @@ int serve(const Options& options, service::Given given) {
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   auto handover = takeOver(options, *predecessor, &given.descriptors);
   if (!handover) return failWith(handover.error());
-  if (auto done = beforeConfinement(*corefile.plan); !done) return failWith(done.error());
+  const std::vector<std::string> handed_over = *predecessor ? written : std::vector<std::string>();
+  if (auto done = beforeConfinement(*corefile.plan); !done) {
+    forgetNames(handed_over);
+    return failWith(done.error());
+  }
   auto control = makeControlSocket(*corefile.plan, &written);
   const sandbox::Notices confined = sandbox::confine(options.sandbox, written);
 
@@ -341,6 +350,7 @@ int serve(const Options& options, service::Given given) {
                             .written = {}};
   if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
   const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
+  if (status != 0) forgetNames(handed_over);
   // The output has no reader any more: the log's writer would wait for ever.
   if (!log.flush(kLogFlushBudget)) _exit(status);
   return status;

@@ -107,6 +107,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   StoreResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
+  if (line && !line->own && options_.former_gone) options_.former_gone();
   // A former name that is not to be taken back is free again.
   if (line && !line->own && !former_.empty()) {
     const bool revoked = co_await revokeFormer();

@@ -54,6 +54,8 @@ class Claim {
     // Keeps for a successor which leases may hold keys of ours, in which cluster, and calls back when that is done. May
     // be empty: nothing is kept.
     std::function<void(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept)> keep_leases = {};
+    // Called when the store has no key of ours under the name that was preferred. May be empty.
+    std::function<void()> former_gone = {};
   };
   enum class WhenFull { kWait, kGiveUp };
   enum class ClaimOutcome {

@@ -25,6 +25,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void onLost();
   void keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
   std::function<void()> onScheduler(std::function<void()> work);
+  void dropHandedOver();
   void onAddresses(const Result<node::NodeAddresses>& found);
   void setDrained(bool wanted);
   void restore(const std::vector<const records::RecordStore*>& known);
@@ -51,6 +52,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   int64_t preferred = 0;  // slot; before start()
   NamedNode named;        // the name under which the claim was reported. Scheduler's thread only
   uint64_t tellings = 0;  // of claims. Scheduler's thread only
+  bool handed_over = false;  // the identity file has a predecessor's name; from start() on scheduler's thread only
   bool unsaved = false;   // read when quiet
 
   std::atomic<bool> drained{false};
@@ -125,6 +127,7 @@ Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)>
   claim.keep_leases = [this](uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
     keepLeases(cluster_id, std::move(leases), std::move(kept));
   };
+  claim.former_gone = [this] { dropHandedOver(); };
   return {.claim = std::move(claim),
           .exit_when_full = options.exit_when_full,
           .observe = options.observe,
@@ -145,6 +148,7 @@ void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = protocol.name().record();
   named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.revision, owned.cluster_id, drained};
   ++tellings;
+  handed_over = false;
   protocol.setTold(notifier != nullptr);
   if (notifier) notifier->claimed(named);
   if (options.on_ownership) options.on_ownership(owned);
@@ -170,6 +174,10 @@ std::function<void()> Member::Impl::onScheduler(std::function<void()> work) {
 void Member::Impl::keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
   if (!options.state) return kept();
   notifier->leased(cluster_id, std::move(leases), onScheduler(std::move(kept)));
+}
+
+void Member::Impl::dropHandedOver() {
+  if (std::exchange(handed_over, false)) notifier->forget();
 }
 
 void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
@@ -252,6 +260,16 @@ runtime::Task<void> runDrain(std::shared_ptr<Impl> impl, bool drained, Member::D
   const bool published = co_await impl->protocol.name().whenPublished(Member::kDrainPatience);
   done(published);
 }
+// A timer sleeps while the machine is suspended: so no sleep is long.
+template <typename Impl>
+runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_point until) {
+  while (impl->handed_over) {
+    const std::chrono::nanoseconds left = until - impl->scheduler.now();
+    if (left.count() <= 0) co_return impl->dropHandedOver();
+    const bool go_on = co_await impl->protocol.lifetime().pause(std::min<std::chrono::nanoseconds>(left, 1s));
+    if (!go_on) co_return;
+  }
+}
 template <typename Impl>
 runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
   co_await impl->saver->saveRegularly(impl->protocol.lifetime());
@@ -262,10 +280,13 @@ runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
 void Member::Impl::start() {
   const auto self = shared_from_this();
   if (options.state) {  // a reload waits for no disk
-    files->submit([self] {
-      if (const auto taken = self->options.state->take(); !taken) self->log.error("{}", taken.error().message);
+    handed_over = preferred != 0 && options.state->handedOver();
+    files->submit([self, keeps_name = handed_over] {
+      if (const auto taken = self->options.state->take(keeps_name); !taken)
+        self->log.error("{}", taken.error().message);
     });
   }
+  if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(self));
   protocol.prefer(preferred);
@@ -358,8 +379,10 @@ void Member::stop(std::chrono::milliseconds budget) {
   });
 }
 
-void Member::abandon() {
-  if (impl_->notifier) impl_->notifier->abandon();
+void Member::abandon(pid_t successor) {
+  if (!impl_->notifier) return;
+  const auto owned = ownership();
+  impl_->notifier->abandon(successor, owned ? std::optional(owned->deadline) : std::nullopt);
 }
 
 std::optional<Ownership> Member::ownership() const { return impl_->protocol.name().ownership(); }

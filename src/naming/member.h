@@ -80,8 +80,9 @@ class Member {
   void stop(std::chrono::milliseconds budget);
 
   // The process is about to end at once, without stop(): the name stays in etcd until its lease ends, but no program of
-  // `on_claim` is left running, and the state directory names no owner. Waits for nothing.
-  void abandon();
+  // `on_claim` is left running, and the state directory names no owner, unless the process `successor` (0: none) takes
+  // the name over. Waits for nothing.
+  void abandon(pid_t successor = 0);
 
   // The name, while its ownership is confirmed.
   std::optional<Ownership> ownership() const;

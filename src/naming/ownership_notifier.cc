@@ -74,6 +74,8 @@ void OwnershipNotifier::lost(const NamedNode& node, std::function<void()> done) 
   if (hook_) hook_->lost(variablesOf(node), std::move(written), std::move(held));
 }
 
+void OwnershipNotifier::forget() { write(""); }
+
 void OwnershipNotifier::leased(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
   if (known_.cluster_id != cluster_id) known_.revision = 0;
   known_.cluster_id = cluster_id;
@@ -85,9 +87,11 @@ void OwnershipNotifier::finish(std::chrono::nanoseconds budget) {
   if (hook_) hook_->finish(budget);
 }
 
-void OwnershipNotifier::abandon() {
+void OwnershipNotifier::abandon(pid_t successor, std::optional<BootClock::time_point> until) {
   if (hook_) hook_->abandon();
-  if (state_) state_->clearIdentity();
+  if (!state_) return;
+  const bool is_handed_over = until && state_->handOver(successor, *until);
+  if (!is_handed_over) state_->clearIdentity();
 }
 
 node::ClaimHook::Ready OwnershipNotifier::write(std::optional<std::string> identity,

@@ -45,13 +45,16 @@ class OwnershipNotifier {
   void moved(const NamedNode& node);  // the same name, and other addresses, or drained or not any more
   // `done` is called when the file is empty and the program has ended, or will not be run; on any thread.
   void lost(const NamedNode& node, std::function<void()> done = {});
+  // The file names no owner: the name that a process before has handed over there is not this one's.
+  void forget();
   // Which leases may hold keys of this node. `kept` is called when the file has it, or cannot have it; on any thread.
   void leased(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
 
   // No program is started any more; what runs or waits has until then. Any thread.
   void finish(std::chrono::nanoseconds budget);
-  // The process is about to end without finish(): no program is left running, and the file says nothing. Any thread.
-  void abandon();
+  // The process is about to end without finish(): no program is left running, and the file says nothing; or the name,
+  // owned until `until`, if the process `successor` takes it over. Any thread.
+  void abandon(pid_t successor, std::optional<BootClock::time_point> until);
 
  private:
   // What the files are to say. Of what comes while the disk is busy the last is written.

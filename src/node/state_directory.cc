@@ -48,11 +48,29 @@ std::vector<int64_t> leasesOf(const nlohmann::json& object) {
   return leases;
 }
 
-// 0: it is not known.
-pid_t lockHolder(int fd) {
-  char text[32] = {};
-  if (pread(fd, text, sizeof text - 1, 0) < 0) return 0;
-  return static_cast<pid_t>(std::strtol(text, nullptr, 10));
+// The lock file's text, a line each; 0: it is not known.
+struct LockNote {
+  pid_t holder = 0;     // for a message
+  pid_t successor = 0;  // the last process that was to go on with the files, and has tried to open them
+  int64_t until = 0;    // when that one got them, the holder owned its name until then: nanoseconds of the boot clock
+};
+
+LockNote readNote(int fd) {
+  char text[64] = {};
+  LockNote note;
+  if (pread(fd, text, sizeof text - 1, 0) < 0) return note;
+  char* rest = text;
+  note.holder = static_cast<pid_t>(std::strtol(rest, &rest, 10));
+  note.successor = static_cast<pid_t>(std::strtol(rest, &rest, 10));
+  note.until = std::strtoll(rest, &rest, 10);
+  return note;
+}
+
+// At once, so that no other process reads a part of it.
+bool writeNote(int fd, const LockNote& note) {
+  const std::string text = fmt::format("{}\n{}\n{}\n", note.holder, note.successor, note.until);
+  return pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+         ftruncate(fd, static_cast<off_t>(text.size())) == 0;
 }
 
 }  // namespace
@@ -104,31 +122,33 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
     state->node_.revision = 0;
     state->node_.leases.clear();
   }
+  if (!state->predecessor_ended_ || state->uuid_is_new_) state->handed_over_.reset();
   // Here, where it can still be reported: a directory that cannot be written is a mistake of the configuration.
   if (access(state->options_.directory.c_str(), W_OK) != 0)
     return fail(fmt::format("state directory {}: {}", state->options_.directory, std::strerror(errno)));
   return state;
 }
 
-Result<void> StateDirectory::take() {
-  const Result<void> emptied = writeIdentity("");
-  emptyAbandoned();
+Result<void> StateDirectory::take(bool keeps_name) {
+  taken_ = true;
+  const bool is_left = keeps_name && handed_over_ && BootClock::now() < *handed_over_;
+  const Result<void> emptied = is_left ? Result<void>() : writeIdentity("");
+  emptyAbandoned(options_.directory);
   const Result<void> written = uuid_is_new_ ? remember(node_) : Result<void>();
   return emptied ? written : emptied;
 }
 
-// Those of other patterns whose process has ended without it: nobody goes on with their names here.
-void StateDirectory::emptyAbandoned() const {
+// Their process has ended without it: nobody goes on with their names here.
+void StateDirectory::emptyAbandoned(const std::string& directory) {
   std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(options_.directory, error)) {
+  for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
     std::filesystem::path path = file.path();
-    const bool is_others = path.extension() == ".env" && path != identityFile() && file.is_regular_file(error);
-    if (!is_others || file.file_size(error) == 0) continue;
+    const bool has_name = path.extension() == ".env" && file.is_regular_file(error) && file.file_size(error) > 0;
+    if (!has_name) continue;
     const std::string identity = path.string();
     const int fd = ::open(path.replace_extension(".lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && truncate(identity.c_str(), 0) != 0)
-      log_.debug("{}: {}", identity, std::strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) (void)!truncate(identity.c_str(), 0);
     close(fd);
   }
 }
@@ -147,9 +167,15 @@ Result<void> StateDirectory::lock() {
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const bool is_used = errno == EWOULDBLOCK;
     std::string why = fmt::format("cannot be locked: {}", std::strerror(errno));
-    const pid_t holder = lockHolder(fd);
+    LockNote note = readNote(fd);
+    const pid_t holder = note.holder;
+    const bool only_tries = is_used && holder != 0 && holder == options_.predecessor;
+    if (only_tries) {
+      note.successor = options_.takes_name ? getppid() : 0;
+      (void)writeNote(fd, note);
+    }
     close(fd);
-    if (is_used && holder != 0 && holder == options_.predecessor) return {};
+    if (only_tries) return {};
     if (is_used) {
       why = fmt::format("is in use by another idetcd{} for {}", holder != 0 ? fmt::format(" (process {})", holder) : "",
                         options_.pattern);
@@ -157,9 +183,10 @@ Result<void> StateDirectory::lock() {
     return fail(fmt::format("state directory {} {}", options_.directory, why));
   }
   lock_fd_.store(fd, std::memory_order_relaxed);
-  const std::string pid = fmt::format("{}\n", getpid());
-  // Only for the message above.
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) log_.debug("{}: no pid", path);
+  const LockNote before = readNote(fd);
+  if (before.successor == getpid() && before.until > 0)
+    handed_over_ = BootClock::time_point(std::chrono::nanoseconds(before.until));
+  if (!writeNote(fd, {.holder = getpid()})) log_.debug("{}: no pid", path);
   noteWrite(begin);
   return {};
 }
@@ -167,6 +194,7 @@ Result<void> StateDirectory::lock() {
 void StateDirectory::release() {
   const int fd = lock_fd_.exchange(-1, std::memory_order_relaxed);
   if (fd < 0) return;
+  if (handed_over_ && !taken_) (void)!truncate(identityFile().c_str(), 0);
   if (lock_is_new_ && !written_) unlink((stem_ + ".lock").c_str());
   close(fd);
 }
@@ -246,6 +274,15 @@ Result<void> StateDirectory::writeIdentity(std::string_view contents) {
 void StateDirectory::clearIdentity() const {
   if (lock_fd_.load(std::memory_order_relaxed) < 0) return;
   if (truncate(identityFile().c_str(), 0) != 0) log_.debug("{}: {}", identityFile(), std::strerror(errno));
+}
+
+bool StateDirectory::handOver(pid_t successor, BootClock::time_point until) const {
+  const int fd = lock_fd_.load(std::memory_order_relaxed);
+  if (fd < 0 || successor == 0) return false;
+  LockNote note = readNote(fd);
+  if (note.successor != successor) return false;
+  note.until = std::chrono::nanoseconds(until.time_since_epoch()).count();
+  return writeNote(fd, note);
 }
 
 void StateDirectory::linkIdentity(bool only) const {

@@ -10,9 +10,11 @@
 // refused leaves nothing. A second process on the same files is refused. A state with another machine-id (a copied
 // image), or one that cannot be read, makes a new node. Its writer has certainly ended only if it held the very lock
 // that we hold: device and inode of the lock file and the boot ID agree (a machine-id may be copied; containers share a
-// boot). Blocking; one thread at a time.
+// boot). A server that makes way for another one, which takes the name back, leaves it in the .env meanwhile: handOver().
+// Blocking; one thread at a time.
 #pragma once
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 
@@ -40,7 +42,8 @@ class StateDirectory {
     std::string pattern;    // as configured
     std::string machine_id_file = "/etc/machine-id";
     std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
-    pid_t predecessor = 0;  // may have the lock: for an open() that only tries
+    pid_t predecessor = 0;  // may have the lock: for an open() that only tries, in a child of the process that goes on
+    bool takes_name = true;  // the name that a predecessor hands over, at once; else it hands over none
   };
 
   // The error is for the operator: the directory cannot be used, or is in use.
@@ -50,8 +53,10 @@ class StateDirectory {
   StateDirectory& operator=(const StateDirectory&) = delete;
 
   // The files are this process's from now on, which owns no name yet: what a crashed one has left in the .env goes,
-  // and in those of patterns that no process has in use.
-  Result<void> take();
+  // and in those of patterns that no process has in use. `keeps_name`: what handedOver() is about stays.
+  Result<void> take(bool keeps_name = false);
+  // Empties the .env of every pattern that no process has in use.
+  static void emptyAbandoned(const std::string& directory);
   // `only`: no other pattern uses the directory, and `identity` leads to this one's .env. It is undefined which of
   // several it would lead to, so there is none then.
   void linkIdentity(bool only) const;
@@ -66,6 +71,12 @@ class StateDirectory {
   Result<void> writeIdentity(std::string_view contents);
   // Empties it in place, before an immediate end. Nothing after release(). Any thread, beside any other call.
   void clearIdentity() const;
+  // In place of that, before an end that makes way for the process `successor`: it finds the name in the .env, which is
+  // owned until `until`. False: that process does not go on with these files. Any thread, beside any other call.
+  bool handOver(pid_t successor, BootClock::time_point until) const;
+  // Until when the name is owned that a predecessor has handed over to this process in the .env; none: it has not. It is
+  // for whoever calls take() to empty it then.
+  std::optional<BootClock::time_point> handedOver() const { return handed_over_; }
 
   std::string namesFile() const { return stem_ + ".names"; }
   std::string identityFile() const { return stem_ + ".env"; }
@@ -78,7 +89,6 @@ class StateDirectory {
 
   void noteWrite(std::chrono::steady_clock::time_point begin);
   Result<void> replace(const std::string& path, std::string_view contents, mode_t mode);
-  void emptyAbandoned() const;
   Result<void> lock();
   Result<RememberedNode> read();
   std::string machine() const;
@@ -93,6 +103,8 @@ class StateDirectory {
   bool lock_is_new_ = false;
   bool written_ = false;  // by this object
   bool predecessor_ended_ = false;
+  std::optional<BootClock::time_point> handed_over_;
+  bool taken_ = false;
   bool is_slow_ = false;  // as was said
 };
 

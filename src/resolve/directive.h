@@ -226,6 +226,8 @@ class Process {
   // 0, unless this process only tries whether a configuration can be opened: then the server that this one is to go on
   // for. What that one has, a port or the lock of a directory, counts as free.
   pid_t predecessor = 0;
+  // The process that goes on in this one's place, once this one ends for it; 0: none, or unknown.
+  pid_t successor = 0;
   // Runs what the Corefile has run. Null: there is nothing to be run.
   std::shared_ptr<sandbox::ProgramRunner> programs;
   std::function<void(const std::string& line)> fatal;  // ends the process with this line. Any thread

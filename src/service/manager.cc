@@ -316,6 +316,11 @@ Result<bool> HandoverSocket::give(const std::vector<OwnDescriptor>& all) {
   return true;
 }
 
+pid_t HandoverSocket::successor() const {
+  const auto peer = successor_.isOpen() ? peerOf(successor_) : std::nullopt;
+  return peer ? peer->pid : 0;
+}
+
 Predecessor::Predecessor(FileDescriptor connection, pid_t pid)
     : connection_(std::move(connection)), pid_(pid), process_(openProcess(pid)) {}
 

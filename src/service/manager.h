@@ -94,6 +94,8 @@ class HandoverSocket {
   // Gives `all` to the successor if it asks for them; false: it does not yet. The error says why it does not get them:
   // then nothing has changed. After true this process has to end: the successor waits for that. Does not block.
   Result<bool> give(const std::vector<OwnDescriptor>& all);
+  // The process that has come; 0: none, or it is in another PID namespace.
+  pid_t successor() const;
 
  private:
   explicit HandoverSocket(FileDescriptor listener) : listener_(std::move(listener)) {}

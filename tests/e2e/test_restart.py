@@ -3,6 +3,7 @@ systemd's protocol)."""
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from harness.load import Load
 from harness.metrics import Metrics
 from harness.node import ROOT, binary
 from harness.processes import TIME_FACTOR, wait_until
+from harness.proxy import TcpProxy
 from harness.service_manager import ServiceManager
 from harness.state import State, contents
 from harness.upstreams import Upstream
@@ -524,6 +526,107 @@ def test_a_new_process_takes_over_and_no_query_is_lost(etcd, nodes, state, direc
     assert load.lost == 0
     assert load.other == {}
     assert {name: value["id"] for name, value in etcd.names().items()} == {WORKER1: uuid}
+
+
+class Readings:
+    """All that somebody reads who reads a file again and again."""
+
+    def __init__(self, path):
+        self._path = path
+        self._ended = threading.Event()
+        self.seen = []  # each another one than before
+        self._reader = threading.Thread(target=self._read)
+
+    def _read(self):
+        while not self._ended.is_set():
+            now = contents(self._path)
+            if not self.seen or self.seen[-1] != now:
+                self.seen.append(now)
+
+    def __enter__(self):
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._reader.join()
+
+
+def start_named(nodes, etcd, state, place, lease=20, limit=10, endpoint=None):
+    node = nodes.make(corefile(endpoint or etcd.endpoint, limit=limit, lease=lease, options=[OWN, state.option], directives=["bind 127.0.0.1"]),
+                      arguments=["-handover", place])
+    node.start()
+    wait_owns(node, etcd, state)
+    wait_until(lambda: WORKER1 in contents(f"{state.path}/identity"), 5, "the identity file")
+    return node
+
+
+def tokens(readings):
+    return [int(token) for text in readings for token in re.findall("IDETCD_TOKEN='([0-9]+)'", text)]
+
+
+def test_who_watches_the_identity_sees_no_loss_when_a_new_process_takes_over(etcd, nodes, state, place):
+    node = start_named(nodes, etcd, state, place)
+    with Readings(f"{state.path}/identity") as identity:
+        for number in range(3):
+            new = successor(nodes, node, place).launch()
+            assert node.exit_code(30) == 0
+            wait_until(lambda: len(tokens(identity.seen)) == number + 2, 10, new.logs)
+            wait_owns(new, etcd, state)
+            node = new
+    assert all(f"IDETCD_NAME='{WORKER1}'" in text for text in identity.seen), identity.seen
+    assert tokens(identity.seen) == sorted(set(tokens(identity.seen)))
+    assert node.terminate() == 0
+    assert contents(f"{state.path}/identity") == ""
+
+
+def test_the_identity_is_empty_in_time_if_the_name_is_not_confirmed_to_the_new_process(etcd, nodes, state, place):
+    """The name is owned until nine tenths of the lease have passed since the last request that etcd has confirmed."""
+    lease = 5
+    node = start_named(nodes, etcd, state, place, lease=lease)
+    etcd.pause()
+    try:
+        paused = time.monotonic()
+        with Readings(f"{state.path}/identity") as identity:
+            new = successor(nodes, node, place).launch()
+            assert node.exit_code(30) == 0
+            wait_until(lambda: identity.seen[-1] == "", lease * 2, new.logs)
+            assert time.monotonic() - paused < lease
+        assert len(identity.seen) == 2, identity.seen
+    finally:
+        etcd.resume()
+    wait_until(lambda: WORKER1 in contents(f"{state.path}/identity"), 30, new.logs)
+
+
+def test_the_identity_is_emptied_when_the_name_was_lost_meanwhile(etcd, nodes, state, place):
+    """Another one has the only name by then."""
+    with TcpProxy(etcd.client_port) as proxy:
+        node = start_named(nodes, etcd, state, place, lease=60, limit=1, endpoint=proxy.endpoint)
+        proxy.silence()  # so that the node does not learn what comes
+        etcd.put(WORKER1, '{"ipv4":"192.0.2.77"}')
+        new = successor(nodes, node, place).launch()
+        assert node.exit_code(30) == 0
+        assert WORKER1 in contents(f"{state.path}/identity"), "nobody has said so yet"
+        proxy.restore()
+        wait_until(lambda: contents(f"{state.path}/identity") == "", 30, new.logs)
+
+
+@pytest.mark.parametrize("other", ["pattern", "directory", "none"])
+def test_a_new_process_that_does_not_go_on_with_the_name_leaves_the_identity_empty(etcd, nodes, state, directory, place, other):
+    node = start_named(nodes, etcd, state, place)
+    identity = state.file("env")
+    new = successor(nodes, node, place)
+    fine = contents(new.corefile_path)
+    options = {"pattern": ("worker{", "other{"), "directory": (state.option, f"state {directory}/other"), "none": (state.option, "")}
+    with open(new.corefile_path, "w", encoding="ascii") as file:
+        file.write(fine.replace(*options[other]))
+    new.launch()
+    assert node.exit_code(30) == 0
+    assert contents(identity) == ""
+    new.wait_answers()
+    if other == "pattern":
+        wait_until(lambda: "other1.tf.local." in contents(f"{state.path}/identity"), 10, new.logs)
+        assert contents(identity) == ""
 
 
 def test_a_successor_with_a_bad_corefile_changes_nothing(nodes, place):

@@ -239,7 +239,11 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   options.metrics = process_.metrics.scope().with("pattern", settings.pattern.text());
   if (const std::string directory = stateDirectory(settings); !directory.empty()) {
     auto state = node::StateDirectory::open(
-        {.directory = directory, .pattern = settings.pattern.text(), .predecessor = process_.predecessor}, log);
+        {.directory = directory,
+         .pattern = settings.pattern.text(),
+         .predecessor = process_.predecessor,
+         .takes_name = !settings.peers && !settings.observe},
+        log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
   }
@@ -355,7 +359,7 @@ void Clusters::release(std::chrono::milliseconds budget) {
 }
 
 void Clusters::abandon() {
-  for (const auto& cluster : running_) cluster->member->abandon();
+  for (const auto& cluster : running_) cluster->member->abandon(process_.successor);
   for (const auto& retired : retirements_) {
     if (const auto cluster = retired.lock()) cluster->member->abandon();
   }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -214,6 +215,78 @@ TEST_F(StateDirectoryTest, TheIdentityOfACrashedProcessIsEmptied) {
   const auto state = taken();
   EXPECT_TRUE(std::filesystem::exists(state->identityFile()));
   EXPECT_EQ(contentsOf(state->identityFile()), "");
+}
+
+// This process is both: the server, and the one that takes over.
+class HandedOverTest : public StateDirectoryTest {
+ protected:
+  HandedOverTest() {
+    state_ = taken();
+    EXPECT_TRUE(state_->writeIdentity("IDETCD_NAME='x'\n"));
+  }
+  // What a process that waits to take over tries in a child.
+  void tryToOpen(bool takes_name = true) {
+    StateDirectory::Options trial = options();
+    trial.predecessor = getpid();
+    trial.takes_name = takes_name;
+    const pid_t child = fork();
+    if (child == 0) _exit(StateDirectory::open(std::move(trial), {}) ? 0 : 1);
+    int status = 1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  std::string identity() { return contentsOf(file(".env")); }
+
+  std::shared_ptr<StateDirectory> state_;
+  const BootClock::time_point soon_ = BootClock::now() + std::chrono::hours(1);
+};
+
+TEST_F(HandedOverTest, TheNameStaysForWhoGoesOnWithTheFiles) {
+  tryToOpen();
+  ASSERT_TRUE(state_->handOver(getpid(), soon_));
+  state_->release();
+  const auto next = open().value();
+  EXPECT_EQ(next->handedOver(), soon_);
+  ASSERT_TRUE(next->take(true));
+  EXPECT_EQ(identity(), "IDETCD_NAME='x'\n");
+  next->release();
+  EXPECT_FALSE(open().value()->handedOver()) << "it was for one process";
+}
+
+TEST_F(HandedOverTest, NobodyElseGetsTheName) {
+  EXPECT_FALSE(state_->handOver(getpid(), soon_)) << "it has not tried the files";
+  tryToOpen();
+  EXPECT_FALSE(state_->handOver(getpid() + 1, soon_));
+  EXPECT_FALSE(state_->handOver(0, soon_));
+  tryToOpen(false);
+  EXPECT_FALSE(state_->handOver(getpid(), soon_)) << "it does not take the name at once";
+}
+
+TEST_F(HandedOverTest, TheNameDoesNotStayBeyondItsTime) {
+  tryToOpen();
+  ASSERT_TRUE(state_->handOver(getpid(), BootClock::now()));
+  state_->release();
+  ASSERT_TRUE(open().value()->take(true));
+  EXPECT_EQ(identity(), "");
+}
+
+TEST_F(HandedOverTest, WhoDoesNotTakeTheNameEmptiesTheFile) {
+  tryToOpen();
+  ASSERT_TRUE(state_->handOver(getpid(), soon_));
+  state_->release();
+  open().value()->release();  // a start that fails
+  EXPECT_EQ(identity(), "");
+}
+
+TEST_F(HandedOverTest, AnotherNodeDoesNotKeepTheName) {
+  tryToOpen();
+  ASSERT_TRUE(state_->handOver(getpid(), soon_));
+  state_->release();
+  std::filesystem::remove(file(".json"));
+  const auto next = open().value();
+  EXPECT_FALSE(next->handedOver());
+  ASSERT_TRUE(next->take(true));
+  EXPECT_EQ(identity(), "");
 }
 
 TEST_F(StateDirectoryTest, TheIdentityOfAnotherPatternGoesWithItsProcess) {
