@@ -253,7 +253,10 @@ Translated translateAddresses(const dns::Query& query, const MessageView& respon
   Rewriter rewriter(query, response);
   return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
     // AAAA records are larger than A records: what no message has room for is left out.
-    if (rewriter.counts().made > 0 && rewriter.isFull(owner)) return true;
+    if (rewriter.counts().made > 0 && rewriter.isFull(owner)) {
+      rewriter.counts().is_cut |= record.section == Section::kAnswer;
+      return true;
+    }
     if (record.section != Section::kAnswer) return rewriter.keep(record, owner);
     if (isSignatureOf(response, record, RrType::kA)) return true;
     if (record.type != code(RrType::kA)) return rewriter.keep(record, owner);
@@ -513,7 +516,8 @@ size_t Dns64::write(const dns::Query& query, size_t limit, const Translated& res
   const size_t size = dns::writePackedResponse(*response.packed, query, limit, {});
   constexpr uint16_t kHandlers = dns::kFlagAa | dns::kFlagRa;
   uint8_t* flags = query.message + 2;
-  dns::store16(flags, (dns::load16(flags) & ~kHandlers) | (response.header_flags & kHandlers));
+  const uint16_t cut = response.is_cut ? dns::kFlagTc : 0;  // RFC 2181 §9, over TCP too
+  dns::store16(flags, (dns::load16(flags) & ~kHandlers) | (response.header_flags & kHandlers) | cut);
   return size;
 }
 

@@ -81,6 +81,7 @@ struct Translated {
   dns::PackedResponsePtr packed;  // null: it cannot be read, or has become too large
   uint16_t made = 0;              // records that are new
   uint16_t left_out = 0;          // records that were not translated, and are gone
+  bool is_cut = false;            // there was no room for a record of the answer
   uint16_t header_flags = 0;      // of kFlagAa, kFlagRa, kFlagTc: what the message had
 };
 
