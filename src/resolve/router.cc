@@ -22,6 +22,13 @@ bool isBadCookieQuery(const dns::Query& query) {
          query.cookie.judgement == dns::Cookie::Judgement::kBad;
 }
 
+// Names of another block are below the cluster's zone: the names above them exist, whatever the cluster says.
+bool isDivided(const ClusterZone& cluster, const std::vector<Router::Zone>& zones) {
+  const dns::Name& zone = cluster.store().zone();
+  return std::ranges::any_of(
+      zones, [&zone](const Router::Zone& other) { return other.name.isWithin(zone) && !(other.name == zone); });
+}
+
 }  // namespace
 
 Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMeter> unrouted,
@@ -32,7 +39,7 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
   for (Zone& zone : zones) {
     has_gate_ |= zone.chain->parts.gate != nullptr;
     Shortcut shortcut = Shortcut::kNone;
-    if (zone.chain->isDirect()) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
+    if (zone.chain->isDirect() && !isDivided(*zone.chain->cluster(), zones)) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
     if (zone.meter) meters_.push_back(zone.meter.get());
     routes_.push_back(
         {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});

@@ -15,7 +15,8 @@
 
 namespace idetcd::resolve {
 
-// Straight to the cluster's names: nothing comes before them, but that what a block with `prometheus` answers is counted.
+// Straight to the cluster's names: nothing comes before them, no other block has names in their zone, and all that is done
+// besides is that what a block with `prometheus` answers is counted.
 enum class Shortcut : uint8_t { kNone, kCluster, kMeteredCluster };
 
 // A query on its way through the three passes over a batch.

@@ -376,6 +376,23 @@ def test_fallthrough_gives_missing_names_to_the_next(shared_etcd, nodes):
     assert rcode(response) == "NOERROR" and response.additional
 
 
+@pytest.mark.parametrize("beside", ["", "prometheus 127.0.0.1:{port}", "log"])
+def test_names_above_those_of_another_block_exist(shared_etcd, nodes, free_port, beside):
+    """A block whose zone is below the cluster's. NXDOMAIN above it would hide its names from a resolver with RFC 8020."""
+    shared_etcd.put("four.tf.local.", '{"ipv4":"198.51.100.4"}')
+    node = nodes.start(corefile(shared_etcd.endpoint, options=["observe"], directives=[beside.format(port=free_port())]) +
+                       "a.b.tf.local {\n hosts {\n 192.0.2.9 x.y.a.b.tf.local\n }\n}\n")
+    wait_resolves([node], "four.tf.local.", "198.51.100.4")
+    for tcp in (False, True):
+        for edns in (False, 0):
+            asked = {"tcp": tcp, "use_edns": edns}
+            assert answers(node, "x.y.a.b.tf.local.", **asked) == ["192.0.2.9"]
+            for rdtype in ("A", "TXT"):
+                assert_nodata(ask(node, "b.tf.local.", rdtype, **asked), "tf.local.")
+            for other in ("c.tf.local.", "c.b.tf.local.", "xb.tf.local."):
+                assert_nxdomain(ask(node, other, **asked), "tf.local.")
+
+
 def test_a_pattern_without_a_fixed_zone(shared_etcd, nodes):
     """`{{.ID}}.` has the root as its zone: authoritative for the names it holds, and for nothing else."""
     node = nodes.start(corefile(shared_etcd.endpoint, "n{{.ID}}.", options=["address 192.0.2.9"]))
