@@ -289,7 +289,7 @@ def test_a_forward_whose_file_names_no_server_is_degraded(nodes, directory):
         os.replace(path + ".new", path)
     write("# none yet\n")
     node = nodes.start(f". {{\n forward . {path}\n}}\n")
-    expected = [f".:{node.port}: there is no upstream: the file of `forward` names none"]
+    expected = [f".:{node.port}: there is no upstream: {path} names none"]
     assert section(node, "degraded") == expected
     for text, reasons in (("nameserver 127.0.0.9\n", []), ("#\n", expected)):
         write(text)

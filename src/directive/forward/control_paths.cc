@@ -84,6 +84,7 @@ std::shared_ptr<BlockReport> BlockReport::make(resolve::Process& process) {
 void BlockReport::add(const std::string& block, Loop loop) {
   const std::lock_guard lock(mutex_);
   block_ = block;
+  assert(loop.files.size() == loop.upstreams.size());
   loops_.push_back(std::move(loop));
 }
 
@@ -120,8 +121,8 @@ json BlockReport::degraded() const {
       for (const auto& report : reports->all()) directive::add(servers, *report);
     }
     if (!is_there || std::ranges::any_of(servers, &Known::is_up)) continue;
-    std::string reason =
-        servers.empty() ? "there is no upstream: the file of `forward` names none" : "no upstream answers:";
+    std::string reason = "no upstream answers:";
+    if (servers.empty()) reason = fmt::format("there is no upstream: {} names none", loops_.front().files.at(forward));
     for (const Known& known : servers) reason += " " + known.server;
     all.push_back(fmt::format("{}: {}", block_, reason));
   }

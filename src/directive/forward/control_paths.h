@@ -29,6 +29,7 @@ class BlockReport {
   struct Loop {
     std::weak_ptr<const resolver::CacheCounters> cache{};                   // null: it has none
     std::vector<std::weak_ptr<const resolver::ServerReports>> upstreams{};  // one for each `forward`
+    std::vector<std::string> files{};  // one for each `forward`, the files that are to name its servers
   };
   // `block`: the name by which it is known, the same for each loop.
   void add(const std::string& block, Loop loop);

@@ -257,6 +257,19 @@ std::optional<SocketAddress> findPublic(std::span<const SocketAddress> listening
   return std::nullopt;
 }
 
+// Of each `forward` those among its targets, for a message.
+std::vector<std::string> filesOf(const std::vector<resolver::Forwarder::Options>& forwards) {
+  std::vector<std::string> all;
+  for (const resolver::Forwarder::Options& forward : forwards) {
+    std::vector<std::string_view> files;
+    for (const resolver::UpstreamTarget& target : forward.to) {
+      if (!target.file.empty()) files.push_back(target.file);
+    }
+    all.push_back(fmt::format("{}", fmt::join(files, " ")));
+  }
+  return all;
+}
+
 // Its settings: one for each `forward` of the block, in the file's order.
 class ForwardDirective final : public resolve::Configured<std::vector<Upstreams>>, public resolver::SettingsSource {
  public:
@@ -293,7 +306,8 @@ class ForwardDirective final : public resolve::Configured<std::vector<Upstreams>
     const resolver::Cache* cache = made->resolver->cache();
     report_->add(made->name,
                  {.cache = cache != nullptr ? cache->counters() : std::weak_ptr<const resolver::CacheCounters>(),
-                  .upstreams = made->resolver->reports()});
+                  .upstreams = made->resolver->reports(),
+                  .files = filesOf(settings.forwards)});
     chain.parts.internal_queries = made->resolver.get();
     chain.parts.recursion_available = true;
     chain.add(std::move(made->resolver));

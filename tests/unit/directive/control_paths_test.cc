@@ -79,8 +79,8 @@ TEST_F(ControlPathsTest, AnUpstreamIsUpIfOneLoopThinksSo) {
   const auto first = serversOf({a1, b1});
   const auto second = serversOf({b2, a2});
   const auto block = BlockReport::make(process_);
-  block->add(".:53", {.upstreams = {first}});
-  block->add(".:53", {.upstreams = {second}});
+  block->add(".:53", {.upstreams = {first}, .files = {""}});
+  block->add(".:53", {.upstreams = {second}, .files = {""}});
   control_.accept();
   json a{{"block", ".:53"}, {"server", "192.0.2.1:53"}, {"up", true}, {"round_trip_seconds", 0.02}};
   json b{{"block", ".:53"}, {"server", "192.0.2.2:53"}, {"up", true}, {"round_trip_seconds", nullptr}};
@@ -107,8 +107,8 @@ TEST_F(ControlPathsTest, AForwardWithoutAServerThatAnswersIsDegraded) {
   const auto first = serversOf({a1});
   const auto second = serversOf({b});
   const auto of_other_loop = serversOf({a2});
-  block->add(".:53", {.upstreams = {first, second}});
-  block->add(".:53", {.upstreams = {of_other_loop, second}});
+  block->add(".:53", {.upstreams = {first, second}, .files = {"", ""}});
+  block->add(".:53", {.upstreams = {of_other_loop, second}, .files = {"", ""}});
   control_.accept();
   EXPECT_EQ(section("degraded"), json::array());
   a1->setUp(false);
@@ -118,24 +118,24 @@ TEST_F(ControlPathsTest, AForwardWithoutAServerThatAnswersIsDegraded) {
   a1->setUp(true);
   EXPECT_EQ(section("degraded"), json::array());
   const auto none = serversOf({});
-  BlockReport::make(process_)->add("empty.:53", {.upstreams = {none}});
+  BlockReport::make(process_)->add("empty.:53", {.upstreams = {none}, .files = {"/etc/servers"}});
   control_.accept();
-  EXPECT_EQ(section("degraded"), json::array({"empty.:53: there is no upstream: the file of `forward` names none"}));
+  EXPECT_EQ(section("degraded"), json::array({"empty.:53: there is no upstream: /etc/servers names none"}));
 }
 
 TEST_F(ControlPathsTest, AnOlderConfigurationIsNotShown) {
   const auto counters = std::make_shared<resolver::CacheCounters>(metrics::Scope());
   const auto servers = serversOf({server("192.0.2.1:53")});
-  BlockReport::make(process_)->add("old.:53", {.cache = counters, .upstreams = {servers}});
+  BlockReport::make(process_)->add("old.:53", {.cache = counters, .upstreams = {servers}, .files = {""}});
   control_.accept();
   EXPECT_EQ(section("caches").size(), 1u);
   begin();
-  BlockReport::make(process_)->add("refused.:53", {.cache = counters, .upstreams = {servers}});
+  BlockReport::make(process_)->add("refused.:53", {.cache = counters, .upstreams = {servers}, .files = {""}});
   control_.refuse();
   EXPECT_EQ(section("caches")[0]["block"], "old.:53");
   EXPECT_EQ(section("upstreams").size(), 1u);
   begin();
-  BlockReport::make(process_)->add("new.:53", {.cache = counters, .upstreams = {servers}});
+  BlockReport::make(process_)->add("new.:53", {.cache = counters, .upstreams = {servers}, .files = {""}});
   control_.accept();
   EXPECT_EQ(section("caches").size(), 1u);
   EXPECT_EQ(section("caches")[0]["block"], "new.:53");
