@@ -23,6 +23,9 @@ Application::Application(Logger log, std::shared_ptr<sandbox::ProgramRunner> pro
       manager_(std::move(given.notify_socket), process_.executor, log_),
       sockets_(std::move(given.descriptors), manager_, log_),
       watchdog_(loop_, manager_.exists() ? given.watchdog : std::chrono::microseconds(0), [this] { manager_.alive(); }),
+      slow_reload_(loop_, [this] {
+        log_.warning("The reload is under way for {} s: it waits for a file or a host", kSlowReload.count());
+      }),
       lame_duck_(loop_, [this] { end(0); }),
       end_(loop_, [this] {
         log_.warning("What is still to be written takes too long");
@@ -171,7 +174,7 @@ void Application::reload() {
   }
   manager_.reloading();
   building_ = process_.executor->submit([this] { build(); });
-  if (building_) return;
+  if (building_) return slow_reload_.start(kSlowReload);
   manager_.ready();
   reportRefusal("there is no thread for it");
 }
@@ -193,6 +196,7 @@ void Application::build() {
 // The listeners go over to it beside the loop too, so that no loop waits for another one, for a thread that ends, or
 // for the descriptors to be counted. `digest` is empty if nothing was read.
 void Application::onBuilt(const std::string& digest, Result<Configuration> built) {
+  slow_reload_.stop();
   if (shutting_down_) return;
   if (!digest.empty()) process_.reloads.tried = digest;
   if (!built) return refuse(built.error());

@@ -77,6 +77,8 @@ class Application {
   static constexpr std::chrono::milliseconds kReleaseBudget{2000};
   static constexpr std::chrono::milliseconds kFlushBudget{200};
 
+  // After which a reload that is not built yet is reported.
+  static constexpr std::chrono::seconds kSlowReload{5};
   // How long a file system may hold up the end.
   static constexpr std::chrono::milliseconds kEndBudget{4500};
   static constexpr std::chrono::milliseconds kDrainBudget{200};
@@ -123,6 +125,7 @@ class Application {
   Configuration configuration_;
   std::function<CorefileSource::Reading()> read_corefile_;
   bool building_ = false;       // beside the loop; or what failed is being thrown away
+  net::Timer slow_reload_;
   bool listening_ = false;      // server_ goes over to what was built, beside the loop
   bool shutting_down_ = false;  // no reload any more
   bool ending_ = false;         // what others could use is given up

@@ -1,5 +1,6 @@
 #include "naming/member.h"
 
+#include <filesystem>
 #include <future>
 
 #include "naming/machine_watch.h"
@@ -270,6 +271,22 @@ runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_po
     if (!go_on) co_return;
   }
 }
+// Says once that the disk of the state directory stands still: a write that never ends says nothing itself.
+template <typename Impl>
+runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
+  constexpr std::chrono::nanoseconds kPatience = 5s;
+  bool is_slow = false;
+  while (!is_slow) {
+    const auto done = std::make_shared<std::atomic<bool>>(false);  // what is before this in the strand
+    impl->files->submit([done] { done->store(true, std::memory_order_relaxed); });
+    const bool go_on = co_await impl->protocol.lifetime().pause(kPatience);
+    if (!go_on) co_return;
+    is_slow = !done->load(std::memory_order_relaxed);
+  }
+  impl->log.warning(
+      "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait for it",
+      std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
+}
 template <typename Impl>
 runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
   co_await impl->saver->saveRegularly(impl->protocol.lifetime());
@@ -286,6 +303,7 @@ void Member::Impl::start() {
         self->log.error("{}", taken.error().message);
     });
   }
+  if (options.state) scheduler.spawn(runDiskWatch(self));
   if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(self));

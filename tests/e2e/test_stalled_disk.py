@@ -74,6 +74,29 @@ def test_a_slow_state_directory_is_named(nodes, etcd):
         disk.close()
 
 
+def test_a_disk_that_stands_still_is_named_while_it_does(nodes, etcd):
+    """Of a disk that never comes back no write ends, which could say so."""
+    disk = FreezableDisk()
+    try:
+        text = corefile(etcd.endpoint, options=[f"state {disk.path}/state", "address 192.0.2.7"])
+        node = nodes.start(text)
+        wait_says(node, WORKER1)
+        disk.freeze()
+        etcd.delete(WORKER1)  # which is a loss, and another claim: both are written
+        node.wait_logged(f"state directory {disk.path}/state: a write still takes its time after 5 s", timeout=20)
+        wait_says(node, WORKER1)
+        with open(node.corefile_path, "w", encoding="ascii") as file:
+            file.write(text.replace("worker{{.ID}}", "other{{.ID}}"))
+        node.signal(signal.SIGHUP)
+        node.wait_logged("The reload is under way for 5 s: it waits for a file or a host", timeout=20)
+        disk.thaw()
+        wait_says(node, "other1.tf.local.")
+    finally:
+        disk.thaw()
+        node.terminate()
+        disk.close()
+
+
 def write(disk, name, text):
     """In place of the file, as seen from behind the disk: a disk that stands still does not hold it up."""
     with open(f"{disk.behind}/{name}.writing", "w", encoding="utf-8") as file:
