@@ -15,6 +15,8 @@
 
 namespace idetcd::naming {
 
+using namespace std::chrono_literals;
+
 struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> given_store,
        records::RecordStore& record_store, Options member_options, Logger logger,
