@@ -24,7 +24,7 @@ std::string Progress::toString() const {
       reason = ": this one founds the cluster";
       break;
     case Founding::State::kDecided:
-      return "a member of the cluster";
+      return leaves ? "this machine leaves its cluster for an older one" : "a member of the cluster";
   }
   if (silent) reason = observes ? ": observes, and founds nothing" : ": silent after a restart";
   return fmt::format("{} of {} machines seen, {} s{}", seen, quorum, seconds, reason);
@@ -35,10 +35,12 @@ Elector::Elector(Options options, const Key& key, Record record, Time now, Rando
       key_(key),
       started_(now),
       silent_(options_.silence > Duration(0)),
+      around_at_(now + Hello::kAround),
       hello_(options_.self.member.uuid, options_.peers, now, random),
       founding_(options_.self, std::move(record), random) {}
 
 void Elector::receive(Time now, const SocketAddress& from, std::string_view envelope) {
+  if (next()) return;
   const auto opened = unseal(key_, envelope);
   if (!opened) return drop(opened.error());
   const std::optional<Message> message = decode(opened->body);
@@ -49,15 +51,31 @@ void Elector::receive(Time now, const SocketAddress& from, std::string_view enve
 }
 
 void Elector::advance(Time now) {
-  if (founding_.decision() && !searching_) return;
+  if (next()) return;
+  if (founding_.decision() && !isSearching()) return askAround(now);
   if (now >= started_ + options_.silence) silent_ = false;
   for (const Hello::Question& question : hello_.due(now)) seal(question.to, question.nonce, HelloRequest{self()});
   if (!silent_) founding_.advance(now, hello_.electors(now), hello_.lastNews());
 }
 
-std::optional<Elector::Time> Elector::wakeAt(Time now) const {
-  if (founding_.decision() && !searching_) return std::nullopt;
-  return now + kTick;
+void Elector::askAround(Time now) {
+  if (now < around_at_) return;
+  around_at_ = now + Hello::kAround;
+  ask(hello_.next(now));
+}
+
+void Elector::ask(const std::optional<Hello::Question>& question) {
+  if (question) seal(question->to, question->nonce, HelloRequest{self()});
+}
+
+void Elector::left() {
+  founding_.left();
+  other_.reset();
+  searching_.reset();
+}
+
+Elector::Time Elector::wakeAt(Time now) const {
+  return founding_.decision() && !isSearching() ? std::max(around_at_, now + kTick) : now + kTick;
 }
 
 std::vector<Elector::Outgoing> Elector::takeMessages() {
@@ -67,12 +85,13 @@ std::vector<Elector::Outgoing> Elector::takeMessages() {
 
 Progress Elector::progress(Time now) const {
   return {founding_.state(), silent_, hello_.electors(now).size() + (isElector() ? 1 : 0), founding_.quorum(),
-          now - started_, options_.silence == kForEver};
+          now - started_, options_.silence == kForEver, next().has_value()};
 }
 
 Machine Elector::self() const {
   Machine machine = options_.self;
   machine.elector = isElector();
+  if (founding_.decision()) machine.cluster = founding_.decision()->cluster;
   return machine;
 }
 
@@ -90,19 +109,33 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
   const std::optional<Value>& cluster = founding_.decision();
   if (!cluster) hello_.asked(now, from, request.machine);
   if (silent_ && !cluster) return;
+  if (isStranger(request.machine)) ask(hello_.next(now, from));
   HelloResponse response{self(), {}, cluster};
+  response.connected = searching_ == false;
+  if (cluster && request.machine.cluster == cluster->cluster) response.cluster.reset();
   if (!cluster) response.peers = hello_.peers(now);
   if (cluster && voters() != cluster->voters) response.voters = voters();
   seal(from, nonce, std::move(response));
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response) {
-  if (founding_.decision() && !searching_) return;
   if (!hello_.answered(now, from, nonce, response)) return drop(Drop::kNonce);
-  if (!response.cluster) return;
-  founding_.learn(*response.cluster);
-  founding_.setVoters(response.cluster->cluster, response.voters.empty() ? response.cluster->voters : response.voters);
-  if (founding_.decision() && founding_.decision()->cluster != response.cluster->cluster) other_ = response.cluster;
+  const std::optional<Value>& cluster = founding_.decision();
+  if (cluster && response.cluster && response.cluster->cluster != cluster->cluster) {
+    other_ = response.cluster;
+    if (isYounger(*cluster, *other_) && response.connected) founding_.leaveFor(*other_);
+  } else if (cluster && response.machine.cluster == cluster->cluster) {
+    if (isSearching()) setVoters(response.voters.empty() ? cluster->voters : response.voters);
+  } else if (response.cluster) {
+    founding_.learn(*response.cluster);
+    founding_.setVoters(response.cluster->cluster, response.voters.empty() ? response.cluster->voters : response.voters);
+  }
+}
+
+// A member of another cluster of this secret.
+bool Elector::isStranger(const Machine& machine) const {
+  const std::optional<Value>& own = founding_.decision();
+  return own && !machine.cluster.empty() && machine.cluster != own->cluster;
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Prepare& request) {

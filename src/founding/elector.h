@@ -6,7 +6,8 @@
 //   advance()  wakeAt() has come                           takeUnwritten()  what is to be written now
 //   written()  what was to be written is durable           decision()       the cluster, once it is durable
 //   resolved() the rendezvous name was looked up again
-//   search()   a member cannot reach the voters
+//   search()   a member reaches the voters, or cannot        next()           the older cluster for which it is to leave
+//   left()     it holds nothing any more of the one that it left
 //
 // After each call the host takes what there is. A machine without a state directory says written() at once, and has to
 // be another machine, with another UUID, after each start; such a one, if it may have run before, is silent for
@@ -26,6 +27,7 @@ struct Progress {
   size_t quorum = 0;  // so many are needed
   Hello::Duration waited{0};
   bool observes = false;  // is silent for ever
+  bool leaves = false;    // its cluster, for an older one
 
   std::string toString() const;  // "37 of 101 machines seen, 12 s"
 };
@@ -57,21 +59,25 @@ class Elector {
   void advance(Time now);
   void written(Time now, uint64_t version) { founding_.written(now, version); }
   void resolved(Time now, const std::vector<SocketAddress>& addresses) { hello_.resolved(now, addresses); }
-  // Whether a member asks too, for the voters of today.
+  // Whether a member asks all the time, for the voters of today, because it does not reach those that it knows; said
+  // once that is known. One that reaches them asks an address every kAround, and others believe that its cluster lives.
   void search(bool searching) { searching_ = searching; }
-  bool isSearching() const { return searching_; }
+  bool isSearching() const { return searching_ == true; }
   void setVoters(const std::vector<Voter>& voters) {
     if (founding_.decision()) founding_.setVoters(founding_.decision()->cluster, voters);
   }
 
-  // None: a member that does not search waits for others to ask.
-  std::optional<Time> wakeAt(Time now) const;
+  Time wakeAt(Time now) const;
   std::vector<Outgoing> takeMessages();
   std::optional<Founding::Unwritten> takeUnwritten() { return founding_.takeUnwritten(); }
   const std::optional<Value>& decision() const { return founding_.decision(); }
   const std::vector<Voter>& voters() const { return founding_.voters(); }  // as last known
-  // Another cluster of this secret, of which a member was found while this one searched.
+  // Another cluster of this secret, of which a member was met.
   const std::optional<Value>& other() const { return other_; }
+  // Another one that is older, and lives: this machine is to give up what it holds of its own, and then to say left().
+  // Until then it answers nobody.
+  const std::optional<Value>& next() const { return founding_.next(); }
+  void left();
 
   Progress progress(Time now) const;
   const std::array<uint64_t, kDrops>& drops() const { return drops_; }  // by Drop
@@ -79,6 +85,9 @@ class Elector {
  private:
   Machine self() const;
   bool isElector() const { return !silent_ && !founding_.decision(); }
+  bool isStranger(const Machine& machine) const;
+  void askAround(Time now);
+  void ask(const std::optional<Hello::Question>& question);
   void seal(const SocketAddress& to, Nonce nonce, Body body);
   void drop(Drop reason) { ++drops_[static_cast<size_t>(reason)]; }
   bool isForThis(const std::string& uuid);
@@ -97,7 +106,8 @@ class Elector {
   const Key key_;
   const Time started_;
   bool silent_;
-  bool searching_ = false;
+  std::optional<bool> searching_;
+  Time around_at_;  // when a member asks the next one
   std::optional<Value> other_;
   Hello hello_;
   Founding founding_;

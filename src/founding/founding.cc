@@ -18,7 +18,8 @@ Founding::Founding(Machine self, Record record, RandomSource& random)
       expect_(self_.expect),
       random_(random),
       record_(std::move(record)),
-      decision_(record_.decided) {
+      decision_(record_.decided),
+      next_(record_.next) {
   assert(expect_ > 0 && expect_ <= kMaxMachines && record_.uuid == self_.member.uuid);
   if (decision_) state_ = State::kDecided;
 }
@@ -234,6 +235,19 @@ void Founding::decide(const Value& value) {
   save();
 }
 
+void Founding::leaveFor(const Value& older) {
+  assert(decision_);
+  if (record_.next) return;
+  record_.next = older;
+  save();
+}
+
+void Founding::left() {
+  assert(next_);
+  record_ = {.uuid = record_.uuid, .promised = {}, .accepted = {}, .decided = next_};
+  save();
+}
+
 void Founding::setVoters(std::string_view cluster, const std::vector<Voter>& voters) {
   if (!record_.decided || record_.decided->cluster != cluster || voters.empty() || voters == this->voters()) return;
   record_.voters = voters;
@@ -253,7 +267,9 @@ void Founding::written(Time now, uint64_t version) {
     answers_.pop_front();
     answer(now, due.to, due.nonce, due.body);
   }
-  if (!record_.decided || decision_ || written_ < version_) return;
+  if (!record_.decided || written_ < version_) return;
+  next_ = record_.next;
+  if (decision_ && decision_->cluster == record_.decided->cluster) return;
   decision_ = record_.decided;
   state_ = State::kDecided;
   if (attempt_) {

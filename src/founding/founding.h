@@ -72,6 +72,11 @@ class Founding {
   bool receive(Time now, Nonce nonce, const Refused& response);
   // A member has said it. What is decided already stays.
   void learn(const Value& value);
+  // An older cluster was met. next(): it is durable that this member leaves its own for that one: then it gives up what it
+  // holds of its own. left(): it holds nothing of it any more. REQUIRES: of leaveFor(): decision(); of left(): next().
+  void leaveFor(const Value& older);
+  const std::optional<Value>& next() const { return next_; }
+  void left();
   // The record of this version, and so each one before, is durable.
   void written(Time now, uint64_t version);
 
@@ -121,6 +126,7 @@ class Founding {
   State state_ = State::kTooFew;
   Record record_;
   std::optional<Value> decision_;
+  std::optional<Value> next_;
   uint64_t version_ = 0;  // of record_
   uint64_t taken_ = 0;    // of what takeUnwritten() has given
   uint64_t written_ = 0;

@@ -53,19 +53,40 @@ std::vector<Hello::Question> Hello::due(Time now) {
     auto& [address, peer] = *it;
     if (peer.own || peer.next > now) {
       ++it;
-    } else if (!peer.configured && !peer.resolved && peer.silences >= kPatience) {
+    } else if (isForgotten(peer)) {
       it = peers_.erase(it);
     } else {
-      if (peer.nonce == 0) peer.nonce = random_.next() | 1;
-      questions.push_back({address, peer.nonce});
-      peer.asked_at = now;
+      questions.push_back(ask(address, peer, now));
       peer.next = now + jittered(std::max(peer.delay, pace));
       peer.delay = std::min(peer.delay * 2, std::max(kLastDelay, 5 * pace));
-      ++peer.silences;
       ++it;
     }
   }
   return questions;
+}
+
+std::optional<Hello::Question> Hello::next(Time now) {
+  std::erase_if(peers_, [this](const auto& one) { return isForgotten(one.second); });
+  auto it = peers_.upper_bound(last_);
+  for (size_t i = 0; i < peers_.size(); ++i, ++it) {
+    if (it == peers_.end()) it = peers_.begin();
+    last_ = it->first;
+    if (!it->second.own) return ask(it->first, it->second, now);
+  }
+  return std::nullopt;
+}
+
+std::optional<Hello::Question> Hello::next(Time now, const SocketAddress& address) {
+  Peer* const peer = add(address, now);
+  if (peer == nullptr || (peer->asked_at && now < *peer->asked_at + kFirstDelay)) return std::nullopt;
+  return ask(address, *peer, now);
+}
+
+Hello::Question Hello::ask(const SocketAddress& address, Peer& peer, Time now) {
+  if (peer.nonce == 0) peer.nonce = random_.next() | 1;
+  peer.asked_at = now;
+  ++peer.silences;
+  return {address, peer.nonce};
 }
 
 void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {
@@ -75,7 +96,8 @@ void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {
   // It is there now; but two that hear each other badly must not ask each other all the time.
   const auto known = machines_.find(machine.member.uuid);
   const bool news = known == machines_.end() || known->second.machine != machine;
-  if (news || peer->silences > 0) peer->next = std::min(peer->next, std::max(now, peer->asked_at + kFirstDelay));
+  if (news || peer->silences > 0)
+    peer->next = std::min(peer->next, std::max(now, peer->asked_at.value_or(Time()) + kFirstDelay));
 }
 
 bool Hello::answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response) {

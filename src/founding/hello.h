@@ -28,6 +28,8 @@ class Hello {
   static constexpr Duration kStep =
       std::chrono::milliseconds(4);  // between two questions, at least, if many are silent
   static constexpr int kPatience = 6;
+  // Between two questions of a member, which asks all addresses in turn, so that clusters that one secret made meet.
+  static constexpr Duration kAround = std::chrono::seconds(5);
 
   struct Seen {
     Machine machine;
@@ -49,6 +51,10 @@ class Hello {
   void resolved(Time now, const std::vector<SocketAddress>& addresses);
   // What is to be asked now, each with a HelloRequest in an envelope with the nonce.
   std::vector<Question> due(Time now);
+  // The same for a member: the next address, whatever due() says.
+  std::optional<Question> next(Time now);
+  // That address, unless it was asked a moment ago.
+  std::optional<Question> next(Time now, const SocketAddress& address);
   // Somebody has asked from there.
   void asked(Time now, const SocketAddress& from, const Machine& machine);
   // False: nothing was asked with this nonce.
@@ -68,18 +74,23 @@ class Hello {
     bool own = false;  // leads to this machine
     int silences = 0;  // questions since it last answered
     Nonce nonce = 0;   // of the questions since then
-    Time asked_at;
+    std::optional<Time> asked_at;
     Time next;
     Duration delay = kFirstDelay;
   };
 
   Peer* add(const SocketAddress& address, Time next);
+  bool isForgotten(const Peer& peer) const {
+    return !peer.configured && !peer.resolved && peer.silences >= kPatience;
+  }
+  Question ask(const SocketAddress& address, Peer& peer, Time now);
   Duration jittered(Duration mean);
   std::map<SocketAddress, Peer>::iterator peerAsked(const SocketAddress& from, Nonce nonce);
 
   const std::string self_;
   RandomSource& random_;
   std::map<SocketAddress, Peer> peers_;
+  SocketAddress last_;  // that next() gave
   std::map<std::string, Seen> machines_;  // by UUID
   Time last_news_;
 };

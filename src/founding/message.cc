@@ -37,6 +37,7 @@ void put(wire::Machine& to, const Machine& from) {
   to.set_durable(from.durable);
   to.set_token(from.token);
   to.set_expect(from.expect);
+  to.set_cluster(from.cluster);
 }
 
 void put(wire::Voter& to, const Voter& from) {
@@ -66,6 +67,7 @@ struct BodyWriter {
     for (const SocketAddress& peer : body.peers) put(*response.add_peers(), peer);
     if (body.cluster) put(*response.mutable_cluster(), *body.cluster);
     for (const Voter& voter : body.voters) put(*response.add_voters(), voter);
+    response.set_connected(body.connected);
   }
   void operator()(const Prepare& body) const {
     to.mutable_prepare()->set_to(body.to);
@@ -127,8 +129,9 @@ bool get(const wire::Machine& from, Machine& to) {
   to.durable = from.durable();
   to.token = from.token();
   to.expect = from.expect();
+  to.cluster = from.cluster();
   return get(from.member(), to.member) && getAddresses(from.addresses(), kMaxAddresses, to.addresses) &&
-         !to.addresses.empty() && to.token >= 0 && to.token < INT64_MAX;
+         !to.addresses.empty() && to.token >= 0 && to.token < INT64_MAX && (to.cluster.empty() || node::isUuid(to.cluster));
 }
 
 template <typename Voters>
@@ -166,6 +169,7 @@ bool getOptional(bool there, const From& from, std::optional<To>& to) {
 bool get(const wire::HelloRequest& from, HelloRequest& to) { return get(from.machine(), to.machine); }
 
 bool get(const wire::HelloResponse& from, HelloResponse& to) {
+  to.connected = from.connected();
   return get(from.machine(), to.machine) && getAddresses(from.peers(), kMaxPeers, to.peers) &&
          getOptional(from.has_cluster(), from.cluster(), to.cluster) && getVoters(from.voters(), to.voters);
 }
@@ -247,7 +251,7 @@ int64_t Value::numberOf(std::string_view uuid) const {
 }
 
 bool isYounger(const Value& one, const Value& other) {
-  return std::tie(one.members.front(), one.cluster) > std::tie(other.members.front(), other.cluster);
+  return std::tie(one.members.back(), one.cluster) > std::tie(other.members.back(), other.cluster);
 }
 
 std::string encode(const Message& message) {
@@ -272,6 +276,7 @@ std::string encode(const Record& record) {
   if (record.accepted) put(*to.mutable_accepted(), *record.accepted);
   if (record.decided) put(*to.mutable_decided(), *record.decided);
   for (const Voter& voter : record.voters) put(*to.add_voters(), voter);
+  if (record.next) put(*to.mutable_next(), *record.next);
   std::string bytes = to.SerializeAsString();
   return bytes += hashOf(bytes);
 }
@@ -284,7 +289,8 @@ Result<Record> decodeRecord(std::string_view bytes, std::string_view uuid) {
   if (bytes.substr(content.size()) != hashOf(content) || !parse(from, content) ||
       (from.has_promised() && !get(from.promised(), record.promised)) ||
       !getOptional(from.has_accepted(), from.accepted(), record.accepted) ||
-      !getOptional(from.has_decided(), from.decided(), record.decided) || !getVoters(from.voters(), record.voters))
+      !getOptional(from.has_decided(), from.decided(), record.decided) ||
+      !getVoters(from.voters(), record.voters) || !getOptional(from.has_next(), from.next(), record.next))
     return fail("the record of the founding is damaged");
   record.uuid = from.uuid();
   if (record.uuid != uuid) return fail("the record of the founding is of another machine");

@@ -31,6 +31,7 @@ struct Machine {
   bool durable = false;  // what it promises outlives its process
   int64_t token = 0;     // the highest fencing token that it has seen
   uint32_t expect = 0;   // so many machines are to found the cluster
+  std::string cluster = {};  // the identity of that of which it is a member; empty: none
   bool operator==(const Machine&) const = default;
 };
 
@@ -52,8 +53,9 @@ struct Value {
   std::string etcdToken() const { return "idetcd-" + cluster; }
 };
 
-// Of two clusters that one secret made, and that have met: whether `one` is the younger, which dissolves. Both sides
-// find the same. REQUIRES: different identities.
+// Of two clusters that one secret made, and that have met: whether `one` is the younger, which dissolves: the one whose
+// last member started later, without whom it was not founded; ties by identity. Both sides find the same. REQUIRES:
+// different identities.
 bool isYounger(const Value& one, const Value& other);
 
 // Each attempt of each machine has one of its own.
@@ -96,8 +98,9 @@ struct Decided {
 struct HelloResponse {
   Machine machine;
   std::vector<SocketAddress> peers;  // other machines that have answered this one
-  std::optional<Value> cluster;      // of which it is a member
-  std::vector<Voter> voters = {};    // of that cluster, as last known, if they are others than the founding's
+  std::optional<Value> cluster;      // of which it is a member, unless the one that asked is too
+  std::vector<Voter> voters = {};    // of its cluster, as last known, if they are others than the founding's
+  bool connected = false;            // it reaches them
   bool operator==(const HelloResponse&) const = default;
 };
 struct Promise {
@@ -136,6 +139,7 @@ struct Record {
   std::optional<Acceptance> accepted;
   std::optional<Value> decided;
   std::vector<Voter> voters = {};  // as HelloResponse's
+  std::optional<Value> next = {};  // the older cluster for which it leaves that one
   bool operator==(const Record&) const = default;
 };
 

@@ -743,7 +743,8 @@ runtime::Task<void> Claim::release() {
   claimed_.reset();
   for (int attempts = 1; lease_; ++attempts) {
     const StoreResult<void> revoked = co_await context_.store.leaseRevoke(lease_->id);
-    if (revoked || revoked.error().code == ErrorCode::kLeaseNotFound) break;
+    lives_on_ = !revoked && revoked.error().code != ErrorCode::kLeaseNotFound;
+    if (!lives_on_) break;
     context_.trouble.failed("giving a lease back", revoked.error());
     if (context_.lifetime.stopping() && attempts >= kAttemptsWhileStopping) break;
     // etcd does answer, and refuses (permission revoked): a lease that is not kept alive is gone after its time. Twice,

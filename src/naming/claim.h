@@ -117,7 +117,12 @@ class Claim {
   // Revokes the leases of earlier processes once a name is claimed. Until that is done, or the protocol stops.
   runtime::Task<void> endFormerLeases();
   // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
-  void leaveLease() { lease_.reset(); }
+  void leaveLease() {
+    lives_on_ = lease_.has_value();
+    lease_.reset();
+  }
+  // Whether a lease that is not held here any more may live on: until its time is over.
+  bool livesOn() const { return lives_on_; }
 
  private:
   // No token of this name may be lower, as far as it is known.
@@ -177,6 +182,7 @@ class Claim {
   std::optional<store::Lease> lease_;
   ClaimedSlot slot_;        // the last one that was ours, too
   int64_t last_lease_ = 0;  // that we gave back, or tried to
+  bool lives_on_ = false;   // see livesOn()
   std::vector<int64_t> former_;  // of the predecessor, as far as they are not known to have ended
   uint64_t keeps_ = 0;           // that were asked for
   runtime::Event kept_;          // a successor knows our lease

@@ -66,9 +66,9 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::once_flag stop_once;
   std::once_flag close_once;
   std::promise<void> quiet;     // nothing is published and no callback is called any more
-  std::promise<void> released;  // nothing is held any more
+  std::promise<bool> released;  // nothing is held any more; see stop()
   const std::shared_future<void> is_quiet = quiet.get_future().share();
-  const std::shared_future<void> is_released = released.get_future().share();
+  const std::shared_future<bool> is_released = released.get_future().share();
 };
 
 namespace {
@@ -140,7 +140,7 @@ Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)>
           .metrics = options.metrics,
           .on_refused = std::move(on_fatal),
           .on_change = [this] { reporter.report(); },
-          .on_released = [this] { released.set_value(); }};
+          .on_released = [this] { released.set_value(protocol.gaveBack()); }};
 }
 
 OwnershipReporter::Listener Member::Impl::ownershipListener() {
@@ -378,17 +378,17 @@ void Member::start() {
   impl_->start();
 }
 
-void Member::stop(std::chrono::milliseconds budget) {
+bool Member::stop(std::chrono::milliseconds budget) {
   assert(!impl_->scheduler.onThread());
   {
     const std::lock_guard lock(impl_->starting);
     impl_->stopped = true;
-    if (!impl_->started) return;
+    if (!impl_->started) return true;
   }
   const BootClock::time_point end = impl_->scheduler.now() + budget;
   std::call_once(impl_->stop_once, [this] { impl_->giveUp(); });
   impl_->is_quiet.wait();
-  impl_->is_released.wait_for(budget);
+  const bool released = impl_->is_released.wait_for(budget) == std::future_status::ready;
   std::call_once(impl_->close_once, [this, budget, end] {
     constexpr std::chrono::milliseconds kForTheHook{500};  // even if etcd has taken all the time
     constexpr size_t kQuicklySaved = 100'000;
@@ -397,6 +397,7 @@ void Member::stop(std::chrono::milliseconds budget) {
     const bool may_save = !in_haste && impl_->records.size() <= kQuicklySaved;
     impl_->close(in_haste ? budget : std::max(left, kForTheHook), may_save);
   });
+  return released && impl_->is_released.get();
 }
 
 void Member::abandon(pid_t successor) {

@@ -76,8 +76,9 @@ class Member {
 
   // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that, and for the
   // program of `on_claim`, for about `budget`. When it returns, `records` is not touched any more, nothing is called
-  // back any more, and the state directory is free for another. Not within a callback.
-  void stop(std::chrono::milliseconds budget);
+  // back any more, and the state directory is free for another. True: the store has confirmed that nothing is held any
+  // more; false: a lease may live until its time is over. Not within a callback.
+  bool stop(std::chrono::milliseconds budget);
 
   // The process is about to end at once, without stop(): the name stays in etcd until its lease ends, but no program of
   // `on_claim` is left running, and the state directory names no owner, unless the process `successor` (0: none) takes

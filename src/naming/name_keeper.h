@@ -43,6 +43,9 @@ class NameKeeper final : public OwnName {
   // Ends what earlier processes of this node have left. Until that is done, or the protocol stops.
   runtime::Task<void> endFormerLeases() { return claim_.endFormerLeases(); }
 
+  // After run(): whether its lease is gone, and not left to its time.
+  bool gaveBack() const { return !claim_.livesOn(); }
+
   // Whether this machine is told the name. While it is, the lease is not given back at stop(), nor when the key is
   // overwritten, within kWithdrawal.
   static constexpr std::chrono::seconds kWithdrawal{1};

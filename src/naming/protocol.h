@@ -58,6 +58,8 @@ class Protocol {
   // in the store.
   void stop();
   bool stopping() const { return lifetime_.stopping(); }
+  // After on_released: see NameKeeper.
+  bool gaveBack() const { return keeper_.gaveBack(); }
 
   // This machine is told the name, or is told of its loss: see NameKeeper.
   void setTold(bool told) { keeper_.setTold(told); }

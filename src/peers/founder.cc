@@ -22,6 +22,7 @@ constexpr size_t kMaxOutgoing = 256;
 constexpr seconds kConnectionPatience{10};  // for a connection to bring or take its frame
 constexpr seconds kSecond{1};
 constexpr seconds kResolveInterval{5};
+constexpr seconds kMembersResolveInterval{60};
 constexpr seconds kSayInterval{10};  // between two lines that say how far it is
 
 // "192.0.2.1", "192.0.2.1:53", "2001:db8::1", "[2001:db8::1]:53"; none: something else.
@@ -143,6 +144,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   void write(founding::Founding::Unwritten record);
   void written(const founding::Founding::Unwritten& record, const Result<void>& result);
   void report();
+  void leave();
   void say(bool even_if_unchanged);
   size_t count(bool incoming) const {
     return static_cast<size_t>(
@@ -172,7 +174,8 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   founding::Founding::State said = founding::Founding::State::kDecided;
   size_t said_seen = 0;
   Time said_at{};
-  bool said_other = false;
+  std::string said_other;
+  bool leaves = false;  // has been said
 
   mutable std::mutex mutex;  // guards what follows
   Status status;
@@ -242,8 +245,7 @@ void Founder::Impl::look() {
 
 void Founder::Impl::resolve() {
   const Time now = BootClock::now();
-  const bool wanted = !elector->decision() || elector->isSearching();
-  if (!wanted || resolving || options.meeting.names.empty() || now < resolve_at) return;
+  if (resolving || options.meeting.names.empty() || now < resolve_at) return;
   const auto work = [self = shared_from_this()] {
     std::vector<SocketAddress> addresses;
     std::map<std::string, std::string> failures;
@@ -261,7 +263,10 @@ void Founder::Impl::resolve() {
           self->log.warning("peers: {} has no address: {}", name, reason);
       }
       self->unresolved = failures;
-      self->resolve_at = BootClock::now() + (addresses.empty() ? kSecond : kResolveInterval);
+      const bool waits = self->elector->decision() && !self->elector->isSearching();
+      self->resolve_at = BootClock::now() + (waits               ? kMembersResolveInterval
+                                             : addresses.empty() ? kSecond
+                                                                 : kResolveInterval);
       self->elector->resolved(BootClock::now(), addresses);
       self->advance();
     });
@@ -291,10 +296,8 @@ void Founder::Impl::pump() {
     if (messages.empty()) break;
     for (const Elector::Outgoing& message : messages) send(message);
   }
-  if (const auto wake = elector->wakeAt(now)) {
-    const auto wait = std::chrono::ceil<milliseconds>(*wake - now);
-    handles->tick.start(std::max(wait, milliseconds(1)));
-  }
+  const auto wait = std::chrono::ceil<milliseconds>(elector->wakeAt(now) - now);
+  handles->tick.start(std::max(wait, milliseconds(1)));
   report();
 }
 
@@ -307,14 +310,16 @@ void Founder::Impl::report() {
   const founding::Progress progress = elector->progress(BootClock::now());
   {
     const std::lock_guard lock(mutex);
-    status = {progress, decision, handles->listeners.size() == options.self.addresses.size(), elector->isSearching()};
+    status = {progress, elector->next() ? std::nullopt : decision,
+              handles->listeners.size() == options.self.addresses.size(), elector->isSearching()};
   }
   if (!decision && progress.state != said) say(false);
-  if (elector->other() && !std::exchange(said_other, true)) {
+  if (const auto& other = elector->other(); other && std::exchange(said_other, other->cluster) != other->cluster) {
     log.error("peers: another cluster of this secret was met: {}, founded {} than {}, of which this machine is",
-              elector->other()->cluster, founding::isYounger(*elector->other(), *decision) ? "later" : "earlier",
-              decision->cluster);
+              other->cluster, founding::isYounger(*other, *decision) ? "later" : "earlier", decision->cluster);
   }
+  if (elector->next()) return leave();
+  leaves = false;
   if (!decision || elector->voters() == told) return;
   if (told.empty()) {
     const int64_t number = decision->numberOf(options.self.member.uuid);
@@ -323,6 +328,15 @@ void Founder::Impl::report() {
   }
   told = elector->voters();
   if (options.on_member) options.on_member(*decision, told);
+}
+
+void Founder::Impl::leave() {
+  if (std::exchange(leaves, true)) return;
+  const founding::Value& own = *elector->decision();
+  log.error("peers: the cluster {} dissolves: this machine gives up its names, and joins the older one, {}", own.cluster,
+            elector->next()->cluster);
+  told.clear();
+  if (options.on_leave) options.on_leave(own);
 }
 
 void Founder::Impl::say(bool even_if_unchanged) {
@@ -455,7 +469,7 @@ void Founder::stop() {
 void Founder::setVoters(std::vector<founding::Voter> voters) {
   if (!impl_->loop) return;
   impl_->loop->post([impl = impl_.get(), voters = std::move(voters)] {
-    if (!impl->handles) return;
+    if (!impl->handles || impl->elector->next()) return;
     impl->elector->setVoters(voters);
     impl->told = impl->elector->voters();  // by who knows better than this thread
     impl->pump();
@@ -465,11 +479,22 @@ void Founder::setVoters(std::vector<founding::Voter> voters) {
 void Founder::search(bool searching) {
   if (!impl_->loop) return;
   impl_->loop->post([impl = impl_.get(), searching] {
-    if (!impl->handles || impl->elector->isSearching() == searching) return;
-    if (searching) impl->log.info("peers: no voter answers: other machines are asked for those of today");
+    if (!impl->handles) return;
+    if (searching && !impl->elector->isSearching())
+      impl->log.info("peers: no voter answers: other machines are asked for those of today");
     impl->elector->search(searching);
+    if (searching) impl->resolve_at = {};
     impl->resolve();
     impl->advance();
+  });
+}
+
+void Founder::left() {
+  if (!impl_->loop) return;
+  impl_->loop->post([impl = impl_.get()] {
+    if (!impl->handles || !impl->elector->next()) return;
+    impl->elector->left();
+    impl->pump();
   });
 }
 

@@ -36,10 +36,13 @@ class Founder {
     metrics::Scope metrics{};
     // On the founder's thread: once it is a member, and whenever it learns of other voters. Must not call stop().
     std::function<void(const founding::Value& cluster, const std::vector<founding::Voter>& voters)> on_member;
+    // On the founder's thread, once, as soon as a restart of this machine would know it too: this cluster is left for an
+    // older one. left() follows. Must not call stop().
+    std::function<void(const founding::Value& cluster)> on_leave;
   };
   struct Status {
     founding::Progress progress;
-    std::optional<founding::Value> cluster;
+    std::optional<founding::Value> cluster;  // none: it has none, or leaves it
     bool listens = false;  // on all addresses
     bool searching = false;
   };
@@ -56,8 +59,11 @@ class Founder {
 
   // Those of today, for the record and for machines that ask.
   void setVoters(std::vector<founding::Voter> voters);
-  // Whether other machines are to be asked for the voters of today: of a member that cannot reach those that it knows.
+  // Of a member, once it is known: whether it cannot reach the voters that it knows. Then other machines are asked for
+  // those of today.
   void search(bool searching);
+  // After on_leave: nothing is held any more of the cluster that it was for.
+  void left();
   Status status() const;
   // After stop(), without a file: what the next founder of this process, with the same UUID, is to know. Empty: nothing.
   const std::string& keptRecord() const;

@@ -16,9 +16,7 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxSecret = 4096;  // bytes
 constexpr milliseconds kHandOver{2000};
 constexpr milliseconds kBeginAgain{1000};  // after the disk has refused
-
-// Of 1.1 leases: whatever this machine held before it was started has ended.
-std::chrono::nanoseconds silenceAfter(std::chrono::seconds lease) { return lease + lease / 10 + milliseconds(100); }
+constexpr milliseconds kLeave{10'000};     // for etcd to end
 
 std::vector<std::string> texts(const std::vector<IpAddress>& addresses) {
   std::vector<std::string> all;
@@ -28,6 +26,10 @@ std::vector<std::string> texts(const std::vector<IpAddress>& addresses) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds silenceAfter(std::chrono::seconds lease) {
+  return lease + milliseconds(lease) / 10 + milliseconds(100);
+}
 
 struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   Impl(Options group_options, etcd::CompletionThread& completion_thread, Logger logger, const metrics::Scope& scope)
@@ -41,7 +43,9 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
                      [this] { return read([this] { return membership.has_value(); }); }),
         reached_gauge(scope, "idetcd_peers_voters_reached",
                       "Whether this machine reaches the voters of its cluster: 1 or 0.",
-                      [this] { return read([this] { return reaches_voters; }); }) {}
+                      [this] { return read([this] { return reaches_voters; }); }),
+        dissolved(scope, "idetcd_peers_dissolved_total",
+                  "Clusters that this machine has left for an older one of the same secret.") {}
 
   template <typename What>
   double read(const What& what) const {
@@ -56,6 +60,8 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   Result<founding::Record> takeRecord();
   void onMember(const founding::Value& value, const std::vector<founding::Voter>& voters);
   void onVoters(const std::vector<founding::Voter>& voters);
+  void onLeave(const founding::Value& value);
+  void leave(int64_t seen_token);
   void end(milliseconds budget);
   void stop(milliseconds budget);
   std::shared_ptr<Voting> votingThatRuns() const {
@@ -75,7 +81,6 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   std::string uuid;
   const int64_t started_at = SystemClock().wallTime().count();
   std::once_flag started;
-  int64_t token = 0;
   std::shared_ptr<Executor::Strand> disk;
   std::unique_ptr<node::AddressMonitor> monitor;  // from start() to stop()
   std::mutex ending;                              // held while what runs is being ended
@@ -86,6 +91,8 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
 
   mutable std::mutex mutex;  // guards what follows
   bool stopped = false;
+  int64_t token = 0;
+  std::string left_cluster;  // is being left; empty: none
   std::string trouble = "not started";
   std::unique_ptr<Founder> founder;
   std::shared_ptr<Voting> voting;
@@ -97,6 +104,7 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   const metrics::GaugeFunction seen_gauge;
   const metrics::GaugeFunction member_gauge;
   const metrics::GaugeFunction reached_gauge;
+  metrics::Counter dissolved;
 };
 
 Result<void> PeerGroup::Impl::open() {
@@ -174,7 +182,6 @@ Result<void> PeerGroup::Impl::begin() {
   founding.self.member = {started_at, record->uuid};
   for (const IpAddress& address : addresses) founding.self.addresses.push_back({address, options.settings.port});
   founding.self.durable = isDurable();
-  founding.self.token = token;
   founding.self.expect = static_cast<uint32_t>(options.settings.expect);
   founding.port = options.settings.port;
   founding.meeting = meeting;
@@ -186,8 +193,10 @@ Result<void> PeerGroup::Impl::begin() {
   founding.executor = options.executor;
   founding.metrics = options.metrics;
   founding.on_member = [this](const auto& value, const auto& voters) { onMember(value, voters); };
+  founding.on_leave = [this](const auto& value) { onLeave(value); };
   const std::lock_guard lock(mutex);
   if (stopped) return {};
+  founding.self.token = token;
   uuid = founding.self.member.uuid;
   auto made = std::make_unique<Founder>(std::move(founding), log);
   auto begun = made->start();
@@ -250,7 +259,7 @@ void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<f
     if (stopped) return;
     voting = std::move(made);
     reaches_voters = true;  // until it says otherwise
-    membership = {value.numberOf(uuid), value.token_base};
+    membership = {value.numberOf(uuid), std::max(value.token_base, token + 1)};
   }
   voting->start();
 }
@@ -258,12 +267,51 @@ void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<f
 void PeerGroup::Impl::onVoters(const std::vector<founding::Voter>& voters) {
   {
     const std::lock_guard lock(mutex);
-    if (!founder) return;  // it is about to end
+    if (!founder || !left_cluster.empty()) return;  // it is about to end
     endpoints.clear();
     for (const founding::Voter& voter : voters) endpoints.push_back(clientEndpoint(voter.address, secret.has_value()));
     founder->setVoters(voters);
   }
   options.on_change();
+}
+
+void PeerGroup::Impl::onLeave(const founding::Value& value) {
+  {
+    const std::lock_guard lock(mutex);
+    if (std::exchange(left_cluster, value.cluster) != value.cluster) dissolved.add();
+    endpoints.clear();
+    membership.reset();
+  }
+  options.on_leave();
+}
+
+// On the strand. The record on the disk says by now that this cluster is left: a restart goes on here.
+void PeerGroup::Impl::leave(int64_t seen_token) {
+  const std::lock_guard only(ending);
+  std::shared_ptr<Voting> last_voting;
+  std::string cluster;
+  {
+    const std::lock_guard lock(mutex);
+    if (stopped || left_cluster.empty()) return;
+    token = std::max(token, seen_token);
+    cluster = left_cluster;
+    last_voting = std::move(voting);
+    reaches_voters = false;
+  }
+  if (last_voting) last_voting->stop(kLeave);
+  std::error_code error;
+  std::filesystem::remove_all(fmt::format("{}/{}", directory, cluster), error);
+  const std::lock_guard lock(mutex);
+  const std::string reason =
+      error ? fmt::format("the data of the cluster that was left cannot be deleted: {}", error.message()) : "";
+  if (const std::string before = std::exchange(trouble, reason); error && before != reason)
+    log.error("peers: {}; it is tried again", reason);
+  if (error) {
+    disk->submitAfter(kBeginAgain, [self = shared_from_this(), seen_token] { self->leave(seen_token); });
+  } else if (founder) {
+    left_cluster.clear();
+    founder->left();
+  }
 }
 
 void PeerGroup::Impl::end(milliseconds budget) {
@@ -305,7 +353,7 @@ void PeerGroup::Impl::stop(milliseconds budget) {
 // --- PeerGroup ---
 
 Result<std::shared_ptr<PeerGroup>> PeerGroup::open(Options options, etcd::CompletionThread& thread, Logger log) {
-  assert(!options.addresses.empty() && options.on_change);
+  assert(!options.addresses.empty() && options.on_change && options.on_leave);
   const metrics::Scope scope = options.metrics;
   auto impl = std::make_shared<Impl>(std::move(options), thread, std::move(log), scope);
   if (auto opened = impl->open(); !opened) return tl::unexpected(opened.error());
@@ -318,12 +366,19 @@ const Settings& PeerGroup::settings() const { return impl_->options.settings; }
 
 void PeerGroup::start(int64_t token) {
   std::call_once(impl_->started, [this, token] {
-    impl_->token = token;
+    {
+      const std::lock_guard lock(impl_->mutex);
+      impl_->token = token;
+    }
     impl_->start();
   });
 }
 
 void PeerGroup::stop(milliseconds budget) { impl_->stop(budget); }
+
+void PeerGroup::left(milliseconds patience, int64_t token) {
+  impl_->disk->submitAfter(patience, [impl = impl_, token] { impl->leave(token); });
+}
 
 std::optional<PeerGroup::Membership> PeerGroup::membership() const {
   const std::lock_guard lock(impl_->mutex);

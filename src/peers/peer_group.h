@@ -21,6 +21,9 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
+// Of 1.1 leases: whatever a machine held before has ended.
+std::chrono::milliseconds silenceAfter(std::chrono::seconds lease);
+
 class PeerGroup {
  public:
   struct Options {
@@ -38,6 +41,9 @@ class PeerGroup {
     metrics::Scope metrics{};
     // On any thread, until stop() has returned: endpoints() says something else.
     std::function<void()> on_change;
+    // On any thread, until stop() has returned: an older cluster of this secret was met, for which this one is left. All
+    // names that this machine has in it are to be given up; left() follows.
+    std::function<void()> on_leave;
   };
   struct Membership {
     int64_t number = 0;  // of this machine among those that founded the cluster; 0: it was none of them
@@ -61,6 +67,10 @@ class PeerGroup {
   void start(int64_t token);
   // Hands over, if it is a voter, and ends its etcd, within `budget`. Nothing is called back any more when it returns.
   void stop(std::chrono::milliseconds budget);
+
+  // After on_leave: no name is held any more, `patience` from now on at the latest; what the next one is to have has a
+  // higher token than `token`.
+  void left(std::chrono::milliseconds patience, int64_t token);
 
   // None: it is not decided yet.
   std::optional<Membership> membership() const;

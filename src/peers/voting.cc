@@ -371,8 +371,9 @@ void Voting::Impl::reached(bool yes) {
     away_since = thread.now();
   }
   const bool away = !yes && (is_away || thread.now() - *away_since >= kReachPatience);
-  if (std::exchange(is_away, away) != away && options.on_reach) options.on_reach(!away);
-  if ((yes || away) && !std::exchange(is_told, true)) tell();
+  const bool is_first = (yes || away) && !std::exchange(is_told, true);
+  if ((std::exchange(is_away, away) != away || is_first) && options.on_reach) options.on_reach(!away);
+  if (is_first) tell();
 }
 
 Task<void> Voting::Impl::follow(Self self) {

@@ -49,7 +49,7 @@ class Voting {
     // On the CompletionThread, not after stop(). First when one of the voters has answered, or none for 5 s: until then
     // nobody else need ask them. The voters are those that serve.
     std::function<void(std::vector<founding::Voter>)> on_voters;
-    // The voters have been out of reach for 5 s, and: they are reached again.
+    // Whether the voters are reached, first when that is known; no: they have been out of reach for 5 s.
     std::function<void(bool)> on_reach;
   };
 

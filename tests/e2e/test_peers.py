@@ -9,6 +9,7 @@ import pytest
 
 from dns_client import wait_resolves
 from harness import ports
+from harness.metrics import Metrics
 from harness.namespace import Namespace
 from harness.node import binary
 from harness.processes import wait_until
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.etcd  # that the machines run
 
 COREFILE = """. {{
     bind 127.0.0.{number}
+    prometheus 127.0.0.{number}:{metrics}
     idetcd {{
         pattern worker{{{{.ID}}}}.tf.local.
         limit {limit}
@@ -24,6 +26,7 @@ COREFILE = """. {{
         address 127.0.0.{number}
         peers {peers}
         peers-port {port}
+        expect {expect}
 {options}    }}
 }}
 """
@@ -32,11 +35,12 @@ COREFILE = """. {{
 class Machines:
     """Those that may found a cluster: 127.0.0.2, 127.0.0.3, …"""
 
-    def __init__(self, nodes, directory, expect):
+    def __init__(self, nodes, directory, expect, limit=None):
         self.nodes = nodes
         self.directory = directory
         self.expect = expect
-        self.port = ports.free_ports(3)
+        self.limit = limit or expect
+        self.port = ports.free_ports(4)  # the last one is for metrics
         self.secret = self.secret_file("secret")
         self.made = {}
 
@@ -49,18 +53,19 @@ class Machines:
     def state(self, number):
         return os.path.join(self.directory, f"state{number}")
 
-    def start(self, number, *options, secret=None, state=True):
-        """Launches the machine, which need not have a name yet."""
+    def start(self, number, *options, secret=None, state=True, peers=None):
+        """Launches the machine, which need not have a name yet. `peers`: numbers of machines."""
         options = [f"secret {secret or self.secret}", *([f"state {self.state(number)}"] if state else []), *options]
         node = self.nodes.make(COREFILE.format(
-            number=number, limit=self.expect, port=self.port, peers=" ".join(f"127.0.0.{n}" for n in range(2, self.expect + 2)),
+            number=number, limit=self.limit, expect=self.expect, port=self.port, metrics=self.port + 3,
+            peers=" ".join(f"127.0.0.{n}" for n in peers or range(2, self.expect + 2)),
             options="".join(f"        {option}\n" for option in options)), name=f"machine{number}.{len(self.made)}")
         node.host = f"127.0.0.{number}"
         self.made[number] = node
         return node.launch()
 
     def close(self):
-        for port in range(self.port, self.port + 3):
+        for port in range(self.port, self.port + 4):
             ports.release(port)
 
 
@@ -68,8 +73,8 @@ class Machines:
 def machines(nodes, directory):
     made = []
 
-    def make(expect):
-        made.append(Machines(nodes, directory, expect))
+    def make(expect, **others):
+        made.append(Machines(nodes, directory, expect, **others))
         return made[-1]
     yield make
     for each in made:
@@ -289,6 +294,39 @@ def test_machines_that_keep_nothing_found_anew_when_all_have_stopped(machines):
         wait_until(lambda n=node: group_of(n)["cluster"], 15, node.logs)
         wait_name(node)
     assert group_of(cluster.made[2])["cluster"] != first
+
+
+@pytest.mark.parametrize("knowing", [2, 5], ids=["the older one knows", "the younger one knows"])
+def test_two_clusters_that_meet_become_the_older_one(machines, knowing):
+    cluster = machines(3, limit=6)
+    older, younger = (2, 3, 4), (5, 6, 7)
+    for side in (older, younger):  # each has a founded cluster, and the names 1 to 3 in it
+        for number in side:
+            cluster.start(number, peers=side)
+        assert {wait_name(cluster.made[number]) for number in side} == {worker(n) for n in (1, 2, 3)}
+    survives = group_of(cluster.made[2])["cluster"]
+    dissolves = group_of(cluster.made[5])["cluster"]
+    assert survives != dissolves
+    cluster.made[knowing].terminate()
+    wait_name(cluster.start(knowing, peers=(*older, *younger)))  # its own address among them
+
+    def are_one():
+        nodes = list(cluster.made.values())
+        joined = [node for node in nodes if group_of(node)["cluster"] == survives]
+        names = [name for name in map(name_of, joined) if name]
+        assert len(names) == len(set(names)), names
+        return len(names) == len(nodes)
+    wait_until(are_one, 90, lambda: "\n".join(f"{n}: {run(node, 'peers')[1]}{node.logs(tail=60)}" for n, node in cluster.made.items()))
+    for number in younger:
+        node = cluster.made[number]
+        assert f"the cluster {dissolves} dissolves" in node.logs(tail=1000)
+        assert Metrics.of(cluster.port + 3, host=node.host).sum("idetcd_peers_dissolved_total") == 1
+        assert not os.path.exists(os.path.join(cluster.state(number), f"peers-{cluster.port}", dissolves))
+    for node in cluster.made.values():
+        for other in cluster.made.values():
+            wait_resolves([node], name_of(other), other.host, host=node.host)
+    voters, _ = voters_of(cluster.made[2], 3)
+    assert voters == {f"127.0.0.{number}" for number in older}
 
 
 class Lan:

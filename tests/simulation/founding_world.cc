@@ -20,8 +20,10 @@ constexpr uint16_t kPort = 2390;
 constexpr Duration kLease = seconds(5);
 constexpr Duration kMaxFounding = seconds(2);      // from the last start, in a calm world
 constexpr Duration kMaxAfterFaults = seconds(90);  // until all have learnt
+constexpr Duration kMaxUntilOne = seconds(240);    // until two clusters that can meet are one
 constexpr int64_t kTenYears = 10LL * 365 * 86400 * 1'000'000'000;
 constexpr size_t kMostExpected = 9;
+constexpr uint64_t kMeetingSeeds = 8;  // one in so many has two clusters
 
 // What goes wrong, and how badly. Chances are in a thousand.
 struct Weather {
@@ -50,6 +52,10 @@ struct Machine {
   std::unique_ptr<Elector> elector;  // none: it is down
   Time writing_until;
   std::optional<std::string> decided;  // the cluster, in this life or, with a disk, in one before
+  size_t side = 0;                     // of two clusters
+  std::string owns;                    // it says that a name of this cluster is its own; empty: of none
+  bool leaves = false;
+  std::set<std::string> emptied;  // clusters whose data it has deleted
 };
 
 class FoundingWorld {
@@ -58,7 +64,9 @@ class FoundingWorld {
       : random_(options.seed),
         timeline_(time_, options.trace),
         key_(founding::Secret::parse("of all machines alike")->derive(founding::kMessageLabel)) {
+    meets_ = options.seed % kMeetingSeeds == kMeetingSeeds - 1 && options.nodes == 0;
     choose(options.nodes);
+    if (meets_) chooseMeeting();
   }
 
   RunResult run() {
@@ -70,9 +78,11 @@ class FoundingWorld {
       time_.after(weather_.bridged ? Duration(0) : random_.between(Duration(0), seconds(2)), [this] { partition(); });
     if (weather_.crashes) time_.after(random_.between(Duration(0), seconds(5)), [this] { crashSomebody(); });
     if (by_name_) time_.after(seconds(1), [this] { resolve(); });
+    if (meets_) time_.after(random_.between(seconds(3), seconds(60)), [this] { meet(); });
     goOn(faults_end_, false);
     endFaults();
-    goOn(faults_end_ + kMaxAfterFaults, true);
+    goOn(faults_end_ + (meets_ ? kMaxUntilOne : kMaxAfterFaults), true);
+    if (!violation_ && meets_ && !areOne()) violate("meeting", "two clusters that can meet are not one in time");
     if (!violation_ && !allKnow() && canFound())
       violate("founding", "not every live machine has learnt of the cluster in time");
     if (!violation_) goOn(time_.now() + seconds(5), false);
@@ -123,7 +133,39 @@ class FoundingWorld {
     weather_.crashes = random_.chance(600);
   }
 
+  // Two clusters of one secret, each founded by machines that do not know those of the other one, until one of them does.
+  void chooseMeeting() {
+    const size_t each = 1 + random_.below(4);
+    expect_ = each;
+    spare_ = 0;
+    by_name_ = false;
+    weather_.calm = weather_.bridged = false;
+    machines_.clear();
+    starts_.clear();
+    for (size_t i = 0; i < 2 * each; ++i) {
+      Machine& machine = machines_.emplace_back();
+      machine.address = {IpAddress::v4({10, 0, 0, static_cast<uint8_t>(i + 1)}), kPort};
+      machine.durable = true;
+      machine.side = i / each;
+      machine.clock_error = random_.chance(100) ? kTenYears : random_.between(-50'000'000, 50'000'000);
+      starts_.push_back(Time(random_.between(Duration(0), seconds(3))));
+    }
+    cut_.assign(machines_.size(), std::vector<bool>(machines_.size(), false));
+    faults_end_ = Time(random_.between(seconds(20), seconds(60)));
+    knows_ = random_.below(machines_.size());
+    if (random_.chance(200)) dead_side_ = random_.below(2);
+  }
+
   // --- machines ---
+
+  // Its own, and those that it has been told of.
+  std::vector<SocketAddress> peersOf(size_t i) const {
+    std::vector<SocketAddress> all;
+    for (const Machine& machine : machines_) {
+      if (machine.side == machines_[i].side || (i == knows_ && have_met_)) all.push_back(machine.address);
+    }
+    return all;
+  }
 
   void start(size_t i) {
     Machine& machine = machines_[i];
@@ -149,11 +191,12 @@ class FoundingWorld {
                     .token = machine.token,
                     .expect = static_cast<uint32_t>(expect_)};
     options.port = kPort;
-    if (!by_name_) options.peers = everybody();
+    if (!by_name_) options.peers = peersOf(i);
     if (again && !machine.durable) options.silence = kLease * 11 / 10;
     electors_.insert(machine.uuid);
     facts_[machine.uuid] = {machine.durable, machine.token};
     timeline_.say(i, "starts as {}, expects {}", machine.uuid.substr(0, 8), expect_);
+    machine.leaves = false;
     machine.elector = std::make_unique<Elector>(options, key_, *record, time_.now(), random_);
     if (by_name_) machine.elector->resolved(time_.now(), whatTheNameSays());
     tick(i, machine.lives);
@@ -165,6 +208,7 @@ class FoundingWorld {
     ++faults_;
     timeline_.say(i, "crashes, for {} ms", std::chrono::duration_cast<milliseconds>(down).count());
     machine.elector.reset();
+    machine.owns.clear();  // only a process says so
     time_.after(down, [this, i] { start(i); });
   }
 
@@ -175,8 +219,45 @@ class FoundingWorld {
     machines_[i].elector->advance(time_.now());
     settle(i);
     if (!lives(i, life)) return;
-    if (const auto wake = machines_[i].elector->wakeAt(time_.now()))
-      time_.at(*wake, [this, i, life] { tick(i, life); });
+    time_.at(machines_[i].elector->wakeAt(time_.now()), [this, i, life] { tick(i, life); });
+  }
+
+  // As a host that is to leave its cluster: gives up what it holds of it, some time later.
+  void leave(size_t i) {
+    Machine& machine = machines_[i];
+    const bool left_before = std::exchange(machine.leaves, machine.elector->next().has_value());
+    if (!machine.leaves || left_before) return;
+    timeline_.say(i, "leaves {}", machine.elector->decision()->cluster.substr(0, 8));
+    const uint64_t life = machine.lives;
+    time_.after(random_.between(Duration(0), kLease), [this, i, life] {
+      if (!lives(i, life)) return;
+      machines_[i].owns.clear();
+      machines_[i].emptied.insert(machines_[i].elector->decision()->cluster);
+      machines_[i].elector->left();
+      settle(i);
+    });
+    if (!faults_ended_ && random_.chance(300)) {
+      time_.after(random_.between(Duration(0), 2 * kLease), [this, i, life] {
+        if (lives(i, life)) crash(i, random_.between(milliseconds(10), seconds(10)));
+      });
+    }
+  }
+
+  // As soon as nobody is blank any more: who is would be an elector on both sides.
+  void meet() {
+    have_met_ = std::ranges::all_of(machines_, [](const Machine& machine) { return machine.decided.has_value(); });
+    if (!have_met_) return time_.after(seconds(1), [this] { meet(); });
+    timeline_.say(knows_, "learns of all machines");
+    if (machines_[knows_].elector) machines_[knows_].elector->resolved(time_.now(), peersOf(knows_));
+  }
+
+  // It reaches the voters of its cluster, or finds that it does not.
+  void reach(size_t i) {
+    const uint64_t life = machines_[i].lives;
+    time_.after(random_.between(Duration(0), seconds(5)), [this, i, life, cluster = machines_[i].decided] {
+      if (!lives(i, life) || machines_[i].decided != cluster) return;
+      machines_[i].elector->search(dead_side_ < 2 && founded_[dead_side_]->cluster == cluster);
+    });
   }
 
   // After each call: its messages, its disk, and what it says.
@@ -187,6 +268,8 @@ class FoundingWorld {
     for (const Elector::Outgoing& message : machine.elector->takeMessages()) speaks |= send(i, message);
     if (auto unwritten = machine.elector->takeUnwritten()) write(i, *std::move(unwritten));
     judge(i);
+    if (violation_) return;
+    leave(i);
     if (speaks && !faults_ended_ && random_.chance(weather_.crash_when_speaking))
       crash(i, random_.between(milliseconds(1), milliseconds(300)));
   }
@@ -206,12 +289,6 @@ class FoundingWorld {
   }
 
   // --- the network ---
-
-  std::vector<SocketAddress> everybody() const {
-    std::vector<SocketAddress> all;
-    for (const Machine& machine : machines_) all.push_back(machine.address);
-    return all;
-  }
 
   // Who lives, but for some; and a stranger.
   std::vector<SocketAddress> whatTheNameSays() {
@@ -244,8 +321,13 @@ class FoundingWorld {
            std::holds_alternative<founding::Accepted>(body);
   }
 
+  // Nobody on one side hears of the other one yet.
+  bool areApart(size_t one, size_t other) const {
+    return meets_ && !have_met_ && machines_[one].side != machines_[other].side;
+  }
+
   void deliver(size_t from, size_t to, std::string envelope) {
-    if (cut_[from][to]) return;
+    if (cut_[from][to] || areApart(from, to)) return;
     const Duration most = random_.chance(weather_.stragglers) ? Weather::kLongest : weather_.delay;
     time_.after(random_.between(std::chrono::microseconds(50), most), [this, from, to, envelope = std::move(envelope)] {
       if (cut_[from][to] || !machines_[to].elector) return;
@@ -325,7 +407,8 @@ class FoundingWorld {
   }
 
   bool allKnow() const {
-    return std::all_of(machines_.begin(), machines_.end(),
+    return (!meets_ || areOne()) &&
+           std::all_of(machines_.begin(), machines_.end(),
                        [](const Machine& machine) { return !machine.elector || machine.decided; });
   }
   bool canFound() const {
@@ -339,20 +422,28 @@ class FoundingWorld {
   void judge(size_t i) {
     Machine& machine = machines_[i];
     const std::optional<Value>& decision = machine.elector->decision();
+    if (decision && !machine.elector->next() && machine.emptied.contains(decision->cluster))
+      return violate("memory", fmt::format("machine {} is again a member of a cluster that it has left", i + 1));
     if (!decision) {
       if (machine.decided) violate("memory", fmt::format("machine {} has forgotten the cluster", i + 1));
       return;
     }
-    if (machine.decided == decision->cluster) return;
-    if (machine.decided) violate("memory", fmt::format("machine {} has changed its cluster", i + 1));
-    machine.decided = decision->cluster;
+    const bool is_known = machine.decided == decision->cluster;
+    if (!is_known && machine.decided) judgeMove(i, *decision);
+    if (machine.owns.empty() && !machine.elector->next()) {
+      machine.decided = machine.owns = decision->cluster;
+      reach(i);
+    }
+    if (is_known) return;
     timeline_.say(i, "is a member of {}, number {}", decision->cluster.substr(0, 8), decision->numberOf(machine.uuid));
-    if (!founded_) {
-      founded_ = decision;
+    std::optional<Value>& founded = founded_[machine.side];
+    if (std::ranges::find(founded_, decision) != founded_.end()) {
+    } else if (founded) {
+      violate("founding", fmt::format("two clusters: {} and {}", founded->cluster, decision->cluster));
+    } else {
+      founded = decision;
       founded_at_ = time_.now();
-      judgeValue(*decision);
-    } else if (*founded_ != *decision) {
-      violate("founding", fmt::format("two clusters: {} and {}", founded_->cluster, decision->cluster));
+      judgeValue(*decision, chosen_[machine.side]);
     }
     if (weather_.calm && time_.now() > last_start_ + kMaxFounding)
       violate("speed", fmt::format("machine {} learns of the cluster {} ms after the last start", i + 1,
@@ -368,14 +459,38 @@ class FoundingWorld {
     const auto known = proposals_.emplace(record->accepted->ballot, record->accepted->value).first;
     if (known->second != record->accepted->value) violate("founding", "one ballot has two values");
     if (acceptors.size() < expect_ / 2 + 1) return;
-    if (!chosen_) chosen_ = record->accepted->value;
-    if (*chosen_ != record->accepted->value)
+    std::optional<Value>& chosen = chosen_[machines_[i].side];
+    if (!chosen) chosen = record->accepted->value;
+    if (*chosen != record->accepted->value)
       violate("founding",
-              fmt::format("two values are chosen: {} and {}", chosen_->cluster, record->accepted->value.cluster));
+              fmt::format("two values are chosen: {} and {}", chosen->cluster, record->accepted->value.cluster));
   }
 
-  void judgeValue(const Value& value) {
-    if (value != chosen_) return violate("founding", fmt::format("{} is decided, and was not chosen", value.cluster));
+  // Of two clusters that have met: from the younger to the older, which lives, and with nothing in hand.
+  void judgeMove(size_t i, const Value& to) {
+    const Machine& machine = machines_[i];
+    const auto from = std::ranges::find_if(
+        founded_, [&](const auto& value) { return value && value->cluster == machine.decided; });
+    if (!meets_ || from == founded_.end() || !founding::isYounger(**from, to))
+      return violate("memory", fmt::format("machine {} has changed its cluster", i + 1));
+    if (!machine.owns.empty())
+      return violate("leases", fmt::format("machine {} has a name of the cluster that it has left", i + 1));
+    if (dead_side_ < 2 && founded_[dead_side_] == to)
+      return violate("meeting", fmt::format("machine {} leaves its cluster for one without voters", i + 1));
+  }
+
+  // Both sides are of the older cluster, unless that has no voters.
+  bool areOne() const {
+    if (!founded_[0] || !founded_[1]) return true;
+    const size_t older = founding::isYounger(*founded_[0], *founded_[1]) ? 1 : 0;
+    if (dead_side_ == older) return true;
+    return std::ranges::all_of(machines_, [&](const Machine& machine) {
+      return !machine.elector || machine.decided == founded_[older]->cluster;
+    });
+  }
+
+  void judgeValue(const Value& value, const std::optional<Value>& chosen) {
+    if (value != chosen) return violate("founding", fmt::format("{} is decided, and was not chosen", value.cluster));
     size_t durable = 0;
     int64_t token = 0;
     for (const founding::Member& member : value.members) {
@@ -418,7 +533,7 @@ class FoundingWorld {
     made.scenario = fmt::format(
         "{} machines, {} expected, {}, {} electors, {}", machines_.size(), expect_, weather_.calm ? "calm" : "rough",
         electors_.size(),
-        founded_ ? fmt::format("founded after {} ms",
+        founded_[0] ? fmt::format("founded after {} ms",
                                std::chrono::duration_cast<milliseconds>(founded_at_.time_since_epoch()).count())
                  : "not founded");
     made.events = time_.steps();
@@ -443,6 +558,10 @@ class FoundingWorld {
   size_t expect_ = 1;
   size_t spare_ = 0;  // electors that may still come into being
   bool by_name_ = false;
+  bool meets_ = false;  // two clusters do
+  bool have_met_ = false;
+  size_t knows_ = 0;      // the machine that has addresses of both from then on
+  size_t dead_side_ = 2;  // its voters are lost; 2: none
   std::vector<Machine> machines_;
   std::vector<Time> starts_;
   Time last_start_;
@@ -453,8 +572,8 @@ class FoundingWorld {
   std::map<std::string, Facts> facts_;  // of each elector
   std::map<founding::Ballot, std::set<std::string>> acceptors_;
   std::map<founding::Ballot, Value> proposals_;
-  std::optional<Value> chosen_;
-  std::optional<Value> founded_;  // what is decided, and known
+  std::array<std::optional<Value>, 2> chosen_;   // of each side
+  std::array<std::optional<Value>, 2> founded_;  // what is decided, and known
   Time founded_at_;
   std::optional<Violation> violation_;
   uint64_t states_ = 0;

@@ -97,9 +97,14 @@ Result<Cluster*> Clusters::join(const ClusterSettings& settings, uint16_t dns_po
       if (!running) return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
       process_.log.named("plugin/idetcd").warning("{}: only 'fallthrough' changes without a restart", pattern);
     }
+    if (cluster->has_left) return add(cluster->settings, dns_port);
     if (running) kept_.push_back({cluster, settings.only});
     return cluster;
   }
+  return add(settings, dns_port);
+}
+
+Result<Cluster*> Clusters::add(const ClusterSettings& settings, uint16_t dns_port) {
   auto made = make(settings, dns_port);
   if (!made) return fail(fmt::format("plugin/idetcd: {}", made.error().message));
   added_.push_back(std::move(*made));
@@ -176,11 +181,14 @@ Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSetti
   options.metrics = process_.metrics.scope().with("port", fmt::to_string(settings.peers->port));
   options.on_change = [this] {
     process_.loop.post([this] {
+      if (std::ranges::any_of(running_, &Cluster::has_left, [](const auto& one) -> Cluster& { return *one; }))
+        return process_.reloads.start();
       for (const auto& cluster : running_) {
         if (cluster->peers) start(*cluster);
       }
     });
   };
+  options.on_leave = [this, port = settings.peers->port] { process_.loop.post([this, port] { leave(port); }); };
   auto made = peers::PeerGroup::open(std::move(options), *etcd_thread_, process_.log.named("plugin/idetcd"));
   if (!made) return tl::unexpected(explained(made.error(), stateDirectory(settings), process_));
   return std::move(*made);
@@ -337,7 +345,42 @@ void Clusters::retire(std::unique_ptr<Cluster> cluster) {
 
 void Clusters::onRetired() {
   std::erase_if(retirements_, [](const auto& retired) { return retired.expired(); });
-  if (retirements_.empty()) process_.settled();
+  settle();
+}
+
+void Clusters::settle() {
+  if (!isSettling()) process_.settled();
+}
+
+// A reload makes new members, as a restart would, as soon as the group has the endpoints of the other cluster.
+void Clusters::leave(uint16_t peers_port) {
+  std::shared_ptr<peers::PeerGroup> group;
+  std::vector<std::shared_ptr<naming::Member>> members;
+  std::chrono::seconds lease{0};
+  for (const auto& cluster : running_) {
+    if (!cluster->peers || cluster->peers->settings().port != peers_port) continue;
+    group = cluster->peers;
+    lease = std::max(lease, cluster->settings.lease);
+    if (!cluster->started) continue;
+    cluster->has_left = true;
+    members.push_back(cluster->member);
+  }
+  if (!group) return;
+  ++leaving_;
+  const auto give_up = [this, group, members = std::move(members), lease] {
+    int64_t token = 0;
+    bool all_given_back = true;
+    for (const auto& member : members) {
+      if (!member->stop(kReleaseBudget)) all_given_back = false;
+      token = std::max(token, member->highestToken());
+    }
+    group->left(all_given_back ? std::chrono::milliseconds(0) : peers::silenceAfter(lease), token);
+    process_.loop.post([this] {
+      --leaving_;
+      settle();
+    });
+  };
+  if (!process_.executor->submit(give_up)) --leaving_;  // the process ends: the next one goes on with it
 }
 
 void Clusters::release(std::chrono::milliseconds budget) {

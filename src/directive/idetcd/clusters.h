@@ -40,7 +40,9 @@ struct Cluster {
   std::shared_ptr<peers::PeerGroup> peers;      // null: the endpoints are configured
   etcd::Client* client = nullptr;               // the member's store
   bool started = false;
-  std::unique_ptr<naming::Member> member;
+  // The cluster of `peers` has dissolved, and the member with it: the next configuration makes another one.
+  bool has_left = false;
+  std::shared_ptr<naming::Member> member;
   std::unique_ptr<const ClusterMetrics> metrics;
   std::shared_ptr<ClusterReport> report;
   std::vector<std::weak_ptr<const Identity>> identities;  // those that ask the member for its name
@@ -68,7 +70,7 @@ class Clusters final : public resolve::ProcessState {
 
   void accept() override;
   void refuse() override;
-  bool isSettling() const override { return !retirements_.empty(); }
+  bool isSettling() const override { return !retirements_.empty() || leaving_ > 0; }
   std::string status() const override;  // the names that this node owns
   void release(std::chrono::milliseconds budget) override;
   void abandon() override;
@@ -83,9 +85,12 @@ class Clusters final : public resolve::ProcessState {
   std::unique_ptr<etcd::Client> openStore(const Cluster& cluster, const metrics::Scope& metrics);
   std::vector<peers::PeerGroup*> peerGroups() const;  // of those that run
   void start(Cluster& cluster);
+  Result<Cluster*> add(const ClusterSettings& settings, uint16_t dns_port);
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
   void retire(std::unique_ptr<Cluster> cluster);
   void onRetired();
+  void leave(uint16_t peers_port);
+  void settle();
 
   resolve::Process& process_;
   std::unique_ptr<etcd::CompletionThread> etcd_thread_;
@@ -99,6 +104,7 @@ class Clusters final : public resolve::ProcessState {
   std::vector<Kept> kept_;
   // Those that a reload has dropped and that are giving up their names: gone when that is done.
   std::vector<std::weak_ptr<Cluster>> retirements_;
+  size_t leaving_ = 0;  // groups whose members give up their names
 };
 
 }  // namespace idetcd::directive

@@ -23,6 +23,8 @@ SocketAddress electorAddress(int number) {
 class ElectorTest : public testing::Test {
  protected:
   Elector& add(int number, uint32_t expect, const Key& key = kOurs, Elector::Duration silence = {}) {
+    Record record{electorUuid(number), {}, {}, {}};
+    if (disks_.contains(number)) record = *decodeRecord(disks_[number], record.uuid);
     Elector::Options options;
     options.self = {.member = {number, electorUuid(number)},
                     .addresses = {electorAddress(number)},
@@ -32,7 +34,7 @@ class ElectorTest : public testing::Test {
     options.peers = {electorAddress(1), electorAddress(2), electorAddress(3), electorAddress(4)};
     options.silence = silence;
     auto& elector = electors_[number];
-    elector = std::make_unique<Elector>(options, key, Record{electorUuid(number), {}, {}, {}}, now_, random_);
+    elector = std::make_unique<Elector>(options, key, std::move(record), now_, random_);
     return *elector;
   }
   void run(Elector::Duration time) {
@@ -45,7 +47,10 @@ class ElectorTest : public testing::Test {
   bool deliver() {
     bool any = false;
     for (auto& [number, elector] : electors_) {
-      while (auto unwritten = elector->takeUnwritten()) elector->written(now_, unwritten->version);
+      while (auto unwritten = elector->takeUnwritten()) {
+        disks_[number] = unwritten->bytes;
+        elector->written(now_, unwritten->version);
+      }
       for (const Elector::Outgoing& message : elector->takeMessages()) {
         any = true;
         sent_.push_back({number, message});
@@ -63,18 +68,18 @@ class ElectorTest : public testing::Test {
   Elector::Time now_{seconds(1000)};
   std::map<int, std::unique_ptr<Elector>> electors_;
   std::vector<std::pair<int, Elector::Outgoing>> sent_;
+  std::map<int, std::string> disks_;
 };
 
 TEST_F(ElectorTest, TwoMachinesFoundAClusterAndALateOneJoinsIt) {
   const Elector& first = add(1, 3);
   const Elector& second = add(2, 3);
-  EXPECT_TRUE(first.wakeAt(now_));
   run(seconds(1));
   ASSERT_TRUE(first.decision());
   EXPECT_EQ(first.decision(), second.decision());
   EXPECT_EQ(first.decision()->numberOf(electorUuid(2)), 2);
   EXPECT_EQ(first.progress(now_).toString(), "a member of the cluster");
-  EXPECT_FALSE(first.wakeAt(now_)) << "a member has nothing to do";
+  EXPECT_GT(first.wakeAt(now_), now_ + seconds(1)) << "a member has little to do";
 
   const Elector& late = add(3, 3);
   run(milliseconds(50));
@@ -93,7 +98,6 @@ TEST_F(ElectorTest, AMemberThatSearchesLearnsTheVotersOfToday) {
   run(seconds(10));
   EXPECT_NE(second.voters(), today) << "a member asks nobody";
   second.search(true);
-  EXPECT_TRUE(second.wakeAt(now_));
   run(seconds(10));
   EXPECT_EQ(second.voters(), today);
   EXPECT_EQ(second.decision(), first.decision()) << "what was decided stays";
@@ -104,18 +108,86 @@ TEST_F(ElectorTest, AMemberThatSearchesLearnsTheVotersOfToday) {
   EXPECT_EQ(late.decision(), first.decision());
 }
 
-TEST_F(ElectorTest, AMemberThatSearchesFindsAnotherCluster) {
-  add(1, 1);
-  run(seconds(1));
-  auto one = std::move(electors_.extract(1).mapped());
-  Elector& other = add(2, 1);
-  run(seconds(1));
-  ASSERT_TRUE(one->decision() && other.decision());
-  electors_[1] = std::move(one);
-  other.search(true);
+TEST_F(ElectorTest, MembersAskEachOtherNowAndThenAndSayLittle) {
+  add(1, 2);
+  add(2, 2);
   run(seconds(10));
-  EXPECT_EQ(other.other(), electors_[1]->decision());
-  EXPECT_EQ(other.voters(), other.decision()->voters);
+  sent_.clear();
+  run(seconds(100));
+  size_t bytes = 0;
+  for (const auto& [number, message] : sent_) {
+    bytes += message.envelope.size();
+    const auto body = bodyOf(message);
+    const auto* response = std::get_if<HelloResponse>(&body);
+    EXPECT_FALSE(response != nullptr && response->cluster) << "the other one knows the cluster";
+  }
+  EXPECT_GE(sent_.size(), 20u);
+  EXPECT_LE(bytes, 100u * 200);
+}
+
+// Machines 1 and 2, each the only one of its cluster; the second one's is the younger.
+class TwoClustersTest : public ElectorTest {
+ protected:
+  void SetUp() override {
+    add(1, 1);
+    run(seconds(1));
+    auto first = std::move(electors_.extract(1).mapped());
+    add(2, 1);
+    run(seconds(1));
+    electors_[1] = std::move(first);
+    ASSERT_TRUE(older().decision() && younger().decision());
+  }
+  Elector& older() { return *electors_[1]; }
+  Elector& younger() { return *electors_[2]; }
+};
+
+TEST_F(TwoClustersTest, TheYoungerOneDissolves) {
+  const Value survives = *older().decision();
+  const Value dissolves = *younger().decision();
+  older().search(false);
+  younger().search(false);
+  run(seconds(30));
+  EXPECT_EQ(older().other(), dissolves);
+  EXPECT_FALSE(older().next());
+  EXPECT_EQ(younger().next(), survives);
+  EXPECT_EQ(younger().decision(), dissolves) << "it may hold something of it";
+
+  sent_.clear();
+  run(seconds(30));
+  for (const auto& [number, message] : sent_) EXPECT_NE(number, 2) << "it is of neither cluster";
+  younger().left();
+  run(seconds(1));
+  EXPECT_EQ(younger().decision(), survives);
+  EXPECT_FALSE(younger().next());
+  EXPECT_EQ(decodeRecord(disks_[2], electorUuid(2))->decided, survives);
+  run(seconds(30));
+  EXPECT_FALSE(older().next());
+  EXPECT_FALSE(younger().next());
+}
+
+TEST_F(TwoClustersTest, AMachineThatIsStartedAgainGoesOnDissolving) {
+  older().search(false);
+  run(seconds(30));
+  ASSERT_TRUE(younger().next());
+  electors_.erase(2);
+  add(2, 1);
+  EXPECT_EQ(younger().next(), older().decision());
+  younger().left();
+  run(seconds(1));
+  EXPECT_EQ(younger().decision(), older().decision());
+}
+
+TEST_F(TwoClustersTest, NobodyDissolvesForAClusterThatHasNoVotersLeft) {
+  younger().search(false);
+  run(seconds(30));
+  EXPECT_EQ(younger().other(), older().decision());
+  EXPECT_FALSE(younger().next()) << "it is not known whether the older one lives";
+  older().search(true);
+  run(seconds(30));
+  EXPECT_FALSE(younger().next());
+  older().search(false);
+  run(seconds(30));
+  EXPECT_TRUE(younger().next());
 }
 
 TEST_F(ElectorTest, AStrangerIsToldNothingAndTellsNothing) {

@@ -107,7 +107,7 @@ TEST(Value, OfTwoClustersOneIsTheYounger) {
   Value later = kValue;
   later.cluster = kUuid;
   EXPECT_NE(isYounger(kValue, later), isYounger(later, kValue));  // founded by the same machine
-  later.members[0].start = 2;
+  ++later.members.back().start;
   EXPECT_TRUE(isYounger(later, kValue));
   EXPECT_FALSE(isYounger(kValue, later));
 }

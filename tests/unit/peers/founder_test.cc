@@ -204,6 +204,47 @@ TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatReachesNone) {
   EXPECT_TRUE(haveVoters(2, today));
 }
 
+TEST_F(FounderTest, AMachineOfTheYoungerClusterLeavesItWhenItIsTold) {
+  const auto alone = [this](int number) {
+    Founder::Options one = options(number, 1);
+    one.meeting.addresses = {address(number)};
+    return one;
+  };
+  add(1, alone(1));
+  const auto survives = decided();
+  members_.clear();
+  auto first = std::move(founders_.extract(1).mapped());
+  Founder::Options second = options(2, 1);  // knows both
+  second.meeting.addresses = {address(2)};
+  add(2, std::move(second));
+  const auto dissolves = decided();
+  ASSERT_TRUE(survives && dissolves && *survives != *dissolves);
+
+  founders_.erase(2);
+  members_.clear();
+  bool leaves = false;
+  second = options(2, 1);
+  second.on_leave = [&](const founding::Value& value) {
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(value, dissolves);
+    members_.clear();
+    leaves = true;
+    changed_.notify_all();
+  };
+  first->search(false);
+  Founder& founder = add(2, std::move(second));
+  {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, 30s, [&] { return leaves; }));
+  }
+  EXPECT_FALSE(founder.status().cluster);
+  const auto record_now = [this] { return *founding::decodeRecord(*readFile(record(2), 1 << 20), founderUuid(2)); };
+  EXPECT_EQ(record_now().next, survives);
+  founder.left();
+  EXPECT_EQ(decided(), survives);
+  EXPECT_EQ(record_now().decided, survives);
+}
+
 TEST(MeetingTest, WordsAreAddressesNetworksAndNames) {
   const std::vector<std::string> words{"192.0.2.1",   "192.0.2.2:53",    "2001:db8::1", "[2001:db8::2]:53",
                                        "nodes.test.", "198.51.100.0/30", "localhost"};

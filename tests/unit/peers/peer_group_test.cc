@@ -15,6 +15,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// Forked while the process has one thread.
+const std::shared_ptr<sandbox::ProgramRunner> peer_group_helper = *sandbox::ProgramRunner::make(sandbox::Mode::kOff);
+
 // A machine that waits for another one: it runs no etcd.
 class PeerGroupTest : public testing::Test {
  protected:
@@ -30,6 +33,8 @@ class PeerGroupTest : public testing::Test {
     options.addresses = {IpAddress::v4({127, 0, 0, 1})};
     options.metrics = registry_.scope();
     options.on_change = [] {};
+    options.on_leave = [this] { left_ = true; };
+    options.programs = peer_group_helper;
     options.lease = lease_;
     options.find_addresses = [this]() -> Result<std::vector<IpAddress>> {
       const std::lock_guard lock(mutex_);
@@ -63,6 +68,7 @@ class PeerGroupTest : public testing::Test {
   }
 
   static constexpr uint16_t kPort = 7;
+  std::atomic<bool> left_{false};
   std::mutex mutex_;
   std::vector<IpAddress> addresses_{IpAddress::v4({127, 0, 0, 1})};
   const TemporaryDirectory directory_;
@@ -151,6 +157,33 @@ TEST_F(PeerGroupTest, BeforeThereIsAClusterThereIsNothingToAsk) {
   EXPECT_EQ(metric("idetcd_peers_seen"), 1);
 }
 
+TEST_F(PeerGroupTest, AMachineThatWasLeavingItsClusterGoesOnAfterARestart) {
+  const std::string uuid = uuidOfStart();
+  const std::string other = "00000000-0000-4000-8000-000000000001";
+  const founding::Voter voter{other, {IpAddress::v4({127, 0, 0, 1}), 1}};
+  const founding::Value younger{"00000000-0000-4000-8000-00000000000a", {{2, uuid}}, {voter}, 1};
+  const founding::Value older{"00000000-0000-4000-8000-00000000000b", {{1, other}}, {voter}, 3};
+  const std::string mine = directory_ / "peers-7";
+  std::filesystem::create_directories(mine + "/" + younger.cluster + "/etcd/founding");
+  ASSERT_TRUE(replaceFile(mine + "/record", encode(founding::Record{uuid, {}, {}, younger, {}, older})));
+
+  const auto group = open();
+  ASSERT_TRUE(group);
+  (*group)->start(4);
+  for (int i = 0; i < 3000 && !left_; ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_TRUE(left_);
+  EXPECT_EQ(metric("idetcd_peers_dissolved_total"), 1);
+  EXPECT_FALSE((*group)->membership());
+  EXPECT_FALSE((*group)->report().founder.cluster);
+  EXPECT_TRUE(std::filesystem::exists(mine + "/" + younger.cluster)) << "its names are not given up yet";
+  (*group)->left(0ms, 7);
+  for (int i = 0; i < 3000 && !(*group)->membership(); ++i) std::this_thread::sleep_for(10ms);
+  ASSERT_TRUE((*group)->membership());
+  EXPECT_EQ((*group)->membership()->token_base, 8) << "above what was seen";
+  EXPECT_EQ((*group)->report().founder.cluster, older);
+  EXPECT_FALSE(std::filesystem::exists(mine + "/" + younger.cluster));
+}
+
 TEST_F(PeerGroupTest, ASecretThatIsTooShortIsSaid) {
   std::ofstream(directory_ / "secret") << "short\n";
   PeerGroup::Options options;
@@ -158,6 +191,7 @@ TEST_F(PeerGroupTest, ASecretThatIsTooShortIsSaid) {
   options.settings.secret_file = directory_ / "secret";
   options.addresses = {IpAddress::v4({127, 0, 0, 1})};
   options.on_change = [] {};
+  options.on_leave = [] {};
   const auto group = PeerGroup::open(std::move(options), *thread_, Logger());
   ASSERT_FALSE(group);
   EXPECT_NE(group.error().message.find("at least 16 are needed"), std::string::npos) << group.error().message;
