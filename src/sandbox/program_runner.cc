@@ -3,7 +3,6 @@
 #include <csignal>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -82,27 +81,43 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// 0 or the errno. No signal that the helper blocks is blocked in the program.
-int spawn(Request& request, pid_t* pid) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
+// In the program's process: becomes the program, or ends with the errno written to `failure`. No signal that the helper
+// blocks is blocked in it; the kernel kills it when the helper ends, even if that was killed itself. posix_spawn(3)
+// cannot ask for that.
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t helper, const FileDescriptor& failure) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != helper) _exit(1);
+  for (int number = 1; number < NSIG; ++number) std::signal(number, SIG_DFL);
   sigset_t none;
-  sigset_t all;
   sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawnp(pid, request.arguments[0].c_str(), &files, &attributes,
-                                 pointersTo(request.arguments).data(), pointersTo(request.environment).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  execvpe(arguments[0], arguments, environment);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = write(failure.get(), &error, sizeof error);
+  _exit(1);
+}
+
+// 0 or the errno. Waits until it is the program.
+int spawn(Request& request, pid_t* pid) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
+  const FileDescriptor failed(ends[0]);
+  FileDescriptor failure(ends[1]);
+  const std::vector<char*> arguments = pointersTo(request.arguments);
+  const std::vector<char*> environment = pointersTo(request.environment);
+  const pid_t helper = getpid();
+  *pid = fork();
+  if (*pid < 0) return errno;
+  if (*pid == 0) become(arguments.data(), environment.data(), helper, failure);
+  failure = {};
+  int error = 0;
+  if (read(failed.get(), &error, sizeof error) == sizeof error) {
+    waitpid(*pid, nullptr, 0);
+    return error;
+  }
+  return 0;
 }
 
 void send(const FileDescriptor& channel, const ProgramReport& report) {

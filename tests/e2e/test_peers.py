@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import signal
 import subprocess
 
 import pytest
@@ -53,7 +54,7 @@ class Machines:
     def state(self, number):
         return os.path.join(self.directory, f"state{number}")
 
-    def start(self, number, *options, secret=None, state=True, peers=None):
+    def start(self, number, *options, secret=None, state=True, peers=None, **launched):
         """Launches the machine, which need not have a name yet. `peers`: numbers of machines."""
         options = [f"secret {secret or self.secret}", *([f"state {self.state(number)}"] if state else []), *options]
         node = self.nodes.make(COREFILE.format(
@@ -62,7 +63,7 @@ class Machines:
             options="".join(f"        {option}\n" for option in options)), name=f"machine{number}.{len(self.made)}")
         node.host = f"127.0.0.{number}"
         self.made[number] = node
-        return node.launch()
+        return node.launch(**launched)
 
     def close(self):
         for port in range(self.port, self.port + 4):
@@ -429,3 +430,27 @@ def test_a_voter_whose_address_changes_goes_on_voting(lan):
     wait_until(condition, 30, lambda: run(others[0], "peers")[1] + moved.logs(tail=100))
     for node, name in names.items():
         wait_name(node, name)
+
+
+def test_server_and_helper_killed_at_once_leave_no_etcd(machines):
+    cluster = machines(1)
+    node = cluster.start(2)
+    wait_name(node)
+
+    def etcds():
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                    words = file.read().split("\0")
+            except OSError:  # ended meanwhile
+                continue
+            if words[0].endswith("etcd") and any(cluster.state(2) in word for word in words):
+                found.append(int(pid))
+        return found
+    assert len(etcds()) == 1
+    helper, = node.children()
+    os.kill(helper, signal.SIGSTOP)  # else it would see the end of the server
+    node.kill()
+    os.kill(helper, signal.SIGKILL)
+    wait_until(lambda: not etcds(), 10, "etcd to end")
