@@ -10,6 +10,7 @@ import pytest
 
 from dns_client import wait_resolves
 from harness import ports
+from harness.clock import Clocks
 from harness.metrics import Metrics
 from harness.namespace import Namespace
 from harness.node import binary
@@ -430,6 +431,40 @@ def test_a_voter_whose_address_changes_goes_on_voting(lan):
     wait_until(condition, 30, lambda: run(others[0], "peers")[1] + moved.logs(tail=100))
     for node, name in names.items():
         wait_name(node, name)
+
+
+def test_a_clock_that_is_ten_years_off_changes_nothing_but_the_number(machines, directory):
+    cluster = machines(3)
+    clocks = Clocks(directory)
+    clocks.set(wall=10 * 365 * 86400)
+    late = cluster.start(2, env=clocks.env)  # was started first, and says that it was last
+    late.wait_logged("1 of 2 machines seen")
+    others = [cluster.start(number) for number in (3, 4)]
+    assert {wait_name(node) for node in (late, *others)} == {worker(n) for n in (1, 2, 3)}
+    assert name_of(late) != worker(1)
+    voters_of(late, 3)  # its certificate and those of the others are good
+    clocks.set(wall=0)
+    for node in (late, *others):
+        wait_name(node)
+    clocks.close()
+
+
+def test_a_voter_with_a_full_disk_costs_nobody_a_name(machines):
+    cluster = machines(3, limit=4)
+    os.mkdir(cluster.state(2))
+    full = cluster.start(2, prefix=["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=200m none "$0" && exec "$@"', cluster.state(2)])
+    others = [cluster.start(number) for number in (3, 4)]
+    names = {node: wait_name(node) for node in (full, *others)}
+    voters_of(full, 3)
+    with open(f"/proc/{full.pid}/root{cluster.state(2)}/ballast", "wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(1 << 20))
+    newcomer = cluster.start(5)  # the other two write on
+    wait_name(newcomer, worker(4))
+    for node, name in names.items():
+        assert name_of(node) == name
+    for node in (newcomer, *others):
+        wait_resolves([node], names[full], full.host, host=node.host)
 
 
 def test_server_and_helper_killed_at_once_leave_no_etcd(machines):
