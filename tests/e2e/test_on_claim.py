@@ -184,6 +184,7 @@ def test_a_disk_that_stands_still_holds_no_program_back(etcd, nodes, script, sta
 def test_the_identity_does_not_wait_for_the_names(etcd, nodes, state):
     os.makedirs(state.path)
     node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.7", state.option]))
+    wait_until(lambda: state.has("env"), 10, "the state to be taken")  # a thread of its own does
     fifo = state.file("env").removesuffix("env") + "names.new"
     os.mkfifo(fifo)
     wait_says(node, WORKER1)
