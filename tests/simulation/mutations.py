@@ -214,8 +214,6 @@ MUTATIONS = [
              "value.voters.size() < voters && (machine->durable || durable == 0)", "value.voters.size() < voters"),
     Mutation("founding: a dissolving cluster keeps its leases", "founding/founding.cc",
              "  record_.next = older;\n", "  record_.decided = older;\n"),
-    Mutation("founding: a cluster is left before that is durable", "founding/founding.cc",
-             "  if (record_.next) return;\n  record_.next = older;\n", "  if (record_.next) return;\n  record_.next = next_ = older;\n"),
     Mutation("founding: a cluster without voters has others dissolve", "founding/elector.cc",
              "if (isYounger(*cluster, *other_) && response.connected)", "if (isYounger(*cluster, *other_))"),
     # Who votes.
