@@ -44,7 +44,7 @@ void fill(pb::DeleteRangeRequest& request, DeleteOp op) {
 pb::Compare toProto(Compare compare) {
   pb::Compare result;
   result.set_key(std::move(compare.key));
-  result.set_result(pb::Compare::EQUAL);
+  result.set_result(compare.differs ? pb::Compare::NOT_EQUAL : pb::Compare::EQUAL);
   switch (compare.target) {
     case Compare::Target::kCreateRevision:
       result.set_target(pb::Compare::CREATE);

@@ -196,12 +196,13 @@ runtime::Task<void> Claim::endFormerLeases() {
   }
 }
 
-// Puts our ticket, and reads where it stands. What has no answer is repeated on the same lease.
-Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
+// Puts our ticket, and reads where it stands. What has no answer is repeated on the same lease. `unclear`: the name whose
+// claim may have been applied; empty: none.
+Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id, const std::string& unclear) {
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point asked = context_.now();
-    StoreResult<slots::QueueSnapshot> line = co_await putTicket(preferred_id);
+    StoreResult<slots::QueueSnapshot> line = co_await putTicket(preferred_id, unclear);
     if (line) co_return line;
     const ErrorCode code = line.error().code;
     if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) co_return line;
@@ -211,24 +212,27 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id) {
   co_return stopped();
 }
 
-// Unless a claim under this lease was applied: a ticket that comes late does not stand beside its name.
-Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id) {
+// Unless a claim under this lease was applied: a ticket that comes late does not stand beside its name. The incarnation
+// shows that of any claim, but another process with our UUID may have written over it; the name shows it of the last one.
+Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id, const std::string& unclear) {
   const std::string preferred = preferredKey(preferred_id);
   const int64_t seen = own_key_.highestToken();
-  constexpr auto kBranch = Transaction::Branch::kFailure;
   Transaction transaction;
-  transaction.require({.key = incarnationKey(record_.id), .target = Compare::Target::kLease, .number = lease_->id});
-  transaction.putOtherwise({ticket_, valueWith(0, 0), lease_->id});
-  const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}}, kBranch);
+  for (const std::string& key : {incarnationKey(record_.id), unclear}) {
+    if (key.empty()) continue;
+    transaction.require({.key = key, .target = Compare::Target::kLease, .number = lease_->id, .differs = true});
+  }
+  transaction.put({ticket_, valueWith(0, 0), lease_->id});
+  const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
   Transaction::Read own_key;
   Transaction::Read floor;
   if (!preferred.empty()) {
-    own_key = transaction.read({store::KeyRange::single(preferred), {}}, kBranch);
-    floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}}, kBranch);
+    own_key = transaction.read({store::KeyRange::single(preferred), {}});
+    floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}});
   }
   StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
-  if (answer->succeeded) co_return tl::unexpected(StoreError{ErrorCode::kOther, "the claim was applied"});
+  if (!answer->succeeded) co_return tl::unexpected(StoreError{ErrorCode::kOther, "the claim was applied"});
   if (first_ticket_ == 0) first_ticket_ = answer->revision;
   std::optional<slots::QueueSnapshot::OwnKey> own;
   if (!preferred.empty()) {
@@ -637,7 +641,7 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, std::str
         co_return Attempt{.claimed = true, .line = {}};
       }
       if (is_last || was_set_back) co_return tl::unexpected(std::move(unclear));
-      StoreResult<slots::QueueSnapshot> line = co_await enqueue(0);
+      StoreResult<slots::QueueSnapshot> line = co_await enqueue(0, choice.name);
       if (line) co_return Attempt{.claimed = false, .line = *std::move(line)};
       is_last = true;  // it may have been applied meanwhile
       continue;

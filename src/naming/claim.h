@@ -140,8 +140,8 @@ class Claim {
 
   Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
-  Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id);
-  Answer<slots::QueueSnapshot> putTicket(int64_t preferred_id);
+  Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id, const std::string& unclear = {});
+  Answer<slots::QueueSnapshot> putTicket(int64_t preferred_id, const std::string& unclear);
   Answer<slots::QueueSnapshot> lookAt(int64_t revision);
   Answer<store::TxnResult> ask(store::Transaction* transaction);
   Answer<slots::QueueSnapshot> look();

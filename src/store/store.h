@@ -102,6 +102,7 @@ struct Compare {
   Target target = Target::kCreateRevision;
   int64_t number = 0;
   std::string value = {};  // of kValue, which does not hold for a key that is not there
+  bool differs = false;    // true instead if the target is not that
 };
 
 struct TxnRequest {

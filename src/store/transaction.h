@@ -21,7 +21,6 @@ class Transaction {
   void setRepeatable() { request_.repeatable = true; }
   // If all that is required holds.
   void put(PutOp put) { request_.success.emplace_back(std::move(put)); }
-  void putOtherwise(PutOp put) { request_.failure.emplace_back(std::move(put)); }
   void erase(std::string key) { request_.success.emplace_back(DeleteOp{KeyRange::single(std::move(key))}); }
   Read read(const RangeOp& range, Branch branch = Branch::kSuccess) {
     Read made;

@@ -155,18 +155,23 @@ StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOpti
 
 bool EtcdModel::holds(const Compare& compare, int64_t revision) const {
   const KeyValue* kv = find(compare.key, revision);
-  if (kv == nullptr) return compare.target != Compare::Target::kValue && compare.number == 0;
+  if (kv == nullptr) return compare.target != Compare::Target::kValue && (compare.number == 0) != compare.differs;
+  bool equal = false;
   switch (compare.target) {
     case Compare::Target::kCreateRevision:
-      return kv->create_revision == compare.number;
+      equal = kv->create_revision == compare.number;
+      break;
     case Compare::Target::kModRevision:
-      return kv->mod_revision == compare.number;
+      equal = kv->mod_revision == compare.number;
+      break;
     case Compare::Target::kLease:
-      return kv->lease == compare.number;
+      equal = kv->lease == compare.number;
+      break;
     case Compare::Target::kValue:
-      return kv->value == compare.value;
+      equal = kv->value == compare.value;
+      break;
   }
-  return false;
+  return equal != compare.differs;
 }
 
 // Why none of the branch may be done. etcd looks at all puts first.

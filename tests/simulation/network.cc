@@ -49,7 +49,7 @@ std::string describe(const Request& request) {
   const auto& txn = std::get<store::TxnRequest>(request);
   std::string text = "txn";
   for (const store::Compare& compare : txn.compares) {
-    text += fmt::format(" if {} is ", compare.key);
+    text += fmt::format(" if {} is {}", compare.key, compare.differs ? "not " : "");
     text += compare.target == store::Compare::Target::kValue ? compare.value : std::to_string(compare.number);
   }
   for (const store::Op& op : txn.success) text += ", " + describe(op);

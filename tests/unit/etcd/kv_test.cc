@@ -162,6 +162,9 @@ TEST_F(KvTest, TxnComparesEveryTarget) {
       {{"k", Target::kLease, 0}, false},
       {{"k", Target::kValue, 0, "m"}, true},
       {{"k", Target::kValue, 0, ""}, false},
+      {{.key = "k", .target = Target::kLease, .number = lease->id, .differs = true}, false},
+      {{.key = "k", .target = Target::kLease, .number = lease->id + 1, .differs = true}, true},
+      {{.key = "nothing", .target = Target::kLease, .number = lease->id, .differs = true}, true},
       {{"nothing", Target::kCreateRevision, 0}, true},
       {{"nothing", Target::kValue, 0, ""}, false},
   };

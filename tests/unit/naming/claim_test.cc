@@ -27,13 +27,16 @@ using test_support::EtcdServer;
 // A client whose first claims (transactions that delete a ticket) are answered with an error, done or not.
 class UnclearStore final : public ForwardingStore {
  public:
-  enum class First { kDone, kLate, kRevoked };  // late: after the second one; revoked: when its lease is given back
+  // Late: after the second one; revoked: when its lease is given back; overwritten: when the ticket is put again, and
+  // another process with the UUID has written an incarnation by then.
+  enum class First { kDone, kLate, kRevoked, kOverwritten };
 
   UnclearStore(etcd::Client& client, First first, StoreError answer)
       : ForwardingStore(client), first_(first), answer_(std::move(answer)) {}
 
   Task<StoreResult<store::TxnResult>> txn(store::TxnRequest request) override {
     const auto deletes = [](const store::Op& op) { return std::holds_alternative<store::DeleteOp>(op); };
+    if (is_overwritten_) return thenTicket(std::move(request));
     if (late_is_due_ && std::ranges::any_of(request.success, deletes)) return thenLate(std::move(request));
     if (answered_ || std::ranges::none_of(request.success, deletes)) return client_.txn(std::move(request));
     answered_ = true;
@@ -61,8 +64,21 @@ class UnclearStore final : public ForwardingStore {
     } else {
       late_ = std::move(request);
       late_is_due_ = first_ == First::kLate;
+      is_overwritten_ = first_ == First::kOverwritten;
     }
     co_return tl::unexpected(answer_);
+  }
+
+  Task<StoreResult<store::TxnResult>> thenTicket(store::TxnRequest request) {
+    is_overwritten_ = false;
+    const auto first = co_await client_.txn(std::move(late_));
+    EXPECT_TRUE(first && first->succeeded);
+    store::TxnRequest overwriting;
+    overwriting.success.emplace_back(store::PutOp{incarnationKey("uuid"), "another's", 0});
+    const auto overwritten = co_await client_.txn(std::move(overwriting));
+    EXPECT_TRUE(overwritten && overwritten->succeeded);
+    auto answer = co_await client_.txn(std::move(request));
+    co_return answer;
   }
 
   Task<StoreResult<void>> losesTheRevocation() {
@@ -76,6 +92,7 @@ class UnclearStore final : public ForwardingStore {
   store::TxnRequest late_;
   bool answered_ = false;
   bool late_is_due_ = false;
+  bool is_overwritten_ = false;
 };
 
 class ClaimTest : public testing::Test {
@@ -173,6 +190,14 @@ TEST_F(ClaimTest, ANameThatComesAfterTheRevocationOfItsLeaseWasSentIsGivenUp) {
       claim(UnclearStore::First::kRevoked, {ErrorCode::kNoSpace, "etcdserver: mvcc: database space exceeded"});
   EXPECT_EQ(revocations_, 2);
   EXPECT_NE(leaseInEtcd().find("\"Lease\" : " + std::to_string(lease)), std::string::npos) << leaseInEtcd();
+  EXPECT_EQ(server_.ctl({"get", "--prefix", "/idetcd/queue/", "--keys-only"}), "");
+}
+
+TEST_F(ClaimTest, NoTicketIsPutBesideANameWhoseIncarnationIsOverwritten) {
+  const int64_t lease = claim(UnclearStore::First::kOverwritten, {ErrorCode::kDeadlineExceeded, "no answer in time"});
+  EXPECT_EQ(revocations_, 0);
+  EXPECT_NE(leaseInEtcd().find("\"Lease\" : " + std::to_string(lease)), std::string::npos) << leaseInEtcd();
+  EXPECT_EQ(server_.ctl({"get", "--prefix", "worker2", "--keys-only"}), "");
   EXPECT_EQ(server_.ctl({"get", "--prefix", "/idetcd/queue/", "--keys-only"}), "");
 }
 
