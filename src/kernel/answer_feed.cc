@@ -252,7 +252,7 @@ void AnswerFeed::onSerial(uint32_t serial) {
   if (follows()) publish<__u32>(place().serial, serial);
 }
 
-void AnswerFeed::onFreshUntil(BootClock::time_point deadline) {
+void AnswerFeed::onFreshness(records::Freshness, BootClock::time_point deadline) {
   const std::lock_guard lock(mutex_);
   if (!mayWrite()) return;
   if (!is_prepared_) is_prepared_ = prepare();

@@ -37,7 +37,7 @@ class AnswerFeed final : public records::RecordObserver {
   void onChange(const records::Entry* old, const records::Entry* fresh) override;
   void onChanged() override;
   void onSerial(uint32_t serial) override;
-  void onFreshUntil(BootClock::time_point deadline) override;
+  void onFreshness(records::Freshness freshness, BootClock::time_point deadline) override;
   void onAddresses(const std::vector<IpAddress>& addresses) override;
 
   // Nothing of the zone is answered any more, and its place is free. What the store tells from now on is ignored.

@@ -86,7 +86,7 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
 
 void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
   addresses_ = addresses;
-  if (observer_) observer_->onAddresses(addresses);
+  for (const auto& observer : observers_) observer->onAddresses(addresses);
   const auto synthetic = synthetic_.find(keyOf(apex_.nameServer()));
   if (synthetic == synthetic_.end() || !synthetic->second.name_server) return;
   synthetic->second.addresses = nameServerAddresses(addresses);
@@ -123,11 +123,12 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
   return spoke ? Change::kReplaced : Change::kAdded;
 }
 
-// The records that etcd has of a name come or go.
+// The records of a name come or go.
 void RecordStore::count(const Entry* old, const Entry* fresh) {
-  const bool is_there = fresh != nullptr && fresh->mod_revision_ != 0;
-  if (is_there == (old != nullptr && old->mod_revision_ != 0)) return;
-  size_ += is_there ? 1 : size_t{0} - 1;
+  const auto inEtcd = [](const Entry* entry) { return entry != nullptr && entry->mod_revision_ != 0; };
+  size_ = size_ + (inEtcd(fresh) ? 1 : 0) - (inEtcd(old) ? 1 : 0);
+  const bool is_there = indexed(fresh) != nullptr;
+  if (is_there == (indexed(old) != nullptr)) return;
   if (!options_.is_member || !options_.is_member(dns::Name::fromWire((is_there ? fresh : old)->name()))) return;
   member_count_.store(memberCount() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
 }
@@ -223,19 +224,19 @@ void RecordStore::publishSum(const dns::Name& owner, const Entry& old, SourceHis
 void RecordStore::publish(const Entry* old, SourceHistory::Stamp stamp) {
   Entry* fresh = builder_.build(table_.arena(), stamp.snapshot);
   count(old, fresh);
-  if (observer_) observer_->onChange(old, fresh);
+  for (const auto& observer : observers_) observer->onChange(old, fresh);
   reverse_.replace(indexed(old), indexed(fresh));
   table_.put(fresh);
-  if (observer_) observer_->onChanged();
+  for (const auto& observer : observers_) observer->onChanged();
 }
 
 // The name is not there any more.
 void RecordStore::erase(const dns::Name& owner, const Entry* old) {
   count(old, nullptr);
-  if (observer_) observer_->onChange(old, nullptr);
+  for (const auto& observer : observers_) observer->onChange(old, nullptr);
   reverse_.replace(indexed(old), nullptr);
   table_.erase(owner.wire());
-  if (observer_) observer_->onChanged();
+  for (const auto& observer : observers_) observer->onChanged();
 }
 
 void RecordStore::publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
@@ -254,15 +255,20 @@ void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
 
 void RecordStore::setRevision(int64_t revision) {
   newest_revision_ = revision;
-  if (observer_ && static_cast<uint32_t>(revision) != serial()) observer_->onSerial(static_cast<uint32_t>(revision));
+  if (static_cast<uint32_t>(revision) != serial()) {
+    for (const auto& observer : observers_) observer->onSerial(static_cast<uint32_t>(revision));
+  }
   serial_.store(static_cast<uint32_t>(revision), std::memory_order_relaxed);
 }
 
-void RecordStore::setObserver(std::shared_ptr<RecordObserver> observer) {
-  observer_ = std::move(observer);
-  if (!observer_) return;
-  observer_->onAddresses(addresses_);
-  observer_->onFreshUntil(freshUntil());
+void RecordStore::addObserver(std::shared_ptr<RecordObserver> observer) {
+  observer->onAddresses(addresses_);
+  observer->onFreshness(freshness_.load(std::memory_order_relaxed), freshUntil());
+  observers_.push_back(std::move(observer));
+}
+
+void RecordStore::removeObserver(const RecordObserver* observer) {
+  std::erase_if(observers_, [observer](const auto& one) { return one.get() == observer; });
 }
 
 // The names strictly between `owner` and the apex, or the root if it is not below the apex.

@@ -123,25 +123,6 @@ class SourceHistory {
   Revisions revisions_ = Revisions::kGoOn;
 };
 
-// Learns of each change of a RecordStore, so that a copy of it elsewhere (kernel/answer_feed) is never behind what the
-// store's own readers see. Called by the store's writer, on its thread.
-class RecordObserver {
- public:
-  virtual ~RecordObserver() = default;
-
-  // `fresh` is about to take the place of `old`, an entry of the same name; either may be null, not both. No reader sees
-  // it yet. Both entries live until this returns.
-  virtual void onChange(const Entry* old, const Entry* fresh) = 0;
-  // It has taken its place, in the table and in the reverse index.
-  virtual void onChanged() = 0;
-  // Of the SOA from now on.
-  virtual void onSerial(uint32_t serial) = 0;
-  // The store is fresh up to there; or, the epoch of the clock, it is not. It holds all that it is fresh of.
-  virtual void onFreshUntil(BootClock::time_point deadline) = 0;
-  // Those of this node.
-  virtual void onAddresses(const std::vector<IpAddress>& addresses) = 0;
-};
-
 enum class Freshness : uint8_t {
   kLoading,   // no snapshot yet: what is not in the table is unknown, not non-existent
   kFresh,     // until a deadline
@@ -155,6 +136,26 @@ constexpr bool isOld(Freshness freshness) { return freshness >= Freshness::kStal
 constexpr bool isIncomplete(Freshness freshness) {
   return freshness == Freshness::kLoading || freshness == Freshness::kFromFile;
 }
+
+// Learns of each change of a RecordStore, so that a copy of it elsewhere (kernel/answer_feed) is never behind what the
+// store's own readers see. Called by the store's writer, on its thread.
+class RecordObserver {
+ public:
+  virtual ~RecordObserver() = default;
+
+  // `fresh` is about to take the place of `old`, an entry of the same name; either may be null, not both. No reader sees
+  // it yet. Both entries live until this returns.
+  virtual void onChange(const Entry* old, const Entry* fresh) = 0;
+  // It has taken its place, in the table and in the reverse index.
+  virtual void onChanged() = 0;
+  // Of the SOA from now on.
+  virtual void onSerial(uint32_t serial) = 0;
+  // Of what the store holds from now on. `deadline`: the end of kFresh, else the epoch of the clock. A store that is
+  // fresh holds all that it is fresh of.
+  virtual void onFreshness(Freshness freshness, BootClock::time_point deadline) = 0;
+  // Those of this node.
+  virtual void onAddresses(const std::vector<IpAddress>& addresses) = 0;
+};
 
 class RecordStore {
  public:
@@ -207,9 +208,9 @@ class RecordStore {
   // This node's addresses have changed: those of the zone's name server follow.
   void setAddresses(const std::vector<IpAddress>& addresses);
 
-  // From now on `observer` is told of each change, and first of this node's addresses and of the freshness. Instead of the
-  // one before; null: none any more.
-  void setObserver(std::shared_ptr<RecordObserver> observer);
+  // From now on `observer` is told of each change, and first of this node's addresses and of the freshness.
+  void addObserver(std::shared_ptr<RecordObserver> observer);
+  void removeObserver(const RecordObserver* observer);
 
   // kFresh: for ever.
   void setFreshness(Freshness freshness) {
@@ -218,7 +219,7 @@ class RecordStore {
   // kFresh up to there, and kStale from then on, whether or not this process runs meanwhile.
   void setFreshUntil(BootClock::time_point deadline) { setFreshness(Freshness::kFresh, deadline); }
   size_t size() const { return size_; }  // names from etcd; writer only
-  // Those of them for which Options::is_member is true. Any thread.
+  // Names of all sources for which Options::is_member is true. Any thread.
   size_t memberCount() const { return member_count_.load(std::memory_order_relaxed); }
   bool holds(const dns::Name& owner);  // from etcd; writer only
   // mod_revision of what is stored; 0: nothing from etcd. Writer only.
@@ -263,7 +264,7 @@ class RecordStore {
   using Parts = std::vector<Part>;  // at least two, by their sources' numbers
 
   void setFreshness(Freshness freshness, BootClock::time_point deadline) {
-    if (observer_) observer_->onFreshUntil(deadline);
+    for (const auto& observer : observers_) observer->onFreshness(freshness, deadline);
     const int64_t until = deadline.time_since_epoch().count();
     if (until != 0) last_fresh_until_.store(until, std::memory_order_relaxed);
     fresh_until_.store(until, std::memory_order_release);
@@ -290,7 +291,7 @@ class RecordStore {
   const Options options_;
   const ZoneApex apex_;
   std::vector<IpAddress> addresses_;          // of this node
-  std::shared_ptr<RecordObserver> observer_;  // may be null
+  std::vector<std::shared_ptr<RecordObserver>> observers_;
   RecordTable table_;
   ReverseIndex reverse_;
   EntryBuilder builder_;  // of the entry that is being made

@@ -25,8 +25,10 @@ struct HostAddresses {
 // Where records come from. Several sources may have records of one name: it has the sum of them (record_store.h). A new
 // source is a line here; those with lower numbers come first in the sum.
 enum class Source : uint8_t {
-  kNone = 0,      // the name only exists: an empty non-terminal, or what the store itself has at the apex
-  kEtcd = 1,      // keys of the cluster, with revisions and snapshots
+  kNone = 0,   // the name only exists: an empty non-terminal, or what the store itself has at the apex
+  kEtcd = 1,   // keys of the cluster, with revisions and snapshots
+  kFirst = 2,  // the tables of a RecordUnion
+  kSecond = 3,
   kSeveral = 15,  // of an entry only: more than one of those above
 };
 

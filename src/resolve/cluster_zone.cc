@@ -42,7 +42,7 @@ QueryOutcome ClusterZone::writeHit(const Query& query, const Entry& entry, size_
   if (found) return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
   if (isParents(query)) return QueryOutcome::nextOfExisting();
   // A non-terminal may turn out to hold records once the snapshot is complete.
-  if (entry.modRevision() == 0 && isIncomplete(freshness)) return writeNotReady(query, limit, flags);
+  if (!entry.isHeld() && isIncomplete(freshness)) return writeNotReady(query, limit, flags);
   return writeNoData(query, response, flags);
 }
 

@@ -81,8 +81,14 @@ void Clusters::observe(const records::RecordStore& store, std::shared_ptr<record
   Cluster* cluster = findRunning(store);
   if (cluster == nullptr) return;
   etcd_thread_->post([written = cluster->store.get(), observer = std::move(observer)]() mutable {
-    written->setObserver(std::move(observer));
+    written->addObserver(std::move(observer));
   });
+}
+
+void Clusters::forget(const records::RecordStore& store, std::shared_ptr<const records::RecordObserver> observer) {
+  Cluster* cluster = findRunning(store);
+  if (cluster == nullptr) return;
+  etcd_thread_->post([table = cluster->store.get(), observer] { table->removeObserver(observer.get()); });
 }
 
 bool Clusters::isRunning(const Cluster* cluster) const {

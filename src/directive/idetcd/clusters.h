@@ -65,8 +65,9 @@ class Clusters final : public resolve::ProcessState {
   // The cluster that runs with this table; null: there is none.
   Cluster* findRunning(const records::RecordStore& store) const;
   // `observer` is told of each change of a cluster that runs, from some moment after this on; see
-  // RecordStore::setObserver(). Nothing, if none of them has this table: it may be gone.
+  // RecordStore::addObserver(). Nothing, if none of them has this table: it may be gone.
   void observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer);
+  void forget(const records::RecordStore& store, std::shared_ptr<const records::RecordObserver> observer);
 
   void accept() override;
   void refuse() override;

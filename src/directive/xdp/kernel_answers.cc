@@ -229,7 +229,7 @@ void KernelAnswers::end() {
 }
 
 void KernelAnswers::drop(const Fed& fed) {
-  process_.state<Clusters>().observe(*fed.store, nullptr);
+  process_.state<Clusters>().forget(*fed.store, fed.feed);
   left_out_before_ += fed.feed->leftOut();
   fed.feed->close();
 }

@@ -24,7 +24,7 @@ class KernelCountsTest : public kernel::test::ProgramTest {
   void SetUp() override {
     ProgramTest::SetUp();
     if (IsSkipped()) return;
-    store_.setObserver(std::make_shared<kernel::AnswerFeed>(program_.maps, 0, kernel::ZoneIdentity{}, store_));
+    store_.addObserver(std::make_shared<kernel::AnswerFeed>(program_.maps, 0, kernel::ZoneIdentity{}, store_));
     store_.put(name("w1.tf.local."), {.ipv4 = ip("192.0.2.1"), .ipv6 = {}}, 1);
     store_.setFreshness(records::Freshness::kFresh);
     listen("127.0.0.1");

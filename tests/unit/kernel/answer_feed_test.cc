@@ -25,7 +25,7 @@ class Server {
       : store_(epochs_, {.zone = name(zone), .ttl_seconds = ttl_seconds, .addresses = {}, .hash_seed = 7}) {
     maps->takeOver();
     feed_ = std::make_shared<AnswerFeed>(std::move(maps), 0, identity, store_);
-    store_.setObserver(feed_);
+    store_.addObserver(feed_);
   }
 
   void put(std::string_view owner, std::string_view ipv4) {
@@ -330,12 +330,12 @@ TEST_F(AnswerFeedTest, AnObserverThatComesLateIsToldOfAllThereIs) {
   Server server(program_.maps);
   server.put(1);
   server.confirm();
-  server.store().setObserver(nullptr);
+  server.store().removeObserver(&server.feed());
   server.put(2);
   EXPECT_EQ(a(2), "NXDOMAIN");
   maps().takeOver();
   const auto late = std::make_shared<AnswerFeed>(program_.maps, 0, ZoneIdentity{}, server.store());
-  server.store().setObserver(late);
+  server.store().addObserver(late);
   EXPECT_EQ(a(1), "10.0.0.1");
   EXPECT_EQ(a(2), "10.0.0.2");
   EXPECT_TRUE(hasPointer("10.0.0.2"));

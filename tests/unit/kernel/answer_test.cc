@@ -40,7 +40,7 @@ class AnswerTest : public ProgramTest {
     ProgramTest::SetUp();
     if (IsSkipped()) return;
     feed_ = std::make_shared<AnswerFeed>(program_.maps, 0, ZoneIdentity{}, store_);
-    store_.setObserver(feed_);
+    store_.addObserver(feed_);
     put("worker1.tf.local.", "192.0.2.1", "2001:db8::1");
     put("worker2.tf.local.", "192.0.2.2", "");
     put("worker3.tf.local.", "", "2001:db8::3");

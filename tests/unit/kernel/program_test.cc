@@ -181,7 +181,7 @@ TEST_F(PinTest, AProcessThatEndsSlowlyDoesNoHarm) {
   EXPECT_TRUE(after->isFeeding());
   records::EpochDomain epochs;
   records::RecordStore store(epochs, {.zone = name("tf.local."), .ttl_seconds = 5, .addresses = {}, .hash_seed = 7});
-  store.setObserver(std::make_shared<AnswerFeed>(before, 0, ZoneIdentity{}, store));
+  store.addObserver(std::make_shared<AnswerFeed>(before, 0, ZoneIdentity{}, store));
   store.put(name("w1.tf.local."), {.ipv4 = ip("10.0.0.1"), .ipv6 = {}}, 1);
   store.setFreshness(records::Freshness::kFresh);
   size_t written = 0;

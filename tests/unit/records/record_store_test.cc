@@ -74,7 +74,7 @@ class Diary final : public RecordObserver {
     EXPECT_EQ(entry == nullptr, lines_.back().front() == '-');
   }
   void onSerial(uint32_t serial) override { lines_.push_back("serial " + std::to_string(serial)); }
-  void onFreshUntil(BootClock::time_point deadline) override {
+  void onFreshness(Freshness, BootClock::time_point deadline) override {
     lines_.push_back(deadline > BootClock::time_point() ? "fresh" : "not fresh");
   }
   void onAddresses(const std::vector<IpAddress>& addresses) override {
@@ -92,7 +92,7 @@ using Lines = std::vector<std::string>;
 
 TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
   const auto diary = std::make_shared<Diary>(store_);
-  store_.setObserver(diary);
+  store_.addObserver(diary);
   EXPECT_EQ(diary->take(), (Lines{"3 addresses", "not fresh"}));
   store_.put(name("w1.tf.local."), v4(1), 5);
   EXPECT_EQ(diary->take(), (Lines{"+w1.tf.local.", "serial 5"}));
@@ -111,7 +111,7 @@ TEST_F(RecordStoreTest, AnObserverIsToldOfEachChangeBeforeReadersSeeIt) {
   store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
   store_.endSnapshot(9, 10);
   EXPECT_EQ(diary->take(), (Lines{"-w1.tf.local.", "serial 9"}));
-  store_.setObserver(nullptr);
+  store_.removeObserver(diary.get());
   store_.put(name("w1.tf.local."), v4(1), 10);
   EXPECT_EQ(diary->take(), Lines{});
 }
