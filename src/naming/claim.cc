@@ -71,6 +71,13 @@ void Claim::stop() {
   own_key_.settled(first_ticket_);
 }
 
+void Claim::bindTo(std::optional<int64_t> id) {
+  if (std::exchange(bound_, id) == id) return;
+  rebound_ = true;
+  waiting_noted_ = false;
+  wake_.set();
+}
+
 runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull when_full) {
   assert(!lease_);
   Backoff backoff(context_.jitter, 100ms, 3s);
@@ -104,6 +111,9 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
 
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
 Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
+  rebound_ = false;
+  const int64_t only = bound_.value_or(0);
+  waiting_.waitOnlyFor(only);
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   StoreResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
@@ -114,7 +124,9 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
     if (revoked) line = co_await look();
   }
   while (line && !context_.lifetime.stopping()) {
-    slots::SlotChoice choice = slots::chooseSlot(options_.pattern, *line, preferred_id);
+    if (rebound_) co_return ClaimOutcome::kBoundElsewhere;
+    slots::SlotChoice choice = only > 0 ? slots::chooseOnly(options_.pattern, *line, only)
+                                        : slots::chooseSlot(options_.pattern, *line, preferred_id);
     switch (choice.kind) {
       case slots::SlotChoice::Kind::kFull:
         noteFull(*line, when_full);
@@ -125,7 +137,8 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
         line = co_await enqueue(preferred_id);
         break;
       case slots::SlotChoice::Kind::kWait:
-        line = co_await waitForTurn(false);
+        if (only > 0) co_await noteHolder(choice.name);
+        line = co_await waitForTurn(only > 0);
         break;
       case slots::SlotChoice::Kind::kOldLease:
         old_name_ = std::move(choice.name);
@@ -364,8 +377,8 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
     // Whatever is lost on the way to us is noticed after that.
     const BootClock::time_point poll_at = context_.now() + context_.jitter.around(options_.lease, 0.25);
     while (!context_.lifetime.stopping() && !waiting_.mustLook() && !look_again_ && context_.now() < poll_at) {
-      if (waiting_.isOurTurn() || (!full && waiting_.isFull())) co_return waiting_.take();
-      if (!waiting_.isFull()) noteWaiting();
+      if (waiting_.isOurTurn() || (!full && waiting_.isFull()) || rebound_) co_return waiting_.take();
+      if (!waiting_.isFull() && !bound_) noteWaiting();
       const StoreResult<bool> kept = co_await untilSomethingChanges(poll_at, full);
       if (!kept) co_return tl::unexpected(kept.error());
     }
@@ -385,7 +398,7 @@ Claim::Answer<bool> Claim::untilSomethingChanges(BootClock::time_point poll_at, 
   if (!kept) co_return tl::unexpected(kept.error());
   wake_.reset();
   // While the lease was kept, something may have come.
-  if (waiting_.isOurTurn() || (!full && waiting_.isFull()) || waiting_.mustLook() || look_again_ ||
+  if (waiting_.isOurTurn() || (!full && waiting_.isFull()) || waiting_.mustLook() || look_again_ || rebound_ ||
       context_.lifetime.stopping()) {
     co_return true;
   }
@@ -538,6 +551,27 @@ void Claim::noteWaiting() {
                     fmt::join(ahead, " "));
 }
 
+// Of the only slot that this node may take.
+runtime::Task<void> Claim::noteHolder(std::string name) {
+  if (std::exchange(waiting_noted_, true)) co_return;
+  store::KeyRange slot = store::KeyRange::single(name);
+  const StoreResult<RangeResult> found = co_await context_.store.range(std::move(slot), {});
+  if (!found || found->kvs.empty()) co_return;
+  const Result<NodeRecord> record = decodeRecord(found->kvs.front().value);
+  std::vector<std::string> addresses;
+  if (record) {
+    for (const auto& ip : {record->ipv4, record->ipv6}) {
+      if (ip) addresses.push_back(ip->toString());
+    }
+  }
+  context_.log.warning(
+      "{} is held by another node in the store that the cluster moves to: node {}, addresses {}. This node does not "
+      "own "
+      "it until that one lets go",
+      name, record ? record->id : "unknown",
+      addresses.empty() ? "unknown" : fmt::format("{}", fmt::join(addresses, " ")));
+}
+
 // --- taking a slot ---
 
 // Above every token that this node knows of, of any holder.
@@ -557,6 +591,7 @@ void Claim::learnFloor(const RangeResult& found) {
 
 void Claim::remember(ClaimedSlot slot) {
   slot_ = std::move(slot);
+  raised_ = 0;
   own_key_.sawToken(slot_.token);
   own_key_.claimed(slot_.revision);
 }
@@ -609,7 +644,12 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   }
   learnFloor(transaction.result(*answer, floor));
   context_.counters.claim_collisions.add();
-  StoreResult<slots::QueueSnapshot> next = co_await waitForTurn(false);
+  StoreResult<slots::QueueSnapshot> next = slots::QueueSnapshot();
+  if (bound_) {
+    next = co_await look();
+  } else {
+    next = co_await waitForTurn(false);
+  }
   if (!next) co_return tl::unexpected(next.error());
   next->set_back = next->set_back || line.set_back;
   co_return Attempt{.claimed = false, .line = *std::move(next)};
@@ -727,17 +767,24 @@ Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int
 }
 
 Claim::Answer<bool> Claim::refresh() {
-  const std::string value = valueWith(slot_.said_token, slot_.id);
+  const int64_t said = tokenToSay();
+  const std::string value = valueWith(said, slot_.id);
   const std::string key = slot_.name;
   const int64_t revision = slot_.revision;  // of the claim, which is another one later
   Transaction transaction;
   transaction.require({.key = key, .target = Compare::Target::kCreateRevision, .number = slot_.create_revision});
   transaction.require({.key = key, .target = Compare::Target::kLease, .number = lease_->id});
   transaction.put({key, value, lease_->id});
+  if (said != slot_.said_token) transaction.put({tokenFloorKey(key), std::to_string(said), 0});
   StoreResult<TxnResult> answer = co_await context_.store.txn(transaction.request());
   if (!answer) co_return tl::unexpected(answer.error());
   // Meanwhile the name may have been lost, and another one claimed.
-  if (answer->succeeded && slot_.name == key && slot_.revision == revision) slot_.value = value;
+  if (answer->succeeded && slot_.name == key && slot_.revision == revision) {
+    slot_.value = value;
+    slot_.said_token = said;
+    slot_.token = std::max(slot_.token, said);
+    own_key_.sawToken(slot_.token);
+  }
   co_return answer->succeeded;
 }
 

@@ -62,6 +62,7 @@ class Claim {
     kClaimed,          // slot() and lease() are ours
     kFull,             // no slot was free: refusal(); ticket and lease are gone
     kDuplicateNodeId,  // another node uses our UUID; ticket and lease are gone
+    kBoundElsewhere,   // bindTo() was called meanwhile; ticket and lease are gone
     kStopped,          // the protocol is being stopped; ticket and lease are gone, if etcd could be reached
     kOldLease,         // never of run()
   };
@@ -82,6 +83,8 @@ class Claim {
   // Tries until one of the outcomes. `preferred_id`: the slot to take if it is free; 0: none.
   // REQUIRES: nothing is held: the first call, or after release().
   runtime::Task<ClaimOutcome> run(int64_t preferred_id, WhenFull when_full);
+  // From now on slot `id` is taken and no other, without regard to the queue, once no other node has it; none: any again.
+  void bindTo(std::optional<int64_t> id);
   // Watches the tickets before ours while we wait. Until the protocol stops.
   runtime::Task<void> watchAhead();
   // The protocol stops: ends the waiting.
@@ -107,7 +110,10 @@ class Claim {
   void setRecord(NodeRecord record);
   const NodeRecord& record() const { return record_; }
   // REQUIRES: kClaimed. The slot says something else than the record.
-  bool outdated() const { return slot_.value != valueWith(slot_.said_token, slot_.id); }
+  bool outdated() const { return slot_.value != valueWith(tokenToSay(), slot_.id); }
+  // The slot's token is at least this one after refresh(), and so is that of whoever has the name next.
+  // REQUIRES: kClaimed.
+  void raiseToken(int64_t token) { raised_ = token; }
   // Writes the record into the slot, on condition that the slot is still ours. False: it is not.
   runtime::Task<store::StoreResult<bool>> refresh();
 
@@ -154,6 +160,8 @@ class Claim {
   void noteUnleased(const slots::QueueSnapshot& line, int64_t last_id);
   void noteFull(const slots::QueueSnapshot& line, WhenFull when_full);
   void noteWaiting();
+  runtime::Task<void> noteHolder(std::string name);
+  int64_t tokenToSay() const { return raised_ > slot_.token ? raised_ : slot_.said_token; }
   int64_t leastToken(const slots::QueueSnapshot& line, bool back) const;
   std::string valueWith(int64_t said_token, int64_t slot) const;
   void learnFloor(const store::RangeResult& found);
@@ -181,6 +189,9 @@ class Claim {
   int64_t first_ticket_ = 0;  // the revision at which it was put first; 0: it was not
   std::optional<store::Lease> lease_;
   ClaimedSlot slot_;        // the last one that was ours, too
+  int64_t raised_ = 0;      // see raiseToken(); of slot_
+  std::optional<int64_t> bound_;
+  bool rebound_ = false;    // since the attempt began
   int64_t last_lease_ = 0;  // that we gave back, or tried to
   bool lives_on_ = false;   // see livesOn()
   std::vector<int64_t> former_;  // of the predecessor, as far as they are not known to have ended

@@ -83,6 +83,11 @@ struct Counters : metrics::Group {
   metrics::Counter reconciled{*this, "idetcd_repaired_names_total",
                               "Names that a comparison has found different, and repaired."};
   metrics::Counter mass_deletions{*this, "idetcd_mass_deletions_total", "Times that most names vanished at once."};
+};
+
+// Of a node's files.
+struct FileCounters : metrics::Group {
+  using Group::Group;
 
   // The file of names; written by the thread that saves it.
   metrics::Counter saves{*this, "idetcd_saves_total", "Times that all names were saved to the state directory."};

@@ -5,6 +5,7 @@
 
 #include "naming/machine_watch.h"
 #include "naming/names_saver.h"
+#include "naming/own_names.h"
 #include "naming/ownership_notifier.h"
 #include "naming/ownership_reporter.h"
 #include "naming/protocol.h"
@@ -17,16 +18,48 @@ namespace idetcd::naming {
 
 using namespace std::chrono_literals;
 
-struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
-  Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> given_store,
-       records::RecordStore& record_store, Options member_options, Logger logger,
-       std::function<void(std::string)> on_fatal);
+// A node's part in one store.
+struct Member::Side {
+  Side(Impl& member, std::unique_ptr<store::Store> given_store, records::RecordStore& record_store,
+       const metrics::Scope& metrics, std::function<void(std::string)> on_fatal);
 
-  Protocol::Options protocolOptions(std::function<void(std::string)> on_fatal);
+  // False: something is held still, or may be.
+  bool waitUntilReleased(std::chrono::milliseconds budget) const {
+    return !started || (is_released.wait_for(budget) == std::future_status::ready && is_released.get());
+  }
+
+  const std::unique_ptr<store::Store> store;
+  records::RecordStore& records;
+  std::promise<bool> released;  // nothing is held any more; see Member::stop()
+  const std::shared_future<bool> is_released = released.get_future().share();
+  std::atomic<bool> started{false};
+  Protocol protocol;
+};
+
+struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
+  Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> store, records::RecordStore& records,
+       Options member_options, Logger logger, std::function<void(std::string)> on_fatal);
+
+  Protocol::Options protocolOptions(Side& side, const metrics::Scope& metrics,
+                                    std::function<void(std::string)> on_fatal);
+  std::shared_ptr<NamesSaver> makeSaver();
+  std::shared_ptr<Side> lead() const;
+  std::pair<std::shared_ptr<Side>, std::shared_ptr<Side>> bothSides() const;
+  void start(const std::shared_ptr<Side>& side);
+  void link(const std::shared_ptr<Side>& side, bool needed);
+  void onChange();
+  void follow();
+  void setTold(bool told);
+  struct Dropped {
+    std::shared_ptr<Side> side;         // null: there was none
+    std::shared_ptr<NamesSaver> saver;  // of it; may be null
+  };
+  Dropped drop(Which kept);
+  void rememberClaim();
   OwnershipReporter::Listener ownershipListener();
   void onClaimed(const Ownership& owned);
   void onLost();
-  void keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
+  void keepLeases(const Side& side, uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept);
   std::function<void()> onScheduler(std::function<void()> work);
   void dropHandedOver();
   void onAddresses(const Result<node::NodeAddresses>& found);
@@ -38,16 +71,20 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void close(std::chrono::milliseconds budget, bool may_save);
 
   runtime::Scheduler& scheduler;
-  const std::unique_ptr<store::Store> store;
-  records::RecordStore& records;
   KernelRandom random;
   const Options options;
   const Logger log;
-  Protocol protocol;
+  FileCounters counters;
+  Lifetime lifetime;
+  mutable std::mutex sides;  // guards which they are: only the scheduler's thread changes it, once there are tasks
+  std::shared_ptr<Side> first;
+  std::shared_ptr<Side> second;  // null: there is one store
+  OwnNames name;
   PublishedAddresses addresses;
   OwnershipReporter reporter;
 
   const std::shared_ptr<Executor::Strand> files;  // small ones
+  const std::shared_ptr<Executor::Strand> saves;  // of the names
   std::unique_ptr<OwnershipNotifier> notifier;    // if there is a state directory or a hook
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
@@ -65,10 +102,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::once_flag restored;
   std::once_flag stop_once;
   std::once_flag close_once;
-  std::promise<void> quiet;     // nothing is published and no callback is called any more
-  std::promise<bool> released;  // nothing is held any more; see stop()
+  std::promise<void> quiet;  // nothing is published and no callback is called any more
   const std::shared_future<void> is_quiet = quiet.get_future().share();
-  const std::shared_future<bool> is_released = released.get_future().share();
 };
 
 namespace {
@@ -92,8 +127,14 @@ Claim::Options claimOptions(const Member::Options& options) {
   return {.pattern = options.pattern, .lease = options.lease, .record = std::move(record), .predecessor = predecessor};
 }
 
+// Keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
+template <typename Side>
+runtime::Task<void> runSaver(std::shared_ptr<Side> side, std::shared_ptr<NamesSaver> saver) {
+  co_await saver->saveRegularly(side->protocol.lifetime());
+}
+
 std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, std::shared_ptr<Executor::Strand> files,
-                                                Counters& counters, const Logger& log) {
+                                                FileCounters& counters, const Logger& log) {
   if (!options.state && options.on_claim.empty()) return nullptr;
   std::optional<node::ClaimHook::Options> hook;
   if (!options.on_claim.empty()) hook = node::ClaimHook::Options{.command = options.on_claim, .runner = options.runner};
@@ -102,45 +143,66 @@ std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, 
 
 }  // namespace
 
-Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> given_store,
-                   records::RecordStore& record_store, Options member_options, Logger logger,
+Member::Side::Side(Impl& member, std::unique_ptr<store::Store> given_store, records::RecordStore& record_store,
+                   const metrics::Scope& metrics, std::function<void(std::string)> on_fatal)
+    : store(std::move(given_store)),
+      records(record_store),
+      protocol(member.scheduler, *store, member.random, records,
+               member.protocolOptions(*this, metrics, std::move(on_fatal)), member.log) {}
+
+Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> store,
+                   records::RecordStore& records, Options member_options, Logger logger,
                    std::function<void(std::string)> on_fatal)
     : scheduler(given_scheduler),
-      store(std::move(given_store)),
-      records(record_store),
       options(withUuid(std::move(member_options), random)),
       log(std::move(logger)),
-      protocol(scheduler, *store, random, records, protocolOptions(std::move(on_fatal)), log),
+      counters(options.metrics),
+      lifetime(scheduler),
+      first(std::make_shared<Side>(*this, std::move(store), records, options.metrics, std::move(on_fatal))),
+      name({first, &first->protocol.name()}),
       addresses(options.addresses, log),
-      reporter(scheduler, protocol.lifetime(), protocol.name(), ownershipListener()),
+      reporter(scheduler, lifetime, name, ownershipListener()),
       files(options.executor->makeStrand()),
-      notifier(makeNotifier(options, files, protocol.counters(), log)) {
-  if (!options.state) return;
-  saver = std::make_shared<NamesSaver>(scheduler, records, protocol.source(), protocol.counters(),
-                                       options.executor->makeStrand(),
-                                       NamesSaver::Options{.file = options.state->namesFile(),
-                                                           .pattern = options.pattern.text(),
-                                                           .interval = options.save_interval,
-                                                           .max_names = options.max_names},
-                                       log);
+      saves(options.executor->makeStrand()),
+      notifier(makeNotifier(options, files, counters, log)),
+      saver(makeSaver()) {}
+
+std::shared_ptr<NamesSaver> Member::Impl::makeSaver() {
+  if (!options.state) return nullptr;
+  return std::make_shared<NamesSaver>(scheduler, first->records, first->protocol.source(), counters, saves,
+                                      NamesSaver::Options{.file = options.state->namesFile(),
+                                                          .pattern = options.pattern.text(),
+                                                          .interval = options.save_interval,
+                                                          .max_names = options.max_names},
+                                      log);
 }
 
-Protocol::Options Member::Impl::protocolOptions(std::function<void(std::string)> on_fatal) {
+Protocol::Options Member::Impl::protocolOptions(Side& side, const metrics::Scope& metrics,
+                                                std::function<void(std::string)> on_fatal) {
   Claim::Options claim = claimOptions(options);
-  claim.keep_leases = [this](uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
-    keepLeases(cluster_id, std::move(leases), std::move(kept));
+  claim.keep_leases = [this, &side](uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
+    keepLeases(side, cluster_id, std::move(leases), std::move(kept));
   };
-  claim.former_gone = [this] { dropHandedOver(); };
+  claim.former_gone = [this, &side] {
+    if (&side == first.get()) dropHandedOver();
+  };
   return {.claim = std::move(claim),
-          .exit_when_full = options.exit_when_full,
+          .exit_when_full = options.exit_when_full && on_fatal,
           .observe = options.observe,
           .reconcile_interval = options.reconcile_interval,
           .max_names = options.max_names,
           .watched = options.watched,
-          .metrics = options.metrics,
+          .metrics = metrics,
           .on_refused = std::move(on_fatal),
-          .on_change = [this] { reporter.report(); },
-          .on_released = [this] { released.set_value(protocol.gaveBack()); }};
+          .on_change = [this] { onChange(); },
+          .on_released = [&side] { side.released.set_value(side.protocol.gaveBack()); }};
+}
+
+std::shared_ptr<Member::Side> Member::Impl::lead() const { return bothSides().first; }
+
+std::pair<std::shared_ptr<Member::Side>, std::shared_ptr<Member::Side>> Member::Impl::bothSides() const {
+  const std::lock_guard lock(sides);
+  return {first, second};
 }
 
 OwnershipReporter::Listener Member::Impl::ownershipListener() {
@@ -148,18 +210,18 @@ OwnershipReporter::Listener Member::Impl::ownershipListener() {
 }
 
 void Member::Impl::onClaimed(const Ownership& owned) {
-  const NodeRecord& record = protocol.name().record();
+  const NodeRecord& record = name.record();
   named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.revision, owned.cluster_id, drained};
   ++tellings;
   handed_over = false;
-  protocol.setTold(notifier != nullptr);
+  setTold(notifier != nullptr);
   if (notifier) notifier->claimed(named);
   if (options.on_ownership) options.on_ownership(owned);
 }
 
 void Member::Impl::onLost() {
   const auto told = [this, number = tellings] {
-    if (number == tellings) protocol.setTold(false);
+    if (number == tellings) setTold(false);
   };
   if (notifier) notifier->lost(named, onScheduler(told));
   if (options.on_ownership) options.on_ownership(std::nullopt);
@@ -174,8 +236,74 @@ std::function<void()> Member::Impl::onScheduler(std::function<void()> work) {
   };
 }
 
-void Member::Impl::keepLeases(uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
-  if (!options.state) return kept();
+void Member::Impl::setTold(bool told) {
+  first->protocol.setTold(told);
+  if (second) second->protocol.setTold(told);
+}
+
+// --- two stores ---
+
+void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
+  side->protocol.name().setAddresses(addresses.get());
+  side->protocol.name().setDrained(drained);
+  if (!options.observe) side->protocol.bindTo(0, 0);
+  if (reporter.reported()) side->protocol.setTold(notifier != nullptr);
+  name.add({side, &side->protocol.name()}, needed);
+  const std::lock_guard lock(sides);
+  second = side;
+}
+
+void Member::Impl::onChange() {
+  if (second && !options.observe) follow();
+  reporter.report();
+}
+
+// The second store is to have the name that the first one has.
+void Member::Impl::follow() {
+  second->protocol.bindTo(first->protocol.heldId(), first->protocol.heldToken());
+  if (const auto owned = second->protocol.name().ownership()) first->protocol.raiseToken(owned->token);
+  if (name.needsBoth() || !name.join()) return;
+  log.info("the name is in the store that the cluster moves to, too: it is owned only while both confirm it");
+}
+
+Member::Impl::Dropped Member::Impl::drop(Which kept) {
+  if (!second || lifetime.stopping()) return {};
+  const std::shared_ptr<Side> gone = kept == Which::kFirst ? second : first;
+  Dropped dropped{.side = gone, .saver = nullptr};
+  kept == Which::kFirst ? name.keepFirst() : name.keepSecond();
+  {
+    const std::lock_guard lock(sides);
+    if (kept == Which::kSecond) first = second;
+    second.reset();
+  }
+  if (kept == Which::kSecond) {
+    first->protocol.bindTo(std::nullopt, 0);
+    dropped.saver = std::exchange(saver, makeSaver());
+    if (dropped.saver) dropped.saver->abandon();
+    if (saver) scheduler.spawn(runSaver(first, saver));
+    rememberClaim();
+  }
+  gone->protocol.setTold(false);  // the name goes on
+  gone->protocol.stop();
+  reporter.report();
+  return dropped;
+}
+
+// For a successor, which finds it in the store that is the first now.
+void Member::Impl::rememberClaim() {
+  const auto owned = first->protocol.name().ownership();
+  if (!notifier || !owned || !reporter.reported()) return;
+  named.uuid = first->protocol.name().record().id;
+  named.revision = owned->revision;
+  named.cluster_id = owned->cluster_id;
+  notifier->leased(owned->cluster_id, {owned->lease}, {});
+  notifier->moved(named);
+}
+
+// Of the second store's lease nothing is kept: after a crash it is waited for.
+void Member::Impl::keepLeases(const Side& side, uint64_t cluster_id, std::vector<int64_t> leases,
+                              std::function<void()> kept) {
+  if (!options.state || &side != first.get()) return kept();
   notifier->leased(cluster_id, std::move(leases), onScheduler(std::move(kept)));
 }
 
@@ -184,9 +312,10 @@ void Member::Impl::dropHandedOver() {
 }
 
 void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
-  if (protocol.stopping() || !addresses.update(found)) return;
-  records.setAddresses(found->addresses.list());
-  protocol.name().setAddresses(found->addresses);
+  if (lifetime.stopping() || !addresses.update(found)) return;
+  first->records.setAddresses(found->addresses.list());
+  if (second) second->records.setAddresses(found->addresses.list());
+  name.setAddresses(found->addresses);
   named.addresses = found->addresses;
   if (notifier && reporter.reported()) notifier->moved(named);
 }
@@ -195,24 +324,26 @@ void Member::Impl::setDrained(bool wanted) {
   if (drained.exchange(wanted) != wanted) {
     log.info("this node's addresses are {} its name: an operator has said so", wanted ? "taken out of" : "back under");
   }
-  protocol.name().setDrained(wanted);
+  name.setDrained(wanted);
   named.drained = wanted;
   if (notifier && reporter.reported()) notifier->moved(named);
 }
 
 // True: a store knew some names.
 bool Member::Impl::takeOver(const std::vector<const records::RecordStore*>& known) {
+  Protocol& protocol = first->protocol;
+  records::RecordStore& table = first->records;
   for (const records::RecordStore* other : known) {
-    forEachName(*other, [this](const SavedName& saved) {
+    forEachName(*other, [&](const SavedName& saved) {
       if (!isWatched(options.watched, saved.name.toString())) return;
       protocol.sawToken(saved.mod_revision);
-      if (records.size() < options.max_names) records.put(saved.name, saved.addresses, saved.mod_revision);
+      if (table.size() < options.max_names) table.put(saved.name, saved.addresses, saved.mod_revision);
     });
   }
-  if (records.size() == 0) return false;
+  if (table.size() == 0) return false;
   protocol.source().restored();
-  records.setFreshness(records::Freshness::kFromFile);
-  log.info("{} names as they are known already, until etcd answers", records.size());
+  table.setFreshness(records::Freshness::kFromFile);
+  log.info("{} names as they are known already, until etcd answers", table.size());
   return true;
 }
 
@@ -223,11 +354,12 @@ void Member::Impl::restore(const std::vector<const records::RecordStore*>& known
   if (node.drained) {
     log.warning("this node is drained, as before it was started: its name has no address until idetcd undrain");
     drained = true;
-    protocol.name().setDrained(true);
+    name.setDrained(true);
   }
+  Protocol& protocol = first->protocol;
   protocol.sawToken(node.token);
   if (options.pattern.recognise(node.name) == node.id) preferred = node.id;
-  if (!taken_over) saver->restore([this](int64_t revision) { protocol.sawToken(revision); });
+  if (!taken_over) saver->restore([&protocol](int64_t revision) { protocol.sawToken(revision); });
 }
 
 namespace {
@@ -239,28 +371,31 @@ runtime::Task<void> runReporter(std::shared_ptr<Impl> impl) {
 }
 template <typename Impl>
 runtime::Task<void> runRoster(std::shared_ptr<Impl> impl, Member::Done<store::StoreResult<Roster>> done) {
-  std::shared_ptr<void> owner = impl;
-  store::StoreResult<Roster> roster = co_await impl->protocol.roster().read(std::move(owner));
+  const auto side = impl->lead();
+  std::shared_ptr<void> owner = side;
+  store::StoreResult<Roster> roster = co_await side->protocol.roster().read(std::move(owner));
   done(std::move(roster));
 }
 template <typename Impl>
 runtime::Task<void> runSlot(std::shared_ptr<Impl> impl, std::string name,
                             Member::Done<store::StoreResult<std::optional<RosterSlot>>> done) {
-  std::shared_ptr<void> owner = impl;
-  RosterReader& roster = impl->protocol.roster();
+  const auto side = impl->lead();
+  std::shared_ptr<void> owner = side;
+  RosterReader& roster = side->protocol.roster();
   store::StoreResult<std::optional<RosterSlot>> slot = co_await roster.readSlot(name, std::move(owner));
   done(std::move(slot));
 }
 template <typename Impl>
 runtime::Task<void> runRelease(std::shared_ptr<Impl> impl, std::string name, int64_t revision,
                                Member::Done<store::StoreResult<bool>> done) {
-  store::StoreResult<bool> released = co_await impl->protocol.roster().release(name, revision);
+  const auto side = impl->lead();
+  store::StoreResult<bool> released = co_await side->protocol.roster().release(name, revision);
   done(std::move(released));
 }
 template <typename Impl>
 runtime::Task<void> runDrain(std::shared_ptr<Impl> impl, bool drained, Member::Done<bool> done) {
   impl->setDrained(drained);
-  const bool published = co_await impl->protocol.name().whenPublished(Member::kDrainPatience);
+  const bool published = co_await impl->name.whenPublished(Member::kDrainPatience);
   done(published);
 }
 // A timer sleeps while the machine is suspended: so no sleep is long.
@@ -269,7 +404,7 @@ runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_po
   while (impl->handed_over) {
     const std::chrono::nanoseconds left = until - impl->scheduler.now();
     if (left.count() <= 0) co_return impl->dropHandedOver();
-    const bool go_on = co_await impl->protocol.lifetime().pause(std::min<std::chrono::nanoseconds>(left, 1s));
+    const bool go_on = co_await impl->lifetime.pause(std::min<std::chrono::nanoseconds>(left, 1s));
     if (!go_on) co_return;
   }
 }
@@ -281,17 +416,13 @@ runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
   while (!is_slow) {
     const auto done = std::make_shared<std::atomic<bool>>(false);  // what is before this in the strand
     impl->files->submit([done] { done->store(true, std::memory_order_relaxed); });
-    const bool go_on = co_await impl->protocol.lifetime().pause(kPatience);
+    const bool go_on = co_await impl->lifetime.pause(kPatience);
     if (!go_on) co_return;
     is_slow = !done->load(std::memory_order_relaxed);
   }
   impl->log.warning(
       "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait for it",
       std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
-}
-template <typename Impl>
-runtime::Task<void> runSaver(std::shared_ptr<Impl> impl) {
-  co_await impl->saver->saveRegularly(impl->protocol.lifetime());
 }
 
 }  // namespace
@@ -308,22 +439,31 @@ void Member::Impl::start() {
   if (options.state) scheduler.spawn(runDiskWatch(self));
   if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
-  if (saver) scheduler.spawn(runSaver(self));
-  protocol.prefer(preferred);
-  protocol.start(self);
+  if (saver) scheduler.spawn(runSaver(first, saver));
+  first->protocol.prefer(preferred);
+  start(first);
   machine = std::make_unique<MachineWatch>(scheduler, self, log);
-  if (!options.observe) machine->watchGeneration(protocol.name());
+  if (!options.observe) machine->watchGeneration(name);
   if (options.find_addresses) {
     machine->watchAddresses(options.find_addresses,
                             [this](const Result<node::NodeAddresses>& found) { onAddresses(found); });
   }
 }
 
+void Member::Impl::start(const std::shared_ptr<Side>& side) {
+  side->started = true;
+  side->protocol.start(
+      std::make_shared<std::pair<std::shared_ptr<Impl>, std::shared_ptr<Side>>>(shared_from_this(), side));
+}
+
 // Ends when nothing is published and called back any more.
 void Member::Impl::giveUp() {
   machine.reset();
   const bool accepted = scheduler.post([self = shared_from_this()] {
-    self->protocol.stop();
+    self->lifetime.stop();
+    self->reporter.report();
+    if (self->second) self->second->protocol.stop();
+    self->first->protocol.stop();
     self->unsaved = self->saver && self->saver->hasUnsaved();
     self->quiet.set_value();
   });
@@ -353,7 +493,7 @@ Member::Member(runtime::Scheduler& scheduler, std::unique_ptr<store::Store> stor
                Options options, Logger log, std::function<void(std::string)> on_fatal)
     : impl_(std::make_shared<Impl>(scheduler, std::move(store), records, std::move(options), std::move(log),
                                    std::move(on_fatal))) {
-  assert(impl_->store != nullptr);
+  assert(impl_->first->store != nullptr);
 }
 
 Member::~Member() { stop(std::chrono::milliseconds(0)); }
@@ -364,10 +504,10 @@ void Member::restore(const std::vector<const records::RecordStore*>& known) {
 
 void Member::found(int64_t id, int64_t token_base) {
   if (impl_->preferred == 0) impl_->preferred = id;
-  impl_->protocol.sawToken(token_base);
+  impl_->first->protocol.sawToken(token_base);
 }
 
-int64_t Member::highestToken() const { return impl_->protocol.highestToken(); }
+int64_t Member::highestToken() const { return impl_->lead()->protocol.highestToken(); }
 
 void Member::start() {
   const std::lock_guard lock(impl_->starting);
@@ -388,16 +528,66 @@ bool Member::stop(std::chrono::milliseconds budget) {
   const BootClock::time_point end = impl_->scheduler.now() + budget;
   std::call_once(impl_->stop_once, [this] { impl_->giveUp(); });
   impl_->is_quiet.wait();
-  const bool released = impl_->is_released.wait_for(budget) == std::future_status::ready;
-  std::call_once(impl_->close_once, [this, budget, end] {
+  const auto [first, second] = impl_->bothSides();
+  bool released = first->waitUntilReleased(budget);
+  if (second) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - impl_->scheduler.now());
+    released = second->waitUntilReleased(std::max(left, std::chrono::milliseconds(0))) && released;
+  }
+  std::call_once(impl_->close_once, [this, budget, end, first = first] {
     constexpr std::chrono::milliseconds kForTheHook{500};  // even if etcd has taken all the time
     constexpr size_t kQuicklySaved = 100'000;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - impl_->scheduler.now());
     const bool in_haste = budget.count() == 0;
-    const bool may_save = !in_haste && impl_->records.size() <= kQuicklySaved;
+    const bool may_save = !in_haste && first->records.size() <= kQuicklySaved;
     impl_->close(in_haste ? budget : std::max(left, kForTheHook), may_save);
   });
-  return released && impl_->is_released.get();
+  return released;
+}
+
+void Member::addSecond(std::unique_ptr<store::Store> store, records::RecordStore& records,
+                       const metrics::Scope& metrics, bool needed) {
+  const auto side = std::make_shared<Side>(*impl_, std::move(store), records, metrics, nullptr);
+  const std::lock_guard lock(impl_->starting);
+  if (!impl_->started) return impl_->link(side, needed);
+  impl_->scheduler.post([impl = impl_, side, needed] {
+    if (!impl->lifetime.stopping()) impl->link(side, needed);
+  });
+}
+
+void Member::startSecond(int64_t token_base) {
+  const std::lock_guard lock(impl_->starting);
+  const auto start = [impl = impl_, token_base] {
+    if (!impl->second || impl->lifetime.stopping()) return;
+    impl->second->protocol.sawToken(token_base);
+    impl->start(impl->second);
+    impl->onChange();
+  };
+  if (impl_->started && !impl_->stopped) impl_->scheduler.post(start);
+}
+
+void Member::keep(Which which, std::chrono::milliseconds budget) {
+  assert(!impl_->scheduler.onThread());
+  const auto dropped = std::make_shared<Impl::Dropped>();
+  auto done = std::make_shared<std::promise<void>>();
+  const std::future<void> is_done = done->get_future();
+  impl_->scheduler.post([impl = impl_, which, dropped, done = std::move(done)] {
+    *dropped = impl->drop(which);
+    done->set_value();
+  });
+  is_done.wait();  // or the thread has ended, and the promise with it
+  const auto [side, saver] = std::exchange(*dropped, {});
+  if (side) side->waitUntilReleased(budget);
+  if (saver) saver->drain();
+}
+
+std::optional<Member::Second> Member::second() const {
+  const auto [first, second] = impl_->bothSides();
+  if (!second) return std::nullopt;
+  return Second{.store = {second, second->store.get()},
+                .connected = second->protocol.counters().watch_connected.value() != 0,
+                .needed = impl_->name.needsBoth(),
+                .owned = second->protocol.name().ownership().has_value()};
 }
 
 void Member::abandon(pid_t successor) {
@@ -406,23 +596,27 @@ void Member::abandon(pid_t successor) {
   impl_->notifier->abandon(successor, owned ? std::optional(owned->deadline) : std::nullopt);
 }
 
-std::optional<Ownership> Member::ownership() const { return impl_->protocol.name().ownership(); }
+std::optional<Ownership> Member::ownership() const { return impl_->name.ownership(); }
 
 records::HostAddresses Member::addresses() const { return impl_->addresses.get(); }
 
-std::string Member::uuid() const { return impl_->protocol.name().uuid(); }
+std::string Member::uuid() const { return impl_->name.uuid(); }
 
-size_t Member::names() const { return static_cast<size_t>(impl_->protocol.counters().names.value()); }
+size_t Member::names() const { return static_cast<size_t>(impl_->lead()->protocol.counters().names.value()); }
 
-const store::Store& Member::store() const { return *impl_->store; }
+std::shared_ptr<const store::Store> Member::store() const {
+  const auto side = impl_->lead();
+  return {side, side->store.get()};
+}
 
 Member::StoreState Member::storeState() const {
-  const Counters& counters = impl_->protocol.counters();
+  const auto side = impl_->lead();
+  const Counters& counters = side->protocol.counters();
   return {.connected = counters.watch_connected.value() != 0,
           .since = static_cast<std::time_t>(counters.watch_changed.value())};
 }
 
-bool Member::hadName() const { return impl_->protocol.counters().claims.value() > 0; }
+bool Member::hadName() const { return impl_->lead()->protocol.counters().claims.value() > 0; }
 
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {
   impl_->scheduler.spawn(runRoster(impl_, std::move(done)));

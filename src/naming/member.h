@@ -1,5 +1,6 @@
 // One node's membership of its cluster: a keeper of its own name and a mirror of all names, over a store that it is
-// given, whichever that is.
+// given, whichever that is. While the cluster moves to another store there are two (own_names.h): the name is claimed in
+// the first one, and after that the same one in the second. Each has its table of records.
 //
 // start() returns at once, after restore(); everything goes on in the background on the scheduler's thread, for as long
 // as it takes: the store may be away at start and at any time later. Any thread may call any function, start() once; it
@@ -74,6 +75,26 @@ class Member {
   // After restore(), or in its place if it was not called.
   void start();
 
+  // --- a cluster that moves; one thread calls these. ---
+  // From now on the node has its name in `store` too, which writes `records`: both as those of the constructor. Nothing
+  // is asked of it before startSecond(). `needed`: the name is not owned before both stores say so. `token_base`: no
+  // token in the second store is as low.
+  void addSecond(std::unique_ptr<store::Store> store, records::RecordStore& records, const metrics::Scope& metrics,
+                 bool needed);
+  void startSecond(int64_t token_base = 0);
+  // Goes on with one of the two; what the other one has of this node is given up. Waits for that for about `budget`. When
+  // it returns, the records of the other one are not touched any more. Not within a callback.
+  enum class Which { kFirst, kSecond };
+  void keep(Which which, std::chrono::milliseconds budget);
+  struct Second {
+    std::shared_ptr<const store::Store> store;
+    bool connected = false;
+    bool needed = false;  // the name is owned only while both stores confirm it
+    bool owned = false;   // the second one does
+  };
+  // None: there is one store.
+  std::optional<Second> second() const;
+
   // Ends the claim or gives the name up: lease, ticket and slot vanish from etcd together. Waits for that, and for the
   // program of `on_claim`, for about `budget`. When it returns, `records` is not touched any more, nothing is called
   // back any more, and the state directory is free for another. True: the store has confirmed that nothing is held any
@@ -92,7 +113,7 @@ class Member {
   // Of this node. It changes when another node turns out to use the same.
   std::string uuid() const;
   size_t names() const;  // of the store, that are known
-  const store::Store& store() const;
+  std::shared_ptr<const store::Store> store() const;  // the first
   // Whether the store is there: it tells of changes. Since when it is, or is not, or else since the start: Unix time.
   struct StoreState {
     bool connected = false;
@@ -118,6 +139,7 @@ class Member {
   bool remembers() const;  // there is a state directory
 
  private:
+  struct Side;
   struct Impl;
   // Shared with the tasks on the scheduler's thread: a call may be under way for some seconds after stop().
   std::shared_ptr<Impl> impl_;

@@ -63,6 +63,12 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
 Task<void> NameKeeper::run() {
   Backoff backoff(context_.jitter, 250ms, 30s);  // between losing a name and claiming again
   while (!context_.lifetime.stopping()) {
+    if (bound_ == 0) {
+      wake_.reset();
+      co_await wake_.wait(1h);
+      continue;
+    }
+    if (bound_) preferred_id_ = *bound_;
     const BootClock::time_point started = context_.now();
     renewed_mark_ = confirmation_.standstill().mark();
     const bool may_exit = exit_when_full_ && !ever_held_;
@@ -72,6 +78,7 @@ Task<void> NameKeeper::run() {
       co_await claim_.release();
       break;
     }
+    if (outcome == Claim::ClaimOutcome::kBoundElsewhere) continue;
     if (outcome == Claim::ClaimOutcome::kFull) {
       if (on_fatal_) on_fatal_(claim_.refusal());
       break;
@@ -90,11 +97,13 @@ Task<void> NameKeeper::run() {
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
     // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
     // key (kReleased) may be under our lease.
-    if (loss == Loss::kStopped || loss == Loss::kConflict) co_await withdrawn_.wait(kWithdrawal);
+    if (loss == Loss::kStopped || loss == Loss::kConflict || loss == Loss::kBoundElsewhere)
+      co_await withdrawn_.wait(kWithdrawal);
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
     if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
+    if (loss == Loss::kBoundElsewhere) continue;
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();
     const std::chrono::nanoseconds delay = backoff.next();
@@ -102,11 +111,25 @@ Task<void> NameKeeper::run() {
   }
 }
 
+void NameKeeper::bindTo(std::optional<int64_t> id, int64_t token) {
+  own_key_.sawToken(token - 1);
+  if (std::exchange(bound_, id) == id) return;
+  claim_.bindTo(id);
+  wake_.set();
+}
+
+void NameKeeper::raiseToken(int64_t token) {
+  if (!holding_ || token <= claim_.slot().token) return;
+  claim_.raiseToken(token);
+  moved_.set();
+}
+
 Task<NameKeeper::Loss> NameKeeper::hold() {
   Backoff retry(context_.jitter, 200ms, 1s);
   while (true) {
     wake_.reset();
     if (context_.lifetime.stopping()) co_return Loss::kStopped;
+    if (bound_ && *bound_ != claim_.slot().id) co_return Loss::kBoundElsewhere;
     const OwnKeyObserver::State state = own_key_.state(held());
     if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;
     // The store may have been set back before the first snapshot: what has the key then can be older than the claim was,
@@ -193,6 +216,7 @@ void NameKeeper::recordLoss(Loss loss) {
   if (released) preferred_id_ = 0;
   switch (loss) {
     case Loss::kStopped:
+    case Loss::kBoundElsewhere:
       return;
     case Loss::kLeaseLost:
       context_.counters.leases_lost.add();
@@ -280,6 +304,7 @@ Task<void> NameKeeper::keepRecord() {
     if (updated) context_.trouble.succeeded(kUpdating);
     if (updated && *updated) {
       context_.counters.address_updates.add();
+      publish();  // the token may be another one
       continue;
     }
     // Not ours any more: the watch will say so too. An unclear failure is simply repeated, under the same condition.

@@ -32,6 +32,15 @@ class NameKeeper final : public OwnName {
   // The slot to take if it is free, or back if it carries our UUID.
   void prefer(int64_t id) { preferred_id_ = id; }
 
+  // From now on takes slot `id` and no other, and gives another one back; 0: none; without a value any, as at first. No
+  // token that is claimed from now on is lower than `token`.
+  void bindTo(std::optional<int64_t> id, int64_t token);
+  // Of the slot that is held, whether or not it is owned; 0: none is.
+  int64_t heldId() const { return holding_ ? claim_.slot().id : 0; }
+  int64_t heldToken() const { return holding_ ? claim_.slot().token : 0; }
+  // The token of the name that is owned becomes this one, if it is lower.
+  void raiseToken(int64_t token);
+
   // Until the protocol stops; then lease, ticket and slot are given back.
   runtime::Task<void> run();
   // The protocol stops: ends run(). Ownership ends at once.
@@ -65,7 +74,7 @@ class NameKeeper final : public OwnName {
   runtime::Task<bool> whenPublished(std::chrono::nanoseconds patience) override;
 
  private:
-  enum class Loss { kStopped, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
+  enum class Loss { kStopped, kBoundElsewhere, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
 
   // What a keepalive, a read of the incarnation and the key have shown.
   struct Evidence {
@@ -108,6 +117,7 @@ class NameKeeper final : public OwnName {
   records::HostAddresses addresses_;
   bool drained_ = false;
   int64_t preferred_id_ = 0;
+  std::optional<int64_t> bound_;  // see bindTo()
 
   bool holding_ = false;  // between a claim and its loss
   bool stopped_in_doubt_ = false;

@@ -14,7 +14,7 @@ int64_t secondsOf(std::chrono::nanoseconds duration) {
 }  // namespace
 
 NamesSaver::NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& store, RecordSource& source,
-                       Counters& counters, std::shared_ptr<Executor::Strand> strand, Options options, Logger log)
+                       FileCounters& counters, std::shared_ptr<Executor::Strand> strand, Options options, Logger log)
     : scheduler_(scheduler),
       store_(store),
       source_(source),

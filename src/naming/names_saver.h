@@ -24,7 +24,7 @@ class NamesSaver : public std::enable_shared_from_this<NamesSaver> {
   };
 
   // Arguments passed by reference outlive this, or are used until drain() has returned.
-  NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& store, RecordSource& source, Counters& counters,
+  NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& store, RecordSource& source, FileCounters& counters,
              std::shared_ptr<Executor::Strand> strand, Options options, Logger log);
 
   // Reads the file into the store. `seen` is called for the revision of each name. Blocks on the file system. REQUIRES:
@@ -48,7 +48,7 @@ class NamesSaver : public std::enable_shared_from_this<NamesSaver> {
   runtime::Scheduler& scheduler_;
   records::RecordStore& store_;
   RecordSource& source_;
-  Counters& counters_;
+  FileCounters& counters_;
   const std::shared_ptr<Executor::Strand> strand_;
   const Options options_;
   const Logger log_;

@@ -42,7 +42,7 @@ std::string renderIdentity(const NamedNode& node) {
 
 OwnershipNotifier::OwnershipNotifier(std::shared_ptr<node::StateDirectory> state,
                                      std::optional<node::ClaimHook::Options> hook,
-                                     std::shared_ptr<Executor::Strand> files, Counters& counters, Logger log)
+                                     std::shared_ptr<Executor::Strand> files, FileCounters& counters, Logger log)
     : state_(std::move(state)),
       hook_(hook ? std::make_unique<node::ClaimHook>(std::move(*hook), log) : nullptr),
       files_(std::move(files)),
@@ -64,6 +64,9 @@ void OwnershipNotifier::claimed(const NamedNode& node) {
 }
 
 void OwnershipNotifier::moved(const NamedNode& node) {
+  known_.uuid = node.uuid;
+  known_.cluster_id = node.cluster_id;
+  known_.revision = node.revision;
   known_.drained = node.drained;
   write(renderIdentity(node));
 }

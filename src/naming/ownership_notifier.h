@@ -39,10 +39,11 @@ class OwnershipNotifier {
   // Of the first two either may be missing. What `files` has been given is done before the notifier goes, and `counters`
   // are there until then.
   OwnershipNotifier(std::shared_ptr<node::StateDirectory> state, std::optional<node::ClaimHook::Options> hook,
-                    std::shared_ptr<Executor::Strand> files, Counters& counters, Logger log);
+                    std::shared_ptr<Executor::Strand> files, FileCounters& counters, Logger log);
 
   void claimed(const NamedNode& node);
-  void moved(const NamedNode& node);  // the same name, and other addresses, or drained or not any more
+  // The same name and token, and other addresses, drained or not any more, or the claim of another store.
+  void moved(const NamedNode& node);
   // `done` is called when the file is empty and the program has ended, or will not be run; on any thread.
   void lost(const NamedNode& node, std::function<void()> done = {});
   // The file names no owner: the name that a process before has handed over there is not this one's.
@@ -72,7 +73,7 @@ class OwnershipNotifier {
   const std::shared_ptr<node::StateDirectory> state_;
   const std::unique_ptr<node::ClaimHook> hook_;
   const std::shared_ptr<Executor::Strand> files_;
-  Counters& counters_;
+  FileCounters& counters_;
   const Logger log_;
   node::RememberedNode known_;  // what the file is to say
   std::mutex mutex_;            // guards the next

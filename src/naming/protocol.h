@@ -64,6 +64,12 @@ class Protocol {
   // This machine is told the name, or is told of its loss: see NameKeeper.
   void setTold(bool told) { keeper_.setTold(told); }
 
+  // See NameKeeper: for a node that has its name in two stores. Scheduler's thread, or before start().
+  void bindTo(std::optional<int64_t> id, int64_t token) { keeper_.bindTo(id, std::min(token, kMaxToken)); }
+  int64_t heldId() const { return keeper_.heldId(); }
+  int64_t heldToken() const { return keeper_.heldToken(); }
+  void raiseToken(int64_t token) { keeper_.raiseToken(token); }
+
   OwnName& name() { return keeper_; }
   const OwnName& name() const { return keeper_; }
   RecordSource& source() { return mirror_; }

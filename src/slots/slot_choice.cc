@@ -112,6 +112,14 @@ SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int
   return {Kind::kTake, id, pattern.render(id)};
 }
 
+SlotChoice chooseOnly(const NamePattern& pattern, const QueueSnapshot& line, int64_t id) {
+  using Kind = SlotChoice::Kind;
+  if (!line.older && !line.far_back) return {Kind::kUnqueued, 0, {}};
+  if (line.older && line.own) return {line.own->abandoned ? Kind::kTakeBack : Kind::kOldLease, id, pattern.render(id)};
+  if (!line.older || line.taken.contains(id)) return {Kind::kWait, id, pattern.render(id)};
+  return {Kind::kTake, id, pattern.render(id)};
+}
+
 void WaitingLine::beginLook() {
   looking_ = true;
   must_look_ = guessed_ = false;

@@ -90,6 +90,9 @@ std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line);
 // node that lost its name for a while comes back to it, but never ahead of a node that waits.
 SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int64_t preferred_id);
 
+// Slot `id` and no other, whoever waits: kWait while another node has it. Never kFull.
+SlotChoice chooseOnly(const NamePattern& pattern, const QueueSnapshot& line, int64_t id);
+
 // Whether it is this node's turn for a slot: a free one is left for it by the tickets ahead (slotInTurn()), from one look
 // at etcd and the node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken
 // meanwhile counts as taken by the first ticket ahead that can, or, where limits differ, makes another look necessary
@@ -100,6 +103,9 @@ class WaitingLine {
   // `on_change` is called when isOurTurn() or mustLook() may say something else.
   WaitingLine(NamePattern pattern, std::function<void()> on_change)
       : pattern_(std::move(pattern)), on_change_(std::move(on_change)) {}
+
+  // From now on it is our turn when slot `id` is free, and only then; 0: as above.
+  void waitOnlyFor(int64_t id) { only_ = id; }
 
   // A look is sent: from now on changes are kept, since they may be newer than what it shows.
   void beginLook();
@@ -130,10 +136,14 @@ class WaitingLine {
   };
   void change(std::string_view key, int64_t revision, bool put);
   void apply(int64_t id, bool put);
-  bool isInTurn() const { return !looking_ && line_.older && slotInTurn(pattern_.limit(), line_); }
+  bool isInTurn() const {
+    if (looking_ || !line_.older) return false;
+    return only_ > 0 ? !line_.taken.contains(only_) : slotInTurn(pattern_.limit(), line_).has_value();
+  }
 
   const NamePattern pattern_;
   const std::function<void()> on_change_;
+  int64_t only_ = 0;
   QueueSnapshot line_;
   std::vector<Change> pending_;
   bool looking_ = false;

@@ -221,7 +221,7 @@ std::string ClusterReport::degraded() const {
   if (store_ == nullptr) return {};
   std::string what = storeAway();
   if (what.empty() && store_->freshness() == records::Freshness::kStale)
-    what = fmt::format("{} confirms nothing: names are stale", member_->store().kind());
+    what = fmt::format("{} confirms nothing: names are stale", member_->store()->kind());
   return what.empty() ? what : fmt::format("{}: {}", pattern(), what);
 }
 
@@ -232,7 +232,7 @@ std::string ClusterReport::storeAway() const {
   gmtime_r(&state.since, &utc);
   std::array<char, 32> time{};
   std::strftime(time.data(), time.size(), "%FT%TZ", &utc);
-  return fmt::format("{} is away since {}", member_->store().kind(), time.data());
+  return fmt::format("{} is away since {}", member_->store()->kind(), time.data());
 }
 
 bool ClusterReport::isInZone(const std::string& name) const {
@@ -268,10 +268,10 @@ json ClusterReport::status() const {
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"confirmed_seconds_ago", nullptr},
-           {"store", member_->store().kind()},
+           {"store", member_->store()->kind()},
            {"store_connected", state.connected},
            {"store_since", state.since},
-           {"endpoints", member_->store().endpoints()}};
+           {"endpoints", member_->store()->endpoints()}};
   if (const auto owned = member_->ownership()) {
     all["name"] = owned->name;
     all["id"] = owned->id;

@@ -273,7 +273,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   made->metrics = std::make_unique<const ClusterMetrics>(
       process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);
   made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings, made->peers);
-  made->member->restore(tablesOf(made->member->store()));
+  made->member->restore(tablesOf(*made->member->store()));
   return made;
 }
 
@@ -282,7 +282,7 @@ std::vector<const records::RecordStore*> Clusters::tablesOf(const store::Store& 
   const std::vector<std::string> endpoints = store.endpoints();
   std::vector<const records::RecordStore*> tables;
   for (const auto& cluster : running_) {
-    const bool same = std::ranges::any_of(cluster->member->store().endpoints(), [&endpoints](const std::string& one) {
+    const bool same = std::ranges::any_of(cluster->member->store()->endpoints(), [&endpoints](const std::string& one) {
       return std::ranges::find(endpoints, one) != endpoints.end();
     });
     if (same) tables.push_back(cluster->store.get());

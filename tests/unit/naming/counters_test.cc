@@ -41,9 +41,12 @@ const std::vector<std::pair<std::string, metrics::Counter Counters::*>> kCounter
     {"comparisons", &Counters::comparisons},
     {"repaired_names", &Counters::reconciled},
     {"mass_deletions", &Counters::mass_deletions},
-    {"saves", &Counters::saves},
-    {"save_failures", &Counters::save_failures},
-    {"saved_refused", &Counters::saved_refused},
+};
+
+const std::vector<std::pair<std::string, metrics::Counter FileCounters::*>> kFileCounters{
+    {"saves", &FileCounters::saves},
+    {"save_failures", &FileCounters::save_failures},
+    {"saved_refused", &FileCounters::saved_refused},
 };
 
 const std::vector<std::pair<std::string, metrics::Gauge Counters::*>> kGauges{
@@ -56,9 +59,14 @@ const std::vector<std::pair<std::string, metrics::Gauge Counters::*>> kGauges{
 TEST(NamingCounters, AreKnownByTheirNames) {
   const metrics::Registry registry;
   Counters counters(registry.scope().with("pattern", "worker{{.ID}}.x."));
+  FileCounters files(registry.scope().with("pattern", "worker{{.ID}}.x."));
   std::map<std::string, double> expected;
   for (const auto& [name, counter] : kCounters) {
     (counters.*counter).add(expected.size() + 1);
+    expected["idetcd_" + name + "_total{pattern=\"worker{{.ID}}.x.\"}"] = static_cast<double>(expected.size() + 1);
+  }
+  for (const auto& [name, counter] : kFileCounters) {
+    (files.*counter).add(expected.size() + 1);
     expected["idetcd_" + name + "_total{pattern=\"worker{{.ID}}.x.\"}"] = static_cast<double>(expected.size() + 1);
   }
   for (const auto& [name, gauge] : kGauges) {
@@ -70,7 +78,7 @@ TEST(NamingCounters, AreKnownByTheirNames) {
     expected["idetcd_rejected_total{pattern=\"worker{{.ID}}.x.\",reason=\"" + std::string(kRejections.at(i)) + "\"}"] =
         static_cast<double>(expected.size() + 1);
   }
-  EXPECT_EQ(expected.size(), kCounters.size() + kGauges.size() + kRejections.size());
+  EXPECT_EQ(expected.size(), kCounters.size() + kFileCounters.size() + kGauges.size() + kRejections.size());
   EXPECT_EQ(test_support::valuesOf(registry), expected) << "all of them, and no other";
 }
 

@@ -58,7 +58,7 @@ struct Node {
   records::RecordStore store{epochs, {}};
   RecordsView view{epochs, store};
   GivenSource source;
-  Counters counters;
+  FileCounters counters;
   Executor executor;
   std::shared_ptr<NamesSaver> saver;
 };

@@ -66,7 +66,7 @@ class BusyNotifierTest : public testing::Test {
   std::shared_ptr<node::StateDirectory> state_;
   Executor executor_;
   const std::shared_ptr<Executor::Strand> files_ = executor_.makeStrand();
-  Counters counters_;
+  FileCounters counters_;
   std::unique_ptr<OwnershipNotifier> notifier_;
 };
 

@@ -99,6 +99,28 @@ TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {
   EXPECT_EQ(chooseSlot(p, own, 2).kind, Kind::kOldLease);
 }
 
+TEST(ChooseSlot, TheOnlySlotIsTakenWhoeverWaits) {
+  const NamePattern p = pattern(4);
+  EXPECT_EQ(take(chooseOnly(p, line({1}, 7), 3)), 3);
+  EXPECT_EQ(chooseOnly(p, line({3}, size_t{0}), 3).kind, Kind::kWait);
+  EXPECT_EQ(chooseOnly(p, line({}, std::nullopt), 3).kind, Kind::kUnqueued);
+  QueueSnapshot own = line({3}, 5);
+  own.own = QueueSnapshot::OwnKey{.lease = 7, .abandoned = true};
+  EXPECT_EQ(chooseOnly(p, own, 3).kind, Kind::kTakeBack);
+}
+
+TEST(WaitingForOneSlot, ItsTurnIsWhenThatIsFree) {
+  WaitingLine waiting(pattern(4), [] {});
+  waiting.waitOnlyFor(3);
+  waiting.beginLook();
+  waiting.endLook(line({3}, size_t{0}));
+  EXPECT_FALSE(waiting.isOurTurn()) << "others are free";
+  waiting.remove("w3.x.", 5);
+  EXPECT_TRUE(waiting.isOurTurn());
+  waiting.waitOnlyFor(0);
+  EXPECT_TRUE(waiting.isOurTurn());
+}
+
 TEST(ChooseSlot, AHugeLimitCostsNothing) {
   const NamePattern p = pattern(1'000'000'000);
   EXPECT_EQ(take(chooseSlot(p, line({1}, 1), 0)), 3);
