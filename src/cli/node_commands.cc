@@ -62,6 +62,13 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     rows->push_back({"  mirror", mirrorText(cluster)});
     rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")),
                      fmt::format("{}: {}", storeText(cluster), joined(arrayAt(cluster, "endpoints")))});
+    if (const auto target = textAt(cluster, "moves_to")) {
+      const char* state = flagAt(cluster, "observes") ? "names of both are answered"
+                          : flagAt(cluster, "moved")  ? "the name is there too"
+                                                      : "the name is not there yet";
+      rows->push_back({"  moves to", fmt::format("{}: {}{}", escaped(*target), state,
+                                                 flagAt(cluster, "second_connected") ? "" : ", AWAY")});
+    }
   }
 }
 

@@ -89,11 +89,11 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
 
-  int64_t preferred = 0;  // slot; before start()
-  NamedNode named;        // the name under which the claim was reported. Scheduler's thread only
-  uint64_t tellings = 0;  // of claims. Scheduler's thread only
+  int64_t preferred = 0;     // slot; before start()
+  NamedNode named;           // the name under which the claim was reported. Scheduler's thread only
+  uint64_t tellings = 0;     // of claims. Scheduler's thread only
   bool handed_over = false;  // the identity file has a predecessor's name; from start() on scheduler's thread only
-  bool unsaved = false;   // read when quiet
+  bool unsaved = false;      // read when quiet
 
   std::atomic<bool> drained{false};
   std::mutex starting;  // guards the next two
@@ -421,7 +421,8 @@ runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
     is_slow = !done->load(std::memory_order_relaxed);
   }
   impl->log.warning(
-      "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait for it",
+      "state directory {}: a write still takes its time after {} s; a claim, a loss and a change of the pattern wait "
+      "for it",
       std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
 }
 

@@ -209,7 +209,7 @@ std::string ClusterReport::missing() const {
   if (!unread && !unnamed) return {};
   std::string what = unread ? "names not read from etcd" : "";
   if (unnamed) what += fmt::format("{}own name not claimed", unread ? ", " : "");
-  if (const auto group = peers()) {
+  if (const auto group = peers_.lock()) {
     if (const std::string waiting = waitsFor(*group); !waiting.empty()) return what + "; " + waiting;
   }
   if (const std::string away = storeAway(); !away.empty()) what += "; " + away;
@@ -271,7 +271,15 @@ json ClusterReport::status() const {
            {"store", member_->store()->kind()},
            {"store_connected", state.connected},
            {"store_since", state.since},
+           {"moves_to", nullptr},
+           {"moved", false},
+           {"second_connected", false},
            {"endpoints", member_->store()->endpoints()}};
+  if (const auto second = member_->second(); second && moves_to_ != nullptr) {
+    all["moves_to"] = moves_to_;
+    all["moved"] = second->needed && second->owned;
+    all["second_connected"] = second->connected;
+  }
   if (const auto owned = member_->ownership()) {
     all["name"] = owned->name;
     all["id"] = owned->id;
@@ -346,6 +354,14 @@ void ClusterReport::release(const std::string& name, int64_t revision, const Don
       done({.body = {{"released", name}}, .error = {}});
     });
   });
+}
+
+void ClusterReport::follow(const records::RecordStore& store, const ClusterSettings& settings,
+                           const std::shared_ptr<peers::PeerGroup>& peers) {
+  const std::lock_guard lock(mutex_);
+  store_ = &store;
+  peers_ = peers;
+  moves_to_ = settings.movesTo();
 }
 
 void ClusterReport::detach() {

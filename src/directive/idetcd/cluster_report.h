@@ -30,7 +30,10 @@ class ClusterReport {
   // `peers`: null if the endpoints are configured.
   ClusterReport(const records::RecordStore& store, naming::Member& member, const ClusterSettings& settings,
                 const std::shared_ptr<peers::PeerGroup>& peers)
-      : settings_(settings), store_(&store), member_(&member), peers_(peers) {}
+      : settings_(settings), store_(&store), member_(&member), peers_(peers), moves_to_(settings.movesTo()) {}
+  // The cluster has taken a step of its move (ClusterSettings::Step).
+  void follow(const records::RecordStore& store, const ClusterSettings& settings,
+              const std::shared_ptr<peers::PeerGroup>& peers);
 
   const std::string& pattern() const { return settings_.pattern.text(); }
   bool recognises(const std::string& name) const { return settings_.pattern.recognise(name).has_value(); }
@@ -38,7 +41,10 @@ class ClusterReport {
   bool observes() const { return settings_.observe; }
   bool hasName() const;
   // Null: there is none, or it is gone.
-  std::shared_ptr<peers::PeerGroup> peers() const { return peers_.lock(); }
+  std::shared_ptr<peers::PeerGroup> peers() const {
+    const std::lock_guard lock(mutex_);
+    return peers_.lock();
+  }
 
   // Why this node cannot answer for it yet; empty: it can.
   std::string missing() const;
@@ -73,7 +79,8 @@ class ClusterReport {
   mutable std::mutex mutex_;
   const records::RecordStore* store_;  // null: detached
   naming::Member* const member_;
-  const std::weak_ptr<peers::PeerGroup> peers_;
+  std::weak_ptr<peers::PeerGroup> peers_;  // guarded by mutex_, as the next
+  const char* moves_to_;                   // null: it does not move
 };
 
 // Those of each configuration, and the paths that ask them.

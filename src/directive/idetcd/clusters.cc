@@ -3,6 +3,7 @@
 #include <future>
 
 #include "control/local_socket.h"
+#include "naming/saved_names.h"
 #include "naming/watched_ranges.h"
 #include "node/addresses.h"
 
@@ -72,7 +73,7 @@ Cluster* Clusters::find(const ClusterSettings& settings) const {
 
 Cluster* Clusters::findRunning(const records::RecordStore& store) const {
   const auto found =
-      std::ranges::find_if(running_, [&store](const auto& cluster) { return cluster->store.get() == &store; });
+      std::ranges::find_if(running_, [&store](const auto& cluster) { return &cluster->records() == &store; });
   return found != running_.end() ? found->get() : nullptr;
 }
 
@@ -80,41 +81,123 @@ Cluster* Clusters::findRunning(const records::RecordStore& store) const {
 void Clusters::observe(const records::RecordStore& store, std::shared_ptr<records::RecordObserver> observer) {
   Cluster* cluster = findRunning(store);
   if (cluster == nullptr) return;
-  etcd_thread_->post([written = cluster->store.get(), observer = std::move(observer)]() mutable {
+  etcd_thread_->post([written = &cluster->records(), observer = std::move(observer)]() mutable {
     written->addObserver(std::move(observer));
   });
 }
 
-void Clusters::forget(const records::RecordStore& store, std::shared_ptr<const records::RecordObserver> observer) {
-  Cluster* cluster = findRunning(store);
-  if (cluster == nullptr) return;
-  etcd_thread_->post([table = cluster->store.get(), observer] { table->removeObserver(observer.get()); });
+void Clusters::forget(const records::RecordStore& store,
+                      const std::shared_ptr<const records::RecordObserver>& observer) {
+  for (const auto& cluster : running_) {
+    std::vector<records::RecordStore*> tables{cluster->first->records.get()};
+    if (cluster->both) tables.push_back(&cluster->both->sum());
+    for (records::RecordStore* table : tables) {
+      if (table == &store) etcd_thread_->post([table, observer] { table->removeObserver(observer.get()); });
+    }
+  }
 }
 
 bool Clusters::isRunning(const Cluster* cluster) const {
   return std::ranges::any_of(running_, [cluster](const auto& running) { return running.get() == cluster; });
 }
 
-Result<Cluster*> Clusters::join(const ClusterSettings& settings, uint16_t dns_port) {
+Result<Clusters::Joined> Clusters::join(const ClusterSettings& settings, uint16_t dns_port) {
   if (Cluster* cluster = find(settings); cluster != nullptr) {
+    using Step = ClusterSettings::Step;
+    const std::string& pattern = settings.pattern.text();
     const bool running = isRunning(cluster);
-    if (!cluster->settings.isSameMember(settings)) {
-      const std::string& pattern = settings.pattern.text();
-      if (!running) return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
-      process_.log.named("plugin/idetcd").warning("{}: only 'fallthrough' changes without a restart", pattern);
-    }
     if (cluster->has_left) return add(cluster->settings, dns_port);
     if (running) kept_.push_back({cluster, settings.only});
-    return cluster;
+    const auto changed = std::ranges::find(changes_, cluster, &Change::cluster);
+    const ClusterSettings& known = changed != changes_.end() ? changed->settings : cluster->settings;
+    const bool same = known.isSameMember(settings);
+    if (!same && (!running || changed != changes_.end()))
+      return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
+    if (changed != changes_.end()) return Joined{cluster, changed->answered};
+    const Step step = same ? Step::kNone : cluster->settings.stepTo(settings);
+    if (step != Step::kNone) {
+      auto joined = change(*cluster, settings, step);
+      if (!joined) return fail(fmt::format("plugin/idetcd: {}", joined.error().message));
+      return joined;
+    }
+    if (!same && settings.move != ClusterSettings::Move::kNone)
+      return fail(
+          fmt::format("plugin/idetcd: {}: a move begins with the option that the Corefile has already, which "
+                      "stands first, and changes nothing else",
+                      pattern));
+    if (!same) process_.log.named("plugin/idetcd").warning("{}: only 'fallthrough' changes without a restart", pattern);
+    return Joined{cluster, &cluster->records()};
   }
   return add(settings, dns_port);
 }
 
-Result<Cluster*> Clusters::add(const ClusterSettings& settings, uint16_t dns_port) {
+Result<Clusters::Joined> Clusters::add(const ClusterSettings& settings, uint16_t dns_port) {
   auto made = make(settings, dns_port);
   if (!made) return fail(fmt::format("plugin/idetcd: {}", made.error().message));
   added_.push_back(std::move(*made));
-  return added_.back().get();
+  return Joined{added_.back().get(), &added_.back()->records()};
+}
+
+// On a thread of the executor, as join() is, while the cluster runs.
+Result<Clusters::Joined> Clusters::change(Cluster& cluster, const ClusterSettings& settings,
+                                          ClusterSettings::Step step) {
+  using Step = ClusterSettings::Step;
+  Change made;
+  made.cluster = &cluster;
+  made.settings = settings;
+  made.step = step;
+  if (step == Step::kAddSecond) {
+    const auto node = node::selectNodeAddresses(settings.address, node::readNetworkView());
+    if (!node) return tl::unexpected(node.error());
+    made.second = makeStore(settings, *node);
+    if (settings.endsAtPeers()) {
+      auto group = peerGroup(settings, *node);
+      if (!group) return tl::unexpected(group.error());
+      made.second->peers = std::move(*group);
+    } else if (auto usable = etcd::Client::checkTlsFiles(settings.etcdOptions()); !usable) {
+      return tl::unexpected(usable.error());
+    }
+    made.client = openStore(settings, *made.second, storeScope(settings, settings.endsAtPeers()));
+    made.both = unite(settings, *node, *cluster.first, *made.second, records::RecordUnion::Second::kOnceFresh);
+    made.answered = &made.both->sum();
+  } else if (step == Step::kKeepFirst) {
+    made.answered = cluster.first->records.get();
+  } else {
+    if (auto moved = checkMoved(cluster); !moved) return tl::unexpected(moved.error());
+    made.answered = cluster.second->records.get();
+  }
+  changes_.push_back(std::move(made));
+  return Joined{&cluster, changes_.back().answered};
+}
+
+// Whoever goes on with the second store alone owns names that nodes of the first one alone would own, too: so all names
+// are to be in both.
+Result<void> Clusters::checkMoved(const Cluster& cluster) const {
+  const std::string to = cluster.settings.movesTo();
+  const auto second = cluster.member->second();
+  if (cluster.member->ownership() && !(second && second->needed))
+    return fail(fmt::format("this node's name is not held in the store of `{}` yet: see idetcd status", to));
+  for (const ClusterStore* store : {cluster.first.get(), cluster.second.get()}) {
+    if (store->records->freshness() != records::Freshness::kFresh)
+      return fail("the names of both stores are not known to be current: see idetcd status");
+  }
+  std::vector<std::string> missing;
+  naming::forEachName(*cluster.first->records, [&](const naming::SavedName& name) {
+    const auto wire = name.name.wire();
+    const records::RecordTable& table = cluster.second->records->table();
+    if (!cluster.settings.pattern.recognise(name.name.toString())) return;
+    records::EpochDomain::Reader reader(table.epochs());
+    const records::ReadSection section(reader);
+    const records::Entry* entry = table.find(hashBytes(wire.data(), wire.size(), table.seed()), wire);
+    if (entry == nullptr || !entry->isHeld()) missing.push_back(name.name.toString());
+  });
+  if (missing.empty()) return {};
+  constexpr size_t kMost = 5;
+  const size_t count = missing.size();
+  missing.resize(std::min(count, kMost));
+  return fail(
+      fmt::format("{} of the names are not in the store of `{}` yet: {}{}; their nodes have to be given both first",
+                  count, to, fmt::join(missing, " "), count > kMost ? " …" : ""));
 }
 
 ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member& member,
@@ -131,6 +214,14 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
              [&member] {
                const auto ownership = member.ownership();
                return ownership ? std::chrono::duration<double>(ownership->deadline - BootClock::now()).count() : 0;
+             }),
+      moving_(scope, "idetcd_moving", "Whether the cluster moves to another store: 1 or 0.",
+              [&member] { return member.second() ? 1.0 : 0.0; }),
+      moved_(scope, "idetcd_moved",
+             "Whether this node has its name in the store to which the cluster moves, too: 1 or 0.",
+             [&member] {
+               const auto second = member.second();
+               return second && second->needed && second->owned ? 1.0 : 0.0;
              }),
       fresh_(scope, "idetcd_names_fresh", "Whether answers are not marked as stale: 1 or 0.",
              [&store] { return store.freshness() == records::Freshness::kFresh ? 1.0 : 0.0; }),
@@ -158,14 +249,21 @@ Result<void> Clusters::makeThread() {
 // The one of these settings that there is, or a new one. A port is one group, whatever the patterns.
 Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSettings& settings,
                                                               const node::NodeAddresses& node) {
-  if (!settings.peers) return nullptr;
+  std::vector<const ClusterStore*> stores;
   for (const auto* clusters : {&added_, &running_}) {
     for (const auto& cluster : *clusters) {
-      if (!cluster->peers || cluster->peers->settings().port != settings.peers->port) continue;
-      if (cluster->peers->settings() == *settings.peers) return cluster->peers;
-      return fail(fmt::format("two patterns with peers-port {} differ in their peers: write another port",
-                              settings.peers->port));
+      stores.push_back(cluster->first.get());
+      if (cluster->second) stores.push_back(cluster->second.get());
     }
+  }
+  for (const Change& change : changes_) {
+    if (change.second) stores.push_back(change.second.get());
+  }
+  for (const ClusterStore* store : stores) {
+    if (!store->peers || store->peers->settings().port != settings.peers->port) continue;
+    if (store->peers->settings() == *settings.peers) return store->peers;
+    return fail(
+        fmt::format("two patterns with peers-port {} differ in their peers: write another port", settings.peers->port));
   }
   peers::PeerGroup::Options options;
   options.settings = *settings.peers;
@@ -187,11 +285,9 @@ Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSetti
   options.metrics = process_.metrics.scope().with("port", fmt::to_string(settings.peers->port));
   options.on_change = [this] {
     process_.loop.post([this] {
-      if (std::ranges::any_of(running_, &Cluster::has_left, [](const auto& one) -> Cluster& { return *one; }))
+      if (std::ranges::any_of(running_, [](const auto& cluster) { return cluster->has_left; }))
         return process_.reloads.start();
-      for (const auto& cluster : running_) {
-        if (cluster->peers) start(*cluster);
-      }
+      for (const auto& cluster : running_) start(*cluster);
     });
   };
   options.on_leave = [this, port = settings.peers->port] { process_.loop.post([this, port] { leave(port); }); };
@@ -203,29 +299,91 @@ Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSetti
 std::vector<peers::PeerGroup*> Clusters::peerGroups() const {
   std::vector<peers::PeerGroup*> groups;
   for (const auto& cluster : running_) {
-    peers::PeerGroup* const group = cluster->peers.get();
-    if (group != nullptr && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+    for (const auto* store : {&cluster->first, &cluster->second}) {
+      peers::PeerGroup* const group = *store ? (*store)->peers.get() : nullptr;
+      if (group != nullptr && std::ranges::find(groups, group) == groups.end()) groups.push_back(group);
+    }
   }
   return groups;
 }
 
 // The one place that knows which store holds the names.
-std::unique_ptr<etcd::Client> Clusters::openStore(const Cluster& cluster, const metrics::Scope& metrics) {
-  etcd::Client::Options options = cluster.settings.etcdOptions();
-  if (cluster.peers) {
-    options.endpoints = cluster.peers->endpoints();
-    options.tls = cluster.peers->tls();
+std::unique_ptr<etcd::Client> Clusters::openStore(const ClusterSettings& settings, ClusterStore& store,
+                                                  const metrics::Scope& metrics) {
+  etcd::Client::Options options = settings.etcdOptions();
+  if (store.peers) {
+    options.endpoints = store.peers->endpoints();
+    options.tls = store.peers->tls();
+    options.credentials.reset();
     options.self_founded = true;
   }
   options.spread = true;
   options.metrics = metrics;
   options.executor = process_.executor;
-  return std::make_unique<etcd::Client>(*etcd_thread_, std::move(options), process_.log.named("plugin/idetcd"));
+  auto client = std::make_unique<etcd::Client>(*etcd_thread_, std::move(options), process_.log.named("plugin/idetcd"));
+  store.client = client.get();
+  return client;
+}
+
+namespace {
+
+records::RecordStore::Options recordOptions(const ClusterSettings& settings, const node::NodeAddresses& node,
+                                            HashSeed seed) {
+  records::RecordStore::Options options{.zone = settings.pattern.zone(),
+                                        .ttl_seconds = settings.ttl_seconds,
+                                        .addresses = node.addresses.list(),
+                                        .hash_seed = seed,
+                                        .is_member = {}};
+  // An address may have other names too, such as a service's: those of the nodes come before them.
+  options.is_member = [pattern = settings.pattern](const dns::Name& name) {
+    return pattern.recognise(name.toString()).has_value();
+  };
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<ClusterStore> Clusters::makeStore(const ClusterSettings& settings,
+                                                  const node::NodeAddresses& node) const {
+  auto made = std::make_unique<ClusterStore>();
+  made->records =
+      std::make_unique<records::RecordStore>(process_.epochs, recordOptions(settings, node, process_.hash_seed));
+  return made;
+}
+
+// Both tables are looked at by their writer only; blocks until that has been done.
+std::unique_ptr<records::RecordUnion> Clusters::unite(const ClusterSettings& settings, const node::NodeAddresses& node,
+                                                      const ClusterStore& first, const ClusterStore& second,
+                                                      records::RecordUnion::Second counts) {
+  auto both = std::make_unique<records::RecordUnion>(process_.epochs, recordOptions(settings, node, process_.hash_seed),
+                                                     *first.records, *second.records, counts);
+  onWriter([whole = both.get()] { whole->begin(); });
+  return both;
+}
+
+// Blocks. Nothing is done if the thread has ended: it writes nothing any more.
+void Clusters::onWriter(std::function<void()> work) {
+  auto done = std::make_shared<std::promise<void>>();
+  const std::future<void> is_done = done->get_future();
+  etcd_thread_->post([work = std::move(work), done = std::move(done)] {
+    work();
+    done->set_value();
+  });
+  is_done.wait();
+}
+
+metrics::Scope Clusters::scopeOf(const ClusterSettings& settings) const {
+  return process_.metrics.scope().with("pattern", settings.pattern.text());
+}
+
+// Of numbers that each store of a cluster that moves has for itself.
+metrics::Scope Clusters::storeScope(const ClusterSettings& settings, bool at_peers) const {
+  return scopeOf(settings).with("store", at_peers ? "peers" : "endpoint");
 }
 
 Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings, uint16_t dns_port) {
   const Logger log = process_.log.named("plugin/idetcd");
-  if (!settings.peers) {
+  if (!settings.endpoints.empty()) {
     if (auto usable = etcd::Client::checkTlsFiles(settings.etcdOptions()); !usable)
       return tl::unexpected(usable.error());
   }
@@ -233,48 +391,59 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   if (!node) return tl::unexpected(node.error());
   if (!node->warning.empty()) log.warning("{}", node->warning);
 
-  records::RecordStore::Options store_options{.zone = settings.pattern.zone(),
-                                              .ttl_seconds = settings.ttl_seconds,
-                                              .addresses = {},
-                                              .hash_seed = process_.hash_seed,
-                                              .is_member = {}};
-  store_options.addresses = node->addresses.list();
-  // An address may have other names too, such as a service's: those of the nodes come before them.
-  store_options.is_member = [pattern = settings.pattern](const dns::Name& name) {
-    return pattern.recognise(name.toString()).has_value();
-  };
   auto made = std::make_unique<Cluster>();
   made->settings = settings;
-  made->store = std::make_unique<records::RecordStore>(process_.epochs, std::move(store_options));
+  made->first = makeStore(settings, *node);
+  if (settings.movesTo() != nullptr) made->second = makeStore(settings, *node);
 
   naming::Member::Options options = memberOptions(settings, *node, dns_port, process_.executor);
   options.runner = process_.programs;
   options.on_ownership = [this](const std::optional<naming::Ownership>&) { process_.status_changed(); };
-  options.metrics = process_.metrics.scope().with("pattern", settings.pattern.text());
+  options.metrics = storeScope(settings, settings.startsAtPeers());
   if (const std::string directory = stateDirectory(settings); !directory.empty()) {
-    auto state = node::StateDirectory::open(
-        {.directory = directory,
-         .pattern = settings.pattern.text(),
-         .predecessor = process_.predecessor,
-         .takes_name = !settings.peers && !settings.observe},
-        log);
+    auto state = node::StateDirectory::open({.directory = directory,
+                                             .pattern = settings.pattern.text(),
+                                             .predecessor = process_.predecessor,
+                                             .takes_name = !settings.peers && !settings.observe},
+                                            log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
   }
   if (auto thread = makeThread(); !thread) return tl::unexpected(thread.error());
-  auto group = peerGroup(settings, *node);
-  if (!group) return tl::unexpected(group.error());
-  made->peers = std::move(*group);
-  auto client = openStore(*made, options.metrics);
-  made->client = client.get();
+  if (settings.peers) {
+    auto group = peerGroup(settings, *node);
+    if (!group) return tl::unexpected(group.error());
+    (settings.startsAtPeers() ? made->first : made->second)->peers = std::move(*group);
+  }
+  auto client = openStore(settings, *made->first, options.metrics);
   made->member =
-      std::make_unique<naming::Member>(*etcd_thread_, std::move(client), *made->store, std::move(options), log,
+      std::make_unique<naming::Member>(*etcd_thread_, std::move(client), *made->first->records, std::move(options), log,
                                        [this](const std::string& line) { process_.fatal("plugin/idetcd: " + line); });
-  made->metrics = std::make_unique<const ClusterMetrics>(
-      process_.metrics.scope().with("pattern", settings.pattern.text()), *made->member, *made->store, settings.lease);
-  made->report = std::make_shared<ClusterReport>(*made->store, *made->member, settings, made->peers);
   made->member->restore(tablesOf(*made->member->store()));
+  if (made->second) {
+    const auto scope = storeScope(settings, settings.endsAtPeers());
+    made->member->addSecond(openStore(settings, *made->second, scope), *made->second->records, scope, true);
+    made->both = unite(settings, *node, *made->first, *made->second, records::RecordUnion::Second::kNeeded);
+  }
+  makeReports(*made);
   return made;
+}
+
+// Of a cluster that is new, or has taken a step.
+void Clusters::makeReports(Cluster& cluster) {
+  cluster.metrics.reset();
+  cluster.metrics = std::make_unique<const ClusterMetrics>(scopeOf(cluster.settings), *cluster.member,
+                                                           cluster.records(), cluster.settings.lease);
+  std::vector<std::shared_ptr<peers::PeerGroup>> groups;
+  for (const auto* store : {&cluster.first, &cluster.second}) {
+    if (*store && (*store)->peers) groups.push_back((*store)->peers);
+  }
+  const auto peers = groups.empty() ? nullptr : groups.front();
+  if (!cluster.report) {
+    cluster.report = std::make_shared<ClusterReport>(cluster.records(), *cluster.member, cluster.settings, peers);
+  } else {
+    cluster.report->follow(cluster.records(), cluster.settings, peers);
+  }
 }
 
 // Of the clusters that run over the same store.
@@ -285,17 +454,27 @@ std::vector<const records::RecordStore*> Clusters::tablesOf(const store::Store& 
     const bool same = std::ranges::any_of(cluster->member->store()->endpoints(), [&endpoints](const std::string& one) {
       return std::ranges::find(endpoints, one) != endpoints.end();
     });
-    if (same) tables.push_back(cluster->store.get());
+    if (same) tables.push_back(cluster->first->records.get());
   }
   return tables;
 }
 
 void Clusters::accept() {
   std::vector<std::unique_ptr<Cluster>> previous = std::exchange(running_, std::exchange(added_, {}));
+  std::vector<std::unique_ptr<Cluster>> dropped;
+  for (auto& cluster : previous) {
+    const auto kept = std::ranges::find(kept_, cluster.get(), &Kept::cluster);
+    if (kept != kept_.end()) cluster->settings.only = kept->only;
+    (kept != kept_.end() ? running_ : dropped).push_back(std::move(cluster));
+  }
+  kept_.clear();
+  for (Change& change : std::exchange(changes_, {})) apply(std::move(change));
   for (peers::PeerGroup* group : peerGroups()) {
     int64_t token = 0;
     for (const auto& cluster : running_) {
-      if (cluster->peers.get() == group) token = std::max(token, cluster->member->highestToken());
+      for (const auto* store : {&cluster->first, &cluster->second}) {
+        if (*store && (*store)->peers.get() == group) token = std::max(token, cluster->member->highestToken());
+      }
     }
     group->start(token);
   }
@@ -303,31 +482,77 @@ void Clusters::accept() {
     start(*cluster);
     if (cluster->state) cluster->state->linkIdentity(cluster->settings.only);
   }
-  for (const Kept& kept : kept_) {
-    if (kept.cluster->state) kept.cluster->state->linkIdentity(kept.only);
-  }
-  for (auto& cluster : previous) {
-    const bool is_kept = std::ranges::find(kept_, cluster.get(), &Kept::cluster) != kept_.end();
-    is_kept ? running_.push_back(std::move(cluster)) : retire(std::move(cluster));
-  }
-  kept_.clear();
+  for (auto& cluster : dropped) retire(std::move(cluster));
 }
 
-// A member of a cluster that founds itself has to wait until there is one; until then its old names are answered.
-void Clusters::start(Cluster& cluster) {
-  if (cluster.peers) {
-    std::vector<std::string> endpoints = cluster.peers->endpoints();
-    if (endpoints.empty()) return;
-    cluster.client->setEndpoints(std::move(endpoints));
-    if (const auto membership = cluster.peers->membership(); membership && !cluster.started)
-      cluster.member->found(membership->number, membership->token_base);
+void Clusters::apply(Change change) {
+  using Step = ClusterSettings::Step;
+  Cluster& cluster = *change.cluster;
+  cluster.settings = std::move(change.settings);
+  if (change.step == Step::kAddSecond) {
+    cluster.second = std::move(change.second);
+    cluster.both = std::move(change.both);
+    cluster.member->addSecond(std::move(change.client), *cluster.second->records,
+                              storeScope(cluster.settings, cluster.settings.endsAtPeers()), false);
+    makeReports(cluster);
+    return;
   }
-  if (!std::exchange(cluster.started, true)) cluster.member->start();
+  using Which = naming::Member::Which;
+  const Which which = change.step == Step::kKeepFirst ? Which::kFirst : Which::kSecond;
+  if (which == Which::kSecond) std::swap(cluster.first, cluster.second);
+  const auto store = std::make_shared<std::unique_ptr<ClusterStore>>(std::move(cluster.second));
+  const auto both = std::make_shared<std::unique_ptr<records::RecordUnion>>(std::move(cluster.both));
+  makeReports(cluster);
+  ++droppings_;
+  const auto drop = [this, member = cluster.member, which, store, both] {
+    member->keep(which, kReleaseBudget);
+    onWriter([both] { (*both)->end(); });
+    both->reset();
+    // A machine that leaves its own etcd hands over, as at its end.
+    if ((*store)->peers.use_count() == 1) (*store)->peers->stop(kForHandingOver);
+    store->reset();
+    process_.loop.post([this] {
+      --droppings_;
+      onRetired();
+    });
+  };
+  [[maybe_unused]] const bool taken = process_.executor->submit(drop);
+  assert(taken);
+}
+
+// Whether it can be asked: a cluster that founds itself has to be there first.
+bool Clusters::isReady(ClusterStore& store) {
+  if (!store.peers) return true;
+  std::vector<std::string> endpoints = store.peers->endpoints();
+  if (endpoints.empty()) return false;
+  store.client->setEndpoints(std::move(endpoints));
+  return true;
+}
+
+// Until the stores can be asked, old names are answered.
+void Clusters::start(Cluster& cluster) {
+  using Membership = peers::PeerGroup::Membership;
+  const auto membershipOf = [](const ClusterStore& store) {
+    return store.peers ? store.peers->membership().value_or(Membership{}) : Membership{};
+  };
+  if (!isReady(*cluster.first)) return;
+  if (!std::exchange(cluster.first->started, true)) {
+    const Membership membership = membershipOf(*cluster.first);
+    cluster.member->found(membership.number, membership.token_base);
+    cluster.member->start();
+  }
+  if (!cluster.second || !isReady(*cluster.second) || std::exchange(cluster.second->started, true)) return;
+  cluster.member->startSecond(membershipOf(*cluster.second).token_base);
 }
 
 void Clusters::refuse() {
   added_.clear();
   kept_.clear();
+  for (Change& change : std::exchange(changes_, {})) {
+    if (!change.both) continue;
+    // The writer of the store that goes on looks at it.
+    etcd_thread_->post([refused = std::make_shared<Change>(std::move(change))] { refused->both->end(); });
+  }
 }
 
 // Chains of an older configuration may still wait for an upstream, and write their NSID then.
@@ -364,12 +589,14 @@ void Clusters::leave(uint16_t peers_port) {
   std::vector<std::shared_ptr<naming::Member>> members;
   std::chrono::seconds lease{0};
   for (const auto& cluster : running_) {
-    if (!cluster->peers || cluster->peers->settings().port != peers_port) continue;
-    group = cluster->peers;
-    lease = std::max(lease, cluster->settings.lease);
-    if (!cluster->started) continue;
-    cluster->has_left = true;
-    members.push_back(cluster->member);
+    for (const auto* store : {&cluster->first, &cluster->second}) {
+      if (!*store || !(*store)->peers || (*store)->peers->settings().port != peers_port) continue;
+      group = (*store)->peers;
+      lease = std::max(lease, cluster->settings.lease);
+      if (!(*store)->started) continue;
+      cluster->has_left = true;
+      members.push_back(cluster->member);
+    }
   }
   if (!group) return;
   ++leaving_;

@@ -15,6 +15,7 @@ struct Lines {
   std::string pattern;
   bool has_pattern = false;
   bool has_endpoint = false;
+  bool endpoint_is_first = false;
   std::string peers_option;  // one of those that only `peers` has; empty: none
   peers::Settings peers;
   int pattern_line = 0;
@@ -28,6 +29,7 @@ Result<void> readEndpoint(config::DirectiveCursor& cursor, Lines& lines) {
   }
   lines.settings.endpoints = std::move(*endpoints);
   lines.has_endpoint = true;
+  lines.endpoint_is_first = lines.peers.where.empty();
   return {};
 }
 
@@ -179,8 +181,10 @@ Result<void> takePeers(const config::DirectiveCursor& cursor, Lines& lines) {
     return cursor.error(fmt::format(
         "{} is for machines that found a cluster; write: peers NAME|ADDRESS[:PORT]|NETWORK...", lines.peers_option));
   }
-  if (lines.has_endpoint) return cursor.error("endpoint and peers are two places for the names: write one of them");
-  if (settings.tls || settings.credentials) {
+  if (lines.has_endpoint) {
+    using Move = ClusterSettings::Move;
+    settings.move = lines.endpoint_is_first ? Move::kToPeers : Move::kToEndpoints;
+  } else if (settings.tls || settings.credentials) {
     return cursor.error(fmt::format("{} is for an etcd of `endpoint`: with peers, `secret` makes certificates",
                                     settings.tls ? "tls" : "credentials"));
   }
@@ -205,14 +209,14 @@ Result<void> takePeers(const config::DirectiveCursor& cursor, Lines& lines) {
   }
   if (!peers.secret_file.empty() && peers.insecure)
     return cursor.error("secret and insecure contradict each other: write one of them");
-  settings.endpoints.clear();
+  if (!lines.has_endpoint) settings.endpoints.clear();
   settings.peers = std::move(peers);
   return {};
 }
 
 // Errors that show only when every option is right.
 Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettings& settings) {
-  if (!settings.peers) {
+  if (!settings.endpoints.empty()) {
     if (const auto valid = etcd::Client::validateOptions(settings.etcdOptions()); !valid)
       return cursor.error(valid.error().message);
   }
@@ -229,12 +233,37 @@ Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettin
 
 }  // namespace
 
+const char* ClusterSettings::movesTo() const {
+  if (move == Move::kNone) return nullptr;
+  return move == Move::kToPeers ? "peers" : "endpoint";
+}
+
 bool ClusterSettings::isSameMember(const ClusterSettings& other) const {
-  return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials && limit == other.limit &&
-         exit_when_full == other.exit_when_full && lease == other.lease && reconcile == other.reconcile &&
-         watch == other.watch && ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
-         address.interface_name == other.address.interface_name && observe == other.observe &&
-         state_directory == other.state_directory && on_claim == other.on_claim && peers == other.peers;
+  return isSameBesidesStores(other) && move == other.move && isSameStore(true, other) && isSameStore(false, other);
+}
+
+bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
+  return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease &&
+         reconcile == other.reconcile && watch == other.watch && ttl_seconds == other.ttl_seconds &&
+         address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
+         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim;
+}
+
+bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {
+  if (at_peers) return peers == other.peers;
+  return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials;
+}
+
+ClusterSettings::Step ClusterSettings::stepTo(const ClusterSettings& next) const {
+  const bool moved = move != Move::kNone;
+  const bool moves = next.move != Move::kNone;
+  if (moved == moves || !isSameBesidesStores(next)) return Step::kNone;
+  if (moves) {
+    const bool same = startsAtPeers() == next.startsAtPeers() && isSameStore(startsAtPeers(), next);
+    return same ? Step::kAddSecond : Step::kNone;
+  }
+  if (!next.isSameStore(next.startsAtPeers(), *this)) return Step::kNone;
+  return next.startsAtPeers() == startsAtPeers() ? Step::kKeepFirst : Step::kKeepSecond;
 }
 
 etcd::Client::Options ClusterSettings::etcdOptions() const {

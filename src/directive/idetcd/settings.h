@@ -16,7 +16,10 @@ struct ClusterSettings {
   std::vector<std::string> endpoints{"http://localhost:2379"};
   std::optional<etcd::TlsFiles> tls;
   std::optional<etcd::Credentials> credentials;
-  std::optional<peers::Settings> peers;  // found a cluster, in place of endpoints
+  std::optional<peers::Settings> peers;  // found a cluster, in place of endpoints, or beside them: see `move`
+  // Both are configured: the cluster moves from the first to the second.
+  enum class Move { kNone, kToPeers, kToEndpoints };
+  Move move = Move::kNone;
   slots::NamePattern pattern;
   int64_t limit = 10;
   bool exit_when_full = false;
@@ -31,12 +34,25 @@ struct ClusterSettings {
   std::vector<std::string> on_claim;  // a program and its arguments; may be empty
   bool only = true;                   // there is no `idetcd` with another pattern in the Corefile
 
+  // Of the store in which names are claimed first, and of the one to which the cluster moves.
+  bool startsAtPeers() const { return peers && move != Move::kToPeers; }
+  bool endsAtPeers() const { return peers && move != Move::kToEndpoints; }
+  // "peers" or "endpoint"; nullptr: the cluster does not move.
+  const char* movesTo() const;
+
   // Whether a member that runs with the one serves the other too, but for `fallthrough`.
   bool isSameMember(const ClusterSettings& other) const;
-  etcd::Client::Options etcdOptions() const;
+  // How a member that runs with these comes to run with `next`, without a restart.
+  enum class Step { kNone, kAddSecond, kKeepFirst, kKeepSecond };
+  Step stepTo(const ClusterSettings& next) const;
+  etcd::Client::Options etcdOptions() const;  // of `endpoint`
   // The names as which this machine may ask for the hosts of etcd's endpoints, or of `peers`: itself, if it is the machine's resolver.
   // A short name is completed by a search list, of which only the cluster's own zone can be in the way.
   std::vector<dns::Name> endpointNames() const;
+
+ private:
+  bool isSameBesidesStores(const ClusterSettings& other) const;
+  bool isSameStore(bool at_peers, const ClusterSettings& other) const;
 };
 
 // `cursor` stands at the directive's name. Touches nothing but the words.

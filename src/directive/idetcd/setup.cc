@@ -96,18 +96,19 @@ std::vector<resolve::Directive::WrittenDirectory> IdetcdDirective::writtenDirect
 Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::Block& block) {
   const auto joined = process.state<Clusters>().join(settings_, block.keys.front().port);
   if (!joined) return tl::unexpected(joined.error());
-  Cluster& cluster = **joined;
+  Cluster& cluster = *joined->cluster;
+  records::RecordStore& records = *joined->records;
   resolve::ClusterZone::Options options{.fallthrough = settings_.fallthrough};
   const bool forwards = !resolver::settingsOf(block).forwards.empty();
   if (forwards || block.settings<HostsOptions>() != nullptr) options.sources = settings_.endpointNames();
-  zone_ = std::make_shared<const resolve::ClusterZone>(*cluster.store, std::move(options));
+  zone_ = std::make_shared<const resolve::ClusterZone>(records, std::move(options));
   identity_ = makeIdentity(cluster, block);
   report_ = cluster.report;
   auto servers = listeningAddresses(block);
   if (!servers) return tl::unexpected(servers.error());
   process.state<ClusterReports>().add(report_, *servers);
   reverse_ = std::make_shared<const ClusterReverse>(
-      *cluster.store, [identity = identity_](const IpAddress& address) { return identity->ownAddress(address); });
+      records, [identity = identity_](const IpAddress& address) { return identity->ownAddress(address); });
   return {};
 }
 

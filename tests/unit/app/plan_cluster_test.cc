@@ -72,7 +72,6 @@ TEST(PlanCluster, PeersTakeThePlaceOfEndpoints) {
   ASSERT_TRUE(all);
   EXPECT_EQ(std::tuple(all->expect, all->port, all->program, all->insecure), std::tuple(5, 7000, "/opt/etcd", true));
 
-  EXPECT_TRUE(refused("peers nodes.test\nsecret s\nendpoint http://a:1", "two places"));
   EXPECT_TRUE(refused("peers nodes.test\nsecret s\ntls ca.pem", "tls is for an etcd of `endpoint`"));
   EXPECT_TRUE(refused("peers nodes.test\nsecret s\ncredentials a b", "credentials is for an etcd of `endpoint`"));
   EXPECT_TRUE(refused("peers", "Wrong argument count"));
@@ -83,6 +82,33 @@ TEST(PlanCluster, PeersTakeThePlaceOfEndpoints) {
   EXPECT_TRUE(refused("peers nodes.test\nsecret s\nexpect 0", "from 1 to 4096: '0'"));
   EXPECT_TRUE(refused("limit 5000\npeers nodes.test\nsecret s", "write: expect N, up to 4096"));
   EXPECT_TRUE(refused("peers nodes.test\nsecret s\npeers-port 65534", "from 1 to 65533: '65534'"));
+}
+
+TEST(PlanCluster, AClusterMovesFromTheStoreThatStandsFirst) {
+  const std::string peers = "peers nodes.test\nsecret s\n";
+  const std::string endpoint = "endpoint http://a:1\ncredentials a b\n";
+  EXPECT_EQ(accepted(peers).movesTo(), nullptr);
+  EXPECT_EQ(accepted(endpoint).movesTo(), nullptr);
+  const auto to_etcd = accepted(peers + endpoint);
+  EXPECT_EQ(std::string(to_etcd.movesTo()), "endpoint");
+  EXPECT_EQ(to_etcd.endpoints, std::vector<std::string>{"http://a:1"});
+  EXPECT_TRUE(to_etcd.startsAtPeers() && !to_etcd.endsAtPeers());
+  const auto to_peers = accepted(endpoint + peers);
+  EXPECT_EQ(std::string(to_peers.movesTo()), "peers");
+  EXPECT_TRUE(!to_peers.startsAtPeers() && to_peers.endsAtPeers());
+  EXPECT_FALSE(to_peers.isSameMember(to_etcd));
+
+  using Step = directive::ClusterSettings::Step;
+  EXPECT_EQ(accepted(peers).stepTo(to_etcd), Step::kAddSecond);
+  EXPECT_EQ(accepted(endpoint).stepTo(to_peers), Step::kAddSecond);
+  EXPECT_EQ(to_etcd.stepTo(accepted(endpoint)), Step::kKeepSecond);
+  EXPECT_EQ(to_etcd.stepTo(accepted(peers)), Step::kKeepFirst);
+  EXPECT_EQ(to_peers.stepTo(accepted(peers)), Step::kKeepSecond);
+  EXPECT_EQ(accepted(endpoint).stepTo(to_etcd), Step::kNone) << "the names are not at peers";
+  EXPECT_EQ(accepted(peers).stepTo(accepted(endpoint)), Step::kNone) << "both have to stand there meanwhile";
+  EXPECT_EQ(to_etcd.stepTo(to_peers), Step::kNone);
+  EXPECT_EQ(accepted(peers).stepTo(accepted("lease 30s\n" + peers + endpoint)), Step::kNone) << "more changes";
+  EXPECT_EQ(to_etcd.stepTo(accepted("endpoint http://b:1\n")), Step::kNone) << "another store";
 }
 
 TEST(PlanCluster, PeersBeyondThisMachineNeedASecret) {

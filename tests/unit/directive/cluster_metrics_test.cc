@@ -18,17 +18,19 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   const auto thread = etcd::CompletionThread::make();
   ASSERT_TRUE(thread);
   records::EpochDomain epochs;
-  records::RecordStore store(
-      epochs, {.zone = dns::Name::parse("tf.local.").value(), .addresses = {}, .hash_seed = randomHashSeed()});
+  const records::RecordStore::Options zone{
+      .zone = dns::Name::parse("tf.local.").value(), .addresses = {}, .hash_seed = randomHashSeed()};
+  records::RecordStore store(epochs, zone);
+  records::RecordStore second(epochs, zone);
   naming::Member::Options options;
   options.pattern = slots::NamePattern::parse("worker{{.ID}}.tf.local.", 10).value();
-  const naming::Member member(**thread, std::make_unique<etcd::Client>(**thread, etcd::Client::Options{}, Logger()),
-                              store, std::move(options), Logger(), {});
+  const auto client = [&thread] { return std::make_unique<etcd::Client>(**thread, etcd::Client::Options{}, Logger()); };
+  naming::Member member(**thread, client(), store, std::move(options), Logger(), {});
   const metrics::Registry registry;
   const ClusterMetrics metrics(registry.scope(), member, store, 20s);
   auto values = test_support::valuesOf(registry);
-  for (const char* name :
-       {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh", "idetcd_drained"}) {
+  for (const char* name : {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh",
+                           "idetcd_drained", "idetcd_moving", "idetcd_moved"}) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
   EXPECT_TRUE(std::isinf(values.at("idetcd_names_age_seconds")));
@@ -47,6 +49,9 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   EXPECT_EQ(values.at("idetcd_names_fresh"), 1);
   EXPECT_GE(values.at("idetcd_names_age_seconds"), 5) << "the lease is 20 s";
   EXPECT_LT(values.at("idetcd_names_age_seconds"), 15);
+  member.addSecond(client(), second, {}, false);
+  EXPECT_EQ(test_support::valuesOf(registry).at("idetcd_moving"), 1);
+  EXPECT_EQ(test_support::valuesOf(registry).at("idetcd_moved"), 0);
 }
 
 }  // namespace
