@@ -1,12 +1,12 @@
 // Runs programs for a server that may start none: a helper, forked before confinement and before any secret is read,
 // starts them. It has the capabilities of the confined server and runs only what the Corefile names.
 //
-//   server ── SOCK_SEQPACKET: one request a program, with a channel of its own ──► helper ── posix_spawn ──► program
+//   server ── SOCK_SEQPACKET: one request a program, with a channel of its own ──► helper ── fork, exec ──► program
 //          ◄── the program's channel: one report, when the program has ended ────
 //
 // A program has the helper's environment without IDETCD_*, the request's variables, an empty standard input, the
 // server's output and error, and no other file. It leads a process group. When the server ends, in whatever way, the
-// helper kills these groups and ends; it blocks all signals, so nothing else ends it.
+// helper kills these groups and ends. It blocks all signals; if it is killed itself, the kernel kills the programs.
 #pragma once
 
 #include <sys/types.h>
