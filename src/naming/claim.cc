@@ -112,7 +112,9 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
 Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
   rebound_ = false;
+  if (bound_ == 0) co_return ClaimOutcome::kBoundElsewhere;
   const int64_t only = bound_.value_or(0);
+  if (only > 0) preferred_id = only;
   waiting_.waitOnlyFor(only);
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
@@ -565,9 +567,8 @@ runtime::Task<void> Claim::noteHolder(std::string name) {
     }
   }
   context_.log.warning(
-      "{} is held by another node in the store that the cluster moves to: node {}, addresses {}. This node does not "
-      "own "
-      "it until that one lets go",
+      "{} is held by another node in the store that the cluster moves to: node {}, addresses {}. "
+      "This node does not own it until that one lets go",
       name, record ? record->id : "unknown",
       addresses.empty() ? "unknown" : fmt::format("{}", fmt::join(addresses, " ")));
 }

@@ -20,14 +20,17 @@ using namespace std::chrono_literals;
 
 // A node's part in one store.
 struct Member::Side {
+  // `has_predecessor`: the state directory may say what an earlier process has in this store.
   Side(Impl& member, std::unique_ptr<store::Store> given_store, records::RecordStore& record_store,
-       const metrics::Scope& metrics, std::function<void(std::string)> on_fatal);
+       std::shared_ptr<const void> records_owner, const metrics::Scope& metrics,
+       std::function<void(std::string)> on_fatal, bool has_predecessor);
 
   // False: something is held still, or may be.
   bool waitUntilReleased(std::chrono::milliseconds budget) const {
     return !started || (is_released.wait_for(budget) == std::future_status::ready && is_released.get());
   }
 
+  const std::shared_ptr<const void> keeps_records;  // may be null: they outlive the member
   const std::unique_ptr<store::Store> store;
   records::RecordStore& records;
   std::promise<bool> released;  // nothing is held any more; see Member::stop()
@@ -41,7 +44,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
        Options member_options, Logger logger, std::function<void(std::string)> on_fatal);
 
   Protocol::Options protocolOptions(Side& side, const metrics::Scope& metrics,
-                                    std::function<void(std::string)> on_fatal);
+                                    std::function<void(std::string)> on_fatal, bool has_predecessor);
   std::shared_ptr<NamesSaver> makeSaver();
   std::shared_ptr<Side> lead() const;
   std::pair<std::shared_ptr<Side>, std::shared_ptr<Side>> bothSides() const;
@@ -113,14 +116,14 @@ Member::Options withUuid(Member::Options options, RandomSource& random) {
   return options;
 }
 
-Claim::Options claimOptions(const Member::Options& options) {
+Claim::Options claimOptions(const Member::Options& options, bool has_predecessor) {
   NodeRecord record;
   record.ipv4 = options.addresses.ipv4;
   record.ipv6 = options.addresses.ipv6;
   record.port = fmt::format("{}", options.dns_port);
   record.id = options.uuid;
   std::optional<Claim::Predecessor> predecessor;
-  if (options.state && options.state->predecessorEnded()) {
+  if (has_predecessor && options.state && options.state->predecessorEnded()) {
     const node::RememberedNode& before = options.state->node();
     predecessor = Claim::Predecessor{before.cluster_id, before.revision, before.leases};
   }
@@ -144,11 +147,13 @@ std::unique_ptr<OwnershipNotifier> makeNotifier(const Member::Options& options, 
 }  // namespace
 
 Member::Side::Side(Impl& member, std::unique_ptr<store::Store> given_store, records::RecordStore& record_store,
-                   const metrics::Scope& metrics, std::function<void(std::string)> on_fatal)
-    : store(std::move(given_store)),
+                   std::shared_ptr<const void> records_owner, const metrics::Scope& metrics,
+                   std::function<void(std::string)> on_fatal, bool has_predecessor)
+    : keeps_records(std::move(records_owner)),
+      store(std::move(given_store)),
       records(record_store),
       protocol(member.scheduler, *store, member.random, records,
-               member.protocolOptions(*this, metrics, std::move(on_fatal)), member.log) {}
+               member.protocolOptions(*this, metrics, std::move(on_fatal), has_predecessor), member.log) {}
 
 Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> store,
                    records::RecordStore& records, Options member_options, Logger logger,
@@ -158,7 +163,8 @@ Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::S
       log(std::move(logger)),
       counters(options.metrics),
       lifetime(scheduler),
-      first(std::make_shared<Side>(*this, std::move(store), records, options.metrics, std::move(on_fatal))),
+      first(std::make_shared<Side>(*this, std::move(store), records, options.records, options.metrics,
+                                   std::move(on_fatal), true)),
       name({first, &first->protocol.name()}),
       addresses(options.addresses, log),
       reporter(scheduler, lifetime, name, ownershipListener()),
@@ -178,8 +184,8 @@ std::shared_ptr<NamesSaver> Member::Impl::makeSaver() {
 }
 
 Protocol::Options Member::Impl::protocolOptions(Side& side, const metrics::Scope& metrics,
-                                                std::function<void(std::string)> on_fatal) {
-  Claim::Options claim = claimOptions(options);
+                                                std::function<void(std::string)> on_fatal, bool has_predecessor) {
+  Claim::Options claim = claimOptions(options, has_predecessor);
   claim.keep_leases = [this, &side](uint64_t cluster_id, std::vector<int64_t> leases, std::function<void()> kept) {
     keepLeases(side, cluster_id, std::move(leases), std::move(kept));
   };
@@ -415,7 +421,8 @@ runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
   bool is_slow = false;
   while (!is_slow) {
     const auto done = std::make_shared<std::atomic<bool>>(false);  // what is before this in the strand
-    impl->files->submit([done] { done->store(true, std::memory_order_relaxed); });
+    const auto note = [done] { done->store(true, std::memory_order_relaxed); };
+    if (!impl->files->submit(note)) note();  // the process ends: that says nothing of the disk
     const bool go_on = co_await impl->lifetime.pause(kPatience);
     if (!go_on) co_return;
     is_slow = !done->load(std::memory_order_relaxed);
@@ -546,9 +553,11 @@ bool Member::stop(std::chrono::milliseconds budget) {
   return released;
 }
 
-void Member::addSecond(std::unique_ptr<store::Store> store, records::RecordStore& records,
+void Member::addSecond(std::unique_ptr<store::Store> store, std::shared_ptr<records::RecordStore> records,
                        const metrics::Scope& metrics, bool needed) {
-  const auto side = std::make_shared<Side>(*impl_, std::move(store), records, metrics, nullptr);
+  records::RecordStore& table = *records;
+  const auto side =
+      std::make_shared<Side>(*impl_, std::move(store), table, std::move(records), metrics, nullptr, false);
   const std::lock_guard lock(impl_->starting);
   if (!impl_->started) return impl_->link(side, needed);
   impl_->scheduler.post([impl = impl_, side, needed] {

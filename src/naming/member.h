@@ -47,6 +47,8 @@ class Member {
     std::chrono::milliseconds reconcile_interval{60'000};
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
     metrics::Scope metrics{};
+    // Owns the records of the constructor, if they may end before the member: see keep().
+    std::shared_ptr<const void> records{};
     // Called on the scheduler's thread whenever this node begins or ceases to own its name: with the ownership, or with
     // none, strictly in turn. It is also called when the deadline passes without a renewal; a renewal in time is no
     // change, ownership() shows the new deadline. After a pause of the process none comes before anything else. Must
@@ -70,20 +72,21 @@ class Member {
   // it this ID (0: it is none of them); it takes that slot, unless it remembers another one. No fencing token is as low
   // as `token_base`.
   void found(int64_t id, int64_t token_base);
-  // That this node has seen until now; before start().
+  // That this node has seen until now.
   int64_t highestToken() const;
   // After restore(), or in its place if it was not called.
   void start();
 
   // --- a cluster that moves; one thread calls these. ---
-  // From now on the node has its name in `store` too, which writes `records`: both as those of the constructor. Nothing
+  // From now on the node has its name in `store` too, which writes `records`: as those of the constructor. Nothing
   // is asked of it before startSecond(). `needed`: the name is not owned before both stores say so. `token_base`: no
   // token in the second store is as low.
-  void addSecond(std::unique_ptr<store::Store> store, records::RecordStore& records, const metrics::Scope& metrics,
-                 bool needed);
+  void addSecond(std::unique_ptr<store::Store> store, std::shared_ptr<records::RecordStore> records,
+                 const metrics::Scope& metrics, bool needed);
   void startSecond(int64_t token_base = 0);
   // Goes on with one of the two; what the other one has of this node is given up. Waits for that for about `budget`. When
-  // it returns, the records of the other one are not touched any more. Not within a callback.
+  // it returns, nothing is written into the records of the other one any more, unless stop() is under way; the member
+  // keeps them as long as it may read them. Not within a callback.
   enum class Which { kFirst, kSecond };
   void keep(Which which, std::chrono::milliseconds budget);
   struct Second {
@@ -112,7 +115,7 @@ class Member {
   records::HostAddresses addresses() const;
   // Of this node. It changes when another node turns out to use the same.
   std::string uuid() const;
-  size_t names() const;  // of the store, that are known
+  size_t names() const;                               // of the store, that are known
   std::shared_ptr<const store::Store> store() const;  // the first
   // Whether the store is there: it tells of changes. Since when it is, or is not, or else since the start: Unix time.
   struct StoreState {

@@ -48,8 +48,8 @@ class OwnKeyObserver {
   void onChange(std::function<void()> listener) { listener_ = std::move(listener); }
   // The highest revision or token that this node ever has seen, over stores that were set back too: no token of before
   // is higher.
-  int64_t highestToken() const { return highest_token_; }
-  void sawToken(int64_t token) { highest_token_ = std::max(highest_token_, token); }
+  int64_t highestToken() const { return highest_token_.load(std::memory_order_relaxed); }  // any thread
+  void sawToken(int64_t token) { highest_token_.store(std::max(highestToken(), token), std::memory_order_relaxed); }
   // The highest revision that the mirror has shown of the present store; of the one before, until it finds that it was
   // set back.
   int64_t newestRevision() const { return newest_revision_; }
@@ -96,7 +96,7 @@ class OwnKeyObserver {
   int64_t newest_revision_ = 0;  // that the mirror has shown of the present store
   // At follow(). When the answer to the claim is here, the mirror may have shown what came after the claim.
   int64_t newest_before_claim_ = 0;
-  int64_t highest_token_ = 0;
+  std::atomic<int64_t> highest_token_{0};
   slots::WaitingLine* waiting_ = nullptr;
   std::function<void()> listener_;
   std::function<void()> on_answer_;

@@ -83,7 +83,7 @@ void OwnNames::setDrained(bool drained) {
 runtime::Task<bool> OwnNames::whenPublished(std::chrono::nanoseconds patience) {
   const Both now = both();
   bool published = co_await now.first->whenPublished(patience);
-  if (published && now.second) published = co_await now.second->whenPublished(patience);
+  if (published && now.needed) published = co_await now.second->whenPublished(patience);
   co_return published;
 }
 

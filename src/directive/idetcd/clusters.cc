@@ -107,6 +107,7 @@ Result<Clusters::Joined> Clusters::join(const ClusterSettings& settings, uint16_
     const std::string& pattern = settings.pattern.text();
     const bool running = isRunning(cluster);
     if (cluster->has_left) return add(cluster->settings, dns_port);
+    const bool asked = std::ranges::find(kept_, cluster, &Kept::cluster) != kept_.end();  // by another block
     if (running) kept_.push_back({cluster, settings.only});
     const auto changed = std::ranges::find(changes_, cluster, &Change::cluster);
     const ClusterSettings& known = changed != changes_.end() ? changed->settings : cluster->settings;
@@ -116,6 +117,7 @@ Result<Clusters::Joined> Clusters::join(const ClusterSettings& settings, uint16_
     if (changed != changes_.end()) return Joined{cluster, changed->answered};
     const Step step = same ? Step::kNone : cluster->settings.stepTo(settings);
     if (step != Step::kNone) {
+      if (asked) return fail(fmt::format("plugin/idetcd: two blocks with the pattern {} differ", pattern));
       auto joined = change(*cluster, settings, step);
       if (!joined) return fail(fmt::format("plugin/idetcd: {}", joined.error().message));
       return joined;
@@ -285,9 +287,10 @@ Result<std::shared_ptr<peers::PeerGroup>> Clusters::peerGroup(const ClusterSetti
   options.metrics = process_.metrics.scope().with("port", fmt::to_string(settings.peers->port));
   options.on_change = [this] {
     process_.loop.post([this] {
-      if (std::ranges::any_of(running_, [](const auto& cluster) { return cluster->has_left; }))
-        return process_.reloads.start();
-      for (const auto& cluster : running_) start(*cluster);
+      replaceLeft();
+      for (const auto& cluster : running_) {
+        if (!cluster->has_left) start(*cluster);
+      }
     });
   };
   options.on_leave = [this, port = settings.peers->port] { process_.loop.post([this, port] { leave(port); }); };
@@ -347,7 +350,7 @@ std::unique_ptr<ClusterStore> Clusters::makeStore(const ClusterSettings& setting
                                                   const node::NodeAddresses& node) const {
   auto made = std::make_unique<ClusterStore>();
   made->records =
-      std::make_unique<records::RecordStore>(process_.epochs, recordOptions(settings, node, process_.hash_seed));
+      std::make_shared<records::RecordStore>(process_.epochs, recordOptions(settings, node, process_.hash_seed));
   return made;
 }
 
@@ -415,6 +418,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
     if (!group) return tl::unexpected(group.error());
     (settings.startsAtPeers() ? made->first : made->second)->peers = std::move(*group);
   }
+  options.records = made->first->records;
   auto client = openStore(settings, *made->first, options.metrics);
   made->member =
       std::make_unique<naming::Member>(*etcd_thread_, std::move(client), *made->first->records, std::move(options), log,
@@ -422,7 +426,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   made->member->restore(tablesOf(*made->member->store()));
   if (made->second) {
     const auto scope = storeScope(settings, settings.endsAtPeers());
-    made->member->addSecond(openStore(settings, *made->second, scope), *made->second->records, scope, true);
+    made->member->addSecond(openStore(settings, *made->second, scope), made->second->records, scope, true);
     made->both = unite(settings, *node, *made->first, *made->second, records::RecordUnion::Second::kNeeded);
   }
   makeReports(*made);
@@ -483,6 +487,13 @@ void Clusters::accept() {
     if (cluster->state) cluster->state->linkIdentity(cluster->settings.only);
   }
   for (auto& cluster : dropped) retire(std::move(cluster));
+  replaceLeft();  // one may have left while this configuration was built
+}
+
+// A reload makes new members, as a restart would.
+void Clusters::replaceLeft() {
+  if (std::ranges::any_of(running_, [](const auto& cluster) { return cluster->has_left.load(); }))
+    process_.reloads.start();
 }
 
 void Clusters::apply(Change change) {
@@ -492,7 +503,7 @@ void Clusters::apply(Change change) {
   if (change.step == Step::kAddSecond) {
     cluster.second = std::move(change.second);
     cluster.both = std::move(change.both);
-    cluster.member->addSecond(std::move(change.client), *cluster.second->records,
+    cluster.member->addSecond(std::move(change.client), cluster.second->records,
                               storeScope(cluster.settings, cluster.settings.endsAtPeers()), false);
     makeReports(cluster);
     return;
@@ -549,9 +560,8 @@ void Clusters::refuse() {
   added_.clear();
   kept_.clear();
   for (Change& change : std::exchange(changes_, {})) {
-    if (!change.both) continue;
     // The writer of the store that goes on looks at it.
-    etcd_thread_->post([refused = std::make_shared<Change>(std::move(change))] { refused->both->end(); });
+    if (change.both) onWriter([both = change.both.get()] { both->end(); });
   }
 }
 
@@ -583,7 +593,7 @@ void Clusters::settle() {
   if (!isSettling()) process_.settled();
 }
 
-// A reload makes new members, as a restart would, as soon as the group has the endpoints of the other cluster.
+// The members are made anew as soon as the group has the endpoints of the other cluster.
 void Clusters::leave(uint16_t peers_port) {
   std::shared_ptr<peers::PeerGroup> group;
   std::vector<std::shared_ptr<naming::Member>> members;

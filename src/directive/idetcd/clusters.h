@@ -1,6 +1,6 @@
 // The clusters that this process belongs to: for each pattern one name, one table of records, one watch, whatever
 // blocks of the Corefile serve it. They go on through a reload that still has their pattern. The first loop's thread,
-// but for join() and refuse(), during which nothing but release() and abandon() is called.
+// but for join() and refuse(), which run on the executor: beside them release(), abandon() and leave() may run, and start().
 #pragma once
 
 #include "base/metrics.h"
@@ -37,7 +37,7 @@ class ClusterMetrics {
 
 // One of the stores in which a member has its name.
 struct ClusterStore {
-  std::unique_ptr<records::RecordStore> records;
+  std::shared_ptr<records::RecordStore> records;
   std::shared_ptr<peers::PeerGroup> peers;  // null: the endpoints are configured
   etcd::Client* client = nullptr;           // the member's
   bool started = false;
@@ -50,7 +50,7 @@ struct Cluster {
   std::unique_ptr<records::RecordUnion> both;   // while it moves
   std::shared_ptr<node::StateDirectory> state;  // may be null
   // The cluster of `peers` has dissolved, and the member with it: the next configuration makes another one.
-  bool has_left = false;
+  std::atomic<bool> has_left{false};
   std::shared_ptr<naming::Member> member;
   std::unique_ptr<const ClusterMetrics> metrics;
 
@@ -130,6 +130,7 @@ class Clusters final : public resolve::ProcessState {
   void retire(std::unique_ptr<Cluster> cluster);
   void onRetired();
   void leave(uint16_t peers_port);
+  void replaceLeft();
   void settle();
 
   resolve::Process& process_;

@@ -43,7 +43,7 @@ kernel::ZoneIdentity identityOf(const Cluster& cluster, const kernel::Settings& 
   };
   kernel::ZoneIdentity identity{.names = hashOf(cluster.settings.pattern.text()) | 1};
   std::vector<uint32_t> endpoints;
-  for (const std::string& endpoint : cluster.member->store()->endpoints())
+  for (const std::string& endpoint : cluster.first->client->endpoints())
     endpoints.push_back(static_cast<uint32_t>(hashOf(withoutScheme(endpoint))) | 1);
   // The smallest, of which long lists with most members in common share some.
   std::ranges::sort(endpoints);

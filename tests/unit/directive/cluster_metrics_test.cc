@@ -21,7 +21,7 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   const records::RecordStore::Options zone{
       .zone = dns::Name::parse("tf.local.").value(), .addresses = {}, .hash_seed = randomHashSeed()};
   records::RecordStore store(epochs, zone);
-  records::RecordStore second(epochs, zone);
+  const auto second = std::make_shared<records::RecordStore>(epochs, zone);
   naming::Member::Options options;
   options.pattern = slots::NamePattern::parse("worker{{.ID}}.tf.local.", 10).value();
   const auto client = [&thread] { return std::make_unique<etcd::Client>(**thread, etcd::Client::Options{}, Logger()); };

@@ -26,7 +26,7 @@ class HeldName final : public OwnName {
   std::optional<Ownership> owned;
 
  private:
-  const NodeRecord record_;
+  const NodeRecord record_{};
 };
 
 class OwnNamesTest : public testing::Test {
