@@ -23,9 +23,11 @@ Application::Application(Logger log, std::shared_ptr<sandbox::ProgramRunner> pro
       manager_(std::move(given.notify_socket), process_.executor, log_),
       sockets_(std::move(given.descriptors), manager_, log_),
       watchdog_(loop_, manager_.exists() ? given.watchdog : std::chrono::microseconds(0), [this] { manager_.alive(); }),
-      slow_reload_(loop_, [this] {
-        log_.warning("The reload is under way for {} s: it waits for a file or a host", kSlowReload.count());
-      }),
+      slow_reload_(loop_,
+                   [this] {
+                     log_.warning("The reload is under way for {} s: it waits for a file or a host",
+                                  kSlowReload.count());
+                   }),
       lame_duck_(loop_, [this] { end(0); }),
       end_(loop_, [this] {
         log_.warning("What is still to be written takes too long");
@@ -249,6 +251,7 @@ void Application::onReloaded() {
 
 // Nothing is given back; but what this process has started ends with it, and no disk is waited for.
 void Application::quit(int status) {
+  if (process_.successor != 0) process_.successor = handover_->successor();  // it may have ended
   std::promise<void> abandoned;
   const auto abandon = [this, &abandoned] {
     process_.visitStates([](resolve::ProcessState& state) { state.abandon(); });
@@ -288,6 +291,7 @@ void Application::makeWay(int status) {
 void Application::beginEnd(int status) {
   shutting_down_ = true;
   ending_ = true;
+  slow_reload_.stop();
   status_ = status;
   end_.start(kEndBudget);
   doBeforeEnd([this] { process_.visitStates([](resolve::ProcessState& state) { state.save(kReleaseBudget); }); });

@@ -330,9 +330,12 @@ int serve(const Options& options, service::Given given) {
   if (!corefile.plan)
     return failWith(corefile.plan.error(), is_service && corefile.was_read ? kConfigurationStatus : 1);
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
-  auto handover = takeOver(options, *predecessor, &given.descriptors);
-  if (!handover) return failWith(handover.error());
   const std::vector<std::string> handed_over = *predecessor ? written : std::vector<std::string>();
+  auto handover = takeOver(options, *predecessor, &given.descriptors);
+  if (!handover) {
+    forgetNames(handed_over);  // unless the server before goes on
+    return failWith(handover.error());
+  }
   if (auto done = beforeConfinement(*corefile.plan); !done) {
     forgetNames(handed_over);
     return failWith(done.error());

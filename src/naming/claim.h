@@ -146,7 +146,8 @@ class Claim {
 
   Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
-  Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id, const std::string& unclear = {});
+  inline static const std::string kNoName;
+  Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id, const std::string& unclear = kNoName);
   Answer<slots::QueueSnapshot> putTicket(int64_t preferred_id, const std::string& unclear);
   Answer<slots::QueueSnapshot> lookAt(int64_t revision);
   Answer<store::TxnResult> ask(store::Transaction* transaction);
@@ -188,17 +189,17 @@ class Claim {
   std::string ticket_;
   int64_t first_ticket_ = 0;  // the revision at which it was put first; 0: it was not
   std::optional<store::Lease> lease_;
-  ClaimedSlot slot_;        // the last one that was ours, too
-  int64_t raised_ = 0;      // see raiseToken(); of slot_
+  ClaimedSlot slot_;    // the last one that was ours, too
+  int64_t raised_ = 0;  // see raiseToken(); of slot_
   std::optional<int64_t> bound_;
-  bool rebound_ = false;    // since the attempt began
-  int64_t last_lease_ = 0;  // that we gave back, or tried to
-  bool lives_on_ = false;   // see livesOn()
+  bool rebound_ = false;         // since the attempt began
+  int64_t last_lease_ = 0;       // that we gave back, or tried to
+  bool lives_on_ = false;        // see livesOn()
   std::vector<int64_t> former_;  // of the predecessor, as far as they are not known to have ended
   uint64_t keeps_ = 0;           // that were asked for
   runtime::Event kept_;          // a successor knows our lease
   runtime::Event claimed_;       // so there is no former key any more
-  Floor floor_;             // of the slot that was tried last
+  Floor floor_;                  // of the slot that was tried last
 
   // A key of ours under a lease that may be another's, for oldLeaseEnds().
   std::string old_name_;

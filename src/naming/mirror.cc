@@ -35,8 +35,8 @@ constexpr std::chrono::nanoseconds kLongestInterval = 24h;
 // A crowd of nodes reads the names so much after their claims, for each name. Of these no node waits longer.
 constexpr std::chrono::nanoseconds kTimeOfAName = 5ms;
 constexpr std::chrono::nanoseconds kLongestTurn = 60s;
-// From a node's ticket to the name that it takes, and one that another takes meanwhile.
-constexpr int64_t kMostWritesAlone = 3;
+// From a node's ticket on: its name, the leases of a process before; and of another node its ticket, name and these.
+constexpr int64_t kMostWritesAlone = 5;
 // A cluster of up to so many nodes compares at reconcile_interval.
 constexpr double kNodesPerInterval = 500;
 

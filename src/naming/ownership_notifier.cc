@@ -93,7 +93,12 @@ void OwnershipNotifier::finish(std::chrono::nanoseconds budget) {
 void OwnershipNotifier::abandon(pid_t successor, std::optional<BootClock::time_point> until) {
   if (hook_) hook_->abandon();
   if (!state_) return;
-  const bool is_handed_over = until && state_->handOver(successor, *until);
+  bool is_written = false;  // the file says what is owned
+  {
+    const std::lock_guard lock(mutex_);
+    is_written = next_ == nullptr && !writing_;
+  }
+  const bool is_handed_over = is_written && until && state_->handOver(successor, *until);
   if (!is_handed_over) state_->clearIdentity();
 }
 
@@ -107,7 +112,10 @@ node::ClaimHook::Ready OwnershipNotifier::write(std::optional<std::string> ident
     is_first = next_ == nullptr;
     if (is_first) next_ = std::make_shared<Note>();
     next_->node = known_;
-    if (identity) next_->identity = std::move(identity);
+    if (identity) {
+      next_->clears = next_->clears || identity->empty();
+      next_->identity = std::move(identity);
+    }
     next_->released_after.push_back(std::move(released_after));
     is_written = next_->is_written;
   }
@@ -122,6 +130,7 @@ void OwnershipNotifier::writeNext() {
   {
     const std::lock_guard lock(mutex_);
     note = std::move(next_);
+    writing_ = true;
   }
   const auto report = [this](const Result<void>& written) {
     if (written) return;
@@ -129,14 +138,17 @@ void OwnershipNotifier::writeNext() {
     log_.error("{}", written.error().message);
   };
   const bool ends = note->identity && note->identity->empty();
+  // In place: the program does not run while the file has the name, however slow the disk is.
+  if (note->clears) state_->clearIdentity();
   if (ends) {
-    state_->clearIdentity();  // in place: the program does not run while the file has the name, however slow the disk is
     note->written.set_value();
     report(state_->writeIdentity(""));
   }
   if (note->node != state_->node()) report(state_->remember(note->node));
   if (note->identity && !ends) report(state_->writeIdentity(*note->identity));
   if (!ends) note->written.set_value();
+  const std::lock_guard lock(mutex_);
+  writing_ = false;
 }
 
 }  // namespace idetcd::naming

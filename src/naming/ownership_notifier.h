@@ -62,6 +62,7 @@ class OwnershipNotifier {
   struct Note {
     node::RememberedNode node;
     std::optional<std::string> identity;  // none: as it was
+    bool clears = false;                  // a name has ended since the last note was written
     std::vector<std::shared_ptr<void>> released_after;
     std::promise<void> written;
     node::ClaimHook::Ready is_written = written.get_future().share();
@@ -76,8 +77,9 @@ class OwnershipNotifier {
   FileCounters& counters_;
   const Logger log_;
   node::RememberedNode known_;  // what the file is to say
-  std::mutex mutex_;            // guards the next
+  std::mutex mutex_;            // guards the next two
   std::shared_ptr<Note> next_;  // to be written, if that has not begun yet
+  bool writing_ = false;        // one before it
 };
 
 // The identity file of a node.

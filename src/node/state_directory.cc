@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxStateBytes = 64 << 10;
 constexpr mode_t kPrivate = 0600;
-constexpr mode_t kForAll = 0644;  // the name is for whoever wants it
+constexpr mode_t kForAll = 0644;        // the name is for whoever wants it
 constexpr size_t kMaxStemLength = 100;  // with its hash and ending well below NAME_MAX
 
 bool isPlain(char c) {
@@ -71,6 +71,14 @@ bool writeNote(int fd, const LockNote& note) {
   const std::string text = fmt::format("{}\n{}\n{}\n", note.holder, note.successor, note.until);
   return pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
          ftruncate(fd, static_cast<off_t>(text.size())) == 0;
+}
+
+// Not of another program that writes to this directory.
+bool isIdentity(const std::string& path) {
+  constexpr std::string_view kBegin = "IDETCD_NAME=";
+  std::array<char, kBegin.size()> begin{};
+  std::ifstream file(path);
+  return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) == kBegin;
 }
 
 }  // namespace
@@ -144,7 +152,7 @@ void StateDirectory::emptyAbandoned(const std::string& directory) {
   for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
     std::filesystem::path path = file.path();
     const bool has_name = path.extension() == ".env" && file.is_regular_file(error) && file.file_size(error) > 0;
-    if (!has_name) continue;
+    if (!has_name || !isIdentity(path.string())) continue;
     const std::string identity = path.string();
     const int fd = ::open(path.replace_extension(".lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;

@@ -39,7 +39,8 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
   for (Zone& zone : zones) {
     has_gate_ |= zone.chain->parts.gate != nullptr;
     Shortcut shortcut = Shortcut::kNone;
-    if (zone.chain->isDirect() && !isDivided(*zone.chain->cluster(), zones)) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
+    const bool is_direct = zone.chain->isDirect() && !isDivided(*zone.chain->cluster(), zones);
+    if (is_direct) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
     if (zone.meter) meters_.push_back(zone.meter.get());
     routes_.push_back(
         {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});

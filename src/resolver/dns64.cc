@@ -12,10 +12,10 @@ namespace idetcd::resolver {
 
 namespace {
 
+using dns::code;
 using dns::RecordView;
 using dns::RrType;
 using dns::Section;
-using dns::code;
 using resolve::QueryOutcome;
 using resolve::Request;
 
@@ -253,16 +253,20 @@ Translated translateAddresses(const dns::Query& query, const MessageView& respon
   Rewriter rewriter(query, response);
   return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
     // AAAA records are larger than A records: what no message has room for is left out.
-    if (rewriter.counts().made > 0 && rewriter.isFull(owner)) {
-      rewriter.counts().is_cut |= record.section == Section::kAnswer;
-      return true;
-    }
-    if (record.section != Section::kAnswer) return rewriter.keep(record, owner);
+    const bool is_full = rewriter.counts().made > 0 && rewriter.isFull(owner);
+    if (record.section != Section::kAnswer) return is_full || rewriter.keep(record, owner);
     if (isSignatureOf(response, record, RrType::kA)) return true;
-    if (record.type != code(RrType::kA)) return rewriter.keep(record, owner);
+    if (record.type != code(RrType::kA)) {
+      rewriter.counts().is_cut |= is_full;
+      return is_full || rewriter.keep(record, owner);
+    }
     const auto v4 = response.bytes.subspan(record.rdata, record.rdata_size);
     if (v4.size() != sizeof(uint32_t) || !prefix.mayEmbed(IpAddress::fromBytes(v4))) {
       ++rewriter.counts().left_out;
+      return true;
+    }
+    if (is_full) {
+      rewriter.counts().is_cut = true;
       return true;
     }
     ++rewriter.counts().made;

@@ -258,7 +258,8 @@ void Manager::alive() { send("WATCHDOG=1"); }
 
 void Manager::status(std::string_view text) {
   std::string line = fmt::format("STATUS={}", text);
-  std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20; }, ' ');
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return c < 0x20; }, ' ');
   send(std::move(line));
 }
 
@@ -317,7 +318,11 @@ Result<bool> HandoverSocket::give(const std::vector<OwnDescriptor>& all) {
 }
 
 pid_t HandoverSocket::successor() const {
-  const auto peer = successor_.isOpen() ? peerOf(successor_) : std::nullopt;
+  pollfd end{.fd = successor_.get(),
+             .events = 0,
+             .revents = 0};  // the kernel knows the peer of a connection that has ended, too
+  const bool is_there = successor_.isOpen() && poll(&end, 1, 0) == 0;
+  const auto peer = is_there ? peerOf(successor_) : std::nullopt;
   return peer ? peer->pid : 0;
 }
 

@@ -582,7 +582,7 @@ def test_who_watches_the_identity_sees_no_loss_when_a_new_process_takes_over(etc
 
 def test_the_identity_is_empty_in_time_if_the_name_is_not_confirmed_to_the_new_process(etcd, nodes, state, place):
     """The name is owned until nine tenths of the lease have passed since the last request that etcd has confirmed."""
-    lease = 5
+    lease = 12
     node = start_named(nodes, etcd, state, place, lease=lease)
     etcd.pause()
     try:
