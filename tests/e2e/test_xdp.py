@@ -681,7 +681,8 @@ def test_an_address_of_another_interface(pair, source, address):
     machine.run("ip", "address", "add", f"{address}/{128 if ':' in address else 32}", "dev", "lo")
     try:
         with Client(address) as client:
-            expected = client.ask(ANSWERED["A"], PLAIN_PORT)
+            # The first question may be lost: an address is not used at once.
+            expected = wait_until(lambda: client.ask(ANSWERED["A"], PLAIN_PORT), 30, pair.node.logs)
             def is_there():
                 before = pair.kernel.answered()
                 return client.ask(ANSWERED["A"]) == expected and pair.kernel.answered() > before
