@@ -67,7 +67,7 @@ class Voting {
     std::string problem;            // of this machine: why it cannot do its part
   };
 
-  // `thread` outlives this, and is stopped after stop() has returned.
+  // `thread` outlives this and the work on the executor, and is stopped after stop() has returned.
   Voting(etcd::CompletionThread& thread, Options options, const Logger& log);
   ~Voting();  // stop(1 s)
   Voting(const Voting&) = delete;

@@ -28,12 +28,15 @@ def make_query(name, rdtype="A", **options):
 
 
 def exchange(node, query, tcp=False, host="127.0.0.1", port=None, timeout=TIMEOUT):
-    send = dns.query.tcp if tcp else dns.query.udp
-    return send(query, host, port=port or node.port, timeout=timeout)
+    port = port or node.port
+    if tcp:
+        return dns.query.tcp(query, host, port=port, timeout=timeout)
+    # The port may have been another socket's a moment ago, to which somebody's late answer comes: a client passes over it.
+    return dns.query.udp(query, host, port=port, timeout=timeout, ignore_unexpected=True)
 
 
 def ask(node, name, rdtype="A", tcp=False, host="127.0.0.1", port=None, **options):
-    """The response message. dnspython checks ID, question, QR and where it came from, and refuses trailing bytes."""
+    """The response message. dnspython checks ID, question and QR, passes over other senders, and refuses trailing bytes."""
     return exchange(node, make_query(name, rdtype, **options), tcp, host, port)
 
 

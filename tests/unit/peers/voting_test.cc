@@ -48,6 +48,7 @@ class VotingTest : public testing::Test {
 
   struct Running {
     std::unique_ptr<etcd::CompletionThread> thread = etcd::CompletionThread::make().value();
+    std::shared_ptr<Executor> executor = std::make_shared<Executor>();
     metrics::Registry metrics;
     std::shared_ptr<sandbox::ProgramRunner> helper;
     std::unique_ptr<Voting> voting;
@@ -55,6 +56,7 @@ class VotingTest : public testing::Test {
     ~Running() {
       voting.reset();
       thread->stop();
+      EXPECT_TRUE(executor->finish(60s));  // its work posts to the thread
     }
   };
 
@@ -76,6 +78,7 @@ class VotingTest : public testing::Test {
     machine->helper = std::move(voting_helpers.back());
     voting_helpers.pop_back();
     options.programs = machine->helper;
+    options.executor = machine->executor;
     options.metrics = machine->metrics.scope();
     options.on_voters = [this, number](std::vector<founding::Voter> voters) {
       const std::lock_guard lock(mutex_);
