@@ -48,6 +48,7 @@ class Answer {
 // Of a member, and of the client that is its store.
 struct NodeOptions : Member::Options {
   std::vector<std::string> endpoints;
+  std::chrono::milliseconds call_timeout{5000};
   int64_t number = 0;  // see Member::found()
   int64_t token_base = 0;
 };
@@ -64,6 +65,7 @@ inline NodeOptions options(const std::string& endpoint, int64_t limit = 10) {
 inline std::unique_ptr<store::Store> clientOf(etcd::CompletionThread& thread, const NodeOptions& made) {
   etcd::Client::Options client;
   client.endpoints = made.endpoints;
+  client.call_timeout = made.call_timeout;
   client.spread = true;
   client.metrics = made.metrics;
   client.executor = made.executor;

