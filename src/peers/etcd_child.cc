@@ -3,6 +3,7 @@
 #include <csignal>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/executor.h"
@@ -18,6 +19,23 @@ std::string describe(const Result<int>& status) {
 }
 
 }  // namespace
+
+bool isServed(const SocketAddress& address, std::chrono::milliseconds patience) {
+  constexpr std::string_view kQuestion = "GET / HTTP/1.0\r\n\r\n";  // a TLS server refuses it
+  const int family = address.ip.isV4() ? AF_INET : AF_INET6;
+  const FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.isOpen()) return false;
+  sockaddr_storage storage;
+  const socklen_t length = address.toSockaddr(&storage);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length) != 0 && errno != EINPROGRESS)
+    return false;
+  const int patience_ms = static_cast<int>(patience.count());
+  pollfd wait{socket.get(), POLLOUT, 0};
+  if (poll(&wait, 1, patience_ms) != 1 || (wait.revents & (POLLERR | POLLHUP)) != 0) return false;
+  if (send(socket.get(), kQuestion.data(), kQuestion.size(), MSG_NOSIGNAL) < 0) return false;
+  wait.events = POLLIN;
+  return poll(&wait, 1, patience_ms) == 1;
+}
 
 EtcdChild::EtcdChild(Options options) : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   assert(options_.programs && !options_.command.empty());

@@ -8,9 +8,14 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/ip_address.h"
 #include "sandbox/program_runner.h"
 
 namespace idetcd::peers {
+
+// Whether a server at `address` does more than listen: it answers what it does not understand, or closes the connection.
+// Blocks, for `patience` at most.
+bool isServed(const SocketAddress& address, std::chrono::milliseconds patience);
 
 class EtcdChild {
  public:

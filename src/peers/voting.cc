@@ -180,6 +180,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   // --- the child ---
   Task<void> tick();
   Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
+  Task<void> startFounding();
+  Task<void> awaitFirst();
   Task<void> join(uint64_t member);
   Task<void> leave();
   Task<void> endChild();
@@ -233,7 +235,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::optional<BootClock::time_point> away_since;
   bool is_away = false;  // has been said
   std::vector<founding::Voter> serving;
-  bool is_told = false;  // of them
+  bool is_told = false;    // of them
+  bool publishes = false;  // itself: since they were reached first
   bool stands_by = false;
   int64_t machine_lease = 0;
 
@@ -308,7 +311,6 @@ Task<void> Voting::Impl::run(Self self) {
   if (!impl.stopping && !impl.thread.stopping()) {
     impl.announce(impl.options.voters.empty() ? impl.options.cluster.voters : impl.options.voters);
     impl.thread.spawn(follow(self));
-    impl.thread.spawn(publishMachine(self));
   }
   while (!impl.stopping && !impl.thread.stopping()) {
     impl.wake.reset();
@@ -372,6 +374,7 @@ void Voting::Impl::reached(bool yes) {
   }
   const bool away = !yes && (is_away || thread.now() - *away_since >= kReachPatience);
   const bool is_first = (yes || away) && !std::exchange(is_told, true);
+  if (yes && !std::exchange(publishes, true)) thread.spawn(publishMachine(shared_from_this()));
   if ((std::exchange(is_away, away) != away || is_first) && options.on_reach) options.on_reach(!away);
   if (is_first) tell();
 }
@@ -505,6 +508,37 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
                                                                            : "joins");
 }
 
+// A new etcd asks the others, in the order of their URLs, whether it has been there before, until one answers. It gives
+// 1 s to each that listens and does not answer yet, because it asks, too: if all start at once, 1 to 4 s pass. So the
+// first in that order starts first, which all others refuse; the others have its answer at once.
+Task<void> Voting::Impl::awaitFirst() {
+  constexpr std::chrono::milliseconds kPatience{100};
+  constexpr std::chrono::milliseconds kPause{20};
+  const auto url = [this](const founding::Voter& voter) { return peerUrl(voter.address, tls()); };
+  const founding::Voter& first = *std::ranges::min_element(options.cluster.voters, {}, url);
+  if (first.uuid == options.uuid) co_return;
+  const auto deadline = thread.now() + options.first_patience;
+  const auto is_served = std::make_shared<bool>(false);
+  while (!*is_served && !stopping && !thread.stopping() && thread.now() < deadline) {
+    auto asking =
+        block([is_served, address = shifted(first.address, 2)] { *is_served = isServed(address, kPatience); });
+    if (!co_await asking || *is_served) co_return;
+    auto sleep = thread.sleepFor(kPause);
+    co_await sleep;
+  }
+}
+
+Task<void> Voting::Impl::startFounding() {
+  auto waiting = awaitFirst();
+  co_await waiting;
+  if (stopping) co_return;
+  std::string all;
+  for (const founding::Voter& voter : options.cluster.voters)
+    all += (all.empty() ? "" : ",") + voter.uuid + "=" + peerUrl(voter.address, tls());
+  auto starting = startChild(std::string(kFoundingData), all, "new");
+  co_await starting;
+}
+
 Task<void> Voting::Impl::endChild() {
   if (!child) co_return;
   const std::shared_ptr<EtcdChild> ending = std::move(child);
@@ -594,10 +628,7 @@ Task<void> Voting::Impl::tick() {
       auto joining = join(self->member);
       co_await joining;
     } else if (isFounder() && !started) {
-      std::string all;
-      for (const founding::Voter& voter : options.cluster.voters)
-        all += (all.empty() ? "" : ",") + voter.uuid + "=" + peerUrl(voter.address, tls());
-      auto starting = startChild(std::string(kFoundingData), all, "new");
+      auto starting = startFounding();
       co_await starting;
     }
     co_return;

@@ -44,6 +44,7 @@ class Voting {
     std::shared_ptr<sandbox::ProgramRunner> programs;
     std::string program = "etcd";
     int64_t quota_bytes = int64_t{512} << 20;  // of etcd's data
+    std::chrono::seconds first_patience{3};    // when the cluster is founded: for the etcd that has to start first
     metrics::Scope metrics{};
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();
     // On the CompletionThread, not after stop(). First when one of the voters has answered, or none for 5 s: until then

@@ -2,9 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sys/socket.h>
+#include <thread>
 
 #include "../etcd/client_fixture.h"
 #include "peers/certificates.h"
+#include "peers/etcd_child.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::peers {
@@ -256,6 +259,30 @@ TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
   EXPECT_EQ(client(1).value("k"), "v");
 }
 
+// Those that start beside each other wait for each other, seconds in all.
+TEST_F(VotingTest, TheFirstEtcdOfAFoundingAnswersBeforeTheOthersStart) {
+  const std::string program = directory_ / "etcd";
+  const std::string starts = directory_ / "starts";
+  std::ofstream(program) << "#!/bin/sh\necho \"$1\" >>" << starts << "\nexec etcd \"$@\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  for (const int number : {2, 3, 1}) {
+    Voting::Options founder = options(number, 3);
+    founder.program = program;
+    founder.first_patience = 120s;
+    start(number, std::move(founder));
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(directory(number) + "/tls/key.pem"); }));
+  }
+  await(1, vote({1, 2, 3}));
+  std::string first;
+  std::getline(std::ifstream(starts), first);
+  EXPECT_EQ(first, "--name=" + votingUuid(1));
+}
+
+TEST_F(VotingTest, AFoundingDoesWithoutTheFirstEtcd) {
+  for (const int number : {2, 3}) start(number, 3);
+  await(2, [](const Voting::Status& status) { return status.role == Voting::Role::kVotes; });
+}
+
 TEST_F(VotingTest, AFullStoreIsMadeToTakeWritesAgain) {
   Voting::Options small = options(1, 1);
   small.quota_bytes = 200'000;
@@ -289,6 +316,25 @@ TEST_F(VotingTest, AVoterWhoseAddressChangesVotesOn) {
     return status.voters.size() == 1 && status.voters[0].answers && status.voters[0].voter.address == address(9);
   });
   EXPECT_EQ(client(1).value("k"), "v");
+}
+
+TEST(IsServed, WhoListensAndAnswersNothingIsNot) {
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage storage;
+  socklen_t length = SocketAddress{IpAddress::v4({127, 0, 0, 1}), 0}.toSockaddr(&storage);
+  auto* const name = reinterpret_cast<sockaddr*>(&storage);
+  ASSERT_EQ(::bind(listener.get(), name, length), 0);
+  ASSERT_EQ(::getsockname(listener.get(), name, &length), 0);
+  const SocketAddress address = SocketAddress::fromSockaddr(name).value();
+  EXPECT_FALSE(isServed(address, 60s)) << "refused";
+  ASSERT_EQ(::listen(listener.get(), 10), 0);
+  EXPECT_FALSE(isServed(address, 50ms));
+  std::thread server([&listener] {
+    FileDescriptor(::accept(listener.get(), nullptr, nullptr));  // the one of before
+    FileDescriptor(::accept(listener.get(), nullptr, nullptr));
+  });
+  EXPECT_TRUE(isServed(address, 60s));
+  server.join();
 }
 
 TEST(EtcdVersions, ThoseWithDefectsAreKnown) {
