@@ -254,7 +254,7 @@ void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
   side->protocol.name().setDrained(drained);
   if (!options.observe) side->protocol.bindTo(0, 0);
   if (reporter.reported()) side->protocol.setTold(notifier != nullptr);
-  name.add({side, &side->protocol.name()}, needed);
+  name.add({side, &side->protocol.name()}, needed || first->protocol.heldId() == 0);
   const std::lock_guard lock(sides);
   second = side;
 }
@@ -266,6 +266,7 @@ void Member::Impl::onChange() {
 
 // The second store is to have the name that the first one has.
 void Member::Impl::follow() {
+  if (first->protocol.heldId() == 0) name.need();
   second->protocol.bindTo(first->protocol.heldId(), first->protocol.heldToken());
   if (const auto owned = second->protocol.name().ownership()) first->protocol.raiseToken(owned->token);
   if (name.needsBoth() || !name.join()) return;

@@ -22,6 +22,12 @@ void OwnNames::keepSecond() {
   needed_ = false;
 }
 
+void OwnNames::need() {
+  const std::lock_guard lock(mutex_);
+  assert(second_);
+  needed_ = true;
+}
+
 bool OwnNames::join() {
   const Both now = both();
   if (!now.second || now.needed) return now.needed;

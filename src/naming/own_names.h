@@ -1,7 +1,7 @@
 // This node's name while its cluster moves: one name, held in two stores. Of a node that has one store, that store's.
 //
 // From add() on the name is owned as in the first store until both say the same, and from then on only while both do. With
-// `needed` it is so at once. The token that both say is the second store's, which is no lower: the first one's is raised.
+// `needed`, and from need() on, it is so at once. The token that both say is the second store's, which is no lower: the first one's is raised.
 #pragma once
 
 #include "naming/own_name.h"
@@ -16,6 +16,9 @@ class OwnNames final : public OwnName {
   void add(std::shared_ptr<OwnName> second, bool needed);
   void keepFirst();
   void keepSecond();  // which is the first from then on
+  // From now on the name is owned only while both say so: no name is held in the first store, and what is claimed there may
+  // be another's in the second.
+  void need();
   // Whether both are needed is looked at; true: they are.
   bool join();
 

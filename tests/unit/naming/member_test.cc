@@ -310,6 +310,23 @@ TEST_F(MemberTest, ClaimsWhenEtcdComes) {
   EXPECT_TRUE(eventually([&] { return node.store.freshness() == Freshness::kFresh; }));
 }
 
+// What it claims in the first store may be another's in the second, which has left the first.
+TEST_F(MemberTest, WhoHasNoNameWhenItIsGivenASecondStoreOwnsOnlyWhatBothSay) {
+  EtcdServer other;
+  other.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.77"})"});
+  server_.stop();
+  Node& node = start();
+  const auto second = std::make_shared<records::RecordStore>(node.epochs, records::RecordStore::Options{});
+  node.member.addSecond(clientOf(thread_, options(other.endpoint())), second, {}, false);
+  node.member.startSecond();
+  server_.start();
+  ASSERT_TRUE(node.sees("worker1.tf.local.", "192.0.2.2 fd00::2"));
+  EXPECT_EQ(node.name(), "");
+  other.ctl({"del", "worker1.tf.local."});
+  EXPECT_TRUE(node.owns("worker1.tf.local."));
+  node.member.stop(5s);
+}
+
 // The answer to the claim is lost, in the two ways that it can be.
 
 // The claim is the first request that names the slot. From there on the client hears nothing.

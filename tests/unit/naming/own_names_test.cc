@@ -73,6 +73,15 @@ TEST_F(OwnNamesTest, WhatIsNeededIsNeededAtOnce) {
   EXPECT_EQ(names_.ownership()->deadline, BootClock::time_point(5s)) << "the earlier one";
 }
 
+TEST_F(OwnNamesTest, WithoutANameInTheFirstBothAreNeeded) {
+  names_.add(second_, false);
+  names_.need();
+  first_->own("a.", 1);
+  EXPECT_EQ(name(), "");
+  second_->own("a.", 1);
+  EXPECT_EQ(name(), "a.");
+}
+
 TEST_F(OwnNamesTest, GoesOnWithOneOfThem) {
   first_->own("a.", 1);
   names_.add(second_, true);
