@@ -1,7 +1,6 @@
 // Endpoints of a configuration are served when it is accepted, and nothing else changes them.
 #include "http/endpoints.h"
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -10,11 +9,13 @@
 #include "../net/sockets.h"
 #include "net/event_loop.h"
 #include "records/epoch.h"
+#include "support/eventually.h"
+#include "support/free_port.h"
 
 namespace idetcd::http {
 namespace {
 
-using namespace std::chrono_literals;
+using test_support::freePort;
 
 class EndpointsTest : public ::testing::Test {
  protected:
@@ -25,9 +26,6 @@ class EndpointsTest : public ::testing::Test {
     const auto id = static_cast<unsigned>(::getpid());
     return "127." + std::to_string(64 + (id >> 16)) + "." + std::to_string(id >> 8 & 0xff) + "." +
            std::to_string(id & 0xff);
-  }
-  static uint16_t freePort() {
-    return net::test::Socket(SOCK_STREAM, net::test::address(host(), 0)).localAddress().port;
   }
   Result<std::vector<SocketAddress>> add(uint16_t port, const std::string& path, const std::string& body) {
     return endpoints_.add({.host = host(), .port = std::to_string(port)}, path,
@@ -42,8 +40,7 @@ class EndpointsTest : public ::testing::Test {
     return answer.size() < 13 ? "" : answer.substr(9, 3) + " " + answer.substr(answer.find("\r\n\r\n") + 4);
   }
   static void await(uint16_t port, const std::string& path, const std::string& wanted) {
-    const auto end = std::chrono::steady_clock::now() + 10s;
-    while (get(port, path) != wanted) ASSERT_LT(std::chrono::steady_clock::now(), end) << get(port, path);
+    EXPECT_TRUE(eventually([&] { return get(port, path) == wanted; })) << get(port, path);
   }
 
   records::EpochDomain epochs_;

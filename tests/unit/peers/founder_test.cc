@@ -2,33 +2,27 @@
 
 #include <filesystem>
 #include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "support/eventually.h"
+#include "support/free_port.h"
 
 namespace idetcd::peers {
 namespace {
 
 using namespace std::chrono_literals;
-
-uint16_t freePort() {
-  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage storage;
-  const socklen_t length = SocketAddress{IpAddress::v4({127, 0, 0, 1})}.toSockaddr(&storage);
-  EXPECT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&storage), length), 0);
-  socklen_t size = sizeof(storage);
-  getsockname(socket.get(), reinterpret_cast<sockaddr*>(&storage), &size);
-  return SocketAddress::fromSockaddr(reinterpret_cast<sockaddr*>(&storage))->port;
-}
+using test_support::freePort;
 
 std::string founderUuid(int number) { return fmt::format("00000000-0000-4000-8000-{:012}", number); }
 
 // Machine N on 127.0.0.N, the older the lower N is.
 class FounderTest : public testing::Test {
  protected:
+  static constexpr auto kTimeout = 120s;  // only a failing test spends it
+
   FounderTest() : directory_(testing::TempDir() + fmt::format("founder.{}.{}", ::getpid(), port_)) {
     std::filesystem::create_directories(directory_);
   }
@@ -68,13 +62,13 @@ class FounderTest : public testing::Test {
   // Until all that run are members. The value.
   std::optional<founding::Value> decided() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 30s, [this] { return members_.size() == founders_.size(); })) return std::nullopt;
+    if (!changed_.wait_for(lock, kTimeout, [this] { return members_.size() == founders_.size(); })) return std::nullopt;
     for (const auto& [number, value] : members_) EXPECT_EQ(value, members_.begin()->second) << number;
     return members_.begin()->second;
   }
   bool haveVoters(int number, const std::vector<founding::Voter>& wanted) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 30s, [&] { return voters_[number] == wanted; });
+    return changed_.wait_for(lock, kTimeout, [&] { return voters_[number] == wanted; });
   }
 
   const uint16_t port_ = freePort();
@@ -133,8 +127,7 @@ TEST_F(FounderTest, OneOfAnotherSecretIsNotSeen) {
     });
     return count;
   };
-  for (int i = 0; i < 3000 && dropped() < 3; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_GE(dropped(), 3);
+  EXPECT_TRUE(eventually([&] { return dropped() >= 3; }, kTimeout));
   EXPECT_EQ(founders_[1]->status().progress.seen, 1u);
   EXPECT_FALSE(founders_[1]->status().cluster || founders_[2]->status().cluster);
 }
@@ -173,8 +166,8 @@ TEST_F(FounderTest, AMachineThatCannotKeepItsPromisesTakesPartWhenItCan) {
   Founder::Options one = options(1, 1);
   one.record_file = hidden + "/record";
   Founder& founder = add(1, std::move(one));
-  for (int i = 0; i < 3000 && founder.status().progress.state != founding::Founding::State::kProposing; ++i)
-    std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually(
+      [&] { return founder.status().progress.state == founding::Founding::State::kProposing; }, kTimeout));
   EXPECT_FALSE(founder.status().cluster);
   std::filesystem::create_directory(hidden);
   EXPECT_TRUE(decided());
@@ -194,7 +187,7 @@ TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatReachesNone) {
     const auto known = bytes ? founding::decodeRecord(*bytes, founderUuid(2)) : tl::unexpected(bytes.error());
     return known ? known->voters : std::vector<founding::Voter>();
   };
-  for (int i = 0; i < 3000 && kept() != today; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(eventually([&] { return kept() == today; }, kTimeout));
   // A restart knows them at once.
   founders_.erase(1);
   founders_.erase(2);
@@ -235,7 +228,7 @@ TEST_F(FounderTest, AMachineOfTheYoungerClusterLeavesItWhenItIsTold) {
   Founder& founder = add(2, std::move(second));
   {
     std::unique_lock lock(mutex_);
-    ASSERT_TRUE(changed_.wait_for(lock, 30s, [&] { return leaves; }));
+    ASSERT_TRUE(changed_.wait_for(lock, kTimeout, [&] { return leaves; }));
   }
   EXPECT_FALSE(founder.status().cluster);
   const auto record_now = [this] { return *founding::decodeRecord(*readFile(record(2), 1 << 20), founderUuid(2)); };

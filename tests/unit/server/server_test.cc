@@ -16,6 +16,7 @@
 #include "net/local_addresses.h"
 #include "running_server.h"
 #include "support/eventually.h"
+#include "support/free_port.h"
 #include "support/metric_values.h"
 
 namespace idetcd::server {
@@ -24,28 +25,7 @@ namespace {
 using test::Answer;
 using test::Names;
 using test::query;
-
-// Free for UDP and TCP. Below those that the kernel gives to clients, which could take it meanwhile; and no other test takes
-// it: it is this process's as long as the abstract Unix socket of its number is bound.
-uint16_t freePort() {
-  std::random_device random;
-  for (;;) {
-    const auto port = static_cast<uint16_t>(std::uniform_int_distribution(32001, 32767)(random));
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    const std::string text = "idetcd-test-port-" + std::to_string(port);
-    text.copy(name.sun_path + 1, sizeof(name.sun_path) - 1);
-    const int reservation = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);  // open until the process ends
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-    if (::bind(reservation, reinterpret_cast<const sockaddr*>(&name), size) != 0) {
-      ::close(reservation);
-      continue;
-    }
-    const net::test::Socket udp(SOCK_DGRAM, net::test::address("0.0.0.0", port));
-    const net::test::Socket tcp(SOCK_STREAM, net::test::address("0.0.0.0", port));
-    if (udp.ok() && tcp.ok()) return port;
-  }
-}
+using test_support::freePort;
 
 // Runs the loop of a server's first worker.
 class ServerTest : public ::testing::Test {
