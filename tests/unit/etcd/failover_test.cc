@@ -1,13 +1,16 @@
 #include <arpa/inet.h>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <netinet/in.h>
 #include <string>
+#include <string_view>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
 
+#include "../naming/tcp_proxy.h"
 #include "client_fixture.h"
 #include "client_insight.h"
 
@@ -186,10 +189,12 @@ TEST(Failover, FindsAServerThatStartsLate) {
 
 TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
   EtcdServer server;
+  ASSERT_TRUE(succeeded(BlockingClient(server).put("k", "1")));  // which may take longer than the other's time-out
   auto options = optionsFor({server.endpoint()});
   options.call_timeout = 1s;
   BlockingClient etcd(options);
-  ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  const auto connected = retryFor(etcd, 60s, [&] { return etcd.range(KeyRange::single("k")); });
+  ASSERT_TRUE(succeeded(connected));
   server.pause();
   const auto write = etcd.put("k", "2");
   EXPECT_TRUE(failedWith(write, ErrorCode::kDeadlineExceeded));
@@ -202,11 +207,20 @@ TEST(Failover, APausedServerIsATimeOutAndTheWriteIsAmbiguous) {
 TEST(Failover, AWriteThatDiesWithItsConnectionIsAmbiguousAndNotRepeated) {
   EtcdServer server;
   EtcdServer other;
-  BlockingClient etcd(optionsFor({server.endpoint(), other.endpoint()}));
+  naming::TcpProxy proxy(server.clientPort());
+  auto options = optionsFor({proxy.endpoint(), other.endpoint()});
+  options.call_timeout = 60s;
+  BlockingClient etcd(options);
   ASSERT_TRUE(succeeded(etcd.put("k", "1")));
+  std::atomic<bool> is_sent = false;
+  proxy.setFilter([&is_sent](std::string_view bytes) {
+    if (bytes.find("the second") != std::string_view::npos) is_sent = true;
+    return true;
+  });
   server.pause();
-  auto write = start(etcd.thread, put(etcd.client, {"k", "2", 0}));
-  EXPECT_EQ(write.wait_for(500ms), std::future_status::timeout);
+  auto write = start(etcd.thread, put(etcd.client, {"k", "the second", 0}));
+  ASSERT_TRUE(eventually([&is_sent] { return is_sent.load(); }));
+  EXPECT_EQ(write.wait_for(0s), std::future_status::timeout);
   server.kill();
   const auto result = write.get();
   EXPECT_TRUE(failedWith(result, ErrorCode::kUnavailable));
