@@ -1,6 +1,7 @@
 """Fixtures. Every node that a test starts is stopped with SIGTERM when the test ends, and must then end with exit 0:
 so each test also shows that nothing it did broke the server (or, in a sanitizer build, its memory)."""
 
+import functools
 import os
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 from harness import ports, xdp
 from harness.etcd import EtcdCluster, EtcdMember
 from harness.node import Node, binary
+from harness.peers import Lan, Loopback
 from harness.sharing import LongestFirst, long_tests
 
 
@@ -139,6 +141,33 @@ def etcd_cluster(directory):
     cluster = EtcdCluster(directory, 3)
     yield cluster.start()
     cluster.close()
+
+
+def closing(make):
+    """The life of a function that makes what has a close() as a fixture."""
+    made = []
+
+    def make_one(*arguments, **options):
+        made.append(make(*arguments, **options))
+        return made[-1]
+
+    yield make_one
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def machines(nodes, directory):
+    """Makes a Loopback."""
+    yield from closing(functools.partial(Loopback, nodes, directory))
+
+
+@pytest.fixture
+def lan(nodes, directory):
+    """Makes a Lan."""
+    if os.geteuid() != 0:
+        pytest.skip("needs network namespaces")
+    yield from closing(functools.partial(Lan, nodes, directory))
 
 
 @pytest.fixture

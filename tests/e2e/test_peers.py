@@ -2,116 +2,23 @@
 
 import json
 import os
-import secrets
 import signal
 import subprocess
 
 import pytest
 
 from dns_client import wait_resolves
-from harness import ports
 from harness.clock import Clocks
 from harness.metrics import Metrics
-from harness.namespace import Namespace
 from harness.node import binary
+from harness.peers import group_of, name_of, run, voters_of, wait_name, worker
 from harness.processes import wait_until
 
 pytestmark = pytest.mark.etcd  # that the machines run
 
-COREFILE = """. {{
-    bind 127.0.0.{number}
-    prometheus 127.0.0.{number}:{metrics}
-    idetcd {{
-        pattern worker{{{{.ID}}}}.tf.local.
-        limit {limit}
-        lease 3s
-        address 127.0.0.{number}
-        peers {peers}
-        peers-port {port}
-        expect {expect}
-{options}    }}
-}}
-"""
-
-
-class Machines:
-    """Those that may found a cluster: 127.0.0.2, 127.0.0.3, …"""
-
-    def __init__(self, nodes, directory, expect, limit=None):
-        self.nodes = nodes
-        self.directory = directory
-        self.expect = expect
-        self.limit = limit or expect
-        self.port = ports.free_ports(4)  # the last one is for metrics
-        self.secret = self.secret_file("secret")
-        self.made = {}
-
-    def secret_file(self, name):
-        path = os.path.join(self.directory, name)
-        with open(path, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(16))
-        return path
-
-    def state(self, number):
-        return os.path.join(self.directory, f"state{number}")
-
-    def start(self, number, *options, secret=None, state=True, peers=None, **launched):
-        """Launches the machine, which need not have a name yet. `peers`: numbers of machines."""
-        options = [f"secret {secret or self.secret}", *([f"state {self.state(number)}"] if state else []), *options]
-        node = self.nodes.make(COREFILE.format(
-            number=number, limit=self.limit, expect=self.expect, port=self.port, metrics=self.port + 3,
-            peers=" ".join(f"127.0.0.{n}" for n in peers or range(2, self.expect + 2)),
-            options="".join(f"        {option}\n" for option in options)), name=f"machine{number}.{len(self.made)}")
-        node.host = f"127.0.0.{number}"
-        self.made[number] = node
-        return node.launch(**launched)
-
-    def close(self):
-        for port in range(self.port, self.port + 4):
-            ports.release(port)
-
-
-@pytest.fixture
-def machines(nodes, directory):
-    made = []
-
-    def make(expect, **others):
-        made.append(Machines(nodes, directory, expect, **others))
-        return made[-1]
-    yield make
-    for each in made:
-        each.close()
-
-
-def name_of(node):
-    wait_until(lambda: os.path.exists(node.socket_path()), 10, lambda: f"{node.name} to have a control socket\n{node.logs()}")
-    status, said = node.control("/v1/status")
-    assert status == 200, said
-    return said["clusters"][0]["name"]
-
-
-def wait_name(node, name=None, timeout=15):
-    """Until it owns a name, and that one if it is given."""
-    def condition():
-        assert node.running(), f"{node.name} ended with {node.exit_code(1)}\n{node.logs()}"
-        owned = name_of(node)
-        return owned if owned and owned == (name or owned) else None
-    return wait_until(condition, timeout, lambda: f"{node.name} to own {name or 'a name'}\n{node.logs(tail=200)}", interval=0.05)
-
-
-def run(node, *arguments):
-    """A subcommand: exit code, stdout, stderr."""
-    done = subprocess.run([node.binary, *arguments], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=60, env={**os.environ, "RUNTIME_DIRECTORY": node.runtime_directory})
-    return done.returncode, done.stdout, done.stderr
-
 
 def owner(cluster, name):
     return next(node for node in cluster.made.values() if name_of(node) == name)
-
-
-def worker(number):
-    return f"worker{number}.tf.local."
 
 
 def test_two_machines_name_themselves_without_an_etcd(machines):
@@ -224,20 +131,6 @@ def test_the_subcommand_says_for_what_it_waits_and_who_votes(machines):
     assert code == 2 and "--yes is needed: nothing is recovered" in err
 
 
-def group_of(node):
-    return json.loads(run(node, "peers", "--json")[1])["peers"][0]
-
-
-def voters_of(node, count):
-    """Where those are that run the cluster's etcd, once they are so many and all answer; and who leads."""
-    def condition():
-        voters = group_of(node)["voters"]
-        leaders = [voter for voter in voters if voter["leader"]]
-        if len(voters) == count and all(voter["healthy"] and not voter["learner"] for voter in voters) and len(leaders) == 1:
-            return {voter["address"].rsplit(":", 1)[0] for voter in voters}, leaders[0]["address"].rsplit(":", 1)[0]
-    return wait_until(condition, 40, lambda: f"{count} voters at {node.name}\n{run(node, 'peers')[1]}\n{node.logs(tail=200)}", interval=0.1)
-
-
 def test_when_the_leaders_machine_dies_names_are_claimed_on_and_another_one_votes(machines):
     """Takes 15 s: a voter is replaced when it has been silent for 10."""
     cluster = machines(4)
@@ -331,98 +224,30 @@ def test_two_clusters_that_meet_become_the_older_one(machines, knowing):
     assert voters == {f"127.0.0.{number}" for number in older}
 
 
-class Lan:
-    """Machines with networks of their own on one bridge: machine N has 10.77.0.N."""
-
-    COREFILE = """. {{
-    idetcd {{
-        pattern worker{{{{.ID}}}}.tf.local.
-        limit 4
-        expect 3
-        lease 3s
-        peers 10.77.0.0/28
-        secret {secret}
-        state {state}
-    }}
-}}
-"""
-
-    def __init__(self, nodes, directory):
-        self.nodes = nodes
-        self.directory = directory
-        self.spaces = {}
-        self.hub = self.space("hub")
-        self.hub.run("ip", "link", "add", "bridge", "type", "bridge")
-        self.hub.run("ip", "link", "set", "bridge", "up")
-        self.secret = os.path.join(directory, "secret")
-        with open(self.secret, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(16))
-
-    def space(self, name):
-        os.makedirs(os.path.join(self.directory, name))
-        self.spaces[name] = Namespace(os.path.join(self.directory, name))
-        return self.spaces[name]
-
-    def start(self, number):
-        space = self.space(f"machine{number}")
-        self.hub.run("ip", "link", "add", f"port{number}", "type", "veth", "peer", "name", "lan", "netns", str(space.holder.pid))
-        self.hub.run("ip", "link", "set", f"port{number}", "master", "bridge", "up")
-        space.run("ip", "link", "set", "lan", "up")
-        self.address(number, 0, number)
-        node = self.nodes.make(self.COREFILE.format(secret=self.secret, state=os.path.join(self.directory, f"state{number}")))
-        with space.entered():
-            return node.launch()
-
-    def address(self, machine, before, now):
-        """It gets another address, as from a DHCP server."""
-        run_in = self.spaces[f"machine{machine}"].run
-        if before:
-            run_in("ip", "address", "del", f"10.77.0.{before}/24", "dev", "lan")
-        run_in("ip", "address", "add", f"10.77.0.{now}/24", "dev", "lan")
-        run_in("ip", "route", "add", "default", "via", "10.77.0.1")
-
-    def plug(self, number, state):
-        self.hub.run("ip", "link", "set", f"port{number}", state)
-
-    def close(self):
-        for space in self.spaces.values():
-            space.close()
-
-
-@pytest.fixture
-def lan(nodes, directory):
-    if os.geteuid() != 0:
-        pytest.skip("needs network namespaces")
-    made = Lan(nodes, directory)
-    yield made
-    for node in nodes.nodes:  # while they reach each other
-        if node.running():
-            node.terminate()
-    made.close()
-
-
 def test_a_machine_that_is_cut_off_loses_its_name_and_founds_nothing(lan):
-    cut, *others = [lan.start(number) for number in (2, 3, 4)]
+    cluster = lan()
+    cut, *others = [cluster.start(number) for number in (2, 3, 4)]
     for node in (cut, *others):
         wait_name(node)
-    cluster = group_of(cut)["cluster"]
+    founded = group_of(cut)["cluster"]
     voters_of(cut, 3)
-    lan.plug(2, "down")
+    cluster.plug(2, "down")
     wait_until(lambda: name_of(cut) is None, 10, cut.logs)
-    newcomer = lan.start(5)
+    newcomer = cluster.start(5)
     for node in (newcomer, *others):
         wait_name(node)
-    assert name_of(cut) is None and group_of(cut)["cluster"] == cluster
-    lan.plug(2, "up")
+    assert name_of(cut) is None and group_of(cut)["cluster"] == founded
+    cluster.plug(2, "up")
     wait_name(cut)
-    assert {group_of(node)["cluster"] for node in (cut, newcomer, *others)} == {cluster}
+    assert {group_of(node)["cluster"] for node in (cut, newcomer, *others)} == {founded}
 
 
 def test_a_voter_whose_address_changes_goes_on_voting(lan):
-    moved, *others = [lan.start(number) for number in (2, 3, 4)]
+    cluster = lan()
+    moved, *others = [cluster.start(number) for number in (2, 3, 4)]
     names = {node: wait_name(node) for node in (moved, *others)}
     voters_of(others[0], 3)
-    lan.address(2, before=2, now=12)
+    cluster.address(2, before=2, now=12)
 
     def condition():
         voters = group_of(others[0])["voters"]
