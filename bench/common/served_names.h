@@ -34,7 +34,7 @@ class ServedNames {
     store_.setFreshness(records::Freshness::kFresh);
     auto chain = std::make_shared<resolve::Chain>();
     chain->addCluster(std::make_shared<const resolve::ClusterZone>(store_, resolve::ClusterZone::Options{}));
-    if (world) chain->add(makeForwarding(names, *world));
+    if (world) chain->add(makeForwarding(names, *world, *chain));
     router_ = std::make_shared<resolve::Router>(
         std::vector<resolve::Router::Zone>{{.name = dns::Name(),
                                             .chain = std::move(chain),
@@ -46,7 +46,8 @@ class ServedNames {
   const std::shared_ptr<resolve::Router>& router() const { return router_; }
 
  private:
-  std::unique_ptr<resolver::ForwardingResolver> makeForwarding(uint32_t names, const World& world) const {
+  std::unique_ptr<resolver::ForwardingResolver> makeForwarding(uint32_t names, const World& world,
+                                                               const resolve::Chain& chain) {
     auto cache = std::make_unique<resolver::Cache>(resolver::Cache::Options{.success = {.capacity = 2 * names}});
     for (uint32_t i = 1; i <= names; ++i) {
       const auto name = dns::Name::parse("worker" + std::to_string(i) + '.' + world.zone.toString()).value();
@@ -60,8 +61,11 @@ class ServedNames {
       setAddress(i, world.aliased ? dns::kHeaderSize + name.size() + 4 : 0, response);
       cache->insert(query, response, BootClock::now());
     }
-    return std::make_unique<resolver::ForwardingResolver>(world.loop, resolver::ForwardingResolver::Options{},
-                                                          std::move(cache),
+    resolver::ForwardingResolver::Options options;
+    options.chain = &chain;
+    options.epochs = &epochs_;
+    options.hash_seed = store_.table().seed();
+    return std::make_unique<resolver::ForwardingResolver>(world.loop, std::move(options), std::move(cache),
                                                           std::vector<std::unique_ptr<resolver::Forwarder>>{});
   }
 

@@ -146,6 +146,7 @@ bool Name::isWithin(const Name& zone) const { return isNameWithin(wire(), zone);
 std::string Name::toString() const { return nameToString(wire_.data()); }
 
 bool isNameWithin(std::span<const uint8_t> name, const Name& zone) {
+  if (zone.isRoot()) return true;
   if (name.size() < zone.size()) return false;
   const size_t offset = name.size() - zone.size();
   if (std::memcmp(name.data() + offset, zone.data(), zone.size()) != 0) return false;

@@ -1,5 +1,6 @@
 #include "resolver/alias_follower.h"
 
+#include "dns/message_reader.h"
 #include "dns/query.h"
 
 namespace idetcd::resolver {
@@ -70,7 +71,8 @@ void AliasFollower::ask(const ChainPtr& chain) {
   resolve::Request request = chain->client.asked.request();
   request.deferrer = &deferrer;
   // An ID of its own for each alias: a client's second question of one name and ID counts as its first one, repeated.
-  const auto here = askHere(target, chain->origin.id, request);
+  const auto here =
+      askHere(chain->query, target.qtype, chain->so_far->unfinished->wire(), chain->origin.id, request);
   if (!here.isNext()) chain->for_client = true;
   chain->target_exists = here.isNextOfExisting();
   switch (here.kind) {
@@ -102,38 +104,46 @@ std::unique_ptr<dns::OwnQuery> AliasFollower::targetQuery(const dns::Query& quer
   return asked;
 }
 
-// Written to room_.
-resolve::QueryOutcome AliasFollower::askHere(const dns::Query& target, uint16_t id, resolve::Request request) {
+// As the client would have asked it in the place of `query`. Written to room_.
+resolve::QueryOutcome AliasFollower::askHere(const dns::Query& query, uint16_t qtype, std::span<const uint8_t> name,
+                                             uint16_t id, resolve::Request request) {
   room_.resize(dns::kMaxMessageSize + dns::kReadSlack);
-  dns::Query query = target;
-  std::memcpy(room_.data(), query.message, query.question_end);
+  const size_t size =
+      dns::writeQuestion(room_.data(), query.flags & (dns::kFlagRd | dns::kFlagCd), name, qtype, query.qclass);
   dns::store16(room_.data(), id);
-  query.message = room_.data();
+  dns::Query target;
+  if (dns::parseQuery(room_.data(), size, options_.hash_seed, target) != dns::ParseOutcome::kQuery) std::abort();
+  target.dnssec_ok = query.dnssec_ok;
   request.response_limit = dns::kMaxMessageSize;
   request.now = BootClock::now();
   request.is_inner = true;
   ++request.inner_depth;
-  return options_.answer_here(query, request);
+  return options_.answer_here(target, request);
 }
 
-// Not kNext: it is, or the client may not ask for it.
-resolve::QueryOutcome AliasFollower::askWhose(const dns::Query& query, uint16_t qtype, const dns::Name& name,
-                                              resolve::Request request) {
+// `unfinished`: a target of which the response says nothing.
+AliasFollower::OwnNames AliasFollower::findOwn(const dns::Query& query, resolve::Request request,
+                                               const dns::PackedResponse& response,
+                                               const std::optional<dns::Name>& unfinished) {
   request.own_only = true;
   request.meter = nullptr;
-  return askHere(targetQuery(query, qtype, name)->query(), 0, request);
-}
-
-bool AliasFollower::isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name,
-                          const resolve::Request& request) {
-  return !askWhose(query, qtype, name, request).isNext();
-}
-
-// An answer denies a name that `names` lead to, though it is known to exist.
-bool AliasFollower::deniesExisting(const dns::Query& query, dns::Rcode rcode, const OtherNames& names,
-                                   const resolve::Request& request) {
-  return rcode == dns::Rcode::kNxDomain && !names.targets.empty() &&
-         askWhose(query, query.qtype, names.targets.back(), request).isNextOfExisting();
+  OwnNames own;
+  bool exists = false;  // the last target
+  const auto visit = [&](OtherName kind, std::span<const uint8_t> name) {
+    if (kind == OtherName::kHost) {  // one type stands for both
+      own.host = !askHere(query, dns::code(dns::RrType::kA), name, 0, request).isNext();
+      return !own.host;
+    }
+    ++own.targets;
+    if (unfinished && dns::sameName(name, unfinished->wire())) return true;
+    const resolve::QueryOutcome outcome = askHere(query, query.qtype, name, 0, request);
+    exists = outcome.isNextOfExisting();
+    if (!outcome.isNext()) own.target = dns::Name::fromWire(name);
+    return outcome.isNext();
+  };
+  visitOtherNames(query, response, std::ref(visit));
+  own.is_denied = exists && response.rcode == dns::Rcode::kNxDomain;
+  return own;
 }
 
 // NXDOMAIN as NODATA: `result`, or what is written to `room`.
@@ -147,34 +157,20 @@ const ForwardResult& AliasFollower::withoutDenial(const ForwardResult& result, F
   return room;
 }
 
-// Whether the addresses in the additional section are somebody else's to say: one type stands for both.
-bool AliasFollower::areOwn(const dns::Query& query, const std::vector<dns::Name>& hosts, const resolve::Request& request) {
-  return std::ranges::any_of(
-      hosts, [&](const dns::Name& host) { return isOwn(query, dns::code(dns::RrType::kA), host, request); });
-}
-
 bool AliasFollower::mayAnswer(const dns::Query& query, const resolve::Request& request,
                               const dns::PackedResponse& response) {
-  const OtherNames names = otherNames(query, response);
-  const auto is_own = [&](const dns::Name& name) { return isOwn(query, query.qtype, name, request); };
-  return std::ranges::none_of(names.targets, is_own) && !areOwn(query, names.hosts, request) &&
-         !deniesExisting(query, response.rcode, names, request);
+  const OwnNames own = findOwn(query, request, response, std::nullopt);
+  return !own.target && !own.host && !own.is_denied;
 }
 
 const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const resolve::KeptRequest& asked,
                                                const ForwardResult& result, ForwardResult& room) {
   if (!result.response) return result;
   const StoredResponse& whole = *result.response;
-  const resolve::Request request = asked.request();
-  const OtherNames names = otherNames(query, *whole.packed);
-  const auto is_own = [&](const dns::Name& name) { return isOwn(query, query.qtype, name, request); };
-  // An unfinished answer says nothing of its last target.
-  const auto end = names.targets.end() - (whole.unfinished ? 1 : 0);
-  const auto own = std::find_if(names.targets.begin(), end, is_own);
-  if (own == end && !areOwn(query, names.hosts, request))
-    return deniesExisting(query, result.rcode, names, request) ? withoutDenial(result, room) : result;
+  const OwnNames own = findOwn(query, asked.request(), *whole.packed, whole.unfinished);
+  if (!own.target && !own.host) return own.is_denied ? withoutDenial(result, room) : result;
   auto cut = std::make_shared<StoredResponse>();
-  if (own == end) {
+  if (!own.target) {
     dropAdditional(whole, *cut);
     room = result;
     room.response = std::move(cut);
@@ -185,7 +181,7 @@ const ForwardResult& AliasFollower::withoutOwn(const dns::Query& query, const re
           .ede = dns::EdeCode::kNetworkError,
           .reason = "an answer that cannot be read",
           .next = result.next};
-  if (cutResponse(query, whole, {names.targets.begin(), own + 1}, *cut)) {
+  if (cutResponse(query, whole, own.targets, *own.target, *cut)) {
     room = {.response = std::move(cut), .rcode = dns::Rcode::kNoError, .ede = {}, .reason = {}, .next = result.next};
   }
   return room;

@@ -74,14 +74,18 @@ class AliasFollower {
   class Sink;
 
   std::unique_ptr<dns::OwnQuery> targetQuery(const dns::Query& query, uint16_t qtype, const dns::Name& target) const;
-  resolve::QueryOutcome askHere(const dns::Query& target, uint16_t id, resolve::Request request);
-  resolve::QueryOutcome askWhose(const dns::Query& query, uint16_t qtype, const dns::Name& name,
-                                 resolve::Request request);
-  bool isOwn(const dns::Query& query, uint16_t qtype, const dns::Name& name, const resolve::Request& request);
-  bool deniesExisting(const dns::Query& query, dns::Rcode rcode, const OtherNames& names,
-                      const resolve::Request& request);
+  // What a response says that is not an upstream's to say.
+  struct OwnNames {
+    std::optional<dns::Name> target{};  // the first target that is this server's own, or not for the client
+    size_t targets = 0;                 // up to that one
+    bool host = false;                  // the additional section has addresses of such a name. False if there is a target
+    bool is_denied = false;             // the response denies a name that exists
+  };
+  resolve::QueryOutcome askHere(const dns::Query& query, uint16_t qtype, std::span<const uint8_t> name, uint16_t id,
+                                resolve::Request request);
+  OwnNames findOwn(const dns::Query& query, resolve::Request request, const dns::PackedResponse& response,
+                   const std::optional<dns::Name>& unfinished);
   static const ForwardResult& withoutDenial(const ForwardResult& result, ForwardResult& room);
-  bool areOwn(const dns::Query& query, const std::vector<dns::Name>& hosts, const resolve::Request& request);
   void onMessage(const ChainPtr& chain, std::span<const uint8_t> message);
   void ask(const ChainPtr& chain);
   std::shared_ptr<const StoredResponse> join(const Chain& chain, const std::shared_ptr<const StoredResponse>& response);

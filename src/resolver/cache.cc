@@ -77,7 +77,7 @@ struct Cache::Entry {
   }
 
   bool isFastPathEligible(const dns::PackedResponse& packed, FastPath fast_path) const {
-    return !(fast_path.no_others && names_others) && !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
+    return !packed.has_ede && dns::code(packed.rcode) <= dns::kRcodeMask &&
            !(fast_path.single_answer && packed.answers > 1) &&
            !(fast_path.answers_only && packed.answers > 0 && packed.proof_end != packed.body().size());
   }
@@ -213,6 +213,7 @@ Cache::Written Cache::writeFresh(const dns::Query& query, size_t limit, BootCloc
   Entry& entry = *kept;
   const dns::PackedResponse& packed = entry.response();
   if (!entry.isFastPathEligible(packed, fast_path)) return {};
+  if (fast_path.no_others && entry.names_others) return {.names_others = &packed};
   // AD only for clients that know it (RFC 6840 §5.8).
   const bool authentic = packed.authentic_data && (query.dnssec_ok || (query.flags & dns::kFlagAd) != 0);
   const auto flags = static_cast<uint16_t>(dns::kFlagRa | (authentic ? dns::kFlagAd : 0) | dns::code(packed.rcode));

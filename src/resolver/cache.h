@@ -50,7 +50,7 @@ class Cache {
   struct FastPath {
     bool answers_only = false;   // nothing beside an answer and its proofs (`minimal`)
     bool single_answer = false;  // else they are rotated (`loadbalance`)
-    bool no_others = true;       // what names others (namesOthers()) has to be looked at
+    bool no_others = true;       // what names others (namesOthers()) has to be looked at first
   };
 
   enum class State : uint8_t { kMiss, kFresh, kStale };
@@ -87,6 +87,8 @@ class Cache {
   struct Written {
     size_t size = 0;
     bool wants_prefetch = false;
+    // It is not written only because of FastPath::no_others. Valid until the cache is changed.
+    const dns::PackedResponse* names_others = nullptr;
   };
   Written writeFresh(const dns::Query& query, size_t limit, BootClock::time_point now, FastPath fast_path);
 

@@ -63,7 +63,7 @@ ForwardingResolver::ForwardingResolver(net::EventLoop& loop, Options options, st
       client_response_timers_(loop, std::min(kMinClientResponseTime, options_.verify_time), options_.verify_time),
       cancel_timers_(loop, kMinCancelTime, options_.cancel_time),
       place_(options_.chain != nullptr ? options_.chain->size() : 0),
-      fast_path_{.answers_only = options_.minimal, .single_answer = options_.loadbalance},
+      fast_path_{.answers_only = options_.minimal, .single_answer = options_.loadbalance, .no_others = false},
       cache_(std::move(cache)),
       aliases_(loop, {.resolve = [this](const dns::Query& query, const QueryOrigin& origin,
                                         Forwarder::Callback done) -> std::optional<Forwarder::Wait> {
@@ -125,7 +125,7 @@ resolve::QueryOutcome ForwardingResolver::answerOther(const dns::Query& query, c
 bool ForwardingResolver::isCached(const dns::Query& query) const {
   return cache_ &&
          std::any_of(options_.cache_zones.begin(), options_.cache_zones.end(), [&query](const dns::Name& zone) {
-           return zone.isRoot() || dns::isNameWithin(query.name(), zone);
+           return dns::isNameWithin(query.name(), zone);
          });
 }
 

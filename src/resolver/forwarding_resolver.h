@@ -95,7 +95,9 @@ class ForwardingResolver final : public resolve::Handler, public resolve::Intern
     if (!cache_) return resolve::QueryOutcome::next();
     Cache::FastPath fast_path = fast_path_;
     fast_path.no_others = !isAlone(request);
-    const Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, fast_path);
+    Cache::Written written = cache_->writeFresh(query, request.response_limit, request.now, fast_path);
+    if (written.names_others != nullptr && aliases_.mayAnswer(query, request, *written.names_others))
+      written = cache_->writeFresh(query, request.response_limit, request.now, fast_path_);
     if (written.wants_prefetch) [[unlikely]]
       refresh(query, request);
     return written.size > 0 ? cached(written.size) : resolve::QueryOutcome::next();

@@ -342,13 +342,11 @@ size_t recordsStart(std::span<const uint8_t> name) { return dns::kHeaderSize + n
 
 // A stored response to a question for `name` as a message without a valid header, but for its counts.
 std::vector<uint8_t> messageOf(std::span<const uint8_t> name, const dns::PackedResponse& response) {
-  std::vector<uint8_t> message(dns::kHeaderSize);
   const std::span<const uint8_t> body = response.body();
-  message.reserve(recordsStart(name) + body.size());
+  std::vector<uint8_t> message(recordsStart(name) + body.size());  // type and class are not looked at
   dns::store64(&message[4], response.counts());
-  message.insert(message.end(), name.begin(), name.end());
-  message.resize(recordsStart(name));  // type and class are not looked at
-  message.insert(message.end(), body.begin(), body.end());
+  std::memcpy(&message[dns::kHeaderSize], name.data(), name.size());
+  if (!body.empty()) std::memcpy(&message[recordsStart(name)], body.data(), body.size());
   return message;
 }
 
@@ -429,9 +427,8 @@ bool namesOthers(uint16_t qtype, const dns::PackedResponse& response) {
                                       std::ranges::any_of(response.ttlOffsets().first(response.answers), is_alias));
 }
 
-OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& response) {
-  OtherNames names;
-  if (!namesOthers(query.qtype, response)) return names;
+void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, const VisitOtherName& visit) {
+  if (!namesOthers(query.qtype, response)) return;
   const bool follows = query.qtype != code(RrType::kCname) && query.qtype != code(RrType::kAny);
   const std::vector<uint8_t> message = messageOf(query.name(), response);
   dns::NameWork work(kMaxSteps);
@@ -442,9 +439,8 @@ OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& respon
     const bool is_alias = record.section == dns::Section::kAnswer && record.type == code(RrType::kCname) && follows;
     if (!is_alias && record.section != dns::Section::kAdditional) continue;
     if (dns::expandName(message, is_alias ? record.rdata : record.owner, name, work) == 0) break;
-    (is_alias ? names.targets : names.hosts).push_back(dns::Name::fromWire(name.span()));
+    if (!visit(is_alias ? OtherName::kTarget : OtherName::kHost, name.span())) break;
   }
-  return names;
 }
 
 void dropAdditional(const StoredResponse& response, StoredResponse& rest) {
@@ -465,16 +461,16 @@ void denyDataOnly(const StoredResponse& response, StoredResponse& nodata) {
   nodata.packed = dns::PackedResponse::make(sections, packed.body(), packed.ttlOffsets());
 }
 
-bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, const dns::Name& target,
                  StoredResponse& response) {
-  assert(!targets.empty());
+  assert(count > 0);
   const std::vector<uint8_t> message = messageOf(query.name(), *whole.packed);
   dns::NameWork work(kMaxSteps);
   RecordCollector reader(message, recordsStart(query.name()), work);
   if (!reader.readRecords()) return false;
   Selector selector(query, reader.records(), message.size(), response, work);
-  if (!selector.selectAliases({.authentic_data = whole.packed->authentic_data}, targets.size())) return false;
-  response.unfinished = targets.back();
+  if (!selector.selectAliases({.authentic_data = whole.packed->authentic_data}, count)) return false;
+  response.unfinished = target;
   return true;
 }
 

@@ -55,15 +55,17 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
                    const StoredResponse& second, StoredResponse& response);
 
-// The names that an answer says something of beside the one that it is asked for.
-struct OtherNames {
-  std::vector<dns::Name> targets;  // what its CNAMEs lead to, one after the other
-  std::vector<dns::Name> hosts;    // whose addresses its additional section has
+// A name that an answer says something of beside the one that it is asked for.
+enum class OtherName : uint8_t {
+  kTarget,  // a CNAME leads to it
+  kHost,    // the additional section has its addresses
 };
 // Whether a response to a question for `qtype` names any: a few instructions for each record of its answer.
 bool namesOthers(uint16_t qtype, const dns::PackedResponse& response);
-// REQUIRES: `response` answers `query`.
-OtherNames otherNames(const dns::Query& query, const dns::PackedResponse& response);
+// Calls `visit` with each, the targets in their order first, until it returns false. `name`: uncompressed, in the case in
+// which it came, borrowed for the call. REQUIRES: `response` answers `query`.
+using VisitOtherName = std::function<bool(OtherName kind, std::span<const uint8_t> name)>;
+void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, const VisitOtherName& visit);
 
 // The same response without its additional section. REQUIRES: `rest` is fresh from its constructor.
 void dropAdditional(const StoredResponse& response, StoredResponse& rest);
@@ -71,9 +73,9 @@ void dropAdditional(const StoredResponse& response, StoredResponse& rest);
 // NXDOMAIN as NODATA. REQUIRES: `nodata` is fresh from its constructor.
 void denyDataOnly(const StoredResponse& response, StoredResponse& nodata);
 
-// The first CNAMEs of the answer to `query`, which lead to `targets`, without what the last one leads to: unfinished.
-// False: as joinResponses(). REQUIRES: the first of otherNames(), at least one; `response` is fresh from its constructor.
-bool cutResponse(const dns::Query& query, const StoredResponse& whole, std::span<const dns::Name> targets,
+// The first `count` CNAMEs of the answer to `query`, the last of which leads to `target`, without what that one leads to:
+// unfinished. False: as joinResponses(). REQUIRES: count > 0; `response` is fresh from its constructor.
+bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, const dns::Name& target,
                  StoredResponse& response);
 
 // The denial of `name` as one of `query`'s name, which is `name` or below it (RFC 8020 §2): what it says of the zone
