@@ -9,7 +9,7 @@ import pytest
 
 from harness import ports, xdp
 from harness.etcd import EtcdCluster, EtcdMember
-from harness.node import Node, binary
+from harness.node import Nodes, binary
 from harness.peers import Lan, Loopback
 from harness.sharing import LongestFirst, long_tests
 
@@ -53,52 +53,6 @@ def pytest_terminal_summary(terminalreporter):
 def failed(request):
     report = getattr(request.node, "report_call", None)
     return report is not None and report.failed
-
-
-class Nodes:
-    """Starts nodes and ends them."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.nodes = []
-
-    def make(self, text, name=None, **options):
-        node = Node(name or f"node{len(self.nodes) + 1}", self.directory, text, **options)
-        self.nodes.append(node)
-        return node
-
-    def start(self, text, name=None, **options):
-        """Launched, and its DNS port answers."""
-        return self.make(text, name, **options).start()
-
-    def start_cluster(self, text, count, etcd):
-        """`count` nodes with the same Corefile, all started at once; waits until each owns a name."""
-        nodes = [self.make(text).launch() for _ in range(count)]
-        for node in nodes:
-            node.wait_answers()
-            node.wait_owns(etcd)
-        return nodes
-
-    def close(self):
-        """Returns what went wrong: nodes that are still running must end well after SIGTERM."""
-        problems = []
-        running = [node for node in self.nodes if node.running()]
-        for node in running:
-            node.resume()
-            node.signal(15)
-        for node in running:
-            try:
-                code = node.exit_code(10)
-                if code != 0:
-                    problems.append(f"{node.name} ended with {code} on SIGTERM")
-            except AssertionError as error:
-                problems.append(str(error).splitlines()[0])
-        for node in self.nodes:
-            for mark in ("AddressSanitizer", "ThreadSanitizer", "LeakSanitizer", "runtime error:", "terminate called"):
-                if mark in node.err():
-                    problems.append(f"{node.name}: {mark}")
-            node.close()
-        return problems
 
 
 @pytest.fixture

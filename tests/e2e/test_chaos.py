@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from chaos import mirror, ownership, prober, runs
+from chaos import mirror, ownership, partitions, prober, runs
 from chaos.ownership import Change, HookRun, Interval, Moments, OPERATOR, Sightings, Tenure, Touch
 from chaos.proxy import Links
 from harness import ports
@@ -49,6 +49,12 @@ def test_every_nodes_table_is_that_of_etcd(directory):
     assert_held(runs.run_mirror(directory, 30, seed), seed, directory)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs network namespaces")
+def test_machines_that_reach_each_other_at_random_found_one_cluster(directory):
+    seed = random.SystemRandom().randrange(2 ** 32)
+    assert_held(partitions.run_partitions(directory, 45, seed), seed, directory)
+
+
 # --- tools/chaos ---
 
 def command_lines():
@@ -62,7 +68,7 @@ def test_the_tool_keeps_what_it_is_asked_to_keep(directory):
     result = subprocess.run([*CHAOS, "--minutes", "0.05", "--seed", "7", "--nodes", "3", "--keep", place], check=False,
                             capture_output=True, text=True, timeout=120 * TIME_FACTOR)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "seed 7\n" in result.stdout and result.stdout.count("  held, in ") == 2
+    assert "seed 7\n" in result.stdout and result.stdout.count("  held, in ") == (3 if os.geteuid() == 0 else 2)
     with open(os.path.join(place, "ownership", "intervals"), encoding="utf-8") as file:
         assert {line.split()[0] for line in file} == {f"worker{number}.tf.local." for number in (1, 2, 3)}
     again = subprocess.run([*CHAOS, "--keep", place], check=False, capture_output=True, text=True, timeout=60)
@@ -258,6 +264,46 @@ def test_the_identity_file_may_come_later_than_the_name():
     for wrong in ({}, {**right, "IDETCD_NAME": "worker2."}, {**right, "IDETCD_IPV4": "127.7.0.2"}):
         problems = runs.await_identities([Machine(wrong), Machine(right)], witness, within=0.05)
         assert len(problems) == 1 and "node1.1 says that it is worker1., its identity file says" in problems[0]
+
+
+# --- the judges of partitions ---
+
+def claims(*seen):
+    """Of (owner, name, sent, received)."""
+    found = partitions.Claims()
+    for one in seen:
+        found.add(*one)
+    return found
+
+
+def test_two_owners_in_a_partition_are_found():
+    def problems(*of_b):
+        return claims(("a", W1, 1.0, 1.1), ("a", W1, 1.5, 1.6), *of_b, ("a", W1, 2.0, 2.1), ("a", None, 2.5, 2.6)).double_owners()
+    assert problems() == []
+    assert problems(("b", W1, 2.05, 2.2)) == [], "a may have lost it right after its last answer"
+    assert problems(("b", W1, 0.8, 1.05), ("b", None, 1.2, 1.3)) == [], "b may have lost it right before a's first answer"
+    assert len(problems(("b", W1, 1.7, 1.8))) == 1
+    assert len(problems(("b", W1, 0.5, 0.6), ("b", W1, 1.2, 1.3))) == 1
+    assert claims(("a", W1, 1.0, 1.1), ("b", W1, 2.0, 2.1), ("a", W1, 3.0, 3.1)).double_owners() == [], "a may have lost it for a while"
+
+
+def test_outdated_answers_are_found():
+    spans = claims(*(("b", W1, 10 + step / 2, 10.1 + step / 2) for step in range(20))).spans
+    assert partitions.outdated([partitions.Answer("c", W1, "b", 15.0)], spans, lease=3) == []
+    assert partitions.outdated([partitions.Answer("c", W1, "a", 14.0)], spans, lease=3) == [], "a lease and a second"
+    assert len(partitions.outdated([partitions.Answer("c", W1, "a", 14.2)], spans, lease=3)) == 1
+
+
+def test_a_second_founding_is_found():
+    class Machine:
+        name = "machine2"
+
+        def __init__(self, *lines):
+            self.out = lambda: "".join(f"[INFO] peers: {line}\n" for line in lines)
+    one, other = "a member of the cluster 1a, number 1", "a member of the cluster 2b, number 1"
+    assert partitions.foundings([Machine(one), Machine(one)]) == []
+    assert len(partitions.foundings([Machine(one), Machine(other)])) == 1
+    assert len(partitions.foundings([Machine(one, "the cluster 1a dissolves"), Machine(one)])) == 1
 
 
 # --- the judges of mirrors ---

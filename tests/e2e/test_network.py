@@ -11,12 +11,11 @@ import threading
 
 import pytest
 
-from conftest import Nodes
 from corefiles import corefile
 from dns_client import RawUdp, TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_resolves, wait_says
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace
-from harness.node import ROOT
+from harness.node import ROOT, Nodes
 from harness.processes import TIME_FACTOR, wait_until
 from harness.state import State, contents
 from harness.upstreams import Upstream

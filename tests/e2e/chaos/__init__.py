@@ -8,7 +8,8 @@
     store      a client of etcd over its JSON gateway; whose moments bound those of etcd's revisions
     ownership  a name belongs to one node at a time: pure checks over what was asked, and over etcd's history
     mirror     every node's table is etcd's: pure checks likewise
-    runs       the two runs, from start to verdict
+    runs       the two runs with an etcd, from start to verdict
+    partitions the run without one: machines that found a cluster, and reach each other at random
     cli        tools/chaos
 
 Standard library only, but for what harness needs. Every moment is CLOCK_BOOTTIME, which all processes of a machine
