@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -148,6 +149,48 @@ def test_when_the_leaders_machine_dies_names_are_claimed_on_and_another_one_vote
         wait_resolves([node], names[dead], newcomer.host, host=node.host)
     voters, _ = voters_of(alive[0], 3)
     assert dead.host not in voters
+
+
+def test_every_machine_is_replaced_over_and_over(machines):
+    """Those that stand by end in order, voters are killed, and the disks are gone. IDETCD_TEST_ROUNDS: how often; 2 take 2 min, and
+    hardly any of the processor: a voter is replaced when it has been silent for 10 s. The dead count as machines for a
+    minute, so there may be 5 voters."""
+    count, rounds = 5, int(os.environ.get("IDETCD_TEST_ROUNDS", "2"))
+    cluster = machines(count, peers=range(2, count * (rounds + 1) + 2), lease=8)
+    for number in range(2, count + 2):
+        cluster.start(number)
+    names = {number: wait_name(node) for number, node in cluster.made.items()}
+    founded = group_of(cluster.made[2])["cluster"]
+
+    def replace(gone, number):
+        node = cluster.made.pop(gone)
+        freed = names.pop(gone)
+        if node.running():
+            node.kill()
+        shutil.rmtree(cluster.state(gone))
+        newcomer = cluster.start(number)
+        wait_name(newcomer, freed, timeout=30)
+        assert group_of(newcomer)["cluster"] == founded
+        for other, name in names.items():
+            stays = cluster.made[other]
+            assert name_of(stays) == name and "is not this node's name" not in stays.out(), stays.logs(tail=200)
+        names[number] = freed
+        for known in cluster.made.values():
+            wait_resolves([known], freed, newcomer.host, host=known.host)
+    number = count + 2
+    for _ in range(rounds):
+        present = list(names)
+        voters, _ = voters_of(cluster.made[present[0]], 3, 5)
+        stand_by = [one for one in present if cluster.made[one].host not in voters]
+        for gone in stand_by:
+            assert cluster.made[gone].terminate() == 0
+            replace(gone, number)
+            number += 1
+        for gone in set(present) - set(stand_by):
+            voters_of(cluster.made[number - 1], 3, 5)
+            replace(gone, number)
+            number += 1
+    assert not set(present) & set(names)
 
 
 def test_a_majority_that_is_lost_for_ever_is_recovered_by_hand(machines):

@@ -54,10 +54,11 @@ class Machines:
 
 
 class Loopback(Machines):
-    """Machine N is 127.0.0.N; those that may found the cluster are 127.0.0.2, 127.0.0.3, …"""
+    """Machine N is 127.0.0.N; those that are asked for are 127.0.0.2, 127.0.0.3, …, as many as found the cluster."""
 
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
+    def __init__(self, nodes, directory, expect, limit=None, lease=3, peers=None):
+        super().__init__(nodes, directory, expect, limit, lease)
+        self.peers = peers or range(2, expect + 2)  # numbers of machines
         self.port = ports.free_ports(4)  # the last one is for metrics
 
     def start(self, number, *options, secret=None, state=True, peers=None, **launched):
@@ -65,7 +66,7 @@ class Loopback(Machines):
         host = f"127.0.0.{number}"
         node = self._make(number, host, [f"address {host}", *options], secret, state, port=self.port,
                           directives=[f"bind {host}", f"prometheus {host}:{self.port + 3}"],
-                          peers=" ".join(f"127.0.0.{n}" for n in peers or range(2, self.expect + 2)))
+                          peers=" ".join(f"127.0.0.{n}" for n in peers or self.peers))
         return node.launch(**launched)
 
     def close(self):
@@ -161,11 +162,11 @@ def group_of(node):
     return said[0]
 
 
-def voters_of(node, count):
+def voters_of(node, *counts):
     """Where those are that run the cluster's etcd, once they are so many and all answer; and who leads."""
     def condition():
         voters = group_of(node)["voters"]
         leaders = [voter for voter in voters if voter["leader"]]
-        if len(voters) == count and all(voter["healthy"] and not voter["learner"] for voter in voters) and len(leaders) == 1:
+        if len(voters) in counts and all(voter["healthy"] and not voter["learner"] for voter in voters) and len(leaders) == 1:
             return {voter["address"].rsplit(":", 1)[0] for voter in voters}, leaders[0]["address"].rsplit(":", 1)[0]
-    return wait_until(condition, 40, lambda: f"{count} voters at {node.name}\n{run(node, 'peers')[1]}\n{node.logs(tail=200)}", interval=0.1)
+    return wait_until(condition, 40, lambda: f"{counts} voters at {node.name}\n{run(node, 'peers')[1]}\n{node.logs(tail=200)}", interval=0.1)
