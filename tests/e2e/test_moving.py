@@ -314,6 +314,25 @@ def test_who_is_killed_after_the_move_takes_its_name_back(machines):
     wait_until(lambda: before not in cluster.etcd.leases(), 10, "the former lease to be given back")
 
 
+@pytest.mark.parametrize("early", ["first", "second"])
+def test_two_blocks_of_a_pattern_take_a_step_together(machines, early):
+    cluster = machines((2,))
+    node = cluster.start(2, ENDPOINT)
+    name = wait_name(node)
+    step, before = (ENDPOINT, PEERS), (ENDPOINT,)
+
+    def reload(*of_blocks):
+        first, second = (cluster.corefile(2, *stores) for stores in of_blocks)
+        with open(node.corefile_path, "w", encoding="utf-8") as file:
+            file.write(first + second.replace(". {", "other. {", 1).replace(f"    prometheus 127.0.0.2:{cluster.metrics}\n", ""))
+        node.signal(signal.SIGHUP)
+    reload(*((step, before) if early == "first" else (before, step)))
+    node.wait_logged("two blocks with the pattern worker{{.ID}}.tf.local. differ")
+    wait_state(node, moves_to=None, name=name)
+    reload(step, step)
+    wait_state(node, moves_to=PEERS, moved=True, name=name)
+
+
 def test_a_step_that_is_none_is_refused(machines):
     cluster = machines((2,))
     node = cluster.start(2, ENDPOINT)

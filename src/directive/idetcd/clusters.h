@@ -3,62 +3,11 @@
 // but for join() and refuse(), which run on the executor: beside them release(), abandon() and leave() may run, and start().
 #pragma once
 
-#include "base/metrics.h"
-#include "base/result.h"
-#include "directive/idetcd/cluster_report.h"
-#include "directive/idetcd/settings.h"
-#include "directive/nsid/identity.h"
-#include "etcd/completion_thread.h"
-#include "naming/member.h"
-#include "peers/peer_group.h"
-#include "records/record_union.h"
+#include "directive/idetcd/cluster.h"
+#include "directive/idetcd/cluster_stores.h"
 #include "resolve/directive.h"
-#include "store/store.h"
 
 namespace idetcd::directive {
-
-// A member's state at the moment of a scrape. The member outlives it.
-class ClusterMetrics {
- public:
-  ClusterMetrics(const metrics::Scope& scope, const naming::Member& member, const records::RecordStore& store,
-                 std::chrono::seconds lease);
-
- private:
-  const metrics::GaugeFunction owned_;
-  const metrics::GaugeFunction token_;
-  const metrics::GaugeFunction lease_;
-  const metrics::GaugeFunction moving_;
-  const metrics::GaugeFunction moved_;
-  const metrics::GaugeFunction fresh_;
-  const metrics::GaugeFunction lag_;
-  const metrics::GaugeFunction table_bytes_;
-  const metrics::GaugeFunction drained_;
-};
-
-// One of the stores in which a member has its name.
-struct ClusterStore {
-  std::shared_ptr<records::RecordStore> records;
-  std::shared_ptr<peers::PeerGroup> peers;  // null: the endpoints are configured
-  etcd::Client* client = nullptr;           // the member's
-  bool started = false;
-};
-
-struct Cluster {
-  ClusterSettings settings;
-  std::unique_ptr<ClusterStore> first;
-  std::unique_ptr<ClusterStore> second;         // while it moves to there
-  std::unique_ptr<records::RecordUnion> both;   // while it moves
-  std::shared_ptr<node::StateDirectory> state;  // may be null
-  // The cluster of `peers` has dissolved, and the member with it: the next configuration makes another one.
-  std::atomic<bool> has_left{false};
-  std::shared_ptr<naming::Member> member;
-  std::unique_ptr<const ClusterMetrics> metrics;
-
-  // The names that are answered.
-  records::RecordStore& records() const { return both ? both->sum() : *first->records; }
-  std::shared_ptr<ClusterReport> report;
-  std::vector<std::weak_ptr<const Identity>> identities;  // those that ask the member for its name
-};
 
 class Clusters final : public resolve::ProcessState {
  public:
@@ -87,67 +36,50 @@ class Clusters final : public resolve::ProcessState {
 
   void accept() override;
   void refuse() override;
-  bool isSettling() const override { return !retirements_.empty() || leaving_ > 0 || droppings_ > 0; }
+  bool isSettling() const override { return giving_up_ > 0; }
   std::string status() const override;  // the names that this node owns
   void release(std::chrono::milliseconds budget) override;
   void abandon() override;
   void stop() override;
 
  private:
-  Cluster* find(const ClusterSettings& settings) const;
-  bool isRunning(const Cluster* cluster) const;
-  std::vector<const records::RecordStore*> tablesOf(const store::Store& store) const;
-  Result<void> makeThread();
-  Result<std::shared_ptr<peers::PeerGroup>> peerGroup(const ClusterSettings& settings, const node::NodeAddresses& node);
-  // A step of a move, for the configuration that is being built.
+  // A step of a move.
   struct Change {
-    Cluster* cluster = nullptr;
-    ClusterSettings settings;
     ClusterSettings::Step step{};
-    std::unique_ptr<ClusterStore> second;  // if there is to be one
-    std::unique_ptr<etcd::Client> client;  // of that
-    std::unique_ptr<records::RecordUnion> both;
+    std::unique_ptr<ClusterStore> second = {};  // if there is to be one
+    std::unique_ptr<etcd::Client> client = {};  // of that
+    std::unique_ptr<records::RecordUnion> both = {};
     records::RecordStore* answered = nullptr;
   };
-  Result<Joined> change(Cluster& cluster, const ClusterSettings& settings, ClusterSettings::Step step);
-  Result<void> checkMoved(const Cluster& cluster) const;
-  void apply(Change change);
-  std::unique_ptr<ClusterStore> makeStore(const ClusterSettings& settings, const node::NodeAddresses& node) const;
-  std::unique_ptr<etcd::Client> openStore(const ClusterSettings& settings, ClusterStore& store,
-                                          const metrics::Scope& metrics);
-  std::unique_ptr<records::RecordUnion> unite(const ClusterSettings& settings, const node::NodeAddresses& node,
-                                              const ClusterStore& first, const ClusterStore& second,
-                                              records::RecordUnion::Second counts);
-  void onWriter(std::function<void()> work);
-  void makeReports(Cluster& cluster);
-  metrics::Scope scopeOf(const ClusterSettings& settings) const;
-  metrics::Scope storeScope(const ClusterSettings& settings, bool at_peers) const;
-  std::vector<peers::PeerGroup*> peerGroups() const;  // of those that run
-  void start(Cluster& cluster);
-  static bool isReady(ClusterStore& store);
-  Result<Joined> add(const ClusterSettings& settings, uint16_t dns_port);
+  // The use that the configuration that is being built makes of a pattern.
+  struct Asked {
+    ClusterSettings settings;
+    Cluster* cluster = nullptr;
+    records::RecordStore* records = nullptr;
+    std::unique_ptr<Cluster> made = {};  // null: it goes on with the one that runs,
+    std::optional<Change> change = {};   // by this step
+  };
+  Result<Asked> ask(const ClusterSettings& settings, uint16_t dns_port);
+  Result<Asked> askNew(Asked asked, const ClusterSettings& settings, uint16_t dns_port);
+  Result<Change> prepare(Cluster& cluster, const ClusterSettings& settings, ClusterSettings::Step step);
+  Result<std::shared_ptr<peers::PeerGroup>> peerGroup(const ClusterSettings& settings, const node::NodeAddresses& node);
   Result<std::unique_ptr<Cluster>> make(const ClusterSettings& settings, uint16_t dns_port);
+  std::vector<const records::RecordStore*> tablesOf(const store::Store& store) const;
+  void makeReports(Cluster& cluster);
+
+  std::vector<peers::PeerGroup*> peerGroups() const;  // of those that run
+  void apply(Cluster& cluster, ClusterSettings settings, Change change);
+  void giveUp(std::function<void()> work);
   void retire(std::unique_ptr<Cluster> cluster);
-  void onRetired();
   void leave(uint16_t peers_port);
   void replaceLeft();
-  void settle();
 
   resolve::Process& process_;
-  std::unique_ptr<etcd::CompletionThread> etcd_thread_;
+  ClusterStores stores_{process_};
   std::vector<std::unique_ptr<Cluster>> running_;
-  // For the configuration that is being built: those that are new, and those of running_ that it goes on with.
-  std::vector<std::unique_ptr<Cluster>> added_;
-  struct Kept {
-    Cluster* cluster;
-    bool only;  // see ClusterSettings
-  };
-  std::vector<Kept> kept_;
-  std::vector<Change> changes_;
-  // Those that a reload has dropped and that are giving up their names: gone when that is done.
-  std::vector<std::weak_ptr<Cluster>> retirements_;
-  size_t leaving_ = 0;    // groups whose members give up their names
-  size_t droppings_ = 0;  // of stores from which a cluster has moved, or to which it does not any more
+  std::vector<Asked> asked_;
+  std::vector<std::weak_ptr<Cluster>> retirements_;  // those that a reload has dropped, while they give up their names
+  size_t giving_up_ = 0;                             // of members and stores
 };
 
 }  // namespace idetcd::directive

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "directive/idetcd/clusters.h"
+#include "directive/idetcd/cluster.h"
 #include "support/metric_values.h"
 
 namespace idetcd::directive {
