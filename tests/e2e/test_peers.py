@@ -267,6 +267,30 @@ def test_two_clusters_that_meet_become_the_older_one(machines, knowing):
     assert voters == {f"127.0.0.{number}" for number in older}
 
 
+def test_a_machine_whose_corefile_is_broken_when_its_cluster_dissolves_is_named_when_it_is_mended(machines):
+    cluster = machines(1, limit=2)
+    older = cluster.start(2)
+    wait_name(older)
+    younger = cluster.start(3, peers=[3])
+    wait_name(younger)
+    survives = group_of(older)["cluster"]
+    with open(younger.corefile_path, encoding="utf-8") as file:
+        good = file.read()
+    with open(younger.corefile_path, "w", encoding="utf-8") as file:
+        file.write(good.replace("limit", "no-option"))
+    older.terminate()
+    older = cluster.start(2, peers=[2, 3])  # tells the younger one
+    younger.wait_logged("dissolves")
+    younger.signal(signal.SIGHUP)  # a reload beside it
+    younger.wait_logged("Restart failed")
+    wait_until(lambda: group_of(younger)["cluster"] == survives, 60, younger.logs)
+    assert name_of(younger) is None
+    with open(younger.corefile_path, "w", encoding="utf-8") as file:
+        file.write(good.replace("limit 2", "limit 3"))
+    assert {wait_name(older), wait_name(younger, timeout=40)} == {worker(1), worker(2)}
+    assert "only 'fallthrough' changes without a restart" in younger.logs(tail=1000)
+
+
 def test_a_machine_that_is_cut_off_loses_its_name_and_founds_nothing(lan):
     cluster = lan()
     cut, *others = [cluster.start(number) for number in (2, 3, 4)]

@@ -11,6 +11,7 @@ namespace idetcd::directive {
 namespace {
 
 constexpr std::chrono::milliseconds kForHandingOver{1000};  // even if the names have taken all the time
+constexpr std::chrono::milliseconds kReplaceAgain{10'000};  // after a reload, which may have been refused
 
 std::string stateDirectory(const ClusterSettings& settings) {
   return settings.state_directory.empty() ? node::stateDirectoryOfService() : settings.state_directory;
@@ -331,10 +332,17 @@ void Clusters::accept() {
   replaceLeft();  // one may have left while this configuration was built
 }
 
-// A reload makes new members, as a restart would.
+// A reload makes new members, as a restart would. It is tried again as long as it is refused.
 void Clusters::replaceLeft() {
-  if (std::ranges::any_of(running_, [](const auto& cluster) { return cluster->has_left.load(); }))
-    process_.reloads.start();
+  if (std::ranges::none_of(running_, [](const auto& cluster) { return cluster->has_left.load(); })) return;
+  process_.reloads.start();
+  if (std::exchange(is_replacing_, true)) return;
+  later_->submitAfter(kReplaceAgain, [this] {
+    process_.loop.post([this] {
+      is_replacing_ = false;
+      replaceLeft();
+    });
+  });
 }
 
 void Clusters::apply(Cluster& cluster, ClusterSettings settings, Change change) {

@@ -80,6 +80,8 @@ class Clusters final : public resolve::ProcessState {
   std::vector<Asked> asked_;
   std::vector<std::weak_ptr<Cluster>> retirements_;  // those that a reload has dropped, while they give up their names
   size_t giving_up_ = 0;                             // of members and stores
+  const std::shared_ptr<Executor::Strand> later_ = process_.executor->makeStrand();
+  bool is_replacing_ = false;  // and is to look again later
 };
 
 }  // namespace idetcd::directive
