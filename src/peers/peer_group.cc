@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 constexpr size_t kMaxSecret = 4096;  // bytes
 constexpr milliseconds kHandOver{2000};
 constexpr milliseconds kBeginAgain{1000};  // after the disk has refused
-constexpr milliseconds kLeave{10'000};     // for etcd to end
+constexpr milliseconds kLookAgain{100};    // whether etcd has ended
 
 std::vector<std::string> texts(const std::vector<IpAddress>& addresses) {
   std::vector<std::string> all;
@@ -66,7 +66,7 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   void stop(milliseconds budget);
   std::shared_ptr<Voting> votingThatRuns() const {
     const std::lock_guard lock(mutex);
-    return stopped ? nullptr : voting;
+    return stopped || !left_cluster.empty() ? nullptr : voting;
   }
   std::string recordFile() const { return directory + "/record"; }
   bool isDurable() const { return state && !options.observes; }
@@ -92,7 +92,8 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   mutable std::mutex mutex;  // guards what follows
   bool stopped = false;
   int64_t token = 0;
-  std::string left_cluster;  // is being left; empty: none
+  std::string left_cluster;       // is being left; empty: none
+  std::string dissolved_cluster;  // the last one that was; empty: none
   std::string trouble = "not started";
   std::unique_ptr<Founder> founder;
   std::shared_ptr<Voting> voting;
@@ -278,14 +279,16 @@ void PeerGroup::Impl::onVoters(const std::vector<founding::Voter>& voters) {
 void PeerGroup::Impl::onLeave(const founding::Value& value) {
   {
     const std::lock_guard lock(mutex);
-    if (std::exchange(left_cluster, value.cluster) != value.cluster) dissolved.add();
+    left_cluster = value.cluster;
+    if (std::exchange(dissolved_cluster, value.cluster) != value.cluster) dissolved.add();
     endpoints.clear();
     membership.reset();
   }
   options.on_leave();
 }
 
-// On the strand. The record on the disk says by now that this cluster is left: a restart goes on here.
+// On the strand. The record on the disk says by now that this cluster is left: a restart goes on here. The data goes when
+// its etcd has ended; the end of the process waits for neither.
 void PeerGroup::Impl::leave(int64_t seen_token) {
   const std::lock_guard only(ending);
   std::shared_ptr<Voting> last_voting;
@@ -295,19 +298,23 @@ void PeerGroup::Impl::leave(int64_t seen_token) {
     if (stopped || left_cluster.empty()) return;
     token = std::max(token, seen_token);
     cluster = left_cluster;
-    last_voting = std::move(voting);
+    last_voting = voting;
     reaches_voters = false;
   }
-  if (last_voting) last_voting->stop(kLeave);
+  const auto again = [this, seen_token](milliseconds delay) {
+    disk->submitAfter(delay, [self = shared_from_this(), seen_token] { self->leave(seen_token); });
+  };
+  if (last_voting && !last_voting->stop(kLookAgain)) return again(kLookAgain);
   std::error_code error;
   std::filesystem::remove_all(fmt::format("{}/{}", directory, cluster), error);
   const std::lock_guard lock(mutex);
+  voting.reset();
   const std::string reason =
       error ? fmt::format("the data of the cluster that was left cannot be deleted: {}", error.message()) : "";
   if (const std::string before = std::exchange(trouble, reason); error && before != reason)
     log.error("peers: {}; it is tried again", reason);
   if (error) {
-    disk->submitAfter(kBeginAgain, [self = shared_from_this(), seen_token] { self->leave(seen_token); });
+    again(kBeginAgain);
   } else if (founder) {
     left_cluster.clear();
     founder->left();
@@ -320,6 +327,7 @@ void PeerGroup::Impl::end(milliseconds budget) {
   {
     const std::lock_guard lock(mutex);
     last_founder = std::move(founder);
+    left_cluster.clear();  // the next founder says it anew
   }
   if (last_founder) {  // first: it makes what follows
     last_founder->stop();

@@ -969,13 +969,13 @@ Voting::~Voting() { stop(1s); }
 
 void Voting::start() { impl_->thread.spawn(Impl::run(impl_)); }
 
-void Voting::stop(std::chrono::milliseconds budget) {
+bool Voting::stop(std::chrono::milliseconds budget) {
   const bool posted = impl_->thread.post([impl = impl_] {
     impl->stopping = true;
     impl->wake.set();
     impl->machine_changed.set();
   });
-  if (posted) impl_->is_stopped.wait_for(budget);
+  return posted && impl_->is_stopped.wait_for(budget) == std::future_status::ready;
 }
 
 Voting::Status Voting::status(std::chrono::milliseconds patience) const {

@@ -77,8 +77,8 @@ class Voting {
   // --- any thread but the CompletionThread ---
   void start();
   // Hands over if this machine leads, takes back its key, ends the child. Whoever is back within kSilence still votes.
-  // No callback comes afterwards.
-  void stop(std::chrono::milliseconds budget);
+  // No callback comes afterwards. False: it takes longer, and goes on; may be called again.
+  bool stop(std::chrono::milliseconds budget);
   // Asks all voters; waits so long for them at most.
   Status status(std::chrono::milliseconds patience) const;
   // While the voters are out of reach: those that other machines tell of.

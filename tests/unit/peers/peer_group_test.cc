@@ -157,31 +157,62 @@ TEST_F(PeerGroupTest, BeforeThereIsAClusterThereIsNothingToAsk) {
   EXPECT_EQ(metric("idetcd_peers_seen"), 1);
 }
 
-TEST_F(PeerGroupTest, AMachineThatWasLeavingItsClusterGoesOnAfterARestart) {
-  const std::string uuid = uuidOfStart();
-  const std::string other = "00000000-0000-4000-8000-000000000001";
-  const founding::Voter voter{other, {IpAddress::v4({127, 0, 0, 1}), 1}};
-  const founding::Value younger{"00000000-0000-4000-8000-00000000000a", {{2, uuid}}, {voter}, 1};
-  const founding::Value older{"00000000-0000-4000-8000-00000000000b", {{1, other}}, {voter}, 3};
-  const std::string mine = directory_ / "peers-7";
-  std::filesystem::create_directories(mine + "/" + younger.cluster + "/etcd/founding");
-  ASSERT_TRUE(replaceFile(mine + "/record", encode(founding::Record{uuid, {}, {}, younger, {}, older})));
+// A machine that was told to leave its cluster, and ended before it had.
+class PeerGroupThatLeaves : public PeerGroupTest {
+ protected:
+  PeerGroupThatLeaves() {
+    std::filesystem::create_directories(data_ + "/etcd/founding");
+    EXPECT_TRUE(
+        replaceFile(directory_ / "peers-7/record", encode(founding::Record{uuid_, {}, {}, younger_, {}, older_})));
+  }
+  void waitUntilLeft() const {
+    for (int i = 0; i < 3000 && !left_; ++i) std::this_thread::sleep_for(10ms);
+    ASSERT_TRUE(left_);
+  }
+  void waitUntilMember(PeerGroup& group) const {
+    for (int i = 0; i < 3000 && !group.membership(); ++i) std::this_thread::sleep_for(10ms);
+    ASSERT_TRUE(group.membership());
+    EXPECT_EQ(group.report().founder.cluster, older_);
+    EXPECT_FALSE(std::filesystem::exists(data_));
+    EXPECT_EQ(metric("idetcd_peers_dissolved_total"), 1);
+  }
 
+  const std::string uuid_ = uuidOfStart();
+  const std::string other_ = "00000000-0000-4000-8000-000000000001";
+  const founding::Voter voter_{other_, {IpAddress::v4({127, 0, 0, 1}), 1}};
+  const founding::Value younger_{"00000000-0000-4000-8000-00000000000a", {{2, uuid_}}, {voter_}, 1};
+  const founding::Value older_{"00000000-0000-4000-8000-00000000000b", {{1, other_}}, {voter_}, 3};
+  const std::string data_ = directory_ / ("peers-7/" + younger_.cluster);
+};
+
+TEST_F(PeerGroupThatLeaves, GoesOnAfterARestart) {
   const auto group = open();
   ASSERT_TRUE(group);
   (*group)->start(4);
-  for (int i = 0; i < 3000 && !left_; ++i) std::this_thread::sleep_for(10ms);
-  ASSERT_TRUE(left_);
-  EXPECT_EQ(metric("idetcd_peers_dissolved_total"), 1);
+  waitUntilLeft();
   EXPECT_FALSE((*group)->membership());
   EXPECT_FALSE((*group)->report().founder.cluster);
-  EXPECT_TRUE(std::filesystem::exists(mine + "/" + younger.cluster)) << "its names are not given up yet";
+  EXPECT_TRUE(std::filesystem::exists(data_)) << "its names are not given up yet";
   (*group)->left(0ms, 7);
-  for (int i = 0; i < 3000 && !(*group)->membership(); ++i) std::this_thread::sleep_for(10ms);
-  ASSERT_TRUE((*group)->membership());
+  waitUntilMember(**group);
   EXPECT_EQ((*group)->membership()->token_base, 8) << "above what was seen";
-  EXPECT_EQ((*group)->report().founder.cluster, older);
-  EXPECT_FALSE(std::filesystem::exists(mine + "/" + younger.cluster));
+}
+
+TEST_F(PeerGroupThatLeaves, GoesOnWhereTheMachineIsNow) {
+  const auto group = open();
+  ASSERT_TRUE(group);
+  addresses_ = {IpAddress::v4({127, 0, 0, 77})};
+  (*group)->start(4);  // the monitor has it look at them
+  waitUntilLeft();
+  (*group)->left(0ms, 7);  // of the one that was told before the change, or after it
+  const auto is_taken = [] { return !net::UdpSocket::bind({IpAddress::v4({127, 0, 0, 77}), kPort}, false); };
+  for (int i = 0; i < 3000 && !is_taken(); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(is_taken());
+  for (int i = 0; i < 3000 && !(*group)->membership(); ++i) {
+    if (left_.exchange(false)) (*group)->left(0ms, 7);  // as who is told again does
+    std::this_thread::sleep_for(10ms);
+  }
+  waitUntilMember(**group);
 }
 
 TEST_F(PeerGroupTest, ASecretThatIsTooShortIsSaid) {
