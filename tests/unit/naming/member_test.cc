@@ -328,6 +328,21 @@ TEST_F(MemberTest, WhoHasNoNameWhenItIsGivenASecondStoreOwnsOnlyWhatBothSay) {
   node.member.stop(5s);
 }
 
+TEST_F(MemberTest, AStepOfAMoveWhileItStopsLeavesNothingInEitherStore) {
+  EtcdServer other;
+  Node& node = start();
+  ASSERT_TRUE(node.owns("worker1.tf.local."));
+  const auto second = std::make_shared<records::RecordStore>(node.epochs, records::RecordStore::Options{});
+  node.member.addSecond(clientOf(thread_, options(other.endpoint())), second, {}, false);
+  node.member.startSecond();
+  ASSERT_TRUE(eventually([&node] { return node.member.second() && node.member.second()->owned; }));
+  std::thread step([&node] { node.member.keep(Member::Which::kSecond, 60s); });
+  node.member.stop(60s);
+  step.join();
+  EXPECT_TRUE(keys("worker").empty());
+  EXPECT_EQ(other.ctl({"get", "--prefix", "worker", "--keys-only"}), "");
+}
+
 // The answer to the claim is lost, in the two ways that it can be.
 
 // The claim is the first request that names the slot. From there on the client hears nothing.

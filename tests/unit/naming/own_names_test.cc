@@ -2,32 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "support/manual_scheduler.h"
+#include "unit/naming/given_name.h"
+
 namespace idetcd::naming {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A name as the test wants it to be in one store.
-class HeldName final : public OwnName {
- public:
-  std::optional<Ownership> ownership() const override { return owned; }
-  void noteGeneration() override {}
-  bool isBeingConfirmed() const override { return false; }
-  void suspect() override {}
-  const NodeRecord& record() const override { return record_; }
-  std::string uuid() const override { return {}; }
-  void setAddresses(const records::HostAddresses&) override {}
-  void setDrained(bool) override {}
-  runtime::Task<bool> whenPublished(std::chrono::nanoseconds) override { co_return true; }
-
-  void own(const std::string& name, int64_t token, std::chrono::seconds until = 10s) {
-    owned = Ownership{.name = name, .token = token, .deadline = BootClock::time_point(until)};
-  }
-  std::optional<Ownership> owned;
-
- private:
-  const NodeRecord record_{};
-};
 
 class OwnNamesTest : public testing::Test {
  protected:
@@ -36,8 +17,9 @@ class OwnNamesTest : public testing::Test {
     return owned ? owned->name : "";
   }
 
-  const std::shared_ptr<HeldName> first_ = std::make_shared<HeldName>();
-  const std::shared_ptr<HeldName> second_ = std::make_shared<HeldName>();
+  test_support::ManualScheduler scheduler_;
+  const std::shared_ptr<GivenName> first_ = std::make_shared<GivenName>(scheduler_);
+  const std::shared_ptr<GivenName> second_ = std::make_shared<GivenName>(scheduler_);
   OwnNames names_{first_};
 };
 
@@ -70,7 +52,7 @@ TEST_F(OwnNamesTest, WhatIsNeededIsNeededAtOnce) {
   EXPECT_EQ(name(), "");
   second_->own("a.", 1, 5s);
   EXPECT_EQ(name(), "a.");
-  EXPECT_EQ(names_.ownership()->deadline, BootClock::time_point(5s)) << "the earlier one";
+  EXPECT_EQ(names_.ownership()->deadline, scheduler_.now() + 5s) << "the earlier one";
 }
 
 TEST_F(OwnNamesTest, WithoutANameInTheFirstBothAreNeeded) {

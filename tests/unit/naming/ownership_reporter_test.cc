@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/manual_scheduler.h"
+#include "unit/naming/given_name.h"
 
 namespace idetcd::naming {
 namespace {
@@ -14,39 +15,13 @@ namespace {
 using namespace std::chrono_literals;
 using test_support::ManualScheduler;
 
-// A name as the test wants it to be.
-class GivenName final : public OwnName {
- public:
-  explicit GivenName(const MachineClock& clock) : clock_(clock) {}
-
-  std::optional<Ownership> ownership() const override {
-    if (being_confirmed || !owned || clock_.now() >= owned->deadline) return std::nullopt;
-    return owned;
-  }
-  void noteGeneration() override {}
-  bool isBeingConfirmed() const override { return being_confirmed; }
-  void suspect() override {}
-  const NodeRecord& record() const override { return record_; }
-  std::string uuid() const override { return {}; }
-  void setAddresses(const records::HostAddresses&) override {}
-  void setDrained(bool) override {}
-  runtime::Task<bool> whenPublished(std::chrono::nanoseconds) override { co_return true; }
-
-  std::optional<Ownership> owned;
-  bool being_confirmed = false;
-
- private:
-  const MachineClock& clock_;
-  const NodeRecord record_;
-};
-
 class OwnershipReporterTest : public testing::Test {
  protected:
   OwnershipReporterTest() { scheduler_.spawn(reporter_.watchDeadline()); }
   ~OwnershipReporterTest() override { scheduler_.stop(); }
 
   void own(const std::string& name, int64_t token, std::chrono::nanoseconds time = 18s) {
-    name_.owned = Ownership{.name = name, .token = token, .deadline = scheduler_.now() + time};
+    name_.own(name, token, time);
     reporter_.report();
   }
   using Lines = std::vector<std::string>;
