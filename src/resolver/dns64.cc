@@ -111,11 +111,10 @@ class Rewriter {
     return std::move(translated_);
   }
 
-  // Whether there is no room for one more AAAA record, and an OPT record, in any message.
-  bool isFull(std::span<const uint8_t> owner) const {
+  // Whether there is no room for one more record, and an OPT record, in any message behind the question of `query`.
+  bool isFull(const dns::Query& query, std::span<const uint8_t> owner, size_t rdata_size) const {
     constexpr size_t kOthers = 256;  // OPT, with its options
-    return response_.question_end + writer_.body().size() + owner.size() + dns::kRecordHeadSize +
-               sizeof(Nat64Prefix::V6) + kOthers >
+    return query.question_end + writer_.body().size() + owner.size() + dns::kRecordHeadSize + rdata_size + kOthers >
            dns::kMaxMessageSize;
   }
   bool keep(const RecordView& record, std::span<const uint8_t> owner) {
@@ -253,7 +252,7 @@ Translated translateAddresses(const dns::Query& query, const MessageView& respon
   Rewriter rewriter(query, response);
   return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
     // AAAA records are larger than A records: what no message has room for is left out.
-    const bool is_full = rewriter.counts().made > 0 && rewriter.isFull(owner);
+    const bool is_full = rewriter.counts().made > 0 && rewriter.isFull(query, owner, sizeof(Nat64Prefix::V6));
     if (record.section != Section::kAnswer) return is_full || rewriter.keep(record, owner);
     if (isSignatureOf(response, record, RrType::kA)) return true;
     if (record.type != code(RrType::kA)) {
@@ -281,12 +280,18 @@ Translated translatePointers(const dns::Query& query, const MessageView& respons
   while (reader.next(record) == dns::ReadStep::kRead) {
     if (isAnswer(record, RrType::kPtr)) ttl = std::min(record.ttl, ttl.value_or(std::numeric_limits<uint32_t>::max()));
   }
-  if (!ttl || dns::HeaderView(response.bytes.data()).isTruncated()) return {};
   Rewriter rewriter(query, response);
+  if (dns::HeaderView(response.bytes.data()).isTruncated())  // its records would not fit either
+    return rewriter.run([](const RecordView&, std::span<const uint8_t>) { return true; });
+  if (!ttl) return {};
   ++rewriter.counts().made;
   if (!rewriter.addAnswer(query.name(), RrType::kCname, *ttl, name.wire())) return {};
-  return rewriter.run(
-      [&](const RecordView& each, std::span<const uint8_t> owner) { return rewriter.keep(each, owner); });
+  // The CNAME and the longer question need room: what no message has room for is left out.
+  return rewriter.run([&](const RecordView& each, std::span<const uint8_t> owner) {
+    const bool is_full = rewriter.isFull(query, owner, each.rdata_size + dns::kMaxNameLength);
+    rewriter.counts().is_cut |= is_full && each.section == Section::kAnswer;
+    return is_full || rewriter.keep(each, owner);
+  });
 }
 
 // Gets what a handler answers late to a question of ours.
@@ -456,7 +461,7 @@ QueryOutcome Dns64::answerPointer(const dns::Query& query, const dns::Name& name
 // Without a response: nothing is known of the IPv4 address.
 Translated Dns64::reverse(const dns::Query& query, const MessageView& response, const dns::Name& name) {
   Translated translated = translatePointers(query, response, name);
-  if (translated.packed) counters_.reversed.add();
+  if (translated.made > 0) counters_.reversed.add();
   return translated;
 }
 

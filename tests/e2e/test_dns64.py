@@ -110,6 +110,32 @@ def test_more_addresses_than_a_message_has_room_for(nodes):
             assert response.edns == 0
 
 
+@pytest.mark.parametrize("count, cut", [(2800, False), (2845, True)])
+def test_more_pointers_than_a_message_has_room_for(nodes, count, cut):
+    """They fit behind the name of the IPv4 address, but not behind that of the IPv6 address, with the CNAME in front."""
+    v4 = "4.0.34.12.in-addr.arpa."
+    pointers = dns.rrset.from_text_list(v4, 300, "IN", "PTR", [f"host{i:04}.many.example.org." for i in range(count)])
+
+    def respond(query, tcp):
+        if query.question[0].name != pointers.name:
+            return answer(query, rcode=dns.rcode.NXDOMAIN)
+        response = answer(query)
+        response.answer = [pointers] if tcp else []
+        response.flags |= 0 if tcp else dns.flags.TC
+        return response
+    with Upstream(respond) as upstream:
+        node = start(nodes, upstream.address)
+        assert len(ask(node, v4, "PTR", host="::1", tcp=True, use_edns=0).answer[0]) == count
+        name = dns.reversename.from_address("64:ff9b::c22:4").to_text()
+        for _ in range(2):
+            response = ask(node, name, "PTR", host="::1")
+            assert rcode(response) == "NOERROR" and response.flags & dns.flags.TC
+            response = ask(node, name, "PTR", host="::1", tcp=True, use_edns=0)
+            assert rcode(response) == "NOERROR" and bool(response.flags & dns.flags.TC) == cut
+            assert response.answer[0].rdtype == dns.rdatatype.CNAME
+            assert len(response.answer[1]) == count if not cut else count - 60 < len(response.answer[1]) < count
+
+
 def test_the_cache_answers_both_questions(nodes):
     def respond(query, tcp):
         question = query.question[0]
