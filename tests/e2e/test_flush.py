@@ -109,7 +109,7 @@ def test_failures_and_denials_go_too(start, world):
     assert flush(node, "example.org") == 4
 
 
-@pytest.mark.parametrize("query", ["name=", "name", "name=a..b", "name=" + "a" * 64, "nam=www.example.org.", "name=" + "abcdefg." * 32])
+@pytest.mark.parametrize("query", ["name=", "name", "name=a..b", "name=" + "a" * 64, "nam=www.example.org.", "name=" + "abcdefg." * 32, "name=example.org&nam=example.net"])
 def test_what_is_no_name_is_refused_and_nothing_flushed(start, world, query):
     node = start()
     fill(node, NAMES[:1])

@@ -10,11 +10,12 @@ namespace {
 
 using nlohmann::json;
 
-// The zone to drop: all, if none is given. A misspelt parameter is not nothing.
+// The zone to drop: all, if none is given. A misspelt parameter, or one more, is not nothing.
 Result<dns::Name> zoneOf(const http::Request& request) {
   if (request.query.empty()) return dns::Name();
   const std::string text = control::parameter(request, "name");
-  if (text.empty()) return fail("name=N is the one parameter, and N a domain name");
+  if (text.empty() || request.query.find('&') != request.query.npos)
+    return fail("name=N is the one parameter, and N a domain name");
   auto name = dns::Name::parse(text);
   if (!name) return fail(fmt::format("{} is no domain name: {}", text, name.error().message));
   return name;
