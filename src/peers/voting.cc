@@ -512,18 +512,15 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
 // 1 s to each that listens and does not answer yet, because it asks, too: if all start at once, 1 to 4 s pass. So the
 // first in that order starts first, which all others refuse; the others have its answer at once.
 Task<void> Voting::Impl::awaitFirst() {
-  constexpr std::chrono::milliseconds kPatience{100};
-  constexpr std::chrono::milliseconds kPause{20};
   const auto url = [this](const founding::Voter& voter) { return peerUrl(voter.address, tls()); };
   const founding::Voter& first = *std::ranges::min_element(options.cluster.voters, {}, url);
   if (first.uuid == options.uuid) co_return;
   const auto deadline = thread.now() + options.first_patience;
   const auto is_served = std::make_shared<bool>(false);
   while (!*is_served && !stopping && !thread.stopping() && thread.now() < deadline) {
-    auto asking =
-        block([is_served, address = shifted(first.address, 2)] { *is_served = isServed(address, kPatience); });
+    auto asking = block([is_served, address = shifted(first.address, 2)] { *is_served = isServed(address, 100ms); });
     if (!co_await asking || *is_served) co_return;
-    auto sleep = thread.sleepFor(kPause);
+    auto sleep = thread.sleepFor(20ms);
     co_await sleep;
   }
 }
