@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from corefiles import corefile
+from corefiles import SHORT_LEASE, corefile
 from dns_client import answers, ask, assert_nxdomain, wait_gone, wait_resolves
 from harness.processes import TIME_FACTOR, wait_until
 
@@ -235,7 +235,7 @@ def test_key_and_value_are_the_go_plugins_and_who_has_which_slot(etcd, nodes):
     assert list(etcd.pairs()) == [b"worker1.tf.local."]
     assert len(value.pop("id")) == 36
     assert value == {"ipv4": "192.0.2.7", "ipv6": "2001:db8::7", "port": str(node.port), "slot": 1}
-    assert etcd.granted_ttl(pair["lease"]) == 3
+    assert etcd.granted_ttl(pair["lease"]) == SHORT_LEASE
 
 
 def test_absent_families_are_omitted(etcd, nodes):

@@ -106,10 +106,18 @@ class EtcdMember:
         assert status == 200, f"etcd {path}: {status} {body!r}"
         return json.loads(body)
 
+    def _range(self, **request):
+        """A read, and another one where an election ends it."""
+        def read():
+            status, body = self._http("POST", "/v3/kv/range", json.dumps(request))
+            assert status == 200 or b"leader changed" in body, f"etcd kv/range: {status} {body!r}"
+            return status == 200 and json.loads(body)
+        return wait_until(read, 10, f"{self.name} to have a leader")
+
     def pairs(self, internal=False):
         """Every key as bytes, with value, lease, revisions, and the fencing token of the one that put it. `internal`: with
         those that nodes write to confirm what they know."""
-        reply = self.call("kv/range", key=_b64(b"\0"), range_end=_b64(b"\0"))
+        reply = self._range(key=_b64(b"\0"), range_end=_b64(b"\0"))
         return {
             base64.b64decode(kv["key"]): {
                 "value": base64.b64decode(kv.get("value", "")),

@@ -8,15 +8,20 @@ import time
 
 
 def _measured_factor():
-    """How much of the processor others take from us: wall time a second of processor time; 1 on a machine of our own."""
-    begin, used = time.monotonic(), time.thread_time()
-    while time.thread_time() - used < 0.1:
-        pass
-    factor = (time.monotonic() - begin) / 0.1
-    return 1.0 if factor < 2 else min(factor, 10.0)
+    """How much of the processor others take from us: wall time a second of processor time, the most of three samples; 1 on a
+    machine of our own."""
+    factors = []
+    for _ in range(3):
+        begin, used = time.monotonic(), time.thread_time()
+        while time.thread_time() - used < 0.1:
+            pass
+        factors.append((time.monotonic() - begin) / 0.1)
+    factor = max(factors)
+    return 1.0 if factor < 1.3 else min(factor, 10.0)
 
 
 # Everything that a sanitizer or a slow machine stretches is multiplied by this. pytest's workers have it from their parent.
+# Others may begin after the measurement: a bound that an event ends, or one of several tries, needs it less.
 TIME_FACTOR = float(os.environ.setdefault("IDETCD_TEST_TIME_FACTOR", f"{_measured_factor():.1f}"))
 # An awaited event may take this much longer: the limit only bounds a failure, and a machine may be busy for a while.
 _PATIENCE = 3
