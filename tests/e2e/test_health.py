@@ -9,7 +9,7 @@ import pytest
 
 from corefiles import corefile
 from dns_client import exchange, make_query, rcode
-from harness.processes import wait_until
+from harness.processes import TIME_FACTOR, wait_until
 from http_client import ask, connection, get, listens
 
 
@@ -75,20 +75,21 @@ def test_at_the_start_a_port_may_come_free(nodes, free_port):
 
 def test_lame_duck_answers_until_its_end(nodes, free_port):
     port, ready_port = free_port(), free_port()
-    node = nodes.start(with_endpoints(port, ready_port, "3s"))
+    lame_duck = 4 * TIME_FACTOR
+    node = nodes.start(with_endpoints(port, ready_port, f"{lame_duck * 1000:.0f}ms"))
     assert get(ready_port, "/ready") == (200, "OK")
     begin = time.monotonic()
     node.signal(signal.SIGTERM)
-    node.wait_logged("Going into lameduck mode for 3000 ms")
+    node.wait_logged(f"Going into lameduck mode for {lame_duck * 1000:.0f} ms")
     assert get(ready_port, "/ready") == (503, "Shutting down")
     answered = 0
-    while time.monotonic() - begin < 1.5:  # a part of what is meant to pass
+    while time.monotonic() - begin < lame_duck / 3:  # a part of what is meant to pass
         assert get(port, "/health") == (200, "OK")
         assert rcode(exchange(node, make_query("a.example."))) == "NOERROR"
         answered += 1
-    assert answered > 10 and node.running()
-    assert node.exit_code(10) == 0
-    assert 3 <= time.monotonic() - begin < 6
+    assert answered > 0 and node.running()
+    assert node.exit_code(20) == 0
+    assert time.monotonic() - begin >= lame_duck
     assert not listens(port)
 
 
@@ -101,13 +102,14 @@ def test_an_interrupt_ends_the_lame_duck(nodes, free_port):
 
 
 def test_the_name_is_kept_for_the_lame_duck(nodes, etcd, free_port):
-    node = nodes.start(corefile(etcd.endpoint, directives=[f"health 127.0.0.1:{free_port()} {{\n        lameduck 4s\n    }}"]))
+    node = nodes.start(corefile(etcd.endpoint, directives=[
+        f"health 127.0.0.1:{free_port()} {{\n        lameduck {4000 * TIME_FACTOR:.0f}ms\n    }}"]))
     name = node.wait_owns(etcd)
     node.signal(signal.SIGTERM)
     node.wait_logged("Going into lameduck mode")
     time.sleep(1)  # a part of what is meant to pass
     assert node.owned_name(etcd) == name
-    assert node.exit_code(10) == 0
+    assert node.exit_code(20) == 0
     assert node.owned_name(etcd) is None
 
 

@@ -92,6 +92,11 @@ def test_a_reload_with_another_pattern_gives_the_name_back(etcd, nodes, director
     wait_says(other, "worker2.tf.local.")
     wait_resolves([other], "worker1.tf.local.", "192.0.2.7")
     uuid = etcd.names()["worker1.tf.local."]["id"]
+
+    def wait_told(count):
+        """A program that does not keep up is not told of what is over."""
+        wait_until(lambda: contents(f"{directory}/events").count("\n") == count, 5, lambda: contents(f"{directory}/events"))
+    wait_told(1)
     rewrite(node, corefile(etcd.endpoint, "ps{{.ID}}.tf.local.", lease=20, options=options))
     node.signal(signal.SIGHUP)
     wait_says(node, "ps1.tf.local.")
@@ -99,12 +104,14 @@ def test_a_reload_with_another_pattern_gives_the_name_back(etcd, nodes, director
     wait_until(lambda: set(etcd.pairs()) == {b"ps1.tf.local.", b"worker2.tf.local."}, 5, lambda: etcd.pairs())
     wait_until(lambda: len(etcd.leases()) == 2, 5, "the old lease to be given back")
     assert pointer(node, "192.0.2.7") == ["ps1.tf.local."]
+    wait_told(3)
     # And back again: the same node as before under the old pattern.
     rewrite(node, corefile(etcd.endpoint, lease=20, options=options))
     node.signal(signal.SIGUSR1)
     wait_says(node, "worker1.tf.local.")
     wait_until(lambda: set(etcd.names()) == {"worker1.tf.local.", "worker2.tf.local."}, 5, etcd.names)
     assert etcd.names()["worker1.tf.local."]["id"] == uuid
+    wait_told(5)
     assert node.terminate() == 0
     events = contents(f"{directory}/events").splitlines()
     for name, claims in (("worker1", 2), ("ps1", 1)):  # each in order; the one may be given back while the other is taken

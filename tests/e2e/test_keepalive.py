@@ -100,7 +100,8 @@ def test_when_there_are_too_many_clients_are_asked_to_go(nodes):
             tcp = RawTcp(node.port)
             sockets.append(tcp)
             said += timeouts(dns.message.from_wire(tcp.ask(with_option().to_wire())))
-        assert said == sorted(said, reverse=True) and set(said) == {100, 25, 0}, said
+        # On a busy machine one that is closed meanwhile makes room again.
+        assert sorted(set(said), key=said.index) == [100, 25, 0], said
         assert sockets[said.index(0)].ended(), "who does not go is closed"
     finally:
         for tcp in sockets:
@@ -150,10 +151,9 @@ def test_a_connection_that_an_upstream_wants_closed_is_not_used_again(nodes, tim
 
 def test_a_connection_is_closed_before_the_upstream_would(nodes):
     with Upstream(Connections(10)) as upstream:
+        upstream.idle = 3600
         node = forwarding(nodes, upstream, "force_tcp", "expire 1h")
         assert answers(node, "a.example.") == ["192.0.2.1"]
-        start = time.monotonic()
         wait_until(lambda: node.connected_ports()[upstream.port] == 0, 10, "the connection to close")
-        assert time.monotonic() - start < 4, "the upstream itself would close it after 5 s"
         before = upstream.connections
         assert answers(node, "b.example.") == ["192.0.2.1"] and upstream.connections > before

@@ -6,7 +6,7 @@ import time
 
 from corefiles import corefile
 from dns_client import answers, ask, exchange, extended_errors, wait_gone, wait_resolves
-from harness.processes import wait_until
+from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
 from identity import name_in, nsid_query
 
@@ -62,8 +62,12 @@ def test_a_silent_member_is_left_within_three_seconds(etcd_cluster, nodes):
     text = corefile(etcd_cluster.endpoints, lease=20, options=["address 192.0.2.7"])
     node = nodes.start(text)
     node.wait_owns(members[0])
-    used = wait_until(lambda: next(iter(connections(node, members)), None), 5, "a connection")
-    silent = next(member for member in members if member.name == used)
+
+    def the_one_used():
+        used = connections(node, members)
+        return len(used) == 1 and next(member for member in members if member.name in used)
+
+    silent = wait_until(the_one_used, 10, lambda: f"one connection: {connections(node, members)}")
     other = next(member for member in members if member is not silent)
     silent.pause()
     paused = time.monotonic()
@@ -73,7 +77,7 @@ def test_a_silent_member_is_left_within_three_seconds(etcd_cluster, nodes):
         wait_resolves([node], "news.tf.local.", "198.51.100.1", timeout=10)
         took = time.monotonic() - paused
         # Of the paused leader an election has to be waited for; the node itself needs three seconds.
-        assert took < 3 + 5, f"{took:.1f} s"
+        assert took < (3 + 5) * TIME_FACTOR, f"{took:.1f} s"
         node.wait_logged("the watch is silent")
     finally:
         silent.resume()
@@ -108,7 +112,9 @@ def test_a_hundred_thousand_keys_of_others(etcd, nodes):
         time.sleep(10)  # five comparisons: what must not happen has no event to wait for
         assert traffic.octets < 2_000_000, f"{traffic.octets} octets, of 15 MB at each reading"
         assert sum("other/" in line for line in node.out().splitlines()) <= 1, node.out()
-        assert "[WARNING]" not in node.out(), node.logs()
+        # An etcd that hardly runs may be silent for a while, which is said.
+        warnings = [line for line in node.out().splitlines() if "[WARNING]" in line and "is away: " not in line]
+        assert warnings == [], node.logs()
 
 
 def test_a_narrowed_watch(etcd, nodes):

@@ -372,7 +372,7 @@ def test_what_a_killed_process_has_left_is_emptied_before_etcd_answers(etcd, nod
     assert contents(identity)
     etcd.pause()
     node.start()
-    assert contents(identity) == ""
+    wait_until(lambda: contents(identity) == "", 5, lambda: contents(identity))
     etcd.resume()
     wait_says(node, WORKER1, timeout=20)
     wait_until(lambda: contents(identity), 5, "the identity")

@@ -34,7 +34,7 @@ def with_state(etcd, state, lease=20, options=(), **more):
 
 def wait_remembered(state, name):
     """From then on a crash costs the node nothing."""
-    wait_until(lambda: f'"{name}"' in contents(state.file("json")), 5, lambda: f"{name} in {contents(state.file('json'))}")
+    wait_until(lambda: state.has("json") and f'"{name}"' in contents(state.file("json")), 5, f"{name} in {state.path}")
 
 
 def assert_stale(node, name, *addresses, rdtype="A"):

@@ -43,13 +43,15 @@ def seconds_until_closed(tcp):
 # --- timeouts ---
 
 def test_read_is_for_the_first_query_and_idle_for_the_next(nodes):
-    node = nodes.start(with_timeouts("read 1s", "idle 1h"))
-    start = time.monotonic()
-    with RawTcp(node.port) as asking, RawTcp(node.port) as silent, RawTcp(node.port) as slow:
+    read = 2 * TIME_FACTOR  # seconds: long enough for the query of the one that asks
+    node = nodes.start(with_timeouts(f"read {read * 1000:.0f}ms", "idle 1h"))
+    with RawTcp(node.port) as asking:
         asking.ask(QUERY)
-        slow.send(struct.pack("!H", len(QUERY)) + QUERY[:7])
-        assert silent.ended() and slow.ended()
-        assert time.monotonic() - start >= 1, "not before"
+        start = time.monotonic()
+        with RawTcp(node.port) as silent, RawTcp(node.port) as slow:
+            slow.send(struct.pack("!H", len(QUERY)) + QUERY[:7])
+            assert silent.ended() and slow.ended()
+            assert time.monotonic() - start >= read, "not before"
         assert asking.ask(QUERY)[:2] == QUERY[:2], "a connection that was of use is idle, and may be"
 
 

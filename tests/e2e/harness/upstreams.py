@@ -52,6 +52,7 @@ class Upstream:
         self._over_tcp = []  # (message, when it was read)
         self._late = set()  # questions in datagrams that were answered, but not soon
         self.connections = 0
+        self.idle = 5  # seconds after which it closes a connection
         self.resumed = 0
         self._stop = None
         self._thread = None
@@ -140,7 +141,7 @@ class Upstream:
 
     def _on_connection(self, listener):
         connection, _ = listener.accept()
-        connection.settimeout(5)
+        connection.settimeout(self.idle)
         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
