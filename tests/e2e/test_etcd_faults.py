@@ -118,16 +118,20 @@ def test_etcd_paused_for_a_second(etcd, nodes):
     wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
     before = etcd.pairs()
     with Questioner(node, "worker1.tf.local.", "192.0.2.7") as questioner, Interrogator(node, "192.0.2.7") as interrogator:
+        paused = time.monotonic()
         etcd.pause()
         time.sleep(1)  # the length of the fault
         etcd.resume()
         etcd.put("extra.tf.local.", '{"ipv4":"198.51.100.1"}')
         wait_resolves([node], "extra.tf.local.", "198.51.100.1")
+        took = time.monotonic() - paused
     assert questioner.bad == [] and questioner.stale == []
     assert interrogator.claims() == {"worker1.tf.local"}
     etcd.delete("extra.tf.local.")
     assert etcd.pairs() == before
-    assert "[WARNING]" not in node.out() and "[ERROR]" not in node.out(), node.logs()
+    # On a busy machine etcd may stand still for longer: after 3 s that is said.
+    assert took > 2.5 or "[WARNING]" not in node.out(), node.logs()
+    assert "[ERROR]" not in node.out(), node.logs()
 
 
 def test_etcd_paused_for_longer_than_the_lease(etcd, nodes, directory):
@@ -177,11 +181,12 @@ def test_etcd_paused_for_longer_than_the_lease(etcd, nodes, directory):
 
 def test_etcd_paused_for_much_longer_than_the_lease(etcd, nodes):
     """Every node claims the name again that it had, with a higher token, and once."""
-    text = corefile(etcd.endpoint, lease=2, options=["address 192.0.2.7"])
+    lease = 5
+    text = corefile(etcd.endpoint, lease=lease, options=["address 192.0.2.7"])
     cluster = nodes.start_cluster(text, 5, etcd)
     before, had = etcd.pairs(), {node: node.owned_name(etcd) for node in cluster}
     etcd.pause()
-    time.sleep(8 * TIME_FACTOR)  # the length of the fault: four leases
+    time.sleep(3 * lease)  # the length of the fault
     etcd.resume()
 
     def settled():
@@ -194,7 +199,7 @@ def test_etcd_paused_for_much_longer_than_the_lease(etcd, nodes):
         assert node.owned_name(etcd) == name, "the name that it had"
         wait_until(lambda n=node: own_names(n, "192.0.2.7")["NSID"] == had[n].rstrip("."), 10, "the node to take it for its own")
         node.wait_logged("claimed again: ", times=1)
-    time.sleep(2)  # a lease: what must not happen has no event to wait for
+    time.sleep(lease)  # what must not happen has no event to wait for
     assert etcd.pairs() == after
 
 

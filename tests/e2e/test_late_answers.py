@@ -90,33 +90,40 @@ def test_what_does_not_fit_is_left_out(late, nodes, size):
     assert nsid_of(ask(node, LONGEST, tcp=True, use_edns=0, options=[NSID])) == [b"n" * size]
 
 
+def answer_meanwhile(late, nodes, etcd, happens):
+    """What a query gets that waits for an upstream while `happens(node, upstream)`. On a busy machine that may take longer than
+    a query waits: then it is tried again, with another node."""
+    for _ in range(5):
+        upstream = late()
+        node = nodes.start(corefile(etcd.endpoint, directives=[f"forward . {upstream.address}"]))
+        node.wait_owns(etcd)
+        wait_says(node, "worker1.tf.local.")
+        waiting = Waiting(node, dns.message.make_query("www.example.org.", "A", use_edns=0, options=[NSID]))
+        upstream.wait_asked()
+        happens(node, upstream)
+        upstream.release()
+        response = dns.message.from_wire(waiting.receive())
+        if response.answer:
+            return response
+        assert node.terminate() == 0
+        etcd.delete("worker1.tf.local.")
+    raise AssertionError("never within the time of a query")
+
+
 def test_an_answer_that_leaves_after_the_name_was_lost_does_not_say_it(late, nodes, etcd):
-    upstream = late()
-    node = nodes.start(corefile(etcd.endpoint, directives=[f"forward . {upstream.address}"]))
-    node.wait_owns(etcd)
-    wait_says(node, "worker1.tf.local.")
-    waiting = Waiting(node, dns.message.make_query("www.example.org.", "A", use_edns=0, options=[NSID]))
-    upstream.wait_asked()
-    with open(node.corefile_path, "w", encoding="utf-8") as file:
-        file.write(f". {{\n forward . {upstream.address}\n}}")
-    node.signal(signal.SIGHUP)
-    wait_until(lambda: not etcd.names(), 4, "the name to be given up")
-    upstream.release()
-    response = dns.message.from_wire(waiting.receive())
-    assert response.answer and nsid_of(response) == []
+    def loses_its_name(node, upstream):
+        with open(node.corefile_path, "w", encoding="utf-8") as file:
+            file.write(f". {{\n forward . {upstream.address}\n}}")
+        node.signal(signal.SIGHUP)
+        wait_until(lambda: not etcd.names(), 4, "the name to be given up")
+    assert nsid_of(answer_meanwhile(late, nodes, etcd, loses_its_name)) == []
 
 
 def test_an_answer_says_the_name_of_the_moment_at_which_it_leaves(late, nodes, etcd):
-    upstream = late()
-    node = nodes.start(corefile(etcd.endpoint, directives=[f"forward . {upstream.address}"]))
-    node.wait_owns(etcd)
-    wait_says(node, "worker1.tf.local.")
-    waiting = Waiting(node, dns.message.make_query("www.example.org.", "A", use_edns=0, options=[NSID]))
-    upstream.wait_asked()
-    etcd.put("worker1.tf.local.", '{"ipv4":"198.51.100.1"}')  # another has it now
-    wait_says(node, "worker2.tf.local.", timeout=4)
-    upstream.release()
-    assert nsid_of(dns.message.from_wire(waiting.receive())) == [b"worker2.tf.local"]
+    def takes_another_name(node, _):
+        etcd.put("worker1.tf.local.", '{"ipv4":"198.51.100.1"}')  # another has it now
+        wait_says(node, "worker2.tf.local.", timeout=4)
+    assert nsid_of(answer_meanwhile(late, nodes, etcd, takes_another_name)) == [b"worker2.tf.local"]
 
 
 def test_who_has_said_all_still_gets_late_answers(late, nodes):

@@ -10,6 +10,7 @@ import yaml
 
 from harness.namespace import Namespace
 from harness.node import ROOT, binary
+from harness.processes import TIME_FACTOR
 from harness import unit_file
 
 with open(os.path.join(ROOT, "src", "docs", "recipes.md"), encoding="utf-8") as page:
@@ -44,7 +45,7 @@ class Root:
         return re.sub(r"(?<![\w./])/(?=etc|usr|run|var)", f"{self.directory}/", re.sub(r"-C / ", f"-C {self.directory} ", text))
 
     def run(self, commands):
-        return subprocess.run(["sh", "-c", self.rooted(commands)], check=False, capture_output=True, text=True, timeout=20,
+        return subprocess.run(["sh", "-c", self.rooted(commands)], check=False, capture_output=True, text=True, timeout=20 * TIME_FACTOR,
                               env={"PATH": f"{self.directory}/bin:{self.directory}/usr/local/bin:{self.directory}/usr/bin:{os.environ['PATH']}"})
 
 
@@ -63,7 +64,7 @@ def test_the_corefile_is_accepted(root):
     root.write("/etc/idetcd/upstreams.conf", "nameserver 192.0.2.53\n")
     assert "/etc/idetcd/upstreams.conf" in FILES["/etc/idetcd/Corefile"]["content"]
     result = subprocess.run([binary(), "-validate", "-conf", root.path("/etc/idetcd/Corefile")], check=False, capture_output=True, text=True,
-                            timeout=20)
+                            timeout=20 * TIME_FACTOR)
     assert result.returncode == 0, result.stderr
 
 
@@ -77,7 +78,7 @@ def stand_ins(root, installs):
         tree = os.path.join(root.directory, "tree")
         os.makedirs(os.path.join(tree, "usr", "local", "bin"))
         os.symlink(binary(), os.path.join(tree, "usr", "local", "bin", "idetcd"))
-        subprocess.run(["tar", "-czf", root.path("archive"), "-C", tree, "usr"], check=True, timeout=20)
+        subprocess.run(["tar", "-czf", root.path("archive"), "-C", tree, "usr"], check=True, timeout=20 * TIME_FACTOR)
         root.write("/bin/curl", f'#!/bin/sh\nexec cp {root.path("archive")} "$2"\n', 0o755)
     elif installs == "package":
         root.write("/bin/curl", f'#!/bin/sh\nexec cp {binary()} "$2"\n', 0o755)
@@ -105,7 +106,7 @@ def test_systemd_accepts_the_units(root):
     units = root.path("/etc/systemd/system")
     root.write("/etc/systemd/system/idetcd.service", unit_file.text().replace("/usr/local/bin/idetcd", binary()))
     result = subprocess.run(["systemd-analyze", "verify", "--man=no", *sorted(glob.glob(f"{units}/idetcd*"))], check=False,
-                            capture_output=True, text=True, timeout=60)
+                            capture_output=True, text=True, timeout=60 * TIME_FACTOR)
     ours = [line for line in result.stderr.splitlines() if "idetcd" in line]
     assert len(os.listdir(units)) == 2 and result.returncode == 0 and not ours, result.stderr
 
@@ -144,7 +145,7 @@ def test_the_daemon_set_fits_together(directory):
     with open(path, "w", encoding="ascii") as file:
         file.write("nameserver 192.0.2.53\n")
     result = subprocess.run([binary(), "-validate", "-conf", "stdin"], input=corefile.replace("/etc/resolv.conf", path), check=False,
-                            capture_output=True, text=True, timeout=20, env={**os.environ, "KUBE_DNS_SERVICE_HOST": "10.96.0.10"})
+                            capture_output=True, text=True, timeout=20 * TIME_FACTOR, env={**os.environ, "KUBE_DNS_SERVICE_HOST": "10.96.0.10"})
     assert result.returncode == 0, result.stderr
 
 

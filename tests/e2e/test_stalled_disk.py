@@ -53,6 +53,15 @@ def node(nodes, etcd, disk, upstream):
     return node
 
 
+def waits_for_a_disk(node):
+    """Whether one of its threads waits for a frozen one, which no signal ends."""
+    for thread in os.listdir(f"/proc/{node.pid}/task"):
+        with open(f"/proc/{node.pid}/task/{thread}/wchan", encoding="ascii") as file:
+            if file.read() == "percpu_rwsem_wait":
+                return True
+    return False
+
+
 def test_a_slow_state_directory_is_named(nodes, etcd):
     """A reload with another pattern waits for it, and its operator would not know what for."""
     disk = FreezableDisk()
@@ -64,6 +73,7 @@ def test_a_slow_state_directory_is_named(nodes, etcd):
         with open(node.corefile_path, "w", encoding="ascii") as file:
             file.write(text.replace("worker{{.ID}}", "other{{.ID}}"))
         node.signal(signal.SIGHUP)
+        wait_until(lambda: waits_for_a_disk(node), 20, "a write to wait")
         time.sleep(2)  # the length of the fault
         disk.thaw()
         node.wait_logged(f"state directory {disk.path}/state: a write has taken")
