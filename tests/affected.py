@@ -9,7 +9,8 @@ base (the commit), build (targets), ctest (a regular expression), e2e (files), t
 
 A folder of src affects the folders that DEPEND on it (check_includes.py reads which): their unit tests, and what is
 linked with them of tests/fuzz and tests/simulation. End to end, a directive affects the files whose name has it or whose
-Corefiles do; any other folder affects all of them, but for those in ALSO, and so does the build itself."""
+Corefiles do; any other folder affects all of them, but for those in ALSO, and so does the build itself. A header is tidied
+with its folder."""
 
 import re
 import shlex
@@ -22,6 +23,7 @@ from check_includes import folder_of, reachable, read_depends
 ROOT = Path(__file__).resolve().parents[1]
 E2E = "tests/e2e"
 DIRECTIVE = re.compile(r"directive/(\w+)$")
+DIRECTIVE_NAME = re.compile(r'DirectiveType k\w+\{\s*\.name = "(\w+)"')
 # Folders that are no directives, and what is in the names of the files that try them.
 ALSO = {
     "cli": ["cli", "members", "command_line", "flush"],
@@ -74,6 +76,8 @@ class Affected:
     def add(self, name):
         """A file that has changed."""
         parts = name.split("/")
+        if name.startswith(("tests/", "bench/")) and name.endswith(".cc") and (self.root / name).exists():
+            self.tidy.add(name)
         if name.startswith("src/"):
             self._add_source(name)
         elif name.startswith("tests/unit/") and len(parts) > 3:
@@ -83,14 +87,18 @@ class Affected:
                 self.e2e.add(name)
         elif name.startswith("tests/fuzz/") and not name.endswith("CMakeLists.txt"):
             self.add_fuzz(lambda target, _: re.search(rf"\b{target}(_fuzz|\b)", name) or parts[2] in ("driver.cc", "check.h", "pieces.h"))
+        elif name in ("tests/affected.py", "tests/count_results.py") or name.startswith((".github/", "tools/")):
+            self.e2e.add(f"{E2E}/test_tools.py")
+        elif name == ".clang-tidy":
+            self.tidy.add("src")
         elif name == "tests/simulation/mutations.py" or name.startswith("tests/check_"):
             pass
         elif name.startswith("tests/simulation/"):
             self._add_simulation()
         elif name.startswith("bench/"):
             self.ctest.add("bench.")
-        elif name.startswith("tools/"):
-            self.e2e.add(f"{E2E}/test_tools.py")
+            if not name.endswith((".md", ".py")):
+                self.build.add("bench")
         elif parts[-1] == "CMakeLists.txt" or name in ("CMakePresets.json",) or name.startswith(("tests/e2e/", "tests/support/", "proto/")):
             self.everything = True
         elif PROSE.search(name):
@@ -108,6 +116,8 @@ class Affected:
         self.folders.add(folder)
         if name.endswith(".cc") and (self.root / name).exists():
             self.tidy.add(name)
+        elif name.endswith(".h") and list((self.root / "src" / folder).glob("*.cc")):
+            self.tidy.add(f"src/{folder}")
 
     def finish(self):
         units = {path.name for path in (self.root / "tests/unit").iterdir() if path.is_dir()}
@@ -153,7 +163,7 @@ class Affected:
         files = {path.name: path.read_text() for path in (self.root / E2E).glob("test_*.py")}
         shared = (self.root / E2E / "corefiles.py").read_text()
         files = {name: text + shared if "from corefiles import" in text else text for name, text in files.items()}
-        directives = {match[1] for folder in self.folders if (match := DIRECTIVE.match(folder))}
+        directives = set().union(*(self.directives_of(folder) for folder in self.folders if DIRECTIVE.match(folder)))
         words = set().union(*(ALSO.get(folder, []) for folder in self.folders))
         if self.everything or any(not DIRECTIVE.match(folder) and folder not in ALSO for folder in self.folders):
             self.e2e |= {f"{E2E}/{name}" for name in files}
@@ -161,6 +171,11 @@ class Affected:
         for name, text in files.items():
             if any(word in name for word in words) or any(self._names(directive, name, text) for directive in directives):
                 self.e2e.add(f"{E2E}/{name}")
+
+    def directives_of(self, folder):
+        """The names of the directives that it makes: not always its own."""
+        text = "".join(path.read_text() for path in (self.root / "src" / folder).glob("*.cc"))
+        return set(DIRECTIVE_NAME.findall(text)) or {DIRECTIVE.match(folder)[1]}
 
     @staticmethod
     def _names(directive, name, text):

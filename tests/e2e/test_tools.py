@@ -69,7 +69,7 @@ def test_installed_daemons_are_neither_started_nor_enabled(directory, status):
         {os.path.join(ROOT, "tools", "install-packages")} quickstart || status=$?
         find {" ".join(PRIVATE)} -type l -o -type f -o -name '*.wants' | sort
         exit $status"""
-    result = subprocess.run(["unshare", "--mount", "bash", "-c", script], check=False, capture_output=True, text=True, timeout=30,
+    result = subprocess.run(["unshare", "--mount", "bash", "-c", script], check=False, capture_output=True, text=True, timeout=30 * TIME_FACTOR,
                             env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "RECORD": record,
                                  "APT_STATUS": str(status)})
     assert result.returncode == status, result.stderr
@@ -107,22 +107,56 @@ def test_a_package_that_comes_is_looked_for():
     assert "/var/lib/dpkg/status" in asked.stdout
 
 
+def what_is_affected():
+    """By nothing yet."""
+    sys.path.insert(0, os.path.join(ROOT, "tests"))
+    from affected import Affected  # pylint: disable=import-outside-toplevel
+    sys.path.pop(0)
+    return Affected(pathlib.Path(ROOT))
+
+
 @pytest.mark.parametrize("change, programs, files, not_files", [
     ("src/directive/dns64/dns64.cc", {"directive_test", "app_test", "idetcd"}, {"test_dns64.py"}, {"test_cluster.py"}),
     ("src/cli/text.cc", {"cli_test", "app_test", "idetcd"}, {"test_cli.py"}, {"test_dns64.py"}),
     ("src/dns/name.cc", {"dns_test", "directive_test", "simulation_test", "name_fuzz"}, {"test_cluster.py"}, set()),
     ("tests/e2e/test_tcp.py", {"idetcd"}, {"test_tcp.py"}, {"test_dns64.py"}),
     ("README.md", {"idetcd"}, {"test_documents.py"}, {"test_tcp.py"}),
+    ("src/directive/values/values.cc", {"directive_test", "idetcd"}, {"test_tcp_limits.py", "test_timeouts.py"}, {"test_dns64.py"}),
+    ("bench/load/echo.cc", {"bench"}, set(), {"test_tools.py"}),
+    (".github/workflows/ci.yml", {"idetcd"}, {"test_tools.py"}, {"test_tcp.py"}),
+    ("tests/count_results.py", {"idetcd"}, {"test_tools.py"}, {"test_tcp.py"}),
 ])
 def test_what_a_change_affects(change, programs, files, not_files):
-    sys.path.insert(0, os.path.join(ROOT, "tests"))
-    from affected import Affected  # pylint: disable=import-outside-toplevel
-    sys.path.pop(0)
-    affected = Affected(pathlib.Path(ROOT))
+    affected = what_is_affected()
     affected.add(change)
     affected.finish()
     named = {os.path.basename(name) for name in affected.e2e}
     assert programs <= affected.build and files <= named and not not_files & named
+
+
+def test_each_directive_has_tests_that_a_change_of_it_affects():
+    affected = what_is_affected()
+    folders = [folder for folder in affected.depends if folder.startswith("directive/")]
+    names = {name for folder in folders for name in affected.directives_of(folder)}
+    assert len(folders) > 20 and {"any", "dns64", "zonelimit"} <= names
+    for folder in folders:
+        affected = what_is_affected()
+        affected.folders = {folder}
+        affected.finish()
+        assert affected.e2e, folder
+
+
+@pytest.mark.parametrize("change, tidied", [
+    ("src/directive/values/values.cc", {"src/directive/values/values.cc"}),
+    ("src/directive/values/values.h", {"src/directive/values"}),
+    (".clang-tidy", {"src"}),
+    ("tests/unit/dns/name_test.cc", {"tests/unit/dns/name_test.cc"}),
+    ("README.md", set()),
+])
+def test_what_a_change_has_tidied(change, tidied):
+    affected = what_is_affected()
+    affected.add(change)
+    assert affected.tidy == tidied
 
 
 FAILURE = "<failure/>"
@@ -169,7 +203,7 @@ def test_a_program_counts_as_its_tests(directory, program_failed, test_failed, c
 @pytest.mark.parametrize("options", [[], ["--etcd"]], ids=["founded", "etcd"])
 def test_quickstart_once(options):
     result = subprocess.run([os.path.join(ROOT, "tools", "quickstart"), "--once", *options], check=False, capture_output=True, text=True,
-                            timeout=600, cwd="/")
+                            timeout=600 * TIME_FACTOR, cwd="/")
     assert result.returncode == 0, result.stdout + result.stderr
     assert "every node resolves every name" in result.stdout
     assert [line.split()[0] for line in result.stdout.splitlines() if "/3  " in line] == ["1/3", "2/3", "3/3"], result.stdout
@@ -201,7 +235,7 @@ def test_quickstart_takes_other_ports_when_its_own_are_taken(directory):
     try:
         with machine.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
             holder.bind(("127.0.0.1", 1053))
-            result = subprocess.run([*QUICKSTART, "--once"], check=False, capture_output=True, text=True, timeout=120)
+            result = subprocess.run([*QUICKSTART, "--once"], check=False, capture_output=True, text=True, timeout=120 * TIME_FACTOR)
     finally:
         machine.close()
     assert result.returncode == 0, result.stdout + result.stderr
@@ -210,7 +244,7 @@ def test_quickstart_takes_other_ports_when_its_own_are_taken(directory):
 
 
 def test_quickstart_fails_when_a_node_fails():
-    result = subprocess.run([*QUICKSTART, "--once"], check=False, capture_output=True, text=True, timeout=60,
+    result = subprocess.run([*QUICKSTART, "--once"], check=False, capture_output=True, text=True, timeout=60 * TIME_FACTOR,
                             env={**os.environ, "IDETCD_BINARY": "/bin/false"})
     assert result.returncode == 1
     assert "ended with 1" in result.stderr
@@ -220,7 +254,7 @@ def test_hosted_ci_runs_the_commands_of_the_readme():
     """It cannot run here: this is its form, and what its steps call."""
     path = os.path.join(ROOT, ".github", "workflows", "ci.yml")
     rules = "{extends: default, rules: {document-start: disable, line-length: {max: 120}}}"
-    subprocess.run(["yamllint", "--strict", "-d", rules, path], check=True, timeout=20)
+    subprocess.run(["yamllint", "--strict", "-d", rules, path], check=True, timeout=20 * TIME_FACTOR)
     with open(path, encoding="utf-8") as file:
         workflow = yaml.safe_load(file)
     assert set(workflow) == {"name", "on", "permissions", "concurrency", "jobs"}
@@ -235,7 +269,7 @@ def test_hosted_ci_runs_the_commands_of_the_readme():
             else:
                 assert set(step) <= {"uses", "with"} and re.fullmatch(r"actions/checkout@v\d+", step["uses"])
     for command in commands:
-        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20)
+        subprocess.run(["bash", "-n", "-c", command], check=True, timeout=20 * TIME_FACTOR)
         tool = command.split()[0]
         assert "/" not in tool or os.access(os.path.join(ROOT, tool), os.X_OK), command
     assert {"tools/quickstart --once", "tools/test"} <= set(commands)
@@ -250,17 +284,29 @@ def test_hosted_ci_runs_the_commands_of_the_readme():
     ("net: a change\nWhy it is made.", "not empty"),
 ], ids=["72", "body", "revert", "73", "no area", "no empty line"])
 def test_check_commits(directory, message, fault):
+    result = check_commits(directory, ["old, and not looked at", message])
+    assert result.returncode == (1 if fault else 0) and (fault or "") in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("base, checked", [("HEAD~2", 1), ("HEAD~1", 0), ("0" * 40, 0)], ids=["two", "one", "a new branch"])
+def test_check_commits_since(directory, base, checked):
+    """Hosted CI names the commit before a push, which is zeros for a new branch."""
+    result = check_commits(directory, ["the first", "bad", "net: good"], base)
+    assert result.returncode == checked and ("what changes" in result.stderr) == checked, result.stderr
+
+
+def check_commits(directory, messages, *arguments):
     subprocess.run(["git", "init", "-q", directory], check=True)
     os.makedirs(os.path.join(directory, "tools"))
     shutil.copy(os.path.join(ROOT, "tools", "check-commits"), os.path.join(directory, "tools"))
     git = ["git", "-C", directory, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m"]
-    subprocess.run([*git, "old, and not looked at"], check=True)
-    subprocess.run([*git, message], check=True)
-    result = subprocess.run([os.path.join(directory, "tools", "check-commits")], cwd=directory, check=False, capture_output=True, text=True)
-    assert result.returncode == (1 if fault else 0) and (fault or "") in result.stderr, result.stderr
+    for message in messages:
+        subprocess.run([*git, message], check=True)
+    return subprocess.run([os.path.join(directory, "tools", "check-commits"), *arguments], cwd=directory, check=False,
+                          capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("tool", ["quickstart", "test"])
 def test_unknown_arguments(tool):
-    result = subprocess.run([os.path.join(ROOT, "tools", tool), "--frob"], check=False, capture_output=True, text=True, timeout=10)
+    result = subprocess.run([os.path.join(ROOT, "tools", tool), "--frob"], check=False, capture_output=True, text=True, timeout=10 * TIME_FACTOR)
     assert result.returncode == 2 and f"tools/{tool}" in result.stderr
