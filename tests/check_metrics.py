@@ -97,16 +97,21 @@ def check(root):
     return problems
 
 
+def problems_of(check_tree, files):
+    """What it says of a tree of these files: name -> text."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        return check_tree(root)
+
+
 def self_test():
     def problems(declared, tests, fixture="", of_server=""):
         declared = f"struct Counters : metrics::Group {{\n{declared}" if "*this" in declared else declared
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for name, text in (("src/a/counters.h", declared), ("tests/a_test.cc", tests),
-                               ("tests/support/fixture.h", fixture), ("tests/e2e/test_a.py", of_server)):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(text)
-            return check(root)
+        return problems_of(check, {"src/a/counters.h": declared, "tests/a_test.cc": tests, "tests/support/fixture.h": fixture,
+                                   "tests/e2e/test_a.py": of_server})
 
     one = 'metrics::Counter asked{*this, "x_asked_total", "Asked."};\n'
     broken = '  metrics::Gauge open{*this,\n      "x_open",\n "Open."};\n'

@@ -11,7 +11,6 @@ is a string of its own in the code, of which the page has to have the fixed text
 
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import check_metrics
@@ -102,12 +101,7 @@ def self_test():
     ]
     passed = True
     for source, text, count in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            (root / "src" / "docs").mkdir(parents=True)
-            (root / "src" / "a.cc").write_text(source)
-            (root / "src" / "docs" / "operations.md").write_text(text)
-            problems = check(root)
+        problems = check_metrics.problems_of(check, {"src/a.cc": source, "src/docs/operations.md": text})
         if len(problems) != count:
             print(f"check_operations: {count} expected: {problems}")
             passed = False

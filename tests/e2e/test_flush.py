@@ -11,14 +11,7 @@ from dns_client import answers, ask, patient
 from harness.metrics import Metrics
 from harness.processes import wait_until
 from harness.upstreams import Upstream
-from test_cache import World, reload, restarted
-
-
-@pytest.fixture
-def world():
-    world = World()
-    yield world
-    world.server.close()
+from test_cache import reload, restarted, world  # pylint: disable=unused-import
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
 
 import pytest
 
@@ -13,6 +12,7 @@ from dns_client import answers, ask, extended_errors, rcode, wait_resolves
 from harness import ports
 from harness.background import Background
 from harness.metrics import Metrics
+from harness.peers import cluster_of, run, wait_name
 from harness.processes import wait_until
 
 pytestmark = pytest.mark.etcd  # that the machines run, too
@@ -104,32 +104,11 @@ def machines(nodes, directory, etcd):
         each.close()
 
 
-def cluster_of(node):
-    wait_until(lambda: os.path.exists(node.socket_path()), 10, lambda: f"{node.name} to have a control socket\n{node.logs()}")
-    status, said = node.control("/v1/status")
-    assert status == 200, said
-    return said["clusters"][0]
-
-
-def wait_name(node, name=None, timeout=20):
-    def condition():
-        assert node.running(), node.logs()
-        owned = cluster_of(node)["name"]
-        return owned if owned and owned == (name or owned) else None
-    return wait_until(condition, timeout, lambda: f"{node.name} to own {name or 'a name'}\n{node.logs(tail=200)}", interval=0.05)
-
-
 def wait_state(node, timeout=40, **fields):
     def condition():
         said = cluster_of(node)
         return all(said[field] == value for field, value in fields.items())
     wait_until(condition, timeout, lambda: f"{node.name}: {fields}\n{cluster_of(node)}\n{node.logs(tail=200)}", interval=0.05)
-
-
-def run(node, *arguments):
-    done = subprocess.run([node.binary, *arguments], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=60, env={**os.environ, "RUNTIME_DIRECTORY": node.runtime_directory})
-    return done.returncode, done.stdout, done.stderr
 
 
 class Watch(Background):

@@ -23,8 +23,24 @@
 
 namespace idetcd::simulation {
 
-// Whether the range has the key, by the API's conventions (store::KeyRange).
-bool contains(const store::KeyRange& range, std::string_view key);
+using store::Compare;
+using store::DeleteOp;
+using store::KeyRange;
+using store::KeyValue;
+using store::Op;
+using store::PutOp;
+using store::RangeOp;
+using store::RangeOptions;
+using store::RangeResult;
+using store::StoreError;
+using store::StoreResult;
+using store::TxnRequest;
+using store::TxnResult;
+using store::WatchBatch;
+using store::WatchEvent;
+
+// Whether the range has the key, by the API's conventions (KeyRange).
+bool contains(const KeyRange& range, std::string_view key);
 
 class EtcdModel {
  public:
@@ -45,15 +61,14 @@ class EtcdModel {
   int64_t compactedRevision() const { return compacted_; }
 
   // --- keys ---
-  store::StoreResult<store::RangeResult> range(const store::KeyRange& range, const store::RangeOptions& options,
-                                               int64_t applied) const;
-  store::StoreResult<store::RangeResult> range(const store::KeyRange& range, const store::RangeOptions& options) const {
+  StoreResult<RangeResult> range(const KeyRange& range, const RangeOptions& options, int64_t applied) const;
+  StoreResult<RangeResult> range(const KeyRange& range, const RangeOptions& options) const {
     return this->range(range, options, revision_);
   }
-  store::StoreResult<store::TxnResult> txn(const store::TxnRequest& request);
+  StoreResult<TxnResult> txn(const TxnRequest& request);
   // At the revision that a member has applied. REQUIRES: the request writes nothing.
-  store::StoreResult<store::TxnResult> readTxn(const store::TxnRequest& request, int64_t applied) const;
-  store::StoreResult<void> compact(int64_t revision);
+  StoreResult<TxnResult> readTxn(const TxnRequest& request, int64_t applied) const;
+  StoreResult<void> compact(int64_t revision);
   // While it is on, a request that may store more is refused. The first `last_ones` of them are done all the same: etcd
   // let them pass before it saw what they would lead to.
   void setNoSpace(bool on, size_t last_ones = 0) {
@@ -63,12 +78,12 @@ class EtcdModel {
 
   // --- leases; `now` never goes back ---
   // REQUIRES: id is not 0, which would let etcd draw one.
-  store::StoreResult<store::Lease> leaseGrant(int64_t id, std::chrono::seconds ttl, Time now);
+  StoreResult<store::Lease> leaseGrant(int64_t id, std::chrono::seconds ttl, Time now);
   // None: it has ended and is not revoked yet. etcd answers when it is, with kLeaseNotFound.
-  std::optional<store::StoreResult<store::Lease>> leaseKeepAlive(int64_t id, Time now);
+  std::optional<StoreResult<store::Lease>> leaseKeepAlive(int64_t id, Time now);
   // Whole seconds, rounded down.
-  store::StoreResult<std::chrono::seconds> leaseTimeToLive(int64_t id, Time now) const;
-  store::StoreResult<void> leaseRevoke(int64_t id);
+  StoreResult<std::chrono::seconds> leaseTimeToLive(int64_t id, Time now) const;
+  StoreResult<void> leaseRevoke(int64_t id);
   // The leader looks: each lease that has ended goes, with all its keys in one revision. The number of leases.
   size_t revokeExpired(Time now);
   // When the first lease ends. None: there is no lease.
@@ -87,7 +102,7 @@ class EtcdModel {
 
   // --- history ---
   // Every change since the store was made, in order; compaction does not shorten it.
-  const std::vector<store::WatchEvent>& history() const { return history_; }
+  const std::vector<WatchEvent>& history() const { return history_; }
   // The first change of this revision or a later one, as an index into history().
   size_t historyFrom(int64_t revision) const;
 
@@ -98,26 +113,26 @@ class EtcdModel {
     std::set<std::string> keys;
   };
 
-  const store::KeyValue* find(std::string_view key, int64_t revision = INT64_MAX) const;  // null: it is not there
-  const store::KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
-  store::RangeResult read(const store::KeyRange& range, const store::RangeOptions& options, int64_t at) const;
-  std::optional<store::StoreError> unreadable(int64_t wanted, int64_t applied) const;
+  const KeyValue* find(std::string_view key, int64_t revision = INT64_MAX) const;  // null: it is not there
+  const KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
+  RangeResult read(const KeyRange& range, const RangeOptions& options, int64_t at) const;
+  std::optional<StoreError> unreadable(int64_t wanted, int64_t applied) const;
   enum class Space { kEnough, kLast, kNone };
   Space takeSpace();  // of a request that may store more
-  std::optional<store::StoreError> refusal(const std::vector<store::Op>& branch) const;
-  bool holds(const store::Compare& compare, int64_t revision = INT64_MAX) const;
-  void put(const store::PutOp& op, int64_t revision);
-  int64_t remove(const store::KeyRange& range, int64_t revision);
-  void detach(const store::KeyValue& kv);
+  std::optional<StoreError> refusal(const std::vector<Op>& branch) const;
+  bool holds(const Compare& compare, int64_t revision = INT64_MAX) const;
+  void put(const PutOp& op, int64_t revision);
+  int64_t remove(const KeyRange& range, int64_t revision);
+  void detach(const KeyValue& kv);
   void end(std::map<int64_t, LeaseState>::iterator lease);
-  void append(store::WatchEvent event);
+  void append(WatchEvent event);
 
   Options options_;
   int64_t revision_ = 1;
   int64_t compacted_ = 0;
   bool no_space_ = false;
   size_t last_ones_ = 0;  // that are refused, and done
-  std::vector<store::WatchEvent> history_;
+  std::vector<WatchEvent> history_;
   std::map<std::string, std::vector<size_t>, std::less<>> keys_;  // their changes, as indexes into history_
   std::map<int64_t, LeaseState> leases_;
 };
@@ -136,15 +151,15 @@ class WatchModel {
   // What has come since the last call: a batch for each range with events, and at most `max_events` of them in each (0:
   // no limit), so that a batch may end within a revision, as that of a response in fragments may. kCompacted: a range
   // begins before what is kept; the watch has ended.
-  store::StoreResult<std::vector<store::WatchBatch>> collect(int64_t applied, size_t max_events = 0);
+  StoreResult<std::vector<WatchBatch>> collect(int64_t applied, size_t max_events = 0);
   // collect() has changes to look at.
   bool hasNews(int64_t applied) const;
   // The answer to a progress request: etcd 3.4 gives it at once, ahead of events that are still to be collected.
-  store::WatchBatch progress(int64_t applied) const;
+  WatchBatch progress(int64_t applied) const;
 
  private:
   struct Part {
-    store::KeyRange range;
+    KeyRange range;
     int64_t start_revision = 0;
     int64_t resume_revision = 0;
     size_t next = 0;  // of the model's history

@@ -22,21 +22,6 @@
 namespace idetcd::simulation {
 namespace {
 
-using store::Compare;
-using store::DeleteOp;
-using store::KeyRange;
-using store::KeyValue;
-using store::Op;
-using store::PutOp;
-using store::RangeOp;
-using store::RangeOptions;
-using store::RangeResult;
-using store::StoreError;
-using store::StoreResult;
-using store::TxnRequest;
-using store::TxnResult;
-using store::WatchBatch;
-using store::WatchEvent;
 using Target = Compare::Target;
 using namespace std::chrono_literals;
 

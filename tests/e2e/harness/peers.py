@@ -133,11 +133,16 @@ def worker(number):
     return f"worker{number}.tf.local."
 
 
-def name_of(node):
+def cluster_of(node):
+    """What it says over its control socket of its only cluster."""
     wait_until(lambda: os.path.exists(node.socket_path()), 10, lambda: f"{node.name} to have a control socket\n{node.logs()}")
     status, said = node.control("/v1/status")
     assert status == 200, said
-    return said["clusters"][0]["name"]
+    return said["clusters"][0]
+
+
+def name_of(node):
+    return cluster_of(node)["name"]
 
 
 def wait_name(node, name=None, timeout=15):

@@ -17,11 +17,10 @@
 namespace idetcd::etcd {
 namespace {
 
-// A port of 127.0.0.1 that refuses connections (bound, not listening), or, if it listens, takes them and never answers.
-class DeadPort {
+// A socket on a free port of 127.0.0.1.
+class BoundSocket {
  public:
-  enum class Kind { kRefuses, kSilent };
-  explicit DeadPort(Kind kind) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit BoundSocket(int flags = 0) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -29,42 +28,42 @@ class DeadPort {
     void* const pointer = &address;
     EXPECT_EQ(::bind(fd_, static_cast<sockaddr*>(pointer), length), 0);
     EXPECT_EQ(::getsockname(fd_, static_cast<sockaddr*>(pointer), &length), 0);
-    if (kind == Kind::kSilent) {
-      EXPECT_EQ(::listen(fd_, 16), 0);
-    }
     port_ = ntohs(address.sin_port);
   }
-  ~DeadPort() { ::close(fd_); }
-  DeadPort(const DeadPort&) = delete;
-  DeadPort& operator=(const DeadPort&) = delete;
+  ~BoundSocket() { ::close(fd_); }
+  BoundSocket(const BoundSocket&) = delete;
+  BoundSocket& operator=(const BoundSocket&) = delete;
+
+  int fd() const { return fd_; }
   std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+  void listen() const { EXPECT_EQ(::listen(fd_, 16), 0); }
 
  private:
   int fd_;
   uint16_t port_ = 0;
 };
 
+// A port that refuses connections (bound, not listening), or, if it listens, takes them and never answers.
+class DeadPort {
+ public:
+  enum class Kind { kRefuses, kSilent };
+  explicit DeadPort(Kind kind) {
+    if (kind == Kind::kSilent) socket_.listen();
+  }
+  std::string endpoint() const { return socket_.endpoint(); }
+
+ private:
+  const BoundSocket socket_;
+};
+
 // Takes connections, closes them at once and counts them.
 class RudePort {
  public:
-  RudePort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    void* const pointer = &address;
-    EXPECT_EQ(::bind(fd_, static_cast<sockaddr*>(pointer), length), 0);
-    EXPECT_EQ(::getsockname(fd_, static_cast<sockaddr*>(pointer), &length), 0);
-    EXPECT_EQ(::listen(fd_, 16), 0);
-    port_ = ntohs(address.sin_port);
-  }
-  ~RudePort() { ::close(fd_); }
-  RudePort(const RudePort&) = delete;
-  RudePort& operator=(const RudePort&) = delete;
-  std::string endpoint() const { return "127.0.0.1:" + std::to_string(port_); }
+  RudePort() { socket_.listen(); }
+  std::string endpoint() const { return socket_.endpoint(); }
 
   void closeWhatCame() {
-    for (int peer = ::accept(fd_, nullptr, nullptr); peer >= 0; peer = ::accept(fd_, nullptr, nullptr)) {
+    for (int peer = accept(); peer >= 0; peer = accept()) {
       ::close(peer);
       ++connections_;
     }
@@ -72,8 +71,9 @@ class RudePort {
   int connections() const { return connections_; }
 
  private:
-  int fd_;
-  uint16_t port_ = 0;
+  int accept() const { return ::accept(socket_.fd(), nullptr, nullptr); }
+
+  const BoundSocket socket_{SOCK_NONBLOCK};
   int connections_ = 0;
 };
 
