@@ -11,14 +11,14 @@
 namespace idetcd::simulation {
 namespace {
 
-struct Outcome {
+struct SimulateOutcome {
   int status = -1;
   std::string output;
 };
 
 // With what it prints to both; `arguments` are words for a shell.
-Outcome run(const std::string& arguments) {
-  Outcome outcome;
+SimulateOutcome run(const std::string& arguments) {
+  SimulateOutcome outcome;
   FILE* const pipe = ::popen((std::string(IDETCD_SIMULATE) + " " + arguments).c_str(), "r");
   if (pipe == nullptr) return outcome;
   std::array<char, 4096> part{};
@@ -30,7 +30,7 @@ Outcome run(const std::string& arguments) {
 }
 
 TEST(Simulate, PrintsTheSameTwice) {
-  const Outcome first = run("--seeds 5 --trace 2>/dev/null");
+  const SimulateOutcome first = run("--seeds 5 --trace 2>/dev/null");
   EXPECT_EQ(first.status, 0);
   EXPECT_NE(first.output.find("seed 5: "), std::string::npos);
   EXPECT_EQ(first.output, run("--seeds 5 --trace --jobs 1 2>/dev/null").output);
@@ -40,8 +40,8 @@ TEST(Simulate, EtcdHasDefectsIfAsked) {
   const std::vector<std::string> defects{"answers reads with what was there before",
                                          "leases that have ended are confirmed", "and will lead on",
                                          "begin with older events"};
-  const Outcome with = run("--defects --seeds 30 --trace 2>/dev/null");
-  const Outcome without = run("--seeds 5 --trace 2>/dev/null");
+  const SimulateOutcome with = run("--defects --seeds 30 --trace 2>/dev/null");
+  const SimulateOutcome without = run("--seeds 5 --trace 2>/dev/null");
   EXPECT_EQ(with.status, 0);
   for (const std::string& defect : defects) {
     EXPECT_NE(with.output.find(defect), std::string::npos) << defect;
@@ -50,15 +50,15 @@ TEST(Simulate, EtcdHasDefectsIfAsked) {
 }
 
 TEST(Simulate, FoundsClustersTheSameTwice) {
-  const Outcome first = run("--founding --seeds 10 --trace 2>/dev/null");
+  const SimulateOutcome first = run("--founding --seeds 10 --trace 2>/dev/null");
   EXPECT_EQ(first.status, 0);
   EXPECT_NE(first.output.find("is a member of "), std::string::npos);
   EXPECT_EQ(first.output, run("--founding --seeds 10 --trace --jobs 1 2>/dev/null").output);
 }
 
 TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
-  const Outcome all = run("--seeds 7 2>/dev/null");
-  const Outcome one = run("--seed 7 --trace 2>/dev/null");
+  const SimulateOutcome all = run("--seeds 7 2>/dev/null");
+  const SimulateOutcome one = run("--seed 7 --trace 2>/dev/null");
   const std::string line = one.output.substr(0, one.output.find('\n') + 1);
   EXPECT_NE(line.find(" nodes, limit "), std::string::npos) << line;
   EXPECT_NE(line.find(" states, "), std::string::npos) << line;
@@ -75,7 +75,7 @@ double cell(const std::string& table, const std::string& row, int column) {
 }
 
 TEST(Simulate, PrintsWhatAClusterCosts) {
-  const Outcome outcome = run("--cost --nodes 30 2>/dev/null");
+  const SimulateOutcome outcome = run("--cost --nodes 30 2>/dev/null");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.output.find("; 0 losses\n"), std::string::npos) << outcome.output;
   EXPECT_EQ(cell(outcome.output, "grants", 0), 30) << outcome.output;
@@ -106,7 +106,7 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
       {"--from 18446744073709551615 --seeds 2", "there are no 2 seeds from 18446744073709551615 on"},
   };
   for (const auto& test : cases) {
-    const Outcome outcome = run(std::string(test.arguments) + " 2>&1");
+    const SimulateOutcome outcome = run(std::string(test.arguments) + " 2>&1");
     EXPECT_EQ(outcome.status, 2) << test.arguments;
     EXPECT_NE(outcome.output.find(test.said), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find("usage: "), std::string::npos) << outcome.output;
@@ -114,13 +114,13 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
 }
 
 TEST(Simulate, PrintsItsUsageWhenAsked) {
-  const Outcome outcome = run("--help 2>/dev/null");
+  const SimulateOutcome outcome = run("--help 2>/dev/null");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.output.find("usage: "), 0u) << outcome.output;
 }
 
 TEST(Simulate, OutputThatIsLostIsAFailure) {
-  const Outcome outcome = run("--seed 7 2>&1 >/dev/full");
+  const SimulateOutcome outcome = run("--seed 7 2>&1 >/dev/full");
   EXPECT_EQ(outcome.status, 3);
   EXPECT_NE(outcome.output.find("the output cannot be written"), std::string::npos) << outcome.output;
 }

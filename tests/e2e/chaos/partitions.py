@@ -17,7 +17,7 @@ from harness.peers import Lan, name_of, worker
 from harness.processes import wait_until
 
 from . import prober
-from .runs import CALM_WITHIN, Diary, Verdict
+from .runs import CALM_WITHIN, Diary, ChaosVerdict
 from .store import now
 
 PARTITIONS = 20  # in a round
@@ -181,7 +181,7 @@ def identity_name(lan, number):
 # --- the run ---
 
 def run_partitions(directory, seconds, seed, nodes=9, lease=3, out=None, **_):
-    verdict, say, chance = Verdict(), Diary(directory, out), random.Random(seed)
+    verdict, say, chance = ChaosVerdict(), Diary(directory, out), random.Random(seed)
     counts = collections.Counter()
     end = time.monotonic() + seconds
     try:

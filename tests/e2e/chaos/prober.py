@@ -192,7 +192,7 @@ class Prober(threading.Thread):
                 self._observe(target.owner, *query, received, packet)
 
 
-class Asker:
+class SingleQueryClient:
     """One query at a time, to one port; context manager."""
 
     def __init__(self, port, timeout=3.0):

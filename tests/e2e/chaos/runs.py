@@ -1,4 +1,4 @@
-"""The two runs. Each returns a Verdict and leaves no process and no port behind, however it ends."""
+"""The two runs. Each returns a ChaosVerdict and leaves no process and no port behind, however it ends."""
 
 import base64
 import collections
@@ -23,7 +23,7 @@ FILES_WITHIN = 10  # seconds: a disk that others keep busy
 CALM_WITHIN = 90  # seconds: back-offs grow to 30 s, and are jittered by a half
 
 
-class Verdict:
+class ChaosVerdict:
     def __init__(self):
         self.problems = []
         self.facts = []
@@ -80,7 +80,7 @@ class Witness:
 
 
 def run_ownership(directory, seconds, seed, nodes=20, members=3, lease=3, stop_leaders=False, out=None):
-    verdict, say, witness, chance = Verdict(), Diary(directory, out), Witness(), random.Random(seed)
+    verdict, say, witness, chance = ChaosVerdict(), Diary(directory, out), Witness(), random.Random(seed)
     limit = nodes + chance.choice([0, 0, 3])
     try:
         with Rig(directory, nodes, members, lease, prober.Prober(witness.QUESTIONS, witness.observe), limit) as rig:
@@ -402,7 +402,7 @@ class Compactor(Helper):
 
 
 def run_mirror(directory, seconds, seed, nodes=10, members=3, lease=3, stop_leaders=False, out=None):
-    verdict, say, onlooker = Verdict(), Diary(directory, out), Onlooker()
+    verdict, say, onlooker = ChaosVerdict(), Diary(directory, out), Onlooker()
     try:
         with Rig(directory, nodes, members, lease, prober.Prober(onlooker.QUESTIONS, onlooker.observe)) as rig:
             chance = random.Random(seed)
@@ -486,7 +486,7 @@ def _wait_rest(rig, storm, store):
 
 
 def _ask(machine, name, rdtype):
-    with prober.Asker(machine.node.port) as asker:
+    with prober.SingleQueryClient(machine.node.port) as asker:
         return asker.ask(prober.question(name, getattr(prober, rdtype)))
 
 
@@ -521,7 +521,7 @@ def _compare(rig, storm, names, facts):
 
 
 def _ask_all(machine, wanted):
-    with prober.Asker(machine.node.port) as asker:
+    with prober.SingleQueryClient(machine.node.port) as asker:
         return {(name, rdtype): asker.ask(prober.question(name, getattr(prober, rdtype))) for name, rdtype in wanted}
 
 

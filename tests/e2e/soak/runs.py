@@ -1,4 +1,4 @@
-"""The run. It returns a Verdict and leaves no process and no port behind, however it ends."""
+"""The run. It returns a SoakVerdict and leaves no process and no port behind, however it ends."""
 
 import contextlib
 import dataclasses
@@ -24,7 +24,7 @@ SETTLED_SECONDS = 4
 WARM_UP_CONNECTIONS = 20
 
 
-class Verdict:
+class SoakVerdict:
     def __init__(self):
         self.facts = []
         self.problems = []
@@ -46,7 +46,7 @@ class Recorder:
 
 def run(directory, seconds, seed, rate=RATE, bounds=None, environment=None, out=None):
     """`seconds` of everything at once. `environment`: of the node under test."""
-    verdict, say, recorder = Verdict(), Diary(directory, out), Recorder()
+    verdict, say, recorder = SoakVerdict(), Diary(directory, out), Recorder()
     try:
         with Rig(directory, rate, environment) as rig:
             rig.start()

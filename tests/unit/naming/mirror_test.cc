@@ -51,14 +51,14 @@ class WatchGate final : public ForwardingStore {
 };
 
 // A mirror with all that it stands on, as Member wires it.
-struct Fixture {
-  explicit Fixture(const std::string& endpoint, Mirror::Options options = {})
-      : Fixture(std::vector<std::string>{endpoint}, std::move(options)) {}
-  explicit Fixture(std::vector<std::string> endpoints, Mirror::Options options = {})
+struct WiredMirror {
+  explicit WiredMirror(const std::string& endpoint, Mirror::Options options = {})
+      : WiredMirror(std::vector<std::string>{endpoint}, std::move(options)) {}
+  explicit WiredMirror(std::vector<std::string> endpoints, Mirror::Options options = {})
       : client(thread, clientOptions(std::move(endpoints)), {}),
         confirmation(context, {.lease = options.stale_after, .beat_keys = {beatKey(watchedRange())}}),
         mirror(context, options, store, own_key, confirmation) {}
-  ~Fixture() { stop(); }
+  ~WiredMirror() { stop(); }
 
   static etcd::Client::Options clientOptions(std::vector<std::string> endpoints) {
     etcd::Client::Options options;
@@ -112,7 +112,7 @@ TEST(Mirror, LoadsAndFollows) {
   server.ctl({"put", "worker1.tf.local.", R"({"ipv4":"192.0.2.1","ipv6":"fd00::1","port":"53"})"});
   server.ctl({"put", "worker2.tf.local.", "garbage"});
   server.ctl({"put", "/registry/pods/x.", v4("192.0.2.9")});
-  Fixture node(server.endpoint());
+  WiredMirror node(server.endpoint());
   EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
   node.start();
   ASSERT_TRUE(node.becomesFresh());
@@ -136,7 +136,7 @@ TEST(Mirror, LoadsAndFollows) {
 TEST(Mirror, LoadsPageByPage) {
   EtcdServer server;
   for (int i = 0; i < 20; ++i) server.ctl({"put", "n" + std::to_string(i) + ".x.", v4("192.0.2.1")});
-  Fixture node(server.endpoint(), {.page_size = 3});
+  WiredMirror node(server.endpoint(), {.page_size = 3});
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   EXPECT_EQ(node.size(), 20u);
@@ -156,7 +156,7 @@ runtime::Task<void> putNames(store::Store& store, int count, std::promise<void>&
 TEST(Mirror, LoadsWhileEverythingIsCompactedAllTheTime) {
   EtcdServer server;
   constexpr int kNames = 1000;
-  Fixture node(server.endpoint(), {.page_size = 1});
+  WiredMirror node(server.endpoint(), {.page_size = 1});
   std::promise<void> put;
   node.thread.spawn(putNames(node.client, kNames, put));
   put.get_future().wait();
@@ -182,7 +182,7 @@ TEST(Mirror, LoadsWhileEverythingIsCompactedAllTheTime) {
 TEST(Mirror, WhereManyMayStartTheNamesAreReadBehindTheClaim) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
-  Fixture node(server.endpoint(), {.stale_after = 1h, .limit = 200, .most_at_once = 100});
+  WiredMirror node(server.endpoint(), {.stale_after = 1h, .limit = 200, .most_at_once = 100});
   node.start();
   server.ctl({"put", "b.x.", v4("192.0.2.2")});
   EXPECT_EQ(node.gate.asked, 0);
@@ -195,7 +195,7 @@ TEST(Mirror, WaitsForEtcdToCome) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
   server.stop();
-  Fixture node(server.endpoint());
+  WiredMirror node(server.endpoint());
   node.start();
   EXPECT_EQ(node.store.freshness(), Freshness::kLoading);
   server.start();
@@ -206,7 +206,7 @@ TEST(Mirror, WaitsForEtcdToCome) {
 TEST(Mirror, SurvivesARestartOfEtcd) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
-  Fixture node(server.endpoint());
+  WiredMirror node(server.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("a.x.", "192.0.2.1"));
   server.restart();
@@ -221,7 +221,7 @@ TEST(Mirror, ResumesAfterAPartition) {
   TcpProxy proxy(server.clientPort());
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
   server.ctl({"put", "b.x.", v4("192.0.2.2")});
-  Fixture node(proxy.endpoint());
+  WiredMirror node(proxy.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
   proxy.cut();
@@ -242,7 +242,7 @@ TEST(Mirror, TakesANewSnapshotWhenItsPlaceWasCompacted) {
   TcpProxy proxy(server.clientPort());
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
   server.ctl({"put", "b.x.", v4("192.0.2.2")});
-  Fixture node(proxy.endpoint());
+  WiredMirror node(proxy.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
   proxy.cut();
@@ -262,7 +262,7 @@ TEST(Mirror, TakesANewSnapshotWhenItsPlaceWasCompacted) {
 TEST(Mirror, FollowsAStoreThatWentBack) {
   EtcdServer server;
   for (int i = 0; i < 5; ++i) server.ctl({"put", "a.x.", v4("192.0.2." + std::to_string(i + 1))});
-  Fixture node(server.endpoint());
+  WiredMirror node(server.endpoint());
   node.start();
   ASSERT_TRUE(node.becomes("a.x.", "192.0.2.5"));
   server.kill();
@@ -279,7 +279,7 @@ TEST(Mirror, AStoreThatGoesBackJustBeforeTheNextWatchIsNoticed) {
   EtcdServer server;
   TcpProxy proxy(server.clientPort());
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
-  Fixture node(proxy.endpoint(), {.reconcile_interval = 1h});
+  WiredMirror node(proxy.endpoint(), {.reconcile_interval = 1h});
   node.start();
   ASSERT_TRUE(node.becomes("a.x.", "192.0.2.1"));
   ASSERT_TRUE(node.becomesFresh());
@@ -308,7 +308,7 @@ TEST(Mirror, AWatchOfAnotherStoreIsNotApplied) {
   for (int i = 1; i <= 10; ++i) other.ctl({"put", "later.x.", v4("192.0.2." + std::to_string(i))});
   TcpProxy proxy(ours.clientPort());
   proxy.setFilter([](std::string_view bytes) { return bytes.find("etcdserverpb.Watch") == std::string_view::npos; });
-  Fixture node(std::vector<std::string>{proxy.endpoint(), other.endpoint()});
+  WiredMirror node(std::vector<std::string>{proxy.endpoint(), other.endpoint()});
   node.start();
   const auto breaks = [&] {
     proxy.restore();  // each watch cuts it
@@ -325,7 +325,7 @@ TEST(Mirror, TheComparisonRepairsWhatTheWatchLost) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
   server.ctl({"put", "b.x.", v4("192.0.2.2")});
-  Fixture node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 50ms});
+  WiredMirror node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 50ms});
   node.start();
   ASSERT_TRUE(node.becomes("b.x.", "192.0.2.2"));
   onThread(node.thread, [&] {  // as if two events had been lost
@@ -346,7 +346,7 @@ TEST(Mirror, TheComparisonOfALargeTableFindsWhatIsMissing) {
   EtcdServer server;
   for (int i = 0; i < 40; ++i) server.ctl({"put", fmt::format("n{}.x.", i), v4("192.0.2.1")});
   server.ctl({"put", "0/others", "no name"});
-  Fixture node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 10ms});
+  WiredMirror node(server.endpoint(), {.reconcile_interval = 300ms, .settle_time = 10ms});
   node.start();
   ASSERT_TRUE(node.becomes("n39.x.", "192.0.2.1"));
   const auto compared = [&](uint64_t times) {
@@ -364,7 +364,7 @@ TEST(Mirror, TheComparisonOfALargeTableFindsWhatIsMissing) {
 
 TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
   EtcdServer server;
-  Fixture node(server.endpoint(), {.reconcile_interval = 1ms, .settle_time = 10ms, .page_size = 2});
+  WiredMirror node(server.endpoint(), {.reconcile_interval = 1ms, .settle_time = 10ms, .page_size = 2});
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   for (int round = 0; round < 5; ++round) {
@@ -381,7 +381,7 @@ TEST(Mirror, TheComparisonDoesNotDisturbTheWatch) {
 TEST(Mirror, SilenceMakesTheNamesStaleAndTheReturnFresh) {
   EtcdServer server;
   server.ctl({"put", "a.x.", v4("192.0.2.1")});
-  Fixture node(server.endpoint(), {.stale_after = 2s});
+  WiredMirror node(server.endpoint(), {.stale_after = 2s});
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   server.pause();
@@ -395,7 +395,7 @@ TEST(Mirror, SilenceMakesTheNamesStaleAndTheReturnFresh) {
 TEST(Mirror, AQuietEtcdIsNotStale) {
   constexpr auto kStaleAfter = 3s;  // confirmed four times in it: a busy machine may miss some
   EtcdServer server;
-  Fixture node(server.endpoint(), {.stale_after = kStaleAfter});
+  WiredMirror node(server.endpoint(), {.stale_after = kStaleAfter});
   node.start();
   ASSERT_TRUE(node.becomesFresh());
   const auto begin = BootClock::now();
@@ -415,7 +415,7 @@ TEST(Mirror, LargeForeignValuesDoNotStandInTheWay) {
   const std::string value(100'000, 'x');  // a command line holds 128 KiB; together more than gRPC's 4 MiB
   for (int i = 0; i < 50; ++i) server.ctl({"put", "big" + std::to_string(i) + ".x.", value});
   server.ctl({"put", "small.x.", v4("192.0.2.1")});
-  Fixture node(server.endpoint());
+  WiredMirror node(server.endpoint());
   node.start();
   EXPECT_TRUE(node.becomes("small.x.", "192.0.2.1"));
   EXPECT_EQ(node.counters.rejected.value(), 50u);
