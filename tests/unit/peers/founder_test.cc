@@ -166,8 +166,8 @@ TEST_F(FounderTest, AMachineThatCannotKeepItsPromisesTakesPartWhenItCan) {
   Founder::Options one = options(1, 1);
   one.record_file = hidden + "/record";
   Founder& founder = add(1, std::move(one));
-  EXPECT_TRUE(eventually(
-      [&] { return founder.status().progress.state == founding::Founding::State::kProposing; }, kTimeout));
+  EXPECT_TRUE(
+      eventually([&] { return founder.status().progress.state == founding::Founding::State::kProposing; }, kTimeout));
   EXPECT_FALSE(founder.status().cluster);
   std::filesystem::create_directory(hidden);
   EXPECT_TRUE(decided());

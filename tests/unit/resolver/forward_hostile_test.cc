@@ -374,8 +374,9 @@ TEST_F(ForwardEdnsTest, Notimp) {
 TEST_F(ForwardEdnsTest, BadversOfOneNameLeavesEdnsToTheOthers) {
   auto& server = upstream([](const Asked& asked, const Reply& reply) {
     const bool refuses = asked.query.has_edns && asked.name() == "bad.example.org.";
-    reply.send(refuses ? asked.response().count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes
-                       : asked.answer(7));
+    reply.send(
+        refuses ? asked.response().count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes
+                : asked.answer(7));
   });
   make(optionsFor({server.target()}));
   EXPECT_EQ(lastOctet(resolve("bad.example.org.")), 7);
@@ -390,7 +391,8 @@ class ForwardHopFailureTest : public ForwardHostileTest, public testing::WithPar
 TEST_P(ForwardHopFailureTest, IsNoAnswer) {
   const auto low_bits = static_cast<uint16_t>(0x8180 | (GetParam() & 15));
   auto& server = upstream([low_bits](const Asked& asked, const Reply& reply) {
-    reply.send(asked.response(low_bits).count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes);
+    reply.send(
+        asked.response(low_bits).count(UpstreamMessage::kAdditional).raw({0, 0, 41, 4, 0xd0, 1, 0, 0, 0, 0, 0}).bytes);
   });
   auto& other = upstream([](const Asked& asked, const Reply& reply) { reply.send(asked.answer(7)); });
   auto options = optionsFor({server.target(), other.target()});
@@ -404,9 +406,8 @@ TEST_P(ForwardHopFailureTest, IsNoAnswer) {
   EXPECT_EQ(failed.response, nullptr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rcodes, ForwardHopFailureTest, testing::Values(16, 17, 23), [](const auto& rcode) {
-  return dns::kRcodeNames.toString(rcode.param);
-});
+INSTANTIATE_TEST_SUITE_P(Rcodes, ForwardHopFailureTest, testing::Values(16, 17, 23),
+                         [](const auto& rcode) { return dns::kRcodeNames.toString(rcode.param); });
 
 TEST_F(ForwardEdnsTest, BadcookieOfAServerThatTakesNone) {
   auto& server = upstream([](const Asked& asked, const Reply& reply) {
