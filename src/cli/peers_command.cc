@@ -88,7 +88,9 @@ CommandResult recover(const Call& call, const json& groups) {
   const auto done = call.node.post(fmt::format("/v1/peers/recover?port={}", wholeAt(*chosen, "port")));
   if (!done) return outcomeOf(done.error());
   if (call.wantsJson()) return {.code = kGood, .out = toLine(*done), .err = {}};
-  return {.code = kGood, .out = "recovered: this node's data is the cluster's\n", .err = {}};
+  return {.code = kGood,
+          .out = fmt::format("recovered: this node's data is the cluster's; {}\n", textOr(*done, "warning")),
+          .err = {}};
 }
 
 }  // namespace

@@ -242,6 +242,7 @@ void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<f
   options_of_voting.address = {addresses.front(), options.settings.port};
   options_of_voting.start = started_at;
   options_of_voting.durable = isDurable();
+  options_of_voting.leases_end = silenceAfter(options.lease);
   options_of_voting.directory = directory;
   options_of_voting.secret = secret;
   options_of_voting.programs = options.programs;

@@ -28,9 +28,9 @@ class PeerGroup {
  public:
   struct Options {
     Settings settings;
-    std::string state;    // the directory; empty: this machine keeps nothing
+    std::string state;      // the directory; empty: this machine keeps nothing
     pid_t predecessor = 0;  // see node::StateDirectory::Options
-    std::string runtime;  // a directory that a restart of the machine empties, used without `state`
+    std::string runtime;    // a directory that a restart of the machine empties, used without `state`
     std::vector<IpAddress> addresses;
     // Those of today, when some of the machine have changed; blocks. Empty: they stay as they are.
     std::function<Result<std::vector<IpAddress>>()> find_addresses;

@@ -185,6 +185,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> join(uint64_t member);
   Task<void> leave();
   Task<void> endChild();
+  std::string noRecovery() const;
   Task<void> recoverNow();
   Task<void> moveAddress(Voter voter);
   void seeVersion(const std::string& version);
@@ -678,11 +679,27 @@ Task<void> Voting::Impl::tick() {
   }
 }
 
+// Why this machine may not go on alone; empty: it may. An etcd that was started without a majority does not say what it
+// is: then what was published last counts, or what was known at the start.
+std::string Voting::Impl::noRecovery() const {
+  if (!data) return "this machine has no data of etcd";
+  const auto& known = options.voters.empty() ? options.cluster.voters : options.voters;
+  const bool has_voted = own_status     ? !own_status->is_learner
+                         : is_published ? me() != nullptr && !me()->learner
+                                        : std::ranges::find(known, options.uuid, &founding::Voter::uuid) != known.end();
+  if (!has_voted) return "this machine does not vote, so its data may be old: run it on one that does";
+  if (!is_away) return "the voters are reached, or were a moment ago: nothing is lost";
+  const nanoseconds left = options.leases_end - (thread.now() - *away_since);
+  if (left <= 0s) return {};
+  return fmt::format("names of lost voters may still be held by their owners: in {} s they are not",
+                     std::chrono::ceil<std::chrono::seconds>(left).count());
+}
+
 Task<void> Voting::Impl::recoverNow() {
   std::promise<Result<void>> promise = std::move(*recovery);
-  if (!data) {
+  if (std::string reason = noRecovery(); !reason.empty()) {
     recovery.reset();
-    promise.set_value(fail("this machine has no data of etcd"));
+    promise.set_value(fail(std::move(reason)));
     co_return;
   }
   log.warning("peers: an operator has this machine go on alone; what other voters had and it has not is lost");

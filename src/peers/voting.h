@@ -44,7 +44,9 @@ class Voting {
     std::shared_ptr<sandbox::ProgramRunner> programs;
     std::string program = "etcd";
     int64_t quota_bytes = int64_t{512} << 20;  // of etcd's data
-    std::chrono::seconds first_patience{3};    // when the cluster is founded: for the etcd that has to start first
+    // After the voters were lost: whatever a machine held then has ended.
+    std::chrono::milliseconds leases_end{22'100};
+    std::chrono::seconds first_patience{3};  // when the cluster is founded: for the etcd that has to start first
     metrics::Scope metrics{};
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();
     // On the CompletionThread, not after stop(). First when one of the voters has answered, or none for 5 s: until then
@@ -84,7 +86,10 @@ class Voting {
   // While the voters are out of reach: those that other machines tell of.
   void learn(std::vector<founding::Voter> voters);
   // A majority of voters is lost for ever: this machine alone goes on with the data that it has, and the data of the
-  // others is void. What they had and this machine has not is lost. Fails on a machine without data.
+  // others is void. What they had and this machine has not is lost. None of them may come back with its data: a
+  // majority of them would be the cluster of before.
+  // Fails unless this machine has data, has voted, and has not reached the voters for `leases_end`: a name that only the
+  // lost ones knew is not given again before its owner has given it up.
   std::future<Result<void>> recover();
 
  private:

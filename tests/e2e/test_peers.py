@@ -208,12 +208,30 @@ def test_a_majority_that_is_lost_for_ever_is_recovered_by_hand(machines):
     newcomer = cluster.start(6)
     wait_until(lambda: name_of(left) is None, 20, left.logs)
     assert name_of(newcomer) is None
-    code, out, err = run(left, "peers", "recover", "--yes")
-    assert code == 0 and "this node's data is the cluster's" in out, err + left.logs()
+    def recovered():  # refused until they have been out of reach for long enough
+        code, out, err = run(left, "peers", "recover", "--yes")
+        assert code == 0 or "nothing is lost" in err or "still be held by their owners" in err, err
+        return out if code == 0 else None
+    out = wait_until(recovered, 60, left.logs)
+    assert "this node's data is the cluster's" in out and "no lost voter may come back" in out
     wait_name(left, name)
     wait_name(newcomer)
     voters, _ = voters_of(left, 1)
     assert voters == {left.host}
+
+
+def test_a_healthy_cluster_is_not_recovered(machines):
+    cluster = machines(3)
+    for number in (2, 3, 4):
+        cluster.start(number)
+    names = {node: wait_name(node) for node in cluster.made.values()}
+    voters, _ = voters_of(cluster.made[2], 3)
+    for node in names:
+        code, out, err = run(node, "peers", "recover", "--yes")
+        assert code == 1 and "nothing is lost" in err, out + err
+    assert voters_of(cluster.made[2], 3)[0] == voters
+    for node, name in names.items():
+        assert name_of(node) == name
 
 
 def test_machines_that_keep_nothing_found_anew_when_all_have_stopped(machines):

@@ -189,12 +189,18 @@ void answerPeers(const All& all, const http::Request&, const http::Reply& reply)
   reply(control::answer({{"peers", std::move(described)}}));
 }
 
+constexpr const char* kVoidData =
+    "no lost voter may come back with its data: two of them would be the cluster of before. Delete peers-PORT in its "
+    "state "
+    "directory first";
+
 void answerRecover(const All& all, const http::Request& request, const http::Reply& reply) {
   if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
   for (const auto& group : groupsOf(all)) {
     if (fmt::to_string(group->settings().port) != control::parameter(request, "port")) continue;
     const Result<void> done = group->recover();
-    return reply(done ? control::answer({{"recovered", true}}) : control::refuse(409, done.error().message));
+    return reply(done ? control::answer({{"recovered", true}, {"warning", kVoidData}})
+                      : control::refuse(409, done.error().message));
   }
   reply(control::refuse(404, "no machines that found a cluster at that port"));
 }

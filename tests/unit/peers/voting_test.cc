@@ -20,7 +20,7 @@ using SteadyClock = std::chrono::steady_clock;
 // A machine's helper process: it dies with its machine. Forked before main(), while the process has one thread.
 std::vector<std::shared_ptr<sandbox::ProgramRunner>> makeHelpers() {
   std::vector<std::shared_ptr<sandbox::ProgramRunner>> helpers;
-  for (int i = 0; i < 24; ++i) helpers.push_back(sandbox::ProgramRunner::make(sandbox::Mode::kOff).value());
+  for (int i = 0; i < 48; ++i) helpers.push_back(sandbox::ProgramRunner::make(sandbox::Mode::kOff).value());
   return helpers;
 }
 std::vector<std::shared_ptr<sandbox::ProgramRunner>> voting_helpers = makeHelpers();
@@ -239,16 +239,27 @@ TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
 }
 
 TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
-  for (int i = 1; i <= 3; ++i) start(i, 3);
+  Voting::Options first = options(1, 3);
+  first.leases_end = 15s;
+  start(1, std::move(first));
+  start(2, 3);
+  start(3, 3);
   await(1, vote({1, 2, 3}));
   ASSERT_TRUE(etcd::succeeded(client(1).put("k", "v")));
   await(1, [this](const auto&) { return client(1).value("k").has_value(); });
+  const auto refusal = [this](int number) {
+    const auto recovered = machines_.at(number)->voting->recover().get();
+    return recovered ? "" : recovered.error().message;
+  };
+  for (int i = 1; i <= 3; ++i) EXPECT_NE(refusal(i).find("nothing is lost"), std::string::npos) << i;
+  await(1, vote({1, 2, 3}));
   kill(2);
   kill(3);
   EXPECT_TRUE(eventually([this] { return !machines_.at(1)->reached; }));
   EXPECT_FALSE(client(1).put("k", "w"));
-  const auto recovered = machines_.at(1)->voting->recover().get();
-  ASSERT_TRUE(recovered) << recovered.error().message;
+  EXPECT_NE(refusal(1).find("still be held by their owners"), std::string::npos);
+  const auto may_go_on = [&] { return refusal(1).find("still be held by their owners") == std::string::npos; };
+  ASSERT_TRUE(eventually(may_go_on, 60s)) << refusal(1);
   await(1, vote({1}));
   EXPECT_EQ(client(1).value("k"), "v");
   EXPECT_TRUE(eventually([this] { return machines_.at(1)->reached.load(); }));
@@ -280,6 +291,16 @@ TEST_F(VotingTest, TheFirstEtcdOfAFoundingAnswersBeforeTheOthersStart) {
 TEST_F(VotingTest, AFoundingDoesWithoutTheFirstEtcd) {
   for (const int number : {2, 3}) start(number, 3);
   await(2, [](const Voting::Status& status) { return status.role == Voting::Role::kVotes; });
+}
+
+TEST_F(VotingTest, AMachineThatHasNotVotedDoesNotGoOnAlone) {
+  Voting::Options learner = options(4, 3);
+  learner.leases_end = 0s;
+  std::filesystem::create_directories(fmt::format("{}/{}/etcd/1234", directory(4), founded(3).cluster));
+  start(4, std::move(learner));
+  ASSERT_TRUE(eventually([this] { return !machines_.at(4)->reached; }, 60s));
+  const auto recovered = machines_.at(4)->voting->recover().get();
+  EXPECT_TRUE(!recovered && recovered.error().message.find("does not vote") != std::string::npos);
 }
 
 TEST_F(VotingTest, AFullStoreIsMadeToTakeWritesAgain) {
