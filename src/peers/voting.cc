@@ -183,6 +183,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> startFounding();
   Task<void> awaitFirst();
   Task<void> join(uint64_t member);
+  Task<bool> isRemoved();
   Task<void> leave();
   Task<void> endChild();
   std::string noRecovery() const;
@@ -233,6 +234,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
 
   bool is_published = false;  // the voters key has been read
   Published published;
+  int64_t published_revision = 0;  // 0: any is taken
   std::optional<BootClock::time_point> away_since;
   bool is_away = false;  // has been said
   std::vector<founding::Voter> serving;
@@ -318,7 +320,9 @@ Task<void> Voting::Impl::run(Self self) {
     auto step = impl.tick();
     co_await step;
     const bool is_starting = impl.child && !impl.own_status;
-    auto pause = impl.wake.wait(is_starting ? nanoseconds(50ms) : impl.child ? nanoseconds(kTick) : nanoseconds(5s));
+    auto pause = impl.wake.wait(is_starting               ? nanoseconds(50ms)
+                                : impl.child || impl.data ? nanoseconds(kTick)
+                                                          : nanoseconds(5s));
     co_await pause;
   }
   auto handing_over = impl.handOver();
@@ -351,6 +355,8 @@ void Voting::Impl::take(const std::vector<store::KeyValue>& kvs) {
     auto value = decodePublished(kv.value);
     if (!value || value->cluster != options.cluster.cluster)
       return complain(fmt::format("the key {} {}", kVotersKey, value ? "is another cluster's" : "cannot be read"));
+    if (kv.mod_revision < published_revision) return;  // a read that goes back (etcd 20418)
+    published_revision = kv.mod_revision;
     if (is_published && *value == published) return;
     const bool same_voters = is_published && value->voters == published.voters;
     is_published = true;
@@ -374,6 +380,7 @@ void Voting::Impl::reached(bool yes) {
     away_since = thread.now();
   }
   const bool away = !yes && (is_away || thread.now() - *away_since >= kReachPatience);
+  if (away) published_revision = 0;  // one that goes on alone may have lower ones
   const bool is_first = (yes || away) && !std::exchange(is_told, true);
   if (yes && !std::exchange(publishes, true)) thread.spawn(publishMachine(shared_from_this()));
   if ((std::exchange(is_away, away) != away || is_first) && options.on_reach) options.on_reach(!away);
@@ -564,6 +571,43 @@ Task<void> Voting::Impl::join(uint64_t member) {
   co_await starting;
 }
 
+// Whether etcd has the member no more whose data this machine has. A voters key without it does not show that: reads may
+// go back (etcd 20418), and the data is a vote. So a majority of the voters agrees on a leader, and that one's list, after
+// it has applied what is committed, has it not.
+Task<bool> Voting::Impl::isRemoved() {
+  std::vector<Voter> others = published.voters;
+  std::erase_if(others, [this](const Voter& voter) { return voter.uuid == options.uuid; });
+  const BootClock::time_point begun = thread.now();
+  auto asking = askAll(others, [](uint64_t) { return true; });
+  co_await asking;
+  const auto follows = [this, begun](uint64_t member, uint64_t leader, uint64_t term) {
+    const auto answer = answers.find(member);
+    return answer != answers.end() && answer->second.at >= begun && answer->second.status.leader == leader &&
+           (term == 0 || answer->second.status.term == term);
+  };
+  const auto leader =
+      std::ranges::find_if(others, [&](const Voter& voter) { return follows(voter.member, voter.member, 0); });
+  if (leader == others.end()) co_return false;
+  const uint64_t term = answers.at(leader->member).status.term;
+  const std::shared_ptr<etcd::Client> client = clientOf(leader->address);
+  clients.clear();
+  auto reading = client->range(store::KeyRange::single(std::string(kVotersKey)), {});
+  const StoreResult<store::RangeResult> applied = co_await reading;
+  if (!applied || !data) co_return false;
+  const etcd::Cluster one(*client);
+  auto listing = one.memberList();
+  const StoreResult<etcd::MemberList> list = co_await listing;
+  if (!list || !data) co_return false;
+  size_t voters = 0;
+  size_t following = 0;
+  for (const ClusterMember& member : list->members) {
+    if (*data == kFoundingData ? member.name == options.uuid : hex(member.id) == *data) co_return false;
+    voters += member.is_learner ? 0 : 1;
+    following += !member.is_learner && follows(member.id, leader->member, term) ? 1 : 0;
+  }
+  co_return following >= voters / 2 + 1;
+}
+
 Task<void> Voting::Impl::leave() {
   auto ending = endChild();
   co_await ending;
@@ -602,11 +646,14 @@ void Voting::Impl::seeVersion(const std::string& seen) {
 }
 
 Task<void> Voting::Impl::tick() {
-  const Voter* const self = me();
-  const bool has_other_data = data && *data != kFoundingData && self != nullptr && *data != hex(self->member);
-  if (is_published && (child || data) && (self == nullptr || has_other_data)) {
-    auto leaving = leave();
-    co_await leaving;
+  const auto is_other = [this](const Voter& listed) { return *data != kFoundingData && *data != hex(listed.member); };
+  const bool is_no_member = is_published && data && (me() == nullptr || is_other(*me()));
+  if (is_no_member) {
+    auto asking = isRemoved();
+    if (co_await asking) {
+      auto leaving = leave();
+      co_await leaving;
+    }
   }
   const bool is_lost = me() != nullptr && !me()->learner && (started || !isFounder());
   const bool waits = is_published && (me() == nullptr || is_lost) && !data && has_program;
@@ -619,11 +666,12 @@ Task<void> Voting::Impl::tick() {
   }
   if (stopping || stands_by || !has_program) co_return;
   if (!child) {
+    if (data && is_no_member) co_return;  // it is not known yet whether the data is void
     if (data) {
       auto starting = startChild(*data, "", "existing");
       co_await starting;
-    } else if (self != nullptr && self->learner) {
-      auto joining = join(self->member);
+    } else if (me() != nullptr && me()->learner) {
+      auto joining = join(me()->member);
       co_await joining;
     } else if (isFounder() && !started) {
       auto starting = startFounding();

@@ -238,6 +238,32 @@ TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
   });
 }
 
+// As when an etcd that stood still answers with what was published before.
+TEST_F(VotingTest, AVoterThatIsNotPublishedKeepsItsDataWhileEtcdHasIt) {
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  const int missing = leader(1) == 3 ? 2 : 3;
+  const std::string data = fmt::format("{}/{}/etcd/founding/member", directory(missing), founded(3).cluster);
+  const auto made = std::filesystem::last_write_time(data);
+  auto etcd = client(1);
+  const auto published = [&etcd] { return decodePublished(etcd.value(std::string(kVotersKey)).value()).value(); };
+  const auto starts = [&] {
+    return test_support::sumOf(machines_.at(missing)->metrics, "idetcd_peers_etcd_starts_total");
+  };
+  EXPECT_TRUE(eventually([&] { return starts() == 1; }));
+  const Published before = published();
+  Published without = before;
+  std::erase_if(without.voters, [&](const Voter& voter) { return voter.uuid == votingUuid(missing); });
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(etcd::succeeded(etcd.put(kVotersKey, encode(without))));
+    EXPECT_TRUE(eventually([&] { return published() == before; })) << "the leader publishes it again";
+  }
+  await(missing, vote({1, 2, 3}));
+  ASSERT_TRUE(std::filesystem::exists(data));
+  EXPECT_EQ(std::filesystem::last_write_time(data), made);
+  EXPECT_EQ(starts(), 1);
+}
+
 TEST_F(VotingTest, OneOfThreeGoesOnAloneByAnOperatorsHand) {
   Voting::Options first = options(1, 3);
   first.leases_end = 15s;
