@@ -87,12 +87,12 @@ Step goOn(const View& view, const Change& change) {
   const View::Member* const added = memberOf(view, change.add);
   const View::Member* const removed = memberOf(view, change.remove);
   const bool is_back = !change.add.empty() && removed != nullptr && removed->answers;
-  const bool gives_up =
-      is_back || view.change_age >= kLearnerPatience || (removed == nullptr && !change.remove.empty());
+  const Machine* const machine = machineOf(view, change.add);
+  const bool gives_up = is_back || machine == nullptr || view.change_age >= kLearnerPatience ||
+                        (removed == nullptr && !change.remove.empty());
   const Step end{step::Publish{publish(view, std::nullopt)}, ""};
   if (!change.add.empty() && added == nullptr) {
-    const Machine* const machine = machineOf(view, change.add);
-    if (gives_up || machine == nullptr || !machine->stands_by) return end;
+    if (gives_up || !machine->stands_by) return end;
     return {step::Add{*machine}, fmt::format("machine {} is to vote", change.add)};
   }
   if (added != nullptr && added->voter.learner) {
@@ -203,6 +203,21 @@ std::optional<Published> decodePublished(std::string_view text) {
         Change{.add = valueOf<std::string>(change, "add", ""), .remove = valueOf<std::string>(change, "remove", "")};
   }
   return published;
+}
+
+std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys) {
+  std::map<SocketAddress, std::pair<int64_t, Machine>> last;
+  for (const store::KeyValue& kv : keys) {
+    if (!kv.key.starts_with(kMachinesPrefix)) continue;
+    auto machine = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
+    if (!machine) continue;
+    auto& [revision, known] = last[machine->address];
+    if (kv.mod_revision > revision) std::tie(revision, known) = std::pair(kv.mod_revision, std::move(*machine));
+  }
+  std::vector<Machine> machines;
+  machines.reserve(last.size());
+  for (auto& [address, one] : last) machines.push_back(std::move(one.second));
+  return machines;
 }
 
 size_t votersFor(size_t machines) { return machines < 3 ? 1 : machines < 10 ? 3 : 5; }

@@ -10,6 +10,7 @@
 
 #include "base/ip_address.h"
 #include "base/result.h"
+#include "store/store.h"
 
 namespace idetcd::peers {
 
@@ -54,6 +55,10 @@ std::string encode(const Published& published);
 std::optional<Machine> decodeMachine(std::string_view uuid, std::string_view text);
 std::optional<Published> decodePublished(std::string_view text);
 
+// What the keys below kMachinesPrefix say; other keys are left out. Of several machines at one address, the one that
+// wrote its key last is there, and the others have ended.
+std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys);
+
 // So many machines are to vote, of so many.
 size_t votersFor(size_t machines);
 
@@ -94,7 +99,8 @@ struct Step {
 };
 
 inline constexpr std::chrono::seconds kSilence{10};          // then a voter is replaced
-inline constexpr std::chrono::seconds kLearnerPatience{60};  // with a learner, then another machine is tried
+inline constexpr std::chrono::seconds kMachineLease{15};     // of a machine's key
+inline constexpr std::chrono::seconds kLearnerPatience{60};  // with a learner that lives, then another machine is tried
 inline constexpr std::chrono::minutes kShrinkAfter{10};
 
 Step nextStep(const View& view);

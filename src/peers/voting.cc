@@ -22,7 +22,6 @@ using store::StoreResult;
 
 constexpr std::string_view kPrefix = "/idetcd/peers/";
 constexpr std::string_view kFoundingData = "founding";
-constexpr std::chrono::seconds kMachineLease{60};
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
@@ -837,11 +836,9 @@ Task<std::optional<View>> Voting::Impl::look() {
       key_revision = kv.mod_revision;
       view.published = decodePublished(kv.value).value_or(Published{});
       view.published.cluster = options.cluster.cluster;
-    } else if (kv.key.starts_with(kMachinesPrefix)) {
-      auto read = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
-      if (read) view.machines.push_back(std::move(*read));
     }
   }
+  view.machines = machinesOf(keys->kvs);
   view.self = own_status->id;
   std::vector<Voter> others;
   for (const ClusterMember& member : list->members) {
@@ -991,12 +988,7 @@ Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>
   Status status;
   auto reading = impl.store.range(store::KeyRange::prefix(kMachinesPrefix), {});
   const StoreResult<store::RangeResult> keys = co_await reading;
-  if (keys) {
-    for (const store::KeyValue& kv : keys->kvs) {
-      auto read = decodeMachine(std::string_view(kv.key).substr(kMachinesPrefix.size()), kv.value);
-      if (read) status.machines.push_back(std::move(*read));
-    }
-  }
+  if (keys) status.machines = machinesOf(keys->kvs);
   const BootClock::time_point begun = impl.thread.now();
   auto asking = impl.askAll(impl.published.voters, [](uint64_t) { return true; });
   co_await asking;

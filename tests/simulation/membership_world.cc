@@ -17,7 +17,6 @@ using std::chrono::seconds;
 namespace step = peers::step;
 
 constexpr size_t kNobody = SIZE_MAX;
-constexpr Duration kMachineLease = seconds(60);
 constexpr Duration kMaxAfterFaults = minutes(20);  // kShrinkAfter, and what learners take that do not come
 constexpr size_t kMostMachines = 12;
 
@@ -221,7 +220,7 @@ class MembershipWorld {
       startEtcd(i);
     }
     machine.said_to_stand_by = machine.member == 0 && !(is_listed && me->learner);
-    machine.seen_until = time_.now() + kMachineLease;
+    machine.seen_until = time_.now() + peers::kMachineLease;
   }
 
   // --- whoever leads ---

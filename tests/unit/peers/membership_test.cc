@@ -116,6 +116,31 @@ TEST(Membership, ALearnerThatDoesNotComeMakesRoomForAnother) {
   EXPECT_EQ(next(view({answering(1), answering(2), silent(3)}, {5}, change)), "publish 3") << "it has gone meanwhile";
 }
 
+TEST(Membership, ALearnerWhoseMachineDiesMakesRoomAtOnce) {
+  const Change change{.add = uuidOf(4), .remove = uuidOf(3)};
+  View dead = view({answering(1), answering(2), silent(3), learner(4, false)}, {5}, change);
+  std::erase_if(dead.machines, [](const Machine& machine) { return machine.uuid == uuidOf(4); });
+  EXPECT_EQ(next(dead), "remove a4");
+}
+
+TEST(Membership, OfSeveralMachinesAtOneAddressTheLastOneCounts) {
+  const auto key = [](const Machine& machine, int64_t revision) {
+    store::KeyValue kv;
+    kv.key = std::string(kMachinesPrefix) + machine.uuid;
+    kv.value = encode(machine);
+    kv.mod_revision = revision;
+    return kv;
+  };
+  Machine anew = machine(6, true);
+  anew.address = addressOf(3);
+  Machine last = machine(2, true);  // its clock is behind
+  last.address = addressOf(3);
+  store::KeyValue other;
+  other.key = kVotersKey;
+  EXPECT_EQ(machinesOf({other, key(machine(1, false), 10), key(last, 13), key(machine(3, true), 11), key(anew, 12)}),
+            (std::vector{machine(1, false), last}));
+}
+
 TEST(Membership, WithoutAStandbyADeadVoterIsWaitedFor) {
   const Step step = nextStep(view({answering(1), answering(2), silent(3)}, {}));
   EXPECT_EQ(describe(step), "wait");

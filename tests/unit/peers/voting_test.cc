@@ -238,6 +238,20 @@ TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
   });
 }
 
+// Without a state, each start is another machine, whose key outlives it for a while.
+TEST_F(VotingTest, AMachineThatIsStartedAnewVotesThoughItsKeysOfBeforeAreThere) {
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  Machine between{.uuid = votingUuid(7), .address = address(3), .start = 4, .durable = true, .stands_by = true};
+  ASSERT_TRUE(etcd::succeeded(client(1).put(std::string(kMachinesPrefix) + between.uuid, encode(between))));
+  kill(3);
+  Voting::Options anew = options(8, 3);
+  anew.address = address(3);
+  start(8, std::move(anew));
+  RecordProperty("ms", static_cast<int>(await(1, vote({1, 2, 8})).count()));
+  EXPECT_FALSE(std::filesystem::exists(directory(7)));
+}
+
 // As when an etcd that stood still answers with what was published before.
 TEST_F(VotingTest, AVoterThatIsNotPublishedKeepsItsDataWhileEtcdHasIt) {
   for (int i = 1; i <= 3; ++i) start(i, 3);
@@ -255,7 +269,7 @@ TEST_F(VotingTest, AVoterThatIsNotPublishedKeepsItsDataWhileEtcdHasIt) {
   Published without = before;
   std::erase_if(without.voters, [&](const Voter& voter) { return voter.uuid == votingUuid(missing); });
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(etcd::succeeded(etcd.put(kVotersKey, encode(without))));
+    ASSERT_TRUE(etcd::succeeded(etcd.put(std::string(kVotersKey), encode(without))));
     EXPECT_TRUE(eventually([&] { return published() == before; })) << "the leader publishes it again";
   }
   await(missing, vote({1, 2, 3}));
