@@ -96,7 +96,7 @@ std::string EtcdChild::runOnce() {
   }
   if (starts_.fetch_add(1, std::memory_order_relaxed) == 0)
     command.insert(command.end(), options_.first_only.begin(), options_.first_only.end());
-  const auto program = options_.programs->start(command, options_.variables);
+  const auto program = options_.programs->start(command, {});
   if (!program) return program.error().message;
   std::array<pollfd, 2> fds{{{program->descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
   while (poll(fds.data(), fds.size(), -1) < 0) {

@@ -29,7 +29,6 @@ class EtcdChild {
     std::string name;                       // for messages
     std::vector<std::string> command;       // the first word is looked for in PATH
     std::vector<std::string> first_only{};  // more arguments, for the first start alone
-    sandbox::ProgramRunner::Variables variables{};
   };
 
   explicit EtcdChild(Options options);

@@ -449,10 +449,13 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
   const std::string client_url = endpointOf(options.address);
   const std::string peer_url = peerUrl(options.address, tls());
   // Flags that 3.4, 3.5 and 3.6 share. Strict checks would refuse to add a member while another one is dead.
-  // What the libraries of etcd write goes where etcd's own log goes, not into that of this server.
+  // What the libraries of etcd write goes where etcd's own log goes, not into that of this server. ETCD_* of the server's
+  // environment would set what no flag sets, or end etcd, and a proxy is not for members.
   std::vector<std::string> command{"/bin/sh",
                                    "-c",
-                                   R"(exec "$@" >>"$0" 2>&1)",
+                                   R"(exec env -i PATH="$PATH" GOMAXPROCS=2 GOMEMLIMIT=256MiB )"
+                                   R"(${ETCD_UNSUPPORTED_ARCH:+"ETCD_UNSUPPORTED_ARCH=$ETCD_UNSUPPORTED_ARCH"} )"
+                                   R"("$@" >>"$0" 2>&1)",
                                    path("etcd.log"),
                                    options.program,
                                    "--name=" + options.uuid,
@@ -498,7 +501,6 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
   }
   EtcdChild::Options made{
       .programs = options.programs, .name = options.program, .command = commandFor(name, initial_cluster, state)};
-  made.variables = {{"GOMAXPROCS", "2"}, {"GOMEMLIMIT", "256MiB"}};
   if (recovery) made.first_only = {"--force-new-cluster"};
   child = std::make_unique<EtcdChild>(std::move(made));
   child_starts = 0;
