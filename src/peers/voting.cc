@@ -211,6 +211,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<bool> take(Step step);
   Task<bool> publish(Published value);
   Task<void> keepSpace();
+  Task<StoreResult<void>> makeSpace();
   Task<void> handOver();
   static Task<void> inspect(Self self, std::shared_ptr<std::promise<Status>> promise);
 
@@ -263,6 +264,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::vector<View::Member> last_members;
   std::string going_on;
   BootClock::time_point next_look_at_log;
+  std::optional<std::string> full;  // etcd is; why it stays so
 };
 
 // --- all machines ---
@@ -715,6 +717,8 @@ Task<void> Voting::Impl::tick() {
     if (own_status->no_space) {
       auto keeping = keepSpace();
       co_await keeping;
+    } else {
+      full.reset();
     }
     auto leading = lead();
     co_await leading;
@@ -952,27 +956,42 @@ Task<bool> Voting::Impl::publish(Published value) {
   co_return put && put->succeeded;
 }
 
-// A full store takes no writes until it has been compacted, each member has given the space back, and the alarm is off.
 Task<void> Voting::Impl::keepSpace() {
-  log.error("peers: etcd is full ({} MB): it is compacted and defragmented", own_status->bytes >> 20);
+  if (!full) log.error("peers: etcd is full ({} MB): it is compacted and defragmented", own_status->bytes >> 20);
+  auto making = makeSpace();
+  const StoreResult<void> made = co_await making;
+  const std::string why = made ? "" : made.error().message;
+  if (!why.empty() && full != why) log.warning("peers: etcd stays full, which is tried on: {}", why);
+  full = why;
+}
+
+// A full store takes no writes until it has been compacted, each member that answers has given the space back, and the
+// alarm is off. An alarm that goes off before would come back with the next write.
+Task<StoreResult<void>> Voting::Impl::makeSpace() {
   auto compacting = own_cluster.compact(own_status->revision);
-  co_await compacting;
-  const std::vector<View::Member> members = last_members;
-  for (const View::Member& member : members) {
+  const StoreResult<void> compacted = co_await compacting;
+  if (!compacted && compacted.error().code != ErrorCode::kCompacted) co_return compacted;
+  auto looking = look();
+  const std::optional<View> view = co_await looking;
+  if (!view) co_return tl::unexpected(store::StoreError(ErrorCode::kUnavailable, "its members are not known"));
+  for (const View::Member& member : view->members) {
     if (!member.answers) continue;
     const std::shared_ptr<etcd::Client> client = clientOf(member.voter.address);
     const etcd::Cluster one(*client);
     auto defragmenting = one.defragment(30s);
-    co_await defragmenting;
+    const StoreResult<void> defragmented = co_await defragmenting;
+    if (!defragmented) co_return defragmented;
   }
   auto listing = own_cluster.alarms();
   const StoreResult<std::vector<etcd::Alarm>> alarms = co_await listing;
-  if (!alarms) co_return;
+  if (!alarms) co_return tl::unexpected(alarms.error());
   for (const etcd::Alarm& alarm : *alarms) {
     if (alarm.kind != etcd::Alarm::Kind::kNoSpace) continue;
     auto disarming = own_cluster.disarm(alarm);
-    co_await disarming;
+    const StoreResult<void> disarmed = co_await disarming;
+    if (!disarmed) co_return disarmed;
   }
+  co_return StoreResult<void>();
 }
 
 Task<void> Voting::Impl::handOver() {

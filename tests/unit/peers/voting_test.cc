@@ -8,6 +8,7 @@
 #include "../etcd/client_fixture.h"
 #include "peers/certificates.h"
 #include "peers/etcd_child.h"
+#include "support/captured_stdout.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::peers {
@@ -158,7 +159,7 @@ class VotingTest : public testing::Test {
   }
 
   const TemporaryDirectory directory_;
-  const Logger log_ = std::getenv("VOTING_LOG") != nullptr ? Logger::toStdout() : Logger();
+  Logger log_ = std::getenv("VOTING_LOG") != nullptr ? Logger::toStdout() : Logger();
   std::mutex mutex_;
   std::map<int, std::vector<founding::Voter>> voters_;
   std::map<int, std::unique_ptr<Running>> machines_;
@@ -348,13 +349,21 @@ TEST_F(VotingTest, AMachineThatHasNotVotedDoesNotGoOnAlone) {
 TEST_F(VotingTest, AFullStoreIsMadeToTakeWritesAgain) {
   Voting::Options small = options(1, 1);
   small.quota_bytes = 200'000;
-  start(1, std::move(small));
-  await(1, vote({1}));
-  auto etcd = client(1);
-  const std::string much(20000, 'x');
-  while (etcd.put("k", much)) {
-  }
-  while (!etcd.put("k", "v")) std::this_thread::sleep_for(50ms);
+  const std::string logged = captured([&] {
+    log_ = Logger::toStdout();
+    start(1, std::move(small));
+    await(1, vote({1}));
+    auto etcd = client(1);
+    const std::string much(20000, 'x');
+    while (etcd.put("k", much)) {
+    }
+    while (!etcd.put("k", "v")) std::this_thread::sleep_for(50ms);
+    machines_.clear();
+    log_ = Logger();
+  });
+  const size_t first = logged.find("etcd is full");
+  EXPECT_NE(first, std::string::npos) << logged;
+  EXPECT_EQ(logged.find("etcd is full", first + 1), std::string::npos) << "its alarm went off before there was space";
 }
 
 TEST_F(VotingTest, WithoutEtcdOnTheMachineItSaysWhatToInstall) {
