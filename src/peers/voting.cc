@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "etcd/cluster.h"
+#include "net/local_addresses.h"
 #include "peers/certificates.h"
 #include "peers/etcd_child.h"
 #include "runtime/scheduler.h"
@@ -168,6 +169,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   static Task<void> follow(Self self);
   static Task<void> publishMachine(Self self);
   Task<bool> block(std::function<void()> work);
+  Result<void> certify();
   void announce(std::vector<founding::Voter> voters);
   void take(const std::vector<store::KeyValue>& kvs);
   void reached(bool yes);
@@ -232,6 +234,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::optional<std::promise<Result<void>>> recovery;
   std::string problem;
 
+  std::vector<IpAddress> certified;  // see certify()
+
   bool is_published = false;  // the voters key has been read
   Published published;
   int64_t published_revision = 0;  // 0: any is taken
@@ -263,7 +267,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::map<std::string, BootClock::time_point> avoided;
   std::vector<View::Member> last_members;
   std::string going_on;
-  BootClock::time_point next_look_at_log;
+  BootClock::time_point next_look_at_files;
   std::optional<std::string> full;  // etcd is; why it stays so
 };
 
@@ -292,9 +296,8 @@ Task<void> Voting::Impl::run(Self self) {
     const auto error = std::make_shared<std::string>();
     auto preparing = impl.block([self, error] {
       if (auto made = makeDirectory(self->dataDirectory(), 0700); !made) *error = made.error().message;
-      if (error->empty() && self->tls()) {
-        if (auto files = issue(*self->options.secret, {self->options.address.ip}, self->path("tls")); !files)
-          *error = files.error().message;
+      if (error->empty()) {
+        if (auto done = self->certify(); !done) *error = done.error().message;
       }
       self->has_program = isProgram(self->options.program);
       std::error_code ignored;
@@ -336,6 +339,20 @@ Task<void> Voting::Impl::run(Self self) {
   co_await ending;
   if (impl.recovery) std::exchange(impl.recovery, std::nullopt)->set_value(fail("the server ends"));
   impl.stopped.set_value();
+}
+
+// Its certificate names all addresses of this machine: a member of etcd compares the one that a connection comes from, which
+// the route to that member decides. Issued anew when they are others. On the executor, while a Task waits.
+Result<void> Voting::Impl::certify() {
+  if (!tls()) return {};
+  std::vector<IpAddress> addresses{options.address.ip};
+  for (const SocketAddress& local : net::localAddresses()) {
+    if (std::ranges::find(addresses, local.ip) == addresses.end()) addresses.push_back(local.ip);
+  }
+  if (addresses == certified) return {};
+  if (auto files = issue(*options.secret, addresses, path("tls")); !files) return tl::unexpected(files.error());
+  certified = std::move(addresses);
+  return {};
 }
 
 void Voting::Impl::announce(std::vector<founding::Voter> voters) {
@@ -493,8 +510,10 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
 
 Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state) {
   const auto error = std::make_shared<std::string>();
-  auto preparing = block([directory = dataDirectory(), error] {
-    if (auto made = makeDirectory(directory, 0700); !made) *error = made.error().message;
+  auto preparing = block([self = shared_from_this(), error] {
+    auto made = makeDirectory(self->dataDirectory(), 0700);
+    if (made) made = self->certify();
+    if (!made) *error = made.error().message;
   });
   if (!co_await preparing || stopping) co_return;
   if (!error->empty()) {
@@ -700,14 +719,16 @@ Task<void> Voting::Impl::tick() {
     auto marking = block([marker = marker()] { (void)replaceFile(marker, ""); });
     started = co_await marking;
   }
-  if (thread.now() >= next_look_at_log) {
-    next_look_at_log = thread.now() + 60s;
-    auto bounding = block([file = path("etcd.log")] {
+  if (thread.now() >= next_look_at_files) {
+    next_look_at_files = thread.now() + 60s;
+    auto looking = block([self = shared_from_this()] {
+      const std::string file = self->path("etcd.log");
       std::error_code error;
       if (const auto size = std::filesystem::file_size(file, error); !error && size > kMaxLogBytes)
         std::filesystem::resize_file(file, 0, error);
+      (void)self->certify();  // etcd and its clients read the files again
     });
-    co_await bounding;
+    co_await looking;
   }
   if (const Voter* const listed = me(); listed != nullptr && listed->address != options.address) {
     auto moving = moveAddress(*listed);

@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <thread>
 
 #include "../etcd/client_fixture.h"
+#include "net/local_addresses.h"
 #include "peers/certificates.h"
 #include "peers/etcd_child.h"
 #include "support/captured_stdout.h"
@@ -429,6 +432,20 @@ TEST(EtcdVersions, ThoseWithDefectsAreKnown) {
                                           {"4.0.0", 0},
                                           {"", 0}})
     EXPECT_EQ(defects(version), expected) << version;
+}
+
+// A member of etcd takes a connection only from an address that its certificate names.
+TEST_F(VotingTest, ItsCertificateNamesEveryAddressOfTheMachine) {
+  start(1, 1);
+  await(1, vote({1}));
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(
+      fopen(tlsFilesIn(directory(1) + "/tls").certificate_file.c_str(), "r"), &fclose);
+  const std::unique_ptr<X509, void (*)(X509*)> certificate(PEM_read_X509(file.get(), nullptr, nullptr, nullptr),
+                                                           &X509_free);
+  std::vector<SocketAddress> addresses = net::localAddresses();
+  addresses.push_back(address(1));
+  for (const SocketAddress& one : addresses)
+    EXPECT_EQ(X509_check_ip_asc(certificate.get(), one.ip.toString().c_str(), 0), 1) << one.ip.toString();
 }
 
 TEST_F(VotingTest, TheVersionIsAMetric) {
