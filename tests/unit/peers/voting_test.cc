@@ -416,7 +416,10 @@ TEST(EtcdVersions, ThoseWithDefectsAreKnown) {
     const std::string text = defectsOf(version);
     return text.empty() ? 0 : 1 + std::ranges::count(text, ';');
   };
-  for (const auto& [version, expected] : {std::pair("3.4.23", 3),
+  for (const auto& [version, expected] : {std::pair("3.3.25", 1),
+                                          {"2.3.8", 1},
+                                          {"3.4.22", 4},
+                                          {"3.4.23", 3},
                                           {"3.4.30", 2},
                                           {"3.4.37", 2},
                                           {"3.4.38", 1},
