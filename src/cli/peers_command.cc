@@ -15,6 +15,7 @@ std::string stateOf(const json& machine) {
   if (flagAt(machine, "leader")) words.push_back("leader");
   if (flagAt(machine, "learner")) words.push_back("learner");
   if (!flagAt(machine, "healthy")) words.push_back("AWAY");
+  if (flagAt(machine, "in_memory")) words.push_back("in memory");
   if (flagAt(machine, "own")) words.push_back("this node");
   return fmt::format("{}", fmt::join(words, ", "));
 }

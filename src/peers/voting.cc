@@ -255,6 +255,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   bool started = false;             // see the header
   std::optional<std::string> data;  // its name, if there is some
   std::unique_ptr<EtcdChild> child;
+  bool in_memory_said = false;
   uint64_t child_starts = 0;
   std::optional<MemberStatus> own_status;
   std::string version;
@@ -537,6 +538,8 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
     child.reset();
     co_return;
   }
+  if (!options.durable && !std::exchange(in_memory_said, true))
+    log.warning("peers: etcd's data is in memory, and lost when this server ends: set state");
   log.info("peers: this machine runs etcd ({})", state == "new"            ? "founded"
                                                  : initial_cluster.empty() ? "again"
                                                                            : "joins");
@@ -1041,6 +1044,8 @@ Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>
   for (const Voter& voter : impl.published.voters) {
     VoterStatus& one = status.voters.emplace_back();
     one.voter = voter;
+    const auto machine = std::ranges::find(status.machines, voter.uuid, &Machine::uuid);
+    one.in_memory = machine != status.machines.end() && !machine->durable;
     const auto answer = impl.answers.find(voter.member);
     if (answer == impl.answers.end() || answer->second.at + kTick < begun) continue;
     one.answers = answer->second.status.leader != 0;

@@ -60,7 +60,8 @@ class Voting {
     Voter voter;
     bool answers = false;
     bool leads = false;
-    std::string version;  // of etcd; empty: it does not answer
+    bool in_memory = false;  // its machine says that it keeps nothing
+    std::string version;     // of etcd; empty: it does not answer
   };
   struct Status {
     Role role = Role::kStandsBy;

@@ -106,6 +106,9 @@ def test_machines_that_keep_nothing_need_no_state(machines):
     cluster = machines(2)
     first, second = cluster.start(2, state=False), cluster.start(3, state=False)
     assert {wait_name(first), wait_name(second)} == {worker(1), worker(2)}
+    voter = owner(cluster, worker(1))
+    voter.wait_logged("etcd's data is in memory")
+    wait_until(lambda: "in memory" in run(voter, "peers")[1], 10, lambda: run(voter, "peers")[1])
     assert first.terminate() == 0
     assert os.listdir(os.path.join(first.runtime_directory, f"peers-127.0.0.2-{cluster.port}")) == []
 

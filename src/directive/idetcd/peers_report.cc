@@ -73,6 +73,7 @@ json describePeers(const peers::PeerGroup& group) {
                                    {"healthy", one.answers},
                                    {"leader", one.leads},
                                    {"version", one.version},
+                                   {"in_memory", one.in_memory},
                                    {"own", one.voter.uuid == report.uuid}});
   }
   for (const peers::Machine& one : voting->machines) {

@@ -129,7 +129,7 @@ TEST(Commands, PeersThatWaitSayForWhat) {
 TEST(Commands, PeersAreVotersAndStandbys) {
   const json said = json::parse(R"({"peers":[{"port":2390,"cluster":"c-1","number":2,"founders":5,"listens":false,
     "role":"stands by","connected":true,"doing":"replaces u-9","problem":"no etcd",
-    "voters":[{"node":"u-1","address":"192.0.2.1:2390","version":"3.4.23","healthy":true,"leader":true,"learner":false,"own":false},
+    "voters":[{"node":"u-1","address":"192.0.2.1:2390","version":"3.4.23","healthy":true,"leader":true,"learner":false,"in_memory":true,"own":false},
               {"node":"u-9","address":"192.0.2.9:2390","version":"","healthy":false,"leader":false,"learner":true,"own":true}],
     "standbys":[{"node":"u-2","address":"192.0.2.2:2390"}]}]})");
   EXPECT_EQ(peersText(said),
@@ -141,7 +141,7 @@ TEST(Commands, PeersAreVotersAndStandbys) {
             "doing       replaces u-9\n"
             "\n"
             "VOTER  ADDRESS         ETCD    STATE\n"
-            "u-1    192.0.2.1:2390  3.4.23  leader\n"
+            "u-1    192.0.2.1:2390  3.4.23  leader, in memory\n"
             "u-9    192.0.2.9:2390  -       learner, AWAY, this node\n"
             "\n"
             "STANDBY  ADDRESS\n"
