@@ -78,6 +78,7 @@ def found(directory, running):
     secret = os.path.join(directory, "secret")
     with open(secret, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(16))
+    os.chmod(secret, 0o600)
     port = FIRST_PORT
     while not ports.reserve(port):
         port += 1

@@ -1,6 +1,7 @@
 #include "peers/peer_group.h"
 
 #include <filesystem>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "node/address_monitor.h"
@@ -26,6 +27,13 @@ std::vector<std::string> texts(const std::vector<IpAddress>& addresses) {
 }
 
 }  // namespace
+
+std::string warningOfSecret(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || (status.st_mode & S_IROTH) == 0) return {};
+  return fmt::format("every user of this machine may read the secret {}, and so change every name: chmod o= {}", path,
+                     path);
+}
 
 std::chrono::milliseconds silenceAfter(std::chrono::seconds lease) {
   return lease + milliseconds(lease) / 10 + milliseconds(100);
@@ -120,6 +128,8 @@ Result<void> PeerGroup::Impl::open() {
     auto parsed = text ? founding::Secret::parse(*text) : tl::unexpected(text.error());
     if (!parsed) return fail(fmt::format("secret {}: {}", settings.secret_file, parsed.error().message));
     secret = std::move(*parsed);
+    if (const std::string warning = warningOfSecret(settings.secret_file); !warning.empty())
+      log.warning("peers: {}", warning);
   }
   disk = options.executor->makeStrand();
   if (options.state.empty()) {

@@ -21,6 +21,9 @@ struct Settings {
   bool operator==(const Settings&) const = default;
 };
 
+// For the operator, if every user of the machine may read the secret; empty: they may not, or it is not there.
+std::string warningOfSecret(const std::string& path);
+
 // Of 1.1 leases: whatever a machine held before has ended.
 std::chrono::milliseconds silenceAfter(std::chrono::seconds lease);
 

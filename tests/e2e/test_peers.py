@@ -95,6 +95,16 @@ def test_validate_reads_the_secret(directory):
     assert validate() == (0, "")
 
 
+def test_a_secret_that_every_user_may_read_is_warned_of(machines):
+    cluster = machines(1)
+    readable = cluster.secret_file("readable")
+    os.chmod(readable, 0o604)
+    cluster.start(2, secret=readable).wait_logged(f"every user of this machine may read the secret {readable}")
+    quiet = cluster.start(3, peers=[3])
+    wait_name(quiet)
+    assert "may read the secret" not in quiet.logs(tail=1000)
+
+
 def test_a_machine_without_etcds_program_says_what_to_install(machines):
     cluster = machines(1)
     node = cluster.start(2, "etcd-program /not/there/etcd")

@@ -38,6 +38,7 @@ class Machines:
         path = os.path.join(self.directory, name)
         with open(path, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(16))
+        os.chmod(path, 0o600)
         return path
 
     def state(self, number):
