@@ -14,6 +14,9 @@ std::string Progress::toString() const {
     case Founding::State::kDisagreement:
       reason = ": not all expect the same number";
       break;
+    case Founding::State::kAsking:
+      reason = ": not all addresses are asked yet";
+      break;
     case Founding::State::kQuiet:
       reason = ": more may come";
       break;
@@ -36,7 +39,7 @@ Elector::Elector(Options options, const Key& key, Record record, Time now, Rando
       started_(now),
       silent_(options_.silence > Duration(0)),
       around_at_(now + Hello::kAround),
-      hello_(options_.self.member.uuid, options_.peers, now, random),
+      hello_(options_.self.member.uuid, options_.peers, options_.has_names, now, random),
       founding_(options_.self, std::move(record), random) {}
 
 void Elector::receive(Time now, const SocketAddress& from, std::string_view envelope) {
@@ -55,10 +58,19 @@ void Elector::advance(Time now) {
   if (founding_.decision() && !isSearching()) return askAround(now);
   if (now >= started_ + options_.silence) silent_ = false;
   for (const Hello::Question& question : hello_.due(now)) seal(question.to, question.nonce, HelloRequest{self()});
-  if (!silent_) founding_.advance(now, hello_.electors(now), hello_.lastNews());
+  if (!silent_) founding_.advance(now, hello_.electors(now), hello_.lastNews(), hello_.hasAskedAll(now));
 }
 
 void Elector::askAround(Time now) {
+  const Value& own = *founding_.decision();
+  if (searching_ == false && std::exchange(round_of_, own.cluster) != own.cluster) {
+    const auto others = hello_.others(own.members);
+    round_.assign(others.begin(), others.end());
+  }
+  for (Duration time = kTick; !round_.empty() && time > Duration(0); time -= Hello::kStep) {
+    ask(hello_.next(now, round_.front()));
+    round_.pop_front();
+  }
   if (now < around_at_) return;
   around_at_ = now + Hello::kAround;
   ask(hello_.next(now));
@@ -75,7 +87,7 @@ void Elector::left() {
 }
 
 Elector::Time Elector::wakeAt(Time now) const {
-  return founding_.decision() && !isSearching() ? std::max(around_at_, now + kTick) : now + kTick;
+  return founding_.decision() && !isSearching() && round_.empty() ? std::max(around_at_, now + kTick) : now + kTick;
 }
 
 std::vector<Elector::Outgoing> Elector::takeMessages() {

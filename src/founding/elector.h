@@ -44,6 +44,7 @@ class Elector {
     Machine self;                           // `elector` is not looked at
     uint16_t port = 0;                      // where it listens, on each of its addresses
     std::vector<SocketAddress> peers = {};  // are asked for ever
+    bool has_names = false;                 // resolved() follows
     Duration silence{0};  // kForEver: it observes
   };
   struct Outgoing {
@@ -58,9 +59,12 @@ class Elector {
   void receive(Time now, const SocketAddress& from, std::string_view envelope);
   void advance(Time now);
   void written(Time now, uint64_t version) { founding_.written(now, version); }
-  void resolved(Time now, const std::vector<SocketAddress>& addresses) { hello_.resolved(now, addresses); }
+  void resolved(Time now, const std::vector<SocketAddress>& addresses, bool all = true) {
+    hello_.resolved(now, addresses, all);
+  }
   // Whether a member asks all the time, for the voters of today, because it does not reach those that it knows; said
-  // once that is known. One that reaches them asks an address every kAround, and others believe that its cluster lives.
+  // once that is known. One that reaches them asks all addresses once, and then one every kAround; and others believe that
+  // its cluster lives.
   void search(bool searching) { searching_ = searching; }
   bool isSearching() const { return searching_ == true; }
   void setVoters(const std::vector<Voter>& voters) {
@@ -108,6 +112,8 @@ class Elector {
   bool silent_;
   std::optional<bool> searching_;
   Time around_at_;  // when a member asks the next one
+  std::string round_of_;             // the cluster of which it was a member when it began to ask all
+  std::deque<SocketAddress> round_;  // is still to be asked
   std::optional<Value> other_;
   Hello hello_;
   Founding founding_;

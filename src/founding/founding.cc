@@ -26,7 +26,7 @@ Founding::Founding(Machine self, Record record, RandomSource& random)
 
 // --- proposer ---
 
-void Founding::advance(Time now, const std::vector<Hello::Seen>& others, Time last_news) {
+void Founding::advance(Time now, const std::vector<Hello::Seen>& others, Time last_news, bool asked_all) {
   if (record_.decided) return;
   if (attempt_) {
     proceed(now);
@@ -35,7 +35,7 @@ void Founding::advance(Time now, const std::vector<Hello::Seen>& others, Time la
     if (now >= attempt_->sent + kResend) send(now);
     return;
   }
-  state_ = stateOf(now, others, last_news);
+  state_ = stateOf(now, others, last_news, asked_all);
   if (state_ != State::kOthers) {
     ready_since_.reset();
     return;
@@ -46,7 +46,8 @@ void Founding::advance(Time now, const std::vector<Hello::Seen>& others, Time la
   if (now >= std::max(*ready_since_ + older * kRankDelay, next_attempt_)) propose(now, others);
 }
 
-Founding::State Founding::stateOf(Time now, const std::vector<Hello::Seen>& others, Time last_news) const {
+Founding::State Founding::stateOf(Time now, const std::vector<Hello::Seen>& others, Time last_news,
+                                   bool asked_all) const {
   const size_t seen = others.size() + 1;
   const bool agree = std::all_of(others.begin(), others.end(),
                                  [this](const Hello::Seen& one) { return one.machine.expect == self_.expect; });
@@ -54,6 +55,7 @@ Founding::State Founding::stateOf(Time now, const std::vector<Hello::Seen>& othe
   if (!agree) return State::kDisagreement;
   if (seen < quorum()) return State::kTooFew;
   if (seen > expect_) return State::kTooMany;
+  if (!asked_all) return State::kAsking;
   return quiet ? State::kOthers : State::kQuiet;
 }
 

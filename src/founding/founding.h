@@ -3,9 +3,9 @@
 // accepted and decided is durable before anybody hears of it: the host writes the record that takeUnwritten() gives, and
 // says written() when it would survive a loss of power, or at once if this machine is not durable.
 //
-// The oldest elector that is seen proposes when a quorum is seen and no other machine has come for kQuiet; the next
-// ones, if they hear of no attempt, kRankDelay later for each that is older. No I/O; one thread; times are the
-// BootClock's.
+// The oldest elector that is seen proposes when every address was asked for a cluster, a quorum is seen, and no other machine
+// has come for kQuiet; the next ones, if they hear of no attempt, kRankDelay later for each that is older. No I/O; one
+// thread; times are the BootClock's.
 #pragma once
 
 #include <set>
@@ -31,6 +31,7 @@ class Founding {
     kTooFew,        // a quorum is not seen
     kTooMany,       // more machines are seen than were expected: none may propose
     kDisagreement,  // another one expects another number: none may propose
+    kAsking,        // there may be a cluster behind an address that was not asked yet
     kQuiet,         // machines still come
     kOthers,        // it is the turn of an older one, or of the attempt of another one
     kProposing,     // this one has an attempt
@@ -61,8 +62,8 @@ class Founding {
   void setVoters(std::string_view cluster, const std::vector<Voter>& voters);
 
   // Begins, repeats and gives up attempts. `others`: the other electors that are seen; `last_news`: when the last of
-  // them came.
-  void advance(Time now, const std::vector<Hello::Seen>& others, Time last_news);
+  // them came; `asked_all`: Hello::hasAskedAll().
+  void advance(Time now, const std::vector<Hello::Seen>& others, Time last_news, bool asked_all);
   // Requests, if this machine is an elector.
   void receive(Time now, const SocketAddress& from, Nonce nonce, const Prepare& request);
   void receive(Time now, const SocketAddress& from, Nonce nonce, const Accept& request);
@@ -104,7 +105,7 @@ class Founding {
     Body body;
   };
 
-  State stateOf(Time now, const std::vector<Hello::Seen>& others, Time last_news) const;
+  State stateOf(Time now, const std::vector<Hello::Seen>& others, Time last_news, bool asked_all) const;
   void propose(Time now, const std::vector<Hello::Seen>& others);
   void proceed(Time now);
   void send(Time now);

@@ -1,5 +1,7 @@
 #include "founding/hello.h"
 
+#include <set>
+
 namespace idetcd::founding {
 
 namespace {
@@ -8,11 +10,13 @@ constexpr size_t kMaxNetwork = 1024;  // addresses: a /22
 
 }  // namespace
 
-Hello::Hello(std::string self, const std::vector<SocketAddress>& addresses, Time now, RandomSource& random)
+Hello::Hello(std::string self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
+             RandomSource& random)
     : self_(std::move(self)), random_(random), last_news_(now) {
-  for (const SocketAddress& address : addresses) {
-    if (Peer* const peer = add(address, now)) peer->configured = true;
-    now += kStep;
+  if (has_names) names_until_ = now + kNamePatience;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (i >= kAtOnce) now += kStep;
+    if (Peer* const peer = add(addresses[i], now)) peer->configured = true;
   }
 }
 
@@ -39,7 +43,8 @@ Result<std::vector<SocketAddress>> Hello::addressesOf(const IpNetwork& network, 
   return addresses;
 }
 
-void Hello::resolved(Time now, const std::vector<SocketAddress>& addresses) {
+void Hello::resolved(Time now, const std::vector<SocketAddress>& addresses, bool all) {
+  if (all) names_until_.reset();
   for (auto& [address, peer] : peers_) peer.resolved = false;
   for (size_t i = 0; i < std::min(addresses.size(), kMaxNetwork); ++i) {
     if (Peer* const peer = add(addresses[i], now)) peer->resolved = true;
@@ -85,6 +90,7 @@ std::optional<Hello::Question> Hello::next(Time now, const SocketAddress& addres
 Hello::Question Hello::ask(const SocketAddress& address, Peer& peer, Time now) {
   if (peer.nonce == 0) peer.nonce = random_.next() | 1;
   peer.asked_at = now;
+  if (!peer.settled_at) peer.settled_at = now + kAnswer;
   ++peer.silences;
   return {address, peer.nonce};
 }
@@ -105,6 +111,7 @@ bool Hello::answered(Time now, const SocketAddress& from, Nonce nonce, const Hel
   if (asked == peers_.end()) return false;
   Peer& peer = asked->second;
   peer.nonce = 0;
+  peer.settled_at = now;
   peer.silences = 0;
   peer.delay = kFirstDelay;
   peer.next = now + jittered(kRefresh);
@@ -119,6 +126,27 @@ bool Hello::answered(Time now, const SocketAddress& from, Nonce nonce, const Hel
   }
   for (const SocketAddress& address : response.peers) add(address, now);
   return true;
+}
+
+bool Hello::hasAskedAll(Time now) const {
+  if (names_until_ && now < *names_until_) return false;
+  return std::ranges::all_of(peers_, [now](const auto& one) {
+    const Peer& peer = one.second;
+    const bool counts = (peer.configured || peer.resolved) && !peer.own;
+    return !counts || (peer.settled_at && now >= *peer.settled_at);
+  });
+}
+
+std::vector<SocketAddress> Hello::others(const std::vector<Member>& members) const {
+  std::set<SocketAddress> known;
+  for (const Member& member : members) {
+    if (const auto seen = machines_.find(member.uuid); seen != machines_.end()) known.insert(seen->second.address);
+  }
+  std::vector<SocketAddress> others;
+  for (const auto& [address, peer] : peers_) {
+    if (!peer.own && !known.contains(address)) others.push_back(address);
+  }
+  return others;
 }
 
 std::vector<Hello::Seen> Hello::electors(Time now) const {

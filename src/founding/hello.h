@@ -6,6 +6,9 @@
 // Silent addresses are asked ever less often, the less the more there are: a network is searched slowly. Those that are
 // neither configured nor what the name leads to are forgotten after kPatience times. Memory is bounded by kMaxMachines
 // addresses and machines. No I/O; one thread; times are the BootClock's.
+//
+// A member may be behind any address that is configured, or that a name leads to: so hasAskedAll() says whether each of them has
+// been asked, and has answered or has had kAnswer to do so.
 #pragma once
 
 #include "base/clock.h"
@@ -27,7 +30,10 @@ class Hello {
   static constexpr Duration kSeenFor = std::chrono::seconds(10);
   static constexpr Duration kStep =
       std::chrono::milliseconds(4);  // between two questions, at least, if many are silent
+  static constexpr size_t kAtOnce = 16;  // so many addresses need no step
   static constexpr int kPatience = 6;
+  static constexpr Duration kAnswer = std::chrono::milliseconds(500);    // for the first answer of an address
+  static constexpr Duration kNamePatience = std::chrono::seconds(5);     // for the names to be resolved
   // Between two questions of a member, which asks all addresses in turn, so that clusters that one secret made meet.
   static constexpr Duration kAround = std::chrono::seconds(5);
 
@@ -41,14 +47,15 @@ class Hello {
     Nonce nonce = 0;
   };
 
-  // `self`: the UUID of this machine. `addresses` are asked for ever.
-  Hello(std::string self, const std::vector<SocketAddress>& addresses, Time now, RandomSource& random);
+  // `self`: the UUID of this machine. `addresses` are asked for ever. `has_names`: resolved() follows.
+  Hello(std::string self, const std::vector<SocketAddress>& addresses, bool has_names, Time now, RandomSource& random);
 
   // The addresses of a network that a machine may have, for the constructor. Fails if there are more than a /22 has.
   static Result<std::vector<SocketAddress>> addressesOf(const IpNetwork& network, uint16_t port);
 
-  // What the rendezvous name leads to now, the first 1,024 of it; what it led to before is asked as long as it answers.
-  void resolved(Time now, const std::vector<SocketAddress>& addresses);
+  // What the rendezvous names lead to now, the first 1,024 of it; what they led to before is asked as long as it answers.
+  // `all`: none of them has failed.
+  void resolved(Time now, const std::vector<SocketAddress>& addresses, bool all = true);
   // What is to be asked now, each with a HelloRequest in an envelope with the nonce.
   std::vector<Question> due(Time now);
   // The same for a member: the next address, whatever due() says.
@@ -60,6 +67,9 @@ class Hello {
   // False: nothing was asked with this nonce.
   bool answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response);
 
+  bool hasAskedAll(Time now) const;
+  // The addresses behind which a member of another cluster may be: all but this machine's own, and those of `members`.
+  std::vector<SocketAddress> others(const std::vector<Member>& members) const;
   // The other electors that are seen.
   std::vector<Seen> electors(Time now) const;
   // When the last elector was seen for the first time, or once more after a while; the start if there was none.
@@ -75,6 +85,7 @@ class Hello {
     int silences = 0;  // questions since it last answered
     Nonce nonce = 0;   // of the questions since then
     std::optional<Time> asked_at;
+    std::optional<Time> settled_at;  // when it has answered, or need not be waited for; none: it was never asked
     Time next;
     Duration delay = kFirstDelay;
   };
@@ -93,6 +104,7 @@ class Hello {
   SocketAddress last_;  // that next() gave
   std::map<std::string, Seen> machines_;  // by UUID
   Time last_news_;
+  std::optional<Time> names_until_;  // they are waited for; none: they are resolved, or there are none
 };
 
 }  // namespace idetcd::founding

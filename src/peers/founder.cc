@@ -184,6 +184,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
 Result<void> Founder::Impl::start() {
   if (!options.record_file.empty()) disk = options.executor->makeStrand();
   Elector::Options elector_options{.self = options.self, .port = options.port, .peers = options.meeting.addresses};
+  elector_options.has_names = !options.meeting.names.empty();
   elector_options.silence = options.silence;
   if (const founding::Record& record = options.record; record.decided) {  // whom to ask, if it has to search
     const auto& voters = record.voters.empty() ? record.decided->voters : record.voters;
@@ -267,7 +268,7 @@ void Founder::Impl::resolve() {
       self->resolve_at = BootClock::now() + (waits               ? kMembersResolveInterval
                                              : addresses.empty() ? kSecond
                                                                  : kResolveInterval);
-      self->elector->resolved(BootClock::now(), addresses);
+      self->elector->resolved(BootClock::now(), addresses, failures.empty());
       self->advance();
     });
   };
@@ -275,7 +276,8 @@ void Founder::Impl::resolve() {
 }
 
 void Founder::Impl::advance() {
-  elector->advance(BootClock::now());
+  // Without a listener nothing is sent: nobody would count as asked.
+  if (!handles->listeners.empty()) elector->advance(BootClock::now());
   pump();
 }
 

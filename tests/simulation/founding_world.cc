@@ -24,6 +24,7 @@ constexpr Duration kMaxUntilOne = seconds(240);    // until two clusters that ca
 constexpr int64_t kTenYears = 10LL * 365 * 86400 * 1'000'000'000;
 constexpr size_t kMostExpected = 9;
 constexpr uint64_t kMeetingSeeds = 8;  // one in so many has two clusters
+constexpr uint64_t kGrowingSeeds = 16;  // one in so many has new machines
 
 // What goes wrong, and how badly. Chances are in a thousand.
 struct Weather {
@@ -67,13 +68,16 @@ class FoundingWorld {
     meets_ = options.seed % kMeetingSeeds == kMeetingSeeds - 1 && options.nodes == 0;
     choose(options.nodes);
     if (meets_) chooseMeeting();
+    grows_ = options.seed % kGrowingSeeds == kGrowingSeeds - 2 && options.nodes == 0;
+    if (grows_) chooseGrowing();
   }
 
   RunResult run() {
-    for (size_t i = 0; i < machines_.size(); ++i) {
+    for (size_t i = 0; i < starts_.size(); ++i) {
       time_.at(starts_[i], [this, i] { start(i); });
       last_start_ = std::max(last_start_, starts_[i]);
     }
+    if (grows_) time_.after(seconds(5), [this] { grow(); });
     if (weather_.partitions)
       time_.after(weather_.bridged ? Duration(0) : random_.between(Duration(0), seconds(2)), [this] { partition(); });
     if (weather_.crashes) time_.after(random_.between(Duration(0), seconds(5)), [this] { crashSomebody(); });
@@ -156,16 +160,54 @@ class FoundingWorld {
     if (random_.chance(200)) dead_side_ = random_.below(2);
   }
 
+  // A cluster is there, and new machines come at once, which know each other. Where the cluster is they find out by a search of
+  // a network, or from a name that is resolved late. Everybody reaches everybody.
+  void chooseGrowing() {
+    expect_ = 1 + random_.below(4);
+    spare_ = 0;
+    by_name_ = false;
+    weather_ = {};
+    const std::string network = fmt::format("10.0.0.0/{}", 22 + random_.below(3));
+    network_ = founding::Hello::addressesOf(*IpNetwork::parse(network), kPort).value();
+    machines_.clear();
+    starts_.clear();
+    std::set<SocketAddress> addresses;
+    const size_t quorum = expect_ / 2 + 1;
+    const size_t count = expect_ + quorum + random_.below(expect_ - quorum + 1);
+    while (addresses.size() < count) addresses.insert(network_[random_.below(network_.size())]);
+    for (const SocketAddress& address : addresses) {
+      Machine& machine = machines_.emplace_back();
+      machine.address = address;
+      machine.durable = true;
+    }
+    if (random_.chance(500)) std::ranges::reverse(machines_);
+    for (size_t i = 0; i < expect_; ++i) starts_.push_back(Time(random_.between(Duration(0), seconds(1))));
+    cut_.assign(count, std::vector<bool>(count, false));
+    late_name_ = random_.chance(300);
+    faults_end_ = Time(seconds(20));
+  }
+
+  // The new machines start.
+  void grow() {
+    if (!founded_[0]) return time_.after(seconds(1), [this] { grow(); });
+    for (size_t i = expect_; i < machines_.size(); ++i)
+      time_.after(random_.between(Duration(0), milliseconds(200)), [this, i] { start(i); });
+  }
+
   // --- machines ---
 
   // Its own, and those that it has been told of.
   std::vector<SocketAddress> peersOf(size_t i) const {
     std::vector<SocketAddress> all;
-    for (const Machine& machine : machines_) {
-      if (machine.side == machines_[i].side || (i == knows_ && have_met_)) all.push_back(machine.address);
+    for (size_t j = 0; j < machines_.size(); ++j) {
+      const bool is_known = grows_ ? isNew(j) == isNew(i) : machines_[j].side == machines_[i].side;
+      if (is_known || (i == knows_ && have_met_)) all.push_back(machines_[j].address);
     }
+    if (isNew(i) && !late_name_) all.insert(all.end(), network_.begin(), network_.end());
     return all;
   }
+
+  bool isNew(size_t i) const { return grows_ && i >= expect_; }
 
   void start(size_t i) {
     Machine& machine = machines_[i];
@@ -192,6 +234,7 @@ class FoundingWorld {
                     .expect = static_cast<uint32_t>(expect_)};
     options.port = kPort;
     if (!by_name_) options.peers = peersOf(i);
+    options.has_names = by_name_ || (isNew(i) && late_name_);
     if (again && !machine.durable) options.silence = kLease * 11 / 10;
     electors_.insert(machine.uuid);
     facts_[machine.uuid] = {machine.durable, machine.token};
@@ -199,6 +242,11 @@ class FoundingWorld {
     machine.leaves = false;
     machine.elector = std::make_unique<Elector>(options, key_, *record, time_.now(), random_);
     if (by_name_) machine.elector->resolved(time_.now(), whatTheNameSays());
+    if (isNew(i) && late_name_) {
+      time_.after(random_.between(Duration(0), seconds(3)), [this, i, life = machine.lives] {
+        if (lives(i, life)) machines_[i].elector->resolved(time_.now(), peersOf(0));
+      });
+    }
     tick(i, machine.lives);
   }
 
@@ -560,6 +608,9 @@ class FoundingWorld {
   bool by_name_ = false;
   bool meets_ = false;  // two clusters do
   bool have_met_ = false;
+  bool grows_ = false;      // new machines come, the first of which is number `expect_`
+  bool late_name_ = false;  // by which they know the others
+  std::vector<SocketAddress> network_;
   size_t knows_ = 0;      // the machine that has addresses of both from then on
   size_t dead_side_ = 2;  // its voters are lost; 2: none
   std::vector<Machine> machines_;

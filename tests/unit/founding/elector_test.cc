@@ -1,5 +1,7 @@
 #include "founding/elector.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "simulation/random.h"
@@ -31,7 +33,7 @@ class ElectorTest : public testing::Test {
                     .durable = true,
                     .expect = expect};
     options.port = kElectorPort;
-    options.peers = {electorAddress(1), electorAddress(2), electorAddress(3), electorAddress(4)};
+    options.peers = peers_;
     options.silence = silence;
     auto& elector = electors_[number];
     elector = std::make_unique<Elector>(options, key, std::move(record), now_, random_);
@@ -66,6 +68,7 @@ class ElectorTest : public testing::Test {
 
   simulation::Random random_{1};
   Elector::Time now_{seconds(1000)};
+  std::vector<SocketAddress> peers_{electorAddress(1), electorAddress(2), electorAddress(3), electorAddress(4)};
   std::map<int, std::unique_ptr<Elector>> electors_;
   std::vector<std::pair<int, Elector::Outgoing>> sent_;
   std::map<int, std::string> disks_;
@@ -85,6 +88,41 @@ TEST_F(ElectorTest, TwoMachinesFoundAClusterAndALateOneJoinsIt) {
   run(milliseconds(50));
   EXPECT_EQ(late.decision(), first.decision());
   EXPECT_EQ(late.decision()->numberOf(electorUuid(3)), 0);
+}
+
+// More than a quorum of new machines starts at once, and they find each other first.
+TEST_F(ElectorTest, AClusterAtTheEndOfALargeNetworkIsFoundBeforeAnotherOneIsFounded) {
+  add(1, 2);
+  add(2, 2);
+  run(seconds(2));
+  ASSERT_TRUE(electors_[1]->decision());
+  peers_ = {electorAddress(3), electorAddress(4)};
+  for (const SocketAddress& address : Hello::addressesOf(IpNetwork::parse("10.1.0.0/23").value(), kElectorPort).value())
+    peers_.push_back(address);
+  peers_.push_back(electorAddress(1));
+  const Elector& third = add(3, 2);
+  add(4, 2);
+  run(seconds(1));
+  EXPECT_EQ(third.progress(now_).toString(), "2 of 2 machines seen, 1 s: not all addresses are asked yet");
+  run(seconds(4));
+  EXPECT_EQ(third.decision(), electors_[1]->decision());
+  EXPECT_EQ(electors_[4]->decision(), electors_[1]->decision());
+}
+
+TEST_F(ElectorTest, AMemberThatReachesTheVotersAsksAllAddressesOnceSoonAfterwards) {
+  peers_ = Hello::addressesOf(IpNetwork::parse("10.0.0.0/23").value(), kElectorPort).value();
+  Elector& first = add(1, 1);
+  run(seconds(4));
+  ASSERT_TRUE(first.decision());
+  sent_.clear();
+  first.search(false);
+  run(seconds(3));
+  std::set<SocketAddress> asked;
+  for (const auto& [number, message] : sent_) asked.insert(message.to);
+  EXPECT_EQ(asked.size(), 509u) << "all but its own";
+  sent_.clear();
+  run(seconds(100));
+  EXPECT_LE(sent_.size(), 21u);
 }
 
 TEST_F(ElectorTest, AMemberThatSearchesLearnsTheVotersOfToday) {

@@ -42,7 +42,7 @@ class FoundingTest : public testing::Test {
                                                   Founding::Duration most = seconds(20)) {
     const Founding::Time began = now_;
     for (; now_ < began + most; now_ += milliseconds(50)) {
-      founding.advance(now_, others, began);
+      founding.advance(now_, others, began, true);
       if (founding.state() == Founding::State::kProposing) return now_ - began;
     }
     return std::nullopt;
@@ -139,6 +139,15 @@ TEST_F(FoundingTest, IfAllThatAreExpectedAreSeenThereIsNothingToWaitFor) {
   EXPECT_EQ(proposesAfter(founding, seen({2, 3})), Founding::Duration(0));
 }
 
+TEST_F(FoundingTest, NobodyProposesBeforeAllAddressesAreAsked) {
+  Founding founding = make(1);
+  for (const Founding::Time end = now_ + seconds(10); now_ < end; now_ += milliseconds(50))
+    founding.advance(now_, seen({2, 3}), now_, false);
+  EXPECT_EQ(founding.state(), Founding::State::kAsking);
+  EXPECT_TRUE(founding.takeMessages().empty());
+  EXPECT_EQ(proposesAfter(founding, seen({2, 3})), Founding::Duration(0));
+}
+
 TEST_F(FoundingTest, TheNextOneProposesIfTheOldestIsSilent) {
   Founding second = make(2);
   EXPECT_EQ(proposesAfter(second, seen({1, 3})), Founding::kRankDelay);
@@ -222,10 +231,10 @@ TEST_F(FoundingTest, AQuorumIsEnoughIfTheOthersStaySilent) {
   founding.receive(now_, prepare.nonce, Promise{machine(2), std::get<Prepare>(prepare.body).ballot, {}});
   EXPECT_TRUE(said<Accept>(founding).empty());
   now_ += Founding::kResend;
-  founding.advance(now_, seen({2, 3}), now_);
+  founding.advance(now_, seen({2, 3}), now_, true);
   EXPECT_EQ(said<Prepare>(founding).at(0).to, machineUuid(3));
   now_ += Founding::kAllPromise;
-  founding.advance(now_, seen({2, 3}), now_);
+  founding.advance(now_, seen({2, 3}), now_, true);
   EXPECT_EQ(said<Accept>(founding).at(0).proposal.value.members.size(), 2u);
 }
 

@@ -22,7 +22,7 @@ class HelloTest : public testing::Test {
  protected:
   static constexpr int kSelf = 500;
 
-  Hello make(std::vector<SocketAddress> addresses) { return {uuidOf(kSelf), std::move(addresses), now_, random_}; }
+  Hello make(std::vector<SocketAddress> addresses) { return {uuidOf(kSelf), std::move(addresses), false, now_, random_}; }
   // Asks until `until`; those that answer do so at once. The number of questions to each address.
   std::map<SocketAddress, int> ask(Hello& hello, Hello::Time until, const std::set<int>& answering = {}) {
     std::map<SocketAddress, int> asked;
@@ -132,6 +132,51 @@ TEST_F(HelloTest, ItsOwnAddressIsAskedOnce) {
   Hello asked = make({addressOf(kSelf)});
   asked.asked(now_, addressOf(kSelf), machineOf(kSelf));
   EXPECT_TRUE(asked.due(now_).empty());
+}
+
+TEST_F(HelloTest, AllAreAskedWhenEachHasAnsweredOrHadItsTime) {
+  Hello hello = make({addressOf(1), addressOf(2), addressOf(kSelf)});
+  EXPECT_FALSE(hello.hasAskedAll(now_));
+  for (const Hello::Question& question : hello.due(now_)) {
+    if (question.to == addressOf(kSelf)) hello.answered(now_, question.to, question.nonce, {machineOf(kSelf), {}, {}});
+    if (question.to == addressOf(1)) hello.answered(now_, question.to, question.nonce, {machineOf(1), {}, {}});
+  }
+  EXPECT_FALSE(hello.hasAskedAll(now_)) << "the other one is silent";
+  ask(hello, now_ + Hello::kAnswer - milliseconds(50));
+  EXPECT_FALSE(hello.hasAskedAll(now_));
+  now_ += milliseconds(50);
+  EXPECT_TRUE(hello.hasAskedAll(now_));
+  hello.resolved(now_, {addressOf(3)});
+  EXPECT_FALSE(hello.hasAskedAll(now_)) << "one that the name leads to";
+  ask(hello, now_ + milliseconds(50), {3});
+  EXPECT_TRUE(hello.hasAskedAll(now_));
+  hello.asked(now_, addressOf(4), machineOf(4));
+  EXPECT_TRUE(hello.hasAskedAll(now_)) << "one that has asked";
+}
+
+TEST_F(HelloTest, ALargeNetworkIsAskedOnceBeforeAllAreAsked) {
+  Hello hello = make(Hello::addressesOf(IpNetwork::parse("10.0.0.0/22").value(), 2390).value());
+  ask(hello, now_ + seconds(4));
+  EXPECT_FALSE(hello.hasAskedAll(now_));
+  ask(hello, now_ + seconds(1));
+  EXPECT_TRUE(hello.hasAskedAll(now_));
+}
+
+TEST_F(HelloTest, NamesAreWaitedForForATime) {
+  Hello hello(uuidOf(kSelf), {}, true, now_, random_);
+  EXPECT_FALSE(hello.hasAskedAll(now_));
+  hello.resolved(now_, {}, false);
+  EXPECT_FALSE(hello.hasAskedAll(now_));
+  EXPECT_TRUE(hello.hasAskedAll(now_ + Hello::kNamePatience));
+  hello.resolved(now_, {});
+  EXPECT_TRUE(hello.hasAskedAll(now_));
+}
+
+TEST_F(HelloTest, MembersOfAnotherClusterAreWhereNoneOfThisOneWasSeen) {
+  Hello hello = make({addressOf(1), addressOf(2), addressOf(3), addressOf(kSelf)});
+  ask(hello, now_ + milliseconds(50), {1, 2, kSelf});
+  EXPECT_EQ(hello.others({machineOf(kSelf).member, machineOf(1).member, machineOf(9).member}),
+            (std::vector{addressOf(2), addressOf(3)}));
 }
 
 TEST_F(HelloTest, NewsAreElectorsThatWereNotSeen) {
