@@ -27,7 +27,7 @@ std::string Progress::toString() const {
       reason = ": this one founds the cluster";
       break;
     case Founding::State::kDecided:
-      return leaves ? "this machine leaves its cluster for an older one" : "a member of the cluster";
+      return leaves ? "this machine leaves its cluster for another one" : "a member of the cluster";
   }
   if (silent) reason = observes ? ": observes, and founds nothing" : ": silent after a restart";
   return fmt::format("{} of {} machines seen, {} s{}", seen, quorum, seconds, reason);
@@ -135,7 +135,7 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
   const std::optional<Value>& cluster = founding_.decision();
   if (cluster && response.cluster && response.cluster->cluster != cluster->cluster) {
     other_ = response.cluster;
-    if (isYounger(*cluster, *other_) && response.connected) founding_.leaveFor(*other_);
+    if (yields(*cluster, *other_) && response.connected) founding_.leaveFor(*other_);
   } else if (cluster && response.machine.cluster == cluster->cluster) {
     if (isSearching()) setVoters(response.voters.empty() ? cluster->voters : response.voters);
   } else if (response.cluster) {

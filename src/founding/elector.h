@@ -6,7 +6,7 @@
 //   advance()  wakeAt() has come                           takeUnwritten()  what is to be written now
 //   written()  what was to be written is durable           decision()       the cluster, once it is durable
 //   resolved() the rendezvous name was looked up again
-//   search()   a member reaches the voters, or cannot        next()           the older cluster for which it is to leave
+//   search()   a member reaches the voters, or cannot        next()           the other cluster for which it is to leave
 //   left()     it holds nothing any more of the one that it left
 //
 // After each call the host takes what there is. A machine without a state directory says written() at once, and has to
@@ -27,7 +27,7 @@ struct Progress {
   size_t quorum = 0;  // so many are needed
   Hello::Duration waited{0};
   bool observes = false;  // is silent for ever
-  bool leaves = false;    // its cluster, for an older one
+  bool leaves = false;    // its cluster, for another one
 
   std::string toString() const;  // "37 of 101 machines seen, 12 s"
 };
@@ -78,8 +78,8 @@ class Elector {
   const std::vector<Voter>& voters() const { return founding_.voters(); }  // as last known
   // Another cluster of this secret, of which a member was met.
   const std::optional<Value>& other() const { return other_; }
-  // Another one that is older, and lives: this machine is to give up what it holds of its own, and then to say left().
-  // Until then it answers nobody.
+  // Another one, to which that of this machine yields, and which lives: this machine is to give up what it holds of its
+  // own, and then to say left(). Until then it answers nobody.
   const std::optional<Value>& next() const { return founding_.next(); }
   void left();
 

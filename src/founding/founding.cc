@@ -237,10 +237,10 @@ void Founding::decide(const Value& value) {
   save();
 }
 
-void Founding::leaveFor(const Value& older) {
+void Founding::leaveFor(const Value& other) {
   assert(decision_);
   if (record_.next) return;
-  record_.next = older;
+  record_.next = other;
   save();
 }
 

@@ -73,9 +73,9 @@ class Founding {
   bool receive(Time now, Nonce nonce, const Refused& response);
   // A member has said it. What is decided already stays.
   void learn(const Value& value);
-  // An older cluster was met. next(): it is durable that this member leaves its own for that one: then it gives up what it
+  // Another cluster was met, to which this one yields. next(): it is durable that this member leaves its own for that one: then it gives up what it
   // holds of its own. left(): it holds nothing of it any more. REQUIRES: of leaveFor(): decision(); of left(): next().
-  void leaveFor(const Value& older);
+  void leaveFor(const Value& other);
   const std::optional<Value>& next() const { return next_; }
   void left();
   // The record of this version, and so each one before, is durable.

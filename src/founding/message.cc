@@ -250,8 +250,12 @@ int64_t Value::numberOf(std::string_view uuid) const {
   return found == members.end() ? 0 : found - members.begin() + 1;
 }
 
-bool isYounger(const Value& one, const Value& other) {
-  return std::tie(one.members.back(), one.cluster) > std::tie(other.members.back(), other.cluster);
+bool yields(const Value& one, const Value& other) {
+  const auto rank = [](const Value& value) {
+    const size_t founders = value.members.size();
+    return std::tuple(-static_cast<int64_t>(founders), value.members[(founders - 1) / 2].start, value.cluster);
+  };
+  return rank(one) > rank(other);
 }
 
 std::string encode(const Message& message) {

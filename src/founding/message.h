@@ -53,10 +53,10 @@ struct Value {
   std::string etcdToken() const { return "idetcd-" + cluster; }
 };
 
-// Of two clusters that one secret made, and that have met: whether `one` is the younger, which dissolves: the one whose
-// last member started later, without whom it was not founded; ties by identity. Both sides find the same. REQUIRES:
-// different identities.
-bool isYounger(const Value& one, const Value& other);
+// Of two clusters that one secret made, and that have met: whether `one` dissolves. That is the one that fewer machines have
+// founded; if as many have, the one whose founders started later, by the median of their clocks; else the identity decides. A
+// total order, which both sides find alike. REQUIRES: different identities.
+bool yields(const Value& one, const Value& other);
 
 // Each attempt of each machine has one of its own.
 struct Ballot {
@@ -139,7 +139,7 @@ struct Record {
   std::optional<Acceptance> accepted;
   std::optional<Value> decided;
   std::vector<Voter> voters = {};  // as HelloResponse's
-  std::optional<Value> next = {};  // the older cluster for which it leaves that one
+  std::optional<Value> next = {};  // the other cluster for which it leaves that one
   bool operator==(const Record&) const = default;
 };
 

@@ -317,8 +317,8 @@ void Founder::Impl::report() {
   }
   if (!decision && progress.state != said) say(false);
   if (const auto& other = elector->other(); other && std::exchange(said_other, other->cluster) != other->cluster) {
-    log.error("peers: another cluster of this secret was met: {}, founded {} than {}, of which this machine is",
-              other->cluster, founding::isYounger(*other, *decision) ? "later" : "earlier", decision->cluster);
+    log.error("peers: another cluster of this secret was met: {}; that of this machine, {}, {}", other->cluster,
+              decision->cluster, founding::yields(*decision, *other) ? "dissolves" : "stays");
   }
   if (elector->next()) return leave();
   leaves = false;
@@ -335,7 +335,7 @@ void Founder::Impl::report() {
 void Founder::Impl::leave() {
   if (std::exchange(leaves, true)) return;
   const founding::Value& own = *elector->decision();
-  log.error("peers: the cluster {} dissolves: this machine gives up its names, and joins the older one, {}", own.cluster,
+  log.error("peers: the cluster {} dissolves: this machine gives up its names, and joins the other one, {}", own.cluster,
             elector->next()->cluster);
   told.clear();
   if (options.on_leave) options.on_leave(own);

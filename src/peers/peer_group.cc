@@ -53,7 +53,7 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
                       "Whether this machine reaches the voters of its cluster: 1 or 0.",
                       [this] { return read([this] { return reaches_voters; }); }),
         dissolved(scope, "idetcd_peers_dissolved_total",
-                  "Clusters that this machine has left for an older one of the same secret.") {}
+                  "Clusters that this machine has left for another one of the same secret.") {}
 
   template <typename What>
   double read(const What& what) const {

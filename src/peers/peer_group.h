@@ -44,7 +44,7 @@ class PeerGroup {
     metrics::Scope metrics{};
     // On any thread, until stop() has returned: endpoints() says something else.
     std::function<void()> on_change;
-    // On any thread, until stop() has returned: an older cluster of this secret was met, for which this one is left. All
+    // On any thread, until stop() has returned: another cluster of this secret was met, for which this one is left. All
     // names that this machine has in it are to be given up; left() follows.
     std::function<void()> on_leave;
   };

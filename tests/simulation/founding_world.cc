@@ -146,7 +146,8 @@ class FoundingWorld {
     weather_.calm = weather_.bridged = false;
     machines_.clear();
     starts_.clear();
-    for (size_t i = 0; i < 2 * each; ++i) {
+    const size_t count = each + each / 2 + 1 + random_.below(each - each / 2);
+    for (size_t i = 0; i < count; ++i) {
       Machine& machine = machines_.emplace_back();
       machine.address = {IpAddress::v4({10, 0, 0, static_cast<uint8_t>(i + 1)}), kPort};
       machine.durable = true;
@@ -514,12 +515,12 @@ class FoundingWorld {
               fmt::format("two values are chosen: {} and {}", chosen->cluster, record->accepted->value.cluster));
   }
 
-  // Of two clusters that have met: from the younger to the older, which lives, and with nothing in hand.
+  // Of two clusters that have met: to the one that stays, which lives, and with nothing in hand.
   void judgeMove(size_t i, const Value& to) {
     const Machine& machine = machines_[i];
     const auto from = std::ranges::find_if(
         founded_, [&](const auto& value) { return value && value->cluster == machine.decided; });
-    if (!meets_ || from == founded_.end() || !founding::isYounger(**from, to))
+    if (!meets_ || from == founded_.end() || to != founded_[staying()])
       return violate("memory", fmt::format("machine {} has changed its cluster", i + 1));
     if (!machine.owns.empty())
       return violate("leases", fmt::format("machine {} has a name of the cluster that it has left", i + 1));
@@ -527,13 +528,19 @@ class FoundingWorld {
       return violate("meeting", fmt::format("machine {} leaves its cluster for one without voters", i + 1));
   }
 
-  // Both sides are of the older cluster, unless that has no voters.
+  // The side whose cluster more machines have founded, whatever their clocks said.
+  size_t staying() const {
+    const size_t sizes[] = {founded_[0]->members.size(), founded_[1]->members.size()};
+    if (sizes[0] != sizes[1]) return sizes[0] > sizes[1] ? 0 : 1;
+    return founding::yields(*founded_[0], *founded_[1]) ? 1 : 0;
+  }
+
+  // Both sides are of the cluster that stays, unless that has no voters.
   bool areOne() const {
     if (!founded_[0] || !founded_[1]) return true;
-    const size_t older = founding::isYounger(*founded_[0], *founded_[1]) ? 1 : 0;
-    if (dead_side_ == older) return true;
+    if (dead_side_ == staying()) return true;
     return std::ranges::all_of(machines_, [&](const Machine& machine) {
-      return !machine.elector || machine.decided == founded_[older]->cluster;
+      return !machine.elector || machine.decided == founded_[staying()]->cluster;
     });
   }
 

@@ -220,9 +220,11 @@ MUTATIONS = [
     Mutation("founding: voters without a disk", "founding/founding.cc",
              "value.voters.size() < voters && (machine->durable || durable == 0)", "value.voters.size() < voters"),
     Mutation("founding: a dissolving cluster keeps its leases", "founding/founding.cc",
-             "  record_.next = older;\n", "  record_.decided = older;\n"),
+             "  record_.next = other;\n", "  record_.decided = other;\n"),
     Mutation("founding: a cluster without voters has others dissolve", "founding/elector.cc",
-             "if (isYounger(*cluster, *other_) && response.connected)", "if (isYounger(*cluster, *other_))"),
+             "if (yields(*cluster, *other_) && response.connected)", "if (yields(*cluster, *other_))"),
+    Mutation("founding: one clock says which cluster stays", "founding/message.cc",
+             "return rank(one) > rank(other);", "return one.members.back() > other.members.back();"),
     # Who votes.
     Mutation("voters: the silent one goes before its successor has caught up", "peers/membership.cc",
              "  const Step end{step::Publish{publish(view, std::nullopt)}, \"\"};\n",

@@ -103,13 +103,32 @@ TEST(Value, NumbersAreThePlacesOfTheMembers) {
   EXPECT_EQ(kValue.numberOf("8d3c2a71-0000-4000-8000-000000000003"), 0);
 }
 
-TEST(Value, OfTwoClustersOneIsTheYounger) {
+TEST(Value, OfTwoClustersThatAreAsLargeTheYoungerOneDissolves) {
   Value later = kValue;
   later.cluster = kUuid;
-  EXPECT_NE(isYounger(kValue, later), isYounger(later, kValue));  // founded by the same machine
-  ++later.members.back().start;
-  EXPECT_TRUE(isYounger(later, kValue));
-  EXPECT_FALSE(isYounger(kValue, later));
+  EXPECT_NE(yields(kValue, later), yields(later, kValue));  // founded by the same machines
+  for (Member& member : later.members) ++member.start;
+  EXPECT_TRUE(yields(later, kValue));
+  EXPECT_FALSE(yields(kValue, later));
+}
+
+TEST(Value, OneClockDoesNotSayWhichClusterStays) {
+  const auto founded = [](std::initializer_list<int64_t> starts, const std::string& cluster) {
+    Value value = kValue;
+    value.cluster = cluster;
+    value.members.clear();
+    for (const int64_t start : starts) value.members.push_back({start, kUuid});
+    return value;
+  };
+  constexpr int64_t kYears = 300'000'000'000'000'000;
+  for (const auto& [stays, dissolves] : {
+           std::pair{founded({1, 2, 3, kYears}, kOther), founded({5, 6}, kUuid)},
+           std::pair{founded({1, 2, kYears}, kOther), founded({5, 6, 7}, kUuid)},
+           std::pair{founded({1, 2, 3}, kOther), founded({-kYears, 6, 7}, kUuid)},
+       }) {
+    EXPECT_TRUE(yields(dissolves, stays));
+    EXPECT_FALSE(yields(stays, dissolves));
+  }
 }
 
 }  // namespace
