@@ -161,7 +161,6 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   // --- the loop's thread ---
   std::optional<Handles> handles;  // none: not yet, or not any more
   std::optional<Elector> elector;
-  std::shared_ptr<Executor::Strand> disk;
   std::string kept;  // where there is no disk
   bool writing = false;
   std::optional<founding::Founding::Unwritten> unwritten;  // the disk has refused it, for this reason
@@ -182,7 +181,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
 };
 
 Result<void> Founder::Impl::start() {
-  if (!options.record_file.empty()) disk = options.executor->makeStrand();
+  assert(options.record_file.empty() || options.disk);
   Elector::Options elector_options{.self = options.self, .port = options.port, .peers = options.meeting.addresses};
   elector_options.has_names = !options.meeting.names.empty();
   elector_options.silence = options.silence;
@@ -286,7 +285,7 @@ void Founder::Impl::pump() {
   const Time now = BootClock::now();
   while (true) {
     if (auto record = writing || unwritten ? std::nullopt : elector->takeUnwritten()) {
-      if (disk) {
+      if (!options.record_file.empty()) {
         write(std::move(*record));
       } else {
         kept = std::move(record->bytes);
@@ -360,7 +359,7 @@ void Founder::Impl::write(founding::Founding::Unwritten record) {
       if (self->handles) self->written(record, result);
     });
   };
-  if (!disk->submit(work)) writing = false;  // the process ends
+  if (!options.disk->submit(work)) writing = false;  // the process ends
 }
 
 void Founder::Impl::written(const founding::Founding::Unwritten& record, const Result<void>& result) {

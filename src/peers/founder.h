@@ -31,8 +31,10 @@ class Founder {
     founding::Key key{};      // zeros: everybody is believed
     founding::Record record;  // what was durable when the process started. REQUIRES: of self.member.uuid
     std::string record_file;  // empty: there is no disk, and what is promised goes with the process
+    // Writes it: what the next founder of this process reads has to come after it there. REQUIRES: with record_file.
+    std::shared_ptr<Executor::Strand> disk{};
     std::chrono::nanoseconds silence{0};
-    std::shared_ptr<Executor> executor = std::make_shared<Executor>();  // for the disk, and for names
+    std::shared_ptr<Executor> executor = std::make_shared<Executor>();  // for names
     metrics::Scope metrics{};
     // On the founder's thread: once it is a member, and whenever it learns of other voters. Must not call stop().
     std::function<void(const founding::Value& cluster, const std::vector<founding::Voter>& voters)> on_member;
@@ -54,7 +56,7 @@ class Founder {
 
   // Once. kNoResources: no thread or no descriptor is left.
   Result<void> start();
-  // Nothing is called back any more when it returns. Not on the founder's thread.
+  // Nothing is called back any more when it returns, and nothing more is given to the disk. Not on the founder's thread.
   void stop();
 
   // Those of today, for the record and for machines that ask.

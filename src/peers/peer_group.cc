@@ -199,6 +199,7 @@ Result<void> PeerGroup::Impl::begin() {
   if (secret) founding.key = secret->derive(founding::kMessageLabel);
   founding.record = std::move(*record);
   if (state) founding.record_file = recordFile();
+  founding.disk = disk;
   if (!state && was_here && kept_record.empty()) founding.silence = silenceAfter(options.lease);
   if (options.observes) founding.silence = founding::Elector::kForEver;
   founding.executor = options.executor;
@@ -360,6 +361,7 @@ void PeerGroup::Impl::stop(milliseconds budget) {
   }
   monitor.reset();
   end(budget);
+  disk->drain();  // what has been promised, for whoever has the directory next
   if (state) {
     state->release();
   } else {  // the directory itself stays, and says that this machine was here

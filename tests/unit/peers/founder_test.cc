@@ -1,6 +1,7 @@
 #include "peers/founder.h"
 
 #include <filesystem>
+#include <future>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ class FounderTest : public testing::Test {
   }
   ~FounderTest() override {
     founders_.clear();
+    for (const auto& [number, disk] : disks_) disk->drain();
     std::filesystem::remove_all(directory_);
   }
 
@@ -42,6 +44,10 @@ class FounderTest : public testing::Test {
     options.meeting.addresses = {address(1), address(2)};
     options.key = key_;
     options.record_file = record(number);
+    auto& disk = disks_[number];
+    if (!disk) disk = executor_->makeStrand();
+    disk->drain();
+    options.disk = disk;
     const auto bytes = readFile(record(number), Founder::kMaxRecord);
     options.record = bytes ? *founding::decodeRecord(*bytes, founderUuid(number))
                            : founding::Record{founderUuid(number), {}, {}, {}};
@@ -78,6 +84,8 @@ class FounderTest : public testing::Test {
   std::condition_variable changed_;
   std::map<int, founding::Value> members_;
   std::map<int, std::vector<founding::Voter>> voters_;
+  const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
+  std::map<int, std::shared_ptr<Executor::Strand>> disks_;
   std::map<int, std::unique_ptr<Founder>> founders_;
 };
 
@@ -172,6 +180,23 @@ TEST_F(FounderTest, AMachineThatCannotKeepItsPromisesTakesPartWhenItCan) {
   std::filesystem::create_directory(hidden);
   EXPECT_TRUE(decided());
   EXPECT_TRUE(std::filesystem::exists(hidden + "/record"));
+}
+
+// The next founder of the process reads the record on this strand too.
+TEST_F(FounderTest, WhatWasBeingWrittenAtItsEndIsWrittenBeforeAnybodyReadsIt) {
+  Founder::Options one = options(1, 1);
+  one.meeting.addresses = {address(1)};
+  std::promise<void> goes_on;
+  disks_[1]->submit([&] { goes_on.get_future().wait(); });
+  Founder& founder = add(1, std::move(one));
+  EXPECT_TRUE(eventually([&] { return founder.status().progress.state == founding::Founding::State::kProposing; }, kTimeout));
+  founders_.erase(1);
+  Result<std::string> read = fail("not read");
+  disks_[1]->submit([&] { read = readFile(record(1), Founder::kMaxRecord); });
+  goes_on.set_value();
+  disks_[1]->drain();
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_GT(founding::decodeRecord(*read, founderUuid(1))->promised.round, 0u);
 }
 
 TEST_F(FounderTest, VotersOfTodayAreFoundByAMemberThatReachesNone) {
