@@ -76,6 +76,7 @@ class Elector {
   std::optional<Founding::Unwritten> takeUnwritten() { return founding_.takeUnwritten(); }
   const std::optional<Value>& decision() const { return founding_.decision(); }
   const std::vector<Voter>& voters() const { return founding_.voters(); }  // as last known
+  bool hasPromised() const { return founding_.hasPromised(); }
   // Another cluster of this secret, of which a member was met.
   const std::optional<Value>& other() const { return other_; }
   // Another one, to which that of this machine yields, and which lives: this machine is to give up what it holds of its

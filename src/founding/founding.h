@@ -59,6 +59,8 @@ class Founding {
   const std::vector<Voter>& voters() const {
     return record_.voters.empty() && decision_ ? decision_->voters : record_.voters;
   }
+  // Whether this machine has taken part in the founding, as its record says. A member of the value has.
+  bool hasPromised() const { return record_.promised.round > 0; }
   void setVoters(std::string_view cluster, const std::vector<Voter>& voters);
 
   // Begins, repeats and gives up attempts. `others`: the other electors that are seen; `last_news`: when the last of

@@ -328,7 +328,7 @@ void Founder::Impl::report() {
              number > 0 ? fmt::format(", number {} of the {} that founded it", number, decision->members.size()) : "");
   }
   told = elector->voters();
-  if (options.on_member) options.on_member(*decision, told);
+  if (options.on_member) options.on_member(*decision, told, elector->hasPromised());
 }
 
 void Founder::Impl::leave() {

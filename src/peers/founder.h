@@ -36,8 +36,10 @@ class Founder {
     std::chrono::nanoseconds silence{0};
     std::shared_ptr<Executor> executor = std::make_shared<Executor>();  // for names
     metrics::Scope metrics{};
-    // On the founder's thread: once it is a member, and whenever it learns of other voters. Must not call stop().
-    std::function<void(const founding::Value& cluster, const std::vector<founding::Voter>& voters)> on_member;
+    // On the founder's thread: once it is a member, and whenever it learns of other voters. `promised`: it remembers that
+    // it took part in a founding. Must not call stop().
+    std::function<void(const founding::Value& cluster, const std::vector<founding::Voter>& voters, bool promised)>
+        on_member;
     // On the founder's thread, once, as soon as a restart of this machine would know it too: this cluster is left for
     // another one. left() follows. Must not call stop().
     std::function<void(const founding::Value& cluster)> on_leave;

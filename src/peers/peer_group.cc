@@ -66,7 +66,7 @@ struct PeerGroup::Impl : std::enable_shared_from_this<PeerGroup::Impl> {
   void beginSoon(milliseconds delay);
   Result<void> begin();
   Result<founding::Record> takeRecord();
-  void onMember(const founding::Value& value, const std::vector<founding::Voter>& voters);
+  void onMember(const founding::Value& value, const std::vector<founding::Voter>& voters, bool promised);
   void onVoters(const std::vector<founding::Voter>& voters);
   void onLeave(const founding::Value& value);
   void leave(int64_t seen_token);
@@ -204,7 +204,9 @@ Result<void> PeerGroup::Impl::begin() {
   if (options.observes) founding.silence = founding::Elector::kForEver;
   founding.executor = options.executor;
   founding.metrics = options.metrics;
-  founding.on_member = [this](const auto& value, const auto& voters) { onMember(value, voters); };
+  founding.on_member = [this](const auto& value, const auto& voters, bool promised) {
+    onMember(value, voters, promised);
+  };
   founding.on_leave = [this](const auto& value) { onLeave(value); };
   const std::lock_guard lock(mutex);
   if (stopped) return {};
@@ -244,7 +246,8 @@ Result<founding::Record> PeerGroup::Impl::takeRecord() {
 }
 
 // On the founder's thread, which has ended before the voting does.
-void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<founding::Voter>& voters) {
+void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<founding::Voter>& voters,
+                               bool promised) {
   if (voting) return voting->learn(voters);
   Voting::Options options_of_voting;
   options_of_voting.cluster = value;
@@ -254,6 +257,7 @@ void PeerGroup::Impl::onMember(const founding::Value& value, const std::vector<f
   options_of_voting.start = started_at;
   options_of_voting.durable = isDurable();
   options_of_voting.leases_end = silenceAfter(options.lease);
+  options_of_voting.promised = promised;
   options_of_voting.directory = directory;
   options_of_voting.secret = secret;
   options_of_voting.programs = options.programs;

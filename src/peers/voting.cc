@@ -186,6 +186,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> tick();
   Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
   Task<void> startFounding();
+  std::string foundingCluster() const;
   Task<void> awaitFirst();
   Task<void> join(uint64_t member);
   Task<bool> isRemoved();
@@ -306,7 +307,7 @@ Task<void> Voting::Impl::run(Self self) {
       }
       self->has_program = isProgram(self->options.program);
       std::error_code ignored;
-      self->started = std::filesystem::exists(self->marker(), ignored);
+      self->started = !self->options.promised || std::filesystem::exists(self->marker(), ignored);
       for (const auto& entry : std::filesystem::directory_iterator(self->dataDirectory(), ignored))
         self->data = entry.path().filename();
     });
@@ -530,7 +531,7 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
   if (recovery) made.first_only = {"--force-new-cluster"};
   child = std::make_unique<EtcdChild>(std::move(made));
   child_starts = 0;
-  data = name;
+  const bool is_there = std::exchange(data, name).has_value();
   own_status.reset();
   own.setEndpoints({endpointOf(options.address)});
   if (auto begun = child->start(); !begun) {
@@ -540,9 +541,7 @@ Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluste
   }
   if (!options.durable && !std::exchange(in_memory_said, true))
     log.warning("peers: etcd's data is in memory, and lost when this server ends: set state");
-  log.info("peers: this machine runs etcd ({})", state == "new"            ? "founded"
-                                                 : initial_cluster.empty() ? "again"
-                                                                           : "joins");
+  log.info("peers: this machine runs etcd ({})", is_there ? "again" : state == "new" ? "founded" : "joins");
 }
 
 // A new etcd asks the others, in the order of their URLs, whether it has been there before, until one answers. It gives
@@ -566,11 +565,28 @@ Task<void> Voting::Impl::startFounding() {
   auto waiting = awaitFirst();
   co_await waiting;
   if (stopping) co_return;
+  // First its directory: who finds that beside the marker, and nothing in it, goes on with the start.
+  const auto error = std::make_shared<std::string>();
+  auto marking = block([directory = fmt::format("{}/{}", dataDirectory(), kFoundingData), marker = marker(), error] {
+    if (auto made = makeDirectory(directory, 0700); !made) *error = made.error().message;
+    if (!error->empty()) return;
+    if (auto marked = replaceFile(marker, ""); !marked) *error = marked.error().message;
+  });
+  if (!co_await marking || stopping) co_return;
+  if (!error->empty()) {
+    complain(fmt::format("etcd cannot be started: {}: {}", marker(), *error));
+    co_return;
+  }
+  started = true;
+  auto starting = startChild(std::string(kFoundingData), foundingCluster(), "new");
+  co_await starting;
+}
+
+std::string Voting::Impl::foundingCluster() const {
   std::string all;
   for (const founding::Voter& voter : options.cluster.voters)
     all += (all.empty() ? "" : ",") + voter.uuid + "=" + peerUrl(voter.address, tls());
-  auto starting = startChild(std::string(kFoundingData), all, "new");
-  co_await starting;
+  return all;
 }
 
 Task<void> Voting::Impl::endChild() {
@@ -697,7 +713,9 @@ Task<void> Voting::Impl::tick() {
   if (!child) {
     if (data && is_no_member) co_return;  // it is not known yet whether the data is void
     if (data) {
-      auto starting = startChild(*data, "", "existing");
+      // etcd looks at it only where it has no data yet.
+      const bool is_founding = *data == kFoundingData;
+      auto starting = startChild(*data, is_founding ? foundingCluster() : "", is_founding ? "new" : "existing");
       co_await starting;
     } else if (me() != nullptr && me()->learner) {
       auto joining = join(me()->member);
@@ -722,10 +740,6 @@ Task<void> Voting::Impl::tick() {
   counters.leads.set(leads ? 1 : 0);
   if (!own_status) co_return;
   seeVersion(own_status->version);
-  if (!started) {
-    auto marking = block([marker = marker()] { (void)replaceFile(marker, ""); });
-    started = co_await marking;
-  }
   if (thread.now() >= next_look_at_files) {
     next_look_at_files = thread.now() + 60s;
     auto looking = block([self = shared_from_this()] {

@@ -2,7 +2,7 @@
 // that etcd leads, changes the members (membership.h). README.md has the rules.
 //
 //   DIRECTORY/CLUSTER/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
-//   DIRECTORY/CLUSTER/started    the founding start has been: its data may be lost, and it is never made anew
+//   DIRECTORY/CLUSTER/started    the founding start begins, or has been: its data may be lost, and it is never made anew
 //   DIRECTORY/tls                certificates.h
 //   DIRECTORY/etcd.log           the child's warnings, of bounded size
 //
@@ -39,6 +39,7 @@ class Voting {
     SocketAddress address;  // of the peers port
     int64_t start = 0;      // of this process, ns
     bool durable = false;   // the directory outlives the process
+    bool promised = true;   // something, at the founding, as each founder has; false: it has forgotten that
     std::string directory;
     std::optional<founding::Secret> secret;  // none: plain HTTP
     std::shared_ptr<sandbox::ProgramRunner> programs;

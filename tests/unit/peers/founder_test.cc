@@ -51,10 +51,12 @@ class FounderTest : public testing::Test {
     const auto bytes = readFile(record(number), Founder::kMaxRecord);
     options.record = bytes ? *founding::decodeRecord(*bytes, founderUuid(number))
                            : founding::Record{founderUuid(number), {}, {}, {}};
-    options.on_member = [this, number](const founding::Value& value, const std::vector<founding::Voter>& voters) {
+    options.on_member = [this, number](const founding::Value& value, const std::vector<founding::Voter>& voters,
+                                       bool promised) {
       const std::lock_guard lock(mutex_);
       members_[number] = value;
       voters_[number] = voters;
+      promised_[number] = promised;
       changed_.notify_all();
     };
     return options;
@@ -84,6 +86,7 @@ class FounderTest : public testing::Test {
   std::condition_variable changed_;
   std::map<int, founding::Value> members_;
   std::map<int, std::vector<founding::Voter>> voters_;
+  std::map<int, bool> promised_;
   const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
   std::map<int, std::shared_ptr<Executor::Strand>> disks_;
   std::map<int, std::unique_ptr<Founder>> founders_;
@@ -118,6 +121,22 @@ TEST_F(FounderTest, AllThatAreStartedAnewAreMembersOfTheSameCluster) {
   members_.clear();
   for (const int number : {1, 2, 3}) add(number, options(number, 3));
   EXPECT_EQ(decided(), value);
+}
+
+TEST_F(FounderTest, AFounderThatHasLostItsRecordDoesNotRememberThatItPromised) {
+  for (const int number : {1, 2}) add(number, options(number, 2));
+  const auto value = decided();
+  ASSERT_TRUE(value);
+  EXPECT_TRUE(promised_[1] && promised_[2]);
+  founders_.erase(2);
+  disks_[2]->drain();
+  std::filesystem::remove(record(2));
+  members_.clear();
+  add(2, options(2, 2));
+  std::unique_lock lock(mutex_);
+  ASSERT_TRUE(changed_.wait_for(lock, kTimeout, [this] { return members_.contains(2); }));
+  EXPECT_EQ(members_[2], value);
+  EXPECT_FALSE(promised_[2]);
 }
 
 TEST_F(FounderTest, OneOfAnotherSecretIsNotSeen) {
@@ -189,7 +208,8 @@ TEST_F(FounderTest, WhatWasBeingWrittenAtItsEndIsWrittenBeforeAnybodyReadsIt) {
   std::promise<void> goes_on;
   disks_[1]->submit([&] { goes_on.get_future().wait(); });
   Founder& founder = add(1, std::move(one));
-  EXPECT_TRUE(eventually([&] { return founder.status().progress.state == founding::Founding::State::kProposing; }, kTimeout));
+  const auto proposes = [&] { return founder.status().progress.state == founding::Founding::State::kProposing; };
+  EXPECT_TRUE(eventually(proposes, kTimeout));
   founders_.erase(1);
   Result<std::string> read = fail("not read");
   disks_[1]->submit([&] { read = readFile(record(1), Founder::kMaxRecord); });

@@ -168,6 +168,16 @@ class VotingTest : public testing::Test {
   std::map<int, std::unique_ptr<Running>> machines_;
 };
 
+TEST_F(VotingTest, AFounderThatHasForgottenItsPromiseIsAddedAnew) {
+  start(1, 3);
+  start(2, 3);
+  Voting::Options forgetful = options(3, 3);
+  forgetful.promised = false;
+  start(3, std::move(forgetful));
+  await(1, vote({1, 2, 3}));
+  EXPECT_FALSE(std::filesystem::exists(directory(3) + "/" + founded(3).cluster + "/etcd/founding"));
+}
+
 TEST_F(VotingTest, ADeadLeaderIsReplacedAndStandsByWhenItIsBack) {
   for (int i = 1; i <= 4; ++i) start(i, 3);
   await(4, vote({1, 2, 3}));
