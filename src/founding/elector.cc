@@ -135,7 +135,7 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
   const std::optional<Value>& cluster = founding_.decision();
   if (cluster && response.cluster && response.cluster->cluster != cluster->cluster) {
     other_ = response.cluster;
-    if (yields(*cluster, *other_) && response.connected) founding_.leaveFor(*other_);
+    if (yields(*cluster, *other_) && response.connected) founding_.leaveFor(*other_, response.voters);
   } else if (cluster && response.machine.cluster == cluster->cluster) {
     if (isSearching()) setVoters(response.voters.empty() ? cluster->voters : response.voters);
   } else if (response.cluster) {

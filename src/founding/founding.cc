@@ -237,16 +237,17 @@ void Founding::decide(const Value& value) {
   save();
 }
 
-void Founding::leaveFor(const Value& other) {
+void Founding::leaveFor(const Value& other, const std::vector<Voter>& voters) {
   assert(decision_);
   if (record_.next) return;
   record_.next = other;
+  next_voters_ = voters;
   save();
 }
 
 void Founding::left() {
   assert(next_);
-  record_ = {.uuid = record_.uuid, .promised = {}, .accepted = {}, .decided = next_};
+  record_ = {.uuid = record_.uuid, .promised = {}, .accepted = {}, .decided = next_, .voters = std::move(next_voters_)};
   save();
 }
 

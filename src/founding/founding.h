@@ -75,9 +75,10 @@ class Founding {
   bool receive(Time now, Nonce nonce, const Refused& response);
   // A member has said it. What is decided already stays.
   void learn(const Value& value);
-  // Another cluster was met, to which this one yields. next(): it is durable that this member leaves its own for that one: then it gives up what it
-  // holds of its own. left(): it holds nothing of it any more. REQUIRES: of leaveFor(): decision(); of left(): next().
-  void leaveFor(const Value& other);
+  // Another cluster was met, to which this one yields, with these voters today. next(): it is durable that this member
+  // leaves its own for that one: then it gives up what it holds of its own. left(): it holds nothing of it any more.
+  // REQUIRES: of leaveFor(): decision(); of left(): next().
+  void leaveFor(const Value& other, const std::vector<Voter>& voters);
   const std::optional<Value>& next() const { return next_; }
   void left();
   // The record of this version, and so each one before, is durable.
@@ -130,6 +131,7 @@ class Founding {
   Record record_;
   std::optional<Value> decision_;
   std::optional<Value> next_;
+  std::vector<Voter> next_voters_;  // as known to this process
   uint64_t version_ = 0;  // of record_
   uint64_t taken_ = 0;    // of what takeUnwritten() has given
   uint64_t written_ = 0;

@@ -203,6 +203,19 @@ TEST_F(TwoClustersTest, TheYoungerOneDissolves) {
   EXPECT_FALSE(younger().next());
 }
 
+TEST_F(TwoClustersTest, WhoJoinsTheOtherOneKnowsItsVotersOfToday) {
+  const std::vector<Voter> today{{electorUuid(4), electorAddress(4)}};
+  older().setVoters(today);
+  older().search(false);
+  run(seconds(30));
+  ASSERT_TRUE(younger().next());
+  younger().left();
+  run(seconds(1));
+  EXPECT_EQ(younger().decision(), older().decision());
+  EXPECT_EQ(younger().voters(), today);
+  EXPECT_EQ(decodeRecord(disks_[2], electorUuid(2))->voters, today);
+}
+
 TEST_F(TwoClustersTest, AMachineThatIsStartedAgainGoesOnDissolving) {
   older().search(false);
   run(seconds(30));
