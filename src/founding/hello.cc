@@ -16,7 +16,9 @@ Hello::Hello(std::string self, const std::vector<SocketAddress>& addresses, bool
   if (has_names) names_until_ = now + kNamePatience;
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (i >= kAtOnce) now += kStep;
-    if (Peer* const peer = add(addresses[i], now)) peer->configured = true;
+    Peer* const peer = add(addresses[i], now);
+    if (peer == nullptr || std::exchange(peer->configured, true)) continue;
+    learned_.erase(std::exchange(peer->place, 0));
   }
 }
 
@@ -59,7 +61,7 @@ std::vector<Hello::Question> Hello::due(Time now) {
     if (peer.own || peer.next > now) {
       ++it;
     } else if (isForgotten(peer)) {
-      it = peers_.erase(it);
+      it = forget(it);
     } else {
       questions.push_back(ask(address, peer, now));
       peer.next = now + jittered(std::max(peer.delay, pace));
@@ -71,7 +73,7 @@ std::vector<Hello::Question> Hello::due(Time now) {
 }
 
 std::optional<Hello::Question> Hello::next(Time now) {
-  std::erase_if(peers_, [this](const auto& one) { return isForgotten(one.second); });
+  for (auto it = peers_.begin(); it != peers_.end();) it = isForgotten(it->second) ? forget(it) : std::next(it);
   auto it = peers_.upper_bound(last_);
   for (size_t i = 0; i < peers_.size(); ++i, ++it) {
     if (it == peers_.end()) it = peers_.begin();
@@ -177,10 +179,34 @@ Hello::Peer* Hello::add(const SocketAddress& address, Time next) {
   if (address.port == 0 || address.ip.isUnspecified() || address.ip.isMulticast()) return nullptr;
   const auto known = peers_.find(address);
   if (known != peers_.end()) return &known->second;
-  if (peers_.size() >= kMaxMachines) return nullptr;
+  if (peers_.size() >= kMaxMachines && !makeRoom()) return nullptr;
   Peer& peer = peers_[address];
   peer.next = next;
+  peer.place = ++last_place_;
+  learned_[peer.place] = address;
   return &peer;
+}
+
+// The first one that does not answer; those that do queue up anew. Few are looked at, since many may want room.
+bool Hello::makeRoom() {
+  constexpr int kLooks = 16;
+  for (int i = 0; i < kLooks && !learned_.empty(); ++i) {
+    const auto first = peers_.find(learned_.begin()->second);
+    Peer& peer = first->second;
+    const bool answers = peer.asked_at && peer.silences == 0;
+    if (!peer.resolved && !answers) {
+      forget(first);
+      return true;
+    }
+    learned_.erase(std::exchange(peer.place, ++last_place_));
+    learned_[peer.place] = first->first;
+  }
+  return false;
+}
+
+std::map<SocketAddress, Hello::Peer>::iterator Hello::forget(std::map<SocketAddress, Peer>::iterator peer) {
+  learned_.erase(peer->second.place);
+  return peers_.erase(peer);
 }
 
 // From a half to one and a half times the mean.

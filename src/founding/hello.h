@@ -5,7 +5,8 @@
 //
 // Silent addresses are asked ever less often, the less the more there are: a network is searched slowly. Those that are
 // neither configured nor what the name leads to are forgotten after kPatience times. Memory is bounded by kMaxMachines
-// addresses and machines. No I/O; one thread; times are the BootClock's.
+// addresses and machines: if there are more, one of those makes room that has been there long and does not answer, since a
+// request may come with any address. No I/O; one thread; times are the BootClock's.
 //
 // A member may be behind any address that is configured, or that a name leads to: so hasAskedAll() says whether each of them has
 // been asked, and has answered or has had kAnswer to do so.
@@ -83,6 +84,7 @@ class Hello {
     bool resolved = false;
     bool own = false;  // leads to this machine
     int silences = 0;  // questions since it last answered
+    uint64_t place = 0;  // in learned_; 0: it is not there
     Nonce nonce = 0;   // of the questions since then
     std::optional<Time> asked_at;
     std::optional<Time> settled_at;  // when it has answered, or need not be waited for; none: it was never asked
@@ -91,6 +93,8 @@ class Hello {
   };
 
   Peer* add(const SocketAddress& address, Time next);
+  bool makeRoom();
+  std::map<SocketAddress, Peer>::iterator forget(std::map<SocketAddress, Peer>::iterator peer);
   bool isForgotten(const Peer& peer) const {
     return !peer.configured && !peer.resolved && peer.silences >= kPatience;
   }
@@ -101,6 +105,8 @@ class Hello {
   const std::string self_;
   RandomSource& random_;
   std::map<SocketAddress, Peer> peers_;
+  std::map<uint64_t, SocketAddress> learned_;  // those that are not configured, as they came
+  uint64_t last_place_ = 0;
   SocketAddress last_;  // that next() gave
   std::map<std::string, Seen> machines_;  // by UUID
   Time last_news_;

@@ -140,6 +140,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   void receive(const Listener& listener);
   void receive(Connection& connection, std::span<const uint8_t> bytes);
   void take(std::unique_ptr<net::TcpConnection> tcp);
+  Connection& hold(std::unique_ptr<net::TcpConnection> tcp, bool incoming);
   void close(const Connection& connection);
   void write(founding::Founding::Unwritten record);
   void written(const founding::Founding::Unwritten& record, const Result<void>& result);
@@ -402,12 +403,15 @@ void Founder::Impl::receive(Connection& connection, std::span<const uint8_t> byt
 }
 
 void Founder::Impl::take(std::unique_ptr<net::TcpConnection> tcp) {
-  if (count(true) >= kMaxIncoming) {  // the oldest makes room
-    handles->connections.erase(
-        std::ranges::find_if(handles->connections, [](const Connection& one) { return one.incoming; }));
-  }
-  Connection& connection = handles->connections.emplace_back(*this, std::move(tcp), true);
+  Connection& connection = hold(std::move(tcp), true);
   connection.tcp->start(connection);
+}
+
+// If there are too many of that direction, the oldest makes room: strangers may have brought it about.
+Founder::Impl::Connection& Founder::Impl::hold(std::unique_ptr<net::TcpConnection> tcp, bool incoming) {
+  if (count(incoming) >= (incoming ? kMaxIncoming : kMaxOutgoing))
+    handles->connections.erase(std::ranges::find(handles->connections, incoming, &Connection::incoming));
+  return handles->connections.emplace_back(*this, std::move(tcp), incoming);
 }
 
 void Founder::Impl::close(const Connection& connection) {
@@ -439,12 +443,11 @@ void Founder::Impl::send(const Elector::Outgoing& message) {
 }
 
 void Founder::Impl::sendFrame(const Elector::Outgoing& message) {
-  if (count(false) >= kMaxOutgoing) return;
   const Listener* from = listenerFor(message.to);
   if (from == nullptr) return;
   auto tcp = handles->connector.connect(message.to, from->address.ip);
   if (!tcp) return;
-  Connection& connection = handles->connections.emplace_back(*this, std::move(*tcp), false);
+  Connection& connection = hold(std::move(*tcp), false);
   connection.tcp->start(connection);
   const std::string frame = founding::frame(message.envelope);
   connection.tcp->write({frame.begin(), frame.end()});

@@ -206,6 +206,20 @@ TEST_F(HelloTest, MemoryIsBounded) {
   EXPECT_EQ(hello.peers(now_).size(), kMaxPeers);
 }
 
+// A request may come again with any address.
+TEST_F(HelloTest, AddressesThatDoNotAnswerMakeRoom) {
+  Hello hello = make({addressOf(1)});
+  hello.asked(now_, addressOf(2), machineOf(2));
+  ask(hello, now_ + milliseconds(100), {2});
+  for (int i = 1000; i < 20'000; ++i) hello.asked(now_, addressOf(i), machineOf(3));
+  hello.asked(now_, addressOf(4), machineOf(4));
+  hello.resolved(now_, {addressOf(5)});
+  const auto asked = ask(hello, now_ + seconds(5), {2, 4});
+  EXPECT_LE(asked.size(), kMaxMachines);
+  for (const int number : {1, 2, 4, 5}) EXPECT_TRUE(asked.contains(addressOf(number))) << number;
+  EXPECT_EQ(hello.electors(now_).size(), 2u);
+}
+
 TEST_F(HelloTest, AddressesThatNobodyHasAreNotAsked) {
   Hello hello = make(
       {{IpAddress::v4({0, 0, 0, 0}), 2390}, {IpAddress::v4({224, 0, 0, 1}), 2390}, {IpAddress::v4({10, 0, 0, 1}), 0}});
