@@ -9,6 +9,9 @@ namespace {
 // More only wait if the disk stands still; what is lost with them is asked again.
 constexpr size_t kMaxAnswers = 1024;
 
+// Of those that are the fittest the oldest vote.
+int fitnessToVote(const Machine& machine) { return (machine.can_vote ? 2 : 0) + (machine.durable ? 1 : 0); }
+
 size_t votersFor(size_t machines) { return machines <= 2 ? 1 : machines <= 9 ? 3 : 5; }
 
 }  // namespace
@@ -149,13 +152,15 @@ Value Founding::valueOf(const std::map<std::string, Promise>& promises) const {
   std::sort(machines.begin(), machines.end(),
             [](const Machine* one, const Machine* other) { return one->member < other->member; });
   Value value{node::randomUuid(random_), {}, {}, 1};
-  const auto durable = static_cast<size_t>(
-      std::count_if(machines.begin(), machines.end(), [](const Machine* machine) { return machine->durable; }));
+  int fittest = 0;
+  for (const Machine* machine : machines) fittest = std::max(fittest, fitnessToVote(*machine));
+  const auto fit = static_cast<size_t>(std::count_if(
+      machines.begin(), machines.end(), [fittest](const Machine* one) { return fitnessToVote(*one) == fittest; }));
   size_t voters = votersFor(machines.size());
-  while (durable > 0 && voters > durable) voters -= 2;  // an odd number: one more bears no more failures
+  while (voters > fit) voters -= 2;  // an odd number: one more bears no more failures
   for (const Machine* machine : machines) {
     value.members.push_back(machine->member);
-    if (value.voters.size() < voters && (machine->durable || durable == 0))
+    if (value.voters.size() < voters && fitnessToVote(*machine) == fittest)
       value.voters.push_back({machine->member.uuid, machine->addresses.front()});
     value.token_base = std::max(value.token_base, machine->token + 1);
   }

@@ -38,6 +38,7 @@ void put(wire::Machine& to, const Machine& from) {
   to.set_token(from.token);
   to.set_expect(from.expect);
   to.set_cluster(from.cluster);
+  to.set_can_vote(from.can_vote);
 }
 
 void put(wire::Voter& to, const Voter& from) {
@@ -130,6 +131,7 @@ bool get(const wire::Machine& from, Machine& to) {
   to.token = from.token();
   to.expect = from.expect();
   to.cluster = from.cluster();
+  to.can_vote = from.can_vote();
   return get(from.member(), to.member) && getAddresses(from.addresses(), kMaxAddresses, to.addresses) &&
          !to.addresses.empty() && to.token >= 0 && to.token < INT64_MAX && (to.cluster.empty() || node::isUuid(to.cluster));
 }

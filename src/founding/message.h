@@ -32,6 +32,7 @@ struct Machine {
   int64_t token = 0;     // the highest fencing token that it has seen
   uint32_t expect = 0;   // so many machines are to found the cluster
   std::string cluster = {};  // the identity of that of which it is a member; empty: none
+  bool can_vote = true;      // has the program that voters run
   bool operator==(const Machine&) const = default;
 };
 

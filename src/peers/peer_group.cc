@@ -193,6 +193,7 @@ Result<void> PeerGroup::Impl::begin() {
   founding.self.member = {started_at, record->uuid};
   for (const IpAddress& address : addresses) founding.self.addresses.push_back({address, options.settings.port});
   founding.self.durable = isDurable();
+  founding.self.can_vote = isProgram(options.settings.program);
   founding.self.expect = static_cast<uint32_t>(options.settings.expect);
   founding.port = options.settings.port;
   founding.meeting = meeting;

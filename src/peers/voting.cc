@@ -48,19 +48,6 @@ std::optional<SocketAddress> machineAddressOf(const ClusterMember& member) {
   return shifted(*address, -2);
 }
 
-// Whether execvp(3) would find it.
-bool isProgram(const std::string& program) {
-  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
-  const char* const variable = std::getenv("PATH");
-  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
-  while (true) {
-    const std::string_view directory = rest.substr(0, rest.find(':'));
-    if (access(fmt::format("{}/{}", directory, program).c_str(), X_OK) == 0) return true;
-    if (directory.size() == rest.size()) return false;
-    rest.remove_prefix(directory.size() + 1);
-  }
-}
-
 std::string hex(uint64_t id) { return fmt::format("{:x}", id); }
 
 // Known defects of etcd that weaken what idetcd promises, and the version of each branch that has them no more. What
@@ -77,6 +64,18 @@ constexpr Defect kDefects[]{
 };
 
 }  // namespace
+
+bool isProgram(const std::string& program) {
+  if (program.find('/') != std::string::npos) return access(program.c_str(), X_OK) == 0;
+  const char* const variable = std::getenv("PATH");
+  std::string_view rest = variable == nullptr ? "/usr/bin:/bin" : variable;
+  while (true) {
+    const std::string_view directory = rest.substr(0, rest.find(':'));
+    if (access(fmt::format("{}/{}", directory, program).c_str(), X_OK) == 0) return true;
+    if (directory.size() == rest.size()) return false;
+    rest.remove_prefix(directory.size() + 1);
+  }
+}
 
 std::string defectsOf(std::string_view version_text) {
   std::array<int, 3> numbers{};
@@ -185,6 +184,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   // --- the child ---
   Task<void> tick();
   Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
+  Task<void> lookForProgram();
   Task<void> startFounding();
   std::string foundingCluster() const;
   Task<void> awaitFirst();
@@ -690,7 +690,20 @@ void Voting::Impl::seeVersion(const std::string& seen) {
     log.warning("peers: etcd {} has known defects: {}", version, defects);
 }
 
+// Again and again: it may be installed later.
+Task<void> Voting::Impl::lookForProgram() {
+  const auto found = std::make_shared<bool>();
+  auto looking = block([program = options.program, found] { *found = isProgram(program); });
+  if (!co_await looking || !*found) co_return;
+  has_program = true;
+  complain("");
+}
+
 Task<void> Voting::Impl::tick() {
+  if (!has_program) {
+    auto looking = lookForProgram();
+    co_await looking;
+  }
   const auto is_other = [this](const Voter& listed) { return *data != kFoundingData && *data != hex(listed.member); };
   const bool is_no_member = is_published && data && (me() == nullptr || is_other(*me()));
   if (is_no_member) {

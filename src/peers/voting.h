@@ -25,6 +25,9 @@ namespace idetcd::peers {
 // Beside the peers port P: etcd's clients at P + 1, its members among themselves at P + 2.
 std::string clientEndpoint(const SocketAddress& peers_address, bool tls);
 
+// Whether it can be run: a path, or a name that is searched in $PATH.
+bool isProgram(const std::string& program);
+
 // The known defects of a version of etcd that weaken what idetcd promises; empty: none.
 std::string defectsOf(std::string_view version);
 

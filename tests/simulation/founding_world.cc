@@ -44,6 +44,7 @@ struct Weather {
 struct Machine {
   SocketAddress address;
   bool durable = false;
+  bool can_vote = true;
   int64_t clock_error = 0;
   int64_t token = 0;
   // One life after the other.
@@ -104,10 +105,12 @@ class FoundingWorld {
     const size_t count = weather_.bridged ? expect_ : quorum + random_.below(expect_ - quorum + 1);
     spare_ = expect_ - count;
     const size_t durable = random_.oneOf<size_t>({1000, 1000, 1000, 700, 500, 0});
+    const size_t can_vote = random_.oneOf<size_t>({1000, 1000, 700, 0});
     for (size_t i = 0; i < count; ++i) {
       Machine& machine = machines_.emplace_back();
       machine.address = {IpAddress::v4({10, 0, 0, static_cast<uint8_t>(i + 1)}), kPort};
       machine.durable = random_.chance(durable);
+      machine.can_vote = random_.chance(can_vote);
       machine.token = random_.between(0, 1000);
       machine.clock_error = weather_.calm ? 0 : random_.between(-50'000'000, 50'000'000);
     }
@@ -232,13 +235,14 @@ class FoundingWorld {
                     .addresses = {machine.address},
                     .durable = machine.durable,
                     .token = machine.token,
-                    .expect = static_cast<uint32_t>(expect_)};
+                    .expect = static_cast<uint32_t>(expect_),
+                    .can_vote = machine.can_vote};
     options.port = kPort;
     if (!by_name_) options.peers = peersOf(i);
     options.has_names = by_name_ || (isNew(i) && late_name_);
     if (again && !machine.durable) options.silence = kLease * 11 / 10;
     electors_.insert(machine.uuid);
-    facts_[machine.uuid] = {machine.durable, machine.token};
+    facts_[machine.uuid] = {(machine.can_vote ? 2 : 0) + (machine.durable ? 1 : 0), machine.token};
     timeline_.say(i, "starts as {}, expects {}", machine.uuid.substr(0, 8), expect_);
     machine.leaves = false;
     machine.elector = std::make_unique<Elector>(options, key_, *record, time_.now(), random_);
@@ -546,11 +550,13 @@ class FoundingWorld {
 
   void judgeValue(const Value& value, const std::optional<Value>& chosen) {
     if (value != chosen) return violate("founding", fmt::format("{} is decided, and was not chosen", value.cluster));
-    size_t durable = 0;
+    std::vector<std::string> fittest;  // the oldest first
     int64_t token = 0;
     for (const founding::Member& member : value.members) {
       if (!electors_.contains(member.uuid)) return violate("members", "one that has never been");
-      durable += facts_[member.uuid].durable ? 1 : 0;
+      const int fitness = facts_[member.uuid].fitness;
+      if (!fittest.empty() && fitness > facts_[fittest[0]].fitness) fittest.clear();
+      if (fittest.empty() || fitness == facts_[fittest[0]].fitness) fittest.push_back(member.uuid);
       token = std::max(token, facts_[member.uuid].token);
     }
     for (size_t i = 1; i < value.members.size(); ++i) {
@@ -558,18 +564,14 @@ class FoundingWorld {
     }
     if (value.token_base <= token) violate("tokens", "a member has seen a token above the base");
     // The oldest that can: an odd number.
-    const size_t can = durable > 0 ? durable : value.members.size();
     const size_t wanted = std::min(value.members.size() <= 2   ? 1UL
                                    : value.members.size() <= 9 ? 3UL
                                                                : 5UL,
-                                   (can - 1) / 2 * 2 + 1);
-    std::vector<std::string> voters;
-    for (const founding::Member& member : value.members) {
-      if (voters.size() < wanted && (durable == 0 || facts_[member.uuid].durable)) voters.push_back(member.uuid);
-    }
-    if (!std::equal(voters.begin(), voters.end(), value.voters.begin(), value.voters.end(),
+                                   (fittest.size() - 1) / 2 * 2 + 1);
+    fittest.resize(wanted);
+    if (!std::equal(fittest.begin(), fittest.end(), value.voters.begin(), value.voters.end(),
                     [](const std::string& uuid, const founding::Voter& voter) { return uuid == voter.uuid; }))
-      violate("voters", "not the oldest ones with a disk");
+      violate("voters", "not the oldest of the fittest");
     if (weather_.calm && value.members.size() != machines_.size())
       violate("order", fmt::format("{} of {} machines that started at once have no number",
                                    machines_.size() - value.members.size(), machines_.size()));
@@ -601,7 +603,7 @@ class FoundingWorld {
 
   static constexpr int64_t kEpoch = 1'700'000'000'000'000'000;
   struct Facts {
-    bool durable = false;
+    int fitness = 0;  // to vote: 1 for a disk, 2 for the program
     int64_t token = 0;
   };
 

@@ -289,6 +289,29 @@ TEST_F(FoundingTest, VotersAreTheOldestWithADiskAndOdd) {
   }
 }
 
+TEST_F(FoundingTest, WhoHasTheProgramVotesBeforeWhoHasADiskOnly) {
+  const struct {
+    bool older_has_it, older_keeps, younger_has_it, younger_keeps;
+    int voter;
+  } cases[] = {
+      {true, true, true, true, 1},  {false, true, true, true, 2},   {false, true, true, false, 2},
+      {true, false, true, true, 2}, {false, false, false, true, 2}, {false, false, false, false, 1},
+  };
+  for (const auto& test : cases) {
+    Machine older = machine(1, 2, test.older_keeps);
+    older.can_vote = test.older_has_it;
+    Machine younger = machine(2, 2, test.younger_keeps);
+    younger.can_vote = test.younger_has_it;
+    Founding founding(older, Record{machineUuid(1), {}, {}, {}}, random_);
+    ASSERT_TRUE(proposesAfter(founding, {{younger, machineAddress(2), now_}}));
+    const auto prepare = prepareOf(founding);
+    write(founding);
+    founding.receive(now_, prepare.nonce, Promise{younger, std::get<Prepare>(prepare.body).ballot, {}});
+    const Value value = said<Accept>(founding).at(0).proposal.value;
+    EXPECT_EQ(value.voters, (std::vector<Voter>{{machineUuid(test.voter), machineAddress(test.voter)}}));
+  }
+}
+
 TEST_F(FoundingTest, WhatWasDecidedStays) {
   Founding founding = make(2);
   founding.learn(valueOf(1));

@@ -10,7 +10,7 @@ const std::string kOther = "8d3c2a71-0000-4000-8000-000000000002";
 const SocketAddress kAddress{IpAddress::v4({192, 0, 2, 1}), 2390};
 const SocketAddress kSecond{*IpAddress::parse("2001:db8::1"), 2391};
 
-const Machine kMachine{{1234, kUuid}, {kAddress, kSecond}, true, true, 77, 5};
+const Machine kMachine{{1234, kUuid}, {kAddress, kSecond}, true, true, 77, 5, {}, false};
 const Value kValue{kOther, {{1, kOther}, {1234, kUuid}}, {{kOther, kAddress}}, 78};
 const Ballot kBallot{3, kUuid};
 

@@ -178,6 +178,16 @@ TEST_F(VotingTest, AFounderThatHasForgottenItsPromiseIsAddedAnew) {
   EXPECT_FALSE(std::filesystem::exists(directory(3) + "/" + founded(3).cluster + "/etcd/founding"));
 }
 
+TEST_F(VotingTest, TheProgramMayBeInstalledLater) {
+  const std::string program = directory_ / "etcd";
+  Voting::Options without = options(1, 1);
+  without.program = program;
+  start(1, std::move(without));
+  await(1, [](const Voting::Status& status) { return status.problem.find("install") != std::string::npos; });
+  std::filesystem::create_symlink("/usr/bin/etcd", program);
+  await(1, vote({1}));
+}
+
 TEST_F(VotingTest, ADeadLeaderIsReplacedAndStandsByWhenItIsBack) {
   for (int i = 1; i <= 4; ++i) start(i, 3);
   await(4, vote({1, 2, 3}));
