@@ -97,7 +97,7 @@ class TokenStream {
     assert(!sources_.empty());
     const Source& source = sources_.back();
     const std::vector<Token>& tokens = *source.tokens;
-    // Whatever follows the argument must begin a line: so the imported text is a sequence of whole lines.
+    // The text after the argument must begin a new line, so that the imported text is a sequence of whole lines.
     const auto argument_at = [&](size_t i) { return i < tokens.size() && !tokens[i].starts_line; };
     if (!argument_at(source.next)) {
       return errorAt(last_, "Wrong argument count or unexpected line ending after 'import'");

@@ -1,5 +1,5 @@
-// A Corefile's access to what is outside its text: environment variables and imported files. An interface, so that the
-// parser is a pure function of it: tests and fuzzers bring their own.
+// Gives a Corefile its environment variables and imported files. An interface, so that the parser is a pure function of
+// it: tests and fuzzers bring their own.
 #pragma once
 
 #include "base/result.h"

@@ -1,5 +1,5 @@
-// The options of a directive as a table: each row binds a name to a field of a plain struct, and to what its words mean,
-// with range and default. Reads the block of a directive by it, and collects all that is wrong there. Any thread.
+// The options of a directive as a table: each row binds a name to a field of a plain struct and to a parser, with range
+// and default. Reads the block of a directive by it, and collects all errors. Any thread.
 //
 //   struct TcpSettings { size_t max_per_client = 512; std::chrono::milliseconds idle{10'000}; };
 //   const Options<TcpSettings> kOptions{{
@@ -8,10 +8,10 @@
 //   }};
 //   if (auto read = kOptions.read(cursor, settings_); !read) return read;
 //
-// A field may be a std::optional: then what was not said stays nothing. What is read otherwise has a function
-// `Result<void> read(DirectiveCursor&, TcpSettings&)` in the row, which leaves the rest to the table.
+// A field may be a std::optional, which stays empty if the option is not there. A row may have a function of its own
+// instead of a parser: `Result<void> read(DirectiveCursor&, TcpSettings&)`.
 //
-// A text for what is wrong may name {word}, {least} and {most}.
+// The text of an error may contain {word}, {least} and {most}.
 #pragma once
 
 #include <concepts>
@@ -68,6 +68,7 @@ std::string durationText(std::chrono::nanoseconds duration);
 struct FieldReader {
   std::function<Result<void>(DirectiveCursor& cursor, void* settings)> read;
   std::function<std::string(const void* settings)> text{};  // none: there is no default to be shown
+  std::string_view argument{};  // of a directive's own line, as its README.md names it
 };
 
 struct OptionRow {
@@ -96,6 +97,11 @@ struct Field : FieldReader {
   // Says what counts where the option is not there, if the field does not.
   Field orElse(std::string unsaid) && {
     text = [unsaid = std::move(unsaid)](const void*) { return unsaid; };
+    return std::move(*this);
+  }
+  // The argument of a directive's own line whose default it shows.
+  Field named(std::string_view name) && {
+    argument = name;
     return std::move(*this);
   }
 };
@@ -127,6 +133,7 @@ class Options {
   std::vector<OptionDefault> defaults() const {
     const O unsaid{};
     std::vector<OptionDefault> all;
+    if (!head_.argument.empty()) all.push_back({head_.argument, head_.text(&unsaid)});
     for (const OptionRow& row : rows_) {
       if (row.reader.text) all.push_back({row.name, row.reader.text(&unsaid)});
     }

@@ -68,7 +68,7 @@ struct DirectiveType {
   // Does something on this machine by what the blocks of a Corefile say, with the rights of this process; null: there is
   // nothing. The answer is an object, as JSON; the error one line. May block.
   Result<std::string> (*work)(std::span<const Block> blocks, const LocalWork& asked) = nullptr;
-  std::vector<config::OptionDefault> (*defaults)() = nullptr;  // of its options, as its README.md says them
+  std::vector<config::OptionDefault> (*defaults)() = nullptr;  // of its arguments and options, as its README.md says them
 };
 
 // A server block: its directives in the order of the table.

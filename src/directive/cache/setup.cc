@@ -12,7 +12,7 @@ namespace idetcd::directive {
 namespace {
 
 constexpr mode_t kPrivate = 0700;  // what is cached shows what clients have asked
-constexpr size_t kStaleMode = 1;  // of `serve_stale`, the argument that says how
+constexpr size_t kStaleMode = 1;   // of `serve_stale`, the argument that says how
 constexpr std::chrono::minutes kMaxRecheck{5};
 constexpr std::chrono::seconds kMaxStaleTtl = std::chrono::hours(24 * 7);  // RFC 8767 §4: the cap that it recommends
 
@@ -62,6 +62,11 @@ Result<void> readPool(DirectiveCursor& cursor, resolver::Cache::Pool& pool) {
   if (numbers.size() > 2) pool.min_ttl_seconds = static_cast<uint32_t>(numbers[2]);
   if (pool.min_ttl_seconds > pool.max_ttl_seconds) return cursor.error("the least TTL is larger than the largest");
   return {};
+}
+
+std::string poolText(const void* pool) {
+  const auto& of = *static_cast<const resolver::Cache::Pool*>(pool);
+  return fmt::format("{}, {} s, {} s", of.capacity, of.max_ttl_seconds, of.min_ttl_seconds);
 }
 
 // `prefetch AMOUNT [DURATION] [PERCENTAGE%]`
@@ -194,14 +199,16 @@ const config::Options<Lines>& cacheOptions() {
   const auto of = [](Field<O> field) {
     return within(&Lines::settings, within(&resolver::CacheSettings::options, std::move(field)));
   };
+  Field<Cache::Pool> pool(readPool);
+  pool.text = poolText;
   static const Options<Lines> kOptions{
-      readHead,
-      {{"success", "success CAPACITY [TTL] [MINTTL]", of(within(&O::success, Field<Cache::Pool>(readPool)))},
-       {"denial", "denial CAPACITY [TTL] [MINTTL]", of(within(&O::denial, Field<Cache::Pool>(readPool)))},
+      Field<Lines>(readHead).orElse(fmt::to_string(O{}.success.max_ttl_seconds)).named("TTL"),
+      {{"success", "success CAPACITY [TTL] [MINTTL]", of(within(&O::success, pool))},
+       {"denial", "denial CAPACITY [TTL] [MINTTL]", of(within(&O::denial, pool))},
        {"prefetch", "prefetch AMOUNT [DURATION] [PERCENTAGE%]", readPrefetch},
        {"serve_stale", "serve_stale [DURATION] [immediate [TTL [RECHECK]] | verify [TIMEOUT [TTL [RECHECK]]]]",
         readServeStale},
-       {"servfail", "servfail DURATION, at most 5m", readServfail},
+       {"servfail", "servfail DURATION, at most 5m", Field<Lines>(readServfail).orElse(durationText(O{}.failure_ttl))},
        {"serve_stale_policy", "serve_stale_policy prefer_positive", readServeStalePolicy},
        {"disable", "disable success|denial [ZONES...]", readDisable},
        {"keepttl", "keepttl", of(flag(&O::keep_ttl))},
@@ -240,6 +247,7 @@ class CacheDirective final : public resolve::Configured<resolver::CacheSettings>
 extern const resolve::DirectiveType kCacheDirective{.name = "cache",
                                                     .syntax = "cache [TTL] [ZONES...] [{ ... }]",
                                                     .make = resolve::makeDirective<CacheDirective>,
-                                                    .once = true};
+                                                    .once = true,
+                                                    .defaults = [] { return cacheOptions().defaults(); }};
 
 }  // namespace idetcd::directive

@@ -23,15 +23,19 @@ Result<void> readHead(config::DirectiveCursor& cursor, Options& settings) {
   return cursor.argumentFollows() ? readPrefix(cursor, settings) : Result<void>();
 }
 
+const config::Options<Options>& options() {
+  static const config::Options<Options> kOptions{
+      config::Field<Options>(readHead).orElse("64:ff9b::/96").named("PREFIX"),
+      {{"prefix", "prefix PREFIX, like prefix 64:ff9b::/96", readPrefix},
+       {"translate_all", "translate_all", config::flag(&Options::translate_all)},
+       {"allow_ipv4", "allow_ipv4", config::flag(&Options::allow_ipv4)}}};
+  return kOptions;
+}
+
 class Dns64Directive final : public resolve::Configured<Options> {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block&) override {
-    static const config::Options<Options> kOptions{
-        readHead,
-        {{"prefix", "prefix PREFIX, like prefix 64:ff9b::/96", readPrefix},
-         {"translate_all", "translate_all", config::flag(&Options::translate_all)},
-         {"allow_ipv4", "allow_ipv4", config::flag(&Options::allow_ipv4)}}};
-    return kOptions.read(cursor, settings_);
+    return options().read(cursor, settings_);
   }
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
     Options options = settings_;
@@ -52,6 +56,7 @@ extern const resolve::DirectiveType kDns64Directive{
     .name = "dns64",
     .syntax = "dns64 [PREFIX] [{ prefix PREFIX; translate_all; allow_ipv4 }]",
     .make = resolve::makeDirective<Dns64Directive>,
-    .once = true};
+    .once = true,
+    .defaults = [] { return options().defaults(); }};
 
 }  // namespace idetcd::directive

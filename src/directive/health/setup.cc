@@ -39,12 +39,16 @@ class LameDuck final : public resolve::ProcessState {
   std::multiset<std::chrono::milliseconds> wishes_;
 };
 
+constexpr std::string_view kAddress = ":8080";
+
 const config::Options<HealthSettings>& options() {
   using namespace config;
   static const Options<HealthSettings> kOptions{
-      [](DirectiveCursor& cursor, HealthSettings& settings) {
-        return http::readListenAddress(cursor, ":8080", settings.address);
-      },
+      Field<HealthSettings>([](DirectiveCursor& cursor, HealthSettings& settings) {
+        return http::readListenAddress(cursor, kAddress, settings.address);
+      })
+          .orElse(std::string(kAddress.substr(1)))
+          .named("PORT"),
       {{"lameduck", "lameduck DURATION, like 5s",
         duration(&HealthSettings::lame_duck, {.wrong = "'{word}' is negative"})}}};
   return kOptions;

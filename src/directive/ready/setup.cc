@@ -8,13 +8,17 @@ namespace idetcd::directive {
 
 namespace {
 
+constexpr std::string_view kAddress = ":8181";
+
 const config::Options<ReadySettings>& options() {
   using namespace config;
   using Monitor = Readiness::Monitor;
   static const Options<ReadySettings> kOptions{
-      [](DirectiveCursor& cursor, ReadySettings& settings) {
-        return http::readListenAddress(cursor, ":8181", settings.address);
-      },
+      Field<ReadySettings>([](DirectiveCursor& cursor, ReadySettings& settings) {
+        return http::readListenAddress(cursor, kAddress, settings.address);
+      })
+          .orElse(std::string(kAddress.substr(1)))
+          .named("PORT"),
       {{"monitor", "monitor until-ready, or monitor continuously",
         choice(&ReadySettings::monitor,
                {{"until-ready", Monitor::kUntilReady}, {"continuously", Monitor::kContinuously}},

@@ -1,5 +1,5 @@
-// Looks from time to time whether the Corefile, or a file that it imports, holds something else than what was tried last,
-// and has it read if so. Of all blocks with `reload` the one with the shortest interval says when. The first loop's
+// Checks periodically whether the Corefile, or a file that it imports, has changed since the last attempt, and reloads it
+// if so. Of all blocks with `reload` the one with the shortest interval says when. The first loop's
 // thread; the files are read on the executor.
 #pragma once
 

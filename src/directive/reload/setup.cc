@@ -1,6 +1,7 @@
 // The directive `reload`: a Corefile that has changed is taken over without a signal.
 #include "base/random.h"
 #include "config/duration.h"
+#include "config/option_table.h"
 #include "directive/reload/corefile_watch.h"
 
 namespace idetcd::directive {
@@ -138,6 +139,12 @@ void CorefileWatch::onLooked(const std::string& digest) {
 }
 
 extern const resolve::DirectiveType kReloadDirective{
-    .name = "reload", .syntax = "reload [INTERVAL] [JITTER]", .make = resolve::makeDirective<ReloadDirective>};
+    .name = "reload",
+    .syntax = "reload [INTERVAL] [JITTER]",
+    .make = resolve::makeDirective<ReloadDirective>,
+    .defaults = []() -> std::vector<config::OptionDefault> {
+      const ReloadSettings unsaid;
+      return {{"INTERVAL", config::durationText(unsaid.interval)}, {"JITTER", config::durationText(unsaid.jitter)}};
+    }};
 
 }  // namespace idetcd::directive

@@ -68,10 +68,12 @@ Result<void> readBufsize(DirectiveCursor& cursor, Values& values) {
   return {};
 }
 
+constexpr std::chrono::milliseconds kDefaultCancel{5001};
+
 Result<void> readCancel(DirectiveCursor& cursor, Values& values) {
   // More is no limit: every query is answered sooner. So clocks do not overflow.
   constexpr std::chrono::milliseconds kMost = 24h;
-  values.cancel = 5001ms;
+  values.cancel = kDefaultCancel;
   if (!cursor.argumentFollows()) return {};
   const auto time = config::readDuration(cursor, {.least = 1ns, .wrong = "a duration above 0 is needed, not '{word}'"});
   if (!time) return tl::unexpected(time.error());
@@ -127,12 +129,15 @@ const std::vector<ValueRow>& rows() {
   using V = Values;
   const resolve::TcpLimits unsaid;
   const std::string idle = durationText(unsaid.idle);
+  const size_t outstanding = resolver::ZoneLimiter::Options{}.outstanding;
   constexpr DurationRange kTimeout{.least = 1s, .most = 24h, .bare_seconds = true};
   // `tcp` idle: what one datagram's answer over TCP needs, and what the option of RFC 7828 can say in 16 bits of 100 ms.
   static const std::vector<ValueRow> kRows{
       {"any", {flag(&V::any), {}}, addAny},
-      {"bufsize", {readBufsize, {}}, addBufsize},
-      {"cancel", {readCancel, {}}},
+      {"bufsize",
+       {Field<V>(readBufsize).orElse(fmt::to_string(dns::kDefaultUdpPayload)).named("SIZE"), {}},
+       addBufsize},
+      {"cancel", {Field<V>(readCancel).orElse(durationText(kDefaultCancel)).named("TIMEOUT"), {}}},
       {"debug", {flag(&V::debug), {}}},
       {"loadbalance",
        {readPolicy, {{"prefer", "prefer NETWORKS..., like prefer 10.0.0.0/8", networks(&V::preferred)}}}},
@@ -148,8 +153,11 @@ const std::vector<ValueRow>& rows() {
        nullptr,
        checkTimeouts},
       {"whoami", {flag(&V::whoami), {}}, addWhoami},
-      {"workers", {number(&V::workers, 1, 256, "workers must be a number from {least} to {most}: '{word}'"), {}}},
-      {"zonelimit", {readZonelimit, {{"suffix", "suffix NAMES..., like suffix dyn.example.org", readSuffix}}}},
+      {"workers",
+       {number(&V::workers, 1, 256, "workers must be a number from {least} to {most}: '{word}'").named("N"), {}}},
+      {"zonelimit",
+       {Field<V>(readZonelimit).orElse(fmt::to_string(outstanding)).named("OUTSTANDING"),
+        {{"suffix", "suffix NAMES..., like suffix dyn.example.org", readSuffix}}}},
   };
   return kRows;
 }
@@ -216,8 +224,13 @@ void ValueDirective::fill(resolver::ResolverSettings& settings) const {
 
 extern const resolve::DirectiveType kAnyDirective{.name = "any", .syntax = "any", .make = kMake};
 extern const resolve::DirectiveType kBufsizeDirective{
-    .name = "bufsize", .syntax = "bufsize [SIZE], from 512 to 4096", .make = kMake};
-extern const resolve::DirectiveType kCancelDirective{.name = "cancel", .syntax = "cancel [TIMEOUT]", .make = kMake};
+    .name = "bufsize", .syntax = "bufsize [SIZE], from 512 to 4096", .make = kMake, .defaults = [] {
+      return rowOf("bufsize").options.defaults();
+    }};
+extern const resolve::DirectiveType kCancelDirective{
+    .name = "cancel", .syntax = "cancel [TIMEOUT]", .make = kMake, .defaults = [] {
+      return rowOf("cancel").options.defaults();
+    }};
 extern const resolve::DirectiveType kDebugDirective{.name = "debug", .syntax = "debug", .make = kMake};
 extern const resolve::DirectiveType kLoadbalanceDirective{
     .name = "loadbalance", .syntax = "loadbalance [round_robin] [{ prefer NETWORKS... }]", .make = kMake};
@@ -232,11 +245,15 @@ extern const resolve::DirectiveType kTimeoutsDirective{
     .make = kMake,
     .defaults = [] { return rowOf("timeouts").options.defaults(); }};
 extern const resolve::DirectiveType kWhoamiDirective{.name = "whoami", .syntax = "whoami", .make = kMake};
-extern const resolve::DirectiveType kWorkersDirective{.name = "workers", .syntax = "workers N", .make = kMake};
+extern const resolve::DirectiveType kWorkersDirective{
+    .name = "workers", .syntax = "workers N", .make = kMake, .defaults = [] {
+      return rowOf("workers").options.defaults();
+    }};
 extern const resolve::DirectiveType kZonelimitDirective{
     .name = "zonelimit",
     .syntax = "zonelimit [OUTSTANDING] [ZONES...] [{ suffix NAMES... }]",
     .make = kMake,
-    .once = true};
+    .once = true,
+    .defaults = [] { return rowOf("zonelimit").options.defaults(); }};
 
 }  // namespace idetcd::directive

@@ -88,19 +88,24 @@ bool uses(const Plan& plan, const resolve::DirectiveType* type) {
   });
 }
 
-// The words between the backquotes in the first cells of the tables of arguments and options that are options: in lower
-// case, and no more than their names.
-std::set<std::string> documentedOptions(const std::string& readme) {
-  std::set<std::string> options;
+// The first words between the backquotes in the first cells of the tables of arguments and options.
+std::set<std::string> documentedWords(const std::string& readme) {
+  std::set<std::string> words;
   std::istringstream lines(readme);
   bool inside = false;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("| option |") || line.starts_with("| argument or option |")) inside = true;
+    for (const char* head : {"| option |", "| argument |", "| argument or option |"}) inside |= line.starts_with(head);
     if (!line.starts_with("|")) inside = false;
-    if (!inside || !line.starts_with("| `")) continue;
-    const std::string name = line.substr(3, line.find_first_of("` ", 3) - 3);
-    if (std::islower(static_cast<unsigned char>(name.front())) != 0) options.insert(name);
+    if (inside && line.starts_with("| `")) words.insert(line.substr(3, line.find_first_of("` ", 3) - 3));
   }
+  return words;
+}
+
+// Those that are options: in lower case.
+std::set<std::string> documentedOptions(const std::string& readme) {
+  std::set<std::string> options = documentedWords(readme);
+  std::erase_if(options,
+                [](const std::string& word) { return std::islower(static_cast<unsigned char>(word[0])) == 0; });
   return options;
 }
 
@@ -203,6 +208,18 @@ TEST(Readme, StatesTheDefaultOfEachOption) {
     }
   }
   EXPECT_GE(count, 20u);
+}
+
+// A number, above all, changes without a look at the documents.
+TEST(Readme, EachNumberAmongTheDefaultsIsTheTables) {
+  for (const resolve::DirectiveType* type : directive::directives()) {
+    const auto known = type->defaults != nullptr ? type->defaults() : std::vector<config::OptionDefault>();
+    const std::string readme = readmeOf(type->name);
+    for (const std::string& name : documentedWords(readme)) {
+      if (std::isdigit(static_cast<unsigned char>(defaultIn(readme, name)[0])) == 0) continue;
+      EXPECT_NE(std::ranges::find(known, name, &config::OptionDefault::name), known.end()) << type->name << ' ' << name;
+    }
+  }
 }
 
 // A `|` inside a cell ends it, and shifts the others.
