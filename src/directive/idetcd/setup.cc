@@ -1,12 +1,18 @@
-#include "directive/idetcd/setup.h"
-
+// The directive `idetcd`: the names of a cluster, and this node's own among them.
 #include "config/directive_cursor.h"
 #include "control/local_socket.h"
 #include "directive/hosts/hosts.h"
+#include "directive/idetcd/cluster_report.h"
+#include "directive/idetcd/cluster_reverse.h"
+#include "directive/idetcd/clusters.h"
+#include "directive/idetcd/settings.h"
 #include "directive/nsid/identity.h"
 #include "etcd/client.h"
 #include "net/local_addresses.h"
 #include "node/state_directory.h"
+#include "resolve/cluster_zone.h"
+#include "resolve/directive.h"
+#include "resolver/resolver_settings.h"
 
 namespace idetcd::directive {
 
@@ -67,7 +73,24 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
   return std::move(files).errors();
 }
 
-}  // namespace
+class IdetcdDirective final : public resolve::Configured<ClusterSettings>, public resolver::SettingsSource {
+ public:
+  Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
+  void checkTogether(std::span<Directive* const> all) override;
+  std::vector<WrittenDirectory> writtenDirectories() const override;
+  Result<void> prepare(resolve::Process& process, const resolve::Block& block) override;
+  Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
+  std::function<std::string()> readiness() const override;
+  void fill(resolver::ResolverSettings& to) const override { to.own_names = settings_.endpointNames(); }
+
+ private:
+  std::shared_ptr<const Identity> makeIdentity(Cluster& cluster, const resolve::Block& block) const;
+
+  std::shared_ptr<const resolve::ClusterZone> zone_;
+  std::shared_ptr<const Identity> identity_;
+  std::shared_ptr<const ClusterReverse> reverse_;
+  std::shared_ptr<const ClusterReport> report_;
+};
 
 Result<void> IdetcdDirective::read(config::DirectiveCursor& cursor, const resolve::Block&) {
   auto settings = parseClusterSettings(cursor);
@@ -140,11 +163,13 @@ std::function<std::string()> IdetcdDirective::readiness() const {
   return [report = report_] { return report->missing(); };
 }
 
-const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",
-                                              .syntax = "idetcd { ... }",
-                                              .make = resolve::makeDirective<IdetcdDirective>,
-                                              .check_files = checkFiles,
-                                              .once = true,
-                                              .defaults = clusterDefaults};
+}  // namespace
+
+extern const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",
+                                                     .syntax = "idetcd { ... }",
+                                                     .make = resolve::makeDirective<IdetcdDirective>,
+                                                     .check_files = checkFiles,
+                                                     .once = true,
+                                                     .defaults = clusterDefaults};
 
 }  // namespace idetcd::directive

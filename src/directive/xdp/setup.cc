@@ -1,5 +1,5 @@
 // The directive `xdp`: the cluster's names are answered in the kernel, where packets come in.
-#include "directive/idetcd/setup.h"
+#include "directive/idetcd/settings.h"
 
 #include <numeric>
 
@@ -273,7 +273,7 @@ class XdpDirective final : public resolve::Configured<XdpSettings> {
     differs_ = !first.settings().isSameAttachment(settings_) || first.settings().required != settings_.required;
   }
   Result<void> check(const resolve::Block& block) const override {
-    if (block.find<IdetcdDirective>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
+    if (block.settings<ClusterSettings>() == nullptr) return fail("plugin/xdp: the server block has no `idetcd`");
     if (differs_) return fail("plugin/xdp: every `xdp` of a Corefile has to say the same");
     return {};
   }

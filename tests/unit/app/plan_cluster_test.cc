@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/plan.h"
-#include "directive/idetcd/setup.h"
+#include "directive/idetcd/settings.h"
 
 namespace idetcd::app {
 namespace {
@@ -19,7 +19,7 @@ directive::ClusterSettings accepted(const std::string& options) {
     ADD_FAILURE() << options << ": " << plan.error().message;
     return {};
   }
-  return plan->blocks.at(0).find<directive::IdetcdDirective>()->settings();
+  return *plan->blocks.at(0).settings<directive::ClusterSettings>();
 }
 
 testing::AssertionResult refused(const std::string& options, const std::string& why) {
@@ -160,10 +160,10 @@ TEST(PlanCluster, SeveralAreToldApart) {
   };
   const auto several = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "b{{.ID}}.") + block(3, "a{{.ID}}."), 53);
   ASSERT_TRUE(several) << several.error().message;
-  for (const auto& one : several->blocks) EXPECT_FALSE(one.find<directive::IdetcdDirective>()->settings().only);
+  for (const auto& one : several->blocks) EXPECT_FALSE(one.settings<directive::ClusterSettings>()->only);
   const auto shared = makePlan("Corefile", block(1, "a{{.ID}}.") + block(2, "a{{.ID}}."), 53);
   ASSERT_TRUE(shared) << shared.error().message;
-  for (const auto& one : shared->blocks) EXPECT_TRUE(one.find<directive::IdetcdDirective>()->settings().only);
+  for (const auto& one : shared->blocks) EXPECT_TRUE(one.settings<directive::ClusterSettings>()->only);
 }
 
 }  // namespace
