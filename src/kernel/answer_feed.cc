@@ -116,6 +116,7 @@ bool AnswerFeed::isBelowZone(const Entry& entry) const {
 
 // REQUIRES: isBelowZone(entry).
 std::span<const uint8_t> AnswerFeed::labelsOf(const Entry& entry) const {
+  assert(isBelowZone(entry));
   return entry.name().first(entry.name().size() - store_.zone().size());
 }
 

@@ -167,6 +167,7 @@ QueryOutcome Chain::askForCookie(const dns::Query& query, const Request& request
 
 // REQUIRES: the response stands in the query's buffer; parts.errors is set.
 void Chain::reportFailure(const dns::Query& query) const {
+  assert(parts.errors);
   const auto rcode = dns::HeaderView(query.message).rcode();
   if (rcode == dns::Rcode::kServFail) parts.errors->onFailed(query, rcode, "etcd has not been read yet");
 }

@@ -129,7 +129,10 @@ struct QueryOutcome {
   bool isNextOfExisting() const { return kind == Kind::kNext && size != 0; }
   bool isNextOfAbove() const { return kind == Kind::kNext && size == 2; }
   bool isNext() const { return kind == Kind::kNext; }
-  DropReason dropReason() const { return static_cast<DropReason>(size); }  // REQUIRES: kDrop
+  DropReason dropReason() const {
+    assert(kind == Kind::kDrop);
+    return static_cast<DropReason>(size);
+  }
 };
 
 }  // namespace idetcd::resolve

@@ -37,6 +37,7 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
   std::stable_sort(zones.begin(), zones.end(),
                    [](const Zone& a, const Zone& b) { return a.name.size() > b.name.size(); });
   for (Zone& zone : zones) {
+    assert(std::ranges::count(zones, zone.name, &Zone::name) == 1);
     has_gate_ |= zone.chain->parts.gate != nullptr;
     Shortcut shortcut = Shortcut::kNone;
     const bool is_direct = zone.chain->isDirect() && !isDivided(*zone.chain->cluster(), zones);

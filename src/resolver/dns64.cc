@@ -222,6 +222,7 @@ std::optional<IpAddress> Nat64Prefix::extract(const IpAddress& v6) const {
 }
 
 AaaaFindings examineAaaa(const MessageView& response) {
+  assert(dns::kHeaderSize <= response.question_end && response.question_end <= response.bytes.size());
   const dns::HeaderView header(response.bytes.data());
   AaaaFindings findings;
   findings.is_final = header.rcode() == dns::Rcode::kNxDomain || header.isTruncated();

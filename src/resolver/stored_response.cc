@@ -362,6 +362,7 @@ void copyAbout(const StoredResponse& from, StoredResponse& to) {
 
 UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t id, const dns::Query& query,
                                      StoredResponse& response, bool trusts_ad) {
+  assert(!response.packed);
   if (message.size() < dns::kHeaderSize) return UpstreamVerdict::kMismatch;
   const dns::HeaderView header(message.data());
   if (header.id() != id || !header.isResponse() || header.opcode() != dns::Opcode::kQuery) {
@@ -393,6 +394,7 @@ UpstreamVerdict readUpstreamResponse(std::span<const uint8_t> message, uint16_t 
 
 bool joinResponses(const dns::Query& query, const StoredResponse& first, const dns::Query& target,
                    const StoredResponse& second, StoredResponse& response) {
+  assert(!response.packed);
   const std::vector<uint8_t> messages[] = {messageOf(query.name(), *first.packed),
                                            messageOf(target.name(), *second.packed)};
   dns::NameWork work(kMaxSteps);
@@ -444,6 +446,7 @@ void visitOtherNames(const dns::Query& query, const dns::PackedResponse& respons
 }
 
 void dropAdditional(const StoredResponse& response, StoredResponse& rest) {
+  assert(!rest.packed);
   const dns::PackedResponse& packed = *response.packed;
   dns::ResponseSections sections = packed;
   sections.additionals = 0;
@@ -453,6 +456,7 @@ void dropAdditional(const StoredResponse& response, StoredResponse& rest) {
 }
 
 void denyDataOnly(const StoredResponse& response, StoredResponse& nodata) {
+  assert(!nodata.packed);
   const dns::PackedResponse& packed = *response.packed;
   dns::ResponseSections sections = packed;
   sections.rcode = dns::Rcode::kNoError;
@@ -463,7 +467,7 @@ void denyDataOnly(const StoredResponse& response, StoredResponse& nodata) {
 
 bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t count, const dns::Name& target,
                  StoredResponse& response) {
-  assert(count > 0);
+  assert(count > 0 && !response.packed);
   const std::vector<uint8_t> message = messageOf(query.name(), *whole.packed);
   dns::NameWork work(kMaxSteps);
   RecordCollector reader(message, recordsStart(query.name()), work);
@@ -476,6 +480,7 @@ bool cutResponse(const dns::Query& query, const StoredResponse& whole, size_t co
 
 bool denyBelow(const dns::Query& query, std::span<const uint8_t> name, const dns::PackedResponse& denial,
                StoredResponse& response) {
+  assert(!response.packed);
   const std::vector<uint8_t> message = messageOf(name, denial);
   dns::NameWork work(kMaxSteps);
   RecordCollector reader(message, recordsStart(name), work);

@@ -87,7 +87,9 @@ ForwardContext::ForwardContext(net::EventLoop& event_loop, Forwarder::Options fo
       tcp(event_loop),
       timeouts(event_loop, minTimeout(options), maxTimeout(options)),
       attempts(event_loop, options.attempt_time),
-      totals(event_loop, options.total_time) {}
+      totals(event_loop, options.total_time) {
+  assert(options.room);
+}
 
 Result<void> ForwardContext::openSource() {
   if (!options.source_address) return {};

@@ -282,6 +282,7 @@ bool isHostCharacter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <
 
 // REQUIRES: `name` ends with a dot.
 Result<void> checkName(std::string_view name, int64_t id) {
+  assert(name.ends_with('.'));
   const auto wrong = [&](std::string_view what) {
     return fail(fmt::format("the name of ID {}, \"{}\", {}", id, printable(name), what));
   };
