@@ -127,12 +127,12 @@ void Confirmation::takeUp(const Question& asked, TxnResult& answer) {
   if (!asked.incarnation || asked.holds != holds_) return;
   const std::vector<store::KeyValue>& found = asked.transaction.result(answer, *asked.incarnation).kvs;
   switch (incarnation_.judge(found, asked.at, asked.mark)) {
-    case Incarnation::Verdict::kNothing:
+    case Incarnation::HolderVerdict::kNothing:
       break;
-    case Incarnation::Verdict::kAskAgain:
+    case Incarnation::HolderVerdict::kAskAgain:
       readBy(asked.at + retry_.next() / 4);
       break;
-    case Incarnation::Verdict::kHolder:
+    case Incarnation::HolderVerdict::kHolder:
       tellHolder();
       break;
   }

@@ -74,10 +74,10 @@ bool Incarnation::isOurs(const store::KeyValue& kv) const {
   return std::find(ours_.begin(), ours_.end(), kv.value) != ours_.end();
 }
 
-Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& found, BootClock::time_point at,
-                                        const node::Standstill::Mark& mark) {
+Incarnation::HolderVerdict Incarnation::judge(const std::vector<store::KeyValue>& found, BootClock::time_point at,
+                                              const node::Standstill::Mark& mark) {
   if (holder_ == Holder::kForeign || holder_ == Holder::kDuplicateNodeId)
-    return Verdict::kNothing;  // the keeper gives the name up
+    return HolderVerdict::kNothing;  // the keeper gives the name up
   const bool may_write = at >= writes_refused_until_;
   bool confirmed = false;
   if (found.empty()) {  // not written yet, deleted, or the lease has ended
@@ -91,12 +91,12 @@ Incarnation::Verdict Incarnation::judge(const std::vector<store::KeyValue>& foun
   }
   if (!confirmed) {
     if (wanted_.empty()) renew();
-    return may_write ? Verdict::kAskAgain : Verdict::kNothing;
+    return may_write ? HolderVerdict::kAskAgain : HolderVerdict::kNothing;
   }
   held_as_of_ = at;
   held_mark_ = looked_mark_ = mark;
   holder_ = Holder::kOurs;
-  return Verdict::kHolder;
+  return HolderVerdict::kHolder;
 }
 
 // One of ours is there. True: it confirms that the lease is ours.
@@ -115,17 +115,17 @@ bool Incarnation::learn(const store::KeyValue& kv, bool may_write) {
 }
 
 // What another process has written since is not overwritten: the next compare-and-swap, if any, fails.
-Incarnation::Verdict Incarnation::judgeForeign(const store::KeyValue& kv, BootClock::time_point at) {
+Incarnation::HolderVerdict Incarnation::judgeForeign(const store::KeyValue& kv, BootClock::time_point at) {
   wanted_.clear();
   if (kv.lease == lease_) {
     holder_ = Holder::kForeign;
-    return Verdict::kHolder;
+    return HolderVerdict::kHolder;
   }
   // Written after ours: another process with our UUID holds a lease of its own. If not, the store was set back, and the
   // watch or the next renewal will show what became of the name; what they have not shown within a lease they never will.
-  if (kv.mod_revision <= revision_ && at - held_as_of_ < lease_time_) return Verdict::kNothing;
+  if (kv.mod_revision <= revision_ && at - held_as_of_ < lease_time_) return HolderVerdict::kNothing;
   holder_ = Holder::kDuplicateNodeId;
-  return Verdict::kHolder;
+  return HolderVerdict::kHolder;
 }
 
 }  // namespace idetcd::naming

@@ -19,7 +19,7 @@ class Incarnation {
     kForeign,          // another process has our lease
     kDuplicateNodeId,  // another process has our UUID, and a lease of its own
   };
-  enum class Verdict { kNothing, kAskAgain, kHolder };  // kHolder: it was confirmed, or is another one
+  enum class HolderVerdict { kNothing, kAskAgain, kHolder };  // kHolder: it was confirmed, or is another one
 
   Incarnation(Context& context, node::Standstill& standstill, std::chrono::nanoseconds lease)
       : context_(context), standstill_(standstill), lease_time_(lease) {}
@@ -44,8 +44,8 @@ class Incarnation {
   void addWrite(store::Transaction* transaction) const;
   store::Transaction::Read addRead(store::Transaction* transaction) const;
   // What was read at `at`, when the clocks showed `mark`.
-  Verdict judge(const std::vector<store::KeyValue>& found, BootClock::time_point at,
-                const node::Standstill::Mark& mark);
+  HolderVerdict judge(const std::vector<store::KeyValue>& found, BootClock::time_point at,
+                      const node::Standstill::Mark& mark);
   // The store refuses the write: it is not tried again for a while.
   void refused() { writes_refused_until_ = context_.now() + lease_time_; }
 
@@ -66,7 +66,7 @@ class Incarnation {
  private:
   bool isOurs(const store::KeyValue& kv) const;
   bool learn(const store::KeyValue& kv, bool may_write);
-  Verdict judgeForeign(const store::KeyValue& kv, BootClock::time_point at);
+  HolderVerdict judgeForeign(const store::KeyValue& kv, BootClock::time_point at);
   void rememberKey(const store::KeyValue& kv) { there_ = kv.value, revision_ = kv.mod_revision; }
   void forgetKey() { there_.reset(), revision_ = 0; }
 
@@ -75,12 +75,12 @@ class Incarnation {
   const std::chrono::nanoseconds lease_time_;
   std::string uuid_;  // empty: nothing is held
   int64_t lease_ = 0;
-  std::string current_;            // in the store, as far as it is known; empty: none of this lease
+  std::string current_;               // in the store, as far as it is known; empty: none of this lease
   std::optional<std::string> there_;  // the key's value, as it was last found; none: there is none
   int64_t revision_ = 0;              // of that
-  std::string wanted_;             // to be written; empty: nothing
-  std::vector<std::string> ours_;  // whatever was written or tried under this lease
-  bool in_doubt_ = false;          // since a standstill that no incarnation was written after
+  std::string wanted_;                // to be written; empty: nothing
+  std::vector<std::string> ours_;     // whatever was written or tried under this lease
+  bool in_doubt_ = false;             // since a standstill that no incarnation was written after
   BootClock::time_point writes_refused_until_;
   Holder holder_ = Holder::kUnconfirmed;
   BootClock::time_point held_as_of_;

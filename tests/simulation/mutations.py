@@ -156,7 +156,7 @@ MUTATIONS = [
     Mutation("a clone: what cannot be written leaves the incarnation in force", "naming/incarnation.cc",
              "return wanted_.empty() || (!may_write && !in_doubt_);", "return wanted_.empty() || !may_write;", first_seed=501),
     Mutation("a copied state: a second process with the UUID is left to the watch", "naming/incarnation.cc",
-             "  holder_ = Holder::kDuplicateNodeId;\n  return Verdict::kHolder;\n", "  return Verdict::kNothing;\n"),
+             "  holder_ = Holder::kDuplicateNodeId;\n  return HolderVerdict::kHolder;\n", "  return HolderVerdict::kNothing;\n"),
     # The mirror.
     Mutation("an event is skipped", "naming/replica.cc",
              "  for (const store::WatchEvent& event : events) {\n    counters_.events.add();\n",
