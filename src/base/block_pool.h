@@ -1,5 +1,5 @@
-// Memory for objects of one size that come and go by the thousand: what was freed is kept for the next, up to a bound,
-// where malloc keeps a handful and searches and joins for the rest. One thread.
+// Recycles the memory of objects of one size that come and go by the thousand, up to a bound; malloc keeps a handful of
+// them, and searches and joins for the rest. One thread.
 #pragma once
 
 #include <new>

@@ -1,6 +1,6 @@
 // Result<T>: a value, or an Error: a code for callers that act on it, and one English sentence fragment that says what
-// is wrong (lower case, no full stop, no prefix; the caller adds where). Nothing throws once the process serves, except
-// when there is no memory; what fails returns a Result. Not for: a bad packet (dns/message_reader.h), a look-up that
+// is wrong (lower case, no full stop, no prefix; the caller adds where). A function that can fail returns a Result; only lack of
+// memory throws. Not for: a bad packet (dns/message_reader.h), a look-up that
 // finds nothing (std::optional), and what the kernel says of one datagram (its errno, net/udp_query_socket.h).
 #pragma once
 

@@ -1,5 +1,5 @@
 // The server on this machine, asked over its Unix socket (control/control.h). The socket is looked for anew at each
-// request: what waits may be there before the server is. Any thread.
+// request: a command that waits may start before the server. Any thread.
 #pragma once
 
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// Waiting until those are there who are asked for. One thread.
+// Waits until the members that are asked for are present. One thread.
 #pragma once
 
 #include <thread>

@@ -8,7 +8,7 @@ std::span<const resolve::DirectiveType* const> directives() {
   static constexpr const resolve::DirectiveType* kDirectives[]{
       &kCancelDirective,       // how long a query may take
       &kTimeoutsDirective,     // TCP idle timeouts
-      &kReloadDirective,       // takes over what has changed in the Corefile
+      &kReloadDirective,       // reloads a changed Corefile
       &kNsidDirective,         // which node answers
       &kCookiesDirective,      // who has shown its address
       &kBindDirective,         // where a block listens

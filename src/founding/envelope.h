@@ -1,5 +1,5 @@
-// What a message of the cluster travels in: machines that know the secret read it, and nothing is done about, and
-// nothing answered to, what others send.
+// The envelope of a message: only machines that have the secret can write it. Messages of others are ignored, without an
+// answer.
 //
 //   bytes   4  "idtF"
 //           1  version, 1

@@ -1,4 +1,4 @@
-// What machines without a cluster say to each other, and what each keeps of it: plain values, and their bytes
+// Messages between machines without a cluster, and the record that each machine keeps: plain values, and their bytes
 // (proto/founding.proto). README.md says what they mean. Pure; any thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// bpf(2), without a library: what a process needs that may load nothing. Any thread.
+// Calls bpf(2) without a library, for a process that may load no program. Any thread.
 #pragma once
 
 #include <linux/bpf.h>

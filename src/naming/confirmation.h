@@ -1,4 +1,4 @@
-// Confirms again and again that what this node takes for the present is the present. Every 0.6 of a lease one linearizable Txn
+// Checks with a quorum that the mirror is current and the lease is ours. Every 0.6 of a lease one linearizable Txn
 // reads, of a quorum, whatever the parts ask for:
 //
 //   table_freshness   the revision: when the watch has delivered every event up to it, the table is the present as of

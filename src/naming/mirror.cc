@@ -180,7 +180,7 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   co_return revision;
 }
 
-// What pages took, 17 MB of a million names, goes back to the machine.
+// Returns the memory of the pages to the system: 17 MB for a million names.
 void Mirror::giveBackPages() const {
   if (replica_.size() > kManyNames) malloc_trim(0);
 }

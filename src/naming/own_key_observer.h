@@ -1,4 +1,4 @@
-// What the mirror has seen of the one key that this node claims. It ties the keeper of the name to the mirror: a name
+// Tracks what the mirror shows of the one key that this node claims. It ties the keeper of the name to the mirror: a name
 // is owned only when it came back through the same stream that every other node learns it from, and it is lost the
 // moment that stream says so. Scheduler's thread only; no I/O.
 #pragma once

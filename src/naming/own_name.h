@@ -1,4 +1,4 @@
-// This node's own name, in whatever way it is held: what the rest of the server asks of that. etcd's way is NameKeeper.
+// The interface of this node's own name. NameKeeper implements it for one store, OwnNames for two.
 #pragma once
 
 #include "naming/ownership.h"

@@ -1,6 +1,6 @@
-// What reads by a quorum have shown of the key of this node's name, while no watch can show it: until the first snapshot
-// is there, which takes seconds where there are many names; between two watches, and once behind each new one, since the
-// store may have been set back meanwhile to a time before the claim, and have come as far again. Scheduler's thread only.
+// Quorum reads of the key of this node's name, for the times when no watch can show it: until the first snapshot is there,
+// which takes seconds where there are many names; between two watches; and once behind each new one, since the store may
+// have been set back meanwhile to a time before the claim, and have come as far again. Scheduler's thread only.
 #pragma once
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-// How many descriptors the process spends on what comes and goes: sockets and connections to upstreams, clients over
-// TCP. What it needs for other things (listeners, etcd, files, a reload) is left out of the budget.
+// Limits the descriptors of what comes and goes: sockets and connections to upstreams, and clients over TCP. Listeners,
+// etcd, files and a reload are not part of the budget.
 //
 // Each use has a guaranteed part that no other can take; the rest goes to the first that asks. Each loop has an equal
 // share of every guaranteed part, so that no loop is left without. When there is no room for one more, something idle

@@ -427,7 +427,7 @@ const Founder::Impl::Listener* Founder::Impl::listenerFor(const SocketAddress& t
   return found != handles->listeners.end() ? &*found : nullptr;
 }
 
-// What is lost is said again.
+// A lost message is repeated by the elector.
 void Founder::Impl::send(const Elector::Outgoing& message) {
   if (message.envelope.size() > founding::kMaxDatagram) return sendFrame(message);
   const Listener* from = listenerFor(message.to);

@@ -1,4 +1,4 @@
-// The names of two stores as one, while a cluster moves from one etcd to another: a name has the sum of what both say. The
+// Joins the names of two stores while a cluster moves from one etcd to another: a name has the records of both. The
 // sum is fresh while both are, since a name that one lacks may be in the other, and is complete once both are.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Asks on where an upstream's answer ends with a CNAME and says nothing of its target, as servers that are no full
-// resolvers do: for the target, and what that leads to, until the answer is whole. One per server block and loop; loop
+// Completes answers whose CNAME target the upstream has left out, as servers that are no full resolvers do: asks for the
+// target, and for what that leads to, until the answer is whole. One per server block and loop; loop
 // thread only.
 //
 // A target that this server answers itself, or another of its blocks, is asked for here, as that client (`acl`), and of

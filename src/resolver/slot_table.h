@@ -1,8 +1,8 @@
 // From a hash to its entry: open addressing with linear probing. One thread.
 //
-// No call takes longer the more entries there are. What is full to a half is followed by a table of twice the size, of
-// which only those pages are memory that something has been written to; each insertion from then on takes some entries
-// over, so that all have moved long before that one is full as well. Until then what is not in one is in the other.
+// No call takes longer the more entries there are. A table that is half full is replaced by one of twice the size, whose
+// pages become memory when they are written to. Each insertion from then on moves some entries, so that all have moved
+// long before the new table is half full. Until then an entry is in one of the two.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// `chaos`: which software this is, and who has made it, for clients that ask in class CH. Any thread; no allocation.
+// `chaos`: answers queries of class CH with the software's version and authors. Any thread; no allocation.
 //
 //   version.bind., version.server.   one text
 //   authors.bind.                    a text each

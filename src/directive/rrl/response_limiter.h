@@ -1,5 +1,5 @@
-// `rrl`: bounds the rate of responses to each network, so that this server is of no use for flooding somebody whose
-// address was put into queries. Of one loop; its thread.
+// `rrl`: bounds the rate of responses to each network, so that queries with a forged source address cannot flood it. Of
+// one loop; its thread.
 //
 // Clients over TCP or with a good cookie have their address, and no limit.
 #pragma once

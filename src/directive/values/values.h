@@ -10,8 +10,8 @@
 
 namespace idetcd::directive {
 
-// The answer of `any`: a query for every type gets one short record, HINFO "RFC8482" "" (RFC 8482 §4.2), so that it is of no use
-// for sending a large answer to another host; kNext for a query of another type. Any thread; no allocation.
+// The answer of `any`: a query for every type gets one short record, HINFO "RFC8482" "" (RFC 8482 §4.2), so that a
+// forged source address gets no large answer; kNext for a query of another type. Any thread; no allocation.
 resolve::QueryOutcome answerAny(const dns::Query& query, size_t limit, uint16_t flags);
 
 // The answer of `whoami`: the address, port and transport of the client, in the additional section. As above.
