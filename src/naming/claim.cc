@@ -731,7 +731,6 @@ bool Claim::findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueS
       break;
     }
     const int64_t its_own = limitOf(ticket.key, queue_.begin).value_or(own);
-    line->limits_differ = line->limits_differ || its_own != own;
     const int64_t limit = std::clamp<int64_t>(its_own, 0, own);
     if (older.empty() || older.back().limit != limit) older.push_back({limit, 0});
     ++older.back().count;

@@ -129,7 +129,9 @@ void WaitingLine::beginLook() {
 void WaitingLine::endLook(QueueSnapshot line) {
   line_ = std::move(line);
   looking_ = false;
-  for (const Change& change : std::exchange(pending_, {})) {
+  const std::vector<Change> since = std::exchange(pending_, {});
+  if (isInTurn()) return;
+  for (const Change& change : since) {
     if (change.revision > line_.revision) apply(change.id, change.put);
   }
 }
@@ -163,7 +165,7 @@ void WaitingLine::apply(int64_t id, bool put) {
   if (!put) {
     line_.taken.erase(id);
   } else if (line_.taken.insert(id) && line_.older) {
-    guessed_ = guessed_ || line_.limits_differ;
+    guessed_ = true;
     for (QueueSnapshot::Tickets& tickets : *line_.older) {
       if (tickets.count == 0 || tickets.limit < id) continue;
       --tickets.count;

@@ -49,7 +49,6 @@ struct QueueSnapshot {
   SlotSet taken;                              // those of the pattern, up to its limit
   std::optional<std::vector<Tickets>> older;  // than our ticket, oldest first. None: it is not in the queue (yet)
   bool far_back = false;        // not in `older`, because so many tickets are older that not all were read
-  bool limits_differ = false;   // of a node with an older ticket and ours
   int64_t ticket_revision = 0;  // mod_revision of our ticket
   // The key of the preferred slot, if it carries our UUID under a lease: this node had it before.
   struct OwnKey {
@@ -95,9 +94,8 @@ SlotChoice chooseOnly(const NamePattern& pattern, const QueueSnapshot& line, int
 
 // Whether it is this node's turn for a slot: a free one is left for it by the tickets ahead (slotInTurn()), from one look
 // at etcd and the node's own watch since. One freed slot brings one node to etcd, however many wait. A slot taken
-// meanwhile counts as taken by the first ticket ahead that can, or, where limits differ, makes another look necessary
-// before it is our turn; one taken past the queue (by the Go plugin) makes the place too good by one, which the taking
-// transaction finds out. Completion thread only; no I/O.
+// meanwhile counts as taken by the first ticket ahead that can, and makes another look necessary before it is our turn.
+// Completion thread only; no I/O.
 class WaitingLine {
  public:
   // `on_change` is called when isOurTurn() or mustLook() may say something else.
@@ -109,7 +107,8 @@ class WaitingLine {
 
   // A look is sent: from now on changes are kept, since they may be newer than what it shows.
   void beginLook();
-  // Its result. Changes that it knew of do not count again.
+  // Its result. Changes that it knew of do not count again. If it shows our turn, those since do not count at all: the
+  // taking transaction finds out, and where many take slots no other look would be the last one.
   void endLook(QueueSnapshot line);
 
   bool isOurTurn() const { return isInTurn() && !guessed_; }
@@ -148,8 +147,8 @@ class WaitingLine {
   std::vector<Change> pending_;
   bool looking_ = false;
   bool must_look_ = false;
-  // Since the look somebody has put a name, and limits differ: it may be none of those ahead but a younger node, whose
-  // limit is higher, with its former name.
+  // Since the look somebody has put a name: it may be none of those ahead but a younger node, whose limit is higher or
+  // whose former name it is, or the Go plugin.
   bool guessed_ = false;
 };
 

@@ -100,8 +100,8 @@ MUTATIONS = [
              "  if (id > pattern.limit()) id = *in_turn;"),
     Mutation("who cannot use what is free holds up those behind", "naming/claim.cc",
              "std::clamp<int64_t>(its_own, 0, own)", "own"),
-    Mutation("limits that differ: who has put a name is guessed", "slots/slot_choice.cc",
-             "    guessed_ = guessed_ || line_.limits_differ;\n", ""),
+    Mutation("who has put a name is guessed", "slots/slot_choice.cc",
+             "    guessed_ = true;\n", ""),
     Mutation("the lease is not kept while waiting", "naming/claim.cc",
              "if (context_.now() < lease_->sent_at + ttl / 3) co_return true;", "co_return true;"),
     # The name while it is held.
