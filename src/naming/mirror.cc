@@ -40,6 +40,10 @@ constexpr int64_t kMostWritesAlone = 5;
 // A cluster of up to so many nodes compares at reconcile_interval.
 constexpr double kNodesPerInterval = 500;
 
+// A member that stood still may answer with less than the watch had shown when it was asked
+// (https://github.com/etcd-io/etcd/issues/20418). So may a store that was set back meanwhile.
+StoreError staleRead() { return {ErrorCode::kOther, "the answer is older than what was seen before"}; }
+
 std::chrono::nanoseconds times(std::chrono::nanoseconds duration, double factor) {
   return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) * factor));
 }
@@ -510,15 +514,13 @@ Task<bool> Mirror::reconcile() {
   }
   const uint64_t generation = ++generation_;
   const uint64_t watch = watches_opened_;
-  const int64_t known = resumeFloor();
   replica_.beginSnapshot(Replica::History::kSame);
   StoreState at{0, cluster_id_};
   const StoreResult<bool> read = co_await readDifferences(at, generation, options_.settle_time);
   // A full load may have taken over. If what was read is compacted by now, the next comparison will do.
   if (ended(generation)) co_return false;
-  // What was read before this watch may be of a store that was set back since; and a member that stood still may answer
-  // with less than the watch has shown (https://github.com/etcd-io/etcd/issues/20418).
-  if (!read || !*read || watches_opened_ != watch || at.revision < known) {
+  // What was read before this watch may be of a store that was set back since.
+  if (!read || !*read || watches_opened_ != watch) {
     replica_.abandonSnapshot();
     if (read && !*read) distrust(Trust::kReload);
     co_return false;
@@ -579,10 +581,12 @@ Task<StoreResult<std::vector<KeyValue>>> Mirror::readKeys(StoreState& at, uint64
     return wanted.size() <= kMostDifferences;
   };
   const store::RangeOptions options{.revision = at.revision, .keys_only = true, .cluster_id = at.cluster_id};
+  const int64_t known = at.revision == 0 ? resumeFloor() : 0;
   auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
   const StoreResult<int64_t> read = co_await reading;
   if (ended(generation)) co_return stopped();
   if (!read) co_return tl::unexpected(read.error());
+  if (*read < known) co_return tl::unexpected(staleRead());
   giveBackPages();
   at.revision = *read;
   StoreResult<bool> checked = co_await readValues(std::move(newest), generation, at.revision);
@@ -600,9 +604,11 @@ Task<StoreResult<bool>> Mirror::readValues(std::vector<KeyValue> wanted, uint64_
       request.success.emplace_back(store::RangeOp{store::KeyRange::single(std::move(wanted[next].key)), {}});
     }
     if (request.success.empty()) break;
+    const int64_t known = resumeFloor();
     StoreResult<store::TxnResult> answer = co_await context_.store.txn(std::move(request));
     if (ended(generation)) co_return stopped();
     if (!answer) co_return tl::unexpected(std::move(answer.error()));
+    if (answer->revision < known) co_return tl::unexpected(staleRead());
     for (store::OpResult& result : answer->results) {
       auto* found = std::get_if<store::RangeResult>(&result);
       if (found == nullptr) continue;

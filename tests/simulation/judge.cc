@@ -151,7 +151,7 @@ void Judge::sent(uint64_t process, const Request& request) {
       const auto* put = std::get_if<store::PutOp>(&op);
       if (put == nullptr) continue;
       const auto slot = pattern_.recognise(put->key);
-      if (slot) witness.tried = Try{*slot, put->lease, std::nullopt};
+      if (slot) witness.tried = Try{*slot, put->lease, time_.now(), std::nullopt};
       if (slot) witness.lease = 0;
       if (put->key.starts_with(queue_)) {
         users_[nodeOf(put->key)].insert(process);
@@ -456,7 +456,7 @@ void Judge::judgeKept(const Witness& witness, int64_t lease) {
   const std::optional<Try>& tried = witness.tried;
   if (!tried || tried->lease != lease || witness.process->protocol().stopping() || history_ > 0) return;
   if (touched_.contains(tried->slot) || isAmbiguous(witness.process->uuid())) return;
-  if (time_.now() < witness.reads_stale_until) return;
+  if (tried->sent_at < witness.reads_stale_until) return;
   if (const auto asked = revokers_.find(lease); asked != revokers_.end() && asked->second == witness.process->machine())
     return;  // this is a repetition
   const auto found = model_.range(KeyRange::single(keyOf(tried->slot)), {});

@@ -91,6 +91,7 @@ class Judge {
   struct Try {
     int64_t slot = 0;
     int64_t lease = 0;
+    Time sent_at;
     std::optional<Time> looked_at;  // when it last asked for that key since
   };
   struct Witness {

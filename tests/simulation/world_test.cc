@@ -54,6 +54,12 @@ TEST(World, ASuspendedNodeKeepsItsPlaceInTheQueue) {
   EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
 }
 
+// A comparison reads values from a member that answers with what was there before the watch showed the end of a name.
+TEST(World, ValuesThatAreOlderThanWhatWasSeenAreThrownAway) {
+  const RunResult result = simulate({.seed = 2182, .defects = true});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+}
+
 TEST(World, ManyThatStartAtOnceAreNotSentEachNameAsAnEvent) {
   const RunResult result = simulate({.nodes = kCrowd, .cost = true});
   EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
