@@ -76,8 +76,9 @@ bool contains(const KeyRange& range, std::string_view key) {
 
 // --- keys ---
 
-const KeyValue* EtcdModel::findAt(const std::vector<size_t>& changes, int64_t revision) const {
-  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+const KeyValue* EtcdModel::findAt(const Changes& changes, int64_t revision) const {
+  if (changes.newest <= revision && !changes.present) return nullptr;
+  for (auto change = changes.all.rbegin(); change != changes.all.rend(); ++change) {
     const WatchEvent& event = history_[*change];
     if (event.kv.mod_revision <= revision) return isPut(event) ? &event.kv : nullptr;
   }
@@ -102,11 +103,16 @@ RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, 
   result.cluster_id = options_.cluster_id;
   std::vector<const KeyValue*> found;
   for (auto key = keys_.lower_bound(range.begin); key != keys_.end() && contains(range, key->first); ++key) {
-    const KeyValue* kv = findAt(key->second, at);
-    if (kv != nullptr) found.push_back(kv);
+    const Changes& changes = key->second;
+    if (options.count_only && changes.newest <= at) {
+      result.count += changes.present ? 1 : 0;
+      continue;
+    }
+    const KeyValue* kv = findAt(changes, at);
+    if (kv == nullptr) continue;
+    ++result.count;
+    if (!options.count_only) found.push_back(kv);
   }
-  result.count = static_cast<int64_t>(found.size());
-  if (options.count_only) return result;
   std::erase_if(found, [&](const KeyValue* kv) { return kv->mod_revision < options.min_mod_revision; });
   if (options.sort_by_create_revision) {
     std::stable_sort(found.begin(), found.end(),
@@ -256,7 +262,10 @@ void EtcdModel::detach(const KeyValue& kv) {
 }
 
 void EtcdModel::append(WatchEvent event) {
-  keys_[event.kv.key].push_back(history_.size());
+  Changes& changes = keys_[event.kv.key];
+  changes.all.push_back(history_.size());
+  changes.newest = event.kv.mod_revision;
+  changes.present = isPut(event);
   history_.push_back(std::move(event));
 }
 

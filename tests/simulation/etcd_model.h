@@ -113,8 +113,15 @@ class EtcdModel {
     std::set<std::string> keys;
   };
 
+  // Of one key.
+  struct Changes {
+    std::vector<size_t> all;  // as indexes into history_
+    int64_t newest = 0;       // the revision of the last one
+    bool present = false;     // since then
+  };
+
   const KeyValue* find(std::string_view key, int64_t revision = INT64_MAX) const;  // null: it is not there
-  const KeyValue* findAt(const std::vector<size_t>& changes, int64_t revision) const;
+  const KeyValue* findAt(const Changes& changes, int64_t revision) const;
   RangeResult read(const KeyRange& range, const RangeOptions& options, int64_t at) const;
   std::optional<StoreError> unreadable(int64_t wanted, int64_t applied) const;
   enum class Space { kEnough, kLast, kNone };
@@ -133,7 +140,7 @@ class EtcdModel {
   bool no_space_ = false;
   size_t last_ones_ = 0;  // that are refused, and done
   std::vector<WatchEvent> history_;
-  std::map<std::string, std::vector<size_t>, std::less<>> keys_;  // their changes, as indexes into history_
+  std::map<std::string, Changes, std::less<>> keys_;
   std::map<int64_t, LeaseState> leases_;
 };
 

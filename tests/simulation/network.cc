@@ -31,6 +31,14 @@ bool readsManyKeys(const Request& request) {
   return read != nullptr && !read->range.end.empty();
 }
 
+// A table of names that say nothing takes half the memory and a third of the time.
+void leaveOutValues(const std::string& uuid, store::RangeResult* range) {
+  if (range->kvs.size() < 2) return;
+  for (store::KeyValue& kv : range->kvs) {
+    if (!kv.value.empty() && kv.value.find(uuid) == std::string::npos) kv.value = "{}";
+  }
+}
+
 // --- for the timeline ---
 
 std::string describe(const store::Op& op) {
@@ -145,12 +153,17 @@ void ProcessNetwork::reply(uint64_t call, size_t member, Answer answer, bool los
     if (random_.chance(500)) return;
     answer = tl::unexpected(broken());
   }
+  if (!keeps_values_of_.empty() && answer) {
+    if (auto* range = std::get_if<store::RangeResult>(&*answer)) leaveOutValues(keeps_values_of_, range);
+  }
   // Shared: what delivers it is copied on the way.
-  const auto shared = std::make_shared<const Answer>(std::move(answer));
+  const auto shared = std::make_shared<Answer>(std::move(answer));
   pass(link.from_member, delayOver(link), [this, alive = alive_, call, shared] {
     if (!*alive) return;
     if (trace_) trace_(fmt::format("#{} answered: {}", call, describe(*shared)));
-    deliver_([call, shared](SimulatedStore& store) { store.answer(call, *shared); });
+    deliver_([call, shared, twin = twin_ != nullptr](SimulatedStore& store) {
+      store.answer(call, twin ? *shared : std::move(*shared));
+    });
   });
 }
 

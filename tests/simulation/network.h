@@ -61,6 +61,9 @@ class ProcessNetwork final : public Network {
   void askProgress(uint64_t stream) override;
   void cancelWatch(uint64_t stream) override;
 
+  // Where many nodes are only counted: what others' names say is left out of what comes in, after etcd has counted it.
+  void keepValuesOf(std::string uuid) { keeps_values_of_ = std::move(uuid); }
+
   // Nothing of this process is under way any more, and nothing goes out: it was killed.
   void close();
 
@@ -94,6 +97,7 @@ class ProcessNetwork final : public Network {
   std::function<void(std::function<void(SimulatedStore&)>)> deliver_;
   std::function<void(const Request&)> on_send_;
   std::function<void(std::string)> trace_;
+  std::string keeps_values_of_;  // empty: all values are kept
   std::map<uint64_t, OpenWatch> watches_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ProcessNetwork* twin_ = nullptr;

@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
-    "                [--defects] [--cost] [--quiet] [--trace]\n"
+    "                [--defects] [--cost [--rate N]] [--quiet] [--trace]\n"
     "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
     "  --membership  machines that run the etcd of their cluster\n"
     "  --seed N      that one seed; default: 1 to 100\n"
@@ -44,6 +44,7 @@ constexpr const char* kUsage =
     "  --jobs N      processes; default: one for each processor\n"
     "  --defects     etcd has known defects of its versions, too: src/naming/README.md lists them\n"
     "  --cost        no faults: all nodes start at once; what that and rest cost etcd; default: one seed\n"
+    "  --rate N      with --cost, etcd takes so many requests a second; default: 10,000\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
 // A process that computes for so long on one seed has gone astray.
@@ -51,6 +52,7 @@ constexpr time_t kMaxSecondsPerSeed = 300;
 constexpr uint64_t kMostNodes = 10'000;
 constexpr uint64_t kMostMachines = 200;
 constexpr uint64_t kMostJobs = 1000;
+constexpr uint64_t kMostRate = 1'000'000;
 
 struct Arguments {
   uint64_t first = 1;
@@ -62,6 +64,7 @@ struct Arguments {
   bool trace = false;
   bool defects = false;
   bool cost = false;
+  uint64_t rate = RunOptions().rate;
   bool help = false;
 };
 
@@ -89,6 +92,7 @@ Result<void> parseOption(Arguments& parsed, std::string_view option, std::string
       {"--from", 0, UINT64_MAX, [&](uint64_t number) { parsed.first = number; }},
       {"--nodes", 1, kMostNodes, [&](uint64_t number) { parsed.nodes = number; }},
       {"--jobs", 1, kMostJobs, [&](uint64_t number) { parsed.jobs = number; }},
+      {"--rate", 1, kMostRate, [&](uint64_t number) { parsed.rate = number; }},
   };
   for (const Option& known : options) {
     if (known.name != option) continue;
@@ -130,6 +134,7 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   if (has("--founding") && has("--membership")) return fail("--founding and --membership are two worlds");
   if (parsed.cost && parsed.run != simulate) return fail("--cost is of nodes with an etcd");
   if (parsed.defects && (parsed.cost || parsed.run != simulate)) return fail("--defects are of an etcd with faults");
+  if (has("--rate") && !parsed.cost) return fail("--rate goes with --cost");
   if (parsed.cost && !has("--seeds")) parsed.count = 1;
   if (parsed.run != simulate && parsed.nodes > kMostMachines)
     return fail(fmt::format("there are {} machines at most", kMostMachines));
@@ -151,7 +156,8 @@ Report runSeed(const Arguments& arguments, uint64_t seed) {
                      .nodes = arguments.nodes,
                      .trace = arguments.trace,
                      .defects = arguments.defects,
-                     .cost = arguments.cost};
+                     .cost = arguments.cost,
+                     .rate = arguments.rate};
   RunResult result = arguments.run(options);
   if (result.violation && !options.trace) {  // once more, for people
     options.trace = true;

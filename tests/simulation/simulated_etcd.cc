@@ -190,12 +190,12 @@ void SimulatedEtcd::write(size_t index, const Request& request, const Reply& rep
   Answer answer;
   const int64_t before = model_.revision();
   if (const auto* txn = std::get_if<store::TxnRequest>(&request)) {
-    answer = toAnswer(model_.txn(*txn));
     if (isReadOnly(*txn)) {
       if (members_[index].is(Fault::kStale)) return reply(toAnswer(model_.readTxn(*txn, members_[index].applied)));
       // It is read where and when the member has applied what the quorum had; by then it may be more.
       return whenApplied(index, [this, txn = *txn, reply] { reply(toAnswer(model_.txn(txn))); });
     }
+    answer = toAnswer(model_.txn(*txn));
   } else if (const auto* grant = std::get_if<LeaseGrantRequest>(&request)) {
     const auto id = static_cast<int64_t>(random_.next() >> 1 | 1);
     answer = toAnswer(model_.leaseGrant(id, grant->ttl, time_.now()));
@@ -203,6 +203,7 @@ void SimulatedEtcd::write(size_t index, const Request& request, const Reply& rep
     answer = toAnswer(model_.leaseRevoke(std::get<LeaseRevokeRequest>(request).id));
   }
   ++entries_;
+  ++traffic_.writes;
   whenApplied(index, [answer = std::move(answer), reply] { reply(answer); });
   commit();
   if (model_.revision() != before) on_change_();

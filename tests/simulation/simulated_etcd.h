@@ -36,6 +36,7 @@ struct Traffic {
   static constexpr size_t kWatches = std::variant_size_v<Request>;
   static constexpr size_t kProgress = kWatches + 1;
   std::array<uint64_t, kProgress + 1> requests{};  // by the index of a Request, and the two above
+  uint64_t writes = 0;                             // of these requests, those that go through the members' log
   uint64_t events = 0;                             // in all watches
   uint64_t bytes = 0;                              // answers and watches, as gRPC frames them, to within a tenth
 };

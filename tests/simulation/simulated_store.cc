@@ -38,9 +38,9 @@ Task<Answer> SimulatedStore::ask(size_t endpoint, Request request, std::chrono::
   calls_[number].waiter = &pause;
   network_.send(number, options_.endpoints[endpoint], std::move(request));
   const auto outcome = co_await pause;
-  const Call call = std::move(calls_.at(number));
+  Call call = std::move(calls_.at(number));
   calls_.erase(number);
-  if (call.answer) co_return *call.answer;
+  if (call.answer) co_return *std::move(call.answer);
   if (outcome == Suspension::WakeReason::kStopped) co_return tl::unexpected(stopped(true));
   co_return tl::unexpected(StoreError{ErrorCode::kDeadlineExceeded, "no answer in time"});
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <numeric>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -27,9 +28,8 @@ using store::PutOp;
 using namespace std::chrono_literals;
 
 constexpr const char* kPattern = "worker{{.ID}}.tf.internal.";
-constexpr Duration kLook = 500ms;         // in which the judge looks at all
-constexpr Duration kServiceTime = 100us;  // of a request, where costs are measured
-constexpr Duration kRest = 120s;          // likewise, at rest
+constexpr Duration kLook = 500ms;  // in which the judge looks at all
+constexpr Duration kRest = 120s;   // likewise, at rest
 constexpr uint64_t kMostEvents = 200'000'000;
 // After all faults: the longest back-offs of a claim and of a keeper, a lease and an election, some time-outs.
 Duration restBound(std::chrono::seconds lease) { return 150s + 4 * lease; }
@@ -188,6 +188,9 @@ class World {
   void startAll();
   void judgeRun();
   void measure();
+  void pass(
+      Duration duration, const std::function<bool()>& until = [] { return false; });
+  std::string measureDeadMember();
   bool allKnowAll() const;
   std::string costTable(const Traffic& start, const Traffic& before, Duration rest) const;
   RunResult result() const;
@@ -301,7 +304,7 @@ void World::drawScenario(size_t nodes) {
   etcd_.emplace(time_, random_, members_, [this] {
     if (!options_.cost) judge_->storeChanged();
   });
-  if (options_.cost) etcd_->setServiceTime(kServiceTime);
+  if (options_.cost) etcd_->setServiceTime(Duration(1s) / options_.rate);
   if (watches_pattern_only && !options_.cost) watched_ = KeyRange::prefix(pattern_->literalPrefix());
   judge_.emplace(time_, etcd_->model(), *pattern_, watched_, lease_);
 }
@@ -369,6 +372,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
       write(id, index, change, kept);
     };
   }
+  if (options_.cost) running.network->keepValuesOf(disk.uuid);
   made.protocol.watched = {watched_};
   made.protocol.most_at_once = most_at_once_;
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
@@ -456,6 +460,7 @@ void World::deliver(uint64_t id, const std::function<void(SimulatedStore&)>& wha
 
 void World::afterTurn(Process& process) {
   ++states_;
+  if (options_.cost) return;
   const auto found = running_.find(process.id());
   if (found != running_.end() && !found->second.dormant) judge_->look(process);
 }
@@ -1260,29 +1265,53 @@ bool World::allKnowAll() const {
                      [this](const auto& running) { return running.second.process->records().size() == nodes_; });
 }
 
-// Until all nodes are named, and have all names; the end of what that leaves to do; and rest.
+void World::pass(Duration duration, const std::function<bool()>& until) {
+  const Time end = time_.now() + duration;
+  while (!until() && time_.step(end)) {
+  }
+}
+
+// Until all nodes are named, and have all names; the end of what that leaves to do; rest; and a member ends.
 void World::measure() {
-  const auto pass = [this](Duration duration, const auto& until) {
-    const Time end = time_.now() + duration;
-    while (!until() && time_.step(end)) {
-    }
-  };
-  const auto never = [] { return false; };
   constexpr Duration kMostStart = 600s;
   pass(kMostStart, [this] { return named_ == nodes_; });
   const Duration named = time_.now().time_since_epoch();
   if (named_ < nodes_) judge_->violated("named", fmt::format("{} of {} nodes have names", named_, nodes_), {});
-  for (const Time end = time_.now() + kMostStart; !allKnowAll() && time_.now() < end;) pass(100ms, never);
+  for (const Time end = time_.now() + kMostStart; !allKnowAll() && time_.now() < end;) pass(100ms);
   const Traffic start = etcd_->traffic();
   const Duration known = time_.now().time_since_epoch();
   if (!allKnowAll()) judge_->violated("mirror", "not all nodes have all names", {});
-  pass(3 * lease_, never);
+  pass(3 * lease_);
   const Traffic before = etcd_->traffic();
-  pass(kRest, never);
+  pass(kRest);
+  const std::string table = costTable(start, before, kRest);
+  const std::string dead = measureDeadMember();
   cost_ =
       fmt::format("all named after {:.2f} s, all names known to all after {:.1f} s; {} losses\n",
                   std::chrono::duration<double>(named).count(), std::chrono::duration<double>(known).count(), losses_) +
-      costTable(start, before, kRest);
+      table + dead;
+}
+
+// One that a third of the nodes are connected to; not the leader.
+std::string World::measureDeadMember() {
+  const auto requests = [this] {
+    return std::accumulate(etcd_->traffic().requests.begin(), etcd_->traffic().requests.end(), uint64_t{0});
+  };
+  const uint64_t requests_before = requests();
+  const uint64_t writes_before = etcd_->traffic().writes;
+  etcd_->begin((etcd_->leader().value_or(0) + 1) % members_, SimulatedEtcd::Fault::kKilled);
+  uint64_t most_requests = 0;
+  uint64_t most_writes = 0;
+  for (const Time end = time_.now() + lease_; time_.now() < end;) {
+    const uint64_t requests_then = requests();
+    const uint64_t writes_then = etcd_->traffic().writes;
+    pass(1s);
+    most_requests = std::max(most_requests, requests() - requests_then);
+    most_writes = std::max(most_writes, etcd_->traffic().writes - writes_then);
+  }
+  return fmt::format(
+      "in a lease from the end of one member: {} requests, {} at most in a second; {} writes, {} at most\n",
+      requests() - requests_before, most_requests, etcd_->traffic().writes - writes_before, most_writes);
 }
 
 std::string World::costTable(const Traffic& start, const Traffic& before, Duration rest) const {
@@ -1306,6 +1335,7 @@ std::string World::costTable(const Traffic& start, const Traffic& before, Durati
     at_rest += during_rest;
   }
   line("requests", at_start, at_rest);
+  line("of these, writes", start.writes, after.writes - before.writes);
   line("events", start.events, after.events - before.events);
   line("bytes sent", start.bytes, after.bytes - before.bytes);
   return text;

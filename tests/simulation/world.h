@@ -30,9 +30,10 @@ struct RunOptions {
   size_t nodes = 0;      // 0: the seed decides
   bool trace = false;    // keep the timeline
   bool defects = false;  // etcd has those that naming/README.md lists, too
-  // In place of faults: all nodes start at once, with three members of etcd that take 10,000 requests a second, and a
+  // In place of faults: all nodes start at once, with three members of etcd that take `rate` requests a second, and a
   // lease of 20 s. What that costs is told; the judge does not look.
   bool cost = false;
+  uint64_t rate = 10'000;
 };
 
 struct RunResult {
