@@ -238,7 +238,7 @@ MUTATIONS = [
     Mutation("voters: one that has lost its data is waited for", "peers/membership.cc",
              "    return machine.stands_by && (", "    return false && ("),
     Mutation("voters: a learner that does not come stays", "peers/membership.cc",
-             "is_back || view.change_age >= kLearnerPatience ||", "is_back ||"),
+             "machine == nullptr || view.change_age >= kLearnerPatience ||", "machine == nullptr ||"),
     Mutation("voters: one for two", "peers/membership.cc",
              "  while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;\n", ""),
 ]
