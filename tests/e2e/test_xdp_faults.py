@@ -263,7 +263,8 @@ def test_detach_beside_a_running_server(pinned):
     """From then on the sockets answer; another server attaches it again."""
     node = pinned.start()
     assert pinned.command("detach").returncode == 0
-    assert not xdp.programs(pinned.site.machine, "lo")
+    # The kernel puts the link away a moment after its file is gone.
+    wait_until(lambda: not xdp.programs(pinned.site.machine, "lo"), 5, "the program to be gone")
     assert answers(node, OWN) == ["10.1.0.1"]
     assert node.terminate() == 0
     pinned.start()

@@ -109,9 +109,12 @@ class EtcdMember:
     def _range(self, **request):
         """A read, and another one where an election ends it."""
         def read():
-            status, body = self._http("POST", "/v3/kv/range", json.dumps(request))
-            assert status == 200 or b"leader changed" in body, f"etcd kv/range: {status} {body!r}"
-            return status == 200 and json.loads(body)
+            try:
+                return self.call("kv/range", **request)
+            except AssertionError as error:
+                if "leader changed" not in str(error):
+                    raise
+                return None
         return wait_until(read, 10, f"{self.name} to have a leader")
 
     def pairs(self, internal=False):
