@@ -161,6 +161,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
 
   // --- the loop's thread ---
   std::optional<Handles> handles;  // none: not yet, or not any more
+  std::optional<Time> tick_at;     // when the tick is due; none: it is not started
   std::optional<Elector> elector;
   std::string kept;  // where there is no disk
   bool writing = false;
@@ -266,8 +267,8 @@ void Founder::Impl::resolve() {
       self->unresolved = failures;
       const bool waits = self->elector->decision() && !self->elector->isSearching();
       self->resolve_at = BootClock::now() + (waits               ? kMembersResolveInterval
-                                             : addresses.empty() ? kSecond
-                                                                 : kResolveInterval);
+                                             : addresses.empty() || !failures.empty() ? kSecond
+                                                                                      : kResolveInterval);
       self->elector->resolved(BootClock::now(), addresses, failures.empty());
       self->advance();
     });
@@ -276,6 +277,7 @@ void Founder::Impl::resolve() {
 }
 
 void Founder::Impl::advance() {
+  tick_at.reset();
   // Without a listener nothing is sent: nobody would count as asked.
   if (!handles->listeners.empty()) elector->advance(BootClock::now());
   pump();
@@ -298,8 +300,11 @@ void Founder::Impl::pump() {
     if (messages.empty()) break;
     for (const Elector::Outgoing& message : messages) send(message);
   }
-  const auto wait = std::chrono::ceil<milliseconds>(elector->wakeAt(now) - now);
-  handles->tick.start(std::max(wait, milliseconds(1)));
+  // Never later than it was due: datagrams, which anybody can send, put off nothing.
+  if (const Time at = elector->wakeAt(now); !tick_at || at < *tick_at) {
+    tick_at = at;
+    handles->tick.start(std::max(std::chrono::ceil<milliseconds>(at - now), milliseconds(1)));
+  }
   report();
 }
 

@@ -725,7 +725,10 @@ Task<void> Voting::Impl::tick() {
   if (stopping || stands_by || !has_program) co_return;
   if (!child) {
     if (data && is_no_member) co_return;  // it is not known yet whether the data is void
-    if (data) {
+    if (data == kFoundingData && !started) {  // its start was broken off before the marker was there
+      auto starting = startFounding();
+      co_await starting;
+    } else if (data) {
       // etcd looks at it only where it has no data yet.
       const bool is_founding = *data == kFoundingData;
       auto starting = startChild(*data, is_founding ? foundingCluster() : "", is_founding ? "new" : "existing");

@@ -337,7 +337,7 @@ void Clusters::replaceLeft() {
   if (std::ranges::none_of(running_, [](const auto& cluster) { return cluster->has_left.load(); })) return;
   process_.reloads.start();
   if (std::exchange(is_replacing_, true)) return;
-  later_->submitAfter(kReplaceAgain, [this] {
+  is_replacing_ = later_->submitAfter(kReplaceAgain, [this] {
     process_.loop.post([this] {
       is_replacing_ = false;
       replaceLeft();

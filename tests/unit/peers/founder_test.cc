@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <future>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -101,6 +102,29 @@ TEST_F(FounderTest, MachinesDecideOneClusterInTheOrderOfTheirStart) {
   EXPECT_EQ(value->voters.size(), 3u);
   EXPECT_EQ(founders_[3]->status().cluster, value);
   EXPECT_TRUE(founders_[3]->status().listens);
+}
+
+// Each one is read and thrown away at once, and puts off none of the founding's timers.
+TEST_F(FounderTest, AStrangersDatagramsHoldUpNothing) {
+  const int stranger = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_GE(stranger, 0);
+  std::atomic<bool> ended = false;
+  std::thread flood([&] {
+    while (!ended) {
+      for (const int number : {1, 2}) {
+        const SocketAddress to = address(number);
+        sockaddr_in at{.sin_family = AF_INET, .sin_port = htons(to.port), .sin_addr = {}, .sin_zero = {}};
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + static_cast<uint32_t>(number));
+        ::sendto(stranger, "x", 1, 0, reinterpret_cast<const sockaddr*>(&at), sizeof at);
+      }
+      std::this_thread::sleep_for(2ms);  // the rate of the flood
+    }
+  });
+  for (const int number : {1, 2}) add(number, options(number, 2));
+  EXPECT_TRUE(decided());
+  ended = true;
+  flood.join();
+  ::close(stranger);
 }
 
 // An Accept, and what a late machine is told, is larger than a datagram.
