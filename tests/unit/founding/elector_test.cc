@@ -97,8 +97,8 @@ TEST_F(ElectorTest, AClusterAtTheEndOfALargeNetworkIsFoundBeforeAnotherOneIsFoun
   run(seconds(2));
   ASSERT_TRUE(electors_[1]->decision());
   peers_ = {electorAddress(3), electorAddress(4)};
-  for (const SocketAddress& address : Hello::addressesOf(IpNetwork::parse("10.1.0.0/23").value(), kElectorPort).value())
-    peers_.push_back(address);
+  const auto network = Hello::addressesOf(IpNetwork::parse("10.1.0.0/23").value(), kElectorPort).value();
+  peers_.insert(peers_.end(), network.begin(), network.end());
   peers_.push_back(electorAddress(1));
   const Elector& third = add(3, 2);
   add(4, 2);
