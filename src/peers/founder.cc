@@ -19,6 +19,7 @@ using Time = BootClock::time_point;
 
 constexpr size_t kMaxIncoming = 16;  // connections; each may hold a frame
 constexpr size_t kMaxOutgoing = 256;
+constexpr milliseconds kMostPutOff{500};    // of what is due, by datagrams
 constexpr seconds kConnectionPatience{10};  // for a connection to bring or take its frame
 constexpr seconds kSecond{1};
 constexpr seconds kResolveInterval{5};
@@ -161,7 +162,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
 
   // --- the loop's thread ---
   std::optional<Handles> handles;  // none: not yet, or not any more
-  std::optional<Time> tick_at;     // when the tick is due; none: it is not started
+  std::optional<Time> tick_due;    // since when the tick is due, or will be; none: it has just been
   std::optional<Elector> elector;
   std::string kept;  // where there is no disk
   bool writing = false;
@@ -277,7 +278,7 @@ void Founder::Impl::resolve() {
 }
 
 void Founder::Impl::advance() {
-  tick_at.reset();
+  tick_due.reset();
   // Without a listener nothing is sent: nobody would count as asked.
   if (!handles->listeners.empty()) elector->advance(BootClock::now());
   pump();
@@ -300,11 +301,11 @@ void Founder::Impl::pump() {
     if (messages.empty()) break;
     for (const Elector::Outgoing& message : messages) send(message);
   }
-  // Never later than it was due: datagrams, which anybody can send, put off nothing.
-  if (const Time at = elector->wakeAt(now); !tick_at || at < *tick_at) {
-    tick_at = at;
+  // Datagrams put the tick off, so that a busy processor reads answers before it asks more; but anybody can send them.
+  const Time at = elector->wakeAt(now);
+  if (!tick_due) tick_due = at;
+  if (now < *tick_due + kMostPutOff)
     handles->tick.start(std::max(std::chrono::ceil<milliseconds>(at - now), milliseconds(1)));
-  }
   report();
 }
 

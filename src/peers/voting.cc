@@ -476,11 +476,13 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
   // Flags that 3.4, 3.5 and 3.6 share. Strict checks would refuse to add a member while another one is dead.
   // What the libraries of etcd write goes where etcd's own log goes, not into that of this server. ETCD_* of the server's
   // environment would set what no flag sets, or end etcd, and a proxy is not for members.
+  constexpr const char* kScript =
+      R"(exec env -i PATH="$PATH" GOMAXPROCS=2 GOMEMLIMIT=256MiB )"
+      R"(${ETCD_UNSUPPORTED_ARCH:+"ETCD_UNSUPPORTED_ARCH=$ETCD_UNSUPPORTED_ARCH"} )"
+      R"("$@" >>"$0" 2>&1)";
   std::vector<std::string> command{"/bin/sh",
                                    "-c",
-                                   R"(exec env -i PATH="$PATH" GOMAXPROCS=2 GOMEMLIMIT=256MiB )"
-                                   R"(${ETCD_UNSUPPORTED_ARCH:+"ETCD_UNSUPPORTED_ARCH=$ETCD_UNSUPPORTED_ARCH"} )"
-                                   R"("$@" >>"$0" 2>&1)",
+                                   kScript,
                                    path("etcd.log"),
                                    options.program,
                                    "--name=" + options.uuid,

@@ -214,7 +214,7 @@ MUTATIONS = [
     Mutation("founding: no quiet time", "founding/founding.cc",
              "seen == expect_ || now >= last_news + kQuiet;", "now >= last_news;"),
     Mutation("founding: does not ask all addresses first", "founding/founding.cc",
-             "  if (!asked_all) return State::kAsking;\n", ""),
+             "if (!asked_all)", "if (!asked_all && expect_ == 0)"),
     Mutation("founding: does not wait for the names", "founding/hello.cc",
              "  if (names_until_ && now < *names_until_) return false;\n", ""),
     Mutation("founding: voters without a disk", "founding/founding.cc",
@@ -226,7 +226,7 @@ MUTATIONS = [
     Mutation("founding: a cluster without voters has others dissolve", "founding/elector.cc",
              "if (yields(*cluster, *other_) && response.connected)", "if (yields(*cluster, *other_))"),
     Mutation("founding: one clock says which cluster stays", "founding/message.cc",
-             "return rank(one) > rank(other);", "return one.members.back() > other.members.back();"),
+             "return rank(one) > rank(other);", "return rank(one) != rank(other) && one.members.back() > other.members.back();"),
     # Who votes.
     Mutation("voters: the silent one goes before its successor has caught up", "peers/membership.cc",
              "  const Step end{step::Publish{publish(view, std::nullopt)}, \"\"};\n",
@@ -238,7 +238,8 @@ MUTATIONS = [
     Mutation("voters: one that has lost its data is waited for", "peers/membership.cc",
              "    return machine.stands_by && (", "    return false && ("),
     Mutation("voters: a learner that does not come stays", "peers/membership.cc",
-             "machine == nullptr || view.change_age >= kLearnerPatience ||", "machine == nullptr ||"),
+             "machine == nullptr || view.change_age >= kLearnerPatience ||", "machine == nullptr ||",
+             covered="the end of the key of a machine that is gone"),
     Mutation("voters: one for two", "peers/membership.cc",
              "  while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;\n", ""),
 ]
