@@ -1,7 +1,7 @@
 // Result<T>: a value, or an Error: a code for callers that act on it, and one English sentence fragment that says what
-// is wrong (lower case, no full stop, no prefix; the caller adds where). A function that can fail returns a Result; only lack of
-// memory throws. Not for: a bad packet (dns/message_reader.h), a look-up that
-// finds nothing (std::optional), and what the kernel says of one datagram (its errno, net/udp_query_socket.h).
+// is wrong (lower case, no full stop, no prefix; the caller adds where). A function that can fail returns a Result; only
+// lack of memory throws. Not for: a bad packet (dns/message_reader.h), a look-up that finds nothing (std::optional), and
+// what the kernel says of one datagram (its errno, net/udp_query_socket.h).
 #pragma once
 
 #include <tl/expected.hpp>

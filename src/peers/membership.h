@@ -1,4 +1,5 @@
-// Which machines of a cluster vote (run its etcd) now, and the next step towards those that should. Pure; any thread. README.md has the rules and their reasons.
+// Which machines of a cluster vote (run its etcd) now, and the next step towards those that should. Pure; any thread.
+// README.md has the rules and their reasons.
 //
 // etcd's list of members is the truth. The voters key publishes it to all machines, with the change that is under way, so
 // that another leader goes on with it. The machine whose member leads takes the steps, one at a time (voting.h).

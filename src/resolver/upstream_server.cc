@@ -82,14 +82,12 @@ ForwardContext::ForwardContext(net::EventLoop& event_loop, Forwarder::Options fo
       options(std::move(forward_options)),
       log(std::move(logger)),
       counters(options.metrics),
-      room(*options.room),
+      room((assert(options.room), *options.room)),
       random(room.random()),
       tcp(event_loop),
       timeouts(event_loop, minTimeout(options), maxTimeout(options)),
       attempts(event_loop, options.attempt_time),
-      totals(event_loop, options.total_time) {
-  assert(options.room);
-}
+      totals(event_loop, options.total_time) {}
 
 Result<void> ForwardContext::openSource() {
   if (!options.source_address) return {};
