@@ -181,6 +181,18 @@ def test_who_speaks_on_when_an_operator_has_ended_its_tenure():
     assert len(problems_of(Touch("worker2.", 19.5, 20), 21.0)) == 1, "another name"
 
 
+def test_an_answer_that_may_be_from_after_an_operators_deletion_is_no_overlap():
+    history = {W1: [Tenure(W1, "a", 10, 10, 20), Tenure(W1, "b", 21, 21, None)]}
+    seldom = moments((9, 8.9, 9.0), (19, 19.0, 19.1), (22, 20.9, 21.0))  # 20 was made between 19.0 and 21.0
+    seen = [sightings("a", (12.0, 12.1), (18.0, 18.1), (20.5, 20.6)), sightings("b", (20.3, 20.4))]
+
+    def problems_of(touches):
+        intervals, problems = ownership.attribute(seen, history, seldom, touches, lease=3)
+        return problems + ownership.overlaps(intervals)
+    assert problems_of([Touch(W1, 19.5, 20)]) == []
+    assert len(problems_of([])) == 1, "a lease has no such excuse"
+
+
 def test_leases_that_leak():
     assert ownership.leaked({1, 2}, {1, 2, 3}) == []
     assert len(ownership.leaked({1, 2, 17}, {1, 2})) == 1

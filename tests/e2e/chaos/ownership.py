@@ -130,30 +130,31 @@ class Interval:
 
     def __str__(self):
         return (f"{self.tenure.name} token {self.tenure.token} {self.tenure.owner}: "
-                f"{self.first_received:.3f} to {self.last_sent:.3f}, {self.answers} answers")
+                f"{self.first_received:.3f} to {self.last_sent:.3f}, {self.answers} answers, "
+                f"in etcd from revision {self.tenure.begin} to {self.tenure.end}")
 
 
 def attribute(sightings, spans, moments, touches=(), lease=0):
     """Every answer to the tenure it was given under. Returns (intervals, problems).
 
     Of a tenure that an operator ended its owner may go on to speak until its watch shows that, a lease time at most: such
-    answers belong to no interval.
+    answers belong to no interval. Nor do those that may be such, from the earliest moment of the end.
     An answer that fits several tenures of its owner counts for the newest. One that fits none is a false claim: the
     node said "mine" before it can have had the key, after the key was gone or another's, or without ever having had it."""
     intervals, problems = [], []
     for seen in sightings:
         own = [tenure for tenure in spans.get(seen.name, ()) if tenure.owner == seen.owner]
         bounds = [(moments.earliest(t.begin), float("inf") if t.end is None else moments.latest(t.end)) for t in own]
-        graces = [lease if any(touch.ended(tenure, moments) for touch in touches) else 0 for tenure in own]
+        touched = [any(touch.ended(tenure, moments) for touch in touches) for tenure in own]
         found = {}
         for sent, received in zip(seen.sent, seen.received):
-            for tenure, (begin, end), grace in zip(reversed(own), reversed(bounds), reversed(graces)):
-                if begin <= received and sent <= end + grace:
+            for tenure, (begin, end), excused in zip(reversed(own), reversed(bounds), reversed(touched)):
+                if begin <= received and sent <= end + (lease if excused else 0):
                     break
             else:
                 problems.append(_false_claim(seen, sent, received, own, bounds))
                 continue
-            if sent > end:
+            if excused and sent > moments.earliest(tenure.end):
                 continue
             interval = found.setdefault(tenure.begin, Interval(tenure, received, sent, 0))
             interval.first_received = min(interval.first_received, received)
