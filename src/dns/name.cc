@@ -6,18 +6,6 @@ namespace idetcd::dns {
 
 namespace {
 
-// One byte of a label, an escape or a plain character. Advances `pos`; returns -1 for a broken escape.
-int readByte(std::string_view text, size_t& pos) {
-  const char c = text[pos++];
-  if (c != '\\') return static_cast<uint8_t>(c);
-  if (pos == text.size()) return -1;
-  if (!isDigit(text[pos])) return static_cast<uint8_t>(text[pos++]);
-  if (text.size() - pos < 3 || !isDigit(text[pos + 1]) || !isDigit(text[pos + 2])) return -1;
-  const int value = (text[pos] - '0') * 100 + (text[pos + 1] - '0') * 10 + (text[pos + 2] - '0');
-  pos += 3;
-  return value <= 255 ? value : -1;
-}
-
 void appendEscaped(std::string& out, uint8_t c) {
   switch (c) {
     case '.':
@@ -92,6 +80,17 @@ std::optional<IpAddress> v6Of(std::span<const uint8_t> labels) {
 
 }  // namespace
 
+int readEscapedByte(std::string_view text, size_t& pos) {
+  const char c = text[pos++];
+  if (c != '\\') return static_cast<uint8_t>(c);
+  if (pos == text.size()) return -1;
+  if (!isDigit(text[pos])) return static_cast<uint8_t>(text[pos++]);
+  if (text.size() - pos < 3 || !isDigit(text[pos + 1]) || !isDigit(text[pos + 2])) return -1;
+  const int value = (text[pos] - '0') * 100 + (text[pos + 1] - '0') * 10 + (text[pos + 2] - '0');
+  pos += 3;
+  return value <= 255 ? value : -1;
+}
+
 Result<Name> Name::parse(std::string_view text) {
   if (text.empty()) return fail("a domain name is empty");
   Name name;
@@ -101,7 +100,7 @@ Result<Name> Name::parse(std::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {
     const bool separator = text[pos] == '.';
-    const int byte = separator ? 0 : readByte(text, pos);
+    const int byte = separator ? 0 : readEscapedByte(text, pos);
     if (byte < 0) return fail("a bad escape in a domain name");
     if (separator) {
       ++pos;

@@ -46,8 +46,15 @@ class Name {
   uint8_t size_;
 };
 
+// The byte of a label or character-string at `pos` of a text: an escape (\DDD, \X) or a plain character. Advances `pos`; -1:
+// a broken escape. REQUIRES: pos < text.size().
+int readEscapedByte(std::string_view text, size_t& pos);
+
 // True if `name` is `zone` or below it. REQUIRES: `name` is a valid, uncompressed, lower-case wire name.
 bool isNameWithin(std::span<const uint8_t> name, const Name& zone);
+
+// The name without its first label. REQUIRES: as isNameWithin(); not the root.
+inline std::span<const uint8_t> parentOf(std::span<const uint8_t> name) { return name.subspan(size_t{name.front()} + 1); }
 
 // Presentation format of the name that starts at `wire`. REQUIRES: valid and uncompressed.
 std::string nameToString(const uint8_t* wire);

@@ -16,6 +16,7 @@ enum class Rcode : uint16_t {
   kNxDomain = 3,
   kNotImp = 4,
   kRefused = 5,
+  kYxDomain = 6,
   kNotAuth = 9,
   kBadVers = 16,
   kBadKey = 17,
@@ -84,6 +85,8 @@ template <typename E>
 constexpr uint16_t code(E value) {
   return static_cast<uint16_t>(value);
 }
+
+constexpr bool isType(uint16_t number, RrType type) { return number == code(type); }
 
 struct Mnemonic {
   uint16_t number;

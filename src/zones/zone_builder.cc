@@ -1,0 +1,231 @@
+#include "zones/zone_builder.h"
+
+#include <unordered_set>
+
+namespace idetcd::zones {
+
+using dns::RrType;
+
+namespace {
+
+constexpr uint16_t kNsec3Param = 51;
+constexpr size_t kRrsetHeadSize = 6;
+constexpr size_t kMaxHeap = std::numeric_limits<uint32_t>::max();
+
+// May stand beside a CNAME (RFC 4035 §2.5, RFC 2181 §10.1).
+bool isBesideCname(uint16_t type) { return type == 24 || type == 25 || type == 30 || type == 46 || type == 47; }
+
+}  // namespace
+
+uint16_t ZoneBuilder::addFile(const std::string& path) {
+  files_.push_back(path);
+  return static_cast<uint16_t>(files_.size() - 1);
+}
+
+std::string ZoneBuilder::describe(FilePlace place) const {
+  return fmt::format("{}:{}", files_[place.file], place.line);
+}
+
+tl::unexpected<Error> ZoneBuilder::failAt(const Item& item, std::string_view what) const {
+  return fail(fmt::format("{}: {} {}", describe({item.file, item.line}), dns::nameToString(&heap_[item.owner]), what));
+}
+
+Result<void> ZoneBuilder::add(const FileRecord& record, FilePlace place) {
+  if (!dns::isNameWithin(record.owner, origin_)) {
+    ++out_of_zone_;
+    return {};
+  }
+  if (heap_.size() + record.owner.size() + record.rdata.size() > kMaxHeap) return fail("the zone is larger than 4 GiB");
+  if (runs_.empty() || !std::ranges::equal(record.owner, ownerOf(runs_.back()))) {
+    runs_.push_back({hashOf(record.owner), static_cast<uint32_t>(items_.size()), 0});
+    items_.push_back(
+        {.owner = static_cast<uint32_t>(heap_.size()), .owner_size = static_cast<uint8_t>(record.owner.size())});
+    heap_.insert(heap_.end(), record.owner.begin(), record.owner.end());
+  } else {
+    items_.push_back(items_.back());
+  }
+  ++runs_.back().count;
+  Item& item = items_.back();
+  item.rdata = static_cast<uint32_t>(heap_.size());
+  item.ttl_seconds = record.ttl_seconds;
+  item.line = place.line;
+  item.rdata_size = static_cast<uint16_t>(record.rdata.size());
+  item.type = record.type;
+  item.file = place.file;
+  heap_.insert(heap_.end(), record.rdata.begin(), record.rdata.end());
+  const bool hides = (dns::isType(record.type, RrType::kNs) && record.owner.size() != origin_.size()) ||
+                     dns::isType(record.type, RrType::kDname);
+  if (hides) hiding_.insert(runs_.back().hash);
+  return {};
+}
+
+void ZoneBuilder::reserve(size_t text_bytes) {
+  constexpr size_t kTextOfRecord = 32;
+  heap_.reserve(heap_.size() + text_bytes);
+  items_.reserve(items_.size() + text_bytes / kTextOfRecord);
+  runs_.reserve(runs_.size() + text_bytes / kTextOfRecord);
+}
+
+// Those of one name together, the names in the order of the file, so that memory is gone through in order.
+std::vector<ZoneBuilder::Runs> ZoneBuilder::groupRuns() {
+  std::ranges::sort(runs_, [this](const Run& a, const Run& b) {
+    if (a.hash != b.hash) return a.hash < b.hash;
+    const auto owner_a = ownerOf(a);
+    const auto owner_b = ownerOf(b);
+    if (!std::ranges::equal(owner_a, owner_b)) return std::ranges::lexicographical_compare(owner_a, owner_b);
+    return a.first < b.first;
+  });
+  std::vector<Runs> groups;
+  groups.reserve(runs_.size());
+  for (size_t i = 0; i < runs_.size();) {
+    size_t end = i + 1;
+    while (end < runs_.size() && runs_[end].hash == runs_[i].hash &&
+           std::ranges::equal(ownerOf(runs_[i]), ownerOf(runs_[end])))
+      ++end;
+    groups.push_back(std::span(runs_).subspan(i, end - i));
+    i = end;
+  }
+  std::ranges::sort(groups, {}, [](Runs runs) { return runs.front().first; });
+  return groups;
+}
+
+Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
+  auto zone = std::make_unique<Zone>(origin_, seed_);
+  const std::vector<Runs> groups = groupRuns();
+  for (const Runs runs : groups) {
+    if (auto added = addName(runs, *zone); !added) return tl::unexpected(added.error());
+  }
+  for (const Runs runs : groups) addNonTerminals(ownerOf(runs.front()), *zone);
+  if (auto finished = finish(*zone); !finished) return tl::unexpected(finished.error());
+  return zone;
+}
+
+Result<void> ZoneBuilder::addName(Runs runs, Zone& zone) {
+  std::vector<const Item*> records;
+  for (const Run& run : runs) {
+    for (uint32_t i = 0; i < run.count; ++i) records.push_back(&items_[run.first + i]);
+  }
+  if (records.size() > 1) std::ranges::stable_sort(records, {}, &Item::type);
+  // A record that is there twice is one.
+  std::unordered_set<std::string_view> known;
+  const auto isKnown = [&](const Item* item) {
+    const auto rdata = rdataOf(*item);
+    return !known.insert({reinterpret_cast<const char*>(rdata.data()), rdata.size()}).second;
+  };
+  const Item& first = *records.front();
+  records::EntryBuilder builder;
+  Zone::Marks marks = marksBelow(ownerOf(first));
+  const auto holds = [&](RrType type) {
+    return std::ranges::any_of(records, [type](const Item* item) { return dns::isType(item->type, type); });
+  };
+  if (holds(RrType::kNs) && !isApex(first)) marks |= Zone::kCut;
+  if (holds(RrType::kDname)) marks |= Zone::kDname;
+  builder.begin(ownerOf(first), marks, records::Source::kNone);
+  std::vector<const Item*> distinct;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (i > 0 && records[i]->type != records[i - 1]->type) known.clear();
+    if (records.size() == 1 || !isKnown(records[i])) distinct.push_back(records[i]);
+  }
+  if (auto checked = checkName(distinct); !checked) return checked;
+  size_t bytes = 0;
+  for (size_t i = 0; i < distinct.size();) {
+    size_t end = i + 1;
+    while (end < distinct.size() && distinct[end]->type == distinct[i]->type) ++end;
+    if (auto put = putRrset(std::span(distinct).subspan(i, end - i), builder, bytes); !put) return put;
+    i = end;
+  }
+  zone.record_count_ += distinct.size();
+  if (holds(RrType::kNsec3)) return putNsec3(first, builder, zone);
+  records::Entry* const entry = builder.build(zone.table_.arena(), 0);
+  zone.table_.put(entry);
+  if (holds(RrType::kNsec) && (marks & Zone::kHidden) == 0) zone.denial_.addNsec(*entry);
+  return {};
+}
+
+// All records of an RRset have the TTL of the first one (RFC 2181 §5.2); signatures have those of what they sign.
+Result<void> ZoneBuilder::putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder,
+                                   size_t& bytes) const {
+  const bool own_ttls = dns::isType(rrset.front()->type, RrType::kRrsig);
+  bytes += kRrsetHeadSize;
+  for (const Item* item : rrset) {
+    bytes += dns::kRecordHeadSize + item->rdata_size;
+    if (bytes > records::EntryBuilder::kMaxRecordBytes)
+      return failAt(*item, fmt::format("has more than {} bytes of records", records::EntryBuilder::kMaxRecordBytes));
+    builder.add(static_cast<RrType>(item->type), own_ttls ? item->ttl_seconds : rrset.front()->ttl_seconds,
+                rdataOf(*item));
+  }
+  return {};
+}
+
+Result<void> ZoneBuilder::putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const {
+  const auto owner = ownerOf(first);
+  const auto hash = parseNsec3Label(owner.subspan(1, owner.front()));
+  if (!hash || dns::parentOf(owner).size() != origin_.size()) return failAt(first, "is no name of an NSEC3 record");
+  if (!zone.nsec3_) zone.nsec3_ = std::make_unique<records::RecordTable>(zone.epochs_, seed_);
+  records::Entry* const entry = builder.build(zone.nsec3_->arena(), 0);
+  zone.nsec3_->put(entry);
+  zone.denial_.addNsec3(*entry, *hash);
+  return {};
+}
+
+Result<void> ZoneBuilder::checkName(std::span<const Item* const> records) const {
+  const auto count = [&](RrType type) {
+    return std::ranges::count_if(records, [type](const Item* item) { return dns::isType(item->type, type); });
+  };
+  const Item& last = *records.back();
+  if (const auto soas = count(RrType::kSoa); soas > 0) {
+    if (!isApex(last)) return failAt(last, "has a SOA, but is not the zone's name");
+    if (soas > 1) return failAt(last, "has two SOA records");
+  }
+  if (count(RrType::kDname) > 1) return failAt(last, "has two DNAME records");
+  const auto cnames = count(RrType::kCname);
+  if (cnames == 0) return {};
+  if (cnames > 1) return failAt(last, "has two CNAME records");
+  const auto other = std::ranges::find_if(
+      records, [](const Item* item) { return !dns::isType(item->type, RrType::kCname) && !isBesideCname(item->type); });
+  return other == records.end() ? Result<void>() : failAt(**other, "has a CNAME and other records");
+}
+
+// kHidden, or nothing.
+Zone::Marks ZoneBuilder::marksBelow(std::span<const uint8_t> name) const {
+  if (hiding_.empty()) return 0;
+  while (name.size() > origin_.size()) {
+    name = dns::parentOf(name);
+    if (hiding_.contains(hashOf(name))) return Zone::kHidden;
+  }
+  return 0;
+}
+
+void ZoneBuilder::addNonTerminals(std::span<const uint8_t> name, Zone& zone) const {
+  if (name.size() == origin_.size()) return;
+  for (name = dns::parentOf(name); name.size() > origin_.size() && zone.find(name) == nullptr;
+       name = dns::parentOf(name)) {
+    records::EntryBuilder builder(name, marksBelow(name));
+    zone.table_.put(builder.build(zone.table_.arena(), 0));
+  }
+}
+
+Result<void> ZoneBuilder::finish(Zone& zone) {
+  const std::string name = origin_.toString();
+  const std::string where = files_.empty() ? name : files_.front();
+  zone.out_of_zone_count_ = out_of_zone_;
+  zone.apex_ = zone.find(origin_.wire());
+  const auto soa = zone.apex_ != nullptr ? zone.apex_->find(dns::code(RrType::kSoa)) : records::Entry::Rrset();
+  if (soa.count == 0) return fail(fmt::format("{}: {} has no SOA record", where, name));
+  if (zone.apex_->find(dns::code(RrType::kNs)).count == 0)
+    return fail(fmt::format("{}: {} has no NS record", where, name));
+  const uint8_t* const numbers = soa.wire.data() + soa.wire.size() - 20;
+  zone.serial_ = dns::load32(numbers);
+  zone.negative_ttl_ = std::min(dns::load32(soa.wire.data() + dns::kTtlOffset), dns::load32(numbers + 16));
+  std::optional<Denial::Parameters> parameters;
+  if (const auto rrset = zone.apex_->find(kNsec3Param); rrset.count > 0) {
+    const auto rdata = rrset.wire.subspan(dns::kRecordHeadSize);
+    parameters = {dns::load16(rdata.data() + 2), rdata.subspan(5, rdata[4])};
+    if (parameters->iterations > Denial::kMaxIterations)
+      return fail(fmt::format("{}: {} has NSEC3 with more than {} iterations", where, name, Denial::kMaxIterations));
+  }
+  zone.denial_.sort(parameters);
+  return {};
+}
+
+}  // namespace idetcd::zones

@@ -1,0 +1,87 @@
+// From the records of a master file to a Zone. One thread; blocks on nothing.
+//
+// Left out are records out of the zone (counted), and records that are there twice. Refused, as most of BIND, NSD, Knot and
+// PowerDNS refuse it: no SOA or two, a SOA that is not at the apex, CNAME beside other data, two CNAMEs or two DNAMEs of one
+// name, no NS at the apex. Names below a DNAME or a delegation are taken, and hidden.
+#pragma once
+
+#include <unordered_set>
+
+#include "base/result.h"
+#include "zones/zone.h"
+
+namespace idetcd::zones {
+
+struct FilePlace {
+  uint16_t file = 0;  // of ZoneBuilder::addFile()
+  uint32_t line = 0;
+};
+
+struct FileRecord {
+  std::span<const uint8_t> owner;  // folded
+  uint16_t type = 0;
+  uint32_t ttl_seconds = 0;
+  std::span<const uint8_t> rdata;
+};
+
+class ZoneBuilder {
+ public:
+  ZoneBuilder(const dns::Name& origin, HashSeed seed) : origin_(origin), seed_(seed) {}
+
+  const dns::Name& origin() const { return origin_; }
+  // Of which the records come that follow; for the places in errors.
+  uint16_t addFile(const std::string& path);
+  std::string describe(FilePlace place) const;
+
+  // About how many bytes of text are to come.
+  void reserve(size_t text_bytes);
+  Result<void> add(const FileRecord& record, FilePlace place);
+
+  // Errors begin with FILE:LINE. Called once.
+  Result<std::unique_ptr<const Zone>> build();
+
+ private:
+  struct Item {
+    uint32_t owner = 0;  // offsets of heap_
+    uint32_t rdata = 0;
+    uint32_t ttl_seconds = 0;
+    uint32_t line = 0;
+    uint16_t rdata_size = 0;
+    uint16_t type = 0;
+    uint16_t file = 0;
+    uint8_t owner_size = 0;
+  };
+  // Records of one owner in a row.
+  struct Run {
+    uint64_t hash;
+    uint32_t first;
+    uint32_t count;
+  };
+  using Runs = std::span<const Run>;
+
+  std::span<const uint8_t> ownerOf(const Item& item) const { return {&heap_[item.owner], item.owner_size}; }
+  std::span<const uint8_t> rdataOf(const Item& item) const { return {heap_.data() + item.rdata, item.rdata_size}; }
+  bool isApex(const Item& item) const { return item.owner_size == origin_.size(); }
+  uint64_t hashOf(std::span<const uint8_t> name) const { return hashBytes(name.data(), name.size(), seed_); }
+  tl::unexpected<Error> failAt(const Item& item, std::string_view what) const;
+  std::span<const uint8_t> ownerOf(const Run& run) const { return ownerOf(items_[run.first]); }
+  std::vector<Runs> groupRuns();
+  Result<void> addName(Runs runs, Zone& zone);
+  Result<void> putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder, size_t& bytes) const;
+  Result<void> putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const;
+  Result<void> checkName(std::span<const Item* const> records) const;
+  void addNonTerminals(std::span<const uint8_t> name, Zone& zone) const;
+  Zone::Marks marksBelow(std::span<const uint8_t> name) const;
+  Result<void> finish(Zone& zone);
+
+  const dns::Name origin_;
+  const HashSeed seed_;
+  std::vector<std::string> files_;
+  std::vector<uint8_t> heap_;
+  std::vector<Item> items_;
+  std::vector<Run> runs_;
+  size_t out_of_zone_ = 0;
+  std::unordered_set<uint64_t> hiding_;  // hashes of the names with NS or DNAME below which names are hidden
+};
+
+}  // namespace idetcd::zones

@@ -1,0 +1,150 @@
+#include "zones/rdata_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "base/text.h"
+
+namespace idetcd::zones {
+namespace {
+
+const dns::Name kOrigin = dns::Name::parse("example.").value();
+
+// In hex; or the error.
+std::string read(std::string_view text) {
+  MasterScanner scanner(text);
+  EXPECT_TRUE(scanner.next().value_or(false));
+  const auto type = dns::kTypeNames.parse(scanner.words().front().text);
+  EXPECT_TRUE(type) << text;
+  std::vector<uint8_t> rdata;
+  const auto done = readRdata(type.value_or(0), scanner.words().subspan(1), kOrigin, rdata);
+  if (!done) return done.error().message;
+  std::string hex;
+  for (const uint8_t byte : rdata) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+TEST(RdataReader, Names) {
+  EXPECT_EQ(read("NS a"), "0161076578616d706c6500");
+  EXPECT_EQ(read("NS A.B."), "0161016200") << "folded, as its canonical form is";
+  EXPECT_EQ(read("NS ."), "00");
+  EXPECT_EQ(read("NS @"), "076578616d706c6500");
+  EXPECT_EQ(read("NS a\\.b\\065."), "04612e626100");
+  EXPECT_EQ(read("MX 10 a."), "000a016100");
+  EXPECT_EQ(read("SRV 1 2 3 a."), "000100020003016100");
+  EXPECT_EQ(read("NSEC A. A RRSIG"), "0141000006400000000002") << "keeps its case";
+  EXPECT_NE(read("NS a..b").find("an empty label"), std::string::npos);
+  EXPECT_NE(read("NS " + std::string(64, 'a')).find("63 bytes"), std::string::npos);
+  std::string longest;
+  for (int i = 0; i < 3; ++i) longest += std::string(63, 'a') + ".";
+  EXPECT_EQ(read("NS " + longest + std::string(61, 'b') + ".").size(), 2 * 255u);
+  EXPECT_NE(read("NS " + longest + std::string(62, 'b') + ".").find("255 bytes"), std::string::npos);
+  EXPECT_NE(read("NS " + longest + std::string(60, 'b')).find("255 bytes"), std::string::npos) << "with the origin";
+}
+
+TEST(RdataReader, NumbersTextsAndAddresses) {
+  EXPECT_EQ(read("A 192.0.2.1"), "c0000201");
+  EXPECT_EQ(read("AAAA 2001:db8::1"), "20010db8000000000000000000000001");
+  EXPECT_EQ(read("TXT a \"b c\" \"\""),
+            "016103622063"
+            "00");
+  EXPECT_EQ(read("SPF \"v\""), "0176");
+  EXPECT_EQ(read("HINFO a b"), "01610162");
+  EXPECT_EQ(read("CAA 0 issue \"a.b\""), "00056973737565612e62");
+  EXPECT_EQ(read("URI 1 2 \"x:y\""), "00010002783a79");
+  EXPECT_EQ(read("SOA a. b. 1 1h 2m 3 1w"), "0161000162000000000100000e10000000780000000300093a80");
+  EXPECT_EQ(read("NAPTR 1 2 u E2U+sip \"!a!b!\" ."),
+            "00010002"
+            "0175"
+            "074532552b736970"
+            "0521612162"
+            "21"
+            "00");
+  EXPECT_EQ(read("EUI48 00-00-5e-00-53-2a"), "00005e00532a");
+  EXPECT_EQ(read("L64 10 2001:0DB8:1140:1000"), "000a20010db811401000");
+  EXPECT_NE(read("A ::1").find("no IPv4 address"), std::string::npos);
+  EXPECT_NE(read("MX 65536 a").find("0 to 65535"), std::string::npos);
+  EXPECT_NE(read("MX 1").find("too early"), std::string::npos);
+  EXPECT_NE(read("A 192.0.2.1 x").find("more than"), std::string::npos);
+  EXPECT_NE(read("TXT " + std::string(256, 'a')).find("more than 255"), std::string::npos);
+  EXPECT_NE(read("TXT \\256").find("bad escape"), std::string::npos);
+  EXPECT_NE(read("TXT").find("too early"), std::string::npos);
+}
+
+TEST(RdataReader, SecurityTypes) {
+  EXPECT_EQ(read("DS 60485 5 1 2BB183AF 5F22588179"), "ec4505012bb183af5f22588179");
+  EXPECT_EQ(read("DNSKEY 256 3 RSASHA256 AQ ID"),
+            "01000308"
+            "010203");
+  EXPECT_EQ(read("CDNSKEY 0 3 0 AA=="), "0000030000");
+  EXPECT_EQ(read("RRSIG A 8 2 3600 20260101000000 1767139200 12 a. AQID"),
+            "0001080200000e106955b90069546780000c016100010203");
+  EXPECT_EQ(read("NSEC3 1 1 12 aabb 2vptu5timamqttgl4luu9kg21e0aor3s A"),
+            "0101000c02aabb1417f3df17b2b2adaef615257de4d2020b80ac6c7c000140");
+  EXPECT_EQ(read("NSEC3PARAM 1 0 0 -"), "0100000000");
+  EXPECT_EQ(read("TLSA 3 1 1 aabb"), "030101aabb");
+  EXPECT_EQ(read("SSHFP 1 1 aa bb"), "0101aabb");
+  EXPECT_EQ(read("CERT PGP 0 0 AQID"), "0003000000010203");
+  EXPECT_NE(read("DS 1 8 2 abc").find("no hex"), std::string::npos);
+  EXPECT_NE(read("OPENPGPKEY AQI").find("no base64"), std::string::npos);
+  EXPECT_NE(read("RRSIG A 8 2 3600 20261301000000 1 1 a. AQID").find("no time"), std::string::npos);
+  EXPECT_NE(read("NSEC a. NOSUCH").find("no type"), std::string::npos);
+}
+
+TEST(RdataReader, LocationsAsInRfc1876) {
+  EXPECT_EQ(read("LOC 42 21 54 N 71 06 18 W -24m 30m"), "0033161389172dd070be15f000988d20");
+  EXPECT_EQ(read("LOC 0 N 0 E 0"), "00121613800000008000000000989680");
+  EXPECT_NE(read("LOC 91 N 0 E 0").find("a location is"), std::string::npos);
+  EXPECT_NE(read("LOC 1 2 3 4 N 0 E 0").find("a location is"), std::string::npos);
+}
+
+TEST(RdataReader, ServiceParameters) {
+  EXPECT_EQ(read("SVCB 0 a."), "0000016100");
+  EXPECT_EQ(read("HTTPS 1 . port=53 alpn=\"h2,h3\""),
+            "000100"
+            "0001000602683202"
+            "6833"
+            "000300020035")
+      << "in the order of the keys";
+  EXPECT_EQ(read("HTTPS 1 . mandatory=port,alpn alpn=h2 port=1"),
+            "000100"
+            "0000000400010003"
+            "00010003026832"
+            "000300020001");
+  EXPECT_EQ(read("SVCB 1 . ipv4hint=192.0.2.1,192.0.2.2"),
+            "000100"
+            "00040008c0000201c0000202");
+  EXPECT_EQ(read("SVCB 1 . key667=\"a\\210b\""),
+            "000100"
+            "029b000361d262");
+  EXPECT_EQ(read("SVCB 1 . no-default-alpn"),
+            "000100"
+            "00020000");
+  EXPECT_EQ(read("SVCB 1 . alpn=f\\\\,oo,h2"),
+            "000100"
+            "0001000804662c6f6f026832");
+  EXPECT_NE(read("SVCB 1 . port=x").find("bad value"), std::string::npos);
+  EXPECT_NE(read("SVCB 1 . port=1 port=2").find("twice"), std::string::npos);
+  EXPECT_NE(read("SVCB 1 . color=red").find("no parameter"), std::string::npos);
+}
+
+TEST(RdataReader, UnknownTypes) {
+  EXPECT_EQ(read("TYPE65280 \\# 3 01 0203"), "010203");
+  EXPECT_EQ(read("TYPE65280 \\# 0"), "");
+  EXPECT_EQ(read("A \\# 4 c0000201"), "c0000201");
+  EXPECT_EQ(read("NS \\# 3 014100"), "016100");
+  EXPECT_NE(read("TYPE65280 1").find("\\# SIZE HEX"), std::string::npos);
+  EXPECT_NE(read("TYPE65280 \\# 2 01").find("not 2 bytes"), std::string::npos);
+  EXPECT_NE(read("A \\# 3 c00002").find("no data of type A"), std::string::npos);
+  EXPECT_NE(read("MX \\# 5 000a014100ff").find("not 5 bytes"), std::string::npos);
+}
+
+TEST(RdataReader, Ttls) {
+  EXPECT_EQ(parseTtl("0"), 0u);
+  EXPECT_EQ(parseTtl("1h30m"), 5400u);
+  EXPECT_EQ(parseTtl("1W2D"), 777600u);
+  EXPECT_EQ(parseTtl("2147483647"), 2147483647u);
+  for (const char* wrong : {"2147483648", "1x", "h", "-1"}) EXPECT_FALSE(parseTtl(wrong)) << wrong;
+}
+
+}  // namespace
+}  // namespace idetcd::zones
