@@ -32,6 +32,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
       &kHostsDirective,        // a hosts file
+      &kFileDirective,         // zones from files
       &kCacheDirective,        // kept answers of `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for
       &kPrivateDirective,      // answers of `forward` without private addresses
@@ -54,7 +55,7 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
       "acme",         "auto",       "autopath", "azure",       "clouddns",    "dnssec", "dnstap", "erratic",
-      "etcd",         "file",       "geoip",    "grpc",        "grpc_server", "header", "https",  "https3",
+      "etcd",         "geoip",      "grpc",     "grpc_server", "header",      "https",  "https3",
       "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",       "on",     "pprof",  "proxyproto",
       "quic",         "rewrite",    "root",     "route53",     "secondary",   "shed",   "sign",   "template",
       "tls",          "trace",      "transfer", "tsig",        "view",

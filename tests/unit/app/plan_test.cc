@@ -15,6 +15,7 @@
 #include "directive/cookies/secrets.h"
 #include "directive/errors/error_log.h"
 #include "directive/health/self_check.h"
+#include "directive/file/zone_settings.h"
 #include "directive/hosts/hosts.h"
 #include "directive/local/local.h"
 #include "directive/log/query_log.h"
@@ -624,6 +625,28 @@ TEST(PlanHosts, Options) {
   EXPECT_EQ(hosts("hosts {\nreload 0\n}").reload, 0ms);
 }
 
+TEST(PlanFile, Options) {
+  const auto files = [](const std::string& text) { return settings<std::vector<directive::ZoneFileSettings>>(accepted(text)); };
+  const auto plain = files("file db");
+  ASSERT_EQ(plain.size(), 1u);
+  EXPECT_EQ(plain[0].path, "db");
+  EXPECT_EQ(plain[0].reload, 1min);
+  EXPECT_EQ(textsOf(plain[0].zones), Texts{"."}) << "the block's";
+  EXPECT_TRUE(plain[0].fallthrough.empty());
+  const auto two = files("file db a. {\nreload 0\nfallthrough c.\nupstream 192.0.2.1\n}\nfile /x/db b. 192.0.2.0/24 {\nreload 30s\nfallthrough\n}");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].reload, 0ms);
+  EXPECT_EQ(textsOf(two[0].fallthrough), Texts{"c."});
+  EXPECT_EQ(textsOf(two[1].zones), (Texts{"b.", "2.0.192.in-addr.arpa."}));
+  EXPECT_EQ(textsOf(two[1].fallthrough), Texts{"."});
+  EXPECT_EQ(two[1].reload, 30s);
+  EXPECT_TRUE(refused("file", "Wrong argument count"));
+  EXPECT_TRUE(refused("file db {\nreload\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("file db {\nreload x\n}", "x", 3));
+  EXPECT_TRUE(refused("file db {\ntransfer to *\n}", "unknown property 'transfer'", 3));
+  EXPECT_TRUE(refused("file db\nfile other", "zone '.' has a file already", 3));
+}
+
 TEST(PlanBind, AddressesAndInterfaces) {
   const resolve::Block block = accepted("bind 127.0.0.1 ::1 eth0.100 {\nexcept 127.0.0.2 lo\n}");
   const auto plan = settings<directive::BindSettings>(block);
@@ -846,7 +869,7 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "file", "tls", "proxyproto", "shed"}) {
+  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "tls", "proxyproto", "shed"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));

@@ -127,6 +127,7 @@ std::string requiredArguments(std::string_view directive) {
   if (directive == "forward") return ". 192.0.2.53";
   if (directive == "bind") return "127.0.0.1";
   if (directive == "workers") return "1";
+  if (directive == "file") return "db";
   if (directive == "xdp") return "lo";
   return "";
 }

@@ -1,0 +1,88 @@
+#include "directive/file/zone_handler.h"
+
+#include "zones/zone_lookup.h"
+
+namespace idetcd::directive {
+
+using resolve::QueryOutcome;
+
+ZoneHandler::ZoneHandler(std::shared_ptr<const ZoneSet> set, bool rotates, std::vector<IpNetwork> preferred)
+    : set_(std::move(set)), rotates_(rotates), preferred_(std::move(preferred)), generation_(set_->generation()) {
+  table_ = set_->table();
+}
+
+// The generation is read before the table, so a table that is replaced in between is only fetched once more.
+const ZoneTable& ZoneHandler::newestTable() {
+  const uint64_t generation = set_->generation();
+  if (generation != generation_) [[unlikely]] {
+    generation_ = generation;
+    table_ = set_->table();
+  }
+  return *table_;
+}
+
+void ZoneHandler::prefetchBucket(const dns::Query& query) {
+  const ServedZone* const served = table_->find(query.name());
+  if (served != nullptr && served->zone) served->zone->table().prefetchBucket(query.hash);
+}
+
+void ZoneHandler::prefetchEntry(const dns::Query& query) {
+  const ServedZone* const served = table_->find(query.name());
+  if (served != nullptr && served->zone) served->zone->table().prefetchEntry(query.hash);
+}
+
+QueryOutcome ZoneHandler::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const ZoneTable& table = newestTable();
+  const ServedZone* const served = table.find(query.name());
+  if (served != nullptr) [[likely]]
+    return answerFrom(*served, query, request, flags);
+  return table.isAbove(query.hash) ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
+}
+
+QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query& query, const resolve::Request& request,
+                                     uint16_t flags) {
+  if (!served.zone) {
+    dns::ResponseBuilder response(query, request.response_limit);
+    response.setEde(dns::EdeCode::kNotReady);
+    return QueryOutcome::answer(response.finish(dns::Rcode::kServFail, flags));
+  }
+  const bool passes_missing = std::ranges::any_of(
+      served.fallthrough, [&](const dns::Name& zone) { return dns::isNameWithin(query.name(), zone); });
+  const zones::ZoneAnswer answer = zones::answer(*served.zone, query, request.response_limit, flags, passes_missing);
+  if (answer.kind == zones::ZoneAnswer::Kind::kParentSide) return answerParentSide(query, request, flags);
+  if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return QueryOutcome::next();
+  if (rotates_ || !preferred_.empty()) orderAddresses(query, answer.size);
+  return QueryOutcome::answer(answer.size);
+}
+
+QueryOutcome ZoneHandler::answerParentSide(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const auto name = query.name();
+  const ServedZone* const parent = name.size() > 1 ? table_->find(dns::parentOf(name)) : nullptr;
+  return parent != nullptr ? answerFrom(*parent, query, request, flags) : QueryOutcome::nextOfExisting();
+}
+
+QueryOutcome ZoneHandler::answerNoData(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const ServedZone* const served = newestTable().find(query.name());
+  if (served == nullptr || !served->zone) return QueryOutcome::next();
+  return QueryOutcome::answer(zones::answerApexNoData(*served->zone, query, request.response_limit, flags));
+}
+
+// The addresses of the name itself, which come first.
+void ZoneHandler::orderAddresses(const dns::Query& query, size_t size) const {
+  const bool is_v4 = query.qtype == dns::code(dns::RrType::kA);
+  if (!is_v4 && query.qtype != dns::code(dns::RrType::kAaaa)) return;
+  const size_t record_size = dns::kRecordHeadSize + (is_v4 ? 4 : 16);
+  size_t end = query.question_end;
+  for (unsigned left = dns::load16(query.message + 6); left > 0 && size - end >= record_size; --left) {
+    const uint8_t* const record = query.message + end;
+    if (dns::load16(record) != dns::kQuestionPointer || dns::load16(record + 2) != query.qtype) break;
+    end += record_size;
+  }
+  const size_t records = (end - query.question_end) / record_size;
+  if (records < 2) return;
+  dns::AddressOrder order{.preferred = preferred_};
+  if (rotates_) order.rotation = dns::load16(query.message);  // the ID is random enough
+  dns::orderAddresses({query.message + query.question_end, end - query.question_end}, record_size, order);
+}
+
+}  // namespace idetcd::directive

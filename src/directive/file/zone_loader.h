@@ -1,0 +1,55 @@
+// Keeps one zone of a ZoneSet as its file has it: read at first by load(), then again when the file, or one that it includes,
+// has changed and the SOA has another serial. A file that cannot be read, or holds no zone, leaves the last zone in use: one
+// warning, and again when the file has changed. A file that changes while it is read is read later. load() before the loops,
+// the rest on the executor.
+#pragma once
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "directive/file/zone_set.h"
+#include "zones/zone_file.h"
+
+namespace idetcd::directive {
+
+// Of one zone. Written by the thread that reads the file.
+struct ZoneCounters : metrics::Group {
+  using Group::Group;
+
+  metrics::Counter loads{*this, "idetcd_zone_loads_total", "Zones that were read from their files and came into use."};
+  metrics::Counter failures{*this, "idetcd_zone_load_failures_total", "Readings of zone files that failed."};
+  metrics::Gauge names{*this, "idetcd_zone_names", "Names of the zone."};
+  metrics::Gauge serial{*this, "idetcd_zone_serial", "Serial of the zone that is in use."};
+};
+
+class ZoneLoader {
+ public:
+  struct Options {
+    std::string path;
+    dns::Name origin;
+    std::vector<dns::Name> fallthrough{};
+    std::chrono::milliseconds reload{60'000};  // 0: the file is read once
+    bool is_served_empty = true;               // SERVFAIL while there is no zone, else the next directive answers
+  };
+  struct Context {
+    std::shared_ptr<ZoneSet> set;
+    std::shared_ptr<Executor> executor;
+    Logger log;
+    metrics::Scope metrics{};
+  };
+
+  ZoneLoader(Options options, Context context);
+  // Does not wait for a reading that is under way, which changes the set no more.
+  ~ZoneLoader();
+  ZoneLoader(const ZoneLoader&) = delete;
+  ZoneLoader& operator=(const ZoneLoader&) = delete;
+
+  // Reads the file, and begins to watch it. kNotFound: there is no such file. Once.
+  Result<void> load();
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace idetcd::directive

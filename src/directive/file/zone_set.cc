@@ -1,0 +1,52 @@
+#include "directive/file/zone_set.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+uint64_t hashOf(std::span<const uint8_t> name, HashSeed seed) { return hashBytes(name.data(), name.size(), seed); }
+
+}  // namespace
+
+ZoneTable::ZoneTable(std::vector<ServedZone> zones, HashSeed seed) : seed_(seed), zones_(std::move(zones)) {
+  for (size_t i = 0; i < zones_.size(); ++i) {
+    std::span<const uint8_t> name = zones_[i].origin.wire();
+    by_hash_.emplace(hashOf(name, seed), i);
+    while (name.size() > 1) {
+      name = dns::parentOf(name);
+      if (name.size() > 1) above_.insert(hashOf(name, seed));
+    }
+  }
+}
+
+const ServedZone* ZoneTable::findAmongMany(std::span<const uint8_t> name) const {
+  if (zones_.empty()) return nullptr;
+  for (;; name = dns::parentOf(name)) {
+    const auto found = by_hash_.find(hashOf(name, seed_));
+    if (found != by_hash_.end() && std::ranges::equal(zones_[found->second].origin.wire(), name))
+      return &zones_[found->second];
+    if (name.size() == 1) return nullptr;
+  }
+}
+
+void ZoneSet::put(ServedZone zone) {
+  const dns::Name origin = zone.origin;
+  replace(origin, std::move(zone));
+}
+
+void ZoneSet::erase(const dns::Name& origin) { replace(origin, std::nullopt); }
+
+void ZoneSet::replace(const dns::Name& origin, std::optional<ServedZone> zone) {
+  std::shared_ptr<const ZoneTable> old;  // goes after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<ServedZone> zones = table_->zones();
+    std::erase_if(zones, [&](const ServedZone& served) { return served.origin == origin; });
+    if (zone) zones.push_back(std::move(*zone));
+    old = std::exchange(table_, std::make_shared<const ZoneTable>(std::move(zones), seed_));
+  }
+  // release: pairs with generation().
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace idetcd::directive

@@ -1,0 +1,83 @@
+#include "directive/file/zone_loader.h"
+
+#include <gtest/gtest.h>
+
+#include "support/metric_values.h"
+#include "support/temporary_directory.h"
+
+namespace idetcd::directive {
+namespace {
+
+constexpr std::string_view kText = "$TTL 1\n@ SOA ns m {} 1 1 1 1\n@ NS ns\nns A 192.0.2.1\n";
+
+class ZoneLoaderTest : public testing::Test {
+ protected:
+  ZoneLoader loader(bool is_served_empty = true) {
+    return ZoneLoader({.path = directory_ / "db",
+                       .origin = dns::Name::parse("example.").value(),
+                       .reload = std::chrono::milliseconds(0),
+                       .is_served_empty = is_served_empty},
+                      {set_, executor_, Logger{}, registry_.scope()});
+  }
+  void write(uint32_t serial) { overwrite(directory_ / "db", fmt::format(fmt::runtime(kText), serial)); }
+  const ServedZone* served() {
+    table_ = set_->table();
+    return table_->find(dns::Name::parse("a.example.").value().wire());
+  }
+
+  const TemporaryDirectory directory_;
+  const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
+  const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{7});
+  metrics::Registry registry_;
+  std::shared_ptr<const ZoneTable> table_;
+};
+
+TEST_F(ZoneLoaderTest, AZoneComesIntoTheSet) {
+  write(5);
+  auto zone = loader();
+  ASSERT_TRUE(zone.load());
+  ASSERT_NE(served(), nullptr);
+  EXPECT_EQ(served()->zone->serial(), 5u);
+  const auto metrics = test_support::valuesOf(registry_);
+  EXPECT_EQ(metrics.at("idetcd_zone_loads_total{zone=\"example.\"}"), 1);
+  EXPECT_EQ(metrics.at("idetcd_zone_serial{zone=\"example.\"}"), 5);
+  EXPECT_EQ(metrics.at("idetcd_zone_names{zone=\"example.\"}"), 2);
+}
+
+TEST_F(ZoneLoaderTest, AFileThatIsNotThere) {
+  auto empty = loader();
+  const auto missing = empty.load();
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  ASSERT_NE(served(), nullptr);
+  EXPECT_EQ(served()->zone, nullptr) << "SERVFAIL";
+  EXPECT_EQ(test_support::sumOf(registry_, "idetcd_zone_load_failures_total"), 1);
+  set_->erase(dns::Name::parse("example.").value());
+  EXPECT_FALSE(loader(false).load());
+  EXPECT_EQ(served(), nullptr);
+}
+
+TEST(ZoneTable, TheLongestZoneHasTheName) {
+  ZoneSet set(7);
+  const auto name = [](std::string_view text) { return dns::Name::parse(text).value(); };
+  for (const char* origin : {"a.", "b.a.", "c."}) set.put({name(origin), {}});
+  const auto find = [&](std::string_view text) {
+    const auto* found = set.table()->find(name(text).wire());
+    return found != nullptr ? found->origin.toString() : "none";
+  };
+  EXPECT_EQ(find("x.b.a."), "b.a.");
+  EXPECT_EQ(find("b.a."), "b.a.");
+  EXPECT_EQ(find("x.xb.a."), "a.");
+  EXPECT_EQ(find("d."), "none");
+  EXPECT_EQ(find("."), "none");
+  const auto a = name("a.");
+  EXPECT_TRUE(set.table()->isAbove(hashBytes(a.data(), a.size(), 7)));
+  set.erase(name("b.a."));
+  EXPECT_EQ(find("x.b.a."), "a.");
+  set.erase(name("a."));
+  EXPECT_EQ(find("x.c."), "c.") << "one is found without its hash";
+  EXPECT_EQ(find("x.b.a."), "none");
+}
+
+}  // namespace
+}  // namespace idetcd::directive
