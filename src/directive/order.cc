@@ -33,6 +33,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kXdpDirective,          // the same, where packets come in
       &kHostsDirective,        // a hosts file
       &kFileDirective,         // zones from files
+      &kAutoDirective,         // the zones of a folder
       &kCacheDirective,        // kept answers of `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for
       &kPrivateDirective,      // answers of `forward` without private addresses
@@ -54,11 +55,10 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme",         "auto",       "autopath", "azure",       "clouddns",    "dnssec", "dnstap", "erratic",
-      "etcd",         "geoip",      "grpc",     "grpc_server", "header",      "https",  "https3",
-      "k8s_external", "kubernetes", "metadata", "multisocket", "nomad",       "on",     "pprof",  "proxyproto",
-      "quic",         "rewrite",    "root",     "route53",     "secondary",   "shed",   "sign",   "template",
-      "tls",          "trace",      "transfer", "tsig",        "view",
+      "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "etcd", "geoip",
+      "grpc", "grpc_server", "header", "https", "https3", "k8s_external", "kubernetes", "metadata",
+      "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "rewrite", "root", "route53",
+      "secondary", "shed", "sign", "template", "tls", "trace", "transfer", "tsig", "view",
   };
   return kForeign;
 }

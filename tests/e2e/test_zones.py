@@ -160,6 +160,43 @@ def test_several_zones_and_what_is_passed_on(nodes, directory):
     assert rcode(ask(node, "x.example.")) == "REFUSED", "nobody behind it has the name"
 
 
+def test_a_folder_of_zones(nodes, directory):
+    folder = os.path.join(directory, "zones")
+    os.makedirs(os.path.join(folder, "sub"))
+    write(folder, "db.example", zone(1, "www A 192.0.2.1\n"))
+    write(folder, "sub/db.example", zone(1, "www A 192.0.2.8\n"))
+    write(folder, "sub/db.other", zone(1, "www A 192.0.2.2\n"))
+    write(folder, "readme", "not a zone\n")
+    write(folder, "db.broken", "@ A x\n")
+    node = nodes.start(f". {{\n auto {{\n  directory {folder}\n  reload 100ms\n }}\n whoami\n}}\n")
+    assert answers(node, "www.example.") == ["192.0.2.1"]
+    assert answers(node, "www.other.") == ["192.0.2.2"]
+    assert answers(node, "www.broken.") == [], "what is no zone is the next directive's"
+    node.wait_logged("db.broken:1: 'x' is no IPv4 address; broken. is not served", timeout=SOON)
+    write(folder, "db.new", zone(1, "www A 192.0.2.3\n"))
+    wait_until(lambda: answers(node, "www.new.") == ["192.0.2.3"], SOON, node.logs)
+    write(folder, "db.new", zone(2, "www A 192.0.2.4\n"))
+    wait_until(lambda: answers(node, "www.new.") == ["192.0.2.4"], SOON, node.logs)
+    write(folder, "db.broken", zone(1, "www A 192.0.2.5\n"))
+    wait_until(lambda: answers(node, "www.broken.") == ["192.0.2.5"], SOON, node.logs)
+    os.remove(os.path.join(folder, "db.example"))
+    wait_until(lambda: answers(node, "www.example.") == ["192.0.2.8"], SOON, node.logs)
+    os.remove(os.path.join(folder, "sub/db.example"))
+    wait_until(lambda: answers(node, "www.example.") == [], SOON, node.logs)
+    assert answers(node, "www.new.") == ["192.0.2.4"]
+
+
+def test_names_of_zones_come_from_those_of_files(nodes, directory):
+    folder = os.path.join(directory, "zones")
+    node = nodes.start(f"org net {{\n auto org {{\n  directory {folder} ^(.*)-([a-z]*)\\.zone$ {{1}}.{{2}}\n  reload 100ms\n }}\n}}\n")
+    node.wait_logged("zones: No such file or directory; its zones stay as they are", timeout=SOON)
+    os.mkdir(folder)
+    write(folder, "example-org.zone", zone(1, "www A 192.0.2.1\n"))
+    write(folder, "example-net.zone", zone(1, "www A 192.0.2.1\n"))
+    wait_until(lambda: answers(node, "www.example.org.") == ["192.0.2.1"], SOON, node.logs)
+    assert rcode(ask(node, "www.example.net.")) == "REFUSED", "not within org"
+
+
 # One of each type, in the forms in which people write them.
 CORPUS = r"""
 a A 192.0.2.1

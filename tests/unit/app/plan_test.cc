@@ -15,6 +15,7 @@
 #include "directive/cookies/secrets.h"
 #include "directive/errors/error_log.h"
 #include "directive/health/self_check.h"
+#include "directive/auto/zone_folder.h"
 #include "directive/file/zone_settings.h"
 #include "directive/hosts/hosts.h"
 #include "directive/local/local.h"
@@ -645,6 +646,24 @@ TEST(PlanFile, Options) {
   EXPECT_TRUE(refused("file db {\nreload x\n}", "x", 3));
   EXPECT_TRUE(refused("file db {\ntransfer to *\n}", "unknown property 'transfer'", 3));
   EXPECT_TRUE(refused("file db\nfile other", "zone '.' has a file already", 3));
+}
+
+TEST(PlanAuto, Options) {
+  const auto read = [](const std::string& text) { return settings<directive::AutoSettings>(accepted(text)); };
+  const auto plain = read("auto {\ndirectory /zones\n}");
+  EXPECT_EQ(plain.directory, "/zones");
+  EXPECT_EQ(plain.pattern, R"(db\.(.*))");
+  EXPECT_EQ(plain.origin, "{1}");
+  EXPECT_EQ(plain.reload, 1min);
+  EXPECT_EQ(textsOf(plain.zones), Texts{"."}) << "the block's";
+  const auto all = read("auto org. net. {\ndirectory zones (.*)[.]zone {1}\nreload 0\nupstream\n}");
+  EXPECT_EQ(textsOf(all.zones), (Texts{"org.", "net."}));
+  EXPECT_EQ(all.pattern, "(.*)[.]zone");
+  EXPECT_EQ(all.reload, 0ms);
+  EXPECT_TRUE(refused("auto", "needs a directory"));
+  EXPECT_TRUE(refused("auto {\ndirectory\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("auto {\ndirectory a b\n}", "a REGEXP needs an ORIGIN_TEMPLATE", 3));
+  EXPECT_TRUE(refused("auto {\ndirectory a ( {1}\n}", "no regular expression", 3));
 }
 
 TEST(PlanBind, AddressesAndInterfaces) {

@@ -1,0 +1,134 @@
+#include "directive/auto/zone_folder.h"
+
+#include <filesystem>
+
+#include "base/text.h"
+
+namespace idetcd::directive {
+
+namespace {
+
+using Found = std::map<std::string, std::filesystem::path>;  // of each zone's name
+
+bool isHigher(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto depth = [](const std::filesystem::path& path) { return std::distance(path.begin(), path.end()); };
+  return std::pair(depth(a), std::cref(a).get()) < std::pair(depth(b), std::cref(b).get());
+}
+
+}  // namespace
+
+std::optional<dns::Name> originOfFile(const std::string& file_name, const re2::RE2& pattern, std::string_view origin) {
+  std::vector<re2::StringPiece> groups(static_cast<size_t>(pattern.NumberOfCapturingGroups()) + 1);
+  const auto count = static_cast<int>(groups.size());
+  if (!pattern.Match(file_name, 0, file_name.size(), re2::RE2::UNANCHORED, groups.data(), count)) return std::nullopt;
+  std::string text;
+  for (size_t pos = 0; pos < origin.size();) {
+    const size_t end = origin[pos] == '{' ? origin.find('}', pos) : origin.npos;
+    const auto group = end != origin.npos ? parseNumber<size_t>(origin.substr(pos + 1, end - pos - 1)) : std::nullopt;
+    if (!group) {
+      text += origin[pos++];
+      continue;
+    }
+    if (*group < groups.size()) text.append(groups[*group].data() != nullptr ? groups[*group].as_string() : "");
+    pos = end + 1;
+  }
+  auto name = dns::Name::parse(text);
+  return name ? std::optional(*name) : std::nullopt;
+}
+
+struct ZoneFolder::State : std::enable_shared_from_this<State> {
+  State(AutoSettings folder_settings, ZoneLoader::Context loader_context)
+      : settings(std::move(folder_settings)),
+        context(std::move(loader_context)),
+        strand(context.executor->makeStrand()),
+        pattern(settings.pattern, re2::RE2::Quiet) {}
+
+  struct Served {
+    std::filesystem::path path;
+    std::unique_ptr<ZoneLoader> loader;
+  };
+
+  // Nothing: the folder cannot be read.
+  std::optional<Found> find() {
+    Found found;
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator entry(
+        settings.directory, std::filesystem::directory_options::skip_permission_denied, error);
+    for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+      std::error_code unknown;
+      if (!entry->is_regular_file(unknown)) continue;
+      const auto origin = originOfFile(entry->path().filename().string(), pattern, settings.origin);
+      const bool is_ours =
+          origin && std::ranges::any_of(settings.zones, [&](const dns::Name& zone) { return origin->isWithin(zone); });
+      if (!is_ours) continue;
+      auto& path = found[origin->toString()];
+      if (path.empty() || isHigher(entry->path(), path)) path = entry->path();
+    }
+    if (!error) {
+      unreadable = false;
+      return found;
+    }
+    if (!unreadable) context.log.warning("{}: {}; its zones stay as they are", settings.directory, error.message());
+    unreadable = true;
+    return std::nullopt;
+  }
+
+  void look() {
+    const auto found = find();
+    if (!found) return;
+    std::erase_if(served, [&](const auto& item) {
+      const bool is_gone = !found->contains(item.first);
+      if (is_gone) drop(item.first);
+      return is_gone;
+    });
+    for (const auto& [origin, path] : *found) {
+      Served& zone = served[origin];
+      if (zone.path != path) serve(zone, origin, path);
+    }
+  }
+
+  void drop(const std::string& origin) {
+    context.log.info("{}: its file is gone", origin);
+    served.at(origin).loader.reset();
+    context.set->erase(dns::Name::parse(origin).value());
+  }
+
+  void serve(Served& zone, const std::string& origin, const std::filesystem::path& path) {
+    zone.path = path;
+    zone.loader = std::make_unique<ZoneLoader>(ZoneLoader::Options{.path = path.string(),
+                                                                   .origin = dns::Name::parse(origin).value(),
+                                                                   .reload = settings.reload,
+                                                                   .is_served_empty = false},
+                                               context);
+    if (const auto loaded = zone.loader->load(); !loaded)
+      context.log.warning("{}; {} is not served", loaded.error().message, origin);
+  }
+
+  void again() {
+    strand->submitAfter(settings.reload, [seen = weak_from_this()] {
+      const auto state = seen.lock();
+      if (!state) return;
+      state->look();
+      state->again();
+    });
+  }
+
+  const AutoSettings settings;
+  const ZoneLoader::Context context;
+  const std::shared_ptr<Executor::Strand> strand;
+  const re2::RE2 pattern;
+  bool unreadable = false;
+  std::map<std::string, Served> served;
+};
+
+ZoneFolder::ZoneFolder(AutoSettings settings, ZoneLoader::Context context)
+    : state_(std::make_shared<State>(std::move(settings), std::move(context))) {}
+
+ZoneFolder::~ZoneFolder() = default;
+
+void ZoneFolder::load() {
+  state_->look();
+  if (state_->settings.reload.count() > 0) state_->again();
+}
+
+}  // namespace idetcd::directive
