@@ -62,6 +62,10 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     rows->push_back({"  mirror", mirrorText(cluster)});
     rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")),
                      fmt::format("{}: {}", storeText(cluster), joined(arrayAt(cluster, "endpoints")))});
+    for (const json& unused : arrayAt(cluster, "unused_endpoints")) {
+      rows->push_back({"  not used", fmt::format("{}: {}", escaped(textAt(unused, "endpoint").value_or("-")),
+                                                 escaped(textAt(unused, "reason").value_or("-")))});
+    }
     if (const auto target = textAt(cluster, "moves_to")) {
       const char* state = flagAt(cluster, "observes") ? "names of both are answered"
                           : flagAt(cluster, "moved")  ? "the name is there too"

@@ -132,6 +132,8 @@ std::vector<std::string> Client::endpoints() const {
   return impl_->listed;
 }
 
+std::vector<Store::UnusedEndpoint> Client::unusedEndpoints() const { return impl_->endpoints->unused(); }
+
 void Client::setEndpoints(std::vector<std::string> endpoints) {
   {
     const std::lock_guard lock(impl_->mutex);

@@ -102,6 +102,7 @@ class Client final : public Store {
 
   std::string kind() const override { return "etcd"; }
   std::vector<std::string> endpoints() const override;
+  std::vector<UnusedEndpoint> unusedEndpoints() const override;
   Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) override;
   Task<StoreResult<TxnResult>> txn(TxnRequest request) override;
 

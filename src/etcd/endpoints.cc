@@ -175,6 +175,7 @@ bool Endpoints::set(const std::vector<std::string>& list) {
                               [&](const Endpoint& one) { return one.address.target == address->target; });
     if (found == end) found = endpoints_.insert(endpoints_.end(), Endpoint{.address = std::move(*address)});
     found->is_listed = true;
+    found->text = text;
     if (!found->was_listed) found->configured = ++configured_;
   }
   if (options_.spread) std::shuffle(endpoints_.begin() + placed, endpoints_.end(), random_);
@@ -183,7 +184,10 @@ bool Endpoints::set(const std::vector<std::string>& list) {
     if (endpoint.is_listed) continue;
     endpoint = {.address = endpoint.address, .is_listed = false};
   }
-  if (count_ == 0) return true;
+  if (count_ == 0) {
+    publishUnused();
+    return true;
+  }
   if (!endpoints_[home_].is_listed) home_ = anyListed();
   if (!endpoints_[current()].is_listed) settleHome();
   judgeStrangers();
@@ -293,6 +297,7 @@ void Endpoints::foundProxy(size_t index) {
     log_.error("etcd endpoint {} is etcd's grpc-proxy, which delays keepalives and says nothing of a watch's progress: "
                "it is not used; list the members themselves",
                endpoint.address.name);
+    publishUnused();
   }
   leave(index);
 }
@@ -321,8 +326,28 @@ void Endpoints::judgeStrangers() {
       log_.info("etcd endpoint {} is of the same cluster as {}", endpoint.address.name, ours.address.name);
     }
   }
+  publishUnused();
   if (endpoints_[current()].is_stranger)
     current_.store(static_cast<size_t>(&ours - endpoints_.data()), std::memory_order_relaxed);
+}
+
+void Endpoints::publishUnused() {
+  const std::lock_guard lock(unused_mutex_);
+  unused_.clear();
+  visit([this](size_t index) {
+    const Endpoint& endpoint = endpoints_[index];
+    if (!isStranger(index)) return;
+    const std::string reason = endpoint.is_proxy ? "it is etcd's grpc-proxy" : "it is of another cluster";
+    unused_.emplace_back(Store::UnusedEndpoint{.endpoint = endpoint.text, .reason = reason},
+                         counters_->scope().with("endpoint", endpoint.address.name));
+  });
+}
+
+std::vector<Store::UnusedEndpoint> Endpoints::unused() const {
+  const std::lock_guard lock(unused_mutex_);
+  std::vector<Store::UnusedEndpoint> all;
+  for (const Unused& one : unused_) all.push_back(one.said);
+  return all;
 }
 
 void Endpoints::succeeded(size_t index) {

@@ -9,6 +9,7 @@
 // chosen any more; listed again, it has the place still. What is under way at it goes on.
 #pragma once
 
+#include <list>
 #include <random>
 
 #include <grpcpp/channel.h>
@@ -66,6 +67,7 @@ class Endpoints {
   void identified(size_t index, uint64_t cluster_id);
   // It is etcd's grpc-proxy: what it answers itself is of no cluster (ID 0). So it is held for one as long as it is listed.
   void foundProxy(size_t index);
+  std::vector<Store::UnusedEndpoint> unused() const;  // any thread
 
   // Ends the connection, if it is not in use: nobody is to hold one to every member.
   void disconnect(size_t index) {
@@ -85,6 +87,7 @@ class Endpoints {
   enum class Reported { kNothing, kAway, kTlsFails };
   struct Endpoint {
     EndpointAddress address;
+    std::string text = {};  // as configured
     bool is_listed = false;
     bool was_listed = false;  // for set()
     std::shared_ptr<grpc::Channel> channel = {};  // null: there is no connection, and nothing is waited for
@@ -105,6 +108,7 @@ class Endpoints {
   void leave(size_t index);  // another one becomes the current one, if this one is
   size_t anyListed();  // REQUIRES: there is one
   void judgeStrangers();
+  void publishUnused();
   void lookAtTlsFiles();
   std::shared_ptr<grpc::Channel> makeChannel(const Endpoint& endpoint) const;
 
@@ -121,6 +125,17 @@ class Endpoints {
   size_t count_ = 0;  // listed
   size_t home_ = 0;
   std::atomic<size_t> current_{0};  // relaxed: an index that guards nothing
+
+  struct Unused {
+    Unused(Store::UnusedEndpoint endpoint, const metrics::Scope& scope)
+        : said(std::move(endpoint)),
+          gauge(scope, "idetcd_etcd_endpoint_unused",
+                "Endpoints that are of another cluster than the others, or etcd's grpc-proxy.", [] { return 1.0; }) {}
+    Store::UnusedEndpoint said;
+    metrics::GaugeFunction gauge;
+  };
+  mutable std::mutex unused_mutex_;
+  std::list<Unused> unused_;  // guarded by it
 };
 
 }  // namespace idetcd::etcd

@@ -203,6 +203,13 @@ class Store {
   virtual std::string kind() const = 0;  // "etcd": for people
   // Where it is reached, as configured, in any order: two stores that share an endpoint are one.
   virtual std::vector<std::string> endpoints() const = 0;
+  // Those of them that are not used, though they answer.
+  struct UnusedEndpoint {
+    std::string endpoint;
+    std::string reason;  // "it is of another cluster"
+    bool operator==(const UnusedEndpoint&) const = default;
+  };
+  virtual std::vector<UnusedEndpoint> unusedEndpoints() const { return {}; }
 
   // --- the scheduler's thread ---
   virtual Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;

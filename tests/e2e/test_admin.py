@@ -10,6 +10,7 @@ from corefiles import corefile
 from dns_client import exchange, make_query
 from harness import ports
 from harness.browser import browser
+from harness.etcd import EtcdMember
 from harness.processes import wait_until
 from http_client import connection, get, listens
 
@@ -184,6 +185,21 @@ def test_what_is_amiss_while_it_serves_is_said(etcd, nodes, free_port, chrome):
     chrome.wait_text("#name", "Name lost")
     etcd.start()
     chrome.wait(lambda: not chrome.text("#degraded"), "the notice to go")
+
+
+def test_an_endpoint_of_another_cluster_is_shown(etcd, nodes, free_port, directory, chrome):
+    port = free_port()
+    stranger = EtcdMember(directory, "stranger")
+    try:
+        stranger.start()
+        node = nodes.start(corefile(f"{etcd.endpoint} {stranger.endpoint}", directives=[f"admin 127.0.0.1:{port}"]))
+        node.wait_owns(etcd)
+        chrome.open(f"http://127.0.0.1:{port}/")
+        chrome.wait_text("#node", f"{stranger.endpoint}: it is of another cluster")
+        chrome.wait_text("#degraded", f"{stranger.endpoint} is not used")
+        assert chrome.errors() == []
+    finally:
+        stranger.close()
 
 
 def test_the_page_fits_a_phone(cluster, chrome):

@@ -14,6 +14,7 @@ from dns_client import (EDE_NOT_READY, EDE_STALE_ANSWER, answers, ask, extended_
                         wait_resolves)
 from harness.background import Background
 from harness.etcd import EtcdCluster, EtcdMember
+from harness.metrics import Metrics
 from harness.namespace import Namespace
 from harness.processes import Process, TIME_FACTOR, wait_until
 from harness.proxy import MessageLoss, TcpProxy
@@ -298,14 +299,27 @@ def test_the_first_of_several_endpoints_is_dead(etcd, nodes, free_port, dead):
     wait_resolves([node], "worker1.tf.local.", "192.0.2.7")
 
 
-def test_endpoints_of_two_clusters(etcd, nodes, directory):
+def check_is_unused(node, metrics, endpoint, used):
+    """Operators are told of the endpoint in all ways."""
+    reason = "it is of another cluster"
+    _, status = node.control("/v1/status")
+    [cluster] = status["clusters"]
+    assert (cluster["endpoints"], cluster["unused_endpoints"]) == ([used], [{"endpoint": endpoint, "reason": reason}])
+    assert status["degraded"] == [f"worker{{{{.ID}}}}.tf.local.: endpoint {endpoint} is not used: {reason}"]
+    address = endpoint.removeprefix("http://")
+    assert Metrics.of(metrics).sum("idetcd_etcd_endpoint_unused", endpoint=address) == 1
+
+
+def test_endpoints_of_two_clusters(etcd, nodes, directory, free_port):
     """Each node would ask one of them, and two would own one name."""
     stranger = EtcdMember(directory, "stranger")
     stranger.start()
     try:
         with TcpProxy(stranger.client_port) as proxy:
+            metrics = free_port()
             text = corefile(f"{etcd.endpoint} {proxy.endpoint}")
-            cluster = [nodes.start(text) for _ in range(4)]
+            watched = corefile(f"{etcd.endpoint} {proxy.endpoint}", directives=[f"prometheus 127.0.0.1:{metrics}"])
+            cluster = [nodes.start(watched), *(nodes.start(text) for _ in range(3))]
             wait_until(lambda: len(etcd.pairs()) == 4, 15,
                        lambda: f"{etcd.pairs()} {stranger.pairs()}\n{cluster[0].logs()}")
             assert not stranger.pairs()
@@ -313,6 +327,7 @@ def test_endpoints_of_two_clusters(etcd, nodes, directory):
                 node.wait_logged(f"etcd endpoint 127.0.0.1:{proxy.port} is of another cluster")
             assert len(proxy.first_octets) >= 4, "each has asked"
             wait_until(lambda: proxy.connections == 0, 10, "that nobody stays connected to it")
+            check_is_unused(cluster[0], metrics, proxy.endpoint, etcd.endpoint)
     finally:
         stranger.close()
 

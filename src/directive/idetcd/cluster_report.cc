@@ -19,6 +19,14 @@ json textsOf(const records::HostAddresses& addresses) {
   return texts;
 }
 
+// Those of both stores, where the cluster moves.
+std::vector<store::Store::UnusedEndpoint> unusedEndpoints(const naming::Member& member) {
+  auto unused = member.store()->unusedEndpoints();
+  if (const auto second = member.second())
+    std::ranges::copy(second->store->unusedEndpoints(), std::back_inserter(unused));
+  return unused;
+}
+
 json describe(const RosterSlot& slot) {
   json described{{"id", slot.id},
                  {"name", slot.name},
@@ -228,6 +236,8 @@ std::string ClusterReport::degraded() const {
   std::string what = storeAway();
   if (what.empty() && store_->freshness() == records::Freshness::kStale)
     what = fmt::format("{} confirms nothing: names are stale", member_->store()->kind());
+  if (const auto unused = unusedEndpoints(*member_); what.empty() && !unused.empty())
+    what = fmt::format("endpoint {} is not used: {}", unused.front().endpoint, unused.front().reason);
   return what.empty() ? what : fmt::format("{}: {}", pattern(), what);
 }
 
@@ -280,7 +290,12 @@ json ClusterReport::status() const {
            {"moves_to", nullptr},
            {"moved", false},
            {"second_connected", false},
-           {"endpoints", member_->store()->endpoints()}};
+           {"endpoints", member_->store()->endpoints()},
+           {"unused_endpoints", json::array()}};
+  for (const auto& [endpoint, reason] : unusedEndpoints(*member_)) {
+    std::erase(all["endpoints"].get_ref<json::array_t&>(), endpoint);
+    all["unused_endpoints"].push_back({{"endpoint", endpoint}, {"reason", reason}});
+  }
   if (const auto second = member_->second(); second && moves_to_ != nullptr) {
     all["moves_to"] = moves_to_;
     all["moved"] = second->needed && second->owned;

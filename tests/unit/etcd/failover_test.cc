@@ -228,6 +228,20 @@ TEST(Failover, AWriteThatDiesWithItsConnectionIsAmbiguousAndNotRepeated) {
   EXPECT_EQ(etcd.value("k"), std::nullopt) << "the next call goes to the other server, which never got the write";
 }
 
+TEST(Failover, AnEndpointOfAnotherClusterIsSaidToBeUnused) {
+  EtcdServer server;
+  EtcdServer stranger;
+  BlockingClient etcd(optionsFor({server.endpoint(), stranger.endpoint()}));
+  EXPECT_TRUE(etcd.client.unusedEndpoints().empty());
+  ASSERT_TRUE(succeeded(etcd.put("k", "v")));
+  const std::vector<Store::UnusedEndpoint> unused{{stranger.endpoint(), "it is of another cluster"}};
+  EXPECT_TRUE(eventually([&] { return etcd.client.unusedEndpoints() == unused; }));
+  EXPECT_EQ(test_support::sumOf(etcd.metrics, "idetcd_etcd_endpoint_unused"), 1);
+  etcd.client.setEndpoints({server.endpoint()});
+  EXPECT_TRUE(eventually([&] { return etcd.client.unusedEndpoints().empty(); }));
+  EXPECT_EQ(test_support::sumOf(etcd.metrics, "idetcd_etcd_endpoint_unused"), 0);
+}
+
 TEST(Failover, HostsOfEveryForm) {
   EtcdServer v4;
   const std::string port = std::to_string(v4.clientPort());
