@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <poll.h>
 #include <set>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <variant>
@@ -45,6 +47,42 @@ struct Surroundings {
   std::optional<service::HandoverSocket> handover;
   Result<control::LocalSocket> control;
   std::optional<std::vector<std::string>> written;  // below which files may be written; none: anywhere
+};
+
+// Says once that the start waits: for a disk that stands still, a pipe that nobody writes, or a host. A process of its own,
+// since a thread would come before this process has confined itself, and what waits for a disk says nothing itself.
+class SlowStart {
+ public:
+  static constexpr std::chrono::seconds kPatience{5};
+
+  SlowStart() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return;
+    const FileDescriptor reader(ends[0]);
+    end_ = FileDescriptor(ends[1]);
+    watcher_ = ::fork();
+    if (watcher_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It keeps nothing else open: a socket that the server closes is closed.
+    constexpr int kReader = STDERR_FILENO + 1;
+    if (::dup2(reader.get(), kReader) < 0) ::_exit(0);
+    ::syscall(SYS_close_range, kReader + 1, ~0U, 0);
+    pollfd end{.fd = kReader, .events = POLLIN, .revents = 0};
+    if (::poll(&end, 1, std::chrono::milliseconds(kPatience).count()) == 0)
+      printError(fmt::format("The start is under way for {} s: it waits for a file or a host", kPatience.count()));
+    ::_exit(0);
+  }
+  SlowStart(const SlowStart&) = delete;
+  SlowStart& operator=(const SlowStart&) = delete;
+  ~SlowStart() {
+    if (watcher_ <= 0) return;
+    (void)!::write(end_.get(), "", 1);  // other children have this end, too, and so it does not end with this one
+    ::waitpid(watcher_, nullptr, 0);
+  }
+
+ private:
+  FileDescriptor end_;
+  pid_t watcher_ = -1;
 };
 
 // Removes the file again when the process ends in order.
@@ -206,8 +244,9 @@ void say(const sandbox::Notices& notices, const Logger& log) {
   for (const sandbox::Notice& notice : notices) log.write(notice.level, notice.text);
 }
 
+// `slow` ends with the start.
 int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surroundings surroundings,
-          const Options& options, const Logger& log) {
+          const Options& options, const Logger& log, std::optional<SlowStart>& slow) {
   Application application(log, std::move(surroundings.programs), std::move(surroundings.given));
   if (surroundings.handover) application.setHandover(std::move(*surroundings.handover));
   if (surroundings.control) {
@@ -220,6 +259,7 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
     application.setReload([&source] { return source.read(); });
   }
   if (auto opened = application.open(std::move(corefile)); !opened) return failWith(opened.error());
+  slow.reset();
   PidFile pid_file;
   if (!options.pid_file.empty()) {
     if (auto written = pid_file.write(options.pid_file); !written) return failWith(written.error());
@@ -314,6 +354,7 @@ int serve(const Options& options, service::Given given) {
   auto predecessor = options.handover.empty() ? Result<std::optional<service::Predecessor>>()
                                               : service::Predecessor::find(options.handover);
   if (!predecessor) return failWith(handoverFailed(options, predecessor.error()));
+  std::optional<SlowStart> slow(std::in_place);
   std::optional<CorefileSource::Reading> tried;
   if (*predecessor) {  // with the rights of the start, which show who has a port
     tried = source.read();
@@ -331,7 +372,9 @@ int serve(const Options& options, service::Given given) {
     return failWith(corefile.plan.error(), is_service && corefile.was_read ? kConfigurationStatus : 1);
   std::vector<std::string> written = makeWrittenDirectories(*corefile.plan, options);
   const std::vector<std::string> handed_over = *predecessor ? written : std::vector<std::string>();
+  slow.reset();  // what comes waits for the other process
   auto handover = takeOver(options, *predecessor, &given.descriptors);
+  slow.emplace();
   if (!handover) {
     forgetNames(handed_over);  // unless the server before goes on
     return failWith(handover.error());
@@ -352,7 +395,7 @@ int serve(const Options& options, service::Given given) {
                             .control = std::move(control),
                             .written = {}};
   if (options.sandbox != sandbox::Mode::kOff) surroundings.written = std::move(written);
-  const int status = serve(std::move(corefile), source, std::move(surroundings), options, log);
+  const int status = serve(std::move(corefile), source, std::move(surroundings), options, log, slow);
   if (status != 0) forgetNames(handed_over);
   // The output has no reader any more: the log's writer would wait for ever.
   if (!log.flush(kLogFlushBudget)) _exit(status);

@@ -107,6 +107,19 @@ def test_a_disk_that_stands_still_is_named_while_it_does(nodes, etcd):
         disk.close()
 
 
+def test_a_start_that_waits_for_the_disk_says_so(nodes, etcd, disk):
+    """Nothing of the process runs on that could say it: it waits in the kernel, and has one thread."""
+    node = nodes.make(corefile(etcd.endpoint, options=[f"state {disk.path}/state", "address 192.0.2.7"]))
+    disk.stall()
+    try:
+        node.launch()
+        node.wait_logged("The start is under way for 5 s: it waits for a file or a host", timeout=20)
+    finally:
+        disk.go_on()
+    node.wait_answers()
+    wait_says(node, WORKER1)
+
+
 def write(disk, name, text):
     """In place of the file, as seen from behind the disk: a disk that stands still does not hold it up."""
     with open(f"{disk.behind}/{name}.writing", "w", encoding="utf-8") as file:
