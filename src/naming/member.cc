@@ -68,6 +68,8 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void onAddresses(const Result<node::NodeAddresses>& found);
   void setDrained(bool wanted);
   void restore(const std::vector<const records::RecordStore*>& known);
+  void takeFiles();
+  void dropFiles();
   bool takeOver(const std::vector<const records::RecordStore*>& known);
   void start();
   void giveUp();
@@ -95,11 +97,12 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   int64_t preferred = 0;     // slot; before start()
   NamedNode named;           // the name under which the claim was reported. Scheduler's thread only
   uint64_t tellings = 0;     // of claims. Scheduler's thread only
-  bool handed_over = false;  // the identity file has a predecessor's name; from start() on scheduler's thread only
+  bool handed_over = false;  // the identity file has a predecessor's name; from takeFiles() on scheduler's thread only
   bool unsaved = false;      // read when quiet
 
   std::atomic<bool> drained{false};
-  std::mutex starting;  // guards the next two
+  std::mutex starting;  // guards the next three
+  bool has_files = false;
   bool started = false;
   bool stopped = false;
   std::once_flag restored;
@@ -436,17 +439,32 @@ runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
 
 }  // namespace
 
+// A reload waits for no disk.
+void Member::Impl::takeFiles() {
+  if (!options.state || std::exchange(has_files, true)) return;
+  const auto self = shared_from_this();
+  handed_over = preferred != 0 && options.state->handedOver();
+  files->submit([self, keeps_name = handed_over] {
+    if (const auto taken = self->options.state->take(keeps_name); !taken) self->log.error("{}", taken.error().message);
+  });
+  scheduler.spawn(runDiskWatch(self));
+  if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
+}
+
+// Of a member that was not started: it owns no name.
+void Member::Impl::dropFiles() {
+  if (!has_files) return;
+  scheduler.post([self = shared_from_this()] { self->lifetime.stop(); });
+  files->submit([self = shared_from_this()] {
+    (void)self->options.state->writeIdentity("");
+    self->options.state->release();
+  });
+  files->drain();
+}
+
 void Member::Impl::start() {
   const auto self = shared_from_this();
-  if (options.state) {  // a reload waits for no disk
-    handed_over = preferred != 0 && options.state->handedOver();
-    files->submit([self, keeps_name = handed_over] {
-      if (const auto taken = self->options.state->take(keeps_name); !taken)
-        self->log.error("{}", taken.error().message);
-    });
-  }
-  if (options.state) scheduler.spawn(runDiskWatch(self));
-  if (handed_over) scheduler.spawn(runHandedOver(self, *options.state->handedOver()));
+  takeFiles();
   if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(first, saver));
   first->protocol.prefer(preferred);
@@ -527,11 +545,19 @@ void Member::start() {
   impl_->start();
 }
 
+void Member::takeFiles() {
+  const std::lock_guard lock(impl_->starting);
+  if (impl_->stopped) return;
+  restore();
+  impl_->takeFiles();
+}
+
 bool Member::stop(std::chrono::milliseconds budget) {
   assert(!impl_->scheduler.onThread());
   {
     const std::lock_guard lock(impl_->starting);
-    impl_->stopped = true;
+    const bool was_stopped = std::exchange(impl_->stopped, true);
+    if (!impl_->started && !was_stopped) impl_->dropFiles();
     if (!impl_->started) return true;
   }
   const BootClock::time_point end = impl_->scheduler.now() + budget;

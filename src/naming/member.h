@@ -76,6 +76,9 @@ class Member {
   int64_t highestToken() const;
   // After restore(), or in its place if it was not called.
   void start();
+  // The part of start() that concerns the state directory, where the rest has to wait for the store: what a process before
+  // has handed over there ends in time. No effect if that has been done.
+  void takeFiles();
 
   // --- a cluster that moves; one thread calls these. ---
   // From now on the node has its name in `store` too, which writes `records`: as those of the constructor. Nothing

@@ -43,7 +43,7 @@ class StateDirectory {
     std::string machine_id_file = "/etc/machine-id";
     std::string boot_id_file = "/proc/sys/kernel/random/boot_id";
     pid_t predecessor = 0;  // may have the lock: for an open() that only tries, in a child of the process that goes on
-    bool takes_name = true;  // the name that a predecessor hands over, at once; else it hands over none
+    bool takes_name = true;  // the name that a predecessor hands over; else it hands over none
   };
 
   // The error is for the operator: the directory cannot be used, or is in use.

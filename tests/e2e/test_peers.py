@@ -14,6 +14,7 @@ from harness.metrics import Metrics
 from harness.node import binary
 from harness.peers import group_of, name_of, run, voters_of, wait_name, worker
 from harness.processes import wait_until
+from harness.state import Readings, contents
 
 pytestmark = pytest.mark.etcd  # that the machines run
 
@@ -57,6 +58,22 @@ def test_all_that_are_killed_at_once_have_their_names_again(machines):
         cluster.start(number)
     for number, name in before.items():
         wait_name(cluster.made[number], name)
+
+
+def test_who_watches_the_identity_sees_no_loss_when_a_new_process_takes_over(machines, directory):
+    """Though that one starts the machine's etcd first."""
+    cluster = machines(1, lease=60)
+    handover = ["-handover", f"{directory}/handover"]
+    node = cluster.start(2, arguments=handover)
+    wait_name(node, worker(1))
+    identity = f"{cluster.state(2)}/identity"
+    wait_until(lambda: worker(1) in contents(identity), 10, node.logs)
+    with Readings(identity) as readings:
+        new = cluster.start(2, arguments=handover)
+        assert node.exit_code(30) == 0
+        wait_name(new, worker(1), timeout=60)
+        wait_until(lambda: len(readings.seen) == 2, 10, new.logs)
+    assert all(f"IDETCD_NAME='{worker(1)}'" in text for text in readings.seen), readings.seen
 
 
 def test_a_machine_that_comes_later_takes_the_next_name(machines):

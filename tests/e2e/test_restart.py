@@ -23,7 +23,7 @@ from harness.node import ROOT, binary
 from harness.processes import TIME_FACTOR, wait_until
 from harness.proxy import TcpProxy
 from harness.service_manager import ServiceManager
-from harness.state import State, contents
+from harness.state import Readings, State, contents
 from harness.upstreams import Upstream
 from harness.upstreams import answer as upstream_answer
 
@@ -526,30 +526,6 @@ def test_a_new_process_takes_over_and_no_query_is_lost(etcd, nodes, state, direc
     assert load.lost == 0
     assert load.other == {}
     assert {name: value["id"] for name, value in etcd.names().items()} == {WORKER1: uuid}
-
-
-class Readings:
-    """All that somebody reads who reads a file again and again."""
-
-    def __init__(self, path):
-        self._path = path
-        self._ended = threading.Event()
-        self.seen = []  # each another one than before
-        self._reader = threading.Thread(target=self._read)
-
-    def _read(self):
-        while not self._ended.is_set():
-            now = contents(self._path)
-            if not self.seen or self.seen[-1] != now:
-                self.seen.append(now)
-
-    def __enter__(self):
-        self._reader.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._reader.join()
 
 
 def start_named(nodes, etcd, state, place, lease=20, limit=10, endpoint=None):

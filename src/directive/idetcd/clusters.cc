@@ -233,7 +233,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
     auto state = node::StateDirectory::open({.directory = directory,
                                              .pattern = settings.pattern.text(),
                                              .predecessor = process_.predecessor,
-                                             .takes_name = !settings.peers && !settings.observe},
+                                             .takes_name = !settings.observe},
                                             log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
@@ -325,6 +325,7 @@ void Clusters::accept() {
   }
   for (const auto& [group, token] : tokens) group->start(token);
   for (const auto& cluster : running_) {
+    cluster->member->takeFiles();
     cluster->start();
     if (cluster->state) cluster->state->linkIdentity(cluster->settings.only);
   }

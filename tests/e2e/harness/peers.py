@@ -62,12 +62,13 @@ class Loopback(Machines):
         self.peers = peers or range(2, expect + 2)  # numbers of machines
         self.port = ports.free_ports(4)  # the last one is for metrics
 
-    def start(self, number, *options, secret=None, state=True, peers=None, **launched):
+    def start(self, number, *options, secret=None, state=True, peers=None, arguments=(), **launched):
         """Launches the machine, which need not have a name yet. `peers`: numbers of machines."""
         host = f"127.0.0.{number}"
         node = self._make(number, host, [f"address {host}", *options], secret, state, port=self.port,
                           directives=[f"bind {host}", f"prometheus {host}:{self.port + 3}"],
                           peers=" ".join(f"127.0.0.{n}" for n in peers or self.peers))
+        node.arguments = [*node.arguments, *arguments]
         return node.launch(**launched)
 
     def close(self):

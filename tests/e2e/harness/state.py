@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import struct
+import threading
 
 
 def contents(path):
@@ -65,3 +66,27 @@ def parse_names(octets):
     (count,) = struct.unpack_from("=Q", octets, at + 1)
     assert count == len(found) and len(octets) == at + 17
     return found
+
+
+class Readings:
+    """All that somebody reads who reads a file again and again."""
+
+    def __init__(self, path):
+        self._path = path
+        self._ended = threading.Event()
+        self.seen = []  # each another one than before
+        self._reader = threading.Thread(target=self._read)
+
+    def _read(self):
+        while not self._ended.is_set():
+            now = contents(self._path)
+            if not self.seen or self.seen[-1] != now:
+                self.seen.append(now)
+
+    def __enter__(self):
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._reader.join()
