@@ -205,9 +205,12 @@ class Lookup {
   // RFC 6672 §3.1.
   bool redirect(const Entry& entry) {
     is_ours_ = true;
+    if (!follow()) return false;
     const Entry::Rrset dname = entry.find(dns::code(RrType::kDname));
-    response_.add(Section::kAnswer, entry.name(), dname);
-    if (query_.dnssec_ok) response_.addSignatures(Section::kAnswer, entry.name(), signaturesOf(entry), dname.type);
+    if (redirected_.add(entry)) {
+      response_.add(Section::kAnswer, entry.name(), dname);
+      if (query_.dnssec_ok) response_.addSignatures(Section::kAnswer, entry.name(), signaturesOf(entry), dname.type);
+    }
     const auto target = dname.wire.subspan(dns::kRecordHeadSize);
     const size_t prefix = name_.size - entry.name().size();
     if (prefix + target.size() > dns::kMaxNameLength) {
@@ -362,6 +365,7 @@ class Lookup {
   const Entry* delegation_ = nullptr;
   std::array<uint64_t, kMaxChain + 1> followed_;  // hashes of names
   unsigned followed_count_ = 0;
+  EntryList<kMaxChain + 1> redirected_;  // with DNAME
   EntryList<kMaxProofs> proofs_;
   std::array<Entry::Rrset, 16> sources_;
   size_t source_count_ = 0;

@@ -119,6 +119,15 @@ TEST(ZoneLookup, NamesBelowADname) {
             (Texts{"out.example. 300 DNAME elsewhere.", "x.out.example. 300 CNAME x.elsewhere."}));
 }
 
+TEST(ZoneLookup, ADnameIsInAnAnswerOnce) {
+  const auto zone = zoneWith("self DNAME self\nd DNAME a.d\n");
+  EXPECT_EQ(ask(*zone, "x.self.example.", kA).answer,
+            (Texts{"self.example. 300 DNAME self.example.", "x.self.example. 300 CNAME x.self.example."}));
+  const Texts longer = ask(*zone, "x.d.example.", kA).answer;
+  EXPECT_EQ(longer.size(), 1 + kMaxChain + 1);
+  EXPECT_EQ(longer[2], "x.a.d.example. 300 CNAME x.a.a.d.example.");
+}
+
 TEST(ZoneLookup, ADnameWithoutRoom) {
   std::string target;
   for (int i = 0; i < 3; ++i) target += std::string(60, 'a') + ".";
