@@ -37,7 +37,7 @@ Result<void> ZoneBuilder::add(const FileRecord& record, FilePlace place) {
   }
   if (heap_.size() + record.owner.size() + record.rdata.size() > kMaxHeap) return fail("the zone is larger than 4 GiB");
   if (runs_.empty() || !std::ranges::equal(record.owner, ownerOf(runs_.back()))) {
-    runs_.push_back({hashOf(record.owner), static_cast<uint32_t>(items_.size()), 0});
+    runs_.push_back({.hash = hashOf(record.owner), .first = static_cast<uint32_t>(items_.size()), .count = 0});
     items_.push_back(
         {.owner = static_cast<uint32_t>(heap_.size()), .owner_size = static_cast<uint8_t>(record.owner.size())});
     heap_.insert(heap_.end(), record.owner.begin(), record.owner.end());
@@ -66,44 +66,44 @@ void ZoneBuilder::reserve(size_t text_bytes) {
   runs_.reserve(runs_.size() + text_bytes / kTextOfRecord);
 }
 
-// Those of one name together, the names in the order of the file, so that memory is gone through in order.
-std::vector<ZoneBuilder::Runs> ZoneBuilder::groupRuns() {
-  std::ranges::sort(runs_, [this](const Run& a, const Run& b) {
-    if (a.hash != b.hash) return a.hash < b.hash;
-    const auto owner_a = ownerOf(a);
-    const auto owner_b = ownerOf(b);
-    if (!std::ranges::equal(owner_a, owner_b)) return std::ranges::lexicographical_compare(owner_a, owner_b);
-    return a.first < b.first;
-  });
-  std::vector<Runs> groups;
-  groups.reserve(runs_.size());
-  for (size_t i = 0; i < runs_.size();) {
-    size_t end = i + 1;
-    while (end < runs_.size() && runs_[end].hash == runs_[i].hash &&
-           std::ranges::equal(ownerOf(runs_[i]), ownerOf(runs_[end])))
-      ++end;
-    groups.push_back(std::span(runs_).subspan(i, end - i));
-    i = end;
+// Those of one name are found by their hashes. All else goes through memory in the order of the file.
+void ZoneBuilder::linkRuns() {
+  std::vector<std::pair<uint64_t, uint32_t>> by_hash;
+  by_hash.reserve(runs_.size());
+  for (uint32_t i = 0; i < runs_.size(); ++i) by_hash.emplace_back(runs_[i].hash, i);
+  std::ranges::sort(by_hash);
+  for (size_t i = 0; i < by_hash.size(); ++i) {
+    // Of as good as all hashes there is one, and else the owners are almost certainly the same.
+    for (size_t j = i + 1; j < by_hash.size() && by_hash[j].first == by_hash[i].first; ++j) {
+      Run& later = runs_[by_hash[j].second];
+      Run& run = runs_[by_hash[i].second];
+      if (!std::ranges::equal(ownerOf(run), ownerOf(later))) continue;
+      run.next = by_hash[j].second;
+      later.is_first = false;
+      break;
+    }
   }
-  std::ranges::sort(groups, {}, [](Runs runs) { return runs.front().first; });
-  return groups;
 }
 
 Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
+  constexpr size_t kAhead = 8;  // of what the cache fetches meanwhile
   auto zone = std::make_unique<Zone>(origin_, seed_);
-  const std::vector<Runs> groups = groupRuns();
-  for (const Runs runs : groups) {
-    if (auto added = addName(runs, *zone); !added) return tl::unexpected(added.error());
+  linkRuns();
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    if (i + kAhead < runs_.size()) zone->table_.prefetchBucket(runs_[i + kAhead].hash);
+    if (!runs_[i].is_first) continue;
+    if (auto added = addName(runs_[i], *zone); !added) return tl::unexpected(added.error());
   }
-  for (const Runs runs : groups) addNonTerminals(ownerOf(runs.front()), *zone);
+  for (const Run& run : runs_) addNonTerminals(ownerOf(run), *zone);
   if (auto finished = finish(*zone); !finished) return tl::unexpected(finished.error());
   return zone;
 }
 
-Result<void> ZoneBuilder::addName(Runs runs, Zone& zone) {
+Result<void> ZoneBuilder::addName(const Run& first_run, Zone& zone) {
   std::vector<const Item*> records;
-  for (const Run& run : runs) {
-    for (uint32_t i = 0; i < run.count; ++i) records.push_back(&items_[run.first + i]);
+  for (const Run* run = &first_run;; run = &runs_[run->next]) {
+    for (uint32_t i = 0; i < run->count; ++i) records.push_back(&items_[run->first + i]);
+    if (run->next == kNone) break;
   }
   if (records.size() > 1) std::ranges::stable_sort(records, {}, &Item::type);
   // A record that is there twice is one.

@@ -56,8 +56,10 @@ class ZoneBuilder {
     uint64_t hash;
     uint32_t first;
     uint32_t count;
+    uint32_t next = kNone;  // the next run of the same owner
+    bool is_first = true;   // of its owner
   };
-  using Runs = std::span<const Run>;
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
   std::span<const uint8_t> ownerOf(const Item& item) const { return {&heap_[item.owner], item.owner_size}; }
   std::span<const uint8_t> rdataOf(const Item& item) const { return {heap_.data() + item.rdata, item.rdata_size}; }
@@ -65,8 +67,8 @@ class ZoneBuilder {
   uint64_t hashOf(std::span<const uint8_t> name) const { return hashBytes(name.data(), name.size(), seed_); }
   tl::unexpected<Error> failAt(const Item& item, std::string_view what) const;
   std::span<const uint8_t> ownerOf(const Run& run) const { return ownerOf(items_[run.first]); }
-  std::vector<Runs> groupRuns();
-  Result<void> addName(Runs runs, Zone& zone);
+  void linkRuns();
+  Result<void> addName(const Run& first_run, Zone& zone);
   Result<void> putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder, size_t& bytes) const;
   Result<void> putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const;
   Result<void> checkName(std::span<const Item* const> records) const;
