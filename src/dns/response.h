@@ -2,7 +2,7 @@
 //
 // Records are appended section by section, in order. One that does not fit truncates the response: TC is set and
 // everything but the question and OPT is left out (RFC 2181 §9), except in the additional section, where it is left out
-// silently. The cookie and the idle time-out are written before all else that may be left out; NSID, if nothing that
+// silently, and by cutHere(). The cookie and the idle time-out are written before all else that may be left out; NSID, if nothing that
 // must be there needs its room.
 #pragma once
 
@@ -91,6 +91,8 @@ class ResponseBuilder {
     append(records, answers, kept_answers_);
     kept_size_ = records.size();
   }
+  // The client is told that there is more (TC); what has been appended stays.
+  void cutHere() { cut_ = true; }
   // Bytes that are left for records, if NSID is left out.
   size_t room() const { return limit_ - pos_ - (reserved_ - nsid_size_); }
 
@@ -108,6 +110,7 @@ class ResponseBuilder {
       answers_ = kept_answers_;
       authorities_ = additionals_ = 0;
     }
+    if (cut_) flags |= kFlagTc;
     // Opcode, RD and CD are the client's (RFC 1035 §4.1.1, RFC 4035 §3.2.2).
     flags |= kFlagQr | (query_.flags & (kOpcodeMask | kFlagRd | kFlagCd)) | (code(rcode) & kRcodeMask);
     store16(message + 2, flags);
@@ -173,6 +176,7 @@ class ResponseBuilder {
   uint16_t authorities_ = 0;
   uint16_t additionals_ = 0;
   bool truncated_ = false;
+  bool cut_ = false;
   size_t kept_size_ = 0;  // when truncated
   uint16_t kept_answers_ = 0;
   std::optional<EdeCode> ede_;

@@ -581,6 +581,7 @@ INLINE int answerInZone(struct xdp_md* ctx, const struct Query* query, const str
   if ((of->flags & kHeldOnly) && !(name.flags & kHeld)) return pass(kPassName);
   if ((query->type == kA && (name.flags & kHasA)) || (query->type == kAaaa && (name.flags & kHasAaaa)))
     return answerAddress(ctx, query, &name, &body);
+  if ((name.flags & kHasOther) && query->type != kA && query->type != kAaaa) return pass(kPassName);
   return answerSoa(ctx, query, zone, zone_offset, &body);
 }
 

@@ -52,7 +52,11 @@ Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
   name.generation = generation;
   name.zone = static_cast<uint8_t>(zone);
   if (entry.isHeld()) name.flags |= kHeld;
-  entry.visitRecords([&name](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
+  entry.visitRecords([&](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
+    if (type == records::kMemberType && entry.isHeld()) {
+      name.flags |= kHasOther;
+      return;
+    }
     const uint8_t flag = flagOf(type, rdata);
     const bool is_first = (name.flags & (kHasA | kHasAaaa)) == 0;
     const bool fits = flag != 0 && (name.flags & flag) == 0 && (is_first || name.ttl == htonl(ttl_seconds));

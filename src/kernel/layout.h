@@ -12,7 +12,7 @@ namespace idetcd::kernel {
 #endif
 
 enum {
-  kLayout = 3,
+  kLayout = 4,
   kZones = 16,         // clusters
   kListenerZones = 4,  // of one listening address
   kZoneEndpoints = 4,
@@ -99,6 +99,7 @@ enum {  // Name::flags
   kHasAaaa = 2,
   kHeld = 4,       // a source holds a record for it
   kElsewhere = 8,  // it exists, but the process has to answer
+  kHasOther = 16,  // the process has to answer for other types than A and AAAA
 };
 
 struct Name {

@@ -125,6 +125,7 @@ Claim::Options claimOptions(const Member::Options& options, bool has_predecessor
   record.ipv6 = options.addresses.ipv6;
   record.port = fmt::format("{}", options.dns_port);
   record.id = options.uuid;
+  record.services = options.services;
   std::optional<Claim::Predecessor> predecessor;
   if (has_predecessor && options.state && options.state->predecessorEnded()) {
     const node::RememberedNode& before = options.state->node();
@@ -347,7 +348,7 @@ bool Member::Impl::takeOver(const std::vector<const records::RecordStore*>& know
     forEachName(*other, [&](const SavedName& saved) {
       if (!isWatched(options.watched, saved.name.toString())) return;
       protocol.sawToken(saved.mod_revision);
-      if (table.size() < options.max_names) table.put(saved.name, saved.addresses, saved.mod_revision);
+      if (table.size() < options.max_names) table.put(saved.name, saved.addresses, saved.mod_revision, saved.member);
     });
   }
   if (table.size() == 0) return false;

@@ -32,7 +32,8 @@ class Member {
     bool observe = false;              // serve names, claim none
     records::HostAddresses addresses;  // of this node
     uint16_t dns_port = 53;
-    std::string uuid;  // of this node; empty: as in `state`, or a random one
+    std::vector<records::Service> services;  // that it offers
+    std::string uuid;                        // of this node; empty: as in `state`, or a random one
     // Keeps UUID, last name and all names over a restart, and publishes the own name to shells; may be null.
     std::shared_ptr<node::StateDirectory> state;
     // Writes the files of `state`.

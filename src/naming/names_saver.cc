@@ -26,7 +26,7 @@ NamesSaver::NamesSaver(runtime::Scheduler& scheduler, records::RecordStore& stor
 void NamesSaver::restore(const std::function<void(int64_t)>& seen) {
   const auto put = [this, &seen](const SavedName& saved) {
     seen(saved.mod_revision);
-    if (store_.size() < options_.max_names) store_.put(saved.name, saved.addresses, saved.mod_revision);
+    if (store_.size() < options_.max_names) store_.put(saved.name, saved.addresses, saved.mod_revision, saved.member);
   };
   const auto loaded = loadNames(options_.file, options_.pattern, put);
   if (!loaded) {

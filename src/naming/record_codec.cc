@@ -1,5 +1,8 @@
 #include "naming/record_codec.h"
 
+#include <iterator>
+#include <sstream>
+
 #include "base/json.h"
 #include "base/text.h"
 
@@ -8,7 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-// Takes the six fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// Takes the seven fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
 // nesting in a bit vector, not on the stack, and nothing here allocates by depth.
 class RecordReader final : public nlohmann::json_sax<json> {
  public:
@@ -16,18 +24,24 @@ class RecordReader final : public nlohmann::json_sax<json> {
   const std::string& error() const { return error_; }
 
   bool start_object(std::size_t) override { return enter(true); }
-  bool start_array(std::size_t) override { return enter(false); }
+  bool start_array(std::size_t) override {
+    if (depth_ == 1) in_services_ = field_ == "services";
+    return enter(false);
+  }
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
 
   bool key(string_t& name) override {
     if (depth_ == 1) field_ = lowerCase(name);
-    if (int64_t* const number = numberField()) *number = 0;  // the last of two wins, whatever it is
+    // The last of two wins, whatever it is.
+    if (int64_t* const number = numberField()) *number = 0;
+    if (depth_ == 1 && field_ == "services") record_.services.clear();
     return true;
   }
 
   bool string(string_t& text) override {
     if (depth_ == 0) return refuse("not a JSON object");
+    if (depth_ == 2 && in_services_) takeService(text);
     if (depth_ > 1) return true;
     if (field_ == "ipv4") return address(text, IpAddress::Family::kV4, &record_.ipv4);
     if (field_ == "ipv6") return address(text, IpAddress::Family::kV6, &record_.ipv6);
@@ -68,7 +82,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
   }
 
   bool leave() {
-    --depth_;
+    if (--depth_ == 1) in_services_ = false;
     return true;
   }
 
@@ -89,6 +103,11 @@ class RecordReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
+  void takeService(const std::string& text) {
+    const auto service = records::parseService(words(text));
+    if (service && record_.services.size() < records::kMaxServices) record_.services.push_back(*service);
+  }
+
   bool refuse(std::string why) {
     error_ = std::move(why);
     return false;
@@ -97,6 +116,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
   NodeRecord record_;
   std::string field_;  // of the outermost object
   uint32_t depth_ = 0;
+  bool in_services_ = false;
   std::string error_;
 };
 
@@ -114,6 +134,7 @@ std::string encodeRecord(const NodeRecord& record) {
   if (!record.id.empty()) object["id"] = record.id;
   if (record.token > 0) object["token"] = record.token;
   if (record.slot > 0) object["slot"] = record.slot;
+  for (const records::Service& service : record.services) object["services"].push_back(toString(service));
   return toText(object);
 }
 

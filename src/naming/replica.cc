@@ -16,6 +16,15 @@ Rejection rejectionOfKey(const store::KeyValue& kv) {
   return kv.key.size() > kMaxKeyBytes ? Rejection::kKeyTooLong : Rejection::kKey;
 }
 
+using Change = records::RecordStore::Change;
+
+Change publish(records::RecordStore& store, const dns::Name& name, const NodeRecord& record,
+               const store::KeyValue& kv) {
+  const int64_t token = std::max(kv.create_revision, record.token);
+  return store.put(name, {record.ipv4, record.ipv6}, kv.mod_revision,
+                   records::memberData(record.id, token, record.services));
+}
+
 }  // namespace
 
 void Replica::apply(const std::vector<store::WatchEvent>& events) {
@@ -111,8 +120,7 @@ bool Replica::agrees(const store::KeyValue& kv) {
   if (store_.revisionOf(*name) != kv.mod_revision) return false;
   if (kv.value.empty()) return true;
   const Result<NodeRecord> record = decodeRecord(kv.value);
-  return record &&
-         store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision) == records::RecordStore::Change::kUnchanged;
+  return record && publish(store_, *name, *record, kv) == Change::kUnchanged;
 }
 
 void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
@@ -190,8 +198,7 @@ Replica::EventEffect Replica::put(const store::KeyValue& kv) {
   for (Newest* newest : {&newest_name_, &newest_in_snapshot_}) {
     if (newest->first < kv.mod_revision) *newest = {kv.mod_revision, kv.key};
   }
-  using Change = records::RecordStore::Change;
-  switch (store_.put(*name, {record->ipv4, record->ipv6}, kv.mod_revision)) {
+  switch (publish(store_, *name, *record, kv)) {
     case Change::kUnchanged:
       return EventEffect::kUnchanged;
     case Change::kOlder:

@@ -9,10 +9,12 @@
 namespace idetcd::naming {
 namespace {
 
-constexpr std::string_view kMagic = "idetcdN1";
+constexpr std::string_view kMagic = "idetcdN2";
+constexpr std::string_view kFormerMagic = "idetcdN1";
 constexpr size_t kMaxFileBytes = size_t{2} << 30;  // over ten million names
 constexpr uint8_t kHasIpv4 = 1;
 constexpr uint8_t kHasIpv6 = 2;
+constexpr uint8_t kIsMember = 4;
 
 template <typename T>
 void appendNumber(std::string& bytes, T number) {
@@ -60,8 +62,17 @@ std::optional<std::array<uint8_t, kSize>> addressOf(const records::Entry& entry,
   return address;
 }
 
+std::span<const uint8_t> memberOf(const records::Entry& entry) {
+  const records::Entry::Rrset rrset = entry.find(code(records::kMemberType));
+  return rrset.count == 0 ? std::span<const uint8_t>() : rrset.wire.subspan(dns::kRecordHeadSize);
+}
+
 SavedName savedName(const records::Entry& entry) {
-  SavedName saved{.name = dns::Name::fromWire(entry.name()), .addresses = {}, .mod_revision = entry.modRevision()};
+  const std::span<const uint8_t> member = memberOf(entry);
+  SavedName saved{.name = dns::Name::fromWire(entry.name()),
+                  .addresses = {},
+                  .member = {member.begin(), member.end()},
+                  .mod_revision = entry.modRevision()};
   if (const auto v4 = addressOf<4>(entry, dns::RrType::kA)) saved.addresses.ipv4 = IpAddress::v4(*v4);
   if (const auto v6 = addressOf<16>(entry, dns::RrType::kAaaa)) saved.addresses.ipv6 = IpAddress::v6(*v6);
   return saved;
@@ -72,12 +83,16 @@ void appendEntry(std::string& bytes, const records::Entry& entry) {
   const auto v4 = addressOf<4>(entry, dns::RrType::kA);
   const auto v6 = addressOf<16>(entry, dns::RrType::kAaaa);
   bytes += static_cast<char>(name.size());
-  bytes += static_cast<char>((v4 ? kHasIpv4 : 0) | (v6 ? kHasIpv6 : 0));
+  const std::span<const uint8_t> member = memberOf(entry);
+  bytes += static_cast<char>((v4 ? kHasIpv4 : 0) | (v6 ? kHasIpv6 : 0) | (member.empty() ? 0 : kIsMember));
   appendNumber(bytes, entry.modRevision());
   const auto append = [&bytes](std::span<const uint8_t> part) { bytes.append(part.begin(), part.end()); };
   append(name);
   if (v4) append(*v4);
   if (v6) append(*v6);
+  if (member.empty()) return;
+  appendNumber(bytes, static_cast<uint16_t>(member.size()));
+  append(member);
 }
 
 // Reads along the file; the first thing that is not there ends it for good.
@@ -120,8 +135,13 @@ bool readEntry(Reader& reader, uint8_t size, SavedName& saved) {
   const std::string_view raw = reader.take(size);
   const std::span<const uint8_t> name(reinterpret_cast<const uint8_t*>(raw.data()), raw.size());
   saved.addresses = {};
+  saved.member.clear();
   if ((flags & kHasIpv4) != 0) saved.addresses.ipv4 = IpAddress::v4(bytes<4>(reader.take(4)));
   if ((flags & kHasIpv6) != 0) saved.addresses.ipv6 = IpAddress::v6(bytes<16>(reader.take(16)));
+  if ((flags & kIsMember) != 0) {
+    const std::string_view member = reader.take(reader.number<uint16_t>());
+    saved.member.assign(member.begin(), member.end());
+  }
   if (!reader.ok() || saved.mod_revision <= 0 || size < 2 || dns::uncompressedNameSize(name) != size) return false;
   saved.name = dns::Name::fromWire(name);
   return true;
@@ -130,7 +150,8 @@ bool readEntry(Reader& reader, uint8_t size, SavedName& saved) {
 // The whole body; `take` may be empty, to look only.
 Result<LoadedNames> readBody(Reader reader, std::string_view pattern,
                              const std::function<void(const SavedName&)>& take) {
-  if (reader.take(kMagic.size()) != kMagic) return fail("it is not a file of names");
+  const std::string_view magic = reader.take(kMagic.size());
+  if (magic != kMagic && magic != kFormerMagic) return fail("it is not a file of names");
   const auto pattern_size = reader.number<uint64_t>();
   if (reader.take(pattern_size) != pattern || !reader.ok()) return fail("it is of another pattern");
   LoadedNames loaded;

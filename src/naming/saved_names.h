@@ -1,13 +1,13 @@
 // Every name as last known, in a file, so that a node that starts while etcd is away can answer from it.
 //
-//   bytes   8  "idetcdN1"
+//   bytes   8  "idetcdN2", or "idetcdN1" without what members say of themselves
 //            8  size of the pattern, then the pattern as it is configured
 //            8  when it was written, in seconds since 1970
 //   then for each name
 //            1  size of the name, 1..255
-//            1  1: has an IPv4 address, 2: has an IPv6 address
+//            1  1: has an IPv4 address, 2: has an IPv6 address, 4: is a member's
 //            8  mod_revision of its key
-//            …  the name, in wire form; then 4 and 16 bytes of addresses
+//            …  the name, in wire form; then 4 and 16 bytes of addresses; 2 bytes of size, and records::memberData()
 //   then     1  0
 //            8  number of names
 //            8  XXH3-64 of all before
@@ -25,6 +25,7 @@ namespace idetcd::naming {
 struct SavedName {
   dns::Name name;
   records::HostAddresses addresses;
+  std::vector<uint8_t> member;  // records::memberData(); may be empty
   int64_t mod_revision = 0;
 };
 

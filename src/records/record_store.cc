@@ -74,13 +74,15 @@ RecordStore::RecordStore(EpochDomain& epochs, Options options)
       apex_(options_.zone, options_.ttl_seconds),
       addresses_(options_.addresses),
       table_(epochs, options_.hash_seed),
-      reverse_(epochs, options_.hash_seed, options_.is_member) {
+      reverse_(epochs, options_.hash_seed, options_.is_member),
+      groups_(epochs, options_.zone, options_.is_member, table_) {
   if (options_.zone.isRoot()) return;
   addBelow(options_.zone);
   if (apex_.nameServer() == options_.zone) return;
-  const HostAddresses addresses = nameServerAddresses(options_.addresses);
-  publishSynthetic(apex_.nameServer(), addresses, nullptr);
-  synthetic_.emplace(keyOf(apex_.nameServer()), SyntheticName{.name_server = true, .addresses = addresses});
+  SyntheticName& server = synthetic_[keyOf(apex_.nameServer())];
+  server.name_server = true;
+  server.addresses = nameServerAddresses(options_.addresses);
+  publishSynthetic(apex_.nameServer(), server, nullptr);
   addBelow(apex_.nameServer());
 }
 
@@ -91,7 +93,7 @@ void RecordStore::setAddresses(const std::vector<IpAddress>& addresses) {
   if (synthetic == synthetic_.end() || !synthetic->second.name_server) return;
   synthetic->second.addresses = nameServerAddresses(addresses);
   const Entry* shown = table_.findForWrite(apex_.nameServer().wire());
-  if (shown == nullptr || !shown->isHeld()) publishSynthetic(apex_.nameServer(), synthetic->second.addresses, shown);
+  if (shown == nullptr || !shown->isHeld()) publishSynthetic(apex_.nameServer(), synthetic->second, shown);
 }
 
 RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision) {
@@ -123,13 +125,16 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
   return spoke ? Change::kReplaced : Change::kAdded;
 }
 
+bool RecordStore::isMember(const Entry& entry) const {
+  return options_.is_member && entry.isHeld() && options_.is_member(dns::Name::fromWire(entry.name()));
+}
+
 // The records of a name come or go.
 void RecordStore::count(const Entry* old, const Entry* fresh) {
   const auto inEtcd = [](const Entry* entry) { return entry != nullptr && entry->mod_revision_ != 0; };
   size_ = size_ + (inEtcd(fresh) ? 1 : 0) - (inEtcd(old) ? 1 : 0);
   const bool is_there = indexed(fresh) != nullptr;
-  if (is_there == (indexed(old) != nullptr)) return;
-  if (!options_.is_member || !options_.is_member(dns::Name::fromWire((is_there ? fresh : old)->name()))) return;
+  if (is_there == (indexed(old) != nullptr) || !isMember(is_there ? *fresh : *old)) return;
   member_count_.store(memberCount() + (is_there ? 1 : size_t{0} - 1), std::memory_order_relaxed);
 }
 
@@ -220,9 +225,10 @@ void RecordStore::publishSum(const dns::Name& owner, const Entry& old, SourceHis
   if (single) parts_.erase(found);
 }
 
-// Publishes what was built, in place of `old` (may be null). The index first: the table retires the old entry.
+// Publishes what was built, in place of `old` (may be null). Groups and index first: the table retires the old entry.
 void RecordStore::publish(const Entry* old, SourceHistory::Stamp stamp) {
   Entry* fresh = builder_.build(table_.arena(), stamp.snapshot);
+  publishGroups(old, fresh);
   count(old, fresh);
   for (const auto& observer : observers_) observer->onChange(old, fresh);
   reverse_.replace(indexed(old), indexed(fresh));
@@ -232,6 +238,7 @@ void RecordStore::publish(const Entry* old, SourceHistory::Stamp stamp) {
 
 // The name is not there any more.
 void RecordStore::erase(const dns::Name& owner, const Entry* old) {
+  publishGroups(old, nullptr);
   count(old, nullptr);
   for (const auto& observer : observers_) observer->onChange(old, nullptr);
   reverse_.replace(indexed(old), nullptr);
@@ -239,9 +246,28 @@ void RecordStore::erase(const dns::Name& owner, const Entry* old) {
   for (const auto& observer : observers_) observer->onChanged();
 }
 
-void RecordStore::publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old) {
+// Those that the entry is in, from now on.
+void RecordStore::publishGroups(const Entry* old, const Entry* fresh) {
+  const bool is_member = (old != nullptr && isMember(*old)) || (fresh != nullptr && isMember(*fresh));
+  if (!is_member) return;
+  for (const MemberGroups::Change& change : groups_.replace(indexed(old), indexed(fresh))) {
+    SyntheticName& name = synthetic_[keyOf(change.owner)];
+    name.group = change.fresh;
+    const Entry* shown = table_.findForWrite(change.owner.wire());
+    if (shown == nullptr || !shown->isHeld()) publishSynthetic(change.owner, name, shown);
+    groups_.retire(change.old);
+    if (change.old == nullptr) addBelow(change.owner);
+    if (change.fresh != nullptr) continue;
+    dropUnneeded(change.owner);
+    removeBelow(change.owner);
+  }
+}
+
+void RecordStore::publishSynthetic(const dns::Name& owner, const SyntheticName& name, const Entry* old) {
   builder_.begin(owner.wire(), 0, Source::kNone);
-  const AddressRrsets rrsets(addresses, options_.ttl_seconds);
+  const auto pointer = name.group != nullptr ? name.group->pointer() : std::array<uint8_t, sizeof(uintptr_t)>{};
+  const Rdata group = name.group != nullptr ? Rdata(pointer) : Rdata();
+  const HostRrsets rrsets(name.addresses, options_.ttl_seconds, group);
   for (const Rrset& rrset : rrsets.set()) builder_.merge(rrset);
   publish(old, {});
 }
@@ -249,7 +275,7 @@ void RecordStore::publishSynthetic(const dns::Name& owner, const HostAddresses& 
 // Removes the sources' parts of the name; other data stays.
 void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
   const auto synthetic = synthetic_.find(keyOf(owner));
-  if (synthetic != synthetic_.end()) return publishSynthetic(owner, synthetic->second.addresses, old);
+  if (synthetic != synthetic_.end()) return publishSynthetic(owner, synthetic->second, old);
   erase(owner, old);
 }
 
@@ -281,19 +307,25 @@ void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
 
 void RecordStore::addBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
-    ++synthetic_[keyOf(name)].names_below;
-    if (table_.findForWrite(name.wire()) == nullptr) publishSynthetic(name, {}, nullptr);
+    SyntheticName& synthetic = synthetic_[keyOf(name)];
+    ++synthetic.names_below;
+    if (table_.findForWrite(name.wire()) == nullptr) publishSynthetic(name, synthetic, nullptr);
   });
 }
 
 void RecordStore::removeBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
-    const auto synthetic = synthetic_.find(keyOf(name));
-    if (--synthetic->second.names_below > 0 || synthetic->second.name_server) return;
-    synthetic_.erase(synthetic);
-    const Entry* entry = table_.findForWrite(name.wire());
-    if (!entry->isHeld()) erase(name, entry);
+    --synthetic_.at(keyOf(name)).names_below;
+    dropUnneeded(name);
   });
+}
+
+void RecordStore::dropUnneeded(const dns::Name& owner) {
+  const auto synthetic = synthetic_.find(keyOf(owner));
+  if (synthetic->second.isNeeded()) return;
+  synthetic_.erase(synthetic);
+  const Entry* entry = table_.findForWrite(owner.wire());
+  if (!entry->isHeld()) erase(owner, entry);
 }
 
 }  // namespace idetcd::records

@@ -12,6 +12,7 @@
 #include "base/ip_address.h"
 #include "dns/name.h"
 #include "records/epoch.h"
+#include "records/member_groups.h"
 #include "records/record_table.h"
 #include "records/reverse_index.h"
 #include "records/rrset.h"
@@ -164,7 +165,9 @@ class RecordStore {
     uint32_t ttl_seconds = 5;  // of addresses, and of negative answers
     std::vector<IpAddress> addresses;  // of this node: A and AAAA of the zone's name server, ns.dns.<zone>
     HashSeed hash_seed = 0;
-    ReverseIndex::IsMember is_member{};  // of the names of one address; called by the writer; may be empty
+    // Of a name: it comes first among those of one address, and is in the groups of member_groups.h. Called by the
+    // writer; may be empty.
+    ReverseIndex::IsMember is_member{};
   };
 
   RecordStore(EpochDomain& epochs, Options options);
@@ -182,9 +185,9 @@ class RecordStore {
   // counts. What of the sum does not fit EntryBuilder::kMaxRecordBytes is left out, of the source with the highest
   // number first. REQUIRES: no CNAME or DNAME, which are not followed here.
   Change put(const dns::Name& owner, Source source, RrsetSet rrsets, int64_t revision = 0);
-  // The data from etcd: A and AAAA.
-  Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision) {
-    return put(owner, Source::kEtcd, AddressRrsets(addresses, options_.ttl_seconds).set(), mod_revision);
+  // The data from etcd: A and AAAA, and of a member memberData().
+  Change put(const dns::Name& owner, const HostAddresses& addresses, int64_t mod_revision, Rdata member = {}) {
+    return put(owner, Source::kEtcd, HostRrsets(addresses, options_.ttl_seconds, member).set(), mod_revision);
   }
   // `source` withdraws the name. False if it had none, or etcd's stored data is newer than `revision`.
   bool remove(const dns::Name& owner, Source source, int64_t revision = 0);
@@ -254,7 +257,9 @@ class RecordStore {
   struct SyntheticName {
     bool name_server = false;
     HostAddresses addresses;  // of the name server, unless a source speaks of its name
-    size_t names_below = 0;   // of sources, or the apex, which make it an empty non-terminal at least
+    const MemberGroup* group = nullptr;
+    size_t names_below = 0;  // of sources, the apex or groups, which make it an empty non-terminal at least
+    bool isNeeded() const { return name_server || group != nullptr || names_below > 0; }
   };
   // One source's part of a name with several.
   struct Part {
@@ -278,7 +283,9 @@ class RecordStore {
   void publishSum(const dns::Name& owner, const Entry& old, SourceHistory::Stamp stamp);
   void publish(const Entry* old, SourceHistory::Stamp stamp);
   void erase(const dns::Name& owner, const Entry* old);
-  void publishSynthetic(const dns::Name& owner, const HostAddresses& addresses, const Entry* old);
+  void publishSynthetic(const dns::Name& owner, const SyntheticName& name, const Entry* old);
+  void dropUnneeded(const dns::Name& owner);
+  void publishGroups(const Entry* old, const Entry* fresh);
   void withdraw(const dns::Name& owner, const Entry* old);
   void setRevision(int64_t revision);
   void addBelow(const dns::Name& owner);
@@ -286,14 +293,16 @@ class RecordStore {
   template <typename Visit>
   void visitNonTerminals(const dns::Name& owner, Visit visit) const;
 
+  bool isMember(const Entry& entry) const;
   void count(const Entry* old, const Entry* fresh);
 
   const Options options_;
   const ZoneApex apex_;
-  std::vector<IpAddress> addresses_;          // of this node
+  std::vector<IpAddress> addresses_;  // of this node
   std::vector<std::shared_ptr<RecordObserver>> observers_;
   RecordTable table_;
   ReverseIndex reverse_;
+  MemberGroups groups_;
   EntryBuilder builder_;  // of the entry that is being made
   // Both are keyed by wire form.
   std::unordered_map<std::string, Parts> parts_;  // of names with several sources

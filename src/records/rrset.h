@@ -35,6 +35,10 @@ enum class Source : uint8_t {
 // One record's data in wire form, without compression. Equal bytes are one record, so names in them are lower case.
 using Rdata = std::span<const uint8_t>;
 
+// Of data about a name that no query can ask for: the number is reserved (RFC 6895 §3.1), and dns/query refuses a
+// question for it. A member's is memberData(), that of a name in which members are together leads to a MemberGroup.
+inline constexpr dns::RrType kMemberType{0};
+
 // Borrowed.
 struct Rrset {
   dns::RrType type{};
@@ -43,27 +47,27 @@ struct Rrset {
 };
 using RrsetSet = std::span<const Rrset>;
 
-// A and AAAA of a host. Borrows the addresses.
-class AddressRrsets {
+// A and AAAA of a host, and memberData() unless it is empty. Borrows all.
+class HostRrsets {
  public:
-  AddressRrsets(const HostAddresses& addresses, uint32_t ttl_seconds) {
-    if (addresses.ipv4) add(dns::RrType::kA, *addresses.ipv4, ttl_seconds);
-    if (addresses.ipv6) add(dns::RrType::kAaaa, *addresses.ipv6, ttl_seconds);
+  HostRrsets(const HostAddresses& addresses, uint32_t ttl_seconds, Rdata member = {}) {
+    const auto add = [this, ttl_seconds](dns::RrType type, Rdata rdata) {
+      rdata_[count_] = rdata;
+      rrsets_[count_] = {type, ttl_seconds, {&rdata_[count_], 1}};
+      ++count_;
+    };
+    if (addresses.ipv4) add(dns::RrType::kA, {addresses.ipv4->data(), addresses.ipv4->size()});
+    if (addresses.ipv6) add(dns::RrType::kAaaa, {addresses.ipv6->data(), addresses.ipv6->size()});
+    if (!member.empty()) add(kMemberType, member);
   }
-  AddressRrsets(const AddressRrsets&) = delete;
-  AddressRrsets& operator=(const AddressRrsets&) = delete;
+  HostRrsets(const HostRrsets&) = delete;
+  HostRrsets& operator=(const HostRrsets&) = delete;
 
   RrsetSet set() const { return {rrsets_.data(), count_}; }
 
  private:
-  void add(dns::RrType type, const IpAddress& address, uint32_t ttl_seconds) {
-    rdata_[count_] = {address.data(), address.size()};
-    rrsets_[count_] = {type, ttl_seconds, {&rdata_[count_], 1}};
-    ++count_;
-  }
-
-  std::array<Rdata, 2> rdata_;
-  std::array<Rrset, 2> rrsets_;
+  std::array<Rdata, 3> rdata_;
+  std::array<Rrset, 3> rrsets_;
   size_t count_ = 0;
 };
 

@@ -2,6 +2,8 @@
 //
 //   name held, type held      NOERROR, the RRset
 //   name held, other type     NODATA with SOA         (empty non-terminals and the apex too)
+//   TXT of a member           its UUID and its fencing token
+//   all members, a service    A and AAAA, SRV of its members in turn, as many as fit, with TC if these are not all
 //   DS of the apex            the next handler, which may be on the parent's side (RFC 4035 §3.1.4.1), else NODATA
 //   zone, no such name        NXDOMAIN with SOA, or the next handler where `fallthrough` says so
 //   before the first snapshot SERVFAIL, EDE 14: what is not known is not non-existent
@@ -39,7 +41,7 @@ class ClusterZone {
   // The response in query.message, or next: not a name of ours. `flags`: added to the header's. `now`: read after the
   // query was received, so that what became stale while this process stood still is marked as stale.
   [[gnu::always_inline]] QueryOutcome answer(const dns::Query& query, size_t limit, uint16_t flags,
-                                        BootClock::time_point now) const {
+                                             BootClock::time_point now) const {
     const records::Entry* entry = store_.table().find(query.hash, query.name());
     if (entry != nullptr && store_.isFresh(now)) [[likely]] {
       const records::Entry::Rrset rrset = entry->find(query.qtype);
@@ -60,11 +62,13 @@ class ClusterZone {
                     Freshness freshness) const;
   QueryOutcome writeHit(const dns::Query& query, const records::Entry& entry, size_t limit, uint16_t flags,
                         Freshness freshness) const;
+  QueryOutcome writeGroup(const dns::Query& query, const records::MemberGroup& group, size_t limit, uint16_t flags,
+                          Freshness freshness) const;
+  QueryOutcome writeText(const records::Entry& entry, dns::ResponseBuilder& response, uint16_t flags) const;
   QueryOutcome writeMiss(const dns::Query& query, size_t limit, uint16_t flags, Freshness freshness) const;
   QueryOutcome writeNotReady(const dns::Query& query, size_t limit, uint16_t flags) const;
   QueryOutcome writeNoData(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
   QueryOutcome writeApex(const dns::Query& query, dns::ResponseBuilder& response, uint16_t flags) const;
-  void addGlue(dns::ResponseBuilder& response, size_t target) const;
   void addSoa(const dns::Query& query, dns::ResponseBuilder& response, bool in_zone) const;
   bool isInZone(const dns::Query& query) const;
   bool fallsThrough(const dns::Query& query) const;

@@ -55,7 +55,7 @@ def test_a_and_aaaa(node, host, tcp):
 
 @TRANSPORTS
 def test_nodata(node, tcp):
-    for name, rdtype in (("four.tf.local.", "AAAA"), ("six.tf.local.", "A"), ("worker1.tf.local.", "TXT"),
+    for name, rdtype in (("four.tf.local.", "AAAA"), ("six.tf.local.", "A"), ("worker1.tf.local.", "SRV"),
                          ("worker1.tf.local.", "MX"), ("worker1.tf.local.", "SOA"), ("worker1.tf.local.", "NS"),
                          ("worker1.tf.local.", "CNAME"), ("worker1.tf.local.", "TYPE65280"), ("worker1.tf.local.", "HTTPS"),
                          ("below.tf.local.", "A"), ("below.tf.local.", "NS"), ("tf.local.", "A"), ("tf.local.", "TXT")):

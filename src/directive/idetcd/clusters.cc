@@ -33,6 +33,7 @@ naming::Member::Options memberOptions(const ClusterSettings& settings, const nod
   options.observe = settings.observe;
   options.addresses = node.addresses;
   options.on_claim = settings.on_claim;
+  options.services = settings.services;
   if (settings.address.addresses.empty()) {
     options.find_addresses = [address = settings.address] {
       return node::selectNodeAddresses(address, node::readNetworkView());

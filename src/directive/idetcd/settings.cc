@@ -120,6 +120,17 @@ Result<void> readOnClaim(config::DirectiveCursor& cursor, ClusterSettings& setti
   return {};
 }
 
+Result<void> readService(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  const auto service = records::parseService(*words);
+  if (!service) return cursor.error(service.error().message);
+  if (settings.services.size() == records::kMaxServices)
+    return cursor.error(fmt::format("a node offers {} services at most", records::kMaxServices));
+  settings.services.push_back(*service);
+  return {};
+}
+
 const config::Options<Lines>& options() {
   using namespace config;
   using Settings = ClusterSettings;
@@ -157,6 +168,7 @@ const config::Options<Lines>& options() {
       {"observe", "observe", of(flag(&Settings::observe))},
       {"state", "state DIRECTORY", of(readState)},
       {"on-claim", "on-claim COMMAND [ARGUMENT...]", of(readOnClaim)},
+      {"service", "service NAME tcp|udp PORT [weight W]", of(readService)},
   };
   return kOptions;
 }
@@ -246,7 +258,8 @@ bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
   return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease &&
          reconcile == other.reconcile && watch == other.watch && ttl_seconds == other.ttl_seconds &&
          address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
-         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim;
+         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim &&
+         services == other.services;
 }
 
 bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {

@@ -8,6 +8,7 @@
 #include "etcd/client.h"
 #include "node/addresses.h"
 #include "peers/peer_group.h"
+#include "records/member_data.h"
 #include "slots/name_pattern.h"
 
 namespace idetcd::directive {
@@ -32,7 +33,8 @@ struct ClusterSettings {
   bool observe = false;
   std::string state_directory;        // empty: systemd's, if it has made one
   std::vector<std::string> on_claim;  // a program and its arguments; may be empty
-  bool only = true;                   // there is no `idetcd` with another pattern in the Corefile
+  std::vector<records::Service> services;
+  bool only = true;  // there is no `idetcd` with another pattern in the Corefile
 
   // Of the store in which names are claimed first, and of the one to which the cluster moves.
   bool startsAtPeers() const { return peers && move != Move::kToPeers; }

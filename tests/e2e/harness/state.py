@@ -50,7 +50,7 @@ class State:
 
 
 def parse_names(octets):
-    assert octets[:8] == b"idetcdN1"
+    assert octets[:8] == b"idetcdN2"
     (size,) = struct.unpack_from("=Q", octets, 8)
     at = 16 + size + 8
     found = {}
@@ -63,6 +63,8 @@ def parse_names(octets):
             at += 1 + octets[at]
         at = end + 4 * (families & 1) + 8 * (families & 2)
         found[".".join(labels) + "."] = octets[end:at]
+        if families & 4:
+            at += 2 + struct.unpack_from("=H", octets, at)[0]
     (count,) = struct.unpack_from("=Q", octets, at + 1)
     assert count == len(found) and len(octets) == at + 17
     return found

@@ -127,6 +127,20 @@ TEST(PlanCluster, StateIsOneDirectory) {
   EXPECT_TRUE(refused("state \"\"", "needs a directory"));
 }
 
+TEST(PlanCluster, ServicesAreSeveral) {
+  EXPECT_TRUE(accepted("").services.empty());
+  const auto services = accepted("service http tcp 80\nservice DNS udp 53 weight 0").services;
+  ASSERT_EQ(services.size(), 2u);
+  EXPECT_EQ(toString(services[0]), "http tcp 80 weight 1");
+  EXPECT_EQ(toString(services[1]), "dns udp 53 weight 0");
+  EXPECT_TRUE(refused("service", "Wrong argument count"));
+  EXPECT_TRUE(refused("service http tcp", "a service is NAME tcp|udp PORT [weight W]"));
+  EXPECT_TRUE(refused("service http sctp 80", "'sctp' is neither tcp nor udp"));
+  std::string many;
+  for (int i = 0; i < 17; ++i) many += "service http tcp 80\n";
+  EXPECT_TRUE(refused(many, "a node offers 16 services at most"));
+}
+
 TEST(PlanCluster, OnClaimIsAProgramAndItsArguments) {
   EXPECT_TRUE(accepted("").on_claim.empty());
   EXPECT_EQ(accepted("on-claim /bin/sh -c \"echo $IDETCD_NAME\"").on_claim,

@@ -8,6 +8,7 @@
 
 #include "dns/name.h"
 #include "kernel_support.h"
+#include "records/member_data.h"
 
 namespace idetcd::kernel {
 namespace {
@@ -86,6 +87,20 @@ TEST_F(AnswerFeedTest, EachChangeIsSeenAtOnce) {
   EXPECT_EQ(a(1), "NXDOMAIN");
   EXPECT_FALSE(hasPointer("10.0.0.9"));
   EXPECT_EQ(server.feed().names(), 2u);  // of the name server
+}
+
+TEST_F(AnswerFeedTest, WhatAMemberSaysOfItselfIsTheProcesses) {
+  constexpr uint16_t kTxt = 16;
+  constexpr uint16_t kAaaa = 28;
+  Server server(program_.maps);
+  server.confirm();
+  server.put(2);
+  const auto data = records::memberData("6c3e0f1a-0000-4000-8000-0123456789ab", 7, {});
+  server.store().put(name("w1.tf.local."), {.ipv4 = ip("10.0.0.1"), .ipv6 = {}}, 1000, data);
+  EXPECT_EQ(a(1), "10.0.0.1");
+  EXPECT_FALSE(ask(queryFor("w1.tf.local.", kAaaa)).empty());
+  EXPECT_TRUE(ask(queryFor("w1.tf.local.", kTxt)).empty());
+  EXPECT_FALSE(ask(queryFor("w2.tf.local.", kTxt)).empty());
 }
 
 TEST_F(AnswerFeedTest, AReverseNameWithRecordsOfItsOwnIsTheProcesses) {

@@ -20,6 +20,34 @@ TEST(EncodeRecord, WritesTheGoPluginsBytesAndTheId) {
             R"({"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":"6c3e1f0a-0000-4000-8000-000000000000"})");
 }
 
+TEST(EncodeRecord, ServicesComeLastAndComeBack) {
+  NodeRecord record{.ipv4 = IpAddress::parse("192.0.2.2"), .ipv6 = {}, .port = "53", .id = "x", .slot = 1};
+  record.services = {{.name = "http", .protocol = records::Service::Protocol::kTcp, .port = 8080, .weight = 1},
+                     {.name = "x", .protocol = records::Service::Protocol::kUdp, .port = 9, .weight = 3}};
+  const std::string value = encodeRecord(record);
+  EXPECT_EQ(
+      value,
+      R"({"ipv4":"192.0.2.2","port":"53","id":"x","slot":1,"services":["http tcp 8080 weight 1","x udp 9 weight 3"]})");
+  EXPECT_EQ(decodeRecord(value), record);
+}
+
+TEST(DecodeRecord, WhatIsNoServiceIsPassedOver) {
+  const auto names = [](std::string_view value) {
+    std::string all;
+    const NodeRecord record = decodeRecord(value).value();
+    for (const auto& service : record.services) all += service.name + " ";
+    return all;
+  };
+  EXPECT_EQ(names(R"({"services":["a tcp 1",7,null,["c tcp 3"],{"x":"d tcp 4"},"bad","b udp 2"]})"), "a b ");
+  EXPECT_EQ(names(R"({"services":"a tcp 1","x":["b tcp 2"]})"), "");
+  EXPECT_EQ(names(R"({"services":["a tcp 1"],"Services":["b tcp 1"]})"), "b ") << "the last of two wins";
+  EXPECT_EQ(names(R"({"services":["a tcp 1"],"services":null})"), "");
+  std::string many = R"({"services":[)";
+  for (int i = 0; i < 100; ++i) many += R"("a tcp 1",)";
+  many.back() = ']';
+  EXPECT_EQ(decodeRecord(many + "}").value().services.size(), records::kMaxServices);
+}
+
 TEST(EncodeRecord, LeavesOutWhatIsAbsent) {
   EXPECT_EQ(encodeRecord({}), "{}");
   EXPECT_EQ(encodeRecord({ip("192.0.2.2"), {}, {}, {}}), R"({"ipv4":"192.0.2.2"})");

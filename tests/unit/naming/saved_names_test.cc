@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "records/member_data.h"
 #include "support/temporary_directory.h"
 
 namespace idetcd::naming {
@@ -66,6 +67,20 @@ TEST_F(SavedNamesTest, ComeBackAsTheyWere) {
                                                          {"worker3.tf.local.", "7 fd00::3"},
                                                          {"a.b.c.tf.local.", "8"},
                                                          {longest, "1099511627776 192.0.2.9"}}));
+}
+
+TEST_F(SavedNamesTest, WhatAMemberSaysOfItselfComesBack) {
+  const std::vector<records::Service> services{{.name = "http", .port = 80}};
+  const auto data = records::memberData("6c3e0f1a-0000-4000-8000-0123456789ab", 7, services);
+  store_.put(dns::Name::parse("worker1.tf.local.").value(), {.ipv4 = IpAddress::parse("192.0.2.1"), .ipv6 = {}}, 5,
+             data);
+  put("worker2.tf.local.", "192.0.2.2", nullptr, 6);
+  ASSERT_EQ(save().value(), 2u);
+  std::map<std::string, std::vector<uint8_t>> members;
+  ASSERT_TRUE(
+      loadNames(path_, kPattern, [&](const SavedName& saved) { members[saved.name.toString()] = saved.member; }));
+  EXPECT_EQ(members,
+            (std::map<std::string, std::vector<uint8_t>>{{"worker1.tf.local.", data}, {"worker2.tf.local.", {}}}));
 }
 
 TEST_F(SavedNamesTest, NoFileIsNoError) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "records/member_data.h"
 #include "support/query_fixture.h"
 
 namespace idetcd::resolve {
@@ -92,6 +93,143 @@ TEST_F(ClusterZoneTest, DeniesOtherTypesWithSoa) {
     EXPECT_EQ(message.records()[0].ttl, 7u);
     EXPECT_TRUE(message.flag(dns::kFlagAa));
   }
+}
+
+// The names `worker…` are members'.
+class MemberZoneTest : public ClusterZoneTest {
+ protected:
+  MemberZoneTest() { members_.setFreshness(Freshness::kFresh); }
+
+  void member(int number, const std::vector<std::string>& services = {}, bool has_ipv6 = false) {
+    std::vector<records::Service> offered;
+    for (const std::string& service : services)
+      offered.push_back({.name = service, .port = static_cast<uint16_t>(8000 + number), .weight = 7});
+    records::HostAddresses addresses{
+        .ipv4 = IpAddress::v4({10, 0, static_cast<uint8_t>(number >> 8), static_cast<uint8_t>(number)}), .ipv6 = {}};
+    if (has_ipv6) addresses.ipv6 = IpAddress::parse("2001:db8::7");
+    members_.put(name("worker" + std::to_string(number) + ".tf.local."), addresses, ++revision_,
+                 records::memberData("6c3e0f1a-0000-4000-8000-0123456789ab", 4711, offered));
+  }
+  size_t ask(Message& message) { return ClusterZoneTest::ask(message, zone_of_members_); }
+
+  records::RecordStore members_{
+      epochs_,
+      {.zone = name("tf.local."), .addresses = {}, .hash_seed = Message::kSeed, .is_member = [](const dns::Name& one) {
+         return one.toString().starts_with("worker");
+       }}};
+  ClusterZone zone_of_members_{members_, {}};
+};
+
+constexpr uint16_t kSrv = 33;
+
+TEST_F(MemberZoneTest, AMemberSaysWhoItIs) {
+  member(1);
+  Message txt("worker1.tf.local.", kTxt);
+  ASSERT_GT(ask(txt), 0u);
+  ASSERT_EQ(txt.answers(), 1);
+  const auto rdata = txt.rdata(txt.records()[0]);
+  EXPECT_EQ(std::string(rdata.begin(), rdata.end()), "\x29uuid=6c3e0f1a-0000-4000-8000-0123456789ab\x0atoken=4711");
+  Message any("worker1.tf.local.", kAny);
+  ASSERT_GT(ask(any), 0u);
+  EXPECT_EQ(any.records()[0].type, kA);
+  Message other("worker1.tf.local.", kAaaa);
+  ASSERT_GT(ask(other), 0u);
+  EXPECT_EQ(other.answers(), 0);
+  EXPECT_EQ(other.authorities(), 1);
+}
+
+TEST_F(MemberZoneTest, AServiceHasItsMembersAndTheirAddresses) {
+  member(1, {"http"}, true);
+  member(2, {"http", "metrics"});
+  member(3, {"metrics"});
+  Message srv("_HTTP._tcp.tf.local.", kSrv, 1232);
+  ASSERT_GT(ask(srv), 0u);
+  ASSERT_EQ(srv.answers(), 2);
+  EXPECT_TRUE(srv.flag(dns::kFlagAa));
+  EXPECT_FALSE(srv.flag(dns::kFlagTc));
+  ASSERT_EQ(srv.additionals(), 4) << "A, AAAA, A, OPT";
+  std::set<std::string> targets, owners;
+  for (const auto& record : srv.records()) {
+    if (record.type != kSrv) {
+      if (record.type != code(dns::RrType::kOpt)) owners.insert(record.owner);
+      continue;
+    }
+    EXPECT_EQ(record.owner, "_http._tcp.tf.local.");
+    const auto rdata = srv.rdata(record);
+    size_t at = record.rdata + 6;
+    targets.insert(fmt::format("{} {} {} {}", dns::load16(rdata.data()), dns::load16(rdata.data() + 2),
+                               dns::load16(rdata.data() + 4), srv.nameAt(at)));
+  }
+  EXPECT_EQ(targets, (std::set<std::string>{"0 7 8001 worker1.tf.local.", "0 7 8002 worker2.tf.local."}));
+  EXPECT_EQ(owners, (std::set<std::string>{"worker1.tf.local.", "worker2.tf.local."}));
+
+  for (const char* owner : {"_tcp.tf.local.", "_http._tcp.tf.local."}) {
+    Message txt(owner, kTxt);
+    ASSERT_GT(ask(txt), 0u);
+    EXPECT_EQ(txt.rcode(), 0);
+    EXPECT_EQ(txt.answers(), 0);
+    EXPECT_EQ(txt.authorities(), 1);
+  }
+  for (const char* owner : {"_http._udp.tf.local.", "_other._tcp.tf.local."}) {
+    Message none(owner, kSrv);
+    ASSERT_GT(ask(none), 0u);
+    EXPECT_EQ(none.rcode(), 3) << owner;
+  }
+}
+
+TEST_F(MemberZoneTest, AllAreOneName) {
+  for (int i = 1; i <= 3; ++i) member(i, {}, i == 2);
+  Message a("all.tf.local.", kA);
+  ASSERT_GT(ask(a), 0u);
+  EXPECT_EQ(a.answers(), 3);
+  Message aaaa("all.tf.local.", kAaaa);
+  ASSERT_GT(ask(aaaa), 0u);
+  EXPECT_EQ(aaaa.answers(), 1);
+  Message srv("all.tf.local.", kSrv);
+  ASSERT_GT(ask(srv), 0u);
+  EXPECT_EQ(srv.rcode(), 0);
+  EXPECT_EQ(srv.answers(), 0);
+  std::set<uint8_t> first;
+  for (int i = 0; i < 3; ++i) {
+    Message again("all.tf.local.", kA);
+    ASSERT_GT(ask(again), 0u);
+    first.insert(again.rdata(again.records()[0])[3]);
+  }
+  EXPECT_EQ(first, (std::set<uint8_t>{1, 2, 3})) << "in turn";
+}
+
+TEST_F(MemberZoneTest, WhatDoesNotFitIsCutWithTc) {
+  for (int i = 1; i <= 300; ++i) member(i, {"http"});
+  std::set<std::vector<uint8_t>> seen;
+  for (int i = 0; i < 300; ++i) {
+    Message a("all.tf.local.", kA, 1232);
+    const size_t size = ask(a);
+    ASSERT_LE(size, 1232u);
+    EXPECT_GT(size, 1232u - 16);
+    EXPECT_TRUE(a.flag(dns::kFlagTc));
+    for (const auto& record : a.records()) {
+      if (record.type == kA) seen.insert(a.rdata(record));
+    }
+  }
+  EXPECT_EQ(seen.size(), 300u) << "each member is in some answer";
+  Message srv("_http._tcp.tf.local.", kSrv, 1232);
+  ASSERT_LE(ask(srv), 1232u);
+  EXPECT_TRUE(srv.flag(dns::kFlagTc));
+  EXPECT_GT(srv.answers(), 20);
+  EXPECT_FALSE(srv.records().empty()) << "well-formed";
+}
+
+TEST_F(MemberZoneTest, GroupsAreMarkedAsOldAndUnknownAsNamesAre) {
+  member(1);
+  members_.setFreshness(Freshness::kStale);
+  Message old("all.tf.local.", kA, 1232);
+  ASSERT_GT(ask(old), 0u);
+  EXPECT_EQ(old.answers(), 1);
+  EXPECT_EQ(ede(old), code(dns::EdeCode::kStaleAnswer));
+  members_.setFreshness(Freshness::kLoading);
+  Message unknown("all.tf.local.", kA, 1232);
+  ASSERT_GT(ask(unknown), 0u);
+  EXPECT_EQ(unknown.rcode(), 2);
 }
 
 TEST_F(ClusterZoneTest, SoaIsWellFormedWhereverItIsWritten) {

@@ -1,0 +1,77 @@
+#include "records/member_data.h"
+
+#include <gtest/gtest.h>
+
+namespace idetcd::records {
+namespace {
+
+constexpr const char* kUuid = "6c3e0f1a-0000-4000-8000-0123456789ab";
+
+Result<Service> parse(const std::vector<std::string>& words) { return parseService(words); }
+
+TEST(Service, IsReadAsItIsWritten) {
+  const auto plain = parse({"HTTP", "tcp", "8080"});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(*plain, (Service{.name = "http", .protocol = Service::Protocol::kTcp, .port = 8080, .weight = 1}));
+  EXPECT_EQ(toString(*plain), "http tcp 8080 weight 1");
+  const auto heavy = parse({"dns-over-x", "udp", "65535", "weight", "0"});
+  ASSERT_TRUE(heavy);
+  EXPECT_EQ(toString(*heavy), "dns-over-x udp 65535 weight 0");
+}
+
+TEST(Service, WhatIsNoneIsRefusedWithAReason) {
+  const auto why = [](const std::vector<std::string>& words) {
+    const auto service = parse(words);
+    return service ? "" : service.error().message;
+  };
+  EXPECT_EQ(why({"http", "tcp"}), "a service is NAME tcp|udp PORT [weight W]");
+  EXPECT_EQ(why({"http", "tcp", "1", "weight"}), "a service is NAME tcp|udp PORT [weight W]");
+  EXPECT_EQ(why({"_http", "tcp", "1"}), "'_http' is no name of a service: 1 to 62 letters, digits and '-'");
+  for (const std::string name : {"", "-a", "a-", "a.b", "é"}) EXPECT_NE(why({name, "tcp", "1"}), "") << name;
+  EXPECT_EQ(why({std::string(62, 'a'), "tcp", "1"}), "");
+  EXPECT_NE(why({std::string(63, 'a'), "tcp", "1"}), "");
+  EXPECT_EQ(why({"http", "sctp", "1"}), "'sctp' is neither tcp nor udp");
+  for (const std::string port : {"0", "65536", "-1", "x", ""}) EXPECT_NE(why({"http", "tcp", port}), "") << port;
+  EXPECT_EQ(why({"http", "tcp", "1", "heavy", "2"}), "'heavy 2' is no weight: write weight W, from 0 to 65535");
+  EXPECT_NE(why({"http", "tcp", "1", "weight", "65536"}), "");
+}
+
+std::string text(const std::vector<uint8_t>& data) {
+  std::array<uint8_t, MemberView::kMaxTextSize> to;
+  const size_t size = MemberView(data).writeText(to);
+  return {to.begin(), to.begin() + static_cast<ptrdiff_t>(size)};
+}
+
+TEST(MemberData, SaysWhoAndWhat) {
+  const std::vector<Service> services{*parse({"http", "tcp", "80", "weight", "3"}), *parse({"x", "udp", "9"})};
+  const auto data = memberData(kUuid, 4711, services);
+  EXPECT_EQ(text(data), std::string("\x29uuid=") + kUuid + "\x0atoken=4711");
+  std::vector<std::string> seen;
+  MemberView(data).visitServices([&seen](const MemberView::ServiceView& service) {
+    seen.push_back(fmt::format("{} {} {} {}", service.name, service.protocol, service.port, service.weight));
+  });
+  EXPECT_EQ(seen, (std::vector<std::string>{"http 6 80 3", "x 17 9 1"}));
+  EXPECT_EQ(text(memberData(kUuid, std::numeric_limits<int64_t>::max(), {})).size(), 42u + 26u);
+}
+
+TEST(MemberData, WhoHasNoUuidIsNoMember) {
+  EXPECT_TRUE(memberData("", 1, {}).empty());
+  EXPECT_TRUE(memberData("released", 1, {}).empty());
+  EXPECT_TRUE(memberData("6c3e0f1a-0000-4000-8000-0123456789aX", 1, {}).empty());
+  EXPECT_TRUE(memberData("6c3e0f1a00000-4000-8000-0123456789ab", 1, {}).empty());
+}
+
+TEST(MemberData, ThatIsCutOffAnywhereIsReadSafely) {
+  const std::vector<Service> services{*parse({"http", "tcp", "80"})};
+  const auto data = memberData(kUuid, 1, services);
+  for (size_t size = 0; size < data.size(); ++size) {
+    const std::vector<uint8_t> cut(data.begin(), data.begin() + static_cast<ptrdiff_t>(size));
+    size_t seen = 0;
+    MemberView(cut).visitServices([&seen](const MemberView::ServiceView&) { ++seen; });
+    EXPECT_EQ(seen, 0u) << size;
+    EXPECT_EQ(text(cut).empty(), size < 24) << size;
+  }
+}
+
+}  // namespace
+}  // namespace idetcd::records
