@@ -12,8 +12,6 @@ constexpr size_t kMaxAnswers = 1024;
 // Of those that are the fittest the oldest vote.
 int fitnessToVote(const Machine& machine) { return (machine.can_vote ? 2 : 0) + (machine.durable ? 1 : 0); }
 
-size_t votersFor(size_t machines) { return machines <= 2 ? 1 : machines <= 9 ? 3 : 5; }
-
 }  // namespace
 
 Founding::Founding(Machine self, Record record, RandomSource& random)

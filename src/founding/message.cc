@@ -247,6 +247,8 @@ bool parse(google::protobuf::MessageLite& to, std::string_view bytes) {
 
 }  // namespace
 
+size_t votersFor(size_t machines) { return machines <= 2 ? 1 : machines <= 9 ? 3 : 5; }
+
 int64_t Value::numberOf(std::string_view uuid) const {
   const auto found = std::find_if(members.begin(), members.end(), [uuid](const Member& m) { return m.uuid == uuid; });
   return found == members.end() ? 0 : found - members.begin() + 1;

@@ -42,6 +42,9 @@ struct Voter {
   bool operator==(const Voter&) const = default;
 };
 
+// So many machines are to vote, of so many.
+size_t votersFor(size_t machines);
+
 // The value that a founding decides.
 struct Value {
   std::string cluster;          // the identity, a UUID

@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "founding/message.h"
 
 namespace idetcd::peers {
 namespace {
@@ -220,8 +221,6 @@ std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys) {
   return machines;
 }
 
-size_t votersFor(size_t machines) { return machines < 3 ? 1 : machines < 10 ? 3 : 5; }
-
 Step nextStep(const View& view) {
   const Sizes sizes = sizesOf(view);
   if (!sizes.isQuorum())
@@ -235,7 +234,7 @@ Step nextStep(const View& view) {
     return {step::Publish{publish(view, std::nullopt)}, "the voters are published"};
 
   const auto standbys = candidates(view);
-  size_t target = votersFor(view.machines.size());
+  size_t target = founding::votersFor(view.machines.size());
   while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;
   const bool shrinks = sizes.voters > target && view.too_many_for >= kShrinkAfter;
   if (const View::Member* const silent = longestSilent(view)) {

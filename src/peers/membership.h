@@ -59,9 +59,6 @@ std::optional<Published> decodePublished(std::string_view text);
 // wrote its key last is there, and the others have ended.
 std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys);
 
-// So many machines are to vote, of so many.
-size_t votersFor(size_t machines);
-
 struct View {
   struct Member {
     Voter voter;
@@ -73,7 +70,7 @@ struct View {
   Published published;
   std::vector<Machine> machines = {};        // that live
   std::chrono::nanoseconds change_age{0};    // since this leader knows of the change
-  std::chrono::nanoseconds too_many_for{0};  // there are more voters than votersFor() the machines, without a break
+  std::chrono::nanoseconds too_many_for{0};  // there are more voters than founding::votersFor() the machines, without a break
   std::set<std::string> avoided = {};        // machines that were learners and did not come
 };
 

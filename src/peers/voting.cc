@@ -951,7 +951,7 @@ Task<std::optional<View>> Voting::Impl::look() {
   }
   const auto voters =
       std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; });
-  if (static_cast<size_t>(voters) <= votersFor(view.machines.size())) {
+  if (static_cast<size_t>(voters) <= founding::votersFor(view.machines.size())) {
     too_many_since.reset();
   } else {
     if (!too_many_since) too_many_since = now;

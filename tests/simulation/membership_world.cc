@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "founding/message.h"
 #include "peers/membership.h"
 
 namespace idetcd::simulation {
@@ -85,7 +86,7 @@ class MembershipWorld {
     const bool some = std::ranges::any_of(machines_, &Machine::durable);
     const auto can = static_cast<size_t>(
         std::ranges::count_if(machines_, [some](const Machine& one) { return one.durable == some; }));
-    const size_t voters = std::min(peers::votersFor(count), (can - 1) / 2 * 2 + 1);
+    const size_t voters = std::min(founding::votersFor(count), (can - 1) / 2 * 2 + 1);
     for (size_t i = 0; i < count && members_.size() < voters; ++i) {
       if (machines_[i].durable != some) continue;
       members_.push_back({++last_id_, i, false});
@@ -267,7 +268,7 @@ class MembershipWorld {
       view.change_age = now - leader.change_seen->second;
     }
     const auto voters = std::ranges::count(members_, false, &Member::learner);
-    if (static_cast<size_t>(voters) <= peers::votersFor(view.machines.size()))
+    if (static_cast<size_t>(voters) <= founding::votersFor(view.machines.size()))
       leader.too_many_since.reset();
     else if (!leader.too_many_since)
       leader.too_many_since = now;
@@ -402,7 +403,7 @@ class MembershipWorld {
     for (const Member& member : members_) members.insert(member.id);
     if (published != members) return "not the members are published";
     const auto live = static_cast<size_t>(std::ranges::count(machines_, true, &Machine::lives));
-    if (voters > peers::votersFor(live)) return fmt::format("{} voters of {} machines", voters, live);
+    if (voters > founding::votersFor(live)) return fmt::format("{} voters of {} machines", voters, live);
     return "";
   }
 

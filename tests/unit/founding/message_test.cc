@@ -103,6 +103,11 @@ TEST(Value, NumbersAreThePlacesOfTheMembers) {
   EXPECT_EQ(kValue.numberOf("8d3c2a71-0000-4000-8000-000000000003"), 0);
 }
 
+TEST(Value, TheNumberOfVotersFollowsThatOfMachines) {
+  for (const auto& [machines, voters] : {std::pair(0, 1), {1, 1}, {2, 1}, {3, 3}, {9, 3}, {10, 5}, {1000, 5}})
+    EXPECT_EQ(votersFor(static_cast<size_t>(machines)), static_cast<size_t>(voters)) << machines;
+}
+
 TEST(Value, OfTwoClustersThatAreAsLargeTheYoungerOneDissolves) {
   Value later = kValue;
   later.cluster = kUuid;

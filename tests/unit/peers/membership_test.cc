@@ -45,11 +45,6 @@ std::string describe(const Step& step) {
 }
 std::string next(const View& view) { return describe(nextStep(view)); }
 
-TEST(Membership, TheNumberOfVotersFollowsThatOfMachines) {
-  for (const auto& [machines, voters] : {std::pair(0, 1), {1, 1}, {2, 1}, {3, 3}, {9, 3}, {10, 5}, {1000, 5}})
-    EXPECT_EQ(votersFor(static_cast<size_t>(machines)), static_cast<size_t>(voters)) << machines;
-}
-
 TEST(Membership, WhatIsAsItShouldBeStaysSo) {
   EXPECT_EQ(next(view({answering(1)}, {})), "wait");
   EXPECT_EQ(next(view({answering(1)}, {2})), "wait");
