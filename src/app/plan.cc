@@ -9,6 +9,7 @@ namespace {
 
 using resolve::Block;
 using resolve::DirectiveType;
+using Warnings = std::vector<std::string>;
 
 tl::unexpected<Error> unknownDirective(const config::Directive& directive) {
   const auto foreign = directive::foreignDirectives();
@@ -46,7 +47,7 @@ void sortDirectives(Block& block) {
             [&rank](const auto& a, const auto& b) { return rank(a) < rank(b); });
 }
 
-Block readBlock(const config::ServerBlock& text, NamedFiles files, config::Problems& problems) {
+Block readBlock(const config::ServerBlock& text, NamedFiles files, Warnings& warnings, config::Problems& problems) {
   Block block;
   block.keys = text.keys;
   for (const config::Directive& directive : text.directives) {
@@ -57,7 +58,10 @@ Block readBlock(const config::ServerBlock& text, NamedFiles files, config::Probl
     }
     if (auto read = readDirective(*type, directive, block); !read) problems.add(read.error().message);
     if (files == NamedFiles::kNotRead || type->check_files == nullptr) continue;
-    for (const Error& error : type->check_files(directive)) problems.add(error.message);
+    config::NamedFiles named(directive);
+    type->check_files(named);
+    for (const Error& error : named.errors()) problems.add(error.message);
+    warnings.insert(warnings.end(), named.warnings().begin(), named.warnings().end());
   }
   sortDirectives(block);
   return block;
@@ -101,7 +105,8 @@ Result<Plan> makePlan(std::string_view name, std::string_view text, uint16_t def
     return config::errorAt(name, 1, "no server block; write: . { ... }");
   Plan plan;
   plan.warnings = corefile->warnings;
-  for (const config::ServerBlock& block : corefile->blocks) plan.blocks.push_back(readBlock(block, files, problems));
+  for (const config::ServerBlock& block : corefile->blocks)
+    plan.blocks.push_back(readBlock(block, files, plan.warnings, problems));
   if (auto all = problems.result(); !all) return tl::unexpected(all.error());
   introduce(plan.blocks);
   check(plan.blocks, problems);

@@ -153,6 +153,10 @@ void NamedFiles::add(int line, std::string_view text) {
   errors_.push_back(errorAt(directive_.file, line, text).value());
 }
 
+void NamedFiles::warn(int line, std::string_view text) {
+  warnings_.push_back(fmt::format("{}:{}: {}", directive_.file, line, text));
+}
+
 std::optional<std::string> NamedFiles::read(const std::string& path, int line) {
   auto content = WatchedFile(path).readIfChanged();
   if (content) return std::move(*content);

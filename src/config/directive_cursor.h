@@ -91,20 +91,23 @@ class NamedFiles {
   // The directive's own line, which begins with its name, and the lines of its block.
   const std::vector<Line>& lines() const { return lines_; }
 
-  // Notes an error at a line, complete with file and line.
+  // Notes an error, or a warning, at a line: complete with file and line.
   void add(int line, std::string_view text);
+  void warn(int line, std::string_view text);
   // The content; an error is noted.
   std::optional<std::string> read(const std::string& path, int line);
   // Each line of the block that begins with `tls`. The files of one are read first, so that all that are missing are
   // named; if all can be read, `check` says whether they fit together.
   void checkTls(const std::function<Result<void>(std::span<const std::string> paths)>& check);
 
-  std::vector<Error> errors() && { return std::move(errors_); }
+  const std::vector<Error>& errors() const { return errors_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   const Directive& directive_;
   std::vector<Line> lines_;
   std::vector<Error> errors_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace idetcd::config

@@ -62,8 +62,8 @@ struct DirectiveType {
   std::string_view syntax;  // of its own line: what to write instead of what was refused
   std::unique_ptr<Directive> (*make)();
   // Reads the files that the directive names, for `-validate`; may be null. Looks at the words alone, so that the rest
-  // of the directive may be wrong too. Each error is complete. Blocks on the file system.
-  std::vector<Error> (*check_files)(const config::Directive& directive) = nullptr;
+  // of the directive may be wrong too. Blocks on the file system.
+  void (*check_files)(config::NamedFiles& files) = nullptr;
   bool once = false;  // in a server block
   // Does something on this machine by what the blocks of a Corefile say, with the rights of this process; null: there is
   // nothing. The answer is an object, as JSON; the error one line. May block.

@@ -109,6 +109,10 @@ def test_validate_reads_the_secret(directory):
     assert code == 1 and f"{path}:5" in err and "at least 16 are needed" in err
     with open(secret, "w", encoding="ascii") as file:
         file.write("long enough for all machines\n")
+    os.chmod(secret, 0o604)
+    code, err = validate()
+    assert code == 0 and f"warning: {path}:5: every user of this machine may read the secret {secret}" in err
+    os.chmod(secret, 0o600)
     assert validate() == (0, "")
 
 

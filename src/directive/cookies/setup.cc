@@ -36,13 +36,11 @@ Result<void> readSecret(config::DirectiveCursor& cursor, CookieSettings& setting
   return {};
 }
 
-std::vector<Error> checkFiles(const config::Directive& directive) {
-  config::NamedFiles files(directive);
+void checkFiles(config::NamedFiles& files) {
   for (const auto& line : files.lines()) {
     if (line.words.size() != 2 || line.words.front() != "secret_file") continue;
     if (const auto read = readSecrets(line.words[1]); !read) files.add(line.number, read.error().message);
   }
-  return std::move(files).errors();
 }
 
 class CookiesDirective final : public resolve::Configured<CookieSettings>, public resolver::SettingsSource {

@@ -34,10 +34,9 @@ const config::Options<ZoneFileSettings>& fileOptions() {
 }
 
 // What the files hold, as far as it can be said without the server block.
-std::vector<Error> checkFiles(const config::Directive& directive) {
-  config::NamedFiles files(directive);
+void checkFiles(config::NamedFiles& files) {
   const auto& line = files.lines().front();
-  if (line.words.size() < 2) return {};
+  if (line.words.size() < 2) return;
   const bool has_zones = line.words.size() > 2;
   std::vector<dns::Name> zones(has_zones ? 0 : 1);
   for (size_t i = 2; i < line.words.size(); ++i) {
@@ -52,7 +51,6 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
     }
     if (!read) files.add(line.number, read.error().message);
   }
-  return std::move(files).errors();
 }
 
 class FileDirective final : public resolve::Configured<std::vector<ZoneFileSettings>> {

@@ -210,8 +210,7 @@ void checkTargets(config::NamedFiles& files, std::span<const std::string> words,
     files.add(line, fmt::format("{}: there is no server in it; write: nameserver IP", empty));
 }
 
-std::vector<Error> checkFiles(const config::Directive& directive) {
-  config::NamedFiles files(directive);
+void checkFiles(config::NamedFiles& files) {
   const auto& line = files.lines().front();
   if (line.words.size() > 2) checkTargets(files, std::span(line.words).subspan(2), line.number);
   files.checkTls([](std::span<const std::string> paths) -> Result<void> {
@@ -224,7 +223,6 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
     if (const auto made = net::TlsContext::make(options); !made) return tl::unexpected(made.error());
     return {};
   });
-  return std::move(files).errors();
 }
 
 // Says once, whatever is reloaded, that anybody on the Internet may ask.

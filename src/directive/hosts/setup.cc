@@ -75,8 +75,7 @@ class HostsHandler final : public resolve::Handler {
 };
 
 // The lines of the file itself.
-std::vector<Error> checkFiles(const config::Directive& directive) {
-  config::NamedFiles files(directive);
+void checkFiles(config::NamedFiles& files) {
   const auto& line = files.lines().front();
   const auto content = line.words.size() > 1 ? files.read(line.words[1], line.number) : std::nullopt;
   std::string_view rest = content ? std::string_view(*content) : std::string_view();
@@ -91,7 +90,6 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
     files.add(line.number,
               fmt::format("{}:{}: not an IP address: '{}'; write: ADDRESS NAME...", line.words[1], number, address));
   }
-  return std::move(files).errors();
 }
 
 class HostsDirective final : public resolve::Configured<HostsOptions> {

@@ -10,6 +10,7 @@
 #include "etcd/client.h"
 #include "net/local_addresses.h"
 #include "node/state_directory.h"
+#include "peers/peer_group.h"
 #include "resolve/cluster_zone.h"
 #include "resolve/directive.h"
 #include "resolver/resolver_settings.h"
@@ -51,8 +52,7 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
   return all;
 }
 
-std::vector<Error> checkFiles(const config::Directive& directive) {
-  config::NamedFiles files(directive);
+void checkFiles(config::NamedFiles& files) {
   files.checkTls([](std::span<const std::string> paths) -> Result<void> {
     etcd::Client::Options options;
     options.endpoints = {"https://localhost:2379"};  // is not asked
@@ -69,8 +69,8 @@ std::vector<Error> checkFiles(const config::Directive& directive) {
     const auto text = files.read(words.back(), number);
     if (!text) continue;
     if (const auto secret = founding::Secret::parse(*text); !secret) files.add(number, secret.error().message);
+    if (const std::string warning = peers::warningOfSecret(words.back()); !warning.empty()) files.warn(number, warning);
   }
-  return std::move(files).errors();
 }
 
 class IdetcdDirective final : public resolve::Configured<ClusterSettings>, public resolver::SettingsSource {
