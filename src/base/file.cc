@@ -20,6 +20,12 @@ std::string directoryOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// A new name is durable with its directory. Not every file system can say so: then it is as durable as it gets.
+void syncNameOf(const std::string& path) {
+  const FileDescriptor directory(open(directoryOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.isOpen()) fsync(directory.get());
+}
+
 tl::unexpected<Error> tooLarge(size_t max_bytes) { return fail(fmt::format("larger than {} bytes", max_bytes)); }
 
 bool isSameTime(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
@@ -66,9 +72,7 @@ Result<void> FileReplacement::commit() {
     return failOf("replace", path_);
   }
   const FileDescriptor committed = std::move(file_);
-  // The new name is durable with the directory. Not every file system can say so: then it is as durable as it gets.
-  const FileDescriptor directory(open(directoryOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.isOpen()) fsync(directory.get());
+  syncNameOf(path_);
   return {};
 }
 
@@ -83,6 +87,20 @@ Result<void> makeDirectory(const std::string& path, mode_t mode) {
   const int why = errno;
   if (made || std::filesystem::is_directory(path, error)) return {};
   return fail(std::strerror(why));
+}
+
+Result<void> removeDirectory(const std::string& path, const std::string& removed) {
+  std::error_code error;
+  std::filesystem::remove_all(removed, error);
+  if (error) return fail(error.message());
+  if (rename(path.c_str(), removed.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    return failWith(errno);
+  }
+  syncNameOf(path);
+  std::filesystem::remove_all(removed, error);
+  if (error) return fail(error.message());
+  return {};
 }
 
 Result<void> replaceFile(const std::string& path, std::string_view contents, mode_t mode) {

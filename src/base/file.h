@@ -33,6 +33,10 @@ class FileReplacement {
 // Makes the directory, if it is not there, with this mode less the umask, and those above it that are not there.
 Result<void> makeDirectory(const std::string& path, mode_t mode = 0755);
 
+// A directory with all that is in it, if it is there: after a crash at any moment `path` is whole or gone. What is left of
+// it is then at `removed`, beside it, and may be deleted.
+Result<void> removeDirectory(const std::string& path, const std::string& removed);
+
 Result<void> replaceFile(const std::string& path, std::string_view contents, mode_t mode = 0600);
 
 // Fails with what is wrong ("Permission denied", "larger than 4096 bytes"), without the path; kNotFound: there is no

@@ -135,6 +135,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   // Of this cluster alone.
   std::string marker() const { return fmt::format("{}/{}/started", options.directory, options.cluster.cluster); }
   std::string dataDirectory() const { return fmt::format("{}/{}/etcd", options.directory, options.cluster.cluster); }
+  std::string removedDirectory() const { return dataDirectory() + ".removed"; }
   std::string endpointOf(const SocketAddress& address) const { return clientEndpoint(address, tls()); }
   etcd::Client::Options clientOptions(std::vector<std::string> endpoints) const {
     etcd::Client::Options made;
@@ -307,6 +308,7 @@ Task<void> Voting::Impl::run(Self self) {
       }
       self->has_program = isProgram(self->options.program);
       std::error_code ignored;
+      std::filesystem::remove_all(self->removedDirectory(), ignored);
       self->started = !self->options.promised || std::filesystem::exists(self->marker(), ignored);
       for (const auto& entry : std::filesystem::directory_iterator(self->dataDirectory(), ignored))
         self->data = entry.path().filename();
@@ -582,6 +584,7 @@ Task<void> Voting::Impl::startFounding() {
   started = true;
   auto starting = startChild(std::string(kFoundingData), foundingCluster(), "new");
   co_await starting;
+  data = kFoundingData;  // also if it could not be started: with that it is tried again
 }
 
 std::string Voting::Impl::foundingCluster() const {
@@ -659,14 +662,13 @@ Task<void> Voting::Impl::leave() {
   auto ending = endChild();
   co_await ending;
   const auto error = std::make_shared<std::string>();
-  auto deleting = block([marker = marker(), directory = dataDirectory(), error] {
+  auto deleting = block([marker = marker(), directory = dataDirectory(), removed = removedDirectory(), error] {
     if (auto written = replaceFile(marker, ""); !written) {
       *error = written.error().message;
       return;
     }
-    std::error_code code;
-    std::filesystem::remove_all(directory, code);
-    if (code) *error = code.message();
+    // As a whole: etcd would take what a loss of power has left of it for its own, or for a founding that begins.
+    if (auto deleted = removeDirectory(directory, removed); !deleted) *error = deleted.error().message;
   });
   if (!co_await deleting) co_return;
   complain(error->empty() ? "" : fmt::format("the data of etcd cannot be deleted: {}: {}", dataDirectory(), *error));

@@ -2,6 +2,7 @@
 // that etcd leads, changes the members (membership.h). README.md has the rules.
 //
 //   DIRECTORY/CLUSTER/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
+//   DIRECTORY/CLUSTER/etcd.removed  what is left of data that is being deleted
 //   DIRECTORY/CLUSTER/started    the founding start begins, or has been: its data may be lost, and it is never made anew
 //   DIRECTORY/tls                certificates.h
 //   DIRECTORY/etcd.log           the child's warnings, of bounded size

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <future>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,6 +95,22 @@ TEST_F(FileTest, AReplacementThatIsNotCommittedLeavesNothing) {
 TEST_F(FileTest, ADirectoryInItsPlaceIsNamed) {
   ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
   EXPECT_EQ(replaceFile(path_, "x").error().message, "cannot replace " + path_ + ": Is a directory");
+}
+
+TEST_F(FileTest, ADirectoryIsGoneAsAWholeBeforeAnythingInIt) {
+  const std::string removed = path_ + ".removed";
+  EXPECT_TRUE(removeDirectory(path_, removed)) << "it is not there";
+  for (const std::string& one : {path_, removed}) {
+    ASSERT_TRUE(makeDirectory(one + "/inner"));
+    overwrite(one + "/inner/file", "one");
+  }
+  const FileDescriptor seen(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  ASSERT_GE(inotify_add_watch(seen.get(), path_.c_str(), IN_MOVE_SELF | IN_DELETE), 0);
+  EXPECT_TRUE(removeDirectory(path_, removed));
+  inotify_event first{};
+  ASSERT_GE(read(seen.get(), &first, sizeof(first)), 0);
+  EXPECT_EQ(first.mask, static_cast<uint32_t>(IN_MOVE_SELF));
+  EXPECT_FALSE(std::filesystem::exists(path_) || std::filesystem::exists(removed));
 }
 
 TEST_F(FileTest, ADirectoryHasItsModeAlsoWithASlashBehind) {

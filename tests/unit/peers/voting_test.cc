@@ -178,6 +178,17 @@ TEST_F(VotingTest, AFounderThatHasForgottenItsPromiseIsAddedAnew) {
   EXPECT_FALSE(std::filesystem::exists(directory(3) + "/" + founded(3).cluster + "/etcd/founding"));
 }
 
+// As a loss of power leaves it while the data is being deleted.
+TEST_F(VotingTest, DataThatIsDeletedHalfwayIsNoData) {
+  const std::string cluster = directory(3) + "/" + founded(3).cluster;
+  std::filesystem::create_directories(cluster + "/etcd.removed/founding/member");
+  std::ofstream(cluster + "/started").close();
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  EXPECT_FALSE(std::filesystem::exists(cluster + "/etcd.removed"));
+  EXPECT_FALSE(std::filesystem::exists(cluster + "/etcd/founding")) << "it was added anew";
+}
+
 TEST_F(VotingTest, TheProgramMayBeInstalledLater) {
   const std::string program = directory_ / "etcd";
   Voting::Options without = options(1, 1);
