@@ -39,7 +39,7 @@ Elector::Elector(Options options, const Key& key, Record record, Time now, Rando
       started_(now),
       silent_(options_.silence > Duration(0)),
       around_at_(now + Hello::kAround),
-      hello_(options_.self.member.uuid, options_.peers, options_.has_names, now, random),
+      hello_(options_.self, options_.peers, options_.has_names, now, random),
       founding_(options_.self, std::move(record), random) {}
 
 void Elector::receive(Time now, const SocketAddress& from, std::string_view envelope) {
@@ -118,6 +118,7 @@ bool Elector::isForThis(const std::string& uuid) {
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const HelloRequest& request) {
+  if (isEcho(request.machine)) return;
   const std::optional<Value>& cluster = founding_.decision();
   if (!cluster) hello_.asked(now, from, request.machine);
   if (silent_ && !cluster) return;
@@ -131,6 +132,7 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
 }
 
 void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response) {
+  if (isEcho(response.machine)) return;
   if (!hello_.answered(now, from, nonce, response)) return drop(Drop::kNonce);
   const std::optional<Value>& cluster = founding_.decision();
   if (cluster && response.cluster && response.cluster->cluster != cluster->cluster) {
@@ -142,6 +144,14 @@ void Elector::handle(Time now, const SocketAddress& from, Nonce nonce, const Hel
     founding_.learn(*response.cluster);
     founding_.setVoters(response.cluster->cluster, response.voters.empty() ? response.cluster->voters : response.voters);
   }
+}
+
+// Says this machine itself: it was meant for another one, and somebody sends it back, or an address leads here that is not
+// known to be its own.
+bool Elector::isEcho(const Machine& machine) {
+  if (machine.member.uuid != options_.self.member.uuid) return false;
+  drop(Drop::kReceiver);
+  return true;
 }
 
 // A member of another cluster of this secret.

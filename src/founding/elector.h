@@ -91,6 +91,7 @@ class Elector {
   Machine self() const;
   bool isElector() const { return !silent_ && !founding_.decision(); }
   bool isStranger(const Machine& machine) const;
+  bool isEcho(const Machine& machine);
   void askAround(Time now);
   void ask(const std::optional<Hello::Question>& question);
   void seal(const SocketAddress& to, Nonce nonce, Body body);

@@ -10,9 +10,9 @@ constexpr size_t kMaxNetwork = 1024;  // addresses: a /22
 
 }  // namespace
 
-Hello::Hello(std::string self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
+Hello::Hello(const Machine& self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
              RandomSource& random)
-    : self_(std::move(self)), random_(random), last_news_(now) {
+    : own_(self.addresses), random_(random), last_news_(now) {
   if (has_names) names_until_ = now + kNamePatience;
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (i >= kAtOnce) now += kStep;
@@ -58,7 +58,7 @@ std::vector<Hello::Question> Hello::due(Time now) {
   const Duration pace = kStep * static_cast<int64_t>(peers_.size());
   for (auto it = peers_.begin(); it != peers_.end();) {
     auto& [address, peer] = *it;
-    if (peer.own || peer.next > now) {
+    if (peer.next > now) {
       ++it;
     } else if (isForgotten(peer)) {
       it = forget(it);
@@ -74,13 +74,11 @@ std::vector<Hello::Question> Hello::due(Time now) {
 
 std::optional<Hello::Question> Hello::next(Time now) {
   for (auto it = peers_.begin(); it != peers_.end();) it = isForgotten(it->second) ? forget(it) : std::next(it);
+  if (peers_.empty()) return std::nullopt;
   auto it = peers_.upper_bound(last_);
-  for (size_t i = 0; i < peers_.size(); ++i, ++it) {
-    if (it == peers_.end()) it = peers_.begin();
-    last_ = it->first;
-    if (!it->second.own) return ask(it->first, it->second, now);
-  }
-  return std::nullopt;
+  if (it == peers_.end()) it = peers_.begin();
+  last_ = it->first;
+  return ask(it->first, it->second, now);
 }
 
 std::optional<Hello::Question> Hello::next(Time now, const SocketAddress& address) {
@@ -100,7 +98,6 @@ Hello::Question Hello::ask(const SocketAddress& address, Peer& peer, Time now) {
 void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {
   Peer* const peer = add(from, now);
   if (peer == nullptr) return;
-  peer->own = machine.member.uuid == self_;
   // It is there now; but two that hear each other badly must not ask each other all the time.
   const auto known = machines_.find(machine.member.uuid);
   const bool news = known == machines_.end() || known->second.machine != machine;
@@ -118,8 +115,6 @@ bool Hello::answered(Time now, const SocketAddress& from, Nonce nonce, const Hel
   peer.delay = kFirstDelay;
   peer.next = now + jittered(kRefresh);
   const Machine& machine = response.machine;
-  peer.own = machine.member.uuid == self_;
-  if (peer.own) return true;
   if (const auto known = machines_.find(machine.member.uuid);
       known != machines_.end() || machines_.size() < kMaxMachines) {
     const bool counted = known != machines_.end() && known->second.machine.elector && now - known->second.at < kSeenFor;
@@ -134,7 +129,7 @@ bool Hello::hasAskedAll(Time now) const {
   if (names_until_ && now < *names_until_) return false;
   return std::ranges::all_of(peers_, [now](const auto& one) {
     const Peer& peer = one.second;
-    const bool counts = (peer.configured || peer.resolved) && !peer.own;
+    const bool counts = peer.configured || peer.resolved;
     return !counts || (peer.settled_at && now >= *peer.settled_at);
   });
 }
@@ -146,7 +141,7 @@ std::vector<SocketAddress> Hello::others(const std::vector<Member>& members) con
   }
   std::vector<SocketAddress> others;
   for (const auto& [address, peer] : peers_) {
-    if (!peer.own && !known.contains(address)) others.push_back(address);
+    if (!known.contains(address)) others.push_back(address);
   }
   return others;
 }
@@ -174,9 +169,9 @@ std::vector<SocketAddress> Hello::peers(Time now) {
   return chosen;
 }
 
-// Null: there is no room.
+// Null: no other machine is there, or there is no room.
 Hello::Peer* Hello::add(const SocketAddress& address, Time next) {
-  if (address.port == 0 || address.ip.isUnspecified() || address.ip.isMulticast()) return nullptr;
+  if (isOwn(address) || address.port == 0 || address.ip.isUnspecified() || address.ip.isMulticast()) return nullptr;
   const auto known = peers_.find(address);
   if (known != peers_.end()) return &known->second;
   if (peers_.size() >= kMaxMachines && !makeRoom()) return nullptr;

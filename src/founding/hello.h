@@ -48,8 +48,9 @@ class Hello {
     Nonce nonce = 0;
   };
 
-  // `self`: the UUID of this machine. `addresses` are asked for ever. `has_names`: resolved() follows.
-  Hello(std::string self, const std::vector<SocketAddress>& addresses, bool has_names, Time now, RandomSource& random);
+  // `self`: this machine, whose own addresses are never asked. `addresses` are asked for ever. `has_names`: resolved() follows.
+  Hello(const Machine& self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
+        RandomSource& random);
 
   // The addresses of a network that a machine may have, for the constructor. Fails if there are more than a /22 has.
   static Result<std::vector<SocketAddress>> addressesOf(const IpNetwork& network, uint16_t port);
@@ -63,13 +64,13 @@ class Hello {
   std::optional<Question> next(Time now);
   // That address, unless it was asked a moment ago.
   std::optional<Question> next(Time now, const SocketAddress& address);
-  // Somebody has asked from there.
+  // Another machine has asked from there.
   void asked(Time now, const SocketAddress& from, const Machine& machine);
   // False: nothing was asked with this nonce.
   bool answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response);
 
   bool hasAskedAll(Time now) const;
-  // The addresses behind which a member of another cluster may be: all but this machine's own, and those of `members`.
+  // The addresses behind which a member of another cluster may be: all but those of `members`.
   std::vector<SocketAddress> others(const std::vector<Member>& members) const;
   // The other electors that are seen.
   std::vector<Seen> electors(Time now) const;
@@ -82,7 +83,6 @@ class Hello {
   struct Peer {
     bool configured = false;
     bool resolved = false;
-    bool own = false;  // leads to this machine
     int silences = 0;  // questions since it last answered
     uint64_t place = 0;  // in learned_; 0: it is not there
     Nonce nonce = 0;   // of the questions since then
@@ -98,11 +98,12 @@ class Hello {
   bool isForgotten(const Peer& peer) const {
     return !peer.configured && !peer.resolved && peer.silences >= kPatience;
   }
+  bool isOwn(const SocketAddress& address) const { return std::ranges::find(own_, address) != own_.end(); }
   Question ask(const SocketAddress& address, Peer& peer, Time now);
   Duration jittered(Duration mean);
   std::map<SocketAddress, Peer>::iterator peerAsked(const SocketAddress& from, Nonce nonce);
 
-  const std::string self_;
+  const std::vector<SocketAddress> own_;
   RandomSource& random_;
   std::map<SocketAddress, Peer> peers_;
   std::map<uint64_t, SocketAddress> learned_;  // those that are not configured, as they came

@@ -272,6 +272,26 @@ TEST_F(ElectorTest, NothingIsAnsweredToWhatIsNotAuthentic) {
   EXPECT_TRUE(std::holds_alternative<HelloResponse>(bodyOf(answers[0])));
 }
 
+// A stranger sends all back, or again with the address of a member.
+TEST_F(ElectorTest, WhatComesBackToItIsNoAnswer) {
+  const Elector& member = add(2, 1);
+  run(seconds(2));
+  ASSERT_TRUE(member.decision());
+  Elector& elector = add(1, 1);
+  elector.advance(now_);
+  const auto questions = elector.takeMessages();
+  EXPECT_EQ(questions.size(), 3u) << "its own address is not asked";
+  for (const Elector::Outgoing& question : questions) elector.receive(now_, question.to, question.envelope);
+  const HelloResponse own{Machine{{1, electorUuid(1)}, {electorAddress(1)}, true}, {}, {}};
+  elector.receive(now_, electorAddress(2),
+                  seal(kOurs, unseal(kOurs, questions[0].envelope)->nonce, encode(Message{kElectorPort, own})));
+  EXPECT_TRUE(elector.takeMessages().empty());
+  EXPECT_EQ(dropped(elector, Drop::kReceiver), 4u);
+  run(seconds(2));
+  ASSERT_TRUE(elector.decision());
+  EXPECT_EQ(elector.decision()->cluster, member.decision()->cluster);
+}
+
 TEST_F(ElectorTest, AnAnswerToNothingThatWasAskedIsDropped) {
   Elector& elector = add(1, 2);
   const Value value{electorUuid(9), {{2, electorUuid(2)}}, {{electorUuid(2), electorAddress(2)}}, 1};
