@@ -2,7 +2,7 @@
 // `hello` find the others and `founding` agree with them, and seals what they say. The host brings datagrams, frames,
 // time, the disk and the resolver:
 //
-//   receive()  an envelope has come                        takeMessages()   what is to be sent now
+//   receive()  an envelope has come                        takeMessages()   what is to be sent now; unsent() says what cannot be
 //   advance()  wakeAt() has come                           takeUnwritten()  what is to be written now
 //   written()  what was to be written is durable           decision()       the cluster, once it is durable
 //   resolved() the rendezvous name was looked up again
@@ -58,6 +58,8 @@ class Elector {
   // `from`: the port is not looked at.
   void receive(Time now, const SocketAddress& from, std::string_view envelope);
   void advance(Time now);
+  // A message for that address could not be sent now; it may be later.
+  void unsent(Time now, const SocketAddress& to) { hello_.unsent(now, to); }
   void written(Time now, uint64_t version) { founding_.written(now, version); }
   void resolved(Time now, const std::vector<SocketAddress>& addresses, bool all = true) {
     hello_.resolved(now, addresses, all);

@@ -64,7 +64,8 @@ std::vector<Hello::Question> Hello::due(Time now) {
       it = forget(it);
     } else {
       questions.push_back(ask(address, peer, now));
-      peer.next = now + jittered(std::max(peer.delay, pace));
+      const bool is_soon = peer.silences == 1 && peers_.size() <= kAskedTwice;
+      peer.next = now + jittered(std::max(peer.delay, is_soon ? std::min(pace, kAnswer / 2) : pace));
       peer.delay = std::min(peer.delay * 2, std::max(kLastDelay, 5 * pace));
       ++it;
     }
@@ -93,6 +94,17 @@ Hello::Question Hello::ask(const SocketAddress& address, Peer& peer, Time now) {
   if (!peer.settled_at) peer.settled_at = now + kAnswer;
   ++peer.silences;
   return {address, peer.nonce};
+}
+
+void Hello::unsent(Time now, const SocketAddress& to) {
+  const auto found = peers_.find(to);
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  if (peer.silences != 1 || !peer.settled_at || *peer.settled_at <= now) return;
+  peer.silences = 0;
+  peer.asked_at.reset();
+  peer.settled_at.reset();
+  peer.delay = kFirstDelay;
 }
 
 void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {

@@ -3,7 +3,8 @@
 // answered, or since somebody has asked from it. An answer counts only if it has the nonce of what was asked. A machine
 // counts as seen for kSeenFor after its last answer.
 //
-// Silent addresses are asked ever less often, the less the more there are: a network is searched slowly. Those that are
+// Silent addresses are asked ever less often, the less the more there are: a network is searched slowly. Each of up to kAskedTwice
+// is asked twice within kAnswer, since a datagram may be lost. Those that are
 // neither configured nor what the name leads to are forgotten after kPatience times. Memory is bounded by kMaxMachines
 // addresses and machines: if there are more, one of those makes room that has been there long and does not answer, since a
 // request may come with any address. No I/O; one thread; times are the BootClock's.
@@ -32,6 +33,8 @@ class Hello {
   static constexpr Duration kStep =
       std::chrono::milliseconds(4);  // between two questions, at least, if many are silent
   static constexpr size_t kAtOnce = 16;  // so many addresses need no step
+  // More would not fit into a socket, where what is for an address without a machine waits for 3 s (ARP).
+  static constexpr size_t kAskedTwice = 256;
   static constexpr int kPatience = 6;
   static constexpr Duration kAnswer = std::chrono::milliseconds(500);    // for the first answer of an address
   static constexpr Duration kNamePatience = std::chrono::seconds(5);     // for the names to be resolved
@@ -62,6 +65,8 @@ class Hello {
   std::vector<Question> due(Time now);
   // The same for a member: the next address, whatever due() says.
   std::optional<Question> next(Time now);
+  // What was to be sent there just now could not be: if it was the first question, that address has not been asked.
+  void unsent(Time now, const SocketAddress& to);
   // That address, unless it was asked a moment ago.
   std::optional<Question> next(Time now, const SocketAddress& address);
   // Another machine has asked from there.

@@ -20,6 +20,7 @@ using Time = BootClock::time_point;
 constexpr size_t kMaxIncoming = 16;  // connections; each may hold a frame
 constexpr size_t kMaxOutgoing = 256;
 constexpr milliseconds kMostPutOff{500};    // of what is due, by datagrams
+constexpr seconds kWayPatience{5};  // for a way to an address, after the start: an address of this machine, a route
 constexpr seconds kConnectionPatience{10};  // for a connection to bring or take its frame
 constexpr seconds kSecond{1};
 constexpr seconds kResolveInterval{5};
@@ -56,6 +57,11 @@ Result<std::vector<SocketAddress>> lookUp(const std::string& name, uint16_t port
   }
   freeaddrinfo(found);
   return addresses;
+}
+
+// From that address of this machine.
+bool mayReach(const SocketAddress& own, const SocketAddress& to) {
+  return own.ip.family() == to.ip.family() && own.ip.isLoopback() == to.ip.isLoopback();
 }
 
 struct Dropped {
@@ -137,6 +143,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   void pump();
   const Listener* listenerFor(const SocketAddress& to) const;
   void send(const Elector::Outgoing& message);
+  void hasNoWay(const SocketAddress& to);
   void sendFrame(const Elector::Outgoing& message);
   void receive(const Listener& listener);
   void receive(Connection& connection, std::span<const uint8_t> bytes);
@@ -164,6 +171,7 @@ struct Founder::Impl : std::enable_shared_from_this<Founder::Impl> {
   std::optional<Handles> handles;  // none: not yet, or not any more
   std::optional<Time> tick_due;    // since when the tick is due, or will be; none: it has just been
   std::optional<Elector> elector;
+  Time started_at;
   std::string kept;  // where there is no disk
   bool writing = false;
   std::optional<founding::Founding::Unwritten> unwritten;  // the disk has refused it, for this reason
@@ -195,7 +203,8 @@ Result<void> Founder::Impl::start() {
   auto made = net::EventLoop::make();
   if (!made) return tl::unexpected(made.error());
   loop = std::move(*made);
-  elector.emplace(std::move(elector_options), options.key, options.record, BootClock::now(), random);
+  started_at = BootClock::now();
+  elector.emplace(std::move(elector_options), options.key, options.record, started_at, random);
   loop->post([this] { open(); });
   auto started = startThread([running = loop.get()] { running->run(); });
   if (!started) return tl::unexpected(started.error());
@@ -426,10 +435,8 @@ void Founder::Impl::close(const Connection& connection) {
 
 // By whose address the machine is known to that one. Null: there is none.
 const Founder::Impl::Listener* Founder::Impl::listenerFor(const SocketAddress& to) const {
-  const auto fits = [&to](const Listener& one) {
-    return one.address.ip.family() == to.ip.family() && one.address.ip.isLoopback() == to.ip.isLoopback();
-  };
-  const auto found = std::ranges::find_if(handles->listeners, fits);
+  const auto found =
+      std::ranges::find_if(handles->listeners, [&to](const Listener& one) { return mayReach(one.address, to); });
   return found != handles->listeners.end() ? &*found : nullptr;
 }
 
@@ -437,15 +444,27 @@ const Founder::Impl::Listener* Founder::Impl::listenerFor(const SocketAddress& t
 void Founder::Impl::send(const Elector::Outgoing& message) {
   if (message.envelope.size() > founding::kMaxDatagram) return sendFrame(message);
   const Listener* from = listenerFor(message.to);
-  if (from == nullptr) return;
+  if (from == nullptr) return hasNoWay(message.to);
   sockaddr_storage to;
   iovec bytes{const_cast<char*>(message.envelope.data()), message.envelope.size()};  // is only read
-  mmsghdr datagram{};
-  datagram.msg_hdr.msg_name = &to;
-  datagram.msg_hdr.msg_namelen = message.to.toSockaddr(&to);
-  datagram.msg_hdr.msg_iov = &bytes;
-  datagram.msg_hdr.msg_iovlen = 1;
-  (void)from->udp.sendAll({&datagram, 1});
+  msghdr datagram{};
+  datagram.msg_name = &to;
+  datagram.msg_namelen = message.to.toSockaddr(&to);
+  datagram.msg_iov = &bytes;
+  datagram.msg_iovlen = 1;
+  if (sendmsg(from->udp.fd(), &datagram, 0) >= 0) return;
+  if (errno == ENETUNREACH || errno == EHOSTUNREACH || errno == ENETDOWN) {
+    hasNoWay(message.to);
+  } else if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {  // as when many addresses have no machine
+    elector->unsent(BootClock::now(), message.to);
+  }
+}
+
+void Founder::Impl::hasNoWay(const SocketAddress& to) {
+  const bool may_come =
+      std::ranges::any_of(options.self.addresses, [&to](const SocketAddress& own) { return mayReach(own, to); });
+  const Time now = BootClock::now();
+  if (may_come && now < started_at + kWayPatience) elector->unsent(now, to);
 }
 
 void Founder::Impl::sendFrame(const Elector::Outgoing& message) {

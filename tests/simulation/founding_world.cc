@@ -196,6 +196,7 @@ class FoundingWorld {
     if (!founded_[0]) return time_.after(seconds(1), [this] { grow(); });
     for (size_t i = expect_; i < machines_.size(); ++i)
       time_.after(random_.between(Duration(0), milliseconds(200)), [this, i] { start(i); });
+    if (random_.chance(500)) cramped_until_ = time_.now() + random_.between(milliseconds(200), seconds(8));
   }
 
   // --- machines ---
@@ -362,6 +363,11 @@ class FoundingWorld {
   // Whether it is a promise, a proposal or an acceptance.
   bool send(size_t from, const Elector::Outgoing& message) {
     const auto body = founding::decode(founding::unseal(key_, message.envelope)->body)->body;
+    if (isNew(from) && time_.now() < cramped_until_ && random_.chance(700)) {
+      timeline_.say(from, "has no room for a message to {}", message.to.ip.toString());
+      machines_[from].elector->unsent(time_.now(), message.to);
+      return false;
+    }
     if (timeline_.enabled()) note(from, message.to, body);
     const auto to = std::find_if(machines_.begin(), machines_.end(),
                                  [&](const Machine& machine) { return machine.address == message.to; });
@@ -621,6 +627,7 @@ class FoundingWorld {
   bool late_name_ = false;  // by which they know the others
   std::vector<SocketAddress> network_;
   size_t knows_ = 0;      // the machine that has addresses of both from then on
+  Time cramped_until_;    // sockets of new machines have little room
   size_t dead_side_ = 2;  // its voters are lost; 2: none
   std::vector<Machine> machines_;
   std::vector<Time> starts_;

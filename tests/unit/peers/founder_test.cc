@@ -127,6 +127,17 @@ TEST_F(FounderTest, AStrangersDatagramsHoldUpNothing) {
   ::close(stranger);
 }
 
+// As when one of its addresses comes later than it. There may be a cluster that it cannot ask yet.
+TEST_F(FounderTest, WhomItHasNoWayToAskIsWaitedFor) {
+  Founder::Options waits = options(1, 1);
+  waits.self.addresses.push_back({*IpAddress::parse("192.0.2.7"), port_});
+  waits.meeting.addresses = {{*IpAddress::parse("192.0.2.1"), port_}};
+  const auto begin = std::chrono::steady_clock::now();
+  add(1, std::move(waits));
+  EXPECT_TRUE(decided());
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 5s);
+}
+
 // An Accept, and what a late machine is told, is larger than a datagram.
 TEST_F(FounderTest, ManyMachinesAreToldOverTcp) {
   constexpr int kMany = 60;
