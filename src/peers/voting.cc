@@ -26,6 +26,7 @@ constexpr std::string_view kFoundingData = "founding";
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
+constexpr std::chrono::milliseconds kEndPatience{1500};  // with an etcd that stands still, at the end
 constexpr std::chrono::seconds kWatchPatience{10};  // a voter that stands still hides a change for so long
 constexpr uint64_t kMaxLag = 5000;                  // entries of the log: such a voter has nearly caught up
 constexpr uintmax_t kMaxLogBytes = 4 << 20;
@@ -128,7 +129,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
         store(thread, clientOptions({}), Logger()),
         own(thread, clientOptions({}), Logger()),
         wake(thread),
-        machine_changed(thread) {}
+        machine_changed(thread),
+        ended(thread) {}
 
   bool tls() const { return options.secret.has_value(); }
   std::string path(std::string_view name) const { return fmt::format("{}/{}", options.directory, name); }
@@ -170,6 +172,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
 
   // --- all machines ---
   static Task<void> run(Self self);
+  static Task<void> end(Self self);
   static Task<void> follow(Self self);
   static Task<void> publishMachine(Self self);
   Task<bool> block(std::function<void()> work);
@@ -207,6 +210,9 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   };
   struct Awaited {
     explicit Awaited(runtime::Scheduler& scheduler) : all(scheduler) {}
+    void done() {
+      if (--left == 0) all.set();
+    }
     size_t left = 0;
     runtime::Event all;
   };
@@ -220,7 +226,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<bool> publish(Published value);
   Task<void> keepSpace();
   Task<StoreResult<void>> makeSpace();
-  Task<void> handOver();
+  static Task<void> handOver(Self self, std::shared_ptr<Awaited> awaited);
+  static Task<void> takeBackKey(Self self, std::shared_ptr<Awaited> awaited);
   static Task<void> inspect(Self self, std::shared_ptr<std::promise<Status>> promise);
 
   etcd::CompletionThread& thread;
@@ -232,6 +239,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   const etcd::Cluster own_cluster{own};
   runtime::Event wake;
   runtime::Event machine_changed;
+  runtime::Event ended;  // its etcd, after stop()
   Counters counters{options.metrics};
 
   bool stopping = false;
@@ -337,16 +345,35 @@ Task<void> Voting::Impl::run(Self self) {
                                                           : nanoseconds(5s));
     co_await pause;
   }
-  auto handing_over = impl.handOver();
-  co_await handing_over;
-  if (impl.machine_lease != 0) {
-    auto revoking = impl.store.leaseRevoke(impl.machine_lease);
-    co_await revoking;
+  auto ending = impl.ended.wait(nanoseconds::max());
+  if (!co_await ending) {  // the thread stops
+    auto ending_child = impl.endChild();
+    co_await ending_child;
   }
-  auto ending = impl.endChild();
-  co_await ending;
   if (impl.recovery) std::exchange(impl.recovery, std::nullopt)->set_value(fail("the server ends"));
   impl.stopped.set_value();
+}
+
+// As soon as that is wanted, beside a tick that may wait for an etcd that stands still.
+Task<void> Voting::Impl::end(Self self) {
+  Impl& impl = *self;
+  const auto given_up = std::make_shared<Awaited>(impl.thread);
+  given_up->left = 2;
+  impl.thread.spawn(handOver(self, given_up));
+  impl.thread.spawn(takeBackKey(self, given_up));
+  auto wait = given_up->all.wait(kEndPatience);
+  co_await wait;
+  auto ending = impl.endChild();
+  co_await ending;
+  impl.ended.set();
+}
+
+Task<void> Voting::Impl::takeBackKey(Self self, std::shared_ptr<Awaited> awaited) {
+  if (self->machine_lease != 0) {
+    auto revoking = self->store.leaseRevoke(self->machine_lease);
+    co_await revoking;
+  }
+  awaited->done();
 }
 
 // Its certificate names all addresses of this machine: a member of etcd compares the one that a connection comes from, which
@@ -855,7 +882,7 @@ Task<void> Voting::Impl::ask(Self self, Voter voter, std::shared_ptr<Awaited> aw
   const StoreResult<MemberStatus> answer = co_await asking;
   self->being_asked.erase(voter.member);
   if (answer && answer->id == voter.member) self->answers[voter.member] = {*answer, self->thread.now()};
-  if (awaited && --awaited->left == 0) awaited->all.set();
+  if (awaited) awaited->done();
 }
 
 // One that stands still is asked too, but holds up no other: its answer counts when it comes.
@@ -1056,14 +1083,17 @@ Task<StoreResult<void>> Voting::Impl::makeSpace() {
   co_return StoreResult<void>();
 }
 
-Task<void> Voting::Impl::handOver() {
-  if (!child || !own_status || own_status->leader != own_status->id) co_return;
-  for (const View::Member& member : last_members) {
-    if (member.voter.learner || !member.answers || member.voter.member == own_status->id) continue;
-    auto moving = own_cluster.moveLeader(member.voter.member);
+Task<void> Voting::Impl::handOver(Self self, std::shared_ptr<Awaited> awaited) {
+  const uint64_t member_id = self->own_status ? self->own_status->id : 0;
+  const bool leads = self->child && self->own_status && self->own_status->leader == member_id;
+  const std::vector<View::Member> members = leads ? self->last_members : std::vector<View::Member>();
+  for (const View::Member& member : members) {
+    if (member.voter.learner || !member.answers || member.voter.member == member_id) continue;
+    auto moving = self->own_cluster.moveLeader(member.voter.member);
     const StoreResult<void> moved = co_await moving;
-    if (moved) co_return;
+    if (moved || !self->child) break;
   }
+  awaited->done();
 }
 
 Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>> promise) {
@@ -1110,7 +1140,7 @@ void Voting::start() { impl_->thread.spawn(Impl::run(impl_)); }
 
 bool Voting::stop(std::chrono::milliseconds budget) {
   const bool posted = impl_->thread.post([impl = impl_] {
-    impl->stopping = true;
+    if (!std::exchange(impl->stopping, true)) impl->thread.spawn(Impl::end(impl));
     impl->wake.set();
     impl->machine_changed.set();
   });

@@ -1,5 +1,6 @@
 #include "peers/voting.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <openssl/pem.h>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include "../etcd/client_fixture.h"
+#include "base/text.h"
 #include "net/local_addresses.h"
 #include "peers/certificates.h"
 #include "peers/etcd_child.h"
@@ -97,6 +99,16 @@ class VotingTest : public testing::Test {
     machine->voting = std::make_unique<Voting>(*machine->thread, std::move(options), log_);
     machine->voting->start();
     machines_[number] = std::move(machine);
+  }
+  std::vector<pid_t> etcdsOf(int number) const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const auto pid = parseNumber<pid_t>(entry.path().filename().string());
+      std::ifstream file(entry.path() / "cmdline");
+      const std::string command{std::istreambuf_iterator<char>(file), {}};
+      if (pid && command.find("--data-dir=" + directory(number) + "/") != std::string::npos) found.push_back(*pid);
+    }
+    return found;
   }
   // As by the loss of power: no hand-over, and whatever ran is gone.
   void kill(int number) {
@@ -273,6 +285,16 @@ TEST_F(VotingTest, AllThatAreStartedAgainHaveTheirData) {
              return one.voter.address == address(9);
            });
   });
+}
+
+TEST_F(VotingTest, AVoterEndsInTimeThoughEveryEtcdStandsStill) {
+  for (int i = 1; i <= 3; ++i) start(i, 3);
+  await(1, vote({1, 2, 3}));
+  for (int i = 1; i <= 3; ++i) {
+    for (const pid_t etcd : etcdsOf(i)) EXPECT_EQ(::kill(etcd, SIGSTOP), 0);
+  }
+  EXPECT_TRUE(machines_.at(1)->voting->stop(5s)) << "1.5 s, and the end of a program";
+  EXPECT_TRUE(etcdsOf(1).empty());
 }
 
 // Without a state, each start is another machine, whose key outlives it for a while.
