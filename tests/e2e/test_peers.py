@@ -254,6 +254,53 @@ def test_a_majority_that_is_lost_for_ever_is_recovered_by_hand(machines):
     assert voters == {left.host}
 
 
+def test_machines_with_copies_of_one_disk_image(machines):
+    """The image was made of a machine that had started; later one of a member, which votes."""
+    cluster = machines(3, limit=4)
+    image = cluster.start(2)
+    image.wait_logged("1 of 2 machines seen")
+    assert image.terminate() == 0
+    for number in (3, 4):
+        cluster.copy_state(2, number)
+    for number in (2, 3, 4):
+        cluster.start(number)
+    names = {node: wait_name(node) for node in cluster.made.values()}
+    assert set(names.values()) == {worker(n) for n in (1, 2, 3)}
+    voters, _ = voters_of(cluster.made[2], 3)
+    cluster.copy_state(3, 5)
+    copy = cluster.start(5)
+    copy.wait_logged("was written on another machine")
+    wait_name(copy, worker(4))
+    assert not cluster.etcds(5)
+    for node, name in names.items():
+        assert name_of(node) == name, node.logs(tail=100)
+    assert voters_of(copy, 3)[0] == voters
+
+
+def test_the_older_of_two_machines_dies(machines):
+    """It alone votes. The younger one has its name until its time is over, founds nothing, and goes on when the other one is back."""
+    cluster = machines(2, limit=3)
+    for number in (2, 3):
+        cluster.start(number)
+    names = {number: wait_name(node) for number, node in cluster.made.items()}
+    voters, _ = voters_of(cluster.made[2], 1)
+    older, younger = sorted(cluster.made, key=lambda number: cluster.made[number].host not in voters)
+    founded = group_of(cluster.made[older])["cluster"]
+    cluster.made[older].kill()
+    stays = cluster.made[younger]
+    wait_until(lambda: name_of(stays) is None, 15, stays.logs)
+    wait_resolves([stays], names[younger], stays.host, host=stays.host)  # as stale
+    newcomer = cluster.start(4)
+    newcomer.wait_logged("a member of the cluster")
+    code, out, err = run(stays, "peers", "recover", "--yes")
+    assert code == 1 and "this machine has no data of etcd" in err, out + err
+    assert name_of(newcomer) is None and group_of(newcomer)["cluster"] == founded
+    cluster.start(older)
+    for number, name in names.items():
+        wait_name(cluster.made[number], name)
+    wait_name(newcomer, worker(3))
+
+
 def test_a_healthy_cluster_is_not_recovered(machines):
     cluster = machines(3)
     for number in (2, 3, 4):
@@ -415,21 +462,9 @@ def test_server_and_helper_killed_at_once_leave_no_etcd(machines):
     cluster = machines(1)
     node = cluster.start(2)
     wait_name(node)
-
-    def etcds():
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
-                    words = file.read().split("\0")
-            except OSError:  # ended meanwhile
-                continue
-            if words[0].endswith("etcd") and any(cluster.state(2) in word for word in words):
-                found.append(int(pid))
-        return found
-    assert len(etcds()) == 1
+    assert len(cluster.etcds(2)) == 1
     helper, = node.children()
     os.kill(helper, signal.SIGSTOP)  # else it would see the end of the server
     node.kill()
     os.kill(helper, signal.SIGKILL)
-    wait_until(lambda: not etcds(), 10, "etcd to end")
+    wait_until(lambda: not cluster.etcds(2), 10, "etcd to end")

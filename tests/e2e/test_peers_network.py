@@ -3,6 +3,7 @@
 import itertools
 import selectors
 import socket
+import struct
 import time
 
 import dns.rcode
@@ -109,6 +110,8 @@ class Mirror(Background):
     def __init__(self, space, host, port):
         super().__init__()
         self.heard = set()
+        self.count = 0
+        self.port = port
         with space.entered():
             self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self._tcp = socket.create_server((host, port))
@@ -121,11 +124,53 @@ class Mirror(Background):
                 if selector.select(0.1):
                     data, sender = self._udp.recvfrom(65535)
                     self.heard.add(sender[0])
-                    self._udp.sendto(data, sender)
+                    self.count += 1
+                    self._send_back(data, sender)
+
+    def _send_back(self, data, sender):
+        self._udp.sendto(data, sender)
+
+
+class Forger(Mirror):
+    """Sends it back as if it came from another machine."""
+
+    def __init__(self, space, host, port, source):
+        super().__init__(space, host, port)
+        self._source = source
+        with space.entered():
+            self._raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def _send_back(self, data, sender):
+        udp = struct.pack("!4H", self.port, sender[1], 8 + len(data), 0) + data
+        ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, socket.IPPROTO_UDP, 0, socket.inet_aton(self._source),
+                         socket.inet_aton(sender[0]))
+        self._raw.sendto(ip + udp, sender)
+
+    def _run(self):
+        with self._raw:
+            super()._run()
 
 
 def address(number):
     return f"{Lan.NETWORK}.{number}"
+
+
+def test_a_strangers_hello(lan):
+    """It has no secret, and repeats what others say, in the name of a member: the machine that asks it finds the member all the same."""
+    cluster = lan(expect=2, limit=3)
+    member, other, late, stranger = 2, 3, 4, 20
+    for number in (member, other):
+        cluster.start(number, peers=f"{address(member)} {address(other)}")
+    founded = wait_one_cluster(cluster.made.values())
+    mac = cluster.space(member).run("ip", "-brief", "link", "show", "lan").split()[2]
+    cluster.space(late).run("ip", "neighbor", "add", address(member), "lladdr", mac, "dev", "lan")  # what is sent there now is lost, and waits for no ARP
+    cluster.plug(member, "down")
+    with Forger(cluster.space(stranger), address(stranger), cluster.PEERS_PORT, source=address(member)) as forger:
+        node = cluster.start(late, peers=f"{address(stranger)} {address(member)}")
+        wait_until(lambda: forger.count >= 3, 15, node.logs)
+        cluster.plug(member, "up")
+        assert wait_one_cluster([node], timeout=20) == founded
+        assert {wait_name(one) for one in cluster.made.values()} == {worker(n) for n in (1, 2, 3)}
 
 
 def test_a_rendezvous_name_that_lies(lan):

@@ -1,5 +1,6 @@
 """Machines that found a cluster: they have idetcd and etcd's program, and no etcd that runs."""
 
+import glob
 import json
 import os
 import secrets
@@ -43,6 +44,29 @@ class Machines:
 
     def state(self, number):
         return os.path.join(self.directory, f"state{number}")
+
+    def copy_state(self, number, to):
+        """As a disk image with which another machine starts."""
+        copy = self.state(to)
+        subprocess.run(["cp", "-a", self.state(number), copy], check=False)  # a file may have gone meanwhile
+        for path in glob.glob(os.path.join(copy, "*.json")):
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**kept, "machine": "of another machine"}, file)
+
+    def etcds(self, number):
+        """The process IDs of those that the machine runs."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                    words = file.read().split("\0")
+            except OSError:  # ended meanwhile
+                continue
+            if words[0].endswith("etcd") and any(self.state(number) + "/" in word for word in words):
+                found.append(int(pid))
+        return found
 
     def _make(self, number, host, options, secret, state, directives=(), **fields):
         options = [f"secret {secret or self.secret}", *([f"state {self.state(number)}"] if state else []), *options]
