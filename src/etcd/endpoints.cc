@@ -16,6 +16,9 @@ namespace {
 
 constexpr int kMaxAnswerBytes = 64 << 20;
 constexpr int kPingTimeoutMs = 5'000;
+// Of a cluster that founds itself: machines that start at once may keep a processor busy for longer than a call waits. A
+// handshake that each call breaks off begins anew, and costs as much again.
+constexpr std::chrono::milliseconds kConnectPatience{10'000};
 // How soon a change of certificates is noticed, if nothing asks for a connection before.
 constexpr std::chrono::seconds kTlsLookInterval{1};
 
@@ -111,7 +114,9 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, milliseconds(options.reconnect_min));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, milliseconds(options.reconnect_max));
   // In spite of its name: how long one attempt to connect may take.
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, milliseconds(options.call_timeout));
+  arguments.SetInt(
+      GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+      milliseconds(options.self_founded ? std::max(options.call_timeout, kConnectPatience) : options.call_timeout));
 
   // After a GOAWAY for too many pings gRPC doubles this for the endpoint's next connections.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.ping_interval));

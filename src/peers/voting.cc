@@ -51,6 +51,10 @@ std::optional<SocketAddress> machineAddressOf(const ClusterMember& member) {
 
 std::string hex(uint64_t id) { return fmt::format("{:x}", id); }
 
+// Before something that has failed is tried again: as long as it took, so that many that wait for a busy etcd do not keep
+// it busy.
+nanoseconds pauseAfter(nanoseconds taken, nanoseconds least) { return std::clamp(taken, least, nanoseconds(3s)); }
+
 // Known defects of etcd that weaken what idetcd promises, and the version of each branch that has them no more. What
 // remains in spite of them is in naming/README.md.
 struct Defect {
@@ -443,6 +447,7 @@ void Voting::Impl::reached(bool yes) {
 Task<void> Voting::Impl::follow(Self self) {
   Impl& impl = *self;
   while (!impl.stopping && !impl.thread.stopping()) {
+    const BootClock::time_point begun = impl.thread.now();
     auto reading = impl.store.range(store::KeyRange::single(std::string(kVotersKey)), {});
     const StoreResult<store::RangeResult> now = co_await reading;
     impl.reached(now.has_value());
@@ -460,7 +465,7 @@ Task<void> Voting::Impl::follow(Self self) {
         }
       }
     }
-    auto sleep = impl.thread.sleepFor(200ms);
+    auto sleep = impl.thread.sleepFor(now ? nanoseconds(200ms) : pauseAfter(impl.thread.now() - begun, 200ms));
     co_await sleep;
   }
 }
@@ -469,6 +474,7 @@ Task<void> Voting::Impl::publishMachine(Self self) {
   Impl& impl = *self;
   std::string written;
   while (!impl.stopping && !impl.thread.stopping()) {
+    const BootClock::time_point begun = impl.thread.now();
     impl.machine_changed.reset();
     if (impl.machine_lease == 0) {
       written.clear();
@@ -488,7 +494,8 @@ Task<void> Voting::Impl::publishMachine(Self self) {
       if (!put && put.error().code == ErrorCode::kLeaseNotFound) impl.machine_lease = 0;
     }
     const bool all_said = impl.machine_lease != 0 && !written.empty();
-    auto wait = impl.machine_changed.wait(all_said ? nanoseconds(kMachineLease / 3) : nanoseconds(1s));
+    auto wait = impl.machine_changed.wait(all_said ? nanoseconds(kMachineLease / 3)
+                                                   : pauseAfter(impl.thread.now() - begun, 1s));
     if (co_await wait || impl.stopping || impl.machine_lease == 0) continue;
     auto renewing = impl.store.leaseKeepAlive(impl.machine_lease, 5s);
     const StoreResult<store::Lease> renewed = co_await renewing;

@@ -101,6 +101,22 @@ TEST(Failover, ARefusedConnectionCostsNothingNotEvenForWrites) {
   EXPECT_EQ(etcd.value("k"), "v");
 }
 
+TEST(Failover, AConnectionToAMemberOfAFoundedClusterOutlastsTheCallsThatWaitForIt) {
+  const BoundSocket slow(SOCK_NONBLOCK);
+  slow.listen();
+  Client::Options options = optionsFor({slow.endpoint()});
+  options.self_founded = true;
+  options.call_timeout = 200ms;
+  BlockingClient etcd(std::move(options));
+  for (const auto begin = SteadyClock::now(); SteadyClock::now() - begin < 3s;) EXPECT_FALSE(etcd.put("k", "v"));
+  int connections = 0;
+  for (int peer = ::accept(slow.fd(), nullptr, nullptr); peer >= 0; peer = ::accept(slow.fd(), nullptr, nullptr)) {
+    ::close(peer);
+    ++connections;
+  }
+  EXPECT_EQ(connections, 1);
+}
+
 TEST(Failover, EveryKindOfCallFindsTheLivingEndpoint) {
   EtcdServer server;
   const auto fresh = [&](const DeadPort& dead) { return optionsFor({dead.endpoint(), server.endpoint()}); };
