@@ -251,7 +251,7 @@ Step nextStep(const View& view) {
         view, standbys[0]->uuid, silent->voter.uuid,
         fmt::format("machine {} is silent: machine {} is to vote in its place", silent->voter.uuid, standbys[0]->uuid));
   }
-  if (sizes.voters < target)
+  if (sizes.voters < target && (view.too_few_for >= kGrowAfter || sizes.voters % 2 == 0))
     return begin(view, standbys[0]->uuid, "",
                  fmt::format("{} machines are to vote: machine {} begins", target, standbys[0]->uuid));
   const View::Member* const dispensable = shrinks ? mostDispensable(view) : nullptr;

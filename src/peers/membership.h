@@ -70,7 +70,8 @@ struct View {
   Published published;
   std::vector<Machine> machines = {};        // that live
   std::chrono::nanoseconds change_age{0};    // since this leader knows of the change
-  std::chrono::nanoseconds too_many_for{0};  // there are more voters than founding::votersFor() the machines, without a break
+  std::chrono::nanoseconds too_many_for{0};  // there are more voters than votersFor() the machines, without a break
+  std::chrono::nanoseconds too_few_for{0};   // there are fewer
   std::set<std::string> avoided = {};        // machines that were learners and did not come
 };
 
@@ -98,6 +99,8 @@ struct Step {
 inline constexpr std::chrono::seconds kSilence{10};          // then a voter is replaced
 inline constexpr std::chrono::seconds kMachineLease{15};     // of a machine's key
 inline constexpr std::chrono::seconds kLearnerPatience{60};  // with a learner that lives, then another machine is tried
+// Longer than the key of a machine that is gone: where machines are replaced, there are more keys than machines for a while.
+inline constexpr std::chrono::seconds kGrowAfter{20};
 inline constexpr std::chrono::minutes kShrinkAfter{10};
 
 Step nextStep(const View& view);

@@ -283,6 +283,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::map<uint64_t, BootClock::time_point> answered;  // when this leader last counted it in
   std::optional<std::pair<Change, BootClock::time_point>> change_seen;
   std::optional<BootClock::time_point> too_many_since;
+  std::optional<BootClock::time_point> too_few_since;
   std::map<std::string, BootClock::time_point> avoided;
   std::vector<View::Member> last_members;
   std::string going_on;
@@ -822,6 +823,7 @@ Task<void> Voting::Impl::tick() {
     answered.clear();
     change_seen.reset();
     too_many_since.reset();
+    too_few_since.reset();
     clients.clear();
     last_members.clear();
     going_on.clear();
@@ -987,12 +989,14 @@ Task<std::optional<View>> Voting::Impl::look() {
   }
   const auto voters =
       std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; });
-  if (static_cast<size_t>(voters) <= founding::votersFor(view.machines.size())) {
-    too_many_since.reset();
-  } else {
-    if (!too_many_since) too_many_since = now;
-    view.too_many_for = now - *too_many_since;
-  }
+  const size_t wanted = founding::votersFor(view.machines.size());
+  const auto holdsFor = [now](bool holds, std::optional<BootClock::time_point>& since) {
+    if (!holds) since.reset();
+    if (holds && !since) since = now;
+    return since ? now - *since : nanoseconds(0);
+  };
+  view.too_many_for = holdsFor(static_cast<size_t>(voters) > wanted, too_many_since);
+  view.too_few_for = holdsFor(static_cast<size_t>(voters) < wanted, too_few_since);
   std::erase_if(avoided, [now](const auto& one) { return now - one.second > kShrinkAfter; });
   for (const auto& [uuid, since] : avoided) view.avoided.insert(uuid);
   last_members = view.members;

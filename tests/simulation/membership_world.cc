@@ -39,6 +39,7 @@ struct Machine {
   std::map<uint64_t, Time> answered;
   std::optional<std::pair<Change, Time>> change_seen;
   std::optional<Time> too_many_since;
+  std::optional<Time> too_few_since;
   std::set<std::string> avoided;
 };
 
@@ -140,6 +141,7 @@ class MembershipWorld {
       leads.answered.clear();
       leads.change_seen.reset();
       leads.too_many_since.reset();
+      leads.too_few_since.reset();
     }
     return leader_;
   }
@@ -268,11 +270,14 @@ class MembershipWorld {
       view.change_age = now - leader.change_seen->second;
     }
     const auto voters = std::ranges::count(members_, false, &Member::learner);
-    if (static_cast<size_t>(voters) <= founding::votersFor(view.machines.size()))
-      leader.too_many_since.reset();
-    else if (!leader.too_many_since)
-      leader.too_many_since = now;
-    if (leader.too_many_since) view.too_many_for = now - *leader.too_many_since;
+    const size_t wanted = founding::votersFor(view.machines.size());
+    const auto holds_for = [now](bool holds, std::optional<Time>& since) {
+      if (!holds) since.reset();
+      if (holds && !since) since = now;
+      return since ? now - *since : Duration(0);
+    };
+    view.too_many_for = holds_for(static_cast<size_t>(voters) > wanted, leader.too_many_since);
+    view.too_few_for = holds_for(static_cast<size_t>(voters) < wanted, leader.too_few_since);
     view.avoided = leader.avoided;
     return view;
   }

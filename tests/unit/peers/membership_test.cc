@@ -32,6 +32,12 @@ View view(std::vector<View::Member> members, std::vector<uint8_t> standbys,
   return made;
 }
 
+// For so long that more are to vote.
+View lacking(View view) {
+  view.too_few_for = kGrowAfter;
+  return view;
+}
+
 std::string describe(const Step& step) {
   const auto describeChange = [](const Published& value) {
     return value.change ? fmt::format("begin +{} -{}", value.change->add, value.change->remove)
@@ -152,12 +158,20 @@ TEST(Membership, AVoterThatHasLostItsDataGoesFirst) {
 }
 
 TEST(Membership, ItGrowsOnlyToAnOddNumber) {
-  EXPECT_EQ(next(view({answering(1)}, {2, 3})), "begin +a2 -");
-  EXPECT_EQ(next(view({answering(1), answering(2)}, {3})), "begin +a3 -");
-  View busy = view({answering(1)}, {2});
+  EXPECT_EQ(next(lacking(view({answering(1)}, {2, 3}))), "begin +a2 -");
+  EXPECT_EQ(next(view({answering(1), answering(2)}, {3})), "begin +a3 -") << "what was begun";
+  View busy = lacking(view({answering(1)}, {2}));
   busy.machines.push_back(machine(9, false));  // it has not noticed yet that it does not vote
   EXPECT_EQ(next(busy), "wait");
-  EXPECT_EQ(next(view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10})), "begin +a4 -");
+  EXPECT_EQ(next(lacking(view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10}))), "begin +a4 -");
+}
+
+TEST(Membership, ItDoesNotGrowForTheKeysOfMachinesThatWereReplaced) {
+  View nine =
+      view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10});  // 4 is gone, and 10 in its place
+  nine.too_few_for = kMachineLease;
+  EXPECT_EQ(next(nine), "wait");
+  EXPECT_EQ(next(lacking(std::move(nine))), "begin +a4 -");
 }
 
 TEST(Membership, ItShrinksWhenMachinesAreGoneForLong) {
