@@ -1,7 +1,9 @@
 """Machines that found a cluster on a network that is bad: each has one of its own, on one switch."""
 
 import itertools
+import os
 import selectors
+import signal
 import socket
 import struct
 import time
@@ -72,6 +74,24 @@ def known(cluster, number, names):
     with cluster.space(number).entered():
         found = [ask(cluster.made[number], name) for name in names]
     return all(rcode(response) == "NOERROR" and response.answer for response in found)
+
+
+def test_an_etcd_that_cannot_be_started_at_the_founding_is_started_later(lan):
+    """The second of three voters waits 3 s for the etcd of the first, which does not come. Meanwhile its files are gone, and are to be written anew."""
+    cluster = lan(expect=3)
+    nodes = [cluster.start(2, "address 10.77.0.2", "etcd-program /bin/false"), *(cluster.start(n, f"address 10.77.0.{n}") for n in (3, 4))]
+    files = os.path.join(cluster.state(3), f"peers-{cluster.PEERS_PORT}", "tls")
+    wait_until(lambda: os.path.exists(os.path.join(files, "certificate.pem")), 20, nodes[1].logs, interval=0.01)
+    nodes[1].signal(signal.SIGSTOP)
+    os.rename(files, files + ".away")
+    with open(files, "wb"):
+        pass
+    cluster.space(3).run("ip", "address", "add", "10.77.0.33/24", "dev", "lan")
+    nodes[1].signal(signal.SIGCONT)
+    nodes[1].wait_logged("etcd cannot be started")
+    os.remove(files)
+    os.rename(files + ".away", files)
+    assert {wait_name(node) for node in nodes} == {worker(n) for n in (1, 2, 3)}
 
 
 class Rendezvous(Upstream):
