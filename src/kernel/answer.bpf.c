@@ -40,6 +40,7 @@ enum {
   kA = 1,
   kSoa = 6,
   kPtr = 12,
+  kTxt = 16,
   kAaaa = 28,
   kOptType = 41,
   kMinMeta = 128,  // RFC 6895 §3.1: from here on, to 255, types ask for something else than a record
@@ -581,7 +582,7 @@ INLINE int answerInZone(struct xdp_md* ctx, const struct Query* query, const str
   if ((of->flags & kHeldOnly) && !(name.flags & kHeld)) return pass(kPassName);
   if ((query->type == kA && (name.flags & kHasA)) || (query->type == kAaaa && (name.flags & kHasAaaa)))
     return answerAddress(ctx, query, &name, &body);
-  if ((name.flags & kHasOther) && query->type != kA && query->type != kAaaa) return pass(kPassName);
+  if (query->type == kTxt && (name.flags & kHasText)) return pass(kPassName);
   return answerSoa(ctx, query, zone, zone_offset, &body);
 }
 

@@ -54,7 +54,7 @@ Name valueOf(const Entry& entry, size_t zone, uint16_t generation) {
   if (entry.isHeld()) name.flags |= kHeld;
   entry.visitRecords([&](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
     if (type == records::kMemberType && entry.isHeld()) {
-      name.flags |= kHasOther;
+      name.flags |= kHasText;
       return;
     }
     const uint8_t flag = flagOf(type, rdata);

@@ -99,7 +99,7 @@ enum {  // Name::flags
   kHasAaaa = 2,
   kHeld = 4,       // a source holds a record for it
   kElsewhere = 8,  // it exists, but the process has to answer
-  kHasOther = 16,  // the process has to answer for other types than A and AAAA
+  kHasText = 16,   // the process has to answer for TXT
 };
 
 struct Name {

@@ -5,6 +5,7 @@
 #include "dns/name.h"
 #include "dns/wire.h"
 #include "records/epoch.h"
+#include "records/member_data.h"
 
 namespace idetcd::naming {
 namespace {
@@ -141,6 +142,7 @@ bool readEntry(Reader& reader, uint8_t size, SavedName& saved) {
   if ((flags & kIsMember) != 0) {
     const std::string_view member = reader.take(reader.number<uint16_t>());
     saved.member.assign(member.begin(), member.end());
+    if (!records::MemberView(saved.member).isValid()) return false;
   }
   if (!reader.ok() || saved.mod_revision <= 0 || size < 2 || dns::uncompressedNameSize(name) != size) return false;
   saved.name = dns::Name::fromWire(name);

@@ -82,6 +82,21 @@ std::vector<uint8_t> memberData(std::string_view uuid, int64_t token, std::span<
   return data;
 }
 
+bool MemberView::isValid() const {
+  if (data_.size() < kHeadSize) return false;
+  size_t count = 0;
+  size_t size = kHeadSize;
+  bool is_valid = true;
+  visitServices([&](const ServiceView& service) {
+    ++count;
+    size += kServiceSize + service.name.size();
+    const bool is_known = service.protocol == static_cast<uint8_t>(Service::Protocol::kTcp) ||
+                          service.protocol == static_cast<uint8_t>(Service::Protocol::kUdp);
+    is_valid = is_valid && is_known && isServiceName(service.name);
+  });
+  return is_valid && size == data_.size() && count <= kMaxServices;
+}
+
 size_t MemberView::writeText(std::array<uint8_t, kMaxTextSize>& to) const {
   if (data_.size() < kHeadSize) return 0;
   std::array<char, 5 + kUuidTextSize> uuid;

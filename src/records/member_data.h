@@ -51,6 +51,9 @@ class MemberView {
     }
   }
 
+  // As memberData() makes it. What was read from a file has to be asked.
+  bool isValid() const;
+
   // RDATA of TXT: `uuid=…` and `token=…`. Returns its size.
   static constexpr size_t kMaxTextSize = 1 + 5 + 36 + 1 + 6 + 20;
   size_t writeText(std::array<uint8_t, kMaxTextSize>& to) const;

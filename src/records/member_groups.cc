@@ -10,11 +10,19 @@ std::string label(std::string_view text) { return static_cast<char>(text.size())
 
 std::string wireOf(const dns::Name& name) { return {reinterpret_cast<const char*>(name.data()), name.size()}; }
 
+// REQUIRES: no longer than a name may be.
+dns::Name nameOf(const std::string& wire) {
+  return dns::Name::fromWire({reinterpret_cast<const uint8_t*>(wire.data()), wire.size()});
+}
+
+size_t countOf(const Entry* entry, dns::RrType type) {
+  return entry != nullptr && entry->find(code(type)).count > 0 ? 1 : 0;
+}
+
 // Null: it is in no group. One without an address does not serve now.
 const Entry* serving(const Entry* entry) {
-  const bool serves = entry != nullptr && entry->isHeld() &&
-                      (entry->find(code(dns::RrType::kA)).count > 0 || entry->find(code(dns::RrType::kAaaa)).count > 0);
-  return serves ? entry : nullptr;
+  const bool has_address = countOf(entry, dns::RrType::kA) + countOf(entry, dns::RrType::kAaaa) > 0;
+  return has_address && entry->isHeld() ? entry : nullptr;
 }
 
 }  // namespace
@@ -37,6 +45,7 @@ MemberGroups::MemberGroups(EpochDomain& epochs, const dns::Name& zone, IsMember 
       zone_(wireOf(zone)),
       all_(label("all") + zone_),
       is_member_(std::move(is_member)),
+      all_is_members_name_(is_member_ && all_.size() <= dns::kMaxNameLength && is_member_(nameOf(all_))),
       table_(table) {}
 
 MemberGroups::~MemberGroups() { epochs_.drain(this); }
@@ -77,30 +86,38 @@ bool MemberGroups::belongs(const Entry& entry, const std::string& owner) const {
 
 void MemberGroups::change(const std::string& owner, const Entry* old, const Entry* fresh,
                           std::vector<Change>& changes) {
-  if (owner.size() > dns::kMaxNameLength) return;
+  if (owner.size() > dns::kMaxNameLength || isMembersName(owner)) return;
   Counted& counted = counted_[owner];
   Shown shown;
   if (!update(owner, counted, old, fresh, shown)) return;
-  auto group = shown.empty() ? nullptr : std::make_unique<const MemberGroup>(std::move(shown));
-  const auto name = dns::Name::fromWire({reinterpret_cast<const uint8_t*>(owner.data()), owner.size()});
-  changes.push_back({name, counted.group.release(), group.get()});
+  const uint32_t turn = counted.group ? counted.group->turn() : 0;
+  auto group = shown.empty() ? nullptr : std::make_unique<const MemberGroup>(std::move(shown), counted.families, turn);
+  changes.push_back({nameOf(owner), counted.group.release(), group.get()});
   counted.group = std::move(group);
   if (counted.members == 0) counted_.erase(owner);
+}
+
+bool MemberGroups::isMembersName(const std::string& owner) const {
+  return owner == all_ ? all_is_members_name_ : is_member_(nameOf(owner));
 }
 
 // False: the same are shown. Else `shown` are those from now on.
 bool MemberGroups::update(const std::string& owner, Counted& counted, const Entry* old, const Entry* fresh,
                           Shown& shown) const {
   counted.members = counted.members + (fresh != nullptr ? 1 : 0) - (old != nullptr ? 1 : 0);
+  const MemberGroup::Families families = counted.families;
+  counted.families = {families.ipv4 + countOf(fresh, dns::RrType::kA) - countOf(old, dns::RrType::kA),
+                      families.ipv6 + countOf(fresh, dns::RrType::kAaaa) - countOf(old, dns::RrType::kAaaa)};
   const auto before = counted.group ? counted.group->members() : std::span<const Entry* const>();
-  const auto place = std::ranges::find(before, old);
-  const bool was_shown = old != nullptr && place != before.end();
+  const auto place = old != nullptr ? std::ranges::find(before, old) : before.end();
+  const bool was_shown = place != before.end();
   const bool is_full = before.size() >= kMaxShown;
-  if (!was_shown && (old != nullptr || is_full)) return false;
+  if (!was_shown && (fresh == nullptr || is_full)) return false;
   shown.assign(before.begin(), before.end());
   if (was_shown) shown.erase(shown.begin() + (place - before.begin()));
   if (fresh != nullptr) shown.push_back(fresh);
-  if (shown.size() < std::min(counted.members, kMaxShown / 2)) refill(owner, old, shown);
+  const size_t least = counted.members <= kMaxShown ? counted.members : kMaxShown / 2;
+  if (shown.size() < least) refill(owner, old, shown);
   return true;
 }
 

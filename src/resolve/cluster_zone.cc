@@ -43,16 +43,15 @@ void addInTurn(const MemberGroup& group, ResponseBuilder& response, Add add) {
 
 // Of this type, of all members. False: none has one.
 bool addMemberAddresses(const MemberGroup& group, ResponseBuilder& response, RrType type) {
-  bool any = false;
+  if ((type == RrType::kA ? group.families().ipv4 : group.families().ipv6) == 0) return false;
   addInTurn(group, response, [&](const Entry& entry) {
     const Entry::Rrset rrset = entry.find(dns::code(type));
     if (rrset.count == 0) return true;
-    any = true;
     if (rrset.wire.size() > response.room()) return false;
     response.addAnswer(rrset.wire, rrset.count);
     return true;
   });
-  return any;
+  return true;
 }
 
 // The SRV records of a group of members (RFC 2782), in the answer, and the addresses of their targets.
@@ -68,14 +67,20 @@ class ServiceAnswer {
     protocol_ = static_cast<uint8_t>(is_tcp ? records::Service::Protocol::kTcp : records::Service::Protocol::kUdp);
   }
 
-  // What the member offers of it. False: it does not fit.
+  // What the member offers of it, each once: in two stores it may say so twice. False: it does not fit.
   bool add(const Entry& member) {
+    std::array<uint32_t, 2 * records::kMaxServices> offered;
+    size_t count = 0;
     bool fits = true;
     member.visitRecords([&](RrType type, uint32_t, records::Rdata rdata) {
       if (type != records::kMemberType) return;
       MemberView(rdata).visitServices([&](const MemberView::ServiceView& service) {
+        const uint32_t offer = uint32_t{service.port} << 16 | service.weight;
+        const auto known = std::span(offered).first(count);
         const bool is_asked = service.name == name_ && service.protocol == protocol_;
-        if (is_asked) fits = fits && addRecord(member, service);
+        if (!is_asked || count == offered.size() || std::ranges::find(known, offer) != known.end()) return;
+        offered[count++] = offer;
+        fits = fits && addRecord(member, service);
       });
     });
     return fits;
@@ -167,6 +172,7 @@ QueryOutcome ClusterZone::writeGroup(const Query& query, const MemberGroup& grou
       found = found || (is_asked && addMemberAddresses(group, response, type));
     }
   }
+  if (!found && isIncomplete(freshness)) return writeNotReady(query, limit, flags);
   if (!found) return writeNoData(query, response, flags);
   return QueryOutcome::answer(response.finish(Rcode::kNoError, flags | dns::kFlagAa));
 }

@@ -99,6 +99,7 @@ TEST_F(AnswerFeedTest, WhatAMemberSaysOfItselfIsTheProcesses) {
   server.store().put(name("w1.tf.local."), {.ipv4 = ip("10.0.0.1"), .ipv6 = {}}, 1000, data);
   EXPECT_EQ(a(1), "10.0.0.1");
   EXPECT_FALSE(ask(queryFor("w1.tf.local.", kAaaa)).empty());
+  EXPECT_FALSE(ask(queryFor("w1.tf.local.", 65)).empty()) << "HTTPS";
   EXPECT_TRUE(ask(queryFor("w1.tf.local.", kTxt)).empty());
   EXPECT_FALSE(ask(queryFor("w2.tf.local.", kTxt)).empty());
 }

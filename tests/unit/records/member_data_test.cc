@@ -69,8 +69,30 @@ TEST(MemberData, ThatIsCutOffAnywhereIsReadSafely) {
     size_t seen = 0;
     MemberView(cut).visitServices([&seen](const MemberView::ServiceView&) { ++seen; });
     EXPECT_EQ(seen, 0u) << size;
+    EXPECT_EQ(MemberView(cut).isValid(), size == 24) << size;
     EXPECT_EQ(text(cut).empty(), size < 24) << size;
   }
+}
+
+TEST(MemberData, WhatNobodyMakesIsNotValid) {
+  const std::vector<Service> services{*parse({"http", "tcp", "80"})};
+  const auto data = memberData(kUuid, 1, services);
+  EXPECT_TRUE(MemberView(data).isValid());
+  const auto changed = [&data](size_t at, uint8_t value) {
+    auto bytes = data;
+    bytes[at] = value;
+    return bytes;
+  };
+  EXPECT_FALSE(MemberView(changed(24, 7)).isValid()) << "neither TCP nor UDP";
+  EXPECT_FALSE(MemberView(changed(29, 3)).isValid()) << "a rest";
+  EXPECT_FALSE(MemberView(changed(30, 'H')).isValid());
+  auto long_name = data;
+  long_name[29] = 80;
+  long_name.resize(30 + 80, 'a');
+  EXPECT_FALSE(MemberView(long_name).isValid());
+  auto many = data;
+  for (int i = 0; i < 16; ++i) many.insert(many.end(), data.begin() + 24, data.end());
+  EXPECT_FALSE(MemberView(many).isValid());
 }
 
 }  // namespace

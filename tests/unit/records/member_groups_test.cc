@@ -127,6 +127,44 @@ TEST_F(MemberGroupsTest, OfMoreThanFitOthersComeWhenSomeGo) {
   EXPECT_FALSE(exists("all.tf.local."));
 }
 
+TEST_F(MemberGroupsTest, WhenThereIsRoomAllAreShown) {
+  constexpr int kAll = 6000;
+  const auto numbered = [](int i) { return "worker" + std::to_string(i) + ".tf.local."; };
+  for (int i = 0; i < kAll; ++i) put(numbered(i));
+  for (int i = 0; i < 2000; ++i) remove(numbered(i));
+  EXPECT_EQ(members("all.tf.local.").size(), 4000u);
+}
+
+TEST_F(MemberGroupsTest, FamiliesAreCounted) {
+  put("worker1.tf.local.");
+  const auto families = [this] { return group("all.tf.local.")->families(); };
+  EXPECT_EQ(families().ipv4, 1u);
+  EXPECT_EQ(families().ipv6, 0u);
+  store_.put(name("worker1.tf.local."), {.ipv4 = {}, .ipv6 = IpAddress::parse("2001:db8::1")}, ++revision_);
+  put("worker2.tf.local.");
+  EXPECT_EQ(families().ipv4, 1u);
+  EXPECT_EQ(families().ipv6, 1u);
+}
+
+// Where the pattern gives a member the name of a group, it is the member's.
+TEST(MemberGroups, AMembersOwnNameIsNoGroups) {
+  EpochDomain epochs;
+  RecordStore store(
+      epochs, {.zone = name("tf.local."), .addresses = {}, .hash_seed = 99, .is_member = [](const dns::Name& one) {
+                 return one.toString().ends_with("ll.tf.local.");
+               }});
+  const HostAddresses address{.ipv4 = IpAddress::v4({10, 0, 0, 1}), .ipv6 = {}};
+  int64_t revision = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (const char* owner : {"1ll.tf.local.", "all.tf.local.", "2ll.tf.local."})
+      store.put(name(owner), address, ++revision);
+    const Entry* all = find(store.table(), name("all.tf.local."));
+    ASSERT_TRUE(all != nullptr && all->isHeld() && MemberGroup::of(*all) == nullptr);
+    for (const char* owner : {"all.tf.local.", "1ll.tf.local.", "2ll.tf.local."}) store.remove(name(owner), ++revision);
+    ASSERT_EQ(find(store.table(), name("all.tf.local.")), nullptr);
+  }
+}
+
 class RootGroupsTest : public MemberGroupsTest {
  protected:
   RootGroupsTest() : MemberGroupsTest(".") {}

@@ -177,6 +177,13 @@ TEST_F(MemberZoneTest, AServiceHasItsMembersAndTheirAddresses) {
   }
 }
 
+TEST_F(MemberZoneTest, WhatAMemberSaysTwiceIsInTheAnswerOnce) {
+  member(1, {"http", "http"});
+  Message srv("_http._tcp.tf.local.", kSrv);
+  ASSERT_GT(ask(srv), 0u);
+  EXPECT_EQ(srv.answers(), 1);
+}
+
 TEST_F(MemberZoneTest, AllAreOneName) {
   for (int i = 1; i <= 3; ++i) member(i, {}, i == 2);
   Message a("all.tf.local.", kA);
@@ -226,6 +233,10 @@ TEST_F(MemberZoneTest, GroupsAreMarkedAsOldAndUnknownAsNamesAre) {
   ASSERT_GT(ask(old), 0u);
   EXPECT_EQ(old.answers(), 1);
   EXPECT_EQ(ede(old), code(dns::EdeCode::kStaleAnswer));
+  members_.setFreshness(Freshness::kFromFile);
+  Message incomplete("all.tf.local.", kAaaa, 1232);
+  ASSERT_GT(ask(incomplete), 0u);
+  EXPECT_EQ(incomplete.rcode(), 2);
   members_.setFreshness(Freshness::kLoading);
   Message unknown("all.tf.local.", kA, 1232);
   ASSERT_GT(ask(unknown), 0u);
