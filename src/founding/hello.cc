@@ -105,6 +105,7 @@ void Hello::unsent(Time now, const SocketAddress& to) {
   peer.asked_at.reset();
   peer.settled_at.reset();
   peer.delay = kFirstDelay;
+  peer.next = std::min(peer.next, now + jittered(kFirstDelay));
 }
 
 void Hello::asked(Time now, const SocketAddress& from, const Machine& machine) {

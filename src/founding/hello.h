@@ -34,7 +34,7 @@ class Hello {
       std::chrono::milliseconds(4);  // between two questions, at least, if many are silent
   static constexpr size_t kAtOnce = 16;  // so many addresses need no step
   // More would not fit into a socket, where what is for an address without a machine waits for 3 s (ARP).
-  static constexpr size_t kAskedTwice = 256;
+  static constexpr size_t kAskedTwice = 128;
   static constexpr int kPatience = 6;
   static constexpr Duration kAnswer = std::chrono::milliseconds(500);    // for the first answer of an address
   static constexpr Duration kNamePatience = std::chrono::seconds(5);     // for the names to be resolved

@@ -26,7 +26,9 @@ constexpr std::string_view kFoundingData = "founding";
 constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
-constexpr std::chrono::milliseconds kEndPatience{1500};  // with an etcd that stands still, at the end
+// With an etcd that stands still, at the end.
+constexpr std::chrono::milliseconds kHandOverPatience{700};
+constexpr std::chrono::milliseconds kKeyPatience{300};
 constexpr std::chrono::seconds kWatchPatience{10};  // a voter that stands still hides a change for so long
 constexpr uint64_t kMaxLag = 5000;                  // entries of the log: such a voter has nearly caught up
 constexpr uintmax_t kMaxLogBytes = 4 << 20;
@@ -362,12 +364,17 @@ Task<void> Voting::Impl::run(Self self) {
 // As soon as that is wanted, beside a tick that may wait for an etcd that stands still.
 Task<void> Voting::Impl::end(Self self) {
   Impl& impl = *self;
-  const auto given_up = std::make_shared<Awaited>(impl.thread);
-  given_up->left = 2;
-  impl.thread.spawn(handOver(self, given_up));
-  impl.thread.spawn(takeBackKey(self, given_up));
-  auto wait = given_up->all.wait(kEndPatience);
-  co_await wait;
+  const auto handed_over = std::make_shared<Awaited>(impl.thread);
+  handed_over->left = 1;
+  impl.thread.spawn(handOver(self, handed_over));
+  auto handing_over = handed_over->all.wait(kHandOverPatience);
+  co_await handing_over;
+  // After that: a leader that hands over drops what it is asked to write.
+  const auto taken_back = std::make_shared<Awaited>(impl.thread);
+  taken_back->left = 1;
+  impl.thread.spawn(takeBackKey(self, taken_back));
+  auto taking_back = taken_back->all.wait(kKeyPatience);
+  co_await taking_back;
   auto ending = impl.endChild();
   co_await ending;
   impl.ended.set();
@@ -466,7 +473,8 @@ Task<void> Voting::Impl::follow(Self self) {
         }
       }
     }
-    auto sleep = impl.thread.sleepFor(now ? nanoseconds(200ms) : pauseAfter(impl.thread.now() - begun, 200ms));
+    const nanoseconds pause = now ? 200ms : std::min<nanoseconds>(pauseAfter(impl.thread.now() - begun, 200ms), 1s);
+    auto sleep = impl.thread.sleepFor(pause);
     co_await sleep;
   }
 }
@@ -696,6 +704,7 @@ Task<bool> Voting::Impl::isRemoved() {
 Task<void> Voting::Impl::leave() {
   auto ending = endChild();
   co_await ending;
+  if (stopping) co_return;  // end() has the child, which may live yet
   const auto error = std::make_shared<std::string>();
   auto deleting = block([marker = marker(), directory = dataDirectory(), removed = removedDirectory(), error] {
     if (auto written = replaceFile(marker, ""); !written) {
@@ -747,7 +756,7 @@ Task<void> Voting::Impl::tick() {
   const bool is_no_member = is_published && data && (me() == nullptr || is_other(*me()));
   if (is_no_member) {
     auto asking = isRemoved();
-    if (co_await asking) {
+    if (co_await asking && !stopping) {
       auto leaving = leave();
       co_await leaving;
     }

@@ -10,7 +10,7 @@ namespace idetcd::directive {
 
 namespace {
 
-constexpr std::chrono::milliseconds kForHandingOver{1000};  // even if the names have taken all the time
+constexpr std::chrono::milliseconds kForHandingOver{1500};  // even if the names have taken all the time
 constexpr std::chrono::milliseconds kReplaceAgain{10'000};  // after a reload, which may have been refused
 
 std::string stateDirectory(const ClusterSettings& settings) {
