@@ -11,6 +11,7 @@ namespace {
 constexpr uint16_t kNsec3Param = 51;
 constexpr size_t kRrsetHeadSize = 6;
 constexpr size_t kMaxHeap = std::numeric_limits<uint32_t>::max();
+constexpr size_t kMaxTypes = 255;  // that records::Entry can count
 
 // May stand beside a CNAME (RFC 4035 §2.5, RFC 2181 §10.1).
 bool isBesideCname(uint16_t type) { return type == 24 || type == 25 || type == 30 || type == 46 || type == 47; }
@@ -128,7 +129,9 @@ Result<void> ZoneBuilder::addName(const Run& first_run, Zone& zone) {
   }
   if (auto checked = checkName(distinct); !checked) return checked;
   size_t bytes = 0;
+  size_t types = 0;
   for (size_t i = 0; i < distinct.size();) {
+    if (++types > kMaxTypes) return failAt(*distinct[i], fmt::format("has more than {} types", kMaxTypes));
     size_t end = i + 1;
     while (end < distinct.size() && distinct[end]->type == distinct[i]->type) ++end;
     if (auto put = putRrset(std::span(distinct).subspan(i, end - i), builder, bytes); !put) return put;

@@ -130,6 +130,14 @@ TEST(ZoneFile, ZonesThatAreRefused) {
   EXPECT_NE(errorOf(many).find("a.example. has more than 60000 bytes of records"), std::string::npos);
 }
 
+TEST(ZoneFile, ANameHasAtMost255Types) {
+  std::string records = "a DNAME b\n";
+  for (int type = 1000; type < 1254; ++type) records += fmt::format("a TYPE{} \\# 1 00\n", type);
+  const auto zone = zoneWith(records);
+  EXPECT_EQ(answerOf(*zone, "x.a.example.", 1), (Texts{"a.example. 300 DNAME b.example.", "x.a.example. 300 CNAME x.b.example."}));
+  EXPECT_EQ(errorOf(records + "a TYPE1254 \\# 1 00\n"), "db:260: a.example. has more than 255 types");
+}
+
 TEST(ZoneFile, RecordsThatAreTakenOrLeftOut) {
   const auto zone =
       zoneWith("a A 192.0.2.1\na 7 A 192.0.2.1\nA 9 A 192.0.2.2\nelsewhere. A 192.0.2.3\nb CNAME c\nb CNAME C\n");
