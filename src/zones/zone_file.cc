@@ -129,11 +129,13 @@ class FileReader {
   FileReader(const std::string& path, ZoneBuilder& builder, std::vector<ReadFile>& files)
       : folder_(std::filesystem::path(path).parent_path()), builder_(builder), files_(files) {}
 
-  Result<void> read(const std::string& path, const dns::Name& origin, const WireName& owner) {
+  // `target`: where `path` leads to.
+  Result<void> read(const std::string& path, const std::string& target, const dns::Name& origin,
+                    const WireName& owner) {
     auto stamp = FileStamp::of(path);
     const size_t index = files_.size();
     files_.push_back({path, stamp});
-    const auto content = readFile(path, kMaxZoneFileSize);
+    const auto content = readFile(target, kMaxZoneFileSize);
     if (!content) return fail(fmt::format("{}: {}", path, content.error().message), content.error().code);
     files_[index].content_hash = hashBytes(content->data(), content->size(), 0);
     State state{origin, owner};
@@ -240,16 +242,19 @@ class FileReader {
       if (auto read = readName(words[2].text, state.origin, true, origin); !read) return read;
     }
     const auto path = std::filesystem::path(words[1].text);
+    const std::string named = (path.is_absolute() ? path : folder_ / path).string();
+    std::error_code base_error;
     std::error_code error;
-    const auto base = std::filesystem::weakly_canonical(folder_.empty() ? "." : folder_, error);
-    const auto target = std::filesystem::weakly_canonical(path.is_absolute() ? path : folder_ / path, error);
+    const auto base = std::filesystem::weakly_canonical(folder_.empty() ? "." : folder_, base_error);
+    const auto target = std::filesystem::weakly_canonical(named, error);
     const auto [end, unused] = std::ranges::mismatch(base, target);
-    if (error || end != base.end())
+    if (base_error || error || base.empty() || end != base.end())
       return fail(fmt::format("'{}' is outside of the zone file's folder", printable(words[1].text)));
     ++depth_;
     last_type_.reset();  // its word is of this file
-    auto done =
-        read((path.is_absolute() ? path : folder_ / path).string(), dns::Name::fromWire(origin.span()), state.owner);
+    // What was checked is read; what is watched may be a link to it, which may lead elsewhere later.
+    const std::string watched = FileStamp::of(named) ? named : target.string();
+    auto done = read(watched, target.string(), dns::Name::fromWire(origin.span()), state.owner);
     last_type_.reset();
     --depth_;
     return done;
@@ -300,7 +305,7 @@ class FileReader {
 }  // namespace
 
 Result<void> readZoneFile(const std::string& path, ZoneBuilder& builder, std::vector<ReadFile>& files) {
-  return FileReader(path, builder, files).read(path, builder.origin(), WireName{});
+  return FileReader(path, builder, files).read(path, path, builder.origin(), WireName{});
 }
 
 }  // namespace idetcd::zones

@@ -1,5 +1,8 @@
 #include "zones/zone_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "support/zone_fixture.h"
 
 namespace idetcd::zones {
@@ -86,6 +89,7 @@ TEST(ZoneFile, IncludesStayInTheFolder) {
   }
   std::filesystem::create_symlink("/etc/hostname", directory / "link");
   EXPECT_FALSE(load("$INCLUDE link")) << "not by a link either";
+  EXPECT_TRUE(load("$INCLUDE missing/../sub/more")) << "what was checked is what is read";
   const auto missing = load("$INCLUDE nothing");
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("db:5: "), std::string::npos) << missing.error().message;
@@ -94,6 +98,29 @@ TEST(ZoneFile, IncludesStayInTheFolder) {
   EXPECT_FALSE(load("$INCLUDE sub/more")) << "itself, for ever";
   overwrite(directory / "sub/more", "\nb A x\n");
   EXPECT_NE(load("$INCLUDE sub/more").error().message.find("sub/more:2: 'x' is no IPv4 address"), std::string::npos);
+}
+
+// The files can be opened by way of a descriptor, but the path of the folder is longer than the system can tell.
+TEST(ZoneFile, AFolderWithoutAPathIncludesNothing) {
+  const TemporaryDirectory directory;
+  std::vector<FileDescriptor> folders;
+  folders.emplace_back(open(directory.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string long_name(200, 'x');
+  for (int depth = 0; depth < 25; ++depth) {
+    const int above = folders.back().get();
+    ASSERT_EQ(mkdirat(above, long_name.c_str(), 0700), 0);
+    folders.emplace_back(openat(above, long_name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(folders.back().isOpen());
+  }
+  overwrite(directory / "outside", "a A 192.0.2.1\n");
+  const std::string file = fmt::format("/proc/self/fd/{}/db", folders.back().get());
+  overwrite(file, std::string(kApexText) + "$INCLUDE " + directory / "outside" + "\n");
+  ZoneBuilder builder(dns::Name::parse("example.").value(), Message::kSeed);
+  std::vector<ReadFile> files;
+  const auto read = readZoneFile(file, builder, files);
+  ASSERT_FALSE(read);
+  EXPECT_NE(read.error().message.find("db:5: '"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("outside of the zone file's folder"), std::string::npos);
 }
 
 TEST(ZoneFile, ErrorsSayFileLineAndWhatIsWrong) {
