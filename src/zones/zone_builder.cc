@@ -36,6 +36,7 @@ Result<void> ZoneBuilder::add(const FileRecord& record, FilePlace place) {
     ++out_of_zone_;
     return {};
   }
+  if (items_.size() >= limits_.records) return fail(fmt::format("the zone has more than {} records", limits_.records));
   if (heap_.size() + record.owner.size() + record.rdata.size() > kMaxHeap) return fail("the zone is larger than 4 GiB");
   if (runs_.empty() || !std::ranges::equal(record.owner, ownerOf(runs_.back()))) {
     runs_.push_back({.hash = hashOf(record.owner), .first = static_cast<uint32_t>(items_.size()), .count = 0});
@@ -95,7 +96,9 @@ Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
     if (!runs_[i].is_first) continue;
     if (auto added = addName(runs_[i], *zone); !added) return tl::unexpected(added.error());
   }
-  for (const Run& run : runs_) addNonTerminals(ownerOf(run), *zone);
+  for (const Run& run : runs_) {
+    if (auto added = addNonTerminals(items_[run.first], *zone); !added) return tl::unexpected(added.error());
+  }
   if (auto finished = finish(*zone); !finished) return tl::unexpected(finished.error());
   return zone;
 }
@@ -199,13 +202,17 @@ Zone::Marks ZoneBuilder::marksBelow(std::span<const uint8_t> name) const {
   return 0;
 }
 
-void ZoneBuilder::addNonTerminals(std::span<const uint8_t> name, Zone& zone) const {
-  if (name.size() == origin_.size()) return;
+Result<void> ZoneBuilder::addNonTerminals(const Item& item, Zone& zone) {
+  std::span<const uint8_t> name = ownerOf(item);
+  if (name.size() == origin_.size()) return {};
   for (name = dns::parentOf(name); name.size() > origin_.size() && zone.find(name) == nullptr;
        name = dns::parentOf(name)) {
+    if (++non_terminals_ > limits_.non_terminals)
+      return failAt(item, fmt::format("brings the zone to more than {} names without records", limits_.non_terminals));
     records::EntryBuilder builder(name, marksBelow(name));
     zone.table_.put(builder.build(zone.table_.arena(), 0));
   }
+  return {};
 }
 
 Result<void> ZoneBuilder::finish(Zone& zone) {

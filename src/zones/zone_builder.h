@@ -26,7 +26,13 @@ struct FileRecord {
 
 class ZoneBuilder {
  public:
-  ZoneBuilder(const dns::Name& origin, HashSeed seed) : origin_(origin), seed_(seed) {}
+  struct Limits {
+    size_t records = 20'000'000;
+    size_t non_terminals = 40'000'000;  // names that only have others below them
+  };
+
+  ZoneBuilder(const dns::Name& origin, HashSeed seed) : ZoneBuilder(origin, seed, Limits()) {}
+  ZoneBuilder(const dns::Name& origin, HashSeed seed, Limits limits) : origin_(origin), seed_(seed), limits_(limits) {}
 
   const dns::Name& origin() const { return origin_; }
   // Of which the records come that follow; for the places in errors.
@@ -35,6 +41,7 @@ class ZoneBuilder {
 
   // About how many bytes of text are to come.
   void reserve(size_t text_bytes);
+  // Fails for one record more than the zone may have. The error is without the place.
   Result<void> add(const FileRecord& record, FilePlace place);
 
   // Errors begin with FILE:LINE. Called once.
@@ -72,17 +79,19 @@ class ZoneBuilder {
   Result<void> putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder, size_t& bytes) const;
   Result<void> putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const;
   Result<void> checkName(std::span<const Item* const> records) const;
-  void addNonTerminals(std::span<const uint8_t> name, Zone& zone) const;
+  Result<void> addNonTerminals(const Item& item, Zone& zone);
   Zone::Marks marksBelow(std::span<const uint8_t> name) const;
   Result<void> finish(Zone& zone);
 
   const dns::Name origin_;
   const HashSeed seed_;
+  const Limits limits_;
   std::vector<std::string> files_;
   std::vector<uint8_t> heap_;
   std::vector<Item> items_;
   std::vector<Run> runs_;
   size_t out_of_zone_ = 0;
+  size_t non_terminals_ = 0;
   std::unordered_set<uint64_t> hiding_;  // hashes of the names with NS or DNAME below which names are hidden
 };
 

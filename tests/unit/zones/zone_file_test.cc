@@ -157,11 +157,28 @@ TEST(ZoneFile, ZonesThatAreRefused) {
   EXPECT_NE(errorOf(many).find("a.example. has more than 60000 bytes of records"), std::string::npos);
 }
 
+TEST(ZoneFile, AZoneHasABoundOnItsNames) {
+  const TemporaryDirectory directory;
+  overwrite(directory / "db", std::string(kApexText) + "$GENERATE 1-2 h$ A 192.0.2.$\n$GENERATE 1-2 a.$.b TXT x\n");
+  const auto errorWithin = [&](ZoneBuilder::Limits limits) {
+    ZoneBuilder builder(dns::Name::parse("example.").value(), Message::kSeed, limits);
+    std::vector<ReadFile> files;
+    auto read = readZoneFile(directory / "db", builder, files);
+    if (const auto zone = read ? builder.build() : tl::unexpected(read.error()); !zone) return zone.error().message;
+    return std::string();
+  };
+  EXPECT_EQ(errorWithin({.records = 7, .non_terminals = 3}), "");
+  EXPECT_EQ(errorWithin({.records = 6}), directory / "db:6: the zone has more than 6 records");
+  EXPECT_EQ(errorWithin({.non_terminals = 2}),
+            directory / "db:6: a.2.b.example. brings the zone to more than 2 names without records");
+}
+
 TEST(ZoneFile, ANameHasAtMost255Types) {
   std::string records = "a DNAME b\n";
   for (int type = 1000; type < 1254; ++type) records += fmt::format("a TYPE{} \\# 1 00\n", type);
   const auto zone = zoneWith(records);
-  EXPECT_EQ(answerOf(*zone, "x.a.example.", 1), (Texts{"a.example. 300 DNAME b.example.", "x.a.example. 300 CNAME x.b.example."}));
+  EXPECT_EQ(answerOf(*zone, "x.a.example.", 1),
+            (Texts{"a.example. 300 DNAME b.example.", "x.a.example. 300 CNAME x.b.example."}));
   EXPECT_EQ(errorOf(records + "a TYPE1254 \\# 1 00\n"), "db:260: a.example. has more than 255 types");
 }
 
