@@ -134,10 +134,11 @@ class FileReader {
                     const WireName& owner) {
     auto stamp = FileStamp::of(path);
     const size_t index = files_.size();
-    files_.push_back({path, stamp});
+    files_.push_back({.path = path, .stamp = stamp});
     const auto content = readFile(target, kMaxZoneFileSize);
     if (!content) return fail(fmt::format("{}: {}", path, content.error().message), content.error().code);
     files_[index].content_hash = hashBytes(content->data(), content->size(), 0);
+    files_[index].was_read = true;
     State state{origin, owner};
     MasterScanner scanner(*content);
     const uint16_t file = builder_.addFile(path);

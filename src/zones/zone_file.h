@@ -13,11 +13,12 @@ inline constexpr size_t kMaxZoneFileSize = size_t{2} << 30;
 inline constexpr size_t kMaxGenerated = 1'000'000;  // records of one `$GENERATE`
 inline constexpr size_t kMaxIncludes = 64;          // files within each other, and 16 times as many in all
 
-// A file that was read. No stamp: it could not be looked at.
+// A file that was read, or tried. No stamp: it could not be looked at.
 struct ReadFile {
   std::string path;
   std::optional<FileStamp> stamp;
   uint64_t content_hash = 0;
+  bool was_read = false;
 };
 
 // Adds the file's records to `builder`. Errors begin with FILE:LINE, or FILE if it cannot be read (kNotFound: there is none).

@@ -13,18 +13,17 @@ bool haveChanged(const std::vector<zones::ReadFile>& files) {
   return std::ranges::any_of(files, [](const zones::ReadFile& file) { return FileStamp::of(file.path) != file.stamp; });
 }
 
-// Whether each was written so long before now that a later write shows in its stamp.
-bool areSettled(const std::vector<zones::ReadFile>& files, time_t now) {
-  return std::ranges::all_of(files, [now](const zones::ReadFile& file) {
-    return !file.stamp || file.stamp->changedAtSeconds() + kCoarsestTickSeconds < now;
-  });
-}
-
 bool haveSameContent(const std::vector<zones::ReadFile>& a, const std::vector<zones::ReadFile>& b) {
   return std::ranges::equal(a, b, {}, &zones::ReadFile::content_hash, &zones::ReadFile::content_hash);
 }
 
 }  // namespace
+
+bool areSettled(const std::vector<zones::ReadFile>& files, time_t now) {
+  return std::ranges::all_of(files, [now](const zones::ReadFile& file) {
+    return !file.stamp || (file.was_read && file.stamp->changedAtSeconds() + kCoarsestTickSeconds < now);
+  });
+}
 
 struct ZoneLoader::State : std::enable_shared_from_this<State> {
   State(Options loader_options, Context loader_context)
@@ -98,7 +97,7 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
   const std::shared_ptr<Executor::Strand> strand;
   ZoneCounters counters;
   std::vector<zones::ReadFile> files;  // the last reading's
-  bool settled = false;                // a change since then shows in their stamps
+  bool settled = false;                // they need no reading until their stamps change
   std::string warned;
   std::shared_ptr<const zones::Zone> zone;  // in use
   std::mutex mutex;                         // guards `ended`

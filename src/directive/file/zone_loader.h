@@ -1,6 +1,6 @@
 // Keeps one zone of a ZoneSet as its file has it: read at first by load(), then again when the file, or one that it includes,
 // has changed and the SOA has another serial. A file that cannot be read, or holds no zone, leaves the last zone in use: one
-// warning, and again when the file has changed. A file that changes while it is read is read later. load() before the loops,
+// warning, and again when the file has changed, or can be read. A file that changes while it is read is read later. load() before the loops,
 // the rest on the executor.
 #pragma once
 
@@ -21,6 +21,10 @@ struct ZoneCounters : metrics::Group {
   metrics::Gauge names{*this, "idetcd_zone_names", "Names of the zone."};
   metrics::Gauge serial{*this, "idetcd_zone_serial", "Serial of the zone that is in use."};
 };
+
+// Whether each is not there, or was read and written so long before `now` that a later write shows in its stamp. What is there
+// and could not be read may be read the next time, with the same stamp.
+bool areSettled(const std::vector<zones::ReadFile>& files, time_t now);
 
 class ZoneLoader {
  public:

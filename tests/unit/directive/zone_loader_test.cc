@@ -57,6 +57,23 @@ TEST_F(ZoneLoaderTest, AFileThatIsNotThere) {
   EXPECT_EQ(served(), nullptr);
 }
 
+TEST_F(ZoneLoaderTest, AFileThatCouldNotBeReadIsTriedAgain) {
+  const auto isSettled = [&](const std::string& path) {
+    zones::ZoneBuilder builder(dns::Name::parse("example.").value(), 7);
+    std::vector<zones::ReadFile> files;
+    const auto read = zones::readZoneFile(path, builder, files);
+    constexpr time_t kLongAfter = 3600;
+    return areSettled(files, time(nullptr) + kLongAfter);
+  };
+  write(5);
+  EXPECT_TRUE(isSettled(directory_ / "db"));
+  EXPECT_TRUE(isSettled(directory_ / "nothing")) << "shows in the stamp when it comes";
+  EXPECT_FALSE(isSettled(directory_.path())) << "it cannot be read, and its stamp is old";
+  overwrite(directory_ / "db", "$INCLUDE sub\n");
+  std::filesystem::create_directory(directory_ / "sub");
+  EXPECT_FALSE(isSettled(directory_ / "db")) << "nor can what it includes";
+}
+
 TEST(ZoneTable, TheLongestZoneHasTheName) {
   ZoneSet set(7);
   const auto name = [](std::string_view text) { return dns::Name::parse(text).value(); };
