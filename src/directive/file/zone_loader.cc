@@ -65,10 +65,13 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
 
   void readAgain() {
     const bool was_settled = settled;
-    const std::vector<zones::ReadFile> before = files;
+    std::vector<zones::ReadFile> before = files;
     const time_t now = time(nullptr);
     auto found = read();
-    if (haveChanged(files)) return;  // somebody writes it at this moment
+    if (haveChanged(files)) {     // somebody writes it at this moment
+      files = std::move(before);  // what comes to nothing is not remembered
+      return;
+    }
     settled = areSettled(files, now);
     if (haveSameContent(files, before)) return;
     if (!found) return warnOnce(found.error().message);

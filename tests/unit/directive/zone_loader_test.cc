@@ -1,7 +1,13 @@
 #include "directive/file/zone_loader.h"
 
+#include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <thread>
+
 #include <gtest/gtest.h>
 
+#include "support/eventually.h"
 #include "support/metric_values.h"
 #include "support/temporary_directory.h"
 
@@ -12,10 +18,11 @@ constexpr std::string_view kText = "$TTL 1\n@ SOA ns m {} 1 1 1 1\n@ NS ns\nns A
 
 class ZoneLoaderTest : public testing::Test {
  protected:
-  ZoneLoader loader(bool is_served_empty = true) {
+  void TearDown() override { executor_->finish(std::chrono::seconds(60)); }
+  ZoneLoader loader(bool is_served_empty = true, std::chrono::milliseconds reload = std::chrono::milliseconds(0)) {
     return ZoneLoader({.path = directory_ / "db",
                        .origin = dns::Name::parse("example.").value(),
-                       .reload = std::chrono::milliseconds(0),
+                       .reload = reload,
                        .is_served_empty = is_served_empty},
                       {set_, executor_, Logger{}, registry_.scope()});
   }
@@ -72,6 +79,36 @@ TEST_F(ZoneLoaderTest, AFileThatCouldNotBeReadIsTriedAgain) {
   overwrite(directory_ / "db", "$INCLUDE sub\n");
   std::filesystem::create_directory(directory_ / "sub");
   EXPECT_FALSE(isSettled(directory_ / "db")) << "nor can what it includes";
+}
+
+// Of a file whose stamp changes all the time, while its content stays.
+TEST_F(ZoneLoaderTest, WhatWasReadWhileTheStampChangedComesIntoUseLater) {
+  write(1);
+  auto zone = loader(true, std::chrono::milliseconds(1));
+  ASSERT_TRUE(zone.load());
+  const std::string next = directory_ / "next";
+  overwrite(next, fmt::format(fmt::runtime(kText), 2) + "$GENERATE 1-20000 h$ A 192.0.2.1\n");
+  const FileDescriptor file(open(next.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor openings(inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(inotify_add_watch(openings.get(), next.c_str(), IN_OPEN), 0);
+  std::atomic<bool> is_read{false};
+  std::thread touching([&] {
+    for (time_t stamp = 0; !is_read; ++stamp) {
+      const std::array<timespec, 2> times{timespec{0, UTIME_OMIT}, timespec{stamp, 0}};
+      futimens(file.get(), times.data());
+    }
+  });
+  EXPECT_EQ(rename(next.c_str(), (directory_ / "db").c_str()), 0);
+  // The second reading begins when the first one has come to nothing.
+  for (int readings = 0; readings < 2;) {
+    std::array<char, 4096> events;
+    const ssize_t size = ::read(openings.get(), events.data(), events.size());
+    if (size <= 0) break;
+    readings += static_cast<int>(static_cast<size_t>(size) / sizeof(inotify_event));
+  }
+  is_read = true;
+  touching.join();
+  EXPECT_TRUE(eventually([&] { return served()->zone->serial() == 2; }));
 }
 
 TEST(ZoneTable, TheLongestZoneHasTheName) {
