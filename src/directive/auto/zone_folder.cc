@@ -48,43 +48,58 @@ struct ZoneFolder::State : std::enable_shared_from_this<State> {
     std::unique_ptr<ZoneLoader> loader;
   };
 
-  // Nothing: the folder cannot be read.
-  std::optional<Found> find() {
-    Found found;
-    std::error_code error;
-    std::filesystem::recursive_directory_iterator entry(
-        settings.directory, std::filesystem::directory_options::skip_permission_denied, error);
-    for (; !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
-      std::error_code unknown;
-      if (!entry->is_regular_file(unknown)) continue;
-      const auto origin = originOfFile(entry->path().filename().string(), pattern, settings.origin);
-      const bool is_ours =
-          origin && std::ranges::any_of(settings.zones, [&](const dns::Name& zone) { return origin->isWithin(zone); });
-      if (!is_ours) continue;
-      auto& path = found[origin->toString()];
-      if (path.empty() || isHigher(entry->path(), path)) path = entry->path();
-    }
-    if (!error) {
-      unreadable = false;
-      return found;
-    }
-    if (!unreadable) context.log.warning("{}: {}; its zones stay as they are", settings.directory, error.message());
-    unreadable = true;
-    return std::nullopt;
+  // What was found, though an error may have hidden some of it.
+  std::pair<Found, std::error_code> find() const {
+    std::pair<Found, std::error_code> found;
+    findWithin(settings.directory, found.first, found.second);
+    return found;
   }
 
+  void findWithin(const std::filesystem::path& folder, Found& found, std::error_code& failed) const {
+    std::error_code error;
+    std::filesystem::directory_iterator entry(folder, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      std::error_code unknown;
+      if (entry->symlink_status(unknown).type() == std::filesystem::file_type::directory)
+        findWithin(entry->path(), found, failed);
+      else
+        unknown = findZone(*entry, found);
+      if (unknown && unknown != std::errc::no_such_file_or_directory) failed = unknown;
+    }
+    if (error) failed = error;
+  }
+
+  // Fails if it cannot be said whether it is a file.
+  std::error_code findZone(const std::filesystem::directory_entry& entry, Found& found) const {
+    const auto origin = originOfFile(entry.path().filename().string(), pattern, settings.origin);
+    const bool is_ours =
+        origin && std::ranges::any_of(settings.zones, [&](const dns::Name& zone) { return origin->isWithin(zone); });
+    std::error_code unknown;
+    if (!is_ours || !entry.is_regular_file(unknown)) return unknown;
+    auto& path = found[origin->toString()];
+    if (path.empty() || isHigher(entry.path(), path)) path = entry.path();
+    return {};
+  }
+
+  // While something cannot be read, the zones that are there stay as they are.
   void look() {
-    const auto found = find();
-    if (!found) return;
+    const auto [found, error] = find();
+    if (error && !unreadable)
+      context.log.warning("{}: {}; its zones stay as they are", settings.directory, error.message());
+    unreadable = static_cast<bool>(error);
+    if (!unreadable) dropMissing(found);
+    for (const auto& [origin, path] : found) {
+      Served& zone = served[origin];
+      if (zone.path.empty() || (!unreadable && zone.path != path)) serve(zone, origin, path);
+    }
+  }
+
+  void dropMissing(const Found& found) {
     std::erase_if(served, [&](const auto& item) {
-      const bool is_gone = !found->contains(item.first);
+      const bool is_gone = !found.contains(item.first);
       if (is_gone) drop(item.first);
       return is_gone;
     });
-    for (const auto& [origin, path] : *found) {
-      Served& zone = served[origin];
-      if (zone.path != path) serve(zone, origin, path);
-    }
   }
 
   void drop(const std::string& origin) {

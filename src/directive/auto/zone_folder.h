@@ -1,6 +1,7 @@
 // The zones of a folder: each file below it whose name matches a pattern is a zone, of the name that a template makes of the
-// match. Files that come, change and go are noticed at intervals. A file without a zone is reported once, and its zone is
-// served when it can be read. Of several files for one zone the highest in the folder counts, then the first by name.
+// match. Files that come, change and go are noticed at intervals, but none goes while a part of the folder cannot be read. A
+// file without a zone is reported once, and its zone is served when it can be read. Of several files for one zone the highest
+// in the folder counts, then the first by name.
 #pragma once
 
 #include <re2/re2.h>
