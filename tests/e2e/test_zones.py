@@ -12,7 +12,7 @@ import dns.rdata
 import dns.rdatatype
 import pytest
 
-from dns_client import answers, ask, extended_errors, rcode, resolves
+from dns_client import answers, ask, extended_errors, patient, rcode, resolves
 from harness.dns_servers import Knot, Named, Nsd
 from harness.metrics import Metrics
 from harness.processes import TIME_FACTOR, wait_until
@@ -299,7 +299,7 @@ def test_where_the_others_agree_we_do_too(nodes, directory, judges):
     lines = [f" file {write(directory, zone.origin, zone.text)} {zone.origin}\n" for zone in zones]
     node = nodes.start("test. {\n" + "".join(lines) + "}\n")
     for other in others:
-        wait_until(lambda o=other: resolves(o, f"ns.{zones[-1].origin}", "192.0.2.53"), SOON, lambda o=other: f"{o.name}\n{o.logs()}")
+        wait_until(patient(lambda o=other: resolves(o, f"ns.{zones[-1].origin}", "192.0.2.53")), SOON, lambda o=other: f"{o.name}\n{o.logs()}")
     differences = []
     agreed = asked = 0
     for random_zone in zones:
