@@ -63,6 +63,9 @@ class OwnKeyObserver {
   void onSettled(std::function<void()> listener) { on_settled_ = std::move(listener); }
   // Of settled(); none before.
   std::optional<int64_t> firstTicket() const { return first_ticket_; }
+  // Whether put() may bring the claim of this key, and not its loss: the record comes into the table before the former,
+  // and after the latter.
+  bool mayCome(std::string_view key) const { return key == key_ && !(newest_ && newest_->present); }
   void put(const store::KeyValue& kv);
   void remove(std::string_view key, int64_t revision);
   // A snapshot holds `key` at this revision, and its value was not read. False: it is needed.

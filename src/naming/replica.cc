@@ -18,7 +18,7 @@ Rejection rejectionOfKey(const store::KeyValue& kv) {
 
 using Change = records::RecordStore::Change;
 
-Change publish(records::RecordStore& store, const dns::Name& name, const NodeRecord& record,
+Change putInto(records::RecordStore& store, const dns::Name& name, const NodeRecord& record,
                const store::KeyValue& kv) {
   const int64_t token = std::max(kv.create_revision, record.token);
   return store.put(name, {record.ipv4, record.ipv6}, kv.mod_revision,
@@ -35,7 +35,6 @@ void Replica::apply(const std::vector<store::WatchEvent>& events) {
     if (event.kv.mod_revision <= complete_to_) continue;
     unread_.erase(event.kv.key);
     if (event.type == store::WatchEvent::Type::kPut) {
-      own_key_.put(event.kv);
       if (in_snapshot_ && !isPath(event.kv.key)) put_meanwhile_.insert_or_assign(event.kv.key, event.kv.mod_revision);
       put(event.kv);
     } else {
@@ -69,7 +68,6 @@ void Replica::addToSnapshot(const std::vector<store::KeyValue>& page) {
       continue;
     put_meanwhile_.erase(kv.key);
     unread_.erase(kv.key);
-    own_key_.put(kv);
     const EventEffect outcome = put(kv);
     if (outcome != EventEffect::kForeign) compare(kv, outcome);
   }
@@ -120,7 +118,7 @@ bool Replica::agrees(const store::KeyValue& kv) {
   if (store_.revisionOf(*name) != kv.mod_revision) return false;
   if (kv.value.empty()) return true;
   const Result<NodeRecord> record = decodeRecord(kv.value);
-  return record && publish(store_, *name, *record, kv) == Change::kUnchanged;
+  return record && putInto(store_, *name, *record, kv) == Change::kUnchanged;
 }
 
 void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
@@ -172,7 +170,16 @@ void Replica::abandonSnapshot() {
   put_meanwhile_.clear();
 }
 
+// While this node says that a name is its own, the table has its record.
 Replica::EventEffect Replica::put(const store::KeyValue& kv) {
+  const bool may_come = own_key_.mayCome(kv.key);
+  if (!may_come) own_key_.put(kv);
+  const EventEffect effect = publish(kv);
+  if (may_come) own_key_.put(kv);
+  return effect;
+}
+
+Replica::EventEffect Replica::publish(const store::KeyValue& kv) {
   if (isPath(kv.key)) {
     if (!isBeatKey(kv.key) && !std::exchange(paths_logged_, true))
       log_.info("etcd holds keys of others too, such as \"{}\": what has a '/' is no name", printable(kv.key));
@@ -198,7 +205,7 @@ Replica::EventEffect Replica::put(const store::KeyValue& kv) {
   for (Newest* newest : {&newest_name_, &newest_in_snapshot_}) {
     if (newest->first < kv.mod_revision) *newest = {kv.mod_revision, kv.key};
   }
-  switch (publish(store_, *name, *record, kv)) {
+  switch (putInto(store_, *name, *record, kv)) {
     case Change::kUnchanged:
       return EventEffect::kUnchanged;
     case Change::kOlder:

@@ -89,6 +89,7 @@ class Replica {
 
   enum class EventEffect { kChanged, kUnchanged, kOlder, kContradiction, kRejected, kForeign };
   EventEffect put(const store::KeyValue& kv);
+  EventEffect publish(const store::KeyValue& kv);
   bool remove(std::string_view key, int64_t mod_revision);
   bool lacks(const store::KeyValue& kv);
   void compare(const store::KeyValue& kv, EventEffect outcome);

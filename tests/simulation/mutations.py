@@ -215,8 +215,6 @@ MUTATIONS = [
              "seen == expect_ || now >= last_news + kQuiet;", "now >= last_news;"),
     Mutation("founding: does not ask all addresses first", "founding/founding.cc",
              "if (!asked_all)", "if (!asked_all && expect_ == 0)"),
-    Mutation("founding: a question that could not be sent is one", "founding/hello.cc",
-             "  if (peer.silences != 1 ||", "  if (peer.silences >= 1 ||"),
     Mutation("founding: does not wait for the names", "founding/hello.cc",
              "  if (names_until_ && now < *names_until_) return false;\n", ""),
     Mutation("founding: voters without a disk", "founding/founding.cc",

@@ -54,6 +54,16 @@ TEST_F(ReplicaTest, PutsChangesAndDeletes) {
   EXPECT_EQ(counters_.rejected.value(), 0u);
 }
 
+TEST_F(ReplicaTest, TheRecordOfTheOwnNameComesBeforeTheNameAndGoesAfterIt) {
+  std::vector<std::string> records;
+  own_.follow("a.x.");
+  own_.onChange([this, &records] { records.push_back(at("a.x.")); });
+  replica_.apply({putEvent("a.x.", v4("192.0.2.1"), 2), putEvent("a.x.", v4("192.0.2.9"), 3), deleteEvent("a.x.", 4)});
+  EXPECT_EQ(records, (std::vector<std::string>{"192.0.2.1", "192.0.2.1", "192.0.2.9"}));
+  load({kv("a.x.", v4("192.0.2.2"), 5)}, 5);
+  EXPECT_EQ(records.at(3), "192.0.2.2");
+}
+
 // Found by tools/simulate: the comparison was read after a name had been put and deleted again, the watch broke in
 // between, and what it would have shown was taken for known.
 TEST_F(ReplicaTest, ANameThatWasPutMeanwhileAndIsNotInTheSnapshotLeavesItIncomplete) {
