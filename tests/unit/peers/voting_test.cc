@@ -293,7 +293,7 @@ TEST_F(VotingTest, AVoterEndsInTimeThoughEveryEtcdStandsStill) {
   for (int i = 1; i <= 3; ++i) {
     for (const pid_t etcd : etcdsOf(i)) EXPECT_EQ(::kill(etcd, SIGSTOP), 0);
   }
-  EXPECT_TRUE(machines_.at(1)->voting->stop(5s)) << "1.5 s, and the end of a program";
+  EXPECT_TRUE(machines_.at(1)->voting->stop(5s)) << "1 s, and the end of a program";
   EXPECT_TRUE(etcdsOf(1).empty());
 }
 
