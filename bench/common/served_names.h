@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "common/names.h"
+#include "directive/file/zone_handler.h"
 #include "records/record_store.h"
 #include "resolve/router.h"
 #include "resolver/forwarding_resolver.h"
+#include "zones/zone_builder.h"
 
 namespace idetcd::bench {
 
@@ -39,6 +41,26 @@ class ServedNames {
         std::vector<resolve::Router::Zone>{{.name = dns::Name(),
                                             .chain = std::move(chain),
                                             .meter = counted ? std::make_shared<resolve::QueryMeter>() : nullptr}},
+        store_.table().seed(), nullptr, std::make_shared<resolve::QuerySamples>());
+  }
+
+  // The same names from a zone, as `file` has it, in place of all that was answered before.
+  void serveZone(uint32_t names) {
+    const auto origin = dns::Name::parse(kZone).value();
+    zones::ZoneBuilder builder(origin, store_.table().seed());
+    const std::array<uint8_t, 22> soa{};  // two names that are the root's, and numbers
+    const std::array<uint8_t, 1> ns{};
+    bool added = builder.add({origin.wire(), 6, 60, soa}, {}) && builder.add({origin.wire(), 2, 60, ns}, {});
+    for (uint32_t i = 1; i <= names; ++i) {
+      const auto name = dns::Name::parse(numberedName(i)).value();
+      added = added && builder.add({name.wire(), 1, 60, addressV4(i)}, {});
+    }
+    const auto set = std::make_shared<directive::ZoneSet>(store_.table().seed());
+    if (auto zone = builder.build(); added && zone) set->put({origin, {}, std::move(*zone)});
+    auto chain = std::make_shared<resolve::Chain>();
+    chain->add(std::make_unique<directive::ZoneHandler>(set, false, std::vector<IpNetwork>()));
+    router_ = std::make_shared<resolve::Router>(
+        std::vector<resolve::Router::Zone>{{.name = dns::Name(), .chain = std::move(chain), .meter = nullptr}},
         store_.table().seed(), nullptr, std::make_shared<resolve::QuerySamples>());
   }
 

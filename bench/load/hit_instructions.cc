@@ -23,8 +23,8 @@ namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--cached [--alias]] [--wildcard] "
-    "[--counted]\n";
+    "usage: hit_instructions [--rounds 200] [--names 1000] [--edns] [--nxdomain] [--cached [--alias] | --file] "
+    "[--wildcard] [--counted]\n";
 constexpr size_t kBatch = net::UdpBatch::kCapacity;
 constexpr size_t kWarmRounds = 2;
 
@@ -93,6 +93,7 @@ int main(int argc, char** argv) {
   const bool cached = arguments.flag("--cached");
   if (cached) source.zone = dns::Name::parse("example.net.").value();
   const bool aliased = arguments.flag("--alias");
+  const bool from_file = arguments.flag("--file");
   const bool wildcard = arguments.flag("--wildcard");
   const bool counted = arguments.flag("--counted");
   arguments.finish();
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   net::EventLoop loop;
   bench::ServedNames served(source.names, false,
                             cached ? std::optional(bench::World{loop, source.zone, aliased}) : std::nullopt, counted);
+  if (from_file) served.serveZone(source.names);
   const IpAddress loopback = IpAddress::v4({127, 0, 0, 1});
   auto socket = net::UdpSocket::bind({.ip = wildcard ? IpAddress::v4({}) : loopback, .port = 0}, false);
   if (!socket) return 1;

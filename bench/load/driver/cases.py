@@ -342,4 +342,5 @@ class Allocations(Case):
 PLAIN_HIT = "A, no EDNS"
 HITS = ((PLAIN_HIT, []), ("A, EDNS", ["--edns"]), ("NXDOMAIN", ["--nxdomain"]), ("A, no bind", ["--wildcard"]),
         ("A, from the cache", ["--cached"]),
-        ("A behind a CNAME, from the cache", ["--cached", "--alias"]), ("A, with prometheus", ["--counted"]))
+        ("A behind a CNAME, from the cache", ["--cached", "--alias"]), ("A, with prometheus", ["--counted"]),
+        ("A, from a zone file", ["--file"]))
