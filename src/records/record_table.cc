@@ -108,9 +108,16 @@ bool RecordTable::insertInto(const Directory& dir, uint64_t hash, Entry* entry) 
 // A reused tombstone stays counted until the next rebuild: the count is an upper bound.
 void RecordTable::makeRoom() {
   const size_t slots = (directory()->mask + 1) * kSlots;
-  const size_t max_load = slots / 10 * 7;
+  const size_t max_load = slots / 10 * kFullTenths;
   if (live_ + tombstones_ < max_load) return;
   rebuild(live_ > slots / 2 ? (directory()->mask + 1) * 2 : directory()->mask + 1);
+}
+
+void RecordTable::reserve(size_t names) {
+  const size_t before = directory()->mask + 1;
+  size_t buckets = before;
+  while (buckets * kSlots / 10 * kFullTenths <= names) buckets *= 2;
+  if (buckets > before) rebuild(buckets);
 }
 
 void RecordTable::rebuild(size_t buckets) {

@@ -86,6 +86,8 @@ class RecordTable {
   bool erase(std::span<const uint8_t> name);
   Entry* findForWrite(std::span<const uint8_t> name);
   size_t size() const { return live_; }
+  // Makes room for as many names, which it would else make step by step.
+  void reserve(size_t names);
   // Calls visit(Entry&) for every entry. The table must not be changed meanwhile.
   template <typename Visit>
   void forEach(Visit visit) const {
@@ -103,6 +105,7 @@ class RecordTable {
   static constexpr size_t kMaxProbe = 16;
   static constexpr size_t kFirstBuckets = 16;
   static constexpr size_t kScanBuckets = 256;
+  static constexpr size_t kFullTenths = 7;  // of the slots that are taken when the table grows
   static constexpr size_t kCachedBuckets = 1024;  // with fewer, some 6,000 names, all of the table is in the cache
   static constexpr unsigned kPointerBits = 48;
   static constexpr uint64_t kEmpty = 0;

@@ -91,6 +91,7 @@ Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
   constexpr size_t kAhead = 8;  // of what the cache fetches meanwhile
   auto zone = std::make_unique<Zone>(origin_, seed_);
   linkRuns();
+  zone->table_.reserve(runs_.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
     if (i + kAhead < runs_.size()) zone->table_.prefetchBucket(runs_[i + kAhead].hash);
     if (!runs_[i].is_first) continue;

@@ -99,6 +99,21 @@ TEST_F(RecordTableTest, GrowthFreesOldDirectoriesAtOnce) {
   }
 }
 
+TEST_F(RecordTableTest, ReservedRoomIsWhatGrowthMakes) {
+  constexpr size_t kNames = 20000;
+  RecordTable reserved(epochs_, 4711);
+  reserved.reserve(kNames);
+  const size_t bytes = reserved.bytes();
+  for (size_t i = 0; i < kNames; ++i) put(numbered(i), 1);
+  EXPECT_EQ(bytes, table_.bytes() - table_.arena().bytes());
+  for (size_t i = 0; i < kNames; ++i)
+    reserved.put(EntryBuilder(numbered(i).wire(), 1).build(reserved.arena(), 0));
+  EXPECT_EQ(reserved.bytes() - reserved.arena().bytes(), bytes) << "it did not grow";
+  for (size_t i = 0; i < kNames; ++i) ASSERT_NE(find(reserved, numbered(i)), nullptr);
+  table_.reserve(1);
+  EXPECT_EQ(table_.bytes() - table_.arena().bytes(), bytes) << "nor does it shrink";
+}
+
 TEST_F(RecordTableTest, ForEachVisitsEachOnce) {
   for (size_t i = 0; i < 3000; ++i) put(numbered(i), 1);
   for (size_t i = 0; i < 3000; i += 3) table_.erase(numbered(i).wire());
