@@ -51,7 +51,7 @@ class AliasFollower::Deferrer final : public resolve::ReplyDeferrer {
 };
 
 AliasFollower::AliasFollower(net::EventLoop& loop, Options options)
-    : options_(std::move(options)), deadlines_(loop, kTime) {}
+    : options_(std::move(options)), deadlines_(loop, options_.time) {}
 
 AliasFollower::~AliasFollower() = default;
 
@@ -141,7 +141,7 @@ AliasFollower::OwnNames AliasFollower::findOwn(const dns::Query& query, resolve:
     if (!outcome.isNext()) own.target = dns::Name::fromWire(name);
     return outcome.isNext();
   };
-  visitOtherNames(query, response, std::ref(visit));
+  visitOtherNames(query, response, names_room_, std::ref(visit));
   own.is_denied = exists && response.rcode == dns::Rcode::kNxDomain;
   return own;
 }

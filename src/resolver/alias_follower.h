@@ -8,7 +8,7 @@
 // server's own, and for clients who may ask for it: withoutOwn() sees to that when it comes, mayAnswer() when the cache
 // has it.
 //
-// Bounded: kMaxSteps questions and kTime for all of them. Each client waits in the forwarder that the target is asked
+// Bounded: kMaxSteps questions and Options::time for all of them. Each client waits in the forwarder that the target is asked
 // of, by the rules that hold there for its number and for the answers to many.
 #pragma once
 
@@ -41,6 +41,7 @@ class AliasFollower {
     Resolve resolve;
     AnswerHere answer_here;
     HashSeed hash_seed = 0;  // of the queries
+    std::chrono::milliseconds time = kTime;
   };
 
   AliasFollower(net::EventLoop& loop, Options options);
@@ -98,7 +99,8 @@ class AliasFollower {
 
   const Options options_;
   net::DeadlineQueue deadlines_;
-  std::vector<uint8_t> room_;  // for what is answered here
+  std::vector<uint8_t> room_;        // for what is answered here
+  std::vector<uint8_t> names_room_;  // for the response of which findOwn() reads the names
   // Clients that asked the same share an answer, so the last two that were joined are often those of the next one too.
   struct Joined {
     std::shared_ptr<const StoredResponse> first;

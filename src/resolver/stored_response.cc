@@ -341,12 +341,17 @@ void classify(const Selector& selector, StoredResponse& response) {
 size_t recordsStart(std::span<const uint8_t> name) { return dns::kHeaderSize + name.size() + 4; }
 
 // A stored response to a question for `name` as a message without a valid header, but for its counts.
-std::vector<uint8_t> messageOf(std::span<const uint8_t> name, const dns::PackedResponse& response) {
+void writeMessage(std::span<const uint8_t> name, const dns::PackedResponse& response, std::vector<uint8_t>& message) {
   const std::span<const uint8_t> body = response.body();
-  std::vector<uint8_t> message(recordsStart(name) + body.size());  // type and class are not looked at
+  message.assign(recordsStart(name) + body.size(), 0);  // type and class are not looked at
   dns::store64(&message[4], response.counts());
   std::memcpy(&message[dns::kHeaderSize], name.data(), name.size());
   if (!body.empty()) std::memcpy(&message[recordsStart(name)], body.data(), body.size());
+}
+
+std::vector<uint8_t> messageOf(std::span<const uint8_t> name, const dns::PackedResponse& response) {
+  std::vector<uint8_t> message;
+  writeMessage(name, response, message);
   return message;
 }
 
@@ -429,10 +434,12 @@ bool namesOthers(uint16_t qtype, const dns::PackedResponse& response) {
                                       std::ranges::any_of(response.ttlOffsets().first(response.answers), is_alias));
 }
 
-void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, const VisitOtherName& visit) {
+void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, std::vector<uint8_t>& room,
+                     const VisitOtherName& visit) {
   if (!namesOthers(query.qtype, response)) return;
   const bool follows = query.qtype != code(RrType::kCname) && query.qtype != code(RrType::kAny);
-  const std::vector<uint8_t> message = messageOf(query.name(), response);
+  writeMessage(query.name(), response, room);
+  const std::span<const uint8_t> message = room;
   dns::NameWork work(kMaxSteps);
   dns::MessageReader reader(message, recordsStart(query.name()));
   dns::RecordView record;

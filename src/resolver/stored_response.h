@@ -63,9 +63,11 @@ enum class OtherName : uint8_t {
 // Whether a response to a question for `qtype` names any: a few instructions for each record of its answer.
 bool namesOthers(uint16_t qtype, const dns::PackedResponse& response);
 // Calls `visit` with each, the targets in their order first, until it returns false. `name`: uncompressed, in the case in
-// which it came, borrowed for the call. REQUIRES: `response` answers `query`.
+// which it came, borrowed for the call. `room` is written over, and grows to the largest response. REQUIRES: `response` answers
+// `query`; `room` is not used by `visit`.
 using VisitOtherName = std::function<bool(OtherName kind, std::span<const uint8_t> name)>;
-void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, const VisitOtherName& visit);
+void visitOtherNames(const dns::Query& query, const dns::PackedResponse& response, std::vector<uint8_t>& room,
+                     const VisitOtherName& visit);
 
 // The same response without its additional section. REQUIRES: `rest` is fresh from its constructor.
 void dropAdditional(const StoredResponse& response, StoredResponse& rest);
