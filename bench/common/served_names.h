@@ -58,7 +58,7 @@ class ServedNames {
     const auto set = std::make_shared<directive::ZoneSet>(store_.table().seed());
     if (auto zone = builder.build(); added && zone) set->put({origin, {}, std::move(*zone)});
     auto chain = std::make_shared<resolve::Chain>();
-    chain->add(std::make_unique<directive::ZoneHandler>(set, false, std::vector<IpNetwork>()));
+    chain->add(std::make_unique<directive::ZoneHandler>(set, false, std::vector<IpNetwork>(), nullptr));
     router_ = std::make_shared<resolve::Router>(
         std::vector<resolve::Router::Zone>{{.name = dns::Name(), .chain = std::move(chain), .meter = nullptr}},
         store_.table().seed(), nullptr, std::make_shared<resolve::QuerySamples>());

@@ -104,10 +104,10 @@ class Lookup {
       if (match.kind == Match::Kind::kNone && step_ == 0 && passes_missing &&
           findWildcard(zone_, *match.entry) == nullptr)
         return {ZoneAnswer::Kind::kNoName, 0};
-      if (!take(match)) break;
+      if (!take(match)) return {ZoneAnswer::Kind::kAnswer, finish()};
       ++step_;
     }
-    return {ZoneAnswer::Kind::kAnswer, finish()};
+    return {step_ <= kMaxChain ? ZoneAnswer::Kind::kAlias : ZoneAnswer::Kind::kAnswer, finish()};
   }
 
   size_t finishNoData() {

@@ -12,7 +12,7 @@ import dns.rdata
 import dns.rdatatype
 import pytest
 
-from dns_client import answers, ask, extended_errors, patient, rcode, resolves
+from dns_client import answers, ask, exchange, extended_errors, make_query, patient, rcode, resolves
 from harness.dns_servers import Knot, Named, Nsd
 from harness.metrics import Metrics
 from harness.processes import TIME_FACTOR, wait_until
@@ -60,6 +60,35 @@ def test_a_zone_is_answered_with_all_that_belongs_to_it(nodes, directory):
     missing = ask(node, "x.www.example.")
     assert rcode(missing) == "NXDOMAIN" and missing.flags & dns.flags.AA and missing.authority[0].ttl == 60
     assert rcode(ask(node, "elsewhere.")) == "REFUSED"
+
+
+def test_an_alias_that_leads_out_of_its_zone_is_completed(nodes, directory):
+    """As a stub resolver needs it: whatever block, or server, has the target."""
+    theirs = write(directory, "db.theirs", zone(1, "www A 192.0.2.7\nnext CNAME www\n"))
+    upstream = nodes.start(f"theirs {{\n file {theirs}\n}}\n")
+    ours = write(directory, "db.ours", zone(1, "far CNAME next.theirs.\nhosts CNAME printer.lan.\nnear CNAME www.other.\nround CNAME round.other.\n"
+                                               "void CNAME nowhere.theirs.\nlost CNAME x.unknown.\n* CNAME www.theirs.\n"))
+    other = write(directory, "db.other", zone(1, "www A 192.0.2.8\nround CNAME round.example.\n"))
+    node = nodes.start(f"example {{\n file {ours}\n}}\nother {{\n file {other}\n}}\n"
+                       f"lan {{\n hosts {{\n  192.0.2.9 printer.lan\n }}\n}}\ntheirs {{\n forward . 127.0.0.1:{upstream.port}\n}}\n")
+    assert answers(node, "near.example.") == ["192.0.2.8", "www.other."]
+    assert answers(node, "hosts.example.") == ["192.0.2.9", "printer.lan."]
+    for tcp in (False, True):
+        response = ask(node, "far.example.", tcp=tcp)
+        assert sorted(str(rdata) for rrset in response.answer for rdata in rrset) == ["192.0.2.7", "next.theirs.", "www.theirs."]
+        assert [rrset.name.to_text() for rrset in response.answer] == ["far.example.", "next.theirs.", "www.theirs."]
+        assert response.flags & dns.flags.AA
+    assert answers(node, "any.example.") == ["192.0.2.7", "www.theirs."]
+    assert rcode(ask(node, "void.example.")) == "NXDOMAIN"
+    # Nobody has it, or it was not wanted.
+    assert answers(node, "lost.example.") == ["x.unknown."]
+    assert answers(node, "far.example.", flags=0) == ["next.theirs."]
+    assert answers(node, "far.example.", "CNAME") == ["next.theirs."]
+    # No end: not asked for ever.
+    assert rcode(ask(node, "round.example.")) in ("SERVFAIL", "NOERROR")
+    upstream.terminate()
+    failed = exchange(node, make_query("any.example.", use_edns=True), timeout=SOON)
+    assert rcode(failed) == "SERVFAIL" and extended_errors(failed)
 
 
 def test_large_answers_come_over_tcp(nodes, directory):

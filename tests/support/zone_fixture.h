@@ -70,6 +70,12 @@ inline std::string rdataText(const Message& message, const Message::Record& reco
   }
 }
 
+// As a handler asks.
+inline ZoneAnswer answer(const Zone& zone, const dns::Query& query, size_t limit, uint16_t flags, bool passes_missing) {
+  const size_t size = answerHit(zone, query, limit, flags);
+  return size > 0 ? ZoneAnswer{ZoneAnswer::Kind::kAnswer, size} : lookUp(zone, query, limit, flags, passes_missing);
+}
+
 inline Reply ask(const Zone& zone, std::string_view name, uint16_t type, bool dnssec = false, size_t limit = 4096,
                  bool passes_missing = false) {
   Message message(name, type, 4096);

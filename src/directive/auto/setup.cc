@@ -2,7 +2,6 @@
 #include "config/option_table.h"
 #include "directive/auto/zone_folder.h"
 #include "directive/file/zone_handler.h"
-#include "directive/values/values.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
@@ -59,8 +58,7 @@ class AutoDirective final : public resolve::Configured<AutoSettings> {
   }
 
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
-    const Values& values = valuesOf(context.block);
-    chain.add(std::make_unique<ZoneHandler>(set_, values.loadbalance, values.preferred));
+    ZoneHandler::addTo(chain, context, set_, "auto");
     return {};
   }
 

@@ -3,7 +3,6 @@
 #include "directive/file/zone_handler.h"
 #include "directive/file/zone_loader.h"
 #include "directive/file/zone_settings.h"
-#include "directive/values/values.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
@@ -89,8 +88,7 @@ class FileDirective final : public resolve::Configured<std::vector<ZoneFileSetti
   }
 
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
-    const Values& values = valuesOf(context.block);
-    chain.add(std::make_unique<ZoneHandler>(set_, values.loadbalance, values.preferred));
+    ZoneHandler::addTo(chain, context, set_, "file");
     return {};
   }
 

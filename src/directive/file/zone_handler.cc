@@ -1,14 +1,32 @@
 #include "directive/file/zone_handler.h"
 
+#include "directive/values/values.h"
 #include "zones/zone_lookup.h"
 
 namespace idetcd::directive {
 
 using resolve::QueryOutcome;
 
-ZoneHandler::ZoneHandler(std::shared_ptr<const ZoneSet> set, bool rotates, std::vector<IpNetwork> preferred)
-    : set_(std::move(set)), rotates_(rotates), preferred_(std::move(preferred)), generation_(set_->generation()) {
+ZoneHandler::ZoneHandler(std::shared_ptr<const ZoneSet> set, bool rotates, std::vector<IpNetwork> preferred,
+                         std::unique_ptr<resolver::AliasCompletion> aliases)
+    : set_(std::move(set)),
+      rotates_(rotates),
+      preferred_(std::move(preferred)),
+      generation_(set_->generation()),
+      aliases_(std::move(aliases)) {
   table_ = set_->table();
+}
+
+void ZoneHandler::addTo(resolve::Chain& chain, const resolve::LoopContext& context, std::shared_ptr<const ZoneSet> set,
+                        std::string_view directive) {
+  const Values& values = valuesOf(context.block);
+  auto aliases = std::make_unique<resolver::AliasCompletion>(
+      chain, context.loop, context.process.epochs,
+      resolver::AliasCompletion::Options{.hash_seed = context.process.hash_seed,
+                                         .directive = context.process.names.idOf(directive),
+                                         .rotates = values.loadbalance,
+                                         .preferred = values.preferred});
+  chain.add(std::make_unique<ZoneHandler>(std::move(set), values.loadbalance, values.preferred, std::move(aliases)));
 }
 
 // The generation is read before the table, so a table that is replaced in between is only fetched once more.
@@ -21,21 +39,29 @@ const ZoneTable& ZoneHandler::newestTable() {
   return *table_;
 }
 
+// A name that the only zone holds is in that zone.
+const ServedZone* ZoneHandler::likelyZone(const dns::Query& query) const {
+  const ServedZone* const only = table_->only();
+  const ServedZone* const likely = only != nullptr ? only : table_->find(query.name());
+  return likely != nullptr && likely->zone ? likely : nullptr;
+}
+
 void ZoneHandler::prefetchBucket(const dns::Query& query) {
-  const ServedZone* const served = table_->find(query.name());
-  if (served != nullptr && served->zone) served->zone->table().prefetchBucket(query.hash);
+  if (const ServedZone* const served = likelyZone(query)) served->zone->table().prefetchBucket(query.hash);
 }
 
 void ZoneHandler::prefetchEntry(const dns::Query& query) {
-  const ServedZone* const served = table_->find(query.name());
-  if (served != nullptr && served->zone) served->zone->table().prefetchEntry(query.hash);
+  if (const ServedZone* const served = likelyZone(query)) served->zone->table().prefetchEntry(query.hash);
 }
 
 QueryOutcome ZoneHandler::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
   const ZoneTable& table = newestTable();
-  const ServedZone* const served = table.find(query.name());
-  if (served != nullptr) [[likely]]
-    return answerFrom(*served, query, request, flags);
+  if (const ServedZone* const likely = likelyZone(query)) [[likely]] {
+    const size_t size = zones::answerHit(*likely->zone, query, request.response_limit, flags);
+    if (size > 0) [[likely]]
+      return ordered(query, size);
+  }
+  if (const ServedZone* const served = table.find(query.name())) return answerFrom(*served, query, request, flags);
   return table.isAbove(query.hash) ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
 }
 
@@ -48,11 +74,16 @@ QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query&
   }
   const bool passes_missing = std::ranges::any_of(
       served.fallthrough, [&](const dns::Name& zone) { return dns::isNameWithin(query.name(), zone); });
-  const zones::ZoneAnswer answer = zones::answer(*served.zone, query, request.response_limit, flags, passes_missing);
+  const zones::ZoneAnswer answer = zones::lookUp(*served.zone, query, request.response_limit, flags, passes_missing);
   if (answer.kind == zones::ZoneAnswer::Kind::kParentSide) return answerParentSide(query, request, flags);
   if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return QueryOutcome::next();
-  if (rotates_ || !preferred_.empty()) orderAddresses(query, answer.size);
-  return QueryOutcome::answer(answer.size);
+  if (answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_) return aliases_->complete(query, request, answer.size);
+  return ordered(query, answer.size);
+}
+
+QueryOutcome ZoneHandler::ordered(const dns::Query& query, size_t size) const {
+  if (rotates_ || !preferred_.empty()) orderAddresses(query, size);
+  return QueryOutcome::answer(size);
 }
 
 QueryOutcome ZoneHandler::answerParentSide(const dns::Query& query, const resolve::Request& request, uint16_t flags) {

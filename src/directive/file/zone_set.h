@@ -21,6 +21,8 @@ class ZoneTable {
   ZoneTable(std::vector<ServedZone> zones, HashSeed seed);
 
   const std::vector<ServedZone>& zones() const { return zones_; }
+  // Null: there are several, or none.
+  const ServedZone* only() const { return zones_.size() == 1 ? &zones_.front() : nullptr; }
   // The longest zone that the name (folded) is in; null: none.
   const ServedZone* find(std::span<const uint8_t> name) const {
     if (zones_.size() == 1) return dns::isNameWithin(name, zones_.front().origin) ? &zones_.front() : nullptr;

@@ -217,7 +217,7 @@ TEST(ZoneLookup, ChainsOfPointersAreShort) {
   Message message("x.d.example.", kA, 4096);
   dns::Query query;
   ASSERT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
-  const size_t size = answer(*zone, query, 4096, 0, false).size;
+  const size_t size = lookUp(*zone, query, 4096, 0, false).size;
   size_t longest = 0;
   for (size_t pos = dns::kHeaderSize; pos < size; ++pos) {
     size_t jumps = 0;
