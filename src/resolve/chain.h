@@ -55,9 +55,9 @@ class Chain {
   void addCluster(std::shared_ptr<const ClusterZone> cluster);
 
   // Whether an ordinary query (class IN, no option asked for) goes straight to the cluster's names.
-  bool isDirect() const {
-    return cluster_ && behind_cluster_ == 1 && clusters_ == 1 && !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie;
-  }
+  bool isDirect() const { return cluster_ && behind_cluster_ == 1 && clusters_ == 1 && hasHandlersOnly(); }
+  // Whether the handlers are all that an ordinary query meets.
+  bool hasHandlersOnly() const { return !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie; }
 
   // The first one that is asked. Null: the block has none.
   const ClusterZone* cluster() const { return cluster_.get(); }
@@ -85,6 +85,10 @@ class Chain {
     return outcome;
   }
   QueryOutcome answer(dns::Query& query, const Request& request) const;
+  // The same. REQUIRES: hasHandlersOnly(), and an ordinary query.
+  QueryOutcome askHandlers(const dns::Query& query, const Request& request) const {
+    return runFrom(0, query, request, flags());
+  }
 
   // For a handler that asks those behind it: what they answer to a query of class IN, from the `first` one on, else
   // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.

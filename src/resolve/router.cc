@@ -41,7 +41,11 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
     has_gate_ |= zone.chain->parts.gate != nullptr;
     Shortcut shortcut = Shortcut::kNone;
     const bool is_direct = zone.chain->isDirect() && !isDivided(*zone.chain->cluster(), zones);
-    if (is_direct) shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
+    if (is_direct) {
+      shortcut = zone.meter ? Shortcut::kMeteredCluster : Shortcut::kCluster;
+    } else if (zone.chain->hasHandlersOnly() && !zone.meter) {
+      shortcut = Shortcut::kHandlers;
+    }
     if (zone.meter) meters_.push_back(zone.meter.get());
     routes_.push_back(
         {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});
@@ -135,8 +139,9 @@ QueryOutcome Router::serveMetered(Job& job, QueryMeter& meter, Request& request)
   return outcome;
 }
 
-// These two are each a function of its own, so that neither saves registers for the other. (A block without `prometheus`.)
+// Each is a function of its own, so that none saves registers for another. (A block without `prometheus`.)
 QueryOutcome Router::serveDirectly(Job& job, Request& request) { return job.chain->askCluster(job.query, request); }
+QueryOutcome Router::serveHandlers(Job& job, Request& request) { return job.chain->askHandlers(job.query, request); }
 
 // In a batch, which is counted at its end.
 QueryOutcome Router::serveUncounted(Job& job, Request& request) {

@@ -16,8 +16,9 @@
 namespace idetcd::resolve {
 
 // Straight to the cluster's names: nothing comes before them, no other block has names in their zone, and all that is done
-// besides is that what a block with `prometheus` answers is counted.
-enum class Shortcut : uint8_t { kNone, kCluster, kMeteredCluster };
+// besides is that what a block with `prometheus` answers is counted. Straight to the handlers: the block has nothing beside
+// them for an ordinary query.
+enum class Shortcut : uint8_t { kNone, kCluster, kMeteredCluster, kHandlers };
 
 // A query on its way through the three passes over a batch.
 struct Job {
@@ -83,6 +84,7 @@ class Router : public std::enable_shared_from_this<Router> {
   // The same for a query of a batch that came over UDP, whose end countBatch() is told before its answers can leave.
   [[gnu::always_inline]] QueryOutcome answerInBatch(Job& job, Request& request) const {
     if (job.shortcut == Shortcut::kCluster) return serveDirectly(job, request);
+    if (job.shortcut == Shortcut::kHandlers) return serveHandlers(job, request);
     return job.shortcut == Shortcut::kMeteredCluster ? serveUncounted(job, request) : serve(job, request);
   }
   // Counts what of the batch is not counted yet. `local`: where it came in.
@@ -140,6 +142,7 @@ class Router : public std::enable_shared_from_this<Router> {
   QueryOutcome serve(Job& job, Request& request) const;
   QueryOutcome serveMetered(Job& job, QueryMeter& meter, Request& request) const;
   static QueryOutcome serveDirectly(Job& job, Request& request);
+  static QueryOutcome serveHandlers(Job& job, Request& request);
   static QueryOutcome serveUncounted(Job& job, Request& request);
   static void count(std::span<const Job> jobs, const SocketAddress& local);
   void noteBatch(std::span<const Job> jobs, const BatchCounts& counts, BootClock::time_point begin) const;
