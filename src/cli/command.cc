@@ -54,6 +54,11 @@ std::vector<Command> makeCommands() {
       make("exec", "-- COMMAND [ARGUMENT...]", "waits for a name, and becomes COMMAND with it in its environment",
            execute,
            {.options = {{"members", Kind::kCount, "N", "wait until so many names are held and resolve here, too"},
+                        {"barrier", Kind::kCount, "N", "the same"},
+                        {"on-change", Kind::kText, "WHAT",
+                         "run COMMAND as a child, which a lost name ends; of other members it is told by signal:NAME or "
+                         "restart, or not: ignore"},
+                        {"settle", Kind::kDuration, "DURATION", "how long the members have to stay the same for that; default: 2s"},
                         kTimeout,
                         kPattern},
             .min_words = 1,

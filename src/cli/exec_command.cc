@@ -1,7 +1,10 @@
+#include <csignal>
 #include <cstdlib>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cli/command.h"
+#include "cli/job.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
 #include "cli/text.h"
@@ -35,9 +38,9 @@ Variables variablesOf(const json& cluster) {
           {"IDETCD_PATTERN", textAt(cluster, "pattern").value_or("")}};
 }
 
-// The part of the status of the cluster in which this node has a name.
-Reply<json> ownCluster(const LocalNode& node, const std::optional<std::string>& pattern, const Deadline& deadline) {
-  const auto said = node.get("/v1/status", deadline.patience());
+// The part of the status of the cluster.
+Reply<json> readMyCluster(const LocalNode& node, const std::optional<std::string>& pattern, std::chrono::milliseconds patience) {
+  const auto said = node.get("/v1/status", patience);
   if (!said) return tl::unexpected(said.error());
   std::vector<json> found;
   for (const json& cluster : arrayAt(*said, "clusters")) {
@@ -47,16 +50,27 @@ Reply<json> ownCluster(const LocalNode& node, const std::optional<std::string>& 
   if (found.empty()) return failed(std::string(kNoCluster));
   if (found.size() > 1)
     return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(*said)));
-  if (!textAt(found.front(), "name")) return notYet("this node has no name");
   return std::move(found.front());
 }
 
-Reply<json> awaitName(const Call& call) {
-  const Deadline deadline(call.arguments.duration("timeout"));
+// Of the cluster in which this node has a name.
+Reply<json> readOwnCluster(const LocalNode& node, const std::optional<std::string>& pattern, std::chrono::milliseconds patience) {
+  auto found = readMyCluster(node, pattern, patience);
+  if (found && !textAt(*found, "name")) return notYet("this node has no name");
+  return found;
+}
+
+// `--barrier` and `--members` are one.
+std::optional<uint64_t> membersWanted(const Arguments& arguments) {
+  const auto barrier = arguments.number("barrier");
+  return barrier ? barrier : arguments.number("members");
+}
+
+Reply<json> awaitName(const Call& call, const Deadline& deadline) {
   const auto pattern = givenPattern(call.arguments);
-  const auto members = call.arguments.number("members");
-  auto found = keepTrying<json>(deadline, [&]() -> Reply<json> {
-    auto own = ownCluster(call.node, pattern, deadline);
+  const auto members = membersWanted(call.arguments);
+  return keepTrying<json>(deadline, [&]() -> Reply<json> {
+    auto own = readOwnCluster(call.node, pattern, deadline.patience());
     if (!own || !members) return own;
     const auto cluster = readCluster(call.node, textAt(*own, "pattern"), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());
@@ -66,28 +80,198 @@ Reply<json> awaitName(const Call& call) {
     if (!there) return tl::unexpected(there.error());
     return own;
   });
-  if (!found && found.error().may_pass) found.error().code = kNo;
-  return found;
 }
+
+void addToEnvironment(const json& cluster) {
+  for (const auto& [name, value] : variablesOf(cluster))
+    ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+}
+
+CommandResult refusedBySystem(std::string_view command, int error) {
+  return {.code = error == ENOENT ? 127 : 126,
+          .out = {},
+          .err = fmt::format("{}: {}\n", escaped(command), std::strerror(error))};
+}
+
+// What the job gets to know of a change of the members.
+struct Reaction {
+  enum class Kind : uint8_t { kIgnore, kSignal, kRestart };
+  Kind kind = Kind::kIgnore;
+  int signal = 0;
+};
+
+// "HUP", "SIGHUP" or "1".
+std::optional<int> signalOf(std::string_view name) {
+  if (const auto number = parseNumber<int>(name)) return *number > 0 && *number < SIGRTMIN ? number : std::nullopt;
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    const char* const known = ::sigabbrev_np(number);
+    if (known != nullptr && known == name) return number;
+  }
+  return std::nullopt;
+}
+
+// Nothing: the command is not watched.
+Result<std::optional<Reaction>> reactionOf(const Arguments& arguments) {
+  const auto text = arguments.text("on-change");
+  if (!text) {
+    if (arguments.has("settle")) return fail("--settle is for --on-change");
+    return std::optional<Reaction>();
+  }
+  if (*text == "ignore") return Reaction{};
+  if (*text == "restart") return Reaction{.kind = Reaction::Kind::kRestart};
+  constexpr std::string_view kSignal = "signal:";
+  if (text->starts_with(kSignal)) {
+    if (const auto number = signalOf(std::string_view(*text).substr(kSignal.size())))
+      return Reaction{.kind = Reaction::Kind::kSignal, .signal = *number};
+  }
+  return fail(fmt::format("--on-change: '{}' is none of signal:NAME, restart and ignore", escaped(*text)));
+}
+
+// Runs the command for as long as this node has its name, and tells it of changes.
+class Supervisor {
+ public:
+  Supervisor(const Call& call, Reaction reaction)
+      : call_(call),
+        reaction_(reaction),
+        settle_(call.arguments.duration("settle").value_or(kSettle)) {}
+
+  // `cluster`: of the status, with the name.
+  CommandResult run(json cluster) {
+    for (bool again = true; again;) {
+      if (const auto started = job_.start(call_.arguments.words()); !started)
+        return refusedBySystem(call_.arguments.words().front(), started.error());
+      own_ = std::move(cluster);
+      noteOwned(own_);
+      members_ = readMembersText();
+      changed_at_.reset();
+      const auto end = watch();
+      if (end) return *end;
+      auto next = awaitNext();
+      again = next.has_value();
+      if (!again) return std::move(next.error());
+      cluster = std::move(*next);
+      addToEnvironment(cluster);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::chrono::seconds kSettle{2};
+  static constexpr std::chrono::milliseconds kInterval{250};
+  static constexpr std::chrono::milliseconds kStatusPatience{1000};
+  static constexpr int kLost = 75;  // EX_TEMPFAIL
+
+  // Until the command has ended, or the name is lost: the outcome then. Nothing: the command has been ended, to be started
+  // anew.
+  std::optional<CommandResult> watch() {
+    while (true) {
+      if (const auto code = job_.wait(kInterval)) return CommandResult{.code = *code, .out = {}, .err = {}};
+      if (const auto lost = look(); !lost.empty()) {
+        job_.end();
+        return CommandResult{.code = kLost, .out = {}, .err = lost + '\n'};
+      }
+      if (!changed_at_ || Clock::now() - *changed_at_ < settle_) continue;
+      if (!tell()) continue;
+      job_.end();
+      return job_.asked() != 0 ? std::optional(endedBySignal()) : std::nullopt;
+    }
+  }
+
+  // Asks the server. The reason, if the name is lost; else empty. A server that has just started has yet to take the name
+  // back; so has one that is silent. The name is this node's meanwhile, until its lease ends.
+  std::string look() {
+    const std::string name(withoutDot(textAt(own_, "name").value_or("")));
+    const bool is_over = valid_until_ && Clock::now() >= *valid_until_;
+    const auto said = readMyCluster(call_.node, textAt(own_, "pattern"), kStatusPatience);
+    const auto now = said ? textAt(*said, "name") : std::nullopt;
+    if (!now) {
+      if (said && flagAt(*said, "had_name")) return fmt::format("{} is lost", name);
+      return is_over ? fmt::format("{} is lost: the server did not keep it until its lease ended", name) : "";
+    }
+    if (withoutDot(*now) != name) return fmt::format("{} is lost: this node is {} now", name, withoutDot(*now));
+    if (numberAt(*said, "token") != numberAt(own_, "token")) return fmt::format("{} was lost in between", name);
+    noteOwned(*said);
+    const auto serial = numberAt(*said, "serial");
+    if (serial != serial_) changed_at_ = Clock::now();
+    serial_ = serial;
+    return "";
+  }
+
+  // Whether the command is to be started anew.
+  bool tell() {
+    changed_at_.reset();
+    const std::string members = readMembersText();
+    if (members.empty()) changed_at_ = Clock::now();  // etcd does not answer: later
+    if (members.empty() || members == members_) return false;
+    members_ = members;
+    if (reaction_.kind == Reaction::Kind::kSignal) job_.signal(reaction_.signal);
+    return reaction_.kind == Reaction::Kind::kRestart;
+  }
+
+  void noteOwned(const json& cluster) {
+    if (!serial_) serial_ = numberAt(cluster, "serial");
+    const auto left = numberAt(cluster, "lease_left_seconds");
+    if (left) valid_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*left));
+  }
+
+  // Who they are, and where; empty: it is not known now.
+  std::string readMembersText() {
+    const auto cluster = readCluster(call_.node, textAt(own_, "pattern"), kStatusPatience);
+    if (!cluster) return {};
+    std::string text;
+    for (const HeldSlot& slot : cluster->usable())
+      text += fmt::format("{} {} {};", slot.name, slot.node.value_or(""), fmt::join(slot.addresses, " "));
+    return text.empty() ? ";" : text;
+  }
+
+  // The name, and as many members as are wanted. Signals of this process are heard meanwhile.
+  tl::expected<json, CommandResult> awaitNext() {
+    while (true) {
+      auto found = awaitName(call_, Deadline::once());
+      if (found) {
+        if (numberAt(*found, "token") == numberAt(own_, "token")) return std::move(*found);
+        return tl::unexpected(CommandResult{.code = kLost, .out = {}, .err = "the name is lost\n"});
+      }
+      if (!found.error().may_pass) return tl::unexpected(outcomeOf(found.error()));
+      job_.wait(kInterval);
+      if (job_.asked() != 0) return tl::unexpected(endedBySignal());
+    }
+  }
+
+  CommandResult endedBySignal() const { return {.code = 128 + job_.asked(), .out = {}, .err = {}}; }
+
+  using Clock = std::chrono::steady_clock;
+
+  const Call& call_;
+  const Reaction reaction_;
+  const std::chrono::nanoseconds settle_;
+  Job job_;
+  json own_;
+  std::string members_;  // that the command knows of
+  std::optional<double> serial_;
+  std::optional<Clock::time_point> changed_at_;  // the last change of which it knows nothing
+  std::optional<Clock::time_point> valid_until_;  // of the lease
+};
 
 }  // namespace
 
 CommandResult execute(const Call& call) {
   std::vector<std::string> words = call.arguments.words();
   if (words.front().empty()) return {.code = 127, .out = {}, .err = "the name of the command is empty\n"};
-  const auto cluster = awaitName(call);
+  const auto reaction = reactionOf(call.arguments);
+  if (!reaction) return {.code = kFailed, .out = {}, .err = reaction.error().message + '\n'};
+  auto cluster = awaitName(call, Deadline(call.arguments.duration("timeout")));
+  if (!cluster && cluster.error().may_pass) cluster.error().code = kNo;
   if (!cluster) return outcomeOf(cluster.error());
-  for (const auto& [name, value] : variablesOf(*cluster))
-    ::setenv(name.c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  addToEnvironment(*cluster);
+  if (*reaction) return Supervisor(call, **reaction).run(*cluster);
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execvp(argv.front(), argv.data());
-  const int error = errno;
-  return {.code = error == ENOENT ? 127 : 126,
-          .out = {},
-          .err = fmt::format("{}: {}\n", escaped(words.front()), std::strerror(error))};
+  return refusedBySystem(words.front(), errno);
 }
 
 }  // namespace idetcd::cli

@@ -57,7 +57,7 @@ STAND_IN_TEXTS = {
     "torchrun": 'test "$*" = "--nnodes 4 --node-rank 0 --nproc-per-node 8 --master-addr worker1.tf.internal --master-port 29500 train.py"',
     "python3": """case "$TF_CONFIG$IDETCD_NAME$RANK$WORLD_SIZE" in
         '{"cluster":{"worker":["worker1.tf.internal:2222",'*',"worker4.tf.internal:2222"]},"task":{"index":0,"type":"worker"}}') ;;
-        worker1.tf.internal. | 04) ;;
+        worker1.tf.internal. | 04 | worker1.tf.internal.04) ;;
         *) exit 1 ;;
     esac""",
 }

@@ -281,6 +281,7 @@ json ClusterReport::status() const {
            {"had_name", member_->hadName()},
            {"names", nullptr},
            {"names_in_etcd", nullptr},
+           {"serial", nullptr},
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"confirmed_seconds_ago", nullptr},
@@ -310,6 +311,7 @@ json ClusterReport::status() const {
   if (!records::isIncomplete(store_->freshness())) {
     all["names"] = store_->memberCount();
     all["names_in_etcd"] = member_->names();
+    all["serial"] = store_->serial();
   }
   if (const auto until = store_->lastFreshUntil(); until != BootClock::time_point()) {
     all["confirmed_seconds_ago"] = seconds(now - (until - settings_.lease));
