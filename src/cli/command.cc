@@ -22,6 +22,7 @@ constexpr Option kTimeoutNow{"timeout", Kind::kDuration, "DURATION",
                              "how long to wait for them at most; default: 0, not at all"};
 constexpr Option kMembersExactly{"members", Kind::kCount, "N",
                                  "how many names have to be held, exactly; default: any number"};
+constexpr Option kOrder{"order", Kind::kText, "ORDER", "number, or topology: by place, then by number; default: number"};
 constexpr Option kPort{"port", Kind::kPort, "PORT", "the port that is printed (required)"};
 
 Command make(std::string_view name, std::string_view words, std::string_view summary, CommandResult (*run)(const Call&),
@@ -33,7 +34,7 @@ Command make(std::string_view name, std::string_view words, std::string_view sum
 std::vector<Command> makeCommands() {
   return {
       make("status", "", "what this node is and does; exit code 1 if it is not ready", status, {}),
-      make("members", "", "the slots of the cluster, and who has them", members, {.options = {kPattern}}),
+      make("members", "", "the slots of the cluster, and who has them", members, {.options = {kOrder, kPattern}}),
       make("whoami", "", "the name of this node; exit code 1 without one", whoami,
            {.options = {{"short", Kind::kFlag, "", "its first label only"}, kPattern}}),
       make("wait", "", "waits until N names are held and resolve here, and prints them", wait,
@@ -42,15 +43,17 @@ std::vector<Command> makeCommands() {
            {.options = {{"role", Kind::kText, "ROLE", "what all members are, such as worker (required)"},
                         kPort,
                         kMembersExactly,
+                        kOrder,
                         kTimeoutNow,
                         kPattern}}),
       make("hostfile", "", "the host file of MPI", printHostfile,
            {.options = {{"slots", Kind::kCount, "N", "processes a host; default: not said"},
                         kMembersExactly,
+                        kOrder,
                         kTimeoutNow,
                         kPattern}}),
       make("torchrun-env", "", "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT of PyTorch", torchrunEnvironment,
-           {.options = {kPort, kMembersExactly, kTimeoutNow, kPattern}}),
+           {.options = {kPort, kMembersExactly, kOrder, kTimeoutNow, kPattern}}),
       make("exec", "-- COMMAND [ARGUMENT...]", "waits for a name, and becomes COMMAND with it in its environment",
            execute,
            {.options = {{"members", Kind::kCount, "N", "wait until so many names are held and resolve here, too"},

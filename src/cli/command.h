@@ -63,7 +63,7 @@ CommandResult wait(const Call& call);
 CommandResult tfConfig(const Call& call);
 CommandResult printHostfile(const Call& call);
 CommandResult torchrunEnvironment(const Call& call);
-std::string membersText(const nlohmann::json& said);
+std::string membersText(const nlohmann::json& said, bool by_place = false);
 
 // operator_commands.cc: what changes something
 CommandResult drain(const Call& call);

@@ -13,22 +13,36 @@ std::string clusterText(const Cluster& cluster) {
   std::string text = fmt::format("{}: {} of {} names are held\n", escaped(cluster.pattern), cluster.slots.size(),
                                  cluster.limit ? fmt::format("{}", *cluster.limit) : "?");
   if (cluster.slots.empty()) return text;
+  const bool has_places = std::ranges::any_of(cluster.slots, [](const HeldSlot& slot) { return !slot.place.empty(); });
   std::vector<Row> rows{{"ID", "NAME", "ADDRESSES", "NODE", "AGE", "LEASE LEFT", ""}};
+  if (has_places) rows.front().insert(rows.front().begin() + 3, "PLACE");
   for (const HeldSlot& slot : cluster.slots) {
     rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)),
                     slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " "))),
                     slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
+    if (has_places) rows.back().insert(rows.back().begin() + 3, slot.place.empty() ? "-" : escaped(slot.place));
   }
   return text + table(rows);
+}
+
+// Whether --order says so. The error is a line.
+Result<bool> wantsOrderOfPlace(const Arguments& arguments) {
+  const auto order = arguments.text("order");
+  if (!order || *order == "number") return false;
+  if (*order == "topology") return true;
+  return fail(fmt::format("--order: '{}' is neither number nor topology", escaped(*order)));
 }
 
 // The members for a launcher: exactly the members that are asked for, and, if `own` is given, this node among them.
 Reply<Slots> readRoster(const Call& call, size_t* own) {
   const auto timeout = call.arguments.duration("timeout");
   const Deadline deadline = timeout ? Deadline(timeout) : Deadline::once();
+  const auto by_place = wantsOrderOfPlace(call.arguments);
+  if (!by_place) return failed(by_place.error().message);
   return keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
-    const auto cluster = readCluster(call.node, givenPattern(call.arguments), deadline.patience());
+    auto cluster = readCluster(call.node, givenPattern(call.arguments), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());
+    if (*by_place) cluster->orderByPlace();
     auto slots = exactly(*cluster, call.arguments.number("members"));
     if (!slots || own == nullptr) return slots;
     const auto index = ownIndex(*slots);
@@ -38,15 +52,29 @@ Reply<Slots> readRoster(const Call& call, size_t* own) {
   });
 }
 
+// The slots of the answer itself.
+void orderByPlace(json& said) {
+  const auto clusters = said.find("clusters");
+  if (clusters == said.end()) return;
+  std::vector<Cluster> known = clustersOf(said);
+  for (size_t i = 0; i < known.size() && i < clusters->size(); ++i) {
+    known[i].orderByPlace();
+    json slots = json::array();
+    for (HeldSlot& slot : known[i].slots) slots.push_back(std::move(slot.said));
+    (*clusters)[i]["slots"] = std::move(slots);
+  }
+}
+
 CommandResult missing(std::string_view option) {
   return {.code = kFailed, .out = {}, .err = fmt::format("--{} is required\n", option)};
 }
 
 }  // namespace
 
-std::string membersText(const json& said) {
+std::string membersText(const json& said, bool by_place) {
   std::string text;
-  for (const Cluster& cluster : clustersOf(said)) {
+  for (Cluster& cluster : clustersOf(said)) {
+    if (by_place) cluster.orderByPlace();
     if (!text.empty()) text += '\n';
     text += clusterText(cluster);
   }
@@ -54,9 +82,13 @@ std::string membersText(const json& said) {
 }
 
 CommandResult members(const Call& call) {
-  const auto said = readMembers(call.node, givenPattern(call.arguments), LocalNode::kReadPatience);
+  const auto by_place = wantsOrderOfPlace(call.arguments);
+  if (!by_place) return outcomeOf({.message = by_place.error().message});
+  auto said = readMembers(call.node, givenPattern(call.arguments), LocalNode::kReadPatience);
   if (!said) return outcomeOf(said.error());
-  return {.code = kGood, .out = call.wantsJson() ? toLine(*said) : membersText(*said), .err = {}};
+  if (!call.wantsJson()) return {.code = kGood, .out = membersText(*said, *by_place), .err = {}};
+  if (*by_place) orderByPlace(*said);
+  return {.code = kGood, .out = toLine(*said), .err = {}};
 }
 
 CommandResult wait(const Call& call) {

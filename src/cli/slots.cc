@@ -37,6 +37,7 @@ HeldSlot HeldSlot::of(const nlohmann::json& said) {
                 .name = textAt(said, "name").value_or(""),
                 .addresses = {},
                 .node = textAt(said, "node"),
+                .place = textAt(said, "topology").value_or(""),
                 .age_seconds = numberAt(said, "age_seconds"),
                 .age_at_least_seconds = numberAt(said, "age_at_least_seconds"),
                 .lease_left_seconds = numberAt(said, "lease_left_seconds"),
@@ -66,6 +67,19 @@ std::string HeldSlot::age() const {
 std::string HeldSlot::lease() const {
   if (permanent) return "none";
   return lease_left_seconds ? humanSeconds(*lease_left_seconds) : "-";
+}
+
+void Cluster::orderByPlace() {
+  const auto keyOf = [](const HeldSlot& slot) {
+    std::vector<std::string_view> parts;
+    for (std::string_view rest = slot.place; !rest.empty();) {
+      const size_t end = std::min(rest.find('/'), rest.size());
+      parts.push_back(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return std::tuple(parts.empty(), std::move(parts), slot.id);
+  };
+  std::ranges::stable_sort(slots, {}, keyOf);
 }
 
 std::vector<HeldSlot> Cluster::usable() const {

@@ -11,6 +11,7 @@ struct HeldSlot {
   std::string name;  // absolute, with the dot
   std::vector<std::string> addresses;
   std::optional<std::string> node;  // none: written by the Go plugin, or by hand
+  std::string place;                // in the network: "zone/rack/switch"; empty: not said
   std::optional<double> age_seconds;
   std::optional<double> age_at_least_seconds;  // where the age is not known
   std::optional<double> lease_left_seconds;
@@ -33,6 +34,8 @@ struct Cluster {
   std::vector<HeldSlot> slots;       // by ID
   std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"
 
+  // By place, part by part, then by ID; those without a place come last.
+  void orderByPlace();
   // The slots of this cluster's nodes that are not drained: which launchers count.
   std::vector<HeldSlot> usable() const;
 };

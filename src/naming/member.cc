@@ -126,6 +126,7 @@ Claim::Options claimOptions(const Member::Options& options, bool has_predecessor
   record.port = fmt::format("{}", options.dns_port);
   record.id = options.uuid;
   record.services = options.services;
+  record.place = options.place;
   std::optional<Claim::Predecessor> predecessor;
   if (has_predecessor && options.state && options.state->predecessorEnded()) {
     const node::RememberedNode& before = options.state->node();

@@ -33,6 +33,7 @@ class Member {
     records::HostAddresses addresses;  // of this node
     uint16_t dns_port = 53;
     std::vector<records::Service> services;  // that it offers
+    std::string place;                       // in the network (node/place.h); empty: not known
     std::string uuid;                        // of this node; empty: as in `state`, or a random one
     // Keeps UUID, last name and all names over a restart, and publishes the own name to shells; may be null.
     std::shared_ptr<node::StateDirectory> state;

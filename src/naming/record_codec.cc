@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "node/place.h"
 
 namespace idetcd::naming {
 namespace {
@@ -16,7 +17,7 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// Takes the seven fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
+// Takes the eight fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
 // nesting in a bit vector, not on the stack, and nothing here allocates by depth.
 class RecordReader final : public nlohmann::json_sax<json> {
  public:
@@ -36,6 +37,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
     // The last of two wins, whatever it is.
     if (int64_t* const number = numberField()) *number = 0;
     if (depth_ == 1 && field_ == "services") record_.services.clear();
+    if (depth_ == 1 && field_ == "topology") record_.place.clear();
     return true;
   }
 
@@ -47,6 +49,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
     if (field_ == "ipv6") return address(text, IpAddress::Family::kV6, &record_.ipv6);
     if (field_ == "port") record_.port = text;
     if (field_ == "id") record_.id = text;
+    if (field_ == "topology" && node::isPlace(text)) record_.place = text;
     return true;
   }
 
@@ -135,6 +138,7 @@ std::string encodeRecord(const NodeRecord& record) {
   if (record.token > 0) object["token"] = record.token;
   if (record.slot > 0) object["slot"] = record.slot;
   for (const records::Service& service : record.services) object["services"].push_back(toString(service));
+  if (!record.place.empty()) object["topology"] = record.place;
   return toText(object);
 }
 

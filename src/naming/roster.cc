@@ -33,6 +33,7 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
   if (const Result<NodeRecord> record = decodeRecord(kv.value)) {
     slot.addresses = {record->ipv4, record->ipv6};
     slot.node = record->id;
+    slot.place = record->place;
     const std::optional<Ownership> owned = own_.ownership();
     slot.own = owned && owned->name == kv.key && record->id == own_.record().id;
     slot.foreign = record->slot != 0 && id != 0 && record->slot != id;

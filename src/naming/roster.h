@@ -17,6 +17,7 @@ struct RosterSlot {
   std::string name;  // the key
   records::HostAddresses addresses;
   std::string node;        // UUID of who wrote it; empty: the Go plugin, a hand, or what is no record
+  std::string place;       // in the network; empty: not said
   bool permanent = false;  // without a lease: it stays until somebody deletes it
   bool drained = false;    // a node holds it and publishes no address under it
   bool foreign = false;    // of a node with another pattern that has this name for another ID

@@ -17,7 +17,8 @@ namespace idetcd::sandbox {
 namespace {
 
 // A request is the number of arguments, then arguments and variables ("NAME=value"), each with its NUL. The descriptor
-// of the program's channel comes with it.
+// of the program's channel comes with it, and behind it that of its output, if it has one.
+constexpr size_t kMostDescriptors = 2;
 struct RequestHeader {
   uint32_t arguments = 0;
 };
@@ -39,6 +40,7 @@ struct Request {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
   FileDescriptor channel;
+  FileDescriptor output;
 };
 
 // The helper's own environment, without what the server may have inherited of another idetcd.
@@ -54,7 +56,7 @@ Request parseRequest(std::string_view bytes) {
   RequestHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   bytes.remove_prefix(sizeof header);
-  Request request{.arguments = {}, .environment = ownEnvironment(), .channel = {}};
+  Request request{.arguments = {}, .environment = ownEnvironment(), .channel = {}, .output = {}};
   while (!bytes.empty()) {
     const std::string_view text = bytes.substr(0, bytes.find('\0'));
     auto& list = request.arguments.size() < header.arguments ? request.arguments : request.environment;
@@ -64,12 +66,12 @@ Request parseRequest(std::string_view bytes) {
   return request;
 }
 
-FileDescriptor descriptorOf(const msghdr& message) {
+std::array<FileDescriptor, kMostDescriptors> descriptorsOf(const msghdr& message) {
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
   if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS) return {};
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(rights), sizeof fd);
-  return FileDescriptor(fd);
+  std::array<int, kMostDescriptors> fds{-1, -1};
+  std::memcpy(fds.data(), CMSG_DATA(rights), std::min(sizeof fds, rights->cmsg_len - CMSG_LEN(0)));
+  return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
 }
 
 // As exec(3) wants it; points into `texts`.
@@ -84,7 +86,8 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
 // In the program's process: becomes the program, or ends with the errno written to `failure`. No signal that the helper
 // blocks is blocked in it; the kernel kills it when the helper ends, even if that was killed itself. posix_spawn(3)
 // cannot ask for that.
-[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t helper, const FileDescriptor& failure) {
+[[noreturn]] void become(char* const* arguments, char* const* environment, pid_t helper, const FileDescriptor& output,
+                         const FileDescriptor& failure) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != helper) _exit(1);
@@ -93,6 +96,7 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  if (output.get() >= 0) dup2(output.get(), STDOUT_FILENO);
   execvpe(arguments[0], arguments, environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t written = write(failure.get(), &error, sizeof error);
@@ -110,7 +114,7 @@ int spawn(Request& request, pid_t* pid) {
   const pid_t helper = getpid();
   *pid = fork();
   if (*pid < 0) return errno;
-  if (*pid == 0) become(arguments.data(), environment.data(), helper, failure);
+  if (*pid == 0) become(arguments.data(), environment.data(), helper, request.output, failure);
   failure = {};
   int error = 0;
   if (read(failed.get(), &error, sizeof error) == sizeof error) {
@@ -163,7 +167,7 @@ class Helper {
   bool takeRequest() {
     std::vector<char> buffer(ProgramRunner::kMaxRequestBytes);
     iovec data{.iov_base = buffer.data(), .iov_len = buffer.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
     msghdr message{};
     message.msg_iov = &data;
     message.msg_iovlen = 1;
@@ -172,9 +176,10 @@ class Helper {
     const ssize_t size = recvmsg(channel_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (size < 0) return errno == EINTR || errno == EAGAIN;
     if (static_cast<size_t>(size) < sizeof(RequestHeader)) return false;
-    FileDescriptor channel = descriptorOf(message);
+    auto [channel, output] = descriptorsOf(message);
     Request request = parseRequest({buffer.data(), static_cast<size_t>(size)});
     request.channel = std::move(channel);
+    request.output = std::move(output);
     start(std::move(request));
     return true;
   }
@@ -257,20 +262,21 @@ std::string requestOf(const std::vector<std::string>& command, const ProgramRunn
   return request;
 }
 
-// One datagram, with a descriptor. 0 or the errno.
-int sendWith(int channel, std::string& request, int descriptor) {
+// One datagram, with descriptors. 0 or the errno. REQUIRES: kMostDescriptors at most.
+int sendWith(int channel, std::string& request, const std::vector<int>& descriptors) {
+  const size_t size = descriptors.size() * sizeof(int);
   iovec data{.iov_base = request.data(), .iov_len = request.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
   msghdr message{};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  message.msg_controllen = CMSG_SPACE(size);
   cmsghdr* rights = CMSG_FIRSTHDR(&message);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+  rights->cmsg_len = CMSG_LEN(size);
+  std::memcpy(CMSG_DATA(rights), descriptors.data(), size);
   // A helper that was stopped is not waited for.
   while (sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
     if (errno != EINTR) return errno;
@@ -320,13 +326,16 @@ ProgramRunner::~ProgramRunner() {
   if (poll(&ended, 1, kBudgetMs) == 1) waitpid(helper_, nullptr, 0);
 }
 
-Result<RunningProgram> ProgramRunner::start(const std::vector<std::string>& command, const Variables& variables) const {
+Result<RunningProgram> ProgramRunner::start(const std::vector<std::string>& command, const Variables& variables,
+                                            const FileDescriptor& output) const {
   assert(!command.empty());
   std::string request = requestOf(command, variables);
   if (request.size() > kMaxRequestBytes) return failWith(E2BIG);
   auto channel = makeChannel();
   if (!channel) return tl::unexpected(channel.error());
-  switch (const int error = sendWith(channel_.get(), request, channel->theirs.get()); error) {
+  std::vector<int> descriptors{channel->theirs.get()};
+  if (output.get() >= 0) descriptors.push_back(output.get());
+  switch (const int error = sendWith(channel_.get(), request, descriptors); error) {
     case 0:
       return RunningProgram(std::move(channel->ours));
     case EPIPE:

@@ -47,9 +47,10 @@ class ProgramRunner {
   ProgramRunner& operator=(const ProgramRunner&) = delete;
 
   // Has `command` run, whose first word is looked for in PATH. Waits for nothing; whether it could be run is reported
-  // by RunningProgram::wait(). Any thread.
+  // by RunningProgram::wait(). Any thread. `output`: of the program, in place of the server's; none if it is not open.
   // REQUIRES: `command` is not empty.
-  Result<RunningProgram> start(const std::vector<std::string>& command, const Variables& variables) const;
+  Result<RunningProgram> start(const std::vector<std::string>& command, const Variables& variables,
+                               const FileDescriptor& output = {}) const;
 
   pid_t helper() const { return helper_; }
 

@@ -32,6 +32,7 @@ json describe(const RosterSlot& slot) {
                  {"name", slot.name},
                  {"addresses", textsOf(slot.addresses)},
                  {"node", nullptr},
+                 {"topology", nullptr},
                  {"age_seconds", nullptr},
                  {"lease_left_seconds", nullptr},
                  {"permanent", slot.permanent},
@@ -39,6 +40,7 @@ json describe(const RosterSlot& slot) {
                  {"foreign", slot.foreign},
                  {"own", slot.own}};
   if (!slot.node.empty()) described["node"] = slot.node;
+  if (!slot.place.empty()) described["topology"] = slot.place;
   if (slot.id == 0) described["id"] = nullptr;
   if (slot.age) described["age_seconds"] = seconds(*slot.age);
   if (slot.age_at_least) described["age_at_least_seconds"] = seconds(*slot.age_at_least);

@@ -5,6 +5,7 @@
 #include "control/local_socket.h"
 #include "naming/watched_ranges.h"
 #include "node/addresses.h"
+#include "node/place.h"
 
 namespace idetcd::directive {
 
@@ -228,6 +229,13 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
 
   naming::Member::Options options = memberOptions(settings, *node, dns_port, process_.executor);
   options.runner = process_.programs;
+  if (!settings.topology.empty()) {
+    if (auto place = node::readPlace(settings.topology, process_.programs.get())) {
+      options.place = std::move(*place);
+    } else {
+      log.warning("this node has no place among the others: topology: {}", place.error().message);
+    }
+  }
   options.on_ownership = [this](const std::optional<naming::Ownership>&) { process_.status_changed(); };
   options.metrics = stores_.scopeOf(settings, settings.startsAtPeers());
   if (const std::string directory = stateDirectory(settings); !directory.empty()) {

@@ -131,6 +131,16 @@ Result<void> readService(config::DirectiveCursor& cursor, ClusterSettings& setti
   return {};
 }
 
+Result<void> readTopology(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  const bool names_source = words->front() == "file" || words->front() == "env";
+  if (words->front().empty() || (names_source && words->size() != 2))
+    return cursor.error("topology is file PATH, env NAME, or a program with its arguments");
+  settings.topology = *words;
+  return {};
+}
+
 const config::Options<Lines>& options() {
   using namespace config;
   using Settings = ClusterSettings;
@@ -169,6 +179,7 @@ const config::Options<Lines>& options() {
       {"state", "state DIRECTORY", of(readState)},
       {"on-claim", "on-claim COMMAND [ARGUMENT...]", of(readOnClaim)},
       {"service", "service NAME tcp|udp PORT [weight W]", of(readService)},
+      {"topology", "topology COMMAND [ARGUMENT...], or topology file PATH, or topology env NAME", of(readTopology)},
   };
   return kOptions;
 }
@@ -259,7 +270,7 @@ bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
          reconcile == other.reconcile && watch == other.watch && ttl_seconds == other.ttl_seconds &&
          address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
          observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim &&
-         services == other.services;
+         services == other.services && topology == other.topology;
 }
 
 bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {

@@ -34,6 +34,7 @@ struct ClusterSettings {
   std::string state_directory;        // empty: systemd's, if it has made one
   std::vector<std::string> on_claim;  // a program and its arguments; may be empty
   std::vector<records::Service> services;
+  std::vector<std::string> topology;  // node::readPlace()'s source; may be empty
   bool only = true;  // there is no `idetcd` with another pattern in the Corefile
 
   // Of the store in which names are claimed first, and of the one to which the cluster moves.

@@ -48,6 +48,22 @@ TEST(DecodeRecord, WhatIsNoServiceIsPassedOver) {
   EXPECT_EQ(decodeRecord(many + "}").value().services.size(), records::kMaxServices);
 }
 
+TEST(RecordCodec, ThePlaceIsOneOrNone) {
+  NodeRecord record;
+  record.id = "x";
+  record.place = "zone-1/rack_2/s.3:4";
+  EXPECT_EQ(encodeRecord(record), R"({"id":"x","topology":"zone-1/rack_2/s.3:4"})");
+  EXPECT_EQ(decodeRecord(encodeRecord(record)).value(), record);
+  const auto place = [](std::string_view value) { return decodeRecord(value).value().place; };
+  EXPECT_EQ(place(R"({"topology":"a"})"), "a");
+  EXPECT_EQ(place(R"({"topology":"a","Topology":"b"})"), "b") << "the last of two wins";
+  for (const std::string_view bad : {R"({"topology":"/a"})", R"({"topology":"a/"})", R"({"topology":"a//b"})", R"({"topology":"a b"})",
+                                     R"({"topology":""})", R"({"topology":7})", R"({"topology":{"a":"b"}})", R"({"topology":"a","topology":null})"})
+    EXPECT_EQ(place(bad), "") << bad;
+  EXPECT_EQ(place(fmt::format(R"({{"topology":"{}"}})", std::string(128, 'a'))).size(), 128u);
+  EXPECT_EQ(place(fmt::format(R"({{"topology":"{}"}})", std::string(129, 'a'))), "");
+}
+
 TEST(EncodeRecord, LeavesOutWhatIsAbsent) {
   EXPECT_EQ(encodeRecord({}), "{}");
   EXPECT_EQ(encodeRecord({ip("192.0.2.2"), {}, {}, {}}), R"({"ipv4":"192.0.2.2"})");
