@@ -90,6 +90,18 @@ bool ZoneResponse::addAdditional(std::span<const uint8_t> owner, const records::
   return fits;
 }
 
+bool ZoneResponse::addAdditional(std::span<const uint8_t> owner, uint16_t type, uint32_t ttl_seconds,
+                                 std::span<const uint8_t> rdata) {
+  if (is_full_) return true;
+  const size_t known = known_count_;
+  base_ = response_.position();
+  size_ = 0;
+  const bool fits = putAdditional(owner, type, ttl_seconds, rdata) &&
+                    response_.addAdditional(std::span(buffer_).first(size_), 1);
+  if (!fits) known_count_ = known;
+  return fits;
+}
+
 bool ZoneResponse::putAdditional(std::span<const uint8_t> owner, uint16_t type, uint32_t ttl_seconds,
                                  std::span<const uint8_t> rdata) {
   if (size_ + dns::kMaxNameLength + dns::kRecordHeadSize + rdata.size() > buffer_.size()) return false;
@@ -175,6 +187,21 @@ void ZoneResponse::remember(std::span<const uint8_t> name, size_t size, size_t o
     if (offset + pos > kMaxPointer || known_count_ == known_.size()) return;
     known_[known_count_++] = {static_cast<uint16_t>(offset + pos), static_cast<uint8_t>(name.size() - pos), jumps};
   }
+}
+
+void orderAddresses(const dns::Query& query, size_t size, const dns::AddressOrder& order) {
+  const bool is_v4 = query.qtype == dns::code(dns::RrType::kA);
+  if (!is_v4 && query.qtype != dns::code(dns::RrType::kAaaa)) return;
+  const size_t record_size = dns::kRecordHeadSize + (is_v4 ? 4 : 16);
+  size_t end = query.question_end;
+  for (unsigned left = dns::load16(query.message + 6); left > 0 && size - end >= record_size; --left) {
+    const uint8_t* const record = query.message + end;
+    if (dns::load16(record) != dns::kQuestionPointer || dns::load16(record + 2) != query.qtype) break;
+    end += record_size;
+  }
+  const size_t records = (end - query.question_end) / record_size;
+  if (records < 2) return;
+  dns::orderAddresses({query.message + query.question_end, end - query.question_end}, record_size, order);
 }
 
 }  // namespace idetcd::zones

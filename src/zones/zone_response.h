@@ -2,6 +2,7 @@
 // allocation. One thread.
 #pragma once
 
+#include "dns/packed_response.h"
 #include "dns/record_writer.h"
 #include "dns/response.h"
 #include "records/entry.h"
@@ -27,7 +28,12 @@ class ZoneResponse {
   bool addAdditional(std::span<const uint8_t> owner, const records::Entry::Rrset& rrset,
                      const records::Entry::Rrset& signatures);
 
+  // One record, as above.
+  bool addAdditional(std::span<const uint8_t> owner, uint16_t type, uint32_t ttl_seconds,
+                     std::span<const uint8_t> rdata);
+
   void setEde(dns::EdeCode ede) { response_.setEde(ede); }
+  void cutHere() { response_.cutHere(); }
   void truncate() { response_.truncate(); }
   size_t finish(dns::Rcode rcode, uint16_t flags) { return response_.finish(rcode, flags); }
 
@@ -66,6 +72,10 @@ class ZoneResponse {
   size_t known_count_ = 0;
   bool is_full_ = false;  // something did not fit: nothing but TC is said
 };
+
+// Puts the addresses of the queried name itself, which come first in the response of `size` bytes over the query, into that
+// order. Nothing for other types.
+void orderAddresses(const dns::Query& query, size_t size, const dns::AddressOrder& order);
 
 // Calls visit(ttl_seconds, rdata) for each record.
 template <typename Visit>

@@ -2,6 +2,7 @@
 
 #include "directive/values/values.h"
 #include "zones/zone_lookup.h"
+#include "zones/zone_response.h"
 
 namespace idetcd::directive {
 
@@ -98,22 +99,11 @@ QueryOutcome ZoneHandler::answerNoData(const dns::Query& query, const resolve::R
   return QueryOutcome::answer(zones::answerApexNoData(*served->zone, query, request.response_limit, flags));
 }
 
-// The addresses of the name itself, which come first.
+// The addresses of the name itself.
 void ZoneHandler::orderAddresses(const dns::Query& query, size_t size) const {
-  const bool is_v4 = query.qtype == dns::code(dns::RrType::kA);
-  if (!is_v4 && query.qtype != dns::code(dns::RrType::kAaaa)) return;
-  const size_t record_size = dns::kRecordHeadSize + (is_v4 ? 4 : 16);
-  size_t end = query.question_end;
-  for (unsigned left = dns::load16(query.message + 6); left > 0 && size - end >= record_size; --left) {
-    const uint8_t* const record = query.message + end;
-    if (dns::load16(record) != dns::kQuestionPointer || dns::load16(record + 2) != query.qtype) break;
-    end += record_size;
-  }
-  const size_t records = (end - query.question_end) / record_size;
-  if (records < 2) return;
   dns::AddressOrder order{.preferred = preferred_};
   if (rotates_) order.rotation = dns::load16(query.message);  // the ID is random enough
-  dns::orderAddresses({query.message + query.question_end, end - query.question_end}, record_size, order);
+  zones::orderAddresses(query, size, order);
 }
 
 }  // namespace idetcd::directive
