@@ -34,6 +34,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kHostsDirective,        // a hosts file
       &kFileDirective,         // zones from files
       &kAutoDirective,         // the zones of a folder
+      &kEtcdDirective,         // services that etcd has
       &kCacheDirective,        // kept answers of `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for
       &kPrivateDirective,      // answers of `forward` without private addresses
@@ -55,7 +56,7 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "etcd", "geoip",
+      "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "header", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "rewrite", "root", "route53",
       "secondary", "shed", "sign", "template", "tls", "trace", "transfer", "tsig", "view",

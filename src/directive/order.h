@@ -8,7 +8,7 @@ namespace idetcd::directive {
 // Each is defined in its folder's setup.cc, or in values/values.cc.
 extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirective, kAutoDirective, kBindDirective, kBufsizeDirective,
     kCacheDirective, kCancelDirective, kChaosDirective, kCookiesDirective, kDebugDirective, kDns64Directive,
-    kErrorsDirective, kFileDirective, kForwardDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
+    kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
     kPrometheusDirective, kReadyDirective, kReloadDirective, kRrlDirective, kTcpDirective, kTimeoutsDirective,
     kWhoamiDirective, kWorkersDirective, kXdpDirective, kZonelimitDirective;

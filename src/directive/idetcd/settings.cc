@@ -22,12 +22,7 @@ struct Lines {
 };
 
 Result<void> readEndpoint(config::DirectiveCursor& cursor, Lines& lines) {
-  auto endpoints = cursor.args(1);
-  if (!endpoints) return tl::unexpected(endpoints.error());
-  for (const std::string& endpoint : *endpoints) {
-    if (const auto valid = etcd::Client::validateEndpoint(endpoint); !valid) return cursor.error(valid.error().message);
-  }
-  lines.settings.endpoints = std::move(*endpoints);
+  if (const auto read = readEndpoints(cursor, lines.settings); !read) return read;
   lines.has_endpoint = true;
   lines.endpoint_is_first = lines.peers.where.empty();
   return {};
@@ -48,28 +43,6 @@ config::Field<Lines> ofPeers(std::string_view name, const config::Field<peers::S
     return field.read(cursor, &static_cast<Lines*>(lines)->peers);
   };
   return outer;
-}
-
-// Nothing: the system's CAs; CA; CERTIFICATE KEY; CERTIFICATE KEY CA. As CoreDNS has it for etcd.
-Result<void> readTls(config::DirectiveCursor& cursor, ClusterSettings& settings) {
-  auto files = cursor.args(0, 3);
-  if (!files) return tl::unexpected(files.error());
-  etcd::TlsFiles& tls = settings.tls.emplace();
-  if (files->size() % 2 == 1) {
-    tls.ca_file = std::move(files->back());
-    files->pop_back();
-  }
-  if (files->empty()) return {};
-  tls.certificate_file = std::move(files->front());
-  tls.key_file = std::move(files->back());
-  return {};
-}
-
-Result<void> readCredentials(config::DirectiveCursor& cursor, ClusterSettings& settings) {
-  const auto arguments = cursor.secretArgs(2, 2);
-  if (!arguments) return tl::unexpected(arguments.error());
-  settings.credentials = {arguments->front(), arguments->back()};
-  return {};
 }
 
 Result<void> readPattern(config::DirectiveCursor& cursor, Lines& lines) {
@@ -275,7 +248,7 @@ bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
 
 bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {
   if (at_peers) return peers == other.peers;
-  return endpoints == other.endpoints && tls == other.tls && credentials == other.credentials;
+  return isSameAccess(other);
 }
 
 ClusterSettings::Step ClusterSettings::stepTo(const ClusterSettings& next) const {
@@ -288,14 +261,6 @@ ClusterSettings::Step ClusterSettings::stepTo(const ClusterSettings& next) const
   }
   if (!next.isSameStore(next.startsAtPeers(), *this)) return Step::kNone;
   return next.startsAtPeers() == startsAtPeers() ? Step::kKeepFirst : Step::kKeepSecond;
-}
-
-etcd::Client::Options ClusterSettings::etcdOptions() const {
-  etcd::Client::Options options;
-  options.endpoints = endpoints;
-  options.tls = tls;
-  options.credentials = credentials;
-  return options;
 }
 
 std::vector<dns::Name> ClusterSettings::endpointNames() const {

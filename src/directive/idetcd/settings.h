@@ -4,8 +4,8 @@
 #include "base/result.h"
 #include "config/corefile.h"
 #include "config/directive_cursor.h"
+#include "directive/etcd/access.h"
 #include "dns/name.h"
-#include "etcd/client.h"
 #include "node/addresses.h"
 #include "peers/peer_group.h"
 #include "records/member_data.h"
@@ -13,10 +13,7 @@
 
 namespace idetcd::directive {
 
-struct ClusterSettings {
-  std::vector<std::string> endpoints{"http://localhost:2379"};
-  std::optional<etcd::TlsFiles> tls;
-  std::optional<etcd::Credentials> credentials;
+struct ClusterSettings : EtcdAccess {
   std::optional<peers::Settings> peers;  // found a cluster, in place of endpoints, or beside them: see `move`
   // Both are configured: the cluster moves from the first to the second.
   enum class Move { kNone, kToPeers, kToEndpoints };
@@ -48,7 +45,6 @@ struct ClusterSettings {
   // How a member that runs with these comes to run with `next`, without a restart.
   enum class Step { kNone, kAddSecond, kKeepFirst, kKeepSecond };
   Step stepTo(const ClusterSettings& next) const;
-  etcd::Client::Options etcdOptions() const;  // of `endpoint`
   // The names as which this machine may ask for the hosts of etcd's endpoints, or of `peers`: itself, if it is the machine's resolver.
   // A short name is completed by a search list, of which only the cluster's own zone can be in the way.
   std::vector<dns::Name> endpointNames() const;

@@ -53,17 +53,7 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
 }
 
 void checkFiles(config::NamedFiles& files) {
-  files.checkTls([](std::span<const std::string> paths) -> Result<void> {
-    etcd::Client::Options options;
-    options.endpoints = {"https://localhost:2379"};  // is not asked
-    etcd::TlsFiles& tls = options.tls.emplace();
-    if (paths.size() % 2 == 1) tls.ca_file = paths.back();
-    if (paths.size() >= 2) {
-      tls.certificate_file = paths[0];
-      tls.key_file = paths[1];
-    }
-    return etcd::Client::checkTlsFiles(options);
-  });
+  checkEtcdTls(files);
   for (const auto& [words, number] : files.lines()) {
     if (words.size() != 2 || words.front() != "secret") continue;
     const auto text = files.read(words.back(), number);

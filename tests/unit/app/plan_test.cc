@@ -16,6 +16,7 @@
 #include "directive/errors/error_log.h"
 #include "directive/health/self_check.h"
 #include "directive/auto/zone_folder.h"
+#include "directive/etcd/service_mirrors.h"
 #include "directive/file/zone_settings.h"
 #include "directive/hosts/hosts.h"
 #include "directive/local/local.h"
@@ -888,12 +889,47 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "template", "rewrite", "etcd", "kubernetes", "tls", "proxyproto", "shed"}) {
+  for (const char* name : {"pprof", "template", "rewrite", "kubernetes", "tls", "proxyproto", "shed"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));
   }
   EXPECT_TRUE(refused("nonsense", "Unknown directive 'nonsense'"));
+}
+
+TEST(PlanEtcd, Options) {
+  const auto read = [](const std::string& directives) { return settings<directive::EtcdSettings>(accepted(directives)); };
+  const auto plain = read("etcd");
+  EXPECT_EQ(plain.path, "/skydns");
+  EXPECT_EQ(plain.endpoints, std::vector<std::string>{"http://localhost:2379"});
+  EXPECT_EQ(plain.zones.size(), 1u) << "the block's";
+  EXPECT_TRUE(plain.fallthrough.empty());
+  EXPECT_EQ(plain.min_lease_ttl, std::chrono::seconds(30));
+  EXPECT_EQ(plain.max_lease_ttl, std::chrono::hours(24));
+  const auto all = read(
+      "etcd sky.test 192.0.2.0/24 {\npath services//dns/\nendpoint https://a:1 https://b:2\ncredentials user word\ntls ca\n"
+      "fallthrough sky.test\nmin-lease-ttl 60\nmax-lease-ttl 2h\nupstream\ndebug\n}");
+  EXPECT_EQ(all.zones.size(), 2u);
+  EXPECT_EQ(all.zones.back().toString(), "2.0.192.in-addr.arpa.");
+  EXPECT_EQ(all.path, "/services/dns");
+  EXPECT_EQ(all.endpoints.size(), 2u);
+  EXPECT_EQ(all.credentials->user, "user");
+  EXPECT_EQ(all.tls->ca_file, "ca");
+  EXPECT_EQ(all.fallthrough.size(), 1u);
+  EXPECT_EQ(all.min_lease_ttl, std::chrono::minutes(1));
+  EXPECT_EQ(all.max_lease_ttl, std::chrono::hours(2));
+  EXPECT_EQ(read("etcd {\npath /\n}").path, "");
+}
+
+TEST(PlanEtcd, WhatIsRefused) {
+  EXPECT_TRUE(refused("etcd {\nstubzones\n}", "stubzones is not supported", 3));
+  EXPECT_TRUE(refused("etcd {\nendpoint\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("etcd {\nendpoint http://a:1 http://b:x\n}", "http://b:x", 3));
+  EXPECT_TRUE(refused("etcd {\nendpoint http://a:1 https://b:1\n}", "with and without TLS", 4));
+  EXPECT_TRUE(refused("etcd {\ncredentials user\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("etcd {\nmin-lease-ttl 2h\nmax-lease-ttl 1h\n}", "min-lease-ttl is longer than max-lease-ttl", 5));
+  EXPECT_TRUE(refused("etcd {\nnonsense\n}", "nonsense", 3));
+  EXPECT_TRUE(refused("etcd\netcd", "once", 3));
 }
 
 directive::ReloadSettings reload(const std::string& directives) {
