@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <poll.h>
-#include <set>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,15 +17,15 @@
 #include "app/application.h"
 #include "app/command_line.h"
 #include "app/corefile_source.h"
+#include "app/doctor.h"
 #include "app/plan.h"
+#include "app/ports.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "config/environment.h"
 #include "control/local_socket.h"
 #include "directive/order.h"
 #include "kernel/program.h"
-#include "net/local_addresses.h"
-#include "net/port_holder.h"
 #include "node/state_directory.h"
 #include "sandbox/confinement.h"
 #include "sandbox/program_runner.h"
@@ -110,11 +109,13 @@ class PidFile {
   std::string path_;
 };
 
+// gRPC's own resolver asks DNS for the IPv6 address of a name whose IPv4 address is in /etc/hosts, and waits 5 s for a
+// silent server. libc does not. gRPC reads this once.
+void useSystemResolver() { setenv("GRPC_DNS_RESOLVER", "native", 0); }
+
 void prepareProcess() {
   std::signal(SIGPIPE, SIG_IGN);  // a client that has gone is an error of write(2)
-  // gRPC's own resolver asks DNS for the IPv6 address of a name whose IPv4 address is in /etc/hosts, and waits 5 s for a
-  // silent server. libc does not. gRPC reads this once.
-  setenv("GRPC_DNS_RESOLVER", "native", 0);
+  useSystemResolver();
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;  // what comes and goes is bounded by a net::DescriptorBudget
@@ -127,54 +128,6 @@ int failWith(const Error& error, int status = 1) {
   return status;
 }
 
-std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
-  std::vector<SocketAddress> wanted;
-  for (const resolve::Block& block : plan.blocks) {
-    auto bound = boundAddresses(block);
-    if (!bound) continue;  // the server may run on another machine
-    if (bound->empty()) *bound = {{.ip = IpAddress::v4({})}, {.ip = IpAddress::v6({})}};
-    for (const config::ServerKey& key : block.keys) {
-      for (SocketAddress& address : *bound) {
-        address.port = key.port;
-        wanted.push_back(address);
-      }
-    }
-  }
-  return wanted;
-}
-
-// The server may be running with this Corefile. True: `address` is free, as far as it can be seen.
-bool warnOfHolder(const SocketAddress& address, std::string_view protocol) {
-  const auto holders = net::portHolders(protocol, address);
-  const auto is_foreign = [](const net::PortHolder& one) { return one.program != "idetcd" && one.user != "idetcd"; };
-  const auto holder = std::ranges::find_if(holders, is_foreign);
-  if (holder == holders.end()) return true;
-  std::fprintf(stderr, "warning: on this machine %s, which keeps the server from %s\n", holder->toString().c_str(),
-               address.toString().c_str());
-  return false;
-}
-
-void warnOfTakenPorts(const Plan& plan) {
-  const std::vector<SocketAddress> of_dns = wantedAddresses(plan);
-  std::set<SocketAddress> others;
-  for (const resolve::Block& block : plan.blocks) {
-    for (const auto& [type, directive] : block.directives) {
-      for (const SocketAddress& address : directive->endpoints()) {
-        const auto is_rival = [&](const SocketAddress& one) { return one == address || net::overlap(one, address); };
-        if (std::ranges::any_of(of_dns, is_rival)) {
-          std::fprintf(stderr, "warning: plugin/%s listens on %s, where the server answers DNS\n",
-                       std::string(type->name).c_str(), address.toString().c_str());
-        } else if (others.insert(address).second) {
-          warnOfHolder(address, "tcp");
-        }
-      }
-    }
-  }
-  for (const SocketAddress& address : of_dns) {
-    if (warnOfHolder(address, "udp")) warnOfHolder(address, "tcp");
-  }
-}
-
 int validate(const Options& options) {
   const auto [name, digest, was_read, plan] = CorefileSource(options).read(NamedFiles::kRead);
   if (!plan) return failWith(plan.error());
@@ -182,7 +135,8 @@ int validate(const Options& options) {
   for (const resolve::Block& block : plan->blocks) {
     for (const config::ServerKey& key : block.keys) std::printf("%s\n", key.text.c_str());
   }
-  warnOfTakenPorts(*plan);
+  for (const PortConflict& conflict : portConflicts(*plan))
+    std::fprintf(stderr, "warning: %s\n", conflict.text.c_str());
   std::printf("%s is valid\n", name.c_str());
   return 0;
 }
@@ -216,7 +170,16 @@ Result<std::string> workLocally(const cli::CorefileRequest& request) {
 // A subcommand is no server: signals do to it what they do to any program.
 int runSubcommand(std::span<const char* const> arguments) {
   pthread_sigmask(SIG_SETMASK, &given_mask, nullptr);
-  return cli::run(arguments, workLocally);
+  bool at_rest = true;
+  const int code = cli::run(arguments, [&at_rest](const cli::CorefileRequest& request) -> Result<std::string> {
+    if (!request.directive.empty()) return workLocally(request);
+    useSystemResolver();
+    auto examined = examine(request.corefile, request.socket);
+    at_rest = examined.at_rest;
+    return std::move(examined.json);
+  });
+  if (!at_rest) _exit(code);
+  return code;
 }
 
 // Where this process will write. The sandbox can open only what is there.

@@ -87,6 +87,9 @@ std::vector<Command> makeCommands() {
                         {"user", Kind::kText, "USER", "who the server runs as, for `attach`; default: root"}},
             .min_words = 1,
             .max_words = 1}),
+      make("doctor", "", "looks at what a name needs on this machine, and says what to mend; changes nothing", doctor,
+           {.options = {{"conf", Kind::kText, "FILE",
+                         "the server's Corefile; default: that of this directory, or of /etc/idetcd"}}}),
       make("completion", "bash", "the completion script of a shell", completion,
            {.options = {}, .min_words = 1, .max_words = 1}),
   };

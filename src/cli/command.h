@@ -1,5 +1,5 @@
-// The subcommands: `idetcd status`, `idetcd members`, ... They ask the server on this machine; one does its work by the
-// Corefile, before there is a server. One thread.
+// The subcommands: `idetcd status`, `idetcd members`, ... They ask the server on this machine; two do their work by the
+// Corefile, also before there is a server. One thread.
 #pragma once
 
 #include "base/result.h"
@@ -11,9 +11,10 @@ namespace idetcd::cli {
 // Work on what a Corefile says, which needs no server that runs.
 struct CorefileRequest {
   std::string corefile;   // its path, or "stdin"; empty: that of a server without `-conf`
-  std::string directive;  // of that Corefile
-  std::string what;
-  std::string user;  // empty: none
+  std::string directive;  // of that Corefile; empty: all of it, and the machine, are looked at, for `doctor`
+  std::string what = {};
+  std::string user = {};                   // empty: none
+  std::optional<std::string> socket = {};  // of the server that `doctor` asks; none: the only one there is
 };
 // The answer is an object, as JSON; the error may be of several lines.
 using CorefileWorker = std::function<Result<std::string>(const CorefileRequest&)>;
@@ -82,6 +83,10 @@ std::string topText(const nlohmann::json& said);
 // xdp_command.cc: what the kernel answers
 CommandResult xdp(const Call& call);
 std::string xdpText(const nlohmann::json& said);
+
+// doctor_command.cc: the machine and the Corefile, with or without a server
+CommandResult doctor(const Call& call);
+std::string doctorText(const nlohmann::json& said);
 
 // exec_command.cc
 CommandResult execute(const Call& call);

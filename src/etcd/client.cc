@@ -48,6 +48,12 @@ Result<void> Client::checkTlsFiles(const Options& options) {
   return {};
 }
 
+std::optional<std::chrono::system_clock::time_point> Client::certificateEnd(const TlsFiles& files) {
+  if (files.certificate_file.empty()) return std::nullopt;
+  const auto end = etcd::certificateEnd(files.certificate_file);
+  return end ? std::optional(*end) : std::nullopt;
+}
+
 Client::Client(CompletionThread& thread, Options options, const Logger& log)
     : impl_(std::make_unique<Impl>(thread, std::move(options), log)) {
   assert(impl_->options.endpoints.empty() || validateOptions(impl_->options));

@@ -86,6 +86,8 @@ class Client final : public Store {
   // That the files of an https client can be used now. A client whose files cannot be used calls every endpoint away
   // until they can. REQUIRES: validateOptions(). Any thread.
   static Result<void> checkTlsFiles(const Options& options);
+  // Until when our own certificate holds; none: there is none, or it cannot be read. Reads it. Any thread.
+  static std::optional<std::chrono::system_clock::time_point> certificateEnd(const TlsFiles& files);
 
   // REQUIRES: the options pass validateOptions(), or have no endpoint; `thread` outlives the client. Reads the files of `tls`. The client
   // outlives every Task and WatchStream made by it, which is so once thread.stop() has returned. Any thread.

@@ -73,6 +73,17 @@ TlsFiles withSystemCas(TlsFiles files) {
 
 }  // namespace
 
+Result<std::chrono::system_clock::time_point> certificateEnd(const std::string& path) {
+  const auto text = readFile(path, kMaxFileBytes);
+  if (!text) return tl::unexpected(text.error());
+  const auto certificate = firstCertificate(*text, path);
+  if (!certificate) return tl::unexpected(certificate.error());
+  tm end{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate->get()), &end) != 1)
+    return fail(fmt::format("{}: its end cannot be read", path));
+  return std::chrono::system_clock::from_time_t(timegm(&end));
+}
+
 TlsSource::TlsSource(TlsFiles files) : files_(withSystemCas(std::move(files))) {}
 
 Result<TlsMaterial> TlsSource::read() const {

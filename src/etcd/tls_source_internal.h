@@ -16,6 +16,9 @@ struct TlsMaterial {
   bool operator==(const TlsMaterial&) const = default;
 };
 
+// When the first certificate of the file ends to hold.
+Result<std::chrono::system_clock::time_point> certificateEnd(const std::string& path);
+
 class TlsSource {
  public:
   explicit TlsSource(TlsFiles files);

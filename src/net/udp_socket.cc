@@ -9,10 +9,6 @@ namespace idetcd::net {
 
 namespace {
 
-// Room for what comes while the server is started anew: the kernel doubles it, and counts some 770 bytes for a small
-// datagram, so that 50,000 a second find room for 0.8 s. It takes memory only while they wait. Without CAP_NET_ADMIN the
-// kernel's maximum has to do.
-constexpr int kReceiveBuffer = 16 << 20;
 constexpr int kSendBuffer = 4 << 20;  // a burst: some 5,000 small datagrams
 
 // Flags of recvmmsg(2). MSG_TRUNC: the length is the datagram's, not that of the part that was copied. By it the kernel

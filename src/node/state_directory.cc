@@ -137,6 +137,11 @@ Result<std::shared_ptr<StateDirectory>> StateDirectory::open(Options options, Lo
   return state;
 }
 
+Result<RememberedNode> StateDirectory::look(Options options) {
+  StateDirectory state(std::move(options), Logger());
+  return state.read();
+}
+
 Result<void> StateDirectory::take(bool keeps_name) {
   taken_ = true;
   const bool is_left = keeps_name && handed_over_ && BootClock::now() < *handed_over_;
@@ -211,7 +216,7 @@ Result<RememberedNode> StateDirectory::read() {
   const std::string path = stem_ + ".json";
   const auto text = readFile(path, kMaxStateBytes);
   if (!text && text.error().code == ErrorCode::kNotFound) return RememberedNode{};
-  if (!text) return fail(fmt::format("cannot read {}: {}", path, text.error().message));
+  if (!text) return fail(fmt::format("cannot read {}: {}", path, text.error().message), text.error().code);
   const nlohmann::json state = parseJson(*text);
   if (!state.is_object()) return fail(fmt::format("{} is not valid JSON", path));
   if (textOf(state, "pattern") != options_.pattern) return fail(fmt::format("{} is of another pattern", path));

@@ -48,6 +48,9 @@ class StateDirectory {
 
   // The error is for the operator: the directory cannot be used, or is in use.
   static Result<std::shared_ptr<StateDirectory>> open(Options options, Logger log);
+  // What is remembered there, for who only looks: changes nothing, also while a process has the files. Without UUID:
+  // nothing is, or it was written on another machine. An error: it cannot be read, and open() makes a new node.
+  static Result<RememberedNode> look(Options options);
   ~StateDirectory();  // release()
   StateDirectory(const StateDirectory&) = delete;
   StateDirectory& operator=(const StateDirectory&) = delete;

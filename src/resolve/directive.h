@@ -26,6 +26,7 @@
 #include "net/event_loop.h"
 #include "records/epoch.h"
 #include "resolve/chain.h"
+#include "resolve/finding.h"
 #include "resolve/tcp_limits.h"
 #include "sandbox/program_runner.h"
 
@@ -69,6 +70,8 @@ struct DirectiveType {
   // nothing. The answer is an object, as JSON; the error one line. May block.
   Result<std::string> (*work)(std::span<const Block> blocks, const LocalWork& asked) = nullptr;
   std::vector<config::OptionDefault> (*defaults)() = nullptr;  // of its arguments and options, as its README.md says them
+  // For `idetcd doctor`: what is to be looked at on this machine for the blocks of a Corefile; null: nothing.
+  std::vector<Check> (*checks)(std::span<const Block> blocks) = nullptr;
 };
 
 // A server block: its directives in the order of the table.

@@ -114,6 +114,11 @@ Result<void> keepOnly(uint64_t capabilities) {
 
 }  // namespace
 
+bool hasCapability(int capability) {
+  const auto sets = readSets();
+  return sets && (sets->effective & setOf(capability)) != 0;
+}
+
 Notices limitRights(Mode mode) {
   if (mode == Mode::kOff) return {{.text = "sandbox: off; the server has all the rights with which it was started"}};
   Notices notices;

@@ -63,6 +63,9 @@ Result<void> keepRightsOfStart();
 // REQUIRES: as above.
 Result<void> keepOnlyBindingOfPorts();
 
+// Whether this thread has the capability of that number in its effective set.
+bool hasCapability(int capability);
+
 // No program that this process or a child of it runs has more rights by its file (set-user-ID, file capabilities).
 // REQUIRES: as above.
 Result<void> noNewPrivileges();

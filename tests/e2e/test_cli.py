@@ -22,7 +22,7 @@ from harness.upstreams import Upstream
 
 WHOAMI = ". {\n    whoami\n}\n"
 SUBCOMMANDS = ("status", "members", "whoami", "wait", "tf-config", "hostfile", "torchrun-env", "exec", "drain", "undrain", "release",
-               "cache", "peers", "top", "xdp", "completion")
+               "cache", "peers", "top", "xdp", "doctor", "completion")
 
 
 def run(where, *arguments, timeout=60, **options):
@@ -117,7 +117,7 @@ def test_failures_for_programs(directory):
     """Of every subcommand: the exit code and the line on stderr as ever, and the line in JSON."""
     arguments = {"wait": ["--members=1", "--timeout=0"], "exec": ["--timeout=0", "true"], "tf-config": ["--port=1", "--role=x"],
                  "torchrun-env": ["--port=1"], "release": ["a.org", "--yes=a.org"], "cache": ["flush"], "completion": ["tcsh"],
-                 "xdp": ["status"]}
+                 "xdp": ["status"], "doctor": ["stray"]}
     for name in SUBCOMMANDS:
         code, out, err = run(directory, name, "--json", *arguments.get(name, []))
         assert code == run(directory, name, *arguments.get(name, []))[0] != 0, name

@@ -2,6 +2,7 @@
 #include "config/directive_cursor.h"
 #include "control/local_socket.h"
 #include "directive/hosts/hosts.h"
+#include "directive/idetcd/checks.h"
 #include "directive/idetcd/cluster_report.h"
 #include "directive/idetcd/cluster_reverse.h"
 #include "directive/idetcd/clusters.h"
@@ -160,6 +161,7 @@ extern const resolve::DirectiveType kIdetcdDirective{.name = "idetcd",
                                                      .make = resolve::makeDirective<IdetcdDirective>,
                                                      .check_files = checkFiles,
                                                      .once = true,
-                                                     .defaults = clusterDefaults};
+                                                     .defaults = clusterDefaults,
+                                                     .checks = clusterChecks};
 
 }  // namespace idetcd::directive

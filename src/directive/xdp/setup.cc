@@ -1,7 +1,11 @@
 // The directive `xdp`: the cluster's names are answered in the kernel, where packets come in.
 #include "directive/idetcd/settings.h"
 
+#include <linux/capability.h>
+#include <linux/magic.h>
 #include <numeric>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -9,6 +13,7 @@
 #include "directive/xdp/kernel_answers.h"
 #include "net/local_addresses.h"
 #include "resolve/directive.h"
+#include "sandbox/confinement.h"
 
 namespace idetcd::directive {
 
@@ -238,6 +243,71 @@ Result<std::string> workOnPinned(Blocks blocks, const resolve::LocalWork& asked)
   return said->dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// --- idetcd doctor ---
+
+using resolve::Findings;
+using resolve::Severity;
+
+void judgeKernel(Severity bad, Findings& findings) {
+  constexpr std::pair kFirst{5, 9};  // with links (bpf_link) to XDP
+  utsname kernel{};
+  std::pair<int, int> version;
+  if (::uname(&kernel) != 0 || std::sscanf(kernel.release, "%d.%d", &version.first, &version.second) != 2) return;
+  if (version < kFirst)
+    findings.push_back({bad, fmt::format("Linux {} is older than 5.9", kernel.release), "a newer kernel, or no `xdp`"});
+}
+
+void judgeInterface(const std::string& name, const XdpSettings& settings, Severity bad, Findings& findings) {
+  const auto found = kernel::programOn(name);
+  if (!found) return findings.push_back({bad, found.error().message, {}});
+  if (found->index == 0) {
+    return findings.push_back({bad, fmt::format("there is no interface {}", name), "bring it up, or correct `xdp`"});
+  }
+  findings.push_back({Severity::kOk, fmt::format("{} {}", name, found->mode ? "has an XDP program" : "has no XDP program yet"), {}});
+  if (settings.attach.mode == kernel::Mode::kNative && kernel::isVeth(name)) {
+    findings.push_back({Severity::kWarning,
+                        fmt::format("{} is a veth: in native mode answers are lost unless the other end has an XDP program", name),
+                        "`generic`"});
+  }
+}
+
+void judgePin(const std::string& pin, Severity bad, Findings& findings) {
+  struct statfs found {};
+  const std::string parent = pin.substr(0, std::max<size_t>(pin.rfind('/'), 1));
+  if (::statfs(pin.c_str(), &found) != 0 && ::statfs(parent.c_str(), &found) != 0) {
+    return findings.push_back({bad, fmt::format("{}: {}", pin, std::strerror(errno)), "mount -t bpf bpf /sys/fs/bpf"});
+  }
+  if (found.f_type != BPF_FS_MAGIC) {
+    findings.push_back({bad, fmt::format("{} is on no bpf file system", pin),
+                        "mount -t bpf bpf /sys/fs/bpf, and `pin /sys/fs/bpf/idetcd`"});
+  }
+}
+
+Findings look(const XdpSettings& settings) {
+  const Severity bad = settings.required ? Severity::kError : Severity::kWarning;
+  if (!kernel::hasProgram()) {
+    return {{bad, "this binary was built without the program for the kernel", "build it with clang, bpftool and libbpf"}};
+  }
+  Findings findings;
+  judgeKernel(bad, findings);
+  for (const std::string& interface : settings.attach.interfaces) judgeInterface(interface, settings, bad, findings);
+  if (!settings.pin.empty()) judgePin(settings.pin, bad, findings);
+  constexpr std::array kRights{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON};
+  if (!std::ranges::all_of(kRights, sandbox::hasCapability)) {
+    findings.push_back({Severity::kNote, "this user may attach nothing: it lacks CAP_BPF, CAP_NET_ADMIN or CAP_PERFMON",
+                        "idetcd-xdp.service attaches it as root, with `pin`"});
+  }
+  return findings;
+}
+
+std::vector<resolve::Check> checks(Blocks blocks) {
+  for (const resolve::Block& block : blocks) {  // all of a Corefile say the same
+    if (const auto* settings = block.settings<XdpSettings>(); settings != nullptr)
+      return {{"xdp", [copy = *settings] { return look(copy); }}};
+  }
+  return {};
+}
+
 // False only if it is certain that nothing is attached.
 bool mayAnswer(const std::string& pin) {
   const auto links = kernel::readLinks(pin);
@@ -313,6 +383,7 @@ extern const resolve::DirectiveType kXdpDirective{
     .make = resolve::makeDirective<XdpDirective>,
     .once = true,
     .work = workOnPinned,
-    .defaults = [] { return options().defaults(); }};
+    .defaults = [] { return options().defaults(); },
+    .checks = checks};
 
 }  // namespace idetcd::directive

@@ -50,7 +50,7 @@ constexpr std::string_view kUsage = R"(Usage of ./idetcd:
   -version
     	Show version
 Subcommands, which ask a server that runs (idetcd help says more):
-  status members whoami wait tf-config hostfile torchrun-env exec drain undrain release cache peers top xdp completion
+  status members whoami wait tf-config hostfile torchrun-env exec drain undrain release cache peers top xdp doctor completion
 )";
 
 TEST(CommandLine, Defaults) {

@@ -177,5 +177,32 @@ TEST(Commands, TopIsATable) {
   EXPECT_EQ(topText(json::object()), "0 queries/s, p50 -, p99 - (last -)\n\nSHARE  QUERIES/S  TYPE  NAME\n");
 }
 
+TEST(Commands, DoctorsListHasAFixBelowEachFinding) {
+  const json said = json::parse(R"({"corefile":"Corefile","errors":1,"warnings":2,"findings":[
+    {"check":"port","state":"error","finding":"x has 0.0.0.0:53","fix":"stop it"},
+    {"check":"resolver","state":"ok","finding":"programs ask this server"},
+    {"check":"etcd","state":"warning","finding":"a\u001b","fix":"look"}]})");
+  EXPECT_EQ(doctorText(said),
+            "ERROR    port      x has 0.0.0.0:53\n"
+            "                   -> stop it\n"
+            "ok       resolver  programs ask this server\n"
+            "WARNING  etcd      a\\x1b\n"
+            "                   -> look\n"
+            "1 error, 2 warnings\n");
+  EXPECT_EQ(doctorText(json::object()), "0 errors, 0 warnings\n");
+}
+
+TEST(Commands, DoctorEndsByTheWorst) {
+  const auto code_of = [](const std::string& answer) {
+    const Arguments arguments = Arguments::parse({}, {}).value();
+    const LocalNode node({}, "/nowhere");
+    const CorefileWorker worker = [&answer](const CorefileRequest&) -> Result<std::string> { return answer; };
+    return doctor({.arguments = arguments, .node = node, .corefile = worker}).code;
+  };
+  EXPECT_EQ(code_of(R"({"findings":[],"errors":0,"warnings":0})"), kGood);
+  EXPECT_EQ(code_of(R"({"findings":[],"errors":0,"warnings":3})"), kNo);
+  EXPECT_EQ(code_of(R"({"findings":[],"errors":1,"warnings":3})"), kFailed);
+}
+
 }  // namespace
 }  // namespace idetcd::cli

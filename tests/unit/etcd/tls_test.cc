@@ -171,6 +171,19 @@ TEST_F(TlsTest, AnotherNameIsRefused) {
   EXPECT_TRUE(refused(with(caOnly(), {server.endpoint()}), "127.0.0.1 is not in peer certificate"));
 }
 
+TEST_F(TlsTest, SaysWhenOurCertificateEnds) {
+  CertificateOptions short_lived;
+  short_lived.not_after = 600s;
+  const std::string path = files_.write("short.pem", authority_.issue(short_lived).certificate);
+  const auto end = Client::certificateEnd({.ca_file = {}, .certificate_file = path, .key_file = {}});
+  ASSERT_TRUE(end);
+  const auto now = std::chrono::system_clock::now();
+  EXPECT_LE(*end, now + 600s);
+  EXPECT_GE(*end, now + 300s);
+  EXPECT_FALSE(Client::certificateEnd({}));
+  EXPECT_FALSE(Client::certificateEnd({.ca_file = {}, .certificate_file = files_.write("none.pem", "x"), .key_file = {}}));
+}
+
 TEST_F(TlsTest, ACertificateOutOfItsTimeIsRefused) {
   CertificateOptions expired;
   expired.not_after = -60s;

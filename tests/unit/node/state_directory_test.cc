@@ -1,6 +1,7 @@
 #include "node/state_directory.h"
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <sys/wait.h>
@@ -44,6 +45,21 @@ TEST(FileStem, IsReadableAndDiffersWithEveryPattern) {
     EXPECT_NE(stem[0], '.') << stem;
     EXPECT_LT(stem.size(), 150u);
   }
+}
+
+TEST_F(StateDirectoryTest, LooksWithoutChangingAnything) {
+  EXPECT_EQ(StateDirectory::look(options()).value(), RememberedNode{});
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "state")) << "nothing is made";
+  const auto state = taken();
+  RememberedNode node = state->node();
+  node.name = "worker7.tf.local.";
+  ASSERT_TRUE(state->remember(node));
+  const auto found = StateDirectory::look(options());  // although another one has the files
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->uuid, node.uuid);
+  EXPECT_EQ(found->name, node.name);
+  std::ofstream(file(".json")) << "{";
+  EXPECT_FALSE(StateDirectory::look(options()));
 }
 
 TEST_F(StateDirectoryTest, KeepsUuidAndNameOverARestart) {
