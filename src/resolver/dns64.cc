@@ -34,8 +34,6 @@ std::array<size_t, kV4Size> placesBehind(size_t size) {
   return places;
 }
 
-// The messages are our own: as much as any of them needs.
-constexpr size_t kAnyWork = 1'000'000;
 constexpr size_t kMappedSize = 12;
 constexpr std::array<uint8_t, kMappedSize> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -68,111 +66,6 @@ bool isSignatureOf(const MessageView& response, const RecordView& record, RrType
   return record.type == code(RrType::kRrsig) && record.rdata_size >= sizeof(uint16_t) &&
          dns::load16(&response.bytes[record.rdata]) == code(type);
 }
-
-// Encodes the records of one response anew, behind the question of another query.
-class Rewriter {
- public:
-  Rewriter(const dns::Query& query, const MessageView& response)
-      : response_(response),
-        work_(kAnyWork),
-        writer_(query, response.bytes.size(), work_),
-        reader_(response.bytes, response.question_end) {
-    const dns::HeaderView header(response.bytes.data());
-    sections_.rcode = header.rcode();
-    sections_.authentic_data = (header.flags() & dns::kFlagAd) != 0;
-    translated_.header_flags = header.flags() & (dns::kFlagAa | dns::kFlagRa | dns::kFlagTc);
-  }
-
-  Translated& counts() { return translated_; }
-
-  // A record of the answer section, before those of the response.
-  bool addAnswer(std::span<const uint8_t> owner, RrType type, uint32_t ttl, std::span<const uint8_t> rdata) {
-    ++sections_.answers;
-    return append(rdata, {.type = code(type), .klass = code(dns::RrClass::kIn)}, owner, ttl);
-  }
-
-  // `write(record, owner)` for each record but OPT: whether it could be written, by keep() or replace() or not at all.
-  template <typename Write>
-  Translated run(Write&& write) {
-    RecordView record;
-    dns::ReadStep step;
-    while ((step = reader_.next(record)) == dns::ReadStep::kRead) {
-      if (record.type == code(RrType::kOpt)) {
-        readOpt(record);
-        continue;
-      }
-      closeSections(record.section);
-      dns::ExpandedName owner;
-      if (dns::expandName(response_.bytes, record.owner, owner, work_) == 0 || !write(record, owner.span())) return {};
-    }
-    if (step != dns::ReadStep::kEnd) return {};
-    closeSections(Section::kAdditional);
-    translated_.packed = dns::PackedResponse::make(sections_, writer_.body(), writer_.ttlOffsets());
-    return std::move(translated_);
-  }
-
-  // Whether there is no room for one more record, and an OPT record, in any message behind the question of `query`.
-  bool isFull(const dns::Query& query, std::span<const uint8_t> owner, size_t rdata_size) const {
-    constexpr size_t kOthers = 256;  // OPT, with its options
-    return query.question_end + writer_.body().size() + owner.size() + dns::kRecordHeadSize + rdata_size + kOthers >
-           dns::kMaxMessageSize;
-  }
-  bool keep(const RecordView& record, std::span<const uint8_t> owner) {
-    count(record.section);
-    return writer_.append(response_.bytes, record, owner, record.ttl);
-  }
-  bool replace(const RecordView& record, std::span<const uint8_t> owner, RrType type, uint32_t ttl,
-               std::span<const uint8_t> rdata) {
-    count(record.section);
-    return append(rdata, {.type = code(type), .klass = record.klass}, owner, ttl);
-  }
-
- private:
-  // `rdata` stands for itself: no name in it is compressed.
-  bool append(std::span<const uint8_t> rdata, RecordView record, std::span<const uint8_t> owner, uint32_t ttl) {
-    record.rdata_size = static_cast<uint16_t>(rdata.size());
-    return writer_.append(rdata, record, owner, ttl);
-  }
-
-  void count(Section section) {
-    ++(section == Section::kAnswer      ? sections_.answers
-       : section == Section::kAuthority ? sections_.authorities
-                                        : sections_.additionals);
-  }
-
-  // Begins `section`. Of a denial no record of the authority section may be left out alone.
-  void closeSections(Section section) {
-    const auto size = static_cast<uint16_t>(writer_.body().size());
-    if (section > Section::kAnswer && section_ == Section::kAnswer) sections_.answer_size = sections_.proof_end = size;
-    if (section > Section::kAuthority && section_ < Section::kAdditional) {
-      sections_.authority_end = size;
-      if (sections_.answers == 0) {
-        sections_.proofs = sections_.authorities;
-        sections_.proof_end = size;
-      }
-    }
-    section_ = section;
-  }
-
-  void readOpt(const RecordView& opt) {
-    sections_.rcode = static_cast<dns::Rcode>(code(sections_.rcode) | (opt.ttl >> 24 << 4));
-    dns::OptionReader options(response_.bytes.subspan(opt.rdata, opt.rdata_size));
-    dns::OptionView option;
-    while (options.next(option) == dns::ReadStep::kRead) {
-      if (option.code != code(dns::EdnsOption::kEde) || option.data.size() < sizeof(uint16_t)) continue;
-      sections_.ede = dns::load16(option.data.data());
-      sections_.has_ede = true;
-    }
-  }
-
-  const MessageView& response_;
-  dns::NameWork work_;
-  dns::RecordWriter writer_;
-  dns::MessageReader reader_;
-  dns::ResponseSections sections_;
-  Section section_ = Section::kAnswer;
-  Translated translated_;
-};
 
 // Our questions have other IDs than the client's own, which may be on their way as well: what has the same ID counts as
 // sent twice (resolver/waiting_clients).
@@ -241,8 +134,8 @@ AaaaFindings examineAaaa(const MessageView& response) {
   return findings;
 }
 
-Translated withoutExcluded(const dns::Query& query, const MessageView& response) {
-  Rewriter rewriter(query, response);
+dns::RewrittenResponse withoutExcluded(const dns::Query& query, const MessageView& response) {
+  dns::ResponseRewriter rewriter(query, response);
   return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
     return (isAnswer(record, RrType::kAaaa) && isExcluded(response, record)) || rewriter.keep(record, owner);
   });
@@ -250,28 +143,31 @@ Translated withoutExcluded(const dns::Query& query, const MessageView& response)
 
 Translated translateAddresses(const dns::Query& query, const MessageView& response, const Nat64Prefix& prefix,
                               uint32_t most_seconds) {
-  Rewriter rewriter(query, response);
-  return rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
-    // AAAA records are larger than A records: what no message has room for is left out.
-    const bool is_full = rewriter.counts().made > 0 && rewriter.isFull(query, owner, sizeof(Nat64Prefix::V6));
-    if (record.section != Section::kAnswer) return is_full || rewriter.keep(record, owner);
-    if (isSignatureOf(response, record, RrType::kA)) return true;
-    if (record.type != code(RrType::kA)) {
-      rewriter.counts().is_cut |= is_full;
-      return is_full || rewriter.keep(record, owner);
-    }
-    const auto v4 = response.bytes.subspan(record.rdata, record.rdata_size);
-    if (v4.size() != sizeof(uint32_t) || !prefix.mayEmbed(IpAddress::fromBytes(v4))) {
-      ++rewriter.counts().left_out;
-      return true;
-    }
-    if (is_full) {
-      rewriter.counts().is_cut = true;
-      return true;
-    }
-    ++rewriter.counts().made;
-    return rewriter.replace(record, owner, RrType::kAaaa, std::min(record.ttl, most_seconds), prefix.embed(v4));
-  });
+  dns::ResponseRewriter rewriter(query, response);
+  Translated translated;
+  static_cast<dns::RewrittenResponse&>(translated) =
+      rewriter.run([&](const RecordView& record, std::span<const uint8_t> owner) {
+        // AAAA records are larger than A records: what no message has room for is left out.
+        const bool is_full = translated.made > 0 && rewriter.isFull(owner, sizeof(Nat64Prefix::V6));
+        if (record.section != Section::kAnswer) return is_full || rewriter.keep(record, owner);
+        if (isSignatureOf(response, record, RrType::kA)) return true;
+        if (record.type != code(RrType::kA)) {
+          if (is_full) rewriter.noteCut();
+          return is_full || rewriter.keep(record, owner);
+        }
+        const auto v4 = response.bytes.subspan(record.rdata, record.rdata_size);
+        if (v4.size() != sizeof(uint32_t) || !prefix.mayEmbed(IpAddress::fromBytes(v4))) {
+          ++translated.left_out;
+          return true;
+        }
+        if (is_full) {
+          rewriter.noteCut();
+          return true;
+        }
+        ++translated.made;
+        return rewriter.replace(record, owner, RrType::kAaaa, std::min(record.ttl, most_seconds), prefix.embed(v4));
+      });
+  return translated;
 }
 
 Translated translatePointers(const dns::Query& query, const MessageView& response, const dns::Name& name) {
@@ -281,48 +177,18 @@ Translated translatePointers(const dns::Query& query, const MessageView& respons
   while (reader.next(record) == dns::ReadStep::kRead) {
     if (isAnswer(record, RrType::kPtr)) ttl = std::min(record.ttl, ttl.value_or(std::numeric_limits<uint32_t>::max()));
   }
-  Rewriter rewriter(query, response);
+  dns::ResponseRewriter rewriter(query, response);
   if (dns::HeaderView(response.bytes.data()).isTruncated())  // its records would not fit either
-    return rewriter.run([](const RecordView&, std::span<const uint8_t>) { return true; });
-  if (!ttl) return {};
-  ++rewriter.counts().made;
-  if (!rewriter.addAnswer(query.name(), RrType::kCname, *ttl, name.wire())) return {};
+    return {rewriter.run([](const RecordView&, std::span<const uint8_t>) { return true; })};
+  if (!ttl || !rewriter.addAnswer(query.name(), RrType::kCname, *ttl, name.wire())) return {};
   // The CNAME and the longer question need room: what no message has room for is left out.
-  return rewriter.run([&](const RecordView& each, std::span<const uint8_t> owner) {
-    const bool is_full = rewriter.isFull(query, owner, each.rdata_size + dns::kMaxNameLength);
-    rewriter.counts().is_cut |= is_full && each.section == Section::kAnswer;
-    return is_full || rewriter.keep(each, owner);
-  });
+  return {rewriter.run([&](const RecordView& each, std::span<const uint8_t> owner) {
+            const bool is_full = rewriter.isFull(owner, each.rdata_size + dns::kMaxNameLength);
+            if (is_full && each.section == Section::kAnswer) rewriter.noteCut();
+            return is_full || rewriter.keep(each, owner);
+          }),
+          1};
 }
-
-// Gets what a handler answers late to a question of ours.
-class Dns64::Sink final : public resolve::ReplySink {
- public:
-  Sink(Reply reply, size_t question_end, Then then)
-      : reply_(std::move(reply)), question_end_(question_end), then_(std::move(then)) {}
-  void send(std::span<const uint8_t> message) override { then_(std::move(reply_), {message, question_end_}); }
-  bool pushBack() override { return reply_->pushBack(); }
-
- private:
-  Reply reply_;
-  size_t question_end_;
-  Then then_;
-};
-
-class Dns64::Deferrer final : public resolve::ReplyDeferrer {
- public:
-  // `keep` keeps the client, when that is needed.
-  Deferrer(std::function<Reply()> keep, Then then) : keep_(std::move(keep)), then_(std::move(then)) {}
-  std::unique_ptr<resolve::ReplySink> keepClient() override {
-    return std::make_unique<Sink>(keep_(), question_end, std::move(then_));
-  }
-
-  size_t question_end = 0;  // of the question that is asked
-
- private:
-  std::function<Reply()> keep_;
-  Then then_;
-};
 
 // A question of ours, as the client would have asked it.
 struct Dns64::Question {
@@ -334,7 +200,7 @@ struct Dns64::Question {
 // The result of the question for AAAA, if that is not the end.
 struct Dns64::First {
   AaaaFindings findings;
-  Translated usable;  // the response without what is excluded
+  dns::RewrittenResponse usable;  // the response without what is excluded
 };
 
 QueryOutcome Dns64::answer(const dns::Query& query, const Request& request, uint16_t flags) {
@@ -386,18 +252,18 @@ QueryOutcome Dns64::answerAddress(const dns::Query& query, const Request& reques
   const auto first = examine(query, viewOf(query, outcome.size));
   if (!first) return outcome;
   if (first->findings.has_usable && !options_.translate_all) {
-    return QueryOutcome::answer(write(query, request.response_limit, first->usable));
+    return QueryOutcome::answer(dns::writeRewritten(first->usable, query, request.response_limit));
   }
 
   Deferrer deferrer(keep, [this, first](Reply reply, const MessageView& late) {
     const Translated response = conclude(reply->query(), late, *first);
-    finish(std::move(reply), response);
+    finish(reply, response);
   });
   const dns::Name name = dns::Name::fromWire(query.name());
   const QueryOutcome second = ask({query, name, RrType::kA}, request, deferrer, flags);
   if (second.kind != QueryOutcome::Kind::kAnswer) return second;
   const Translated response = conclude(query, {{question_room_.data(), second.size}, query.question_end}, *first);
-  return QueryOutcome::answer(write(query, request.response_limit, response));
+  return QueryOutcome::answer(dns::writeRewritten(response, query, request.response_limit));
 }
 
 // Null: the response is the client's as it is.
@@ -434,15 +300,15 @@ Translated Dns64::conclude(const dns::Query& query, const MessageView& response,
 void Dns64::onFirst(Reply reply, const MessageView& response, uint16_t flags) {
   const auto first = examine(reply->query(), response);
   const bool is_late = BootClock::now() - reply->receivedAt() > kSecondQuestionTime;
-  if (!first || is_late) return pass(std::move(reply), response);
-  if (first->findings.has_usable && !options_.translate_all) return finish(std::move(reply), first->usable);
+  if (!first || is_late) return exit_.pass(*reply, response.bytes);
+  if (first->findings.has_usable && !options_.translate_all) return finish(reply, first->usable);
   const dns::Name name = dns::Name::fromWire(reply->query().name());
   const dns::Query client = reply->query();
   askLate(
       {client, name, RrType::kA}, std::move(reply),
       [this, first](Reply to, const MessageView& late) {
         const Translated translated = conclude(to->query(), late, *first);
-        finish(std::move(to), translated);
+        finish(to, translated);
       },
       flags);
 }
@@ -456,24 +322,24 @@ QueryOutcome Dns64::answerPointer(const dns::Query& query, const dns::Name& name
   const QueryOutcome outcome = ask({query, name, RrType::kPtr}, request, deferrer, flags);
   if (outcome.kind != QueryOutcome::Kind::kAnswer) return outcome;
   const Translated response = reverse(query, {{question_room_.data(), outcome.size}, deferrer.question_end}, name);
-  return response.packed ? QueryOutcome::answer(write(query, request.response_limit, response)) : QueryOutcome::next();
+  return response.packed ? QueryOutcome::answer(dns::writeRewritten(response, query, request.response_limit)) : QueryOutcome::next();
 }
 
 // Without a response: nothing is known of the IPv4 address.
 Translated Dns64::reverse(const dns::Query& query, const MessageView& response, const dns::Name& name) {
   Translated translated = translatePointers(query, response, name);
-  if (translated.made > 0) counters_.reversed.add();
+  if (translated.packed && translated.made > 0) counters_.reversed.add();
   return translated;
 }
 
 void Dns64::onPointer(Reply reply, const MessageView& response, const dns::Name& name, uint16_t flags) {
   const Translated translated = reverse(reply->query(), response, name);
-  if (translated.packed) return finish(std::move(reply), translated);
+  if (translated.packed) return finish(reply, translated);
   const dns::Query client = reply->query();
   const dns::Name own_name = dns::Name::fromWire(client.name());
   askLate(
       {client, own_name, RrType::kPtr}, std::move(reply),
-      [this](Reply to, const MessageView& late) { pass(std::move(to), late); }, flags);
+      [this](const Reply& to, const MessageView& late) { exit_.pass(*to, late.bytes); }, flags);
 }
 
 // Where it is answered at once: in question_room_. REQUIRES: inside a ReadSection.
@@ -505,7 +371,7 @@ QueryOutcome Dns64::ask(const Question& question, const Request& request, Deferr
 }
 
 // The client is kept already.
-void Dns64::askLate(const Question& question, Reply reply, const Then& then, uint16_t flags) {
+void Dns64::askLate(const Question& question, Reply reply, const Deferrer::Then& then, uint16_t flags) {
   const records::ReadSection section(reader_);
   const Request request = reply->request();
   Deferrer deferrer([&reply] { return std::move(reply); }, then);
@@ -515,36 +381,10 @@ void Dns64::askLate(const Question& question, Reply reply, const Then& then, uin
   }
 }
 
-// Over the query. AA, RA as the handler has said.
-size_t Dns64::write(const dns::Query& query, size_t limit, const Translated& response) {
-  dns::ResponseBuilder builder(query, limit);
-  if (!response.packed) return builder.finish(dns::Rcode::kServFail, dns::kFlagRa);
-  if ((response.header_flags & dns::kFlagTc) != 0) {  // the records would be larger still
-    builder.truncate();
-    return builder.finish(response.packed->rcode, response.header_flags & dns::kFlagRa);
-  }
-  const size_t size = dns::writePackedResponse(*response.packed, query, limit, {});
-  constexpr uint16_t kHandlers = dns::kFlagAa | dns::kFlagRa;
-  uint8_t* flags = query.message + 2;
-  const uint16_t cut = response.is_cut ? dns::kFlagTc : 0;  // RFC 2181 §9, over TCP too
-  dns::store16(flags, (dns::load16(flags) & ~kHandlers) | (response.header_flags & kHandlers) | cut);
-  return size;
-}
-
-void Dns64::finish(Reply reply, const Translated& response) {
-  reply->makeRoom(reply_room_, options_.nsid.get());
-  const size_t size = write(reply->query(), reply->responseLimit(), response);
-  reply->finish(size, options_.limiter.get(), options_.log.get(), options_.directive);
-}
-
-// As it came, but for the client's ID.
-void Dns64::pass(Reply reply, const MessageView& response) {
-  reply->makeRoom(reply_room_, options_.nsid.get());
-  uint8_t* message = reply->query().message;
-  const uint16_t id = dns::load16(message);
-  std::copy(response.bytes.begin(), response.bytes.end(), message);
-  dns::store16(message, id);
-  reply->finish(response.bytes.size(), options_.limiter.get(), options_.log.get(), options_.directive);
+void Dns64::finish(const Reply& reply, const dns::RewrittenResponse& response) const {
+  exit_.send(*reply, [&response](const dns::Query& query, size_t limit) {
+    return dns::writeRewritten(response, query, limit);
+  });
 }
 
 }  // namespace idetcd::resolver

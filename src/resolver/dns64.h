@@ -14,11 +14,11 @@
 #pragma once
 
 #include "base/hash.h"
-#include "dns/packed_response.h"
+#include "dns/response_rewriter.h"
 #include "records/epoch.h"
 #include "resolve/chain.h"
-#include "resolve/deferred_reply.h"
 #include "resolve/handler.h"
+#include "resolve/inner_question.h"
 #include "resolver/counters.h"
 
 namespace idetcd::resolver {
@@ -60,11 +60,7 @@ class Nat64Prefix {
 // DNS64 reads responses and makes others of them (RFC 6147 §5), as messages of the handlers that it asks. No I/O; one
 // thread.
 
-// A response, and the offset behind its question. REQUIRES: a header, and 12 <= question_end <= bytes.size().
-struct MessageView {
-  std::span<const uint8_t> bytes;
-  size_t question_end;
-};
+using dns::MessageView;
 
 // The findings in a response to a question for AAAA.
 struct AaaaFindings {
@@ -77,16 +73,13 @@ struct AaaaFindings {
 AaaaFindings examineAaaa(const MessageView& response);
 
 // A response that another one has become.
-struct Translated {
-  dns::PackedResponsePtr packed;  // null: it cannot be read, or has become too large
-  uint16_t made = 0;              // records that are new
-  uint16_t left_out = 0;          // records that were not translated, and are gone
-  bool is_cut = false;            // there was no room for a record of the answer
-  uint16_t header_flags = 0;      // of kFlagAa, kFlagRa, kFlagTc: what the message had
+struct Translated : dns::RewrittenResponse {
+  uint16_t made = 0;      // records that are new
+  uint16_t left_out = 0;  // records that were not translated, and are gone
 };
 
 // All of it but AAAA records in ::ffff:0:0/96. `query`: whose question the response answers.
-Translated withoutExcluded(const dns::Query& query, const MessageView& response);
+dns::RewrittenResponse withoutExcluded(const dns::Query& query, const MessageView& response);
 
 // The response to a question for A as one to `query`, for AAAA and the same name: each A record an AAAA record, for as
 // long at most; signatures of A records and addresses that the prefix is not for are left out (§5.1.7, §5.5).
@@ -108,25 +101,23 @@ class Dns64 final : public resolve::Handler {
     bool allow_ipv4 = false;                                            // for clients that ask over IPv4 too
     HashSeed hash_seed{};                                               // of the chain's queries
     resolve::DirectiveId directive = resolve::DirectiveNames::kServer;  // who has answered
-    // Of the block; may be null.
-    std::shared_ptr<const resolve::NsidSource> nsid{};
-    std::shared_ptr<resolve::RateLimiter> limiter{};
-    std::shared_ptr<const resolve::QueryObserver> log{};
   };
 
   // Asks the handlers of `chain` from the one at `behind` on. REQUIRES: the chain, and `epochs`, outlive this.
   Dns64(const resolve::Chain& chain, size_t behind, Options options, records::EpochDomain& epochs,
         metrics::Scope metrics)
-      : chain_(chain), behind_(behind), options_(std::move(options)), reader_(epochs), counters_(std::move(metrics)) {}
+      : chain_(chain),
+        behind_(behind),
+        options_(std::move(options)),
+        exit_{chain, options_.directive},
+        reader_(epochs),
+        counters_(std::move(metrics)) {}
 
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
 
  private:
-  using Reply = std::unique_ptr<resolve::DeferredReply>;
-  // Takes on with the response to a question, where that came late.
-  using Then = std::function<void(Reply reply, const MessageView& response)>;
-  class Sink;
-  class Deferrer;
+  using Reply = resolve::KeptReply;
+  using Deferrer = resolve::LateAnswer;
   struct Question;
   struct First;
 
@@ -144,17 +135,15 @@ class Dns64 final : public resolve::Handler {
   void onPointer(Reply reply, const MessageView& response, const dns::Name& name, uint16_t flags);
 
   resolve::QueryOutcome ask(const Question& question, const resolve::Request& request, Deferrer& deferrer, uint16_t flags);
-  void askLate(const Question& question, Reply reply, const Then& then, uint16_t flags);
-  static size_t write(const dns::Query& query, size_t limit, const Translated& response);
-  void finish(Reply reply, const Translated& response);
-  void pass(Reply reply, const MessageView& response);
+  void askLate(const Question& question, Reply reply, const Deferrer::Then& then, uint16_t flags);
+  void finish(const Reply& reply, const dns::RewrittenResponse& response) const;
 
   const resolve::Chain& chain_;
   const size_t behind_;
   const Options options_;
+  const resolve::LateExit exit_;
   records::EpochDomain::Reader reader_;  // for what is asked late, when no other section of this loop is open
   std::vector<uint8_t> question_room_;   // where our own questions are answered
-  std::vector<uint8_t> reply_room_;      // where late responses are written
   Dns64Counters counters_;
 };
 

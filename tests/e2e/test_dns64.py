@@ -2,6 +2,7 @@
 
 import ipaddress
 
+import dns.edns
 import dns.flags
 import dns.name
 import dns.query
@@ -12,7 +13,7 @@ import dns.rrset
 import pytest
 
 from corefiles import corefile
-from dns_client import answers, ask, extended_errors, make_query, patient, rcode
+from dns_client import answers, ask, extended_errors, make_query, patient, rcode, wait_says
 from harness.dns_servers import Nsd, UnboundForwarder
 from harness.processes import TIME_FACTOR, wait_until
 from harness.upstreams import Upstream, answer
@@ -273,3 +274,15 @@ def test_names_of_the_cluster(nodes, etcd):
     assert response.flags & dns.flags.AA and not response.flags & dns.flags.RA and 0 < response.answer[0].ttl <= 60
     reverse = dns.reversename.from_address("2001:db8:64::a00:32").to_text()
     assert answers(node, reverse, "PTR", host="::1") == ["50.0.0.10.in-addr.arpa.", "db.tf.local."]
+
+
+def test_a_late_answer_carries_the_nodes_name(nodes, etcd):
+    """The name is claimed after the chain was made."""
+    def handler(query, tcp):
+        return answer(query, "A 12.34.0.4") if query.question[0].rdtype == dns.rdatatype.A else answer(query)
+    with Upstream(handler) as upstream:
+        node = nodes.start(corefile(etcd.endpoint, directives=["dns64 {\n allow_ipv4\n }", f"forward . {upstream.address}"]))
+        wait_says(node, "worker1.tf.local.")
+        response = ask(node, "www.example.org.", "AAAA", use_edns=0, options=[dns.edns.GenericOption(dns.edns.NSID, b"")])
+        assert [rdata.to_text() for rdata in response.answer[0]] == ["64:ff9b::c22:4"]
+        assert [option.data for option in response.options if option.otype == dns.edns.NSID] == [b"worker1.tf.local"]

@@ -41,9 +41,6 @@ class Dns64Directive final : public resolve::Configured<Options> {
     Options options = settings_;
     options.hash_seed = context.process.hash_seed;
     options.directive = context.process.names.idOf("dns64");
-    options.nsid = chain.parts.nsid;
-    options.limiter = chain.parts.limiter;
-    options.log = chain.parts.log;
     chain.add(std::make_unique<resolver::Dns64>(chain, chain.size() + 1, std::move(options), context.process.epochs,
                                                 context.process.metrics.scope()));
     return {};
