@@ -31,6 +31,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
+      &kTemplateDirective,     // answers out of the query
       &kHostsDirective,        // a hosts file
       &kFileDirective,         // zones from files
       &kAutoDirective,         // the zones of a folder
@@ -59,7 +60,7 @@ std::span<const std::string_view> foreignDirectives() {
       "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "header", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "rewrite", "root", "route53",
-      "secondary", "shed", "sign", "template", "tls", "trace", "transfer", "tsig", "view",
+      "secondary", "shed", "sign", "tls", "trace", "transfer", "tsig", "view",
   };
   return kForeign;
 }

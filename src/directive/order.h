@@ -10,7 +10,8 @@ extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirectiv
     kCacheDirective, kCancelDirective, kChaosDirective, kCookiesDirective, kDebugDirective, kDns64Directive,
     kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
-    kPrometheusDirective, kReadyDirective, kReloadDirective, kRrlDirective, kTcpDirective, kTimeoutsDirective,
+    kPrometheusDirective, kReadyDirective, kReloadDirective, kRrlDirective, kTcpDirective,
+    kTemplateDirective, kTimeoutsDirective,
     kWhoamiDirective, kWorkersDirective, kXdpDirective, kZonelimitDirective;
 
 // In the order of their handlers, as in CoreDNS, except that nothing before the cluster's names hides them.

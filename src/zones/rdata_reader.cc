@@ -483,6 +483,32 @@ std::optional<uint32_t> parseTtl(std::string_view text) {
   return static_cast<uint32_t>(sum);
 }
 
+Result<RecordHead> readRecordHead(std::span<const Word> words) {
+  RecordHead head;
+  bool has_class = false;
+  for (;; words = words.subspan(1)) {
+    if (words.empty()) return fail("a record without a type");
+    const std::string_view word = words.front().text;
+    if (!head.ttl && !word.empty() && isDigit(word.front())) {
+      head.ttl = parseTtl(word);
+      if (!head.ttl) return fail(fmt::format("'{}' is no TTL", printable(word)));
+    } else if (const auto rr_class = has_class ? std::nullopt : dns::kClassNames.parse(word)) {
+      if (*rr_class != dns::code(dns::RrClass::kIn))
+        return fail(fmt::format("class {}: there is only IN", dns::kClassNames.toString(*rr_class)));
+      has_class = true;
+    } else {
+      head.type_and_data = words;
+      return head;
+    }
+  }
+}
+
+bool isZoneType(uint16_t type) {
+  constexpr uint16_t kFirstMeta = 128;
+  constexpr uint16_t kLastMeta = 255;
+  return type != 0 && type != dns::code(dns::RrType::kOpt) && (type < kFirstMeta || type > kLastMeta);
+}
+
 Result<void> readRdata(uint16_t type, std::span<const Word> words, const dns::Name& origin,
                        std::vector<uint8_t>& rdata) {
   rdata.clear();

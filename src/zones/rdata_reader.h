@@ -27,6 +27,15 @@ Result<void> readName(std::string_view text, const dns::Name& origin, bool fold,
 // Seconds, or numbers with units: 1h30m (s, m, h, d, w). At most 2^31 - 1 (RFC 2181 §8).
 std::optional<uint32_t> parseTtl(std::string_view text);
 
+// TTL and class, in any order or left out, in front of the type of a record. The only class is IN.
+struct RecordHead {
+  std::optional<uint32_t> ttl{};
+  std::span<const Word> type_and_data;  // at least one word
+};
+Result<RecordHead> readRecordHead(std::span<const Word> words);
+// Whether a zone can have records of this type: none that only queries or messages have.
+bool isZoneType(uint16_t type);
+
 // Sets `rdata`. Names of the types whose canonical form is lower case (RFC 4034 §6.2) are folded, so that equal data are
 // equal bytes.
 Result<void> readRdata(uint16_t type, std::span<const Word> words, const dns::Name& origin,

@@ -176,25 +176,13 @@ class FileReader {
 
   Result<void> readRecord(std::span<const Word> words, std::span<const uint8_t> owner, const State& state,
                           FilePlace place) {
-    std::optional<uint32_t> ttl;
-    bool has_class = false;
-    for (;; words = words.subspan(1)) {
-      if (words.empty()) return fail("a record without a type");
-      const std::string_view word = words.front().text;
-      if (!ttl && !word.empty() && isDigit(word.front())) {
-        ttl = parseTtl(word);
-        if (!ttl) return fail(fmt::format("'{}' is no TTL", printable(word)));
-      } else if (const auto rr_class = has_class ? std::nullopt : dns::kClassNames.parse(word)) {
-        if (*rr_class != dns::code(dns::RrClass::kIn))
-          return fail(fmt::format("class {}: there is only IN", dns::kClassNames.toString(*rr_class)));
-        has_class = true;
-      } else {
-        break;
-      }
-    }
+    const auto head = readRecordHead(words);
+    if (!head) return tl::unexpected(head.error());
+    std::optional<uint32_t> ttl = head->ttl;
+    words = head->type_and_data;
     const auto type = typeOf(words.front().text);
     if (!type) return fail(fmt::format("unknown type '{}'", printable(words.front().text)));
-    if (*type == 0 || *type == dns::code(dns::RrType::kOpt) || (*type >= 128 && *type <= 255))
+    if (!isZoneType(*type))
       return fail(fmt::format("type {} is not for zones", dns::kTypeNames.toString(*type)));
     if (auto read = readRdata(*type, words.subspan(1), state.origin, rdata_); !read) return read;
     if (*type == dns::code(dns::RrType::kSoa)) ttls_.minimum = dns::load32(rdata_.data() + rdata_.size() - 4);

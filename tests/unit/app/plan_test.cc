@@ -889,7 +889,7 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "template", "rewrite", "kubernetes", "tls", "proxyproto", "shed"}) {
+  for (const char* name : {"pprof", "kubernetes", "tls", "proxyproto", "shed", "geoip"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));

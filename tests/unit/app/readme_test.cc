@@ -129,6 +129,7 @@ std::string requiredArguments(std::string_view directive) {
   if (directive == "workers") return "1";
   if (directive == "file") return "db";
   if (directive == "xdp") return "lo";
+  if (directive == "template") return "IN A";
   return "";
 }
 
