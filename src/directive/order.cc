@@ -29,6 +29,8 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kChaosDirective,        // which software answers
       &kLoadbalanceDirective,  // the order of addresses
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
+      &kRewriteDirective,      // another question for all that follow
+      &kHeaderDirective,       // flags of what all that follow answer
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
       &kTemplateDirective,     // answers out of the query
@@ -58,8 +60,8 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
       "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
-      "grpc", "grpc_server", "header", "https", "https3", "k8s_external", "kubernetes", "metadata",
-      "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "rewrite", "root", "route53",
+      "grpc", "grpc_server", "https", "https3", "k8s_external", "kubernetes", "metadata",
+      "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "root", "route53",
       "secondary", "shed", "sign", "tls", "trace", "transfer", "tsig", "view",
   };
   return kForeign;

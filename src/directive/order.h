@@ -8,9 +8,9 @@ namespace idetcd::directive {
 // Each is defined in its folder's setup.cc, or in values/values.cc.
 extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirective, kAutoDirective, kBindDirective, kBufsizeDirective,
     kCacheDirective, kCancelDirective, kChaosDirective, kCookiesDirective, kDebugDirective, kDns64Directive,
-    kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
+    kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHeaderDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
-    kPrometheusDirective, kReadyDirective, kReloadDirective, kRrlDirective, kTcpDirective,
+    kPrometheusDirective, kReadyDirective, kReloadDirective, kRewriteDirective, kRrlDirective, kTcpDirective,
     kTemplateDirective, kTimeoutsDirective,
     kWhoamiDirective, kWorkersDirective, kXdpDirective, kZonelimitDirective;
 
