@@ -31,6 +31,7 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
       &kRewriteDirective,      // another question for all that follow
       &kHeaderDirective,       // flags of what all that follow answer
+      &kAutopathDirective,     // the clients' search list
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
       &kTemplateDirective,     // answers out of the query
@@ -59,7 +60,7 @@ void addControlPaths(resolve::Process& process) { addForwardPaths(process); }
 
 std::span<const std::string_view> foreignDirectives() {
   static constexpr std::string_view kForeign[]{
-      "acme", "autopath", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
+      "acme", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "root", "route53",
       "secondary", "shed", "sign", "tls", "trace", "transfer", "tsig", "view",

@@ -6,7 +6,7 @@
 namespace idetcd::directive {
 
 // Each is defined in its folder's setup.cc, or in values/values.cc.
-extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirective, kAutoDirective, kBindDirective, kBufsizeDirective,
+extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirective, kAutoDirective, kAutopathDirective, kBindDirective, kBufsizeDirective,
     kCacheDirective, kCancelDirective, kChaosDirective, kCookiesDirective, kDebugDirective, kDns64Directive,
     kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHeaderDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
