@@ -28,9 +28,10 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kAnyDirective,          // queries for every type
       &kChaosDirective,        // which software answers
       &kLoadbalanceDirective,  // the order of addresses
+    &kTsigDirective,         // who has signed a query
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
-      &kRewriteDirective,      // another question for all that follow
-      &kHeaderDirective,       // flags of what all that follow answer
+      &kTransferDirective, &kRewriteDirective,      //, who, may, have, copies another question for all that follow
+      &kHeaderDirective,       // flags of, zones what all that follow answer
       &kAutopathDirective,     // the clients' search list
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
@@ -63,7 +64,7 @@ std::span<const std::string_view> foreignDirectives() {
       "acme", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "root", "route53",
-      "secondary", "shed", "sign", "tls", "trace", "transfer", "tsig", "view",
+      "secondary", "shed", "sign", "tls", "trace", "view",
   };
   return kForeign;
 }

@@ -18,7 +18,7 @@ enum class ParseOutcome : uint8_t {
   kQuery,  // every field below is set
   // As kQuery, for AXFR or IXFR (RFC 5936, RFC 1995), and `error` too: what is answered if nobody transfers the zone.
   kTransfer,
-  kError,  // answer with `error`; the question is set if question_end > kHeaderSize, EDNS if has_edns
+  kError,  // answer with `error`; the question is set if question_end > kHeaderSize, EDNS if has_edns. NOTIFY and UPDATE, too
   kDrop,   // not a query: answering would loop or reflect
 };
 
@@ -83,6 +83,10 @@ struct Query {
 
 // Fills `query` from message[0, size). REQUIRES: kReadSlack more bytes are readable; size <= 65535.
 ParseOutcome parseQuery(uint8_t* message, size_t size, HashSeed seed, Query& query);
+
+// After ParseOutcome::kError for a TSIG record alone (tsig_offset, error kNotAuth): what would have been said without it.
+// Of one who can judge it.
+ParseOutcome passTsig(Query& query);
 
 // Copies sixteen bytes with ASCII upper case folded (RFC 4343).
 inline void foldBlock(const uint8_t* from, uint8_t* to) {

@@ -6,7 +6,7 @@
 
 namespace idetcd::dns {
 
-enum class Opcode : uint8_t { kQuery = 0 };
+enum class Opcode : uint8_t { kQuery = 0, kNotify = 4 };
 
 // The low four bits go into the header, the rest into OPT (RFC 6891 §6.1.3).
 enum class Rcode : uint16_t {

@@ -55,6 +55,10 @@ void Chain::addForTransfers(std::unique_ptr<Handler> handler) {
   for_transfers_.push_back({.handler = std::move(handler), .directive = adding_});
 }
 
+void Chain::addForNotifies(std::unique_ptr<Handler> handler) {
+  for_notifies_.push_back({.handler = std::move(handler), .directive = adding_});
+}
+
 QueryOutcome Chain::askBehindCluster(QueryOutcome next, const dns::Query& query, Request& request,
                                      QueryMeter* meter) const {
   request.meter = meter;
@@ -89,6 +93,23 @@ QueryOutcome Chain::runGated(dns::Query& query, const Request& request) const {
   if (parts.requires_cookie && request.transport == Transport::kUdp && !query.hasGoodCookie()) [[unlikely]]
     return askForCookie(query, request);
   if (query.asksFor(dns::kAsksNsid) && parts.nsid) query.nsid = parts.nsid->text();
+  if (parts.signatures) [[unlikely]]
+    return runSigned(query, request);
+  return runAdmitted(query, request);
+}
+
+// A client learns what a query without a signature, or with a bad one, comes to if it may ask at all.
+QueryOutcome Chain::runSigned(const dns::Query& query, const Request& request) const {
+  if (query.tsig_offset != 0)
+    return answerSigned(parts.signatures, query, request, flags(),
+                        [&](const Request& signed_request) { return runAdmitted(query, signed_request); });
+  if (parts.signatures->isRequiredOf(query)) return refuse(query, request.response_limit, flags());
+  return runAdmitted(query, request);
+}
+
+QueryOutcome Chain::runAdmitted(const dns::Query& query, const Request& request) const {
+  if (query.opcode() == dns::Opcode::kNotify) [[unlikely]]
+    return runSeparate(for_notifies_, query, request);
   if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
     return runSeparate(for_other_classes_, query, request);
   if (query.qtype == dns::code(dns::RrType::kAxfr) || query.qtype == dns::code(dns::RrType::kIxfr)) [[unlikely]]

@@ -7,6 +7,7 @@
 #include "resolve/handler.h"
 #include "resolve/query_meter.h"
 #include "resolve/request.h"
+#include "resolve/signed_query.h"
 
 namespace idetcd::resolve {
 
@@ -31,6 +32,7 @@ class Chain {
     std::shared_ptr<const NsidSource> nsid;
     std::shared_ptr<const dns::ServerCookies> cookies;  // null: COOKIE options are ignored
     bool requires_cookie = false;                       // of clients over UDP
+    std::shared_ptr<const SignatureRules> signatures;   // null: any TSIG is one of an unknown key
     QueryMeterSource meters;
     std::shared_ptr<const QueryObserver> log;
     std::shared_ptr<FailureObserver> errors;
@@ -50,6 +52,9 @@ class Chain {
   // One that answers AXFR and IXFR, and nothing else; the first one added is asked first. REFUSED if none answers.
   void addForTransfers(std::unique_ptr<Handler> handler);
   bool transfers() const { return !for_transfers_.empty(); }
+  // One that answers NOTIFY (RFC 1996), and nothing else; the first one added is asked first. REFUSED if none answers.
+  void addForNotifies(std::unique_ptr<Handler> handler);
+  bool takesNotifies() const { return !for_notifies_.empty(); }
   // The cluster's names are the next handler. If nothing comes before them, they are looked up without the chain. Of several
   // clusters one whose zone is within another one's is asked before that.
   void addCluster(std::shared_ptr<const ClusterZone> cluster);
@@ -57,7 +62,10 @@ class Chain {
   // Whether an ordinary query (class IN, no option asked for) goes straight to the cluster's names.
   bool isDirect() const { return cluster_ && behind_cluster_ == 1 && clusters_ == 1 && hasHandlersOnly(); }
   // Whether the handlers are all that an ordinary query meets.
-  bool hasHandlersOnly() const { return !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie; }
+  bool hasHandlersOnly() const {
+    return !parts.gate && !parts.log && !parts.limiter && !parts.requires_cookie &&
+           !(parts.signatures && parts.signatures->requiresAny());
+  }
 
   // The first one that is asked. Null: the block has none.
   const ClusterZone* cluster() const { return cluster_.get(); }
@@ -110,6 +118,8 @@ class Chain {
   QueryOutcome askBehindCluster(QueryOutcome next, const dns::Query& query, Request& request, QueryMeter* meter) const;
   QueryOutcome runLimited(dns::Query& query, const Request& request) const;
   QueryOutcome runGated(dns::Query& query, const Request& request) const;
+  QueryOutcome runSigned(const dns::Query& query, const Request& request) const;
+  QueryOutcome runAdmitted(const dns::Query& query, const Request& request) const;
   QueryOutcome askForCookie(const dns::Query& query, const Request& request) const;
   QueryOutcome runHandlers(size_t first, size_t end, const dns::Query& query, const Request& request,
                            uint16_t flags) const;
@@ -124,6 +134,7 @@ class Chain {
   std::vector<Link> handlers_;
   std::vector<Link> for_other_classes_;  // the last one first
   std::vector<Link> for_transfers_;
+  std::vector<Link> for_notifies_;
   std::vector<Handler*> prefetching_;
   std::shared_ptr<const ClusterZone> cluster_;
   size_t clusters_ = 0;

@@ -57,13 +57,23 @@ enum class DropReason : uint8_t {
 inline constexpr std::array<std::string_view, 6> kDropReasons{"malformed", "oversized", "port_zero",
                                                               "acl",       "rrl",       "tcp_limits"};
 
+// The messages of a reply that has many, made as the client reads them.
+class MessageStream {
+ public:
+  virtual ~MessageStream() = default;
+  // Writes the next one to `room`, which takes any message. Its size; 0: there are no more; nothing: it cannot go on, and the
+  // client is to see that something is missing.
+  virtual std::optional<size_t> next(std::span<uint8_t> room) = 0;
+};
+
 // The client of a query that is resolved elsewhere. Destroying it ends the reply; unused, it means: no answer.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
-  // Sends a whole message, if the client is still there. A reply may have several (a zone transfer, RFC 5936 §2.2), which
-  // leave in the order of the calls.
+  // Sends a whole message, if the client is still there.
   virtual void send(std::span<const uint8_t> message) = 0;
+  // The whole reply to a query over TCP. What the client does not read is not made.
+  virtual void sendAll(std::unique_ptr<MessageStream>) { assert(false); }
   // Asked before an answer is written. True: the client has yet to read so much that there is no room for another one;
   // its query will be answered anew when it has read, and this is used up.
   virtual bool pushBack() { return false; }

@@ -73,11 +73,25 @@ void Router::linkParents() {
   }
 }
 
-// A transfer goes to the block of its zone, if that has a handler for transfers.
+// A transfer, a NOTIFY and a signed query go to the block of their zone, if that has what they need.
 void Router::beginOther(Job& job) const {
-  if (job.outcome != ParseOutcome::kTransfer) return;
-  const Route* found = route(job.query);
-  if (found == nullptr || !found->chain->transfers()) return reject(job, job.query.error);
+  if (job.outcome == ParseOutcome::kDrop) return;
+  dns::Query& query = job.query;
+  const Route* found = query.qname_size > 0 ? route(query) : nullptr;
+  const bool is_notify = job.outcome == ParseOutcome::kError && query.opcode() == dns::Opcode::kNotify;
+  const bool is_signed = query.tsig_offset != 0 && query.error == dns::Rcode::kNotAuth;
+  if (found != nullptr && is_notify && found->chain->takesNotifies()) {
+    if (query.tsig_offset != 0 && !found->chain->parts.signatures) return reject(job, dns::Rcode::kNotAuth);
+    query.error = dns::Rcode::kNoError;
+    job.outcome = ParseOutcome::kQuery;
+  } else if (found != nullptr && is_signed && found->chain->parts.signatures) {
+    job.outcome = dns::passTsig(query);
+    if (job.outcome == ParseOutcome::kQuery && query.qtype == dns::code(dns::RrType::kDs))
+      found = &routeOfDs(query, *found);
+  }
+  if (job.outcome == ParseOutcome::kTransfer && (found == nullptr || !found->chain->transfers()))
+    return reject(job, query.error);
+  if (job.outcome == ParseOutcome::kError) return;
   job.outcome = ParseOutcome::kQuery;
   job.chain = found->chain.get();
   job.meter = found->meter.get();

@@ -14,6 +14,7 @@ constexpr size_t kWriteSize = size_t{64} << 10;
 constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
+constexpr size_t kWorkOfStreamed = 32;  // a message of a zone transfer
 constexpr std::chrono::milliseconds kTick{250};
 // The divisor of the idle time-out beyond half of the connections, and beyond three quarters.
 constexpr int kShortIdlePart = 4;
@@ -108,7 +109,7 @@ class TcpService::Session : public net::StreamHandler,
   // Bytes in memory.
   size_t input() const { return input_counted_; }
 
-  bool isWatched() const { return counted_ > 0 || !deferred_.empty() || out_of_budget_; }
+  bool isWatched() const { return counted_ > 0 || !deferred_.empty() || !streams_.empty() || out_of_budget_; }
   // Closes the connection if the client does not read.
   void onTick(BootClock::time_point now) {
     countQueued();
@@ -148,6 +149,12 @@ class TcpService::Session : public net::StreamHandler,
 
   using Question = std::vector<uint8_t>;
 
+  // A reply of many messages; the query is pending until it has ended.
+  struct Streaming {
+    std::unique_ptr<resolve::MessageStream> messages;
+    bool again;
+  };
+
   // A later answer. The session may have gone by then; if there is no answer, it waits for one less.
   class Sink : public resolve::ReplySink {
    public:
@@ -158,6 +165,10 @@ class TcpService::Session : public net::StreamHandler,
     }
     void send(std::span<const uint8_t> message) override {
       if (const auto session = session_.lock()) session->onLateAnswer(message);
+    }
+    void sendAll(std::unique_ptr<resolve::MessageStream> stream) override {
+      const auto session = std::exchange(session_, {}).lock();
+      if (session) session->addStream({std::move(stream), again_});
     }
     bool pushBack() override {
       const auto session = session_.lock();
@@ -234,6 +245,42 @@ class TcpService::Session : public net::StreamHandler,
     write(output);
   }
 
+  void addStream(Streaming stream) {
+    watch();
+    streams_.push_back(std::move(stream));
+    postStreams();
+  }
+
+  // Not within an answer, and so that others have their turn between.
+  void postStreams() {
+    if (std::exchange(streams_posted_, true)) return;
+    service_.context_.loop.post([weak = weak_from_this()] {
+      if (const auto session = weak.lock()) session->sendStreams();
+    });
+  }
+
+  // As much as is written at once.
+  void sendStreams() {
+    streams_posted_ = false;
+    std::vector<uint8_t> output;
+    while (!streams_.empty() && connection_->isDrained() && hasRoom() && output.size() < kWriteSize) {
+      const auto size = streams_.front().messages->next(std::span(service_.message_).first(dns::kMaxMessageSize));
+      if (!size) return reset();
+      if (*size > 0) {
+        append({service_.message_.data(), *size}, output);
+        service_.spend(kWorkOfStreamed);
+        continue;
+      }
+      const bool again = streams_.front().again;
+      streams_.pop_front();
+      if (!output.empty()) write(output);
+      onReplyDone(again);
+      return;
+    }
+    if (!output.empty()) write(output);
+    if (!streams_.empty() && connection_->isDrained() && hasRoom()) postStreams();
+  }
+
   void onReplyDone(bool again) {
     --pending_;
     if (again) waits_again_ = false;
@@ -249,6 +296,7 @@ class TcpService::Session : public net::StreamHandler,
   void proceed() {
     if (serving_) return;  // a handler that kept a client let it go at once
     if (!deferred_.empty()) answerDeferred();
+    if (!streams_.empty()) postStreams();
     if (!ended_ && isReady()) connection_->resumeReading();
     if (!input_.empty()) return serveInput();
     closeIfDone();
@@ -326,6 +374,8 @@ class TcpService::Session : public net::StreamHandler,
   size_t pending_ = 0;             // queries whose answers come later
   std::deque<Question> deferred_;  // whose answers there was no room for
   bool answering_again_ = false;   // one of them
+  std::deque<Streaming> streams_;  // of pending queries, the first of which is being sent
+  bool streams_posted_ = false;
   bool waits_again_ = false;       // for the later answer to one of them
   bool out_of_budget_ = false;
   size_t counted_ = 0;  // bytes that the budget knows to be queued

@@ -4,7 +4,8 @@
 // `max_connections` or the descriptors, the longest idle connection of the client with most gives way
 // (client_connections.h); beyond `max_per_client`, off loopback, the client's own. RFC 7828's option tells the time. A
 // client that does not read is not read from. A late answer is put off while more than kMaxQueued bytes wait or a
-// WriteBudget is used up: its question is kept, and answered anew when the client has read. Nothing read for
+// WriteBudget is used up: its question is kept, and answered anew when the client has read. A reply of many messages is made
+// as its client reads it. Nothing read for
 // `of_clients.writeTime()`, or kScarceStall while the budget is scarce: closed. Beyond `max_input` bytes of unfinished
 // queries, the longest is closed.
 #pragma once

@@ -25,6 +25,8 @@ class Zone {
 
   const dns::Name& origin() const { return origin_; }
   const records::RecordTable& table() const { return table_; }
+  // Of the names of NSEC3 records; null: there are none.
+  const records::RecordTable* nsec3Table() const { return nsec3_.get(); }
   const records::Entry* find(std::span<const uint8_t> name) const {
     return table_.find(hashBytes(name.data(), name.size(), table_.seed()), name);
   }

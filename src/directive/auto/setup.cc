@@ -2,6 +2,7 @@
 #include "config/option_table.h"
 #include "directive/auto/zone_folder.h"
 #include "directive/file/zone_handler.h"
+#include "directive/transfer/published_zones_source.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
@@ -39,7 +40,7 @@ const config::Options<AutoSettings>& autoOptions() {
   return kOptions;
 }
 
-class AutoDirective final : public resolve::Configured<AutoSettings> {
+class AutoDirective final : public resolve::Configured<AutoSettings>, public PublishedZonesSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
     settings_.zones = config::zonesOf(block.keys);
@@ -61,6 +62,8 @@ class AutoDirective final : public resolve::Configured<AutoSettings> {
     ZoneHandler::addTo(chain, context, set_, "auto");
     return {};
   }
+
+  std::shared_ptr<const zones::PublishedZones> publishedZones() const override { return set_; }
 
  private:
   std::shared_ptr<ZoneSet> set_;

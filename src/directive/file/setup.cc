@@ -3,6 +3,7 @@
 #include "directive/file/zone_handler.h"
 #include "directive/file/zone_loader.h"
 #include "directive/file/zone_settings.h"
+#include "directive/transfer/published_zones_source.h"
 #include "resolve/directive.h"
 
 namespace idetcd::directive {
@@ -52,7 +53,7 @@ void checkFiles(config::NamedFiles& files) {
   }
 }
 
-class FileDirective final : public resolve::Configured<std::vector<ZoneFileSettings>> {
+class FileDirective final : public resolve::Configured<std::vector<ZoneFileSettings>>, public PublishedZonesSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override {
     ZoneFileSettings file;
@@ -91,6 +92,8 @@ class FileDirective final : public resolve::Configured<std::vector<ZoneFileSetti
     ZoneHandler::addTo(chain, context, set_, "file");
     return {};
   }
+
+  std::shared_ptr<const zones::PublishedZones> publishedZones() const override { return set_; }
 
  private:
   std::shared_ptr<ZoneSet> set_;

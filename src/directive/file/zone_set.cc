@@ -36,6 +36,22 @@ void ZoneSet::put(ServedZone zone) {
 
 void ZoneSet::erase(const dns::Name& origin) { replace(origin, std::nullopt); }
 
+zones::PublishedZones::Found ZoneSet::copyOf(std::span<const uint8_t> name) const {
+  const std::shared_ptr<const ZoneTable> newest = table();
+  const ServedZone* const served = newest->find(name);
+  if (served == nullptr || served->origin.size() != name.size()) return {};
+  return {true, served->zone ? zones::makeCopy(served->zone) : nullptr};
+}
+
+std::vector<zones::PublishedZones::Serial> ZoneSet::serials() const {
+  std::vector<Serial> serials;
+  const std::shared_ptr<const ZoneTable> newest = table();
+  for (const ServedZone& served : newest->zones()) {
+    if (served.zone) serials.push_back({served.origin, served.zone->serial()});
+  }
+  return serials;
+}
+
 void ZoneSet::replace(const dns::Name& origin, std::optional<ServedZone> zone) {
   std::shared_ptr<const ZoneTable> old;  // goes after the lock
   {

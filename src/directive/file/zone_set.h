@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "dns/query.h"
-#include "zones/zone.h"
+#include "zones/zone_copy.h"
 
 namespace idetcd::directive {
 
@@ -41,7 +41,7 @@ class ZoneTable {
 };
 
 // Any thread.
-class ZoneSet {
+class ZoneSet final : public zones::PublishedZones {
  public:
   explicit ZoneSet(HashSeed seed)
       : seed_(seed), table_(std::make_shared<const ZoneTable>(std::vector<ServedZone>(), seed)) {}
@@ -50,6 +50,10 @@ class ZoneSet {
   // In place of the zone of this name, if there is one.
   void put(ServedZone zone);
   void erase(const dns::Name& origin);
+
+  Found copyOf(std::span<const uint8_t> name) const override;
+  uint64_t version() const override { return generation(); }
+  std::vector<Serial> serials() const override;
 
   // Grows with each new table. acquire: a thread that sees it finds that table, or a newer one, in table().
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }

@@ -3,11 +3,13 @@
 #include "control/local_socket.h"
 #include "directive/hosts/hosts.h"
 #include "directive/idetcd/checks.h"
+#include "directive/idetcd/cluster_copies.h"
 #include "directive/idetcd/cluster_report.h"
 #include "directive/idetcd/cluster_reverse.h"
 #include "directive/idetcd/clusters.h"
 #include "directive/idetcd/settings.h"
 #include "directive/nsid/identity.h"
+#include "directive/transfer/published_zones_source.h"
 #include "etcd/client.h"
 #include "net/local_addresses.h"
 #include "node/state_directory.h"
@@ -64,7 +66,9 @@ void checkFiles(config::NamedFiles& files) {
   }
 }
 
-class IdetcdDirective final : public resolve::Configured<ClusterSettings>, public resolver::SettingsSource {
+class IdetcdDirective final : public resolve::Configured<ClusterSettings>,
+                              public resolver::SettingsSource,
+                              public PublishedZonesSource {
  public:
   Result<void> read(config::DirectiveCursor& cursor, const resolve::Block& block) override;
   void checkTogether(std::span<Directive* const> all) override;
@@ -73,11 +77,13 @@ class IdetcdDirective final : public resolve::Configured<ClusterSettings>, publi
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override;
   std::function<std::string()> readiness() const override;
   void fill(resolver::ResolverSettings& to) const override { to.own_names = settings_.endpointNames(); }
+  std::shared_ptr<const zones::PublishedZones> publishedZones() const override { return copies_; }
 
  private:
   std::shared_ptr<const Identity> makeIdentity(Cluster& cluster, const resolve::Block& block) const;
 
   std::shared_ptr<const resolve::ClusterZone> zone_;
+  std::shared_ptr<const ClusterCopies> copies_;
   std::shared_ptr<const Identity> identity_;
   std::shared_ptr<const ClusterReverse> reverse_;
   std::shared_ptr<const ClusterReport> report_;
@@ -116,6 +122,7 @@ Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::
   const bool forwards = !resolver::settingsOf(block).forwards.empty();
   if (forwards || block.settings<HostsOptions>() != nullptr) options.sources = settings_.endpointNames();
   zone_ = std::make_shared<const resolve::ClusterZone>(records, std::move(options));
+  copies_ = std::make_shared<const ClusterCopies>(records);
   identity_ = makeIdentity(cluster, block);
   report_ = cluster.report;
   auto servers = listeningAddresses(block);

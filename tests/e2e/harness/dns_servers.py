@@ -39,7 +39,7 @@ log:
     any: warning
 database:
     storage: "{directory}"
-zone:
+{statements}zone:
 """
 
 _NAMED = """options {{
@@ -94,15 +94,16 @@ def write(path, text):
 
 
 class Nsd(Process):
-    """An authoritative server; `zones` is a dictionary of a zone's name to its text in master file form."""
+    """An authoritative server; `zones` is a dictionary of a zone's name to its text in master file form. `statements`: before the
+    zones; `zone_options`: lines of each of them."""
 
-    def __init__(self, directory, port, zones, host="127.0.0.1", name="nsd"):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="nsd", statements="", zone_options=""):
         super().__init__(name, directory)
         self.host, self.port = host, port
-        config = _NSD.format(host=host, port=port, directory=directory)
+        config = _NSD.format(host=host, port=port, directory=directory) + statements
         for number, (zone, text) in enumerate(zones.items()):
             path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
-            config += f'zone:\n    name: "{zone}"\n    zonefile: "{path}"\n'
+            config += f'zone:\n    name: "{zone}"\n    zonefile: "{path}"\n{zone_options}'
         self.config = write(os.path.join(directory, f"{name}.conf"), config)
 
     def kill(self):
@@ -119,13 +120,13 @@ class Nsd(Process):
 class Knot(Process):
     """As Nsd."""
 
-    def __init__(self, directory, port, zones, host="127.0.0.1", name="knot"):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="knot", statements="", zone_options=""):
         super().__init__(name, directory)
         self.host, self.port = host, port
-        config = _KNOT.format(host=host, port=port, directory=directory)
+        config = _KNOT.format(host=host, port=port, directory=directory, statements=statements)
         for number, (zone, text) in enumerate(zones.items()):
             path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
-            config += f'  - domain: {zone}\n    file: "{path}"\n    zonefile-sync: -1\n    journal-content: none\n'
+            config += f'  - domain: {zone}\n    file: "{path}"\n    zonefile-sync: -1\n    journal-content: none\n{zone_options}'
         self.config = write(os.path.join(directory, f"{name}.conf"), config)
 
     def launch(self, **spawn_options):
@@ -133,15 +134,15 @@ class Knot(Process):
 
 
 class Named(Process):
-    """As Nsd. `more`: further options; `statements`: what stands beside them."""
+    """As Nsd. `more`: further options."""
 
-    def __init__(self, directory, port, zones, host="127.0.0.1", name="named", more="", statements=""):
+    def __init__(self, directory, port, zones, host="127.0.0.1", name="named", more="", statements="", zone_options=""):
         super().__init__(name, directory)
         self.host, self.port = host, port
         config = _NAMED.format(host=host, port=port, directory=directory, more=more) + statements
         for number, (zone, text) in enumerate(zones.items()):
             path = write(os.path.join(directory, f"{name}-{number}.zone"), text)
-            config += f'zone "{zone}" {{ type primary; file "{path}"; }};\n'
+            config += f'zone "{zone}" {{ type primary; file "{path}"; {zone_options} }};\n'
         self.config = write(os.path.join(directory, f"{name}.conf"), config)
 
     def launch(self, **spawn_options):

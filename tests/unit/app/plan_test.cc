@@ -28,6 +28,7 @@
 #include "directive/ready/readiness.h"
 #include "directive/reload/corefile_watch.h"
 #include "directive/rrl/response_limiter.h"
+#include "directive/transfer/transfer_settings.h"
 #include "directive/values/values.h"
 #include "directive/xdp/kernel_answers.h"
 #include "resolver/dns64.h"
@@ -647,6 +648,36 @@ TEST(PlanFile, Options) {
   EXPECT_TRUE(refused("file db {\nreload x\n}", "x", 3));
   EXPECT_TRUE(refused("file db {\ntransfer to *\n}", "unknown property 'transfer'", 3));
   EXPECT_TRUE(refused("file db\nfile other", "zone '.' has a file already", 3));
+}
+
+TEST(PlanTransfer, Options) {
+  const auto read = [](const std::string& text) {
+    return settings<std::vector<directive::TransferSettings>>(accepted(text)).front();
+  };
+  const auto plain = read("transfer a b {\nto 192.0.2.1 192.0.2.2:5353 2001:db8::1\nto 198.51.100.0/24 [2001:db8::2]:53\ntsig-key k.\n}");
+  EXPECT_EQ(textsOf(plain.zones), (Texts{"a.", "b."}));
+  EXPECT_FALSE(plain.to_all);
+  EXPECT_EQ(plain.clients.size(), 5u);
+  std::vector<std::string> notified;
+  for (const SocketAddress& address : plain.notified) notified.push_back(address.toString());
+  EXPECT_EQ(notified, (Texts{"192.0.2.1:53", "192.0.2.2:5353", "[2001:db8::1]:53", "[2001:db8::2]:53"}));
+  EXPECT_EQ(plain.key, "k.");
+  const auto open = read("transfer {\nto *\n}");
+  EXPECT_TRUE(open.to_all && open.clients.empty() && open.notified.empty());
+  EXPECT_EQ(textsOf(open.zones), Texts{"."});
+  EXPECT_TRUE(refused("transfer", "transfer needs `to`"));
+  EXPECT_TRUE(refused("transfer {\nto\n}", "Wrong argument count", 3));
+  EXPECT_TRUE(refused("transfer {\nto ns.example\n}", "'ns.example' is no IP address", 3));
+}
+
+TEST(PlanTsig, Options) {
+  EXPECT_FALSE(accepted("tsig {\nsecret k. YWJj\nsecret l. YWJj hmac-sha512\nrequire AXFR IXFR\n}").directives.empty());
+  EXPECT_TRUE(refused("tsig", "tsig needs a secret"));
+  EXPECT_TRUE(refused("tsig {\nsecret k.\n}", "", 3));
+  EXPECT_TRUE(refused("tsig {\nsecret k. ?\n}", "the secret of key 'k.' is not in base64", 3));
+  EXPECT_TRUE(refused("tsig {\nsecret k. YWJj md5\n}", "'md5' is none of hmac-sha1", 3));
+  EXPECT_TRUE(refused("tsig {\nsecret k. YWJj\nrequire x\n}", "'x' is no type", 4));
+  EXPECT_TRUE(refused("tsig {\nsecret k. YWJj\nrequire all A\n}", "all and none stand alone", 4));
 }
 
 TEST(PlanAuto, Options) {

@@ -1,0 +1,145 @@
+#include "directive/transfer/transfer_handler.h"
+
+#include "dns/message_reader.h"
+#include "dns/response.h"
+#include "zones/transfer_writer.h"
+
+namespace idetcd::directive {
+
+using dns::Rcode;
+using dns::RrType;
+using resolve::QueryOutcome;
+
+namespace {
+
+constexpr std::chrono::hours kLongest{1};  // of one transfer
+
+QueryOutcome say(Rcode rcode, const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  return QueryOutcome::answer(dns::ResponseBuilder(query, request.response_limit).finish(rcode, flags));
+}
+
+QueryOutcome saySoa(const zones::ZoneCopy& copy, const dns::Query& query, const resolve::Request& request,
+                    uint16_t flags) {
+  const auto soa = copy.soa();
+  std::vector<uint8_t> record(dns::kRecordHeadSize + soa.rdata.size());
+  dns::putBytes(
+      dns::putRecordHead(record.data(), dns::kQuestionPointer, RrType::kSoa, soa.ttl_seconds, soa.rdata.size()),
+      soa.rdata);
+  dns::ResponseBuilder response(query, request.response_limit);
+  response.addAnswer(record, 1);
+  return QueryOutcome::answer(response.finish(Rcode::kNoError, static_cast<uint16_t>(flags | dns::kFlagAa)));
+}
+
+// Of the SOA in an IXFR's authority section (RFC 1995 §3).
+std::optional<uint32_t> serialOf(const dns::Query& query) {
+  constexpr size_t kLeastSoa = 22;
+  dns::MessageReader reader({query.message, query.size}, query.question_end);
+  dns::RecordView record;
+  while (reader.next(record) == dns::ReadStep::kRead) {
+    if (record.section != dns::Section::kAuthority || !dns::isType(record.type, RrType::kSoa)) continue;
+    if (record.rdata_size < kLeastSoa) return std::nullopt;
+    return zones::ZoneCopy::serialOf({query.message + record.rdata, record.rdata_size});
+  }
+  return std::nullopt;
+}
+
+class TransferStream final : public resolve::MessageStream {
+ public:
+  struct Parts {
+    zones::TransferWriter writer;
+    Transfers::Place place;
+    std::shared_ptr<TransferCounters> counters;
+    Logger log;
+    std::string what;  // "example.org. to 192.0.2.1"
+  };
+  explicit TransferStream(Parts parts) : parts_(std::move(parts)) {}
+
+  std::optional<size_t> next(std::span<uint8_t> room) override {
+    const auto time = BootClock::now() - begin_;
+    if (time > kLongest) {
+      parts_.log.warning("{} takes longer than an hour and is given up", parts_.what);
+      return std::nullopt;
+    }
+    const size_t size = parts_.writer.next(room);
+    if (size > 0) return size;
+    parts_.counters->sent.add();
+    parts_.log.info("{}: serial {}, {} records, {} bytes in {} ms", parts_.what, parts_.writer.zone().serial(),
+                    parts_.writer.records(), parts_.writer.bytes(),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+    return 0;
+  }
+
+ private:
+  Parts parts_;
+  const BootClock::time_point begin_ = BootClock::now();
+};
+
+bool mayHave(const TransferSettings& settings, const std::optional<IpAddress>& client) {
+  if (settings.to_all) return true;
+  return client && std::ranges::any_of(settings.clients,
+                                       [&](const IpNetwork& network) { return network.contains(*client); });
+}
+
+}  // namespace
+
+const TransferSettings* settingsOf(const std::vector<TransferSettings>& all, std::span<const uint8_t> name) {
+  const TransferSettings* longest = nullptr;
+  size_t size = 0;
+  for (const TransferSettings& settings : all) {
+    for (const dns::Name& zone : settings.zones) {
+      if (zone.size() <= size || !dns::isNameWithin(name, zone)) continue;
+      longest = &settings;
+      size = zone.size();
+    }
+  }
+  return longest;
+}
+
+Transfers::Place Transfers::enter() {
+  if (count_->fetch_add(1, std::memory_order_relaxed) >= kMost) {
+    count_->fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  return {count_.get(), [count = count_](const void*) { count->fetch_sub(1, std::memory_order_relaxed); }};
+}
+
+QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
+  const TransferSettings* const settings = settingsOf(*context_.settings, query.name());
+  if (settings == nullptr || !mayHave(*settings, IpAddress::fromSockaddr(request.source)))
+    return say(Rcode::kRefused, query, request, flags);
+  const bool is_udp = request.transport == resolve::Transport::kUdp;
+  const bool is_ixfr = dns::isType(query.qtype, RrType::kIxfr);
+  std::optional<uint32_t> serial;
+  if (is_ixfr) serial = serialOf(query);
+  if (is_ixfr ? !serial : is_udp) return say(Rcode::kFormErr, query, request, flags);
+  zones::PublishedZones::Found found;
+  for (const auto& zones : context_.zones) {
+    if (found = zones->copyOf(query.name()); found.is_here) break;
+  }
+  if (!found.is_here) return say(Rcode::kNotAuth, query, request, flags);
+  if (!found.copy) return say(Rcode::kServFail, query, request, flags);
+  if (is_ixfr && (is_udp || !zones::isLaterSerial(found.copy->serial(), *serial)))
+    return saySoa(*found.copy, query, request, flags);
+  return send(std::move(found.copy), query, request, flags);
+}
+
+QueryOutcome TransferHandler::send(std::unique_ptr<zones::ZoneCopy> copy, const dns::Query& query,
+                                   const resolve::Request& request, uint16_t flags) {
+  const auto client = IpAddress::fromSockaddr(request.source);
+  std::string what = fmt::format("transfer of {} to {}", dns::nameToString(query.name().data()),
+                                 client ? client->unmapped().toString() : "a client");
+  Transfers::Place place = request.deferrer != nullptr ? context_.transfers.enter() : nullptr;
+  if (!place) {
+    context_.log.warning("{} is refused: {} are under way", what, Transfers::kMost);
+    return say(Rcode::kServFail, query, request, flags);
+  }
+  request.deferrer->keepClient()->sendAll(std::make_unique<TransferStream>(
+      TransferStream::Parts{.writer = zones::TransferWriter(query, flags, std::move(copy)),
+                            .place = std::move(place),
+                            .counters = counters_,
+                            .log = context_.log,
+                            .what = std::move(what)}));
+  return QueryOutcome::pending();
+}
+
+}  // namespace idetcd::directive

@@ -1,0 +1,67 @@
+// Answers AXFR (RFC 5936) and IXFR (RFC 1995) from the zones of other directives.
+//
+//   client that may not have it    REFUSED
+//   no zone of this name           NOTAUTH
+//   a zone that is not there yet   SERVFAIL, as are more transfers at once than Transfers::kMost
+//   IXFR with the zone's serial    the SOA alone; over UDP always
+//   AXFR, any other IXFR           all of the zone, as it is when the first message leaves
+//   AXFR over UDP                  FORMERR
+//
+// One loop.
+#pragma once
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "directive/transfer/transfer_settings.h"
+#include "resolve/directive.h"
+#include "zones/zone_copy.h"
+
+namespace idetcd::directive {
+
+// Of one loop.
+struct TransferCounters : metrics::Group {
+  using Group::Group;
+  metrics::Counter sent{*this, "idetcd_transfers_total", "Zones that were sent to others, whole."};
+};
+
+// Those that are under way in this process. Any thread.
+class Transfers final : public resolve::ProcessState {
+ public:
+  static constexpr size_t kMost = 64;
+  explicit Transfers(resolve::Process&) {}
+
+  // Counts for as long as it lives.
+  using Place = std::shared_ptr<const void>;
+  // Null: there are kMost.
+  Place enter();
+
+ private:
+  const std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
+};
+
+using PublishedZones = std::vector<std::shared_ptr<const zones::PublishedZones>>;
+
+class TransferHandler final : public resolve::Handler {
+ public:
+  struct Context {
+    std::shared_ptr<const std::vector<TransferSettings>> settings;
+    PublishedZones zones;
+    Transfers& transfers;
+    Logger log;
+    metrics::Scope metrics{};
+  };
+
+  explicit TransferHandler(Context context)
+      : context_(std::move(context)), counters_(std::make_shared<TransferCounters>(context_.metrics)) {}
+  resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+  const TransferCounters& counters() const { return *counters_; }
+
+ private:
+  resolve::QueryOutcome send(std::unique_ptr<zones::ZoneCopy> copy, const dns::Query& query,
+                             const resolve::Request& request, uint16_t flags);
+
+  const Context context_;
+  const std::shared_ptr<TransferCounters> counters_;
+};
+
+}  // namespace idetcd::directive

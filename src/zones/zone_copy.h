@@ -1,0 +1,55 @@
+// A zone as it is at one moment, to be sent to other servers (RFC 5936).
+#pragma once
+
+#include "dns/name.h"
+#include "zones/zone.h"
+
+namespace idetcd::zones {
+
+// Keeps what it shows. One thread.
+class ZoneCopy {
+ public:
+  // Borrowed until the next call of next().
+  struct Record {
+    std::span<const uint8_t> owner;  // folded
+    uint16_t type = 0;
+    uint32_t ttl_seconds = 0;
+    std::span<const uint8_t> rdata;  // without compression
+  };
+
+  virtual ~ZoneCopy() = default;
+  virtual Record soa() const = 0;  // borrowed for as long as this lives
+  // The records but the SOA, one after the other, each once. False: there are no more.
+  virtual bool next(Record& record) = 0;
+
+  uint32_t serial() const { return serialOf(soa().rdata); }
+  static uint32_t serialOf(std::span<const uint8_t> soa) { return dns::load32(&soa[soa.size() - 20]); }
+};
+
+// Zones of which others may have copies. Any thread, but copyOf() inside a ReadSection of the process's EpochDomain.
+class PublishedZones {
+ public:
+  virtual ~PublishedZones() = default;
+
+  struct Found {
+    bool is_here = false;              // a zone has this name
+    std::unique_ptr<ZoneCopy> copy{};  // null: its records are not known at the moment
+  };
+  virtual Found copyOf(std::span<const uint8_t> name) const = 0;  // folded
+
+  // Another number when a zone has come, or has another serial. Cheap.
+  virtual uint64_t version() const = 0;
+  struct Serial {
+    dns::Name zone;
+    uint32_t serial;
+  };
+  virtual std::vector<Serial> serials() const = 0;  // of those whose records are known
+};
+
+// Of a Zone.
+std::unique_ptr<ZoneCopy> makeCopy(std::shared_ptr<const Zone> zone);
+
+// Whether serial `a` comes after `b` (RFC 1982 §3.2).
+constexpr bool isLaterSerial(uint32_t a, uint32_t b) { return a != b && a - b < 0x80000000u; }
+
+}  // namespace idetcd::zones

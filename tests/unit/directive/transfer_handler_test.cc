@@ -1,0 +1,109 @@
+#include "directive/transfer/transfer_handler.h"
+
+#include <netinet/in.h>
+
+#include "directive/file/zone_set.h"
+#include "support/zone_fixture.h"
+
+namespace idetcd::directive {
+namespace {
+
+constexpr uint16_t kAxfr = 252;
+
+// Takes streams, and makes them only when it is told to.
+struct StreamTaker final : resolve::ReplyDeferrer {
+  struct Sink final : resolve::ReplySink {
+    explicit Sink(StreamTaker& taker) : to(taker) {}
+    void send(std::span<const uint8_t>) override { ADD_FAILURE() << "not a stream"; }
+    void sendAll(std::unique_ptr<resolve::MessageStream> stream) override { to.streams.push_back(std::move(stream)); }
+    StreamTaker& to;
+  };
+  std::unique_ptr<resolve::ReplySink> keepClient() override { return std::make_unique<Sink>(*this); }
+
+  // The messages of the first one that is left.
+  size_t read() {
+    std::vector<uint8_t> room(dns::kMaxMessageSize);
+    size_t messages = 0;
+    while (streams.front()->next(room).value() > 0) ++messages;
+    streams.pop_front();
+    return messages;
+  }
+  std::deque<std::unique_ptr<resolve::MessageStream>> streams;
+};
+
+class TransferHandlerTest : public testing::Test {
+ protected:
+  TransferHandlerTest() {
+    set_->put({dns::Name::parse("example.").value(), {}, zones::zoneWith("www A 192.0.2.1\n")});
+    set_->put({dns::Name::parse("loading.").value(), {}});
+    settings_->push_back({.zones = {dns::Name()}, .to_all = true});
+  }
+
+  TransferHandler handler() {
+    return TransferHandler(
+        {.settings = settings_, .zones = {set_}, .transfers = transfers_, .log = Logger(), .metrics = registry_.scope()});
+  }
+  // The rcode; nothing: the client was kept.
+  std::optional<uint16_t> ask(TransferHandler& handler, std::string_view name, bool tcp = true) {
+    Message message(name, kAxfr);
+    dns::Query query;
+    dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
+    sockaddr_in source{.sin_family = AF_INET, .sin_port = 1, .sin_addr = {}, .sin_zero = {}};
+    const resolve::Request request{.source = reinterpret_cast<const sockaddr*>(&source),
+                                   .transport = tcp ? resolve::Transport::kTcp : resolve::Transport::kUdp,
+                                   .response_limit = 512,
+                                   .deferrer = &client_};
+    const auto outcome = handler.answer(query, request, 0);
+    if (outcome.kind == resolve::QueryOutcome::Kind::kPending) return std::nullopt;
+    message.setResponse(outcome.size);
+    return message.rcode();
+  }
+
+  net::EventLoop loop_;
+  records::EpochDomain epochs_;
+  resolve::Process process_{Logger(), loop_, epochs_};
+  Transfers transfers_{process_};
+  metrics::Registry registry_;
+  const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
+  const std::shared_ptr<std::vector<TransferSettings>> settings_ = std::make_shared<std::vector<TransferSettings>>();
+  StreamTaker client_;
+};
+
+TEST_F(TransferHandlerTest, ATransferIsCountedWhenItHasEnded) {
+  TransferHandler transfers = handler();
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  const TransferCounters& counters = transfers.counters();
+  EXPECT_EQ(counters.sent.value(), 0u);
+  EXPECT_EQ(client_.read(), 1u);
+  EXPECT_EQ(counters.sent.value(), 1u);
+}
+
+TEST_F(TransferHandlerTest, WhatIsNotTransferred) {
+  TransferHandler transfers = handler();
+  EXPECT_EQ(ask(transfers, "www.example."), 9) << "NOTAUTH";
+  EXPECT_EQ(ask(transfers, "loading."), 2) << "SERVFAIL";
+  EXPECT_EQ(ask(transfers, "example.", false), 1) << "FORMERR";
+  settings_->front().to_all = false;
+  EXPECT_EQ(ask(transfers, "example."), 5) << "REFUSED";
+  settings_->push_back({.zones = {dns::Name::parse("example.").value()}, .to_all = true});
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt) << "the longer zone's rules";
+}
+
+TEST_F(TransferHandlerTest, ThereIsABoundOfTransfersAtOnce) {
+  TransferHandler transfers = handler();
+  for (size_t i = 0; i < Transfers::kMost; ++i) EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  EXPECT_EQ(ask(transfers, "example."), 2);
+  client_.read();
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+}
+
+TEST_F(TransferHandlerTest, AStreamKeepsItsZone) {
+  TransferHandler transfers = handler();
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  set_->erase(dns::Name::parse("example.").value());
+  EXPECT_EQ(client_.read(), 1u);
+  EXPECT_EQ(ask(transfers, "example."), 9);
+}
+
+}  // namespace
+}  // namespace idetcd::directive
