@@ -39,8 +39,8 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kHostsDirective,        // a hosts file
       &kFileDirective,         // zones from files
       &kAutoDirective,         // the zones of a folder
-      &kEtcdDirective,         // services that etcd has
-      &kCacheDirective,        // kept answers of `forward`
+      &kSecondaryDirective, &kEtcdDirective,         //, zones services that etcd has
+      &kCacheDirective,        // kept answers of, other, servers `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for
       &kPrivateDirective,      // answers of `forward` without private addresses
       &kZonelimitDirective,    // what `forward` is asked of one zone
@@ -64,7 +64,7 @@ std::span<const std::string_view> foreignDirectives() {
       "acme", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "root", "route53",
-      "secondary", "shed", "sign", "tls", "trace", "view",
+      "shed", "sign", "tls", "trace", "view",
   };
   return kForeign;
 }

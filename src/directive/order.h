@@ -10,7 +10,7 @@ extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirectiv
     kCacheDirective, kCancelDirective, kChaosDirective, kCookiesDirective, kDebugDirective, kDns64Directive,
     kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHeaderDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
-    kPrometheusDirective, kReadyDirective, kReloadDirective, kRewriteDirective, kRrlDirective, kTcpDirective,
+    kPrometheusDirective, kReadyDirective, kReloadDirective, kRewriteDirective, kRrlDirective, kSecondaryDirective, kTcpDirective,
     kTemplateDirective, kTimeoutsDirective, kTransferDirective, kTsigDirective,
     kWhoamiDirective, kWorkersDirective, kXdpDirective, kZonelimitDirective;
 

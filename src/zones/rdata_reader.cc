@@ -509,6 +509,11 @@ bool isZoneType(uint16_t type) {
   return type != 0 && type != dns::code(dns::RrType::kOpt) && (type < kFirstMeta || type > kLastMeta);
 }
 
+bool checkRdata(uint16_t type, std::span<uint8_t> rdata) {
+  const std::string_view fields = fieldsOf(type);
+  return fields.empty() || checkWire(fields, rdata);
+}
+
 Result<void> readRdata(uint16_t type, std::span<const Word> words, const dns::Name& origin,
                        std::vector<uint8_t>& rdata) {
   rdata.clear();

@@ -41,4 +41,8 @@ bool isZoneType(uint16_t type);
 Result<void> readRdata(uint16_t type, std::span<const Word> words, const dns::Name& origin,
                        std::vector<uint8_t>& rdata);
 
+// Whether data in wire form, without compression, are what the type wants; those of an unknown type always are. Folds names as
+// readRdata() does.
+bool checkRdata(uint16_t type, std::span<uint8_t> rdata);
+
 }  // namespace idetcd::zones

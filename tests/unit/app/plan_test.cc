@@ -28,6 +28,7 @@
 #include "directive/ready/readiness.h"
 #include "directive/reload/corefile_watch.h"
 #include "directive/rrl/response_limiter.h"
+#include "directive/secondary/secondary_zones.h"
 #include "directive/transfer/transfer_settings.h"
 #include "directive/values/values.h"
 #include "directive/xdp/kernel_answers.h"
@@ -668,6 +669,22 @@ TEST(PlanTransfer, Options) {
   EXPECT_TRUE(refused("transfer", "transfer needs `to`"));
   EXPECT_TRUE(refused("transfer {\nto\n}", "Wrong argument count", 3));
   EXPECT_TRUE(refused("transfer {\nto ns.example\n}", "'ns.example' is no IP address", 3));
+}
+
+TEST(PlanSecondary, Options) {
+  const auto read = [](const std::string& text) {
+    return settings<std::vector<directive::SecondarySettings>>(accepted(text)).front();
+  };
+  const auto plain = read("secondary a {\ntransfer from 192.0.2.1 [2001:db8::1]:5353\nfallthrough\ntsig-key k.\n}");
+  EXPECT_EQ(textsOf(plain.zones), Texts{"a."});
+  EXPECT_EQ(plain.primaries.size(), 2u);
+  EXPECT_EQ(textsOf(plain.fallthrough), Texts{"."});
+  EXPECT_EQ(plain.key, "k.");
+  EXPECT_TRUE(refused("secondary", "secondary needs `transfer from`"));
+  EXPECT_TRUE(refused("secondary {\ntransfer to 192.0.2.1\n}", "a transfer is `from` primaries", 3));
+  EXPECT_TRUE(refused("secondary {\ntransfer from x\n}", "'x' is no IP address", 3));
+  EXPECT_TRUE(refused("secondary {\ntransfer from 192.0.2.1\n}\nsecondary {\ntransfer from 192.0.2.1\n}",
+                      "zone '.' has primaries already", 7));
 }
 
 TEST(PlanTsig, Options) {

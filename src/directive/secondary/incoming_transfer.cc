@@ -1,0 +1,107 @@
+#include "directive/secondary/incoming_transfer.h"
+
+#include <ctime>
+
+#include "dns/message_reader.h"
+#include "dns/record.h"
+#include "zones/zone_copy.h"
+
+namespace idetcd::directive {
+
+using dns::RrType;
+
+namespace {
+
+uint64_t secondsNow() { return static_cast<uint64_t>(std::time(nullptr)); }
+
+}  // namespace
+
+IncomingTransfer::IncomingTransfer(net::EventLoop& loop, SecureRandom& random, Question question, Done done)
+    : loop_(loop),
+      random_(random),
+      question_(std::move(question)),
+      done_(std::move(done)),
+      connector_(loop),
+      reader_(question_.zone),
+      timer_(loop_, [this] { onTimer(); }) {}
+
+void IncomingTransfer::start() {
+  auto connection = connector_.connect(question_.primary);
+  if (!connection) return finish(tl::unexpected(connection.error()));
+  connection_ = std::move(*connection);
+  timer_.start(kSilence, kSilence);
+  connection_->start(*this);
+}
+
+void IncomingTransfer::onTimer() {
+  if (!std::exchange(heard_, false)) return finish(fail("it says nothing"));
+  if (BootClock::now() - begin_ > kLongest) finish(fail("it takes longer than an hour"));
+}
+
+void IncomingTransfer::onConnected() { ask(question_.serial ? RrType::kSoa : RrType::kAxfr); }
+
+void IncomingTransfer::ask(RrType type) {
+  asked_ = type;
+  id_ = random_.next16();
+  std::vector<uint8_t> query(dns::kLengthPrefix + dns::kMaxQuestionSize + 2 * dns::kMaxNameLength + 128);
+  const std::span<uint8_t> message = std::span(query).subspan(dns::kLengthPrefix);
+  size_t size =
+      dns::writeQuestion(message.data(), 0, question_.zone.wire(), dns::code(type), dns::code(dns::RrClass::kIn));
+  dns::store16(message.data(), id_);
+  if (question_.key != nullptr) {
+    tsig::Signer signer(*question_.key);
+    size = signer.sign(message, size, secondsNow());
+    verifier_.emplace(*question_.key, signer.mac());
+  }
+  dns::store16(query.data(), static_cast<uint16_t>(size));
+  query.resize(dns::kLengthPrefix + size);
+  connection_->write(std::move(query));
+}
+
+void IncomingTransfer::onData(std::span<const uint8_t> bytes) {
+  heard_ = true;
+  input_.insert(input_.end(), bytes.begin(), bytes.end());
+  size_t used = 0;
+  while (done_ && input_.size() - used >= dns::kLengthPrefix) {
+    const size_t size = dns::load16(&input_[used]);
+    if (input_.size() - used - dns::kLengthPrefix < size) break;
+    const std::span<const uint8_t> message = std::span(input_).subspan(used + dns::kLengthPrefix, size);
+    used += dns::kLengthPrefix + size;
+    onMessage(message);
+  }
+  input_.erase(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(used));
+}
+
+void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
+  if (message.size() < dns::kHeaderSize) return finish(fail("a message cannot be read"));
+  const dns::HeaderView header(message.data());
+  if (!header.isResponse() || header.id() != id_) return finish(fail("a message is no answer to what was asked"));
+  if (header.rcode() != dns::Rcode::kNoError)
+    return finish(fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode()))));
+  if (verifier_) {
+    if (const auto good = verifier_->verify(message, tsig::findRecord(message), secondsNow()); !good)
+      return finish(tl::unexpected(good.error()));
+  }
+  if (asked_ == RrType::kSoa) return onSerial(message);
+  const auto is_last = reader_.add(message);
+  if (!is_last) return finish(tl::unexpected(is_last.error()));
+  if (!*is_last) return;
+  if (verifier_ && !verifier_->isSigned()) return finish(fail("the last message is not signed"));
+  finish(reader_.take());
+}
+
+void IncomingTransfer::onSerial(std::span<const uint8_t> message) {
+  const auto serial = zones::readSerial(message, question_.zone);
+  if (!serial) return finish(fail("it answers without the zone's SOA"));
+  if (!zones::isLaterSerial(*serial, *question_.serial)) return finish(zones::TransferReader::Messages());
+  ask(RrType::kAxfr);
+}
+
+// Later, since whoever hears of it may destroy this.
+void IncomingTransfer::finish(Result<zones::TransferReader::Messages> result) {
+  if (!done_) return;
+  timer_.stop();
+  loop_.post([done = std::exchange(done_, nullptr), result = std::move(result)]() mutable { done(std::move(result)); });
+}
+
+}  // namespace idetcd::directive

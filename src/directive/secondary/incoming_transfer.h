@@ -1,0 +1,61 @@
+// Asks one primary for a zone over TCP: first for its SOA, if there is a copy already, then for all of it (AXFR), if the serial
+// is a later one. Its end is reported once, when it begins to close; nothing after that. On its loop's thread.
+#pragma once
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "net/tcp.h"
+#include "tsig/signature.h"
+#include "zones/transfer_reader.h"
+
+namespace idetcd::directive {
+
+class IncomingTransfer final : public net::StreamHandler {
+ public:
+  static constexpr std::chrono::seconds kSilence{15};  // for which the primary may say nothing
+  static constexpr std::chrono::minutes kLongest{60};
+
+  struct Question {
+    dns::Name zone;
+    std::optional<uint32_t> serial{};  // of the copy
+    SocketAddress primary;
+    const tsig::Key* key = nullptr;  // null: neither is signed
+  };
+  // The messages of the zone; empty: the copy is as new as the primary's. The error is for the log.
+  using Done = std::function<void(Result<zones::TransferReader::Messages>)>;
+
+  IncomingTransfer(net::EventLoop& loop, SecureRandom& random, Question question, Done done);
+
+  // Calls done() at once where nothing can be tried.
+  void start();
+
+  void onConnected() override;
+  void onData(std::span<const uint8_t> bytes) override;
+  void onEnd() override { finish(fail("the connection has ended too early")); }
+  void onDrained() override {}
+  void onError() override { finish(fail(connection_->failure())); }
+
+ private:
+  void ask(dns::RrType type);
+  void onMessage(std::span<const uint8_t> message);
+  void onSerial(std::span<const uint8_t> message);
+  void finish(Result<zones::TransferReader::Messages> result);
+  void onTimer();
+
+  net::EventLoop& loop_;
+  SecureRandom& random_;
+  const Question question_;
+  Done done_;  // null: it was called
+  net::TcpConnector connector_;
+  std::unique_ptr<net::TcpConnection> connection_;
+  zones::TransferReader reader_;
+  std::optional<tsig::Verifier> verifier_;
+  dns::RrType asked_{};
+  uint16_t id_ = 0;
+  std::vector<uint8_t> input_;
+  bool heard_ = true;  // since the timer's last expiry
+  BootClock::time_point begin_ = BootClock::now();
+  net::Timer timer_;
+};
+
+}  // namespace idetcd::directive

@@ -1,0 +1,215 @@
+#include "directive/secondary/secondary_zones.h"
+
+#include <set>
+
+namespace idetcd::directive {
+
+namespace {
+
+constexpr std::chrono::seconds kFirstWait{1};
+constexpr std::chrono::seconds kLongestWait{10};
+constexpr std::chrono::seconds kShortest{1};  // refresh and retry
+constexpr std::chrono::hours kLongest{24};
+constexpr uint32_t kJitterPart = 8;
+
+std::string keyOf(const dns::Name& zone, const std::vector<SocketAddress>& primaries) {
+  std::string key = zone.toString();
+  for (const SocketAddress& primary : primaries) key += " " + primary.toString();
+  return key;
+}
+
+// The numbers of a zone's SOA (RFC 1035 §3.3.13).
+struct SoaTimes {
+  explicit SoaTimes(const zones::Zone& zone) {
+    const auto soa = zone.apex().find(dns::code(dns::RrType::kSoa)).wire;
+    const uint8_t* const numbers = &soa[soa.size() - 20];
+    const auto bounded = [](uint32_t seconds) {
+      return std::clamp<std::chrono::seconds>(std::chrono::seconds(seconds), kShortest, kLongest);
+    };
+    refresh = bounded(dns::load32(numbers + 4));
+    retry = bounded(dns::load32(numbers + 8));
+    expire = std::chrono::seconds(dns::load32(numbers + 12));
+  }
+  std::chrono::seconds refresh;
+  std::chrono::seconds retry;
+  std::chrono::seconds expire;
+};
+
+}  // namespace
+
+KeptCopies::Copy KeptCopies::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = copies_.find(key);
+  if (found == copies_.end()) return {};
+  return {found->second.zone.lock(), found->second.confirmed_at};
+}
+
+void KeptCopies::put(const std::string& key, const Copy& copy) {
+  const std::lock_guard lock(mutex_);
+  copies_[key] = {copy.zone, copy.confirmed_at};
+}
+
+class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones::Copy> {
+ public:
+  Copy(SecondaryZones& all, const dns::Name& zone, const SecondarySettings& settings)
+      : context_(all.context_),
+        random_(all.random_),
+        name_(zone),
+        settings_(settings),
+        key_(settings.key.empty() ? nullptr : context_.key_of(settings.key)),
+        counters_(context_.metrics.with("zone", zone.toString())),
+        strand_(context_.executor->makeStrand()),
+        kept_(context_.kept.find(keyOf(zone, settings.primaries))) {
+    if (kept_.zone) counters_.serial.set(kept_.zone->serial());
+  }
+
+  const dns::Name& name() const { return name_; }
+  bool isRunning() const { return is_building_ || transfer_ != nullptr; }
+  bool isDue(BootClock::time_point now) const { return !isRunning() && now >= next_; }
+
+  void onNotify() {
+    next_ = {};
+    again_ = isRunning();
+  }
+
+  void begin() {
+    primary_ = 0;
+    askNext();
+  }
+
+  void checkExpiry(BootClock::time_point now) {
+    if (!kept_.zone || is_expired_ || now - kept_.confirmed_at < SoaTimes(*kept_.zone).expire) return;
+    is_expired_ = true;
+    context_.log.warning("{} has expired: no primary has answered for {} s", name_.toString(),
+                         SoaTimes(*kept_.zone).expire.count());
+    context_.set->put({name_, settings_.fallthrough, nullptr});
+  }
+
+ private:
+  const SocketAddress& primary() const { return settings_.primaries[primary_]; }
+
+  using Built = Result<std::shared_ptr<const zones::Zone>>;
+
+  static Built build(const dns::Name& name, HashSeed seed, const zones::TransferReader::Messages& messages,
+                     const std::string& from, const std::shared_ptr<Executor>& executor) {
+    auto zone = zones::buildZone(name, seed, messages, from);
+    if (!zone) return tl::unexpected(zone.error());
+    return freedOn<const zones::Zone>(executor, std::move(*zone));
+  }
+
+  void askNext() {
+    std::optional<uint32_t> serial;
+    if (kept_.zone) serial = kept_.zone->serial();
+    transfer_ = std::make_unique<IncomingTransfer>(
+        context_.loop, random_, IncomingTransfer::Question{name_, serial, primary(), key_},
+        [weak = weak_from_this()](Result<zones::TransferReader::Messages> result) {
+          if (const auto copy = weak.lock()) copy->onTransferred(std::move(result));
+        });
+    transfer_->start();
+  }
+
+  void onTransferred(Result<zones::TransferReader::Messages> result) {
+    transfer_.reset();
+    if (!result) return onFailed(result.error().message);
+    if (result->empty()) return onConfirmed(kept_.zone);
+    is_building_ = true;
+    std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
+    const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
+                                        set = context_.set, executor = context_.executor, &loop = context_.loop,
+                                        messages = std::move(*result)] {
+      auto zone = build(name, set->seed(), messages, from, executor);
+      loop.post([weak, zone = std::move(zone)] {
+        if (const auto copy = weak.lock()) copy->onBuilt(zone);
+      });
+    });
+    if (!taken) is_building_ = false;
+  }
+
+  void onBuilt(const Built& zone) {
+    is_building_ = false;
+    if (!zone) return onFailed(zone.error().message);
+    counters_.transfers.add();
+    counters_.serial.set((*zone)->serial());
+    context_.log.info("{} from {}: serial {}, {} records of {} names", name_.toString(), primary().toString(),
+                      (*zone)->serial(), (*zone)->recordCount(), (*zone)->names());
+    onConfirmed(*zone);
+  }
+
+  void onConfirmed(const std::shared_ptr<const zones::Zone>& zone) {
+    const bool is_new = zone != kept_.zone || is_expired_;
+    is_expired_ = false;
+    kept_ = {zone, BootClock::now()};
+    context_.kept.put(keyOf(name_, settings_.primaries), kept_);
+    if (is_new) context_.set->put({name_, settings_.fallthrough, zone});
+    warned_.clear();
+    waitFor(SoaTimes(*zone).refresh);
+  }
+
+  void onFailed(const std::string& why) {
+    if (warned_.insert(why + " from " + primary().toString()).second)
+      context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
+    if (++primary_ < settings_.primaries.size()) return askNext();
+    counters_.failures.add();
+    if (kept_.zone) return waitFor(SoaTimes(*kept_.zone).retry);
+    waitFor(wait_);
+    wait_ = std::min(2 * wait_, kLongestWait);
+  }
+
+  // A little less, so that not all zones are asked for at once.
+  void waitFor(std::chrono::seconds time) {
+    const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(time);
+    const std::chrono::milliseconds less(random_.below(static_cast<uint32_t>(longest.count()) / kJitterPart + 1));
+    next_ = std::exchange(again_, false) ? BootClock::time_point() : BootClock::now() + longest - less;
+  }
+
+  const Context& context_;
+  SecureRandom& random_;
+  const dns::Name name_;
+  const SecondarySettings settings_;
+  const tsig::Key* const key_;
+  SecondaryCounters counters_;
+  const std::shared_ptr<Executor::Strand> strand_;
+  KeptCopies::Copy kept_;
+  size_t primary_ = 0;  // that is asked, or was last
+  std::unique_ptr<IncomingTransfer> transfer_;
+  bool is_building_ = false;
+  bool again_ = false;       // it was notified meanwhile
+  bool is_expired_ = false;  // and answered with SERVFAIL
+  std::set<std::string> warned_;
+  std::chrono::seconds wait_ = kFirstWait;
+  BootClock::time_point next_{};
+};
+
+SecondaryZones::SecondaryZones(Context context, const std::vector<SecondarySettings>& settings)
+    : context_(std::move(context)), timer_(context_.loop, [this] { onTimer(); }) {
+  for (const SecondarySettings& one : settings) {
+    for (const dns::Name& zone : one.zones) copies_.push_back(std::make_shared<Copy>(*this, zone, one));
+  }
+  timer_.start(std::chrono::milliseconds(0), kTick);
+}
+
+SecondaryZones::~SecondaryZones() = default;
+
+void SecondaryZones::putKept(const SecondarySettings& settings, const KeptCopies& kept, ZoneSet& set) {
+  for (const dns::Name& zone : settings.zones)
+    set.put({zone, settings.fallthrough, kept.find(keyOf(zone, settings.primaries)).zone});
+}
+
+void SecondaryZones::onNotify(const dns::Name& zone) {
+  for (const auto& copy : copies_) {
+    if (copy->name() == zone) copy->onNotify();
+  }
+}
+
+void SecondaryZones::onTimer() {
+  const auto now = BootClock::now();
+  auto running = static_cast<size_t>(std::ranges::count_if(copies_, [](const auto& copy) { return copy->isRunning(); }));
+  for (const auto& copy : copies_) {
+    copy->checkExpiry(now);
+    if (running == kMostAtOnce || !copy->isDue(now)) continue;
+    copy->begin();
+    ++running;
+  }
+}
+
+}  // namespace idetcd::directive

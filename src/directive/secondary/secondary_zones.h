@@ -1,0 +1,97 @@
+// Keeps zones of a ZoneSet as their primaries have them: as often as the SOA says, and when a primary says so (NOTIFY).
+//
+//   no copy yet         asked again after 1 s, and each time after twice as long, up to 10 s; answered with SERVFAIL
+//   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
+//   older than `expire` SERVFAIL
+//
+// The primaries are asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its
+// loop's thread, but onNotify().
+#pragma once
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "directive/file/zone_set.h"
+#include "directive/secondary/incoming_transfer.h"
+#include "resolve/directive.h"
+
+namespace idetcd::directive {
+
+// Of one zone. Written on the loop's thread.
+struct SecondaryCounters : metrics::Group {
+  using Group::Group;
+
+  metrics::Counter transfers{*this, "idetcd_secondary_transfers_total", "Zones that were taken over from a primary."};
+  metrics::Counter failures{*this, "idetcd_secondary_failures_total", "Times that no primary of a zone has answered with it."};
+  metrics::Gauge serial{*this, "idetcd_secondary_serial", "Serial of the zone's copy; 0: there is none."};
+};
+
+// Copies that go on through a reload: those that the last configuration still has. Any thread.
+class KeptCopies final : public resolve::ProcessState {
+ public:
+  struct Copy {
+    std::shared_ptr<const zones::Zone> zone{};
+    BootClock::time_point confirmed_at{};  // when a primary had this serial
+  };
+
+  explicit KeptCopies(resolve::Process&) {}
+
+  // `key`: of the zone and its primaries.
+  Copy find(const std::string& key) const;
+  void put(const std::string& key, const Copy& copy);
+
+ private:
+  struct Kept {
+    std::weak_ptr<const zones::Zone> zone;
+    BootClock::time_point confirmed_at;
+  };
+  mutable std::mutex mutex_;  // guards copies_
+  std::map<std::string, Kept> copies_;
+};
+
+struct SecondarySettings {
+  std::vector<dns::Name> zones{};             // the server block's where none are named
+  std::vector<SocketAddress> primaries{};
+  std::string key{};                          // with which questions are signed; empty: with none
+  std::vector<dns::Name> fallthrough{};       // zones; `fallthrough` without any is the root
+};
+
+class SecondaryZones {
+ public:
+  static constexpr size_t kMostAtOnce = 10;  // transfers
+  static constexpr std::chrono::milliseconds kTick{100};
+
+  struct Context {
+    net::EventLoop& loop;
+    std::shared_ptr<ZoneSet> set;
+    KeptCopies& kept;
+    std::shared_ptr<Executor> executor;
+    Logger log;
+    metrics::Scope metrics{};
+    // Of a key's name in the settings; null: none.
+    std::function<const tsig::Key*(const std::string& name)> key_of{};
+  };
+
+  SecondaryZones(Context context, const std::vector<SecondarySettings>& settings);
+  ~SecondaryZones();
+  SecondaryZones(const SecondaryZones&) = delete;
+  SecondaryZones& operator=(const SecondaryZones&) = delete;
+
+  // The copy that is there from before a reload; else the set knows only that there is this zone. Before the loops.
+  static void putKept(const SecondarySettings& settings, const KeptCopies& kept, ZoneSet& set);
+
+  // The zone has changed, a primary says.
+  void onNotify(const dns::Name& zone);
+
+ private:
+  class Copy;
+
+  void onTimer();
+
+  const Context context_;
+  SecureRandom random_;
+  std::vector<std::shared_ptr<Copy>> copies_;
+  net::Timer timer_;
+};
+
+}  // namespace idetcd::directive

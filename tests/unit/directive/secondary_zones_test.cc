@@ -1,0 +1,140 @@
+#include "directive/secondary/secondary_zones.h"
+
+#include <gtest/gtest.h>
+
+#include "../net/sockets.h"
+#include "dns/message_reader.h"
+#include "support/zone_fixture.h"
+#include "zones/transfer_writer.h"
+
+namespace idetcd::directive {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A server of one zone, on the loop of the test.
+class Primary final : public net::StreamHandler {
+ public:
+  Primary(net::EventLoop& loop, std::shared_ptr<const zones::Zone> zone) : zone_(std::move(zone)) {
+    listener_ = net::TcpListener::listen(loop, net::test::address("127.0.0.1", 0), false, [this](auto connection) {
+                  connections_.push_back(std::move(connection));
+                  connections_.back()->start(*this);
+                }).value();
+  }
+  SocketAddress address() const { return listener_->localAddress(); }
+  void setZone(std::shared_ptr<const zones::Zone> zone) { zone_ = std::move(zone); }
+
+  // The SOA to a query for it, else the whole zone.
+  void onData(std::span<const uint8_t> bytes) override {
+    std::vector<uint8_t> message(bytes.begin() + dns::kLengthPrefix, bytes.end());
+    const size_t size = message.size();
+    message.resize(dns::kMaxMessageSize);
+    dns::Query query;
+    dns::parseQuery(message.data(), size, Message::kSeed, query);
+    zones::TransferWriter writer(query, 0, zones::makeCopy(zone_));
+    std::vector<uint8_t> answer(dns::kLengthPrefix + dns::kMaxMessageSize);
+    const size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
+    dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
+    answer.resize(dns::kLengthPrefix + answer_size);
+    connections_.back()->write(std::move(answer));
+  }
+  void onEnd() override {}
+  void onDrained() override {}
+  void onError() override {}
+
+ private:
+  std::shared_ptr<const zones::Zone> zone_;
+  std::unique_ptr<net::TcpListener> listener_;
+  std::vector<std::unique_ptr<net::TcpConnection>> connections_;
+};
+
+class SecondaryZonesTest : public testing::Test {
+ protected:
+  void TearDown() override { executor_->finish(60s); }
+
+  std::unique_ptr<SecondaryZones> follow(const SocketAddress& primary) {
+    SecondarySettings settings{.zones = {name_}, .primaries = {primary}};
+    SecondaryZones::putKept(settings, kept_, *set_);
+    return std::make_unique<SecondaryZones>(
+        SecondaryZones::Context{.loop = loop_, .set = set_, .kept = kept_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
+        std::vector{settings});
+  }
+  std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
+  static std::shared_ptr<const zones::Zone> zone(uint32_t serial) {
+    auto made = zones::parseZone(fmt::format("$TTL 1\n@ SOA ns m {} 3600 3600 3600 1\n@ NS ns\n", serial));
+    EXPECT_TRUE(made);
+    return std::move(*made);
+  }
+  double count(std::string_view family) const {
+    double sum = 0;
+    registry_.visit([&](const metrics::Sample& sample) { sum += sample.family.name == family ? sample.value : 0; });
+    return sum;
+  }
+
+  // Runs the loop until `condition`, which is looked at 100 times a second.
+  void runUntil(const std::function<bool()>& condition) {
+    const auto end = BootClock::now() + 60s;
+    net::Timer poll(loop_, [&] {
+      if (condition() || BootClock::now() > end) loop_.stop();
+    });
+    poll.start(10ms, 10ms);
+    loop_.run();
+    EXPECT_TRUE(condition());
+  }
+
+  const dns::Name name_ = dns::Name::parse("example.").value();
+  net::EventLoop loop_;
+  records::EpochDomain epochs_;
+  resolve::Process process_{Logger(), loop_, epochs_};
+  KeptCopies kept_{process_};
+  const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
+  const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
+  metrics::Registry registry_;
+};
+
+TEST_F(SecondaryZonesTest, FollowsAPrimary) {
+  Primary primary(loop_, zone(1));
+  const auto zones = follow(primary.address());
+  EXPECT_EQ(served(), nullptr);
+  runUntil([&] { return served() != nullptr; });
+  EXPECT_EQ(served()->serial(), 1u);
+  primary.setZone(zone(3));
+  zones->onNotify(name_);
+  runUntil([&] { return served()->serial() == 3; });
+  EXPECT_EQ(count("idetcd_secondary_transfers_total"), 2);
+  EXPECT_EQ(count("idetcd_secondary_serial"), 3);
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
+  Primary primary(loop_, zone(3));
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  primary.setZone(zone(2));
+  const auto asked_at = BootClock::now();
+  zones->onNotify(name_);
+  runUntil([&] { return kept_.find("example. " + primary.address().toString()).confirmed_at >= asked_at; });
+  EXPECT_EQ(served()->serial(), 3u);
+}
+
+TEST_F(SecondaryZonesTest, CountsFailuresAndAsksAgain) {
+  auto primary = std::make_unique<Primary>(loop_, zone(1));
+  const SocketAddress address = primary->address();
+  primary.reset();
+  const auto zones = follow(address);
+  runUntil([&] { return count("idetcd_secondary_failures_total") >= 2; });
+  EXPECT_EQ(served(), nullptr);
+}
+
+TEST_F(SecondaryZonesTest, ACopyGoesOnWithAnotherConfiguration) {
+  Primary primary(loop_, zone(1));
+  auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  const auto first = served();
+  zones.reset();
+  zones = follow(primary.address());
+  EXPECT_EQ(served(), first);
+}
+
+}  // namespace
+}  // namespace idetcd::directive

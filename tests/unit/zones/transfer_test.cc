@@ -1,0 +1,145 @@
+// Zones that are written as the messages of a transfer, and read again.
+#include "dns/message_reader.h"
+#include "support/zone_fixture.h"
+#include "zones/transfer_reader.h"
+#include "zones/transfer_writer.h"
+
+namespace idetcd::zones {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Messages = TransferReader::Messages;
+
+dns::Name origin() { return dns::Name::parse("example.").value(); }
+
+Messages written(std::shared_ptr<const Zone> zone) {
+  Message message("Example.", dns::code(dns::RrType::kAxfr), 1232);
+  dns::Query query;
+  dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
+  TransferWriter writer(query, 0, makeCopy(std::move(zone)));
+  Messages messages;
+  Bytes room(dns::kMaxMessageSize);
+  for (size_t size; (size = writer.next(room)) > 0;) messages.emplace_back(room.begin(), room.begin() + static_cast<ptrdiff_t>(size));
+  return messages;
+}
+
+Result<std::unique_ptr<const Zone>> readBack(const Messages& messages) {
+  TransferReader reader(origin());
+  bool is_last = false;
+  for (const Bytes& message : messages) {
+    const auto added = reader.add(message);
+    if (!added) return tl::unexpected(added.error());
+    is_last = *added;
+  }
+  if (!is_last) return fail("no end");
+  return buildZone(origin(), Message::kSeed, reader.take(), "primary");
+}
+
+// All records, sorted.
+std::vector<std::string> recordsOf(std::shared_ptr<const Zone> zone) {
+  std::vector<std::string> records;
+  const auto copy = makeCopy(std::move(zone));
+  const auto add = [&](const ZoneCopy::Record& record) {
+    std::string text = fmt::format("{} {} {} ", dns::nameToString(record.owner.data()), record.ttl_seconds, record.type);
+    for (const uint8_t byte : record.rdata) text += fmt::format("{:02x}", byte);
+    records.push_back(std::move(text));
+  };
+  add(copy->soa());
+  for (ZoneCopy::Record record; copy->next(record);) add(record);
+  std::ranges::sort(records);
+  return records;
+}
+
+TEST(Transfer, AZoneComesBackAsItWas) {
+  const std::shared_ptr<const Zone> zone = zoneWith(
+      "www A 192.0.2.1\nwww A 192.0.2.2\nwww AAAA 2001:db8::1\nmail MX 10 www\nmail MX 20 elsewhere.test.\nalias CNAME www\n"
+      "a.b.c TXT x\n* TXT wild\nsub NS ns.sub\nns.sub A 192.0.2.3\n_x._tcp SRV 1 2 3 www\nold DNAME new\n"
+      "x TYPE65280 \\# 2 abcd\ns SVCB 1 www alpn=h2\n");
+  const Messages messages = written(zone);
+  ASSERT_EQ(messages.size(), 1u);
+  const auto again = readBack(messages);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(recordsOf(std::shared_ptr<const Zone>(zone)), recordsOf(std::shared_ptr<const Zone>(again->get(), [](auto*) {})));
+  EXPECT_EQ((*again)->serial(), 7u);
+  EXPECT_EQ((*again)->names(), zone->names());
+}
+
+TEST(Transfer, TheSoaIsFirstAndLast) {
+  const Messages messages = written(zoneWith(""));
+  ASSERT_EQ(messages.size(), 1u);
+  const dns::HeaderView header(messages[0].data());
+  EXPECT_EQ(header.answers(), 4u) << "SOA, NS, A, SOA";
+  EXPECT_EQ(header.additionals(), 1u) << "OPT";
+  EXPECT_TRUE(header.isResponse() && (header.flags() & dns::kFlagAa) != 0);
+}
+
+TEST(Transfer, ALargeZoneIsManyMessages) {
+  std::string text;
+  constexpr size_t kNames = 20'000;
+  for (size_t i = 0; i < kNames; ++i) text += fmt::format("host{} A 192.0.{}.{}\n", i, i / 256 % 256, i % 256);
+  text += "large TXT";
+  for (int i = 0; i < 120; ++i) text += " " + std::string(250, 'x');
+  const std::shared_ptr<const Zone> zone = zoneWith(text + "\n");
+  const Messages messages = written(zone);
+  EXPECT_GT(messages.size(), 20u);
+  size_t records = 0;
+  for (const Bytes& message : messages) {
+    records += dns::HeaderView(message.data()).answers();
+    EXPECT_LE(message.size(), TransferWriter::kSize + 120 * 251) << "one record may be larger";
+  }
+  EXPECT_EQ(records, kNames + 5);
+  const auto again = readBack(messages);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ((*again)->recordCount(), kNames + 4);
+}
+
+TEST(Transfer, ASignedZoneHasItsNsec3RecordsToo) {
+  const std::shared_ptr<const Zone> zone = zoneWith(
+      "@ NSEC3PARAM 1 0 1 ab\n0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 1 ab 2t7b4g4vsa5smi47k61mv5bv1a22bojr A RRSIG\n");
+  const auto again = readBack(written(zone));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ((*again)->denial().kind(), Denial::Kind::kNsec3);
+}
+
+TEST(Transfer, WhatIsNoZoneIsRefused) {
+  const Messages good = written(zoneWith("www A 192.0.2.1\n"));
+  const auto changed = [&](auto change) {
+    Messages messages = good;
+    change(messages[0]);
+    return readBack(messages);
+  };
+  EXPECT_FALSE(readBack({}));
+  EXPECT_EQ(changed([](Bytes& message) { dns::store16(&message[6], 4); }).error().message, "no end");
+  EXPECT_EQ(changed([](Bytes& message) { message[3] |= 5; }).error().message, "it answers REFUSED");
+  EXPECT_EQ(changed([](Bytes& message) { message[2] |= 2; }).error().message, "a message is truncated");
+  EXPECT_EQ(readBack({good[0], good[0]}).error().message, "records follow the last SOA");
+  TransferReader other(dns::Name::parse("other.").value());
+  EXPECT_EQ(other.add(good[0]).error().message, "it does not begin with the zone's SOA");
+  for (size_t size = 0; size < good[0].size() - dns::kOptSize; ++size) {
+    TransferReader reader(origin());
+    EXPECT_FALSE(reader.add(std::span(good[0]).first(size))) << size;
+  }
+}
+
+// Whatever one byte becomes, there is a zone or an error.
+TEST(Transfer, EveryByteMayBeWrong) {
+  const Messages good = written(zoneWith("www A 192.0.2.1\nmail MX 10 www\nalias CNAME www\nx TXT y\nsub DS 1 8 2 abcd\n"));
+  for (size_t i = dns::kHeaderSize; i < good[0].size(); ++i) {
+    for (const uint8_t flip : {0x01, 0x80, 0xc0, 0xff}) {
+      Messages bad = good;
+      bad[0][i] ^= flip;
+      readBack(bad);
+    }
+  }
+}
+
+TEST(Transfer, SerialsAreComparedAsTheyGoRound) {
+  EXPECT_TRUE(isLaterSerial(2, 1));
+  EXPECT_FALSE(isLaterSerial(1, 2));
+  EXPECT_FALSE(isLaterSerial(1, 1));
+  EXPECT_TRUE(isLaterSerial(0, 0xffffffff));
+  EXPECT_FALSE(isLaterSerial(0xffffffff, 0));
+}
+
+}  // namespace
+}  // namespace idetcd::zones
