@@ -30,6 +30,7 @@ bool noteOptions(std::span<const uint8_t> rdata, Query& query) {
   bool valid = true;
   while (valid && (step = reader.next(option)) == ReadStep::kRead) {
     if (option.code == code(EdnsOption::kNsid)) query.asked_options |= kAsksNsid;
+    if (option.code == code(EdnsOption::kPadding)) query.asked_options |= kAsksPadding;
     if (option.code == code(EdnsOption::kTcpKeepalive)) {
       query.asked_options |= option.data.empty() ? kAsksKeepalive : kMisusesKeepalive;
     }

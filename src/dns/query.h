@@ -29,6 +29,8 @@ enum AskedOption : uint8_t {
   kAsksKeepalive = 4,     // RFC 7828
   kMisusesKeepalive = 8,  // the same with a time-out, which is the server's to say (§3.2.1)
   kTellsKeepalive = 16,   // not of the query: its response says Query::idle_timeout. Set by who keeps the connection
+  kAsksPadding = 32,      // RFC 7830
+  kPads = 64,             // not of the query: its response is padded. Set by who encrypts the connection
 };
 
 // The COOKIE option of a query and of its response.

@@ -3,7 +3,7 @@
 // Records are appended section by section, in order. One that does not fit truncates the response: TC is set and
 // everything but the question and OPT is left out (RFC 2181 §9), except in the additional section, where it is left out
 // silently, and by cutHere(). The cookie and the idle time-out are written before all else that may be left out; NSID, if nothing that
-// must be there needs its room.
+// must be there needs its room. Padding (RFC 7830) fills what is left up to a multiple of kPaddedBlock.
 #pragma once
 
 #include "dns/query.h"
@@ -29,6 +29,8 @@ inline void copyRecords(std::span<const uint8_t> records, uint8_t* to) {
 
 inline constexpr size_t kCookieOptionSize = kOptionHeadSize + Cookie::kClientSize + Cookie::kServerSize;
 inline constexpr size_t kKeepaliveOptionSize = kOptionHeadSize + 2;
+
+inline constexpr size_t kPaddedBlock = 468;  // of a response (RFC 8467 §4.1)
 
 class ResponseBuilder {
  public:
@@ -163,6 +165,15 @@ class ResponseBuilder {
     if (ede_) end = putBytes(put16(addOption(opt, EdnsOption::kEde, 2 + ede_text_.size()), code(*ede_)), ede_text_);
     if (nsid_size_ > 0) end = putBytes(addOption(opt, EdnsOption::kNsid, query_.nsid->size()), *query_.nsid);
     pos_ = static_cast<size_t>(end - query_.message);
+    if (query_.asksFor(kPads)) pad(opt);
+  }
+
+  void pad(uint8_t* opt) {
+    if (limit_ - pos_ < kOptionHeadSize) return;
+    const size_t least = pos_ + kOptionHeadSize;
+    const size_t size = std::min((least + kPaddedBlock - 1) / kPaddedBlock * kPaddedBlock, limit_) - least;
+    std::memset(addOption(opt, EdnsOption::kPadding, size), 0, size);
+    pos_ = least + size;
   }
 
   const Query& query_;

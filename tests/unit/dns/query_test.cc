@@ -309,6 +309,11 @@ TEST(ParseQuery, KeepaliveIsNoted) {
   for (const std::string data : {"1", "12", "123"}) EXPECT_EQ(asked(option(11, data)), kMisusesKeepalive);
 }
 
+TEST(ParseQuery, PaddingIsNoted) {
+  for (const std::string& data : {std::string(), std::string(100, '\0')})
+    EXPECT_EQ(Parsed(queryWith(opt(1232, 0, option(12, data)))).query.asked_options, kAsksPadding);
+}
+
 // RFC 7873 §5.2: "only the first … is considered. All others are ignored".
 TEST(ParseQuery, OfTwoCookiesTheFirstCounts) {
   EXPECT_EQ(Parsed(queryWith(opt(1232, 0, option(10, "12345678") + option(10, "x")))).outcome, ParseOutcome::kQuery);

@@ -295,6 +295,31 @@ TEST(ResponseBuilder, AnIdleTimeoutThatNobodyKnowsIsNotSaid) {
   EXPECT_EQ(e.read(response.finish(Rcode::kNoError, 0)).opt()->rdata, "");
 }
 
+// RFC 8467 §4.1: multiples of 468 bytes; where the message has no room for that, what there is.
+TEST(ResponseBuilder, Padding) {
+  for (const size_t data : {0, 1, 400, 430, 440, 450, 1000}) {
+    Exchange e(ednsQuery(), kMaxMessageSize);
+    e.query.asked_options |= kAsksPadding | kPads;
+    ResponseBuilder response(e.query, e.limit);
+    response.addAnswer(bytes(record(kPointer, 16, 1, 5, std::string(data, 't'))), 1);
+    const size_t size = response.finish(Rcode::kNoError, 0);
+    EXPECT_EQ(size % kPaddedBlock, 0u) << data;
+    EXPECT_LE(size, data + 2 * kPaddedBlock);
+    const std::string rdata = e.read(size).opt()->rdata;
+    EXPECT_EQ(rdata, option(12, std::string(rdata.size() - kOptionHeadSize, '\0')));
+  }
+  Exchange e(ednsQuery(), 400);
+  e.query.asked_options |= kAsksPadding | kPads;
+  EXPECT_EQ(ResponseBuilder(e.query, e.limit).finish(Rcode::kNoError, 0), 400u);
+}
+
+// RFC 7830 §6: in plain text it hides nothing.
+TEST(ResponseBuilder, ThereIsNoPaddingUnlessTheConnectionIsEncrypted) {
+  Exchange e(ednsQuery());
+  e.query.asked_options |= kAsksPadding;
+  EXPECT_EQ(e.read(ResponseBuilder(e.query, e.limit).finish(Rcode::kNoError, 0)).opt()->rdata, "");
+}
+
 TEST(ResponseBuilder, ACookieThatNobodyHasJudgedIsNotSentBack) {
   Exchange e(ednsQuery());
   askForCookie(e.query);
