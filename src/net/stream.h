@@ -1,7 +1,7 @@
 // A stream of bytes to a peer, whatever carries it: TCP, or TLS over TCP. Loop thread only.
 #pragma once
 
-#include "base/std.h"
+#include "base/ip_address.h"
 
 namespace idetcd::net {
 
@@ -9,7 +9,10 @@ namespace idetcd::net {
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
-  virtual void onConnected() {}  // of an outgoing stream: the peer is there, and has proved its identity
+  // The peer is there: of an outgoing stream, and has proved its identity; of an accepted one over TLS, after the handshake.
+  virtual void onConnected() {}
+  // A TLS handshake of an accepted stream has taken a step, which may have taken a millisecond.
+  virtual void onHandshakeStep() {}
   virtual void onData(std::span<const uint8_t> bytes) = 0;
   virtual void onEnd() = 0;      // the peer will send no more; it may still read
   virtual void onDrained() = 0;  // everything written is in the kernel's hands
@@ -32,8 +35,26 @@ class Stream {
 
   // Of a stream of questions and answers: whether another question may be written now.
   virtual bool takesMore() const { return true; }
-  // Nobody waits for the answer to the question `id` any more.
+  // The question `id` is given up: nobody waits for its answer any more, or the owner will not answer it.
   virtual void cancel(uint16_t /*id*/) {}
+};
+
+// One whose owner bounds what the peer can make it hold.
+class BoundedStream : public Stream {
+ public:
+  // REQUIRES: connected.
+  virtual void pauseReading() = 0;
+  virtual void resumeReading() = 0;
+  virtual bool isDrained() const = 0;
+  // Bytes that were written but wait for the kernel to take them, and those that it has taken.
+  virtual size_t queued() const = 0;
+  virtual uint64_t taken() const = 0;
+  // Bytes that have come and wait for more before they are reported.
+  virtual size_t held() const { return 0; }
+  // When this is destroyed, what the peer has not received is thrown away, in the kernel too, and the peer gets a RST.
+  virtual void resetAtEnd() = 0;
+  virtual const SocketAddress& remote() const = 0;
+  virtual const SocketAddress& local() const = 0;  // of an incoming connection
 };
 
 }  // namespace idetcd::net

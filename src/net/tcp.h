@@ -13,28 +13,25 @@ namespace idetcd::net {
 class TcpListener;
 class TcpConnector;
 
-class TcpConnection : public Stream {
+class TcpConnection final : public BoundedStream {
  public:
   ~TcpConnection() override;
   TcpConnection(const TcpConnection&) = delete;
   TcpConnection& operator=(const TcpConnection&) = delete;
 
   void start(StreamHandler& handler) override;
-  // REQUIRES: connected.
-  void pauseReading();
-  void resumeReading();
+  void pauseReading() override;
+  void resumeReading() override;
 
   bool write(std::vector<uint8_t>&& bytes) override;
-  bool isDrained() const;
-  // Bytes that were written but wait for the kernel to take them, and those that it has taken.
-  size_t queued() const;
-  uint64_t taken() const;
-  // When this is destroyed, what the peer has not received is thrown away, in the kernel too, and the peer gets a RST.
-  void resetAtEnd();
+  bool isDrained() const override;
+  size_t queued() const override;
+  uint64_t taken() const override;
+  void resetAtEnd() override;
   std::string failure() const override;
 
-  const SocketAddress& remote() const;
-  const SocketAddress& local() const;  // of an incoming connection
+  const SocketAddress& remote() const override;
+  const SocketAddress& local() const override;
 
   // Given back when the connection is closed.
   void hold(DescriptorLease lease) { lease_ = std::move(lease); }

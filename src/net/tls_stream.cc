@@ -2,10 +2,14 @@
 
 #include <climits>
 #include <filesystem>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 namespace idetcd::net {
@@ -52,6 +56,8 @@ int onNewSession(SSL* ssl, SSL_SESSION* session) {
 
 Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
   ERR_clear_error();
+  // Nobody is there to be asked for one.
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   for (const std::string* path : {&options.ca_file, &options.certificate_file, &options.key_file}) {
     std::error_code error;  // what is not there is reported below; a FIFO would be waited for
     const auto status = std::filesystem::status(*path, error);
@@ -102,8 +108,168 @@ TlsPeer::TlsPeer(std::shared_ptr<TlsContext> context, std::string name, const Ip
     : impl_(new Impl{.context = std::move(context), .name = std::move(name), .address = address, .session = nullptr}) {}
 TlsPeer::~TlsPeer() = default;
 
+namespace {
+
+// The keys that seal the tickets by which clients resume their sessions (RFC 5077 §4). Any thread.
+class TicketKeys {
+ public:
+  struct Key {
+    std::array<uint8_t, 16> name;  // the size is OpenSSL's
+    std::array<uint8_t, 32> cipher;
+    std::array<uint8_t, 32> mac;
+    BootClock::time_point made;
+  };
+
+  explicit TicketKeys(std::chrono::milliseconds life) : life_(life) {}
+
+  // Nothing: there are no random numbers.
+  std::optional<Key> newest() {
+    const std::lock_guard lock(mutex_);
+    const auto now = BootClock::now();
+    std::erase_if(keys_, [&](const Key& key) { return now - key.made >= 2 * life_; });
+    if (keys_.empty() || now - keys_.back().made >= life_) {
+      Key key{.name = {}, .cipher = {}, .mac = {}, .made = now};
+      for (std::span<uint8_t> part :
+           {std::span<uint8_t>(key.name), std::span<uint8_t>(key.cipher), std::span<uint8_t>(key.mac)})
+        if (RAND_bytes(part.data(), static_cast<int>(part.size())) != 1) return std::nullopt;
+      keys_.push_back(key);
+    }
+    return keys_.back();
+  }
+  // Nothing: it is unknown, or too old.
+  std::optional<Key> find(std::span<const uint8_t> name) {
+    const std::lock_guard lock(mutex_);
+    const auto now = BootClock::now();
+    const auto key = std::ranges::find_if(keys_, [&](const Key& one) { return std::ranges::equal(one.name, name); });
+    if (key == keys_.end() || now - key->made >= 2 * life_) return std::nullopt;
+    return *key;
+  }
+  bool isNewest(const Key& key) const { return BootClock::now() - key.made < life_; }
+
+ private:
+  const std::chrono::milliseconds life_;
+  std::mutex mutex_;
+  std::vector<Key> keys_;  // the newest last; guarded by mutex_
+};
+
+bool setMacKey(EVP_MAC_CTX* mac, TicketKeys::Key& key) {
+  char digest[] = "SHA256";
+  const std::array<OSSL_PARAM, 3> parameters{
+      OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, key.mac.data(), key.mac.size()),
+      OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0), OSSL_PARAM_construct_end()};
+  return EVP_MAC_CTX_set_params(mac, parameters.data()) == 1;
+}
+
+// Of OpenSSL, to seal a ticket or to open one. Returns 1: done; 2: done, and the client is to get a new ticket; 0: a full
+// handshake; -1: an error.
+int onTicket(SSL* ssl, unsigned char* name, unsigned char* iv, EVP_CIPHER_CTX* cipher, EVP_MAC_CTX* mac, int seals) {
+  auto* keys = static_cast<TicketKeys*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  constexpr int kError = -1;
+  constexpr int kFullHandshake = 0;
+  constexpr int kDone = 1;
+  constexpr int kDoneAndRenew = 2;
+  if (seals != 0) {
+    auto key = keys->newest();
+    if (!key || RAND_bytes(iv, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) != 1) return kError;
+    std::ranges::copy(key->name, name);
+    const bool sealed = EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), nullptr, key->cipher.data(), iv) == 1;
+    return sealed && setMacKey(mac, *key) ? kDone : kError;
+  }
+  auto key = keys->find({name, std::tuple_size_v<decltype(TicketKeys::Key::name)>});
+  if (!key) return kFullHandshake;
+  const bool opened = EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), nullptr, key->cipher.data(), iv) == 1;
+  if (!opened || !setMacKey(mac, *key)) return kError;
+  return keys->isNewest(*key) ? kDone : kDoneAndRenew;
+}
+
+// Of what the client offers by ALPN, the protocol that is the SSL object's application data: a list, as on the wire.
+int selectProtocol(SSL* ssl, const unsigned char** selected, unsigned char* size, const unsigned char* offered,
+                   unsigned offered_size, void*) {
+  const auto* wanted = static_cast<const std::string*>(SSL_get_app_data(ssl));
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, size, reinterpret_cast<const unsigned char*>(wanted->data()),
+                            static_cast<unsigned>(wanted->size()), offered, offered_size) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *selected = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+int acceptAnyCertificate(int, X509_STORE_CTX*) { return 1; }
+
+void askForCertificate(SSL_CTX* context, TlsServer::ClientAuth auth) {
+  switch (auth) {
+    case TlsServer::ClientAuth::kNone:
+      return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
+    case TlsServer::ClientAuth::kRequest:
+      return SSL_CTX_set_verify(context, SSL_VERIFY_PEER, &acceptAnyCertificate);
+    case TlsServer::ClientAuth::kRequire:
+      return SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &acceptAnyCertificate);
+    case TlsServer::ClientAuth::kVerifyIfGiven:
+      return SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    case TlsServer::ClientAuth::kRequireAndVerify:
+      break;
+  }
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+}
+
+}  // namespace
+
+// What was read of the files at one time, with the keys of tickets: a session does not outlive the files.
+struct TlsServer::Context {
+  explicit Context(std::chrono::milliseconds ticket_life) : tickets(ticket_life) {}
+
+  TicketKeys tickets;
+  Owned<SSL_CTX> context;
+};
+
+TlsServer::~TlsServer() = default;
+
+Result<std::shared_ptr<TlsServer>> TlsServer::make(Options options) {
+  std::shared_ptr<TlsServer> server(new TlsServer(std::move(options)));
+  if (auto loaded = server->reload(); !loaded) return tl::unexpected(loaded.error());
+  return server;
+}
+
+Result<void> TlsServer::reload() {
+  auto made = std::make_shared<Context>(options_.ticket_life);
+  made->context.reset(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* context = made->context.get();
+  if (context == nullptr) return fail(lastError());
+  if (auto loaded = loadFiles(context, {.certificate_file = options_.certificate_file,
+                                        .key_file = options_.key_file,
+                                        .ca_file = options_.ca_file,
+                                        .application_protocol = {}});
+      !loaded) {
+    return loaded;
+  }
+  if (!options_.ca_file.empty()) SSL_CTX_set_client_CA_list(context, SSL_load_client_CA_file(options_.ca_file.c_str()));
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);  // RFC 8996, RFC 9325
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  askForCertificate(context, options_.client_auth);
+  SSL_CTX_set_alpn_select_cb(context, &selectProtocol, nullptr);
+  // Sessions are in the clients' tickets only.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  constexpr std::string_view kSessions = "idetcd";  // needed where clients have certificates
+  SSL_CTX_set_session_id_context(context, reinterpret_cast<const unsigned char*>(kSessions.data()), kSessions.size());
+  SSL_CTX_set_timeout(context, std::chrono::ceil<std::chrono::seconds>(options_.ticket_life).count());
+  SSL_CTX_set_app_data(context, &made->tickets);
+  SSL_CTX_set_tlsext_ticket_key_evp_cb(context, &onTicket);
+  const std::lock_guard lock(mutex_);
+  context_ = std::move(made);
+  return {};
+}
+
+std::shared_ptr<TlsServer::Context> TlsServer::context() const {
+  const std::lock_guard lock(mutex_);
+  return context_;
+}
+
 struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::Impl> {
-  std::shared_ptr<TlsPeer::Impl> peer;
+  std::shared_ptr<TlsPeer::Impl> peer;         // whom we have connected to; null: it has connected to us
+  std::shared_ptr<TlsServer::Context> server;  // then
+  std::string protocols;                       // and what ALPN may come to
   std::unique_ptr<TcpConnection> connection;
   StreamHandler* handler = nullptr;
   Owned<SSL> ssl;
@@ -112,6 +278,8 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   std::vector<uint8_t> queued;  // written before the handshake was over
   std::string failure;
   bool connected = false;
+  bool paused = false;   // by the owner
+  bool blocked = false;  // the peer does not read what the protocol itself has to say
 
   ~Impl() override {
     if (!ssl) return;
@@ -123,16 +291,31 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   // The stream is gone; one of our functions may still be running, which then holds `this`.
   void close() {
     handler = nullptr;
+    if (server && connected && failure.empty()) {  // close_notify (RFC 8446 §6.1)
+      SSL_shutdown(ssl.get());
+      flush();
+    }
     connection.reset();
+  }
+
+  void start() {
+    const auto self = shared_from_this();
+    if (server && !setUp()) return fail(lastError());
+    connection->start(*this);
   }
 
   bool setUp() {
     ERR_clear_error();
-    ssl.reset(SSL_new(peer->context->impl().context.get()));
+    ssl.reset(SSL_new(server ? server->context.get() : peer->context->impl().context.get()));
     if (!ssl) return false;
     from_peer = BIO_new(BIO_s_mem());
     to_peer = BIO_new(BIO_s_mem());
     SSL_set_bio(ssl.get(), from_peer, to_peer);
+    if (server) {
+      SSL_set_app_data(ssl.get(), &protocols);
+      SSL_set_accept_state(ssl.get());
+      return true;
+    }
     SSL_set_app_data(ssl.get(), peer.get());
     SSL_set_connect_state(ssl.get());
     if (peer->session) SSL_set_session(ssl.get(), peer->session.get());
@@ -157,15 +340,19 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   }
 
   void onData(std::span<const uint8_t> bytes) override {
+    const auto self = shared_from_this();
     BIO_write(from_peer, bytes.data(), static_cast<int>(bytes.size()));
-    if (!connected) return shakeHands();
-    read();
+    connected ? read() : shakeHands();
+    if (!server || connection == nullptr || connection->isDrained()) return;
+    blocked = true;
+    connection->pauseReading();
   }
   void onEnd() override {
     failure = connected ? "closed" : "closed during the TLS handshake";
     connected ? handler->onEnd() : handler->onError();
   }
   void onDrained() override {
+    if (std::exchange(blocked, false) && !paused) connection->resumeReading();
     if (connected) handler->onDrained();
   }
   void onError() override { handler->onError(); }
@@ -173,17 +360,17 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   void shakeHands() {
     ERR_clear_error();
     const int status = SSL_do_handshake(ssl.get());
+    const int error = status == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl.get(), status);
+    const std::string reason = error == SSL_ERROR_SSL ? lastError() : "TLS failed";
     flush();
+    const auto self = shared_from_this();
+    if (server) handler->onHandshakeStep();
+    if (handler == nullptr || error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return;
     if (status != 1) {
-      if (const int error = SSL_get_error(ssl.get(), status);
-          error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
-        return;
-      }
       const long verdict = SSL_get_verify_result(ssl.get());
-      return fail(verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : lastError());
+      return fail(verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : reason);
     }
     connected = true;
-    const auto self = shared_from_this();
     if (!queued.empty()) encrypt(std::exchange(queued, {}));
     handler->onConnected();
     if (handler != nullptr) read();  // what came with the last flight
@@ -228,7 +415,7 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
 
   void fail(std::string reason) {
     failure = "TLS: " + std::move(reason);
-    peer->session.reset();  // whatever is wrong, it is not resumed
+    if (peer) peer->session.reset();  // whatever is wrong, it is not resumed
     handler->onError();
   }
 };
@@ -238,11 +425,18 @@ TlsStream::TlsStream(TlsPeer& peer, std::unique_ptr<TcpConnection> connection) :
   impl_->connection = std::move(connection);
 }
 
+TlsStream::TlsStream(const TlsServer& server, std::string_view protocol, std::unique_ptr<TcpConnection> connection)
+    : impl_(std::make_shared<Impl>()) {
+  impl_->server = server.context();
+  impl_->protocols = static_cast<char>(protocol.size()) + std::string(protocol);
+  impl_->connection = std::move(connection);
+}
+
 TlsStream::~TlsStream() { impl_->close(); }
 
 void TlsStream::start(StreamHandler& handler) {
   impl_->handler = &handler;
-  impl_->connection->start(*impl_);
+  impl_->start();
 }
 
 bool TlsStream::write(std::vector<uint8_t>&& bytes) {
@@ -257,5 +451,23 @@ bool TlsStream::write(std::vector<uint8_t>&& bytes) {
 std::string TlsStream::failure() const {
   return impl_->failure.empty() ? impl_->connection->failure() : impl_->failure;
 }
+
+void TlsStream::pauseReading() {
+  impl_->paused = true;
+  impl_->connection->pauseReading();
+}
+
+void TlsStream::resumeReading() {
+  impl_->paused = false;
+  if (!impl_->blocked) impl_->connection->resumeReading();
+}
+
+bool TlsStream::isDrained() const { return impl_->connection->isDrained(); }
+size_t TlsStream::queued() const { return impl_->connection->queued(); }
+uint64_t TlsStream::taken() const { return impl_->connection->taken(); }
+void TlsStream::resetAtEnd() { impl_->connection->resetAtEnd(); }
+const SocketAddress& TlsStream::remote() const { return impl_->connection->remote(); }
+const SocketAddress& TlsStream::local() const { return impl_->connection->local(); }
+bool TlsStream::isResumed() const { return SSL_session_reused(impl_->ssl.get()) == 1; }
 
 }  // namespace idetcd::net
