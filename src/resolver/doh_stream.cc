@@ -1,21 +1,17 @@
 #include "resolver/doh_stream.h"
 
-#include <nghttp2/nghttp2.h>
 #include <unordered_map>
 
-#include "base/text.h"
 #include "dns/message_reader.h"
 #include "dns/wire.h"
+#include "net/http2.h"
 
 namespace idetcd::resolver {
 
 namespace {
 
-constexpr std::string_view kPath = "/dns-query";
-constexpr std::string_view kMediaType = "application/dns-message";
 constexpr size_t kMaxMessage = 65535;
 constexpr size_t kMaxHeaderBytes = 16384;  // of one response, those of interim responses included
-constexpr size_t kFieldOverhead = 32;      // of a header field (RFC 9113 §6.5.2): many empty ones are many bytes too
 constexpr size_t kWriteSize = 16384;       // after which it is looked whether the server reads
 constexpr size_t kMaxRequests = 100;       // at a time, if the server allows more or has not said yet
 constexpr std::string_view kOkay = "200";
@@ -53,25 +49,6 @@ void lowerTtls(std::span<uint8_t> message, uint32_t age) {
     dns::store32(&message[record.rdata - kTtlBeforeRdata], record.ttl - std::min(record.ttl, age));
   }
 }
-
-bool isDnsMessage(std::string_view content_type) {
-  std::string_view type = content_type.substr(0, content_type.find(';'));
-  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
-  return lowerCase(type) == kMediaType;
-}
-
-std::string_view viewOf(const uint8_t* text, size_t size) { return {reinterpret_cast<const char*>(text), size}; }
-
-nghttp2_nv field(std::string_view name, std::string_view value) {
-  // nghttp2 copies both, and changes neither.
-  auto* const name_bytes = reinterpret_cast<uint8_t*>(const_cast<char*>(name.data()));
-  auto* const value_bytes = reinterpret_cast<uint8_t*>(const_cast<char*>(value.data()));
-  return {name_bytes, value_bytes, name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};
-}
-
-struct SessionDeleter {
-  void operator()(nghttp2_session* session) const { nghttp2_session_del(session); }
-};
 
 }  // namespace
 
@@ -144,7 +121,7 @@ struct DohStream::Impl : net::StreamHandler, std::enable_shared_from_this<DohStr
   const Options options;
   std::unique_ptr<net::Stream> stream;
   net::StreamHandler* handler = nullptr;
-  std::unique_ptr<nghttp2_session, SessionDeleter> session;
+  net::Http2Session session;
   std::unordered_map<int32_t, Request> requests;        // by HTTP/2 stream
   std::unordered_map<uint16_t, int32_t> streams_by_id;  // of `requests`
   std::deque<DohOutcome> outcomes;                         // that the owner has not heard of
@@ -160,8 +137,8 @@ bool DohStream::Impl::setUp() {
   nghttp2_session_callbacks_set_on_header_callback(
       callbacks, [](nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name, size_t name_size,
                     const uint8_t* value, size_t value_size, uint8_t, void* self) {
-        return static_cast<Impl*>(self)->noteField(frame->hd.stream_id, viewOf(name, name_size),
-                                                   viewOf(value, value_size));
+        return static_cast<Impl*>(self)->noteField(frame->hd.stream_id, net::viewOf(name, name_size),
+                                                   net::viewOf(value, value_size));
       });
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(
       callbacks, [](nghttp2_session*, uint8_t, int32_t stream_id, const uint8_t* data, size_t size, void* self) {
@@ -200,14 +177,16 @@ void DohStream::Impl::submit(std::span<const uint8_t> message) {
   Request request{.id = dns::load16(message.data()), .question = {message.begin(), message.end()}};
   dns::store16(request.question.data(), 0);
   const bool is_post = options.method == DohMethod::kPost;
-  const std::string path = is_post ? std::string(kPath) : fmt::format("{}?dns={}", kPath, base64Url(request.question));
+  const std::string path =
+      is_post ? std::string(net::kDohPath) : fmt::format("{}?dns={}", net::kDohPath, base64Url(request.question));
   const std::string length = std::to_string(request.question.size());
-  std::vector<nghttp2_nv> fields{field(":method", is_post ? "POST" : "GET"), field(":scheme", "https"),
-                                 field(":authority", options.authority), field(":path", path),
-                                 field("accept", kMediaType)};
+  std::vector<nghttp2_nv> fields{net::headerField(":method", is_post ? "POST" : "GET"),
+                                 net::headerField(":scheme", "https"),
+                                 net::headerField(":authority", options.authority), net::headerField(":path", path),
+                                 net::headerField("accept", net::kDohMediaType)};
   if (is_post) {
-    fields.push_back(field("content-type", kMediaType));
-    fields.push_back(field("content-length", length));
+    fields.push_back(net::headerField("content-type", net::kDohMediaType));
+    fields.push_back(net::headerField("content-length", length));
   }
   const nghttp2_data_provider question{
       .source = {.ptr = nullptr},
@@ -308,7 +287,7 @@ void DohStream::Impl::refuseAndCancel(int32_t stream_id, std::string reason) {
 int DohStream::Impl::noteField(int32_t stream_id, std::string_view name, std::string_view value) {
   Request* const request = find(stream_id);
   if (request == nullptr) return 0;
-  request->header_bytes += name.size() + value.size() + kFieldOverhead;
+  request->header_bytes += name.size() + value.size() + net::kHeaderFieldOverhead;
   if (request->header_bytes > kMaxHeaderBytes) {
     refuse(stream_id, "HTTP: the header is too long");
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;  // resets the stream
@@ -318,7 +297,7 @@ int DohStream::Impl::noteField(int32_t stream_id, std::string_view name, std::st
     request->is_dns = false;
     request->age = 0;
   }
-  if (name == "content-type") request->is_dns = isDnsMessage(value);
+  if (name == "content-type") request->is_dns = net::isDnsMessage(value);
   if (name == "age") request->age = parseNumber<uint32_t>(value).value_or(0);
   return 0;
 }
@@ -327,7 +306,7 @@ void DohStream::Impl::noteHeaders(int32_t stream_id) {
   const Request* const request = find(stream_id);
   if (request == nullptr || request->status.starts_with('1')) return;  // the response is yet to come
   if (request->status != kOkay) return refuseAndCancel(stream_id, "HTTP status " + printable(request->status));
-  if (!request->is_dns) refuseAndCancel(stream_id, fmt::format("HTTP: no {}", kMediaType));
+  if (!request->is_dns) refuseAndCancel(stream_id, fmt::format("HTTP: no {}", net::kDohMediaType));
 }
 
 void DohStream::Impl::noteBody(int32_t stream_id, std::span<const uint8_t> bytes) {
