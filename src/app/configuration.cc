@@ -55,6 +55,7 @@ Result<void> Configuration::add(Block block, Process& process) {
   }
   for (const auto& [type, directive] : block.directives) {
     if (auto shared = directive->prepare(process, block); !shared) return shared;
+    if (auto tls = directive->tlsServer()) options.tls = std::move(tls);
   }
   auto& control = process.state<control::Control>();
   for (const auto& [type, directive] : block.directives) {
@@ -64,7 +65,7 @@ Result<void> Configuration::add(Block block, Process& process) {
     banner_.push_back(bannerLine(key, *addresses));
     for (SocketAddress address : addresses->empty() ? net::anyAddresses(key.port) : *addresses) {
       address.port = key.port;
-      addEndpoint(address, options, key.zone);
+      if (auto added = addEndpoint(address, options, key); !added) return added;
     }
   }
   blocks_.push_back(std::move(block));
@@ -72,18 +73,28 @@ Result<void> Configuration::add(Block block, Process& process) {
 }
 
 // Of the block that is added next.
-void Configuration::addEndpoint(const SocketAddress& address, const ListenOptions& options, const dns::Name& zone) {
+Result<void> Configuration::addEndpoint(const SocketAddress& address, const ListenOptions& options,
+                                        const config::ServerKey& key) {
   auto endpoint = std::find_if(endpoints_.begin(), endpoints_.end(),
                                [&address](const Endpoint& e) { return e.listen.address == address; });
   if (endpoint == endpoints_.end()) {
-    endpoint = endpoints_.insert(endpoint, {.listen = {.address = address, .make_router = {}}, .zones = {}});
+    endpoint = endpoints_.insert(
+        endpoint, {.listen = {.address = address, .make_router = {}}, .scheme = key.scheme, .zones = {}});
+  }
+  assert(endpoint->scheme == key.scheme || key.port == 0);  // the Corefile's parser sees to it
+  if (key.scheme != config::Scheme::kDns) {
+    auto& carrier = endpoint->listen.carrier;
+    if (carrier.tls && carrier.tls != options.tls)
+      return fail(fmt::format("plugin/tls: server blocks on {} differ in `tls`", address.toString()));
+    carrier = {.tls = options.tls, .is_https = key.scheme == config::Scheme::kHttps};
   }
   endpoint->listen.workers = std::max(endpoint->listen.workers, options.workers);
   if (options.tcp) {
     endpoint->listen.tcp = endpoint->has_tcp ? looser(endpoint->listen.tcp, *options.tcp) : *options.tcp;
     endpoint->has_tcp = true;
   }
-  endpoint->zones.emplace_back(zone, blocks_.size());
+  endpoint->zones.emplace_back(key.zone, blocks_.size());
+  return {};
 }
 
 Result<void> Configuration::listen(server::Server& server, Process& process) {
@@ -103,11 +114,13 @@ Result<void> Configuration::listen(server::Server& server, Process& process) {
           chain = std::move(*made);
         }
         const auto& meters = chain->parts.meters;
-        zones.push_back(
-            {.name = name, .chain = chain, .meter = meters ? meters(endpoint.listen.address, &name) : nullptr});
-        if (meters && !unrouted) unrouted = meters(endpoint.listen.address, nullptr);
+        zones.push_back({.name = name,
+                         .chain = chain,
+                         .meter = meters ? meters(endpoint.listen.address, endpoint.scheme, &name) : nullptr});
+        if (meters && !unrouted) unrouted = meters(endpoint.listen.address, endpoint.scheme, nullptr);
       }
-      if (worker == 0) routes_.push_back({.address = endpoint.listen.address, .zones = zones});
+      if (worker == 0 && endpoint.scheme == config::Scheme::kDns)
+        routes_.push_back({.address = endpoint.listen.address, .zones = zones});
       return std::make_shared<const resolve::Router>(std::move(zones), process.hash_seed, std::move(unrouted),
                                                      process.state<resolve::LoopSamples>().of(worker));
     };

@@ -21,7 +21,7 @@ class Configuration {
   // Has `server` listen for this configuration instead of what it listens for. On the threads of Server::open().
   Result<void> listen(server::Server& server, resolve::Process& process);
 
-  // The routes of each listener, once: the first caller takes them. After listen().
+  // The routes of each listener for UDP and TCP, once: the first caller takes them. After listen().
   std::vector<resolve::ListenerRoutes> takeRoutes() { return std::exchange(routes_, {}); }
 
   void start() const;
@@ -34,6 +34,7 @@ class Configuration {
   // The zones of one address and port, each with the index of its block.
   struct Endpoint {
     server::Listen listen;
+    config::Scheme scheme = config::Scheme::kDns;
     std::vector<std::pair<dns::Name, size_t>> zones;
     bool has_tcp = false;  // a block has said `listen.tcp`
   };
@@ -41,12 +42,13 @@ class Configuration {
   struct ListenOptions {
     size_t workers = 1;
     std::optional<resolve::TcpLimits> tcp;
+    std::shared_ptr<const net::TlsServer> tls;
   };
   // Chains that were made already, by worker and index of the block.
   using Chains = std::map<std::pair<size_t, size_t>, std::shared_ptr<const resolve::Chain>>;
 
   Result<void> add(resolve::Block block, resolve::Process& process);
-  void addEndpoint(const SocketAddress& address, const ListenOptions& options, const dns::Name& zone);
+  Result<void> addEndpoint(const SocketAddress& address, const ListenOptions& options, const config::ServerKey& key);
   Result<std::shared_ptr<const resolve::Chain>> makeChain(const resolve::Block& block, size_t worker,
                                                           net::EventLoop& loop, resolve::Process& process) const;
   std::vector<SocketAddress> listening(const resolve::Block& block) const;

@@ -47,6 +47,16 @@ void sortDirectives(Block& block) {
             [&rank](const auto& a, const auto& b) { return rank(a) < rank(b); });
 }
 
+void checkCertificate(const config::ServerBlock& text, config::Problems& problems) {
+  const auto is_encrypted = [](const config::ServerKey& key) { return key.scheme != config::Scheme::kDns; };
+  const auto key = std::ranges::find_if(text.keys, is_encrypted);
+  if (key == text.keys.end() ||
+      std::ranges::find(text.directives, "tls", &config::Directive::name) != text.directives.end())
+    return;
+  problems.add(config::errorAt(
+      text.file, text.line, fmt::format("{} needs a certificate in its server block; write: tls CERT KEY", key->text)));
+}
+
 Block readBlock(const config::ServerBlock& text, NamedFiles files, Warnings& warnings, config::Problems& problems) {
   Block block;
   block.keys = text.keys;
@@ -63,6 +73,7 @@ Block readBlock(const config::ServerBlock& text, NamedFiles files, Warnings& war
     for (const Error& error : named.errors()) problems.add(error.message);
     warnings.insert(warnings.end(), named.warnings().begin(), named.warnings().end());
   }
+  checkCertificate(text, problems);
   sortDirectives(block);
   return block;
 }

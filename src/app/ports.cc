@@ -17,10 +17,13 @@ std::optional<PortConflict> foreignHolder(const SocketAddress& address, std::str
                       .holder = *holder};
 }
 
-}  // namespace
+struct Listener {
+  SocketAddress address;
+  config::Scheme scheme;
+};
 
-std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
-  std::vector<SocketAddress> wanted;
+std::vector<Listener> listenersOf(const Plan& plan) {
+  std::vector<Listener> wanted;
   for (const resolve::Block& block : plan.blocks) {
     auto bound = boundAddresses(block);
     if (!bound) continue;  // the server may run on another machine
@@ -28,15 +31,25 @@ std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
     for (const config::ServerKey& key : block.keys) {
       for (SocketAddress& address : *bound) {
         address.port = key.port;
-        if (std::ranges::find(wanted, address) == wanted.end()) wanted.push_back(address);
+        wanted.push_back({.address = address, .scheme = key.scheme});
       }
     }
   }
   return wanted;
 }
 
+}  // namespace
+
+std::vector<SocketAddress> wantedAddresses(const Plan& plan) {
+  std::vector<SocketAddress> wanted;
+  for (const Listener& listener : listenersOf(plan)) {
+    if (std::ranges::find(wanted, listener.address) == wanted.end()) wanted.push_back(listener.address);
+  }
+  return wanted;
+}
+
 std::vector<PortConflict> portConflicts(const Plan& plan) {
-  const std::vector<SocketAddress> of_dns = wantedAddresses(plan);
+  const std::vector<Listener> of_dns = listenersOf(plan);
   std::vector<PortConflict> conflicts;
   const auto add_holder = [&conflicts](const SocketAddress& address, std::string_view protocol) {
     auto conflict = foreignHolder(address, protocol);
@@ -48,7 +61,9 @@ std::vector<PortConflict> portConflicts(const Plan& plan) {
   for (const resolve::Block& block : plan.blocks) {
     for (const auto& [type, directive] : block.directives) {
       for (const SocketAddress& address : directive->endpoints()) {
-        const auto is_rival = [&](const SocketAddress& one) { return one == address || net::overlap(one, address); };
+        const auto is_rival = [&](const Listener& one) {
+          return one.address == address || net::overlap(one.address, address);
+        };
         if (std::ranges::any_of(of_dns, is_rival)) {
           conflicts.push_back({.text = fmt::format("plugin/{} listens on {}, where the server answers DNS", type->name,
                                                    address.toString()),
@@ -59,8 +74,10 @@ std::vector<PortConflict> portConflicts(const Plan& plan) {
       }
     }
   }
-  for (const SocketAddress& address : of_dns) {
-    if (!add_holder(address, "udp")) add_holder(address, "tcp");
+  for (const SocketAddress& address : wantedAddresses(plan)) {
+    const auto is_plain = [&](const Listener& one) { return one.address == address && one.scheme == config::Scheme::kDns; };
+    const bool has_udp = std::ranges::any_of(of_dns, is_plain);
+    if (!has_udp || !add_holder(address, "udp")) add_holder(address, "tcp");
   }
   return conflicts;
 }

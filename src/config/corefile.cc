@@ -378,6 +378,7 @@ class Parser {
     const std::vector<std::string_view> own_hosts = listenHosts(block);
     for (auto key = block.keys.begin(); key != block.keys.end(); ++key) {
       if (std::find(block.keys.begin(), key, *key) != key) return alreadyDefined(block, *key, own_hosts);
+      if (auto one = checkScheme(block, *key); !one) return one;
       for (const ServerBlock& other : corefile_.blocks) {
         if (std::find(other.keys.begin(), other.keys.end(), *key) == other.keys.end()) continue;
         const std::vector<std::string_view> hosts = listenHosts(other);
@@ -388,6 +389,24 @@ class Parser {
       }
     }
     return {};
+  }
+
+  // A port is for one scheme, whatever the addresses: a client knows the scheme by the port.
+  Result<void> checkScheme(const ServerBlock& block, const ServerKey& key) const {
+    const auto check = [&](const ServerBlock& other) -> Result<void> {
+      const auto rival = std::ranges::find_if(other.keys, [&key](const ServerKey& one) {
+        return one.port == key.port && key.port != 0 && one.scheme != key.scheme;
+      });
+      if (rival == other.keys.end()) return {};
+      return errorAt(
+          block.file, block.line,
+          fmt::format("cannot serve {}://{}:{} - port {} is for {}://{}", schemeName(key.scheme), key.zone.toString(),
+                      key.port, key.port, schemeName(rival->scheme), rival->zone.toString()));
+    };
+    for (const ServerBlock& other : corefile_.blocks) {
+      if (auto checked = check(other); !checked) return checked;
+    }
+    return check(block);
   }
 
   // The arguments of the directive that names addresses; they live as long as the block.
@@ -407,7 +426,8 @@ class Parser {
                                               const std::vector<std::string_view>& hosts) {
     const std::string on = hosts.empty() ? "" : fmt::format(" on {}", fmt::join(hosts, ", "));
     return errorAt(block.file, block.line,
-                   fmt::format("cannot serve dns://{}{} - it is already defined", key.text, on));
+                   fmt::format("cannot serve {}{}{} - it is already defined",
+                               key.scheme == Scheme::kDns ? "dns://" : "", key.text, on));
   }
 
   tl::unexpected<Error> unclosed(int open_line) const {

@@ -68,16 +68,35 @@ std::vector<std::string> reverseZones(const Network& network) {
   return zones;
 }
 
-Result<std::string_view> stripScheme(std::string_view text) {
-  const size_t end = text.find("://");
-  if (end == std::string_view::npos) return text;
-  const std::string_view scheme = text.substr(0, end);
-  if (scheme == "dns") return text.substr(end + 3);
-  if (scheme == "tls" || scheme == "https" || scheme == "https3" || scheme == "grpc" || scheme == "quic" ||
-      scheme == "unix") {
-    return fail(fmt::format("{}:// is not supported, only dns:// is: '{}'", scheme, text));
+constexpr std::array kSchemes{Scheme::kDns, Scheme::kTls, Scheme::kHttps};
+
+// Takes "scheme://" off the front of `*text`.
+Result<Scheme> takeScheme(std::string_view* text) {
+  const size_t end = text->find("://");
+  if (end == std::string_view::npos) return Scheme::kDns;
+  const std::string_view name = text->substr(0, end);
+  const auto scheme = std::ranges::find(kSchemes, name, schemeName);
+  if (scheme != kSchemes.end()) {
+    text->remove_prefix(end + 3);
+    return *scheme;
   }
-  return fail(fmt::format("unknown scheme '{}' in '{}'", scheme, text));
+  if (name == "https3" || name == "grpc" || name == "quic" || name == "unix")
+    return fail(fmt::format("{}:// is not supported, only dns://, tls:// and https:// are: '{}'", name, *text));
+  return fail(fmt::format("unknown scheme '{}' in '{}'", name, *text));
+}
+
+uint16_t defaultPort(Scheme scheme, uint16_t of_dns) {
+  constexpr uint16_t kTlsPort = 853;
+  constexpr uint16_t kHttpsPort = 443;
+  switch (scheme) {
+    case Scheme::kDns:
+      break;
+    case Scheme::kTls:
+      return kTlsPort;
+    case Scheme::kHttps:
+      return kHttpsPort;
+  }
+  return of_dns;
 }
 
 // Takes ":port" off the end of `*zone`. A colon that begins no port belongs to an IPv6 network, or is a mistake.
@@ -115,23 +134,37 @@ std::string shown(std::string_view text) {
   return text.size() > kCharacters ? std::string(text.substr(0, kCharacters)) + "…" : std::string(text);
 }
 
-Result<ServerKey> makeKey(std::string_view zone, uint16_t port) {
+Result<ServerKey> makeKey(std::string_view zone, uint16_t port, Scheme scheme) {
   const auto invalid = [&](std::string_view why) {
     return fail(fmt::format("zone is not a valid domain name: '{}' ({})", shown(zone), why));
   };
   if (const auto c = suspiciousCharacter(zone)) return invalid(fmt::format("'{}' must be escaped", *c));
   const Result<dns::Name> name = dns::Name::parse(zone);
   if (!name) return invalid(name.error().message);
-  return ServerKey{*name, port, fmt::format("{}:{}", name->toString(), port)};
+  std::string shown_key = fmt::format("{}:{}", name->toString(), port);
+  if (scheme != Scheme::kDns) shown_key = fmt::format("{}://{}", schemeName(scheme), shown_key);
+  return ServerKey{*name, port, std::move(shown_key), scheme};
 }
 
 }  // namespace
 
+std::string_view schemeName(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::kDns:
+      break;
+    case Scheme::kTls:
+      return "tls";
+    case Scheme::kHttps:
+      return "https";
+  }
+  return "dns";
+}
+
 Result<std::vector<ServerKey>> parseServerKey(std::string_view text, uint16_t default_port) {
-  const Result<std::string_view> stripped = stripScheme(text);
-  if (!stripped) return tl::unexpected(stripped.error());
-  std::string_view zone = *stripped;
-  const Result<uint16_t> port = takePort(&zone, default_port);
+  std::string_view zone = text;
+  const Result<Scheme> scheme = takeScheme(&zone);
+  if (!scheme) return tl::unexpected(scheme.error());
+  const Result<uint16_t> port = takePort(&zone, defaultPort(*scheme, default_port));
   if (!port) return tl::unexpected(port.error());
 
   std::vector<std::string> zones;
@@ -143,7 +176,7 @@ Result<std::vector<ServerKey>> parseServerKey(std::string_view text, uint16_t de
 
   std::vector<ServerKey> keys;
   for (const std::string& each : zones) {
-    Result<ServerKey> key = makeKey(each, *port);
+    Result<ServerKey> key = makeKey(each, *port, *scheme);
     if (!key) return tl::unexpected(key.error());
     keys.push_back(std::move(*key));
   }

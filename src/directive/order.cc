@@ -7,6 +7,7 @@ namespace idetcd::directive {
 std::span<const resolve::DirectiveType* const> directives() {
   static constexpr const resolve::DirectiveType* kDirectives[]{
       &kCancelDirective,       // how long a query may take
+      &kTlsDirective,          // what clients over TLS and HTTPS are shown
       &kTimeoutsDirective,     // TCP idle timeouts
       &kReloadDirective,       // reloads a changed Corefile
       &kNsidDirective,         // which node answers
@@ -64,7 +65,7 @@ std::span<const std::string_view> foreignDirectives() {
       "acme", "azure", "clouddns", "dnssec", "dnstap", "erratic", "geoip",
       "grpc", "grpc_server", "https", "https3", "k8s_external", "kubernetes", "metadata",
       "multisocket", "nomad", "on", "pprof", "proxyproto", "quic", "root", "route53",
-      "shed", "sign", "tls", "trace", "view",
+      "shed", "sign", "trace", "view",
   };
   return kForeign;
 }

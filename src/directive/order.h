@@ -11,7 +11,7 @@ extern const resolve::DirectiveType kAclDirective, kAdminDirective, kAnyDirectiv
     kErrorsDirective, kEtcdDirective, kFileDirective, kForwardDirective, kHeaderDirective, kHealthDirective, kHostsDirective, kIdetcdDirective, kLoadbalanceDirective,
     kLocalDirective, kLogDirective, kLoopDirective, kMinimalDirective, kNsidDirective, kPrivateDirective,
     kPrometheusDirective, kReadyDirective, kReloadDirective, kRewriteDirective, kRrlDirective, kSecondaryDirective, kTcpDirective,
-    kTemplateDirective, kTimeoutsDirective, kTransferDirective, kTsigDirective,
+    kTemplateDirective, kTimeoutsDirective, kTlsDirective, kTransferDirective, kTsigDirective,
     kWhoamiDirective, kWorkersDirective, kXdpDirective, kZonelimitDirective;
 
 // In the order of their handlers, as in CoreDNS, except that nothing before the cluster's names hides them.

@@ -30,6 +30,10 @@
 #include "resolve/tcp_limits.h"
 #include "sandbox/program_runner.h"
 
+namespace idetcd::net {
+class TlsServer;
+}
+
 namespace idetcd::resolve {
 
 // How a directive has the Corefile read again. A digest is of the Corefile and of all that it imports.
@@ -91,6 +95,11 @@ class Block {
   // Of the directive that is Configured by them. Null: the block has no such directive.
   template <typename Settings>
   const Settings* settings() const;
+  // How clients speak on `port`, which is one of the block's.
+  config::Scheme schemeOn(uint16_t port) const {
+    const auto key = std::ranges::find(keys, port, &config::ServerKey::port);
+    return key != keys.end() ? key->scheme : config::Scheme::kDns;
+  }
 };
 
 // The context in which a loop's handlers are made.
@@ -134,6 +143,8 @@ class Directive {
   // Says what clients may take up there, in those members that it has an opinion on; false: it has none. Asked in the
   // order of the table.
   virtual bool limitTcp(TcpLimits&) const { return false; }
+  // After prepare(): what clients are shown that come over TLS or HTTPS. Null: this directive does not say.
+  virtual std::shared_ptr<const net::TlsServer> tlsServer() const { return nullptr; }
   // After prepare(): says what is missing until the directive can answer, in a few words; "": nothing. Null: it always
   // can. The function is called on any thread, and may outlive the configuration.
   virtual std::function<std::string()> readiness() const { return nullptr; }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/ip_address.h"
+#include "config/server_key.h"
 #include "dns/message_reader.h"
 #include "dns/name.h"
 #include "dns/query.h"
@@ -147,12 +148,13 @@ class alignas(64) QueryMeter {
 
 // Gives the meters of one block on one loop. `zone`: null for what no zone holds, or what cannot be read.
 using QueryMeterSource =
-    std::function<std::shared_ptr<QueryMeter>(const SocketAddress& listening, const dns::Name* zone)>;
+    std::function<std::shared_ptr<QueryMeter>(const SocketAddress& listening, config::Scheme scheme, const dns::Name* zone)>;
 
-// A listener's name in metrics, as CoreDNS has it: "dns://:53", "dns://192.0.2.1:53", "dns://[2001:db8::1]:53". Any thread.
-inline std::string serverLabel(const SocketAddress& listening) {
-  if (listening.ip.isUnspecified()) return fmt::format("dns://:{}", listening.port);
-  return "dns://" + listening.toString();
+// A listener's name in metrics, as CoreDNS has it: "dns://:53", "tls://192.0.2.1:853", "dns://[2001:db8::1]:53". Any thread.
+inline std::string serverLabel(const SocketAddress& listening, config::Scheme scheme) {
+  const std::string_view name = config::schemeName(scheme);
+  if (listening.ip.isUnspecified()) return fmt::format("{}://:{}", name, listening.port);
+  return fmt::format("{}://{}", name, listening.toString());
 }
 
 // The work of QueryMeter for each query is inline, so that it becomes part of the router's path.

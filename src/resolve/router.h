@@ -160,7 +160,7 @@ class Router : public std::enable_shared_from_this<Router> {
   HashSeed seed_;
 };
 
-// The zones served at one address, with the chains and meters of the first worker.
+// The zones served at one address over UDP and TCP, with the chains and meters of the first worker.
 struct ListenerRoutes {
   SocketAddress address;  // an unspecified IP: all of its family
   std::vector<Router::Zone> zones;

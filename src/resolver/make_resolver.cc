@@ -15,7 +15,11 @@ namespace {
 metrics::Scope cacheScope(const resolve::LoopContext& context, const std::vector<dns::Name>& zones) {
   std::string joined;
   for (const dns::Name& zone : zones) joined += (joined.empty() ? "" : ",") + zone.toString();
-  const std::string server = context.listening.empty() ? "" : resolve::serverLabel(context.listening.front());
+  std::string server;
+  if (!context.listening.empty()) {
+    const SocketAddress& first = context.listening.front();
+    server = resolve::serverLabel(first, context.block.schemeOn(first.port));
+  }
   return context.process.metrics.scope().with("server", server).with("zones", joined).with("view", "");
 }
 

@@ -14,6 +14,10 @@ constexpr std::chrono::milliseconds kReleaseInterval{100};
 
 using Kind = service::SocketPlace::Kind;
 constexpr std::array kKinds{Kind::kUdp, Kind::kTcp};
+
+// Of the sockets of a listener.
+std::span<const Kind> kindsOf(bool is_encrypted) { return std::span(kKinds).subspan(is_encrypted ? 1 : 0); }
+
 constexpr std::string_view kOtherwise =
     "let `bind` name other addresses, as `bind 127.0.0.1 ::1` beside systemd-resolved";
 
@@ -34,30 +38,37 @@ Worker::Worker(std::unique_ptr<net::EventLoop> own_loop, records::EpochDomain& e
 Worker::~Worker() { listening_.clear(); }
 
 tl::expected<void, Worker::Refusal> Worker::listen(const SocketAddress& address, Sharing sharing,
-                                                   std::shared_ptr<const resolve::Router> router,
-                                                   const resolve::TcpLimits& tcp_limits, Inherited inherited) {
-  const bool joins = sharing == Sharing::kJoin;
-  const bool opens_to_others = sharing == Sharing::kFound || (joins && inherited.udp.isOpen());
-  auto socket = inherited.udp.isOpen() ? net::UdpSocket::adopt(std::move(inherited.udp), address)
-                                       : net::UdpSocket::bind(address, joins);
-  if (!socket) return tl::unexpected(Refusal{"udp", address, socket.error()});
-  if (opens_to_others) socket->allowSharing();
+                                                   const std::shared_ptr<const resolve::Router>& router,
+                                                   const resolve::TcpLimits& tcp_limits, Carrier carrier,
+                                                   Inherited inherited) {
+  Listening listening{.address = address, .udp = nullptr, .tcp = nullptr};
   SocketAddress tcp_address = address;
-  tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
-  auto tcp = listenTcp(tcp_address, sharing, router, {.of_clients = tcp_limits}, std::move(inherited.tcp));
+  if (!carrier.tls) {
+    const bool joins = sharing == Sharing::kJoin;
+    const bool opens_to_others = sharing == Sharing::kFound || (joins && inherited.udp.isOpen());
+    auto socket = inherited.udp.isOpen() ? net::UdpSocket::adopt(std::move(inherited.udp), address)
+                                         : net::UdpSocket::bind(address, joins);
+    if (!socket) return tl::unexpected(Refusal{"udp", address, socket.error()});
+    if (opens_to_others) socket->allowSharing();
+    tcp_address.port = socket->localAddress().port;  // for port 0 the one that UDP was given
+    listening.udp = std::make_unique<UdpService>(context_, std::move(*socket), router);
+  }
+  auto tcp =
+      listenTcp(tcp_address, sharing, router, {.of_clients = tcp_limits}, std::move(carrier), std::move(inherited.tcp));
   if (!tcp) return tl::unexpected(Refusal{"tcp", tcp_address, tcp.error()});
-  auto udp = std::make_unique<UdpService>(context_, std::move(*socket), std::move(router));
-  listening_.push_back({.address = address, .udp = std::move(udp), .tcp = std::move(*tcp)});
+  listening.tcp = std::move(*tcp);
+  listening_.push_back(std::move(listening));
   return {};
 }
 
 Result<std::unique_ptr<TcpService>> Worker::listenTcp(const SocketAddress& address, Sharing sharing,
                                                       const std::shared_ptr<const resolve::Router>& router,
-                                                      const TcpService::Limits& limits, FileDescriptor inherited) {
+                                                      const TcpService::Limits& limits, Carrier carrier,
+                                                      FileDescriptor inherited) {
   if (!inherited.isOpen()) {
-    return TcpService::listen(context_, address, sharing != Sharing::kNone, router, limits);
+    return TcpService::listen(context_, address, sharing != Sharing::kNone, router, limits, std::move(carrier));
   }
-  auto service = TcpService::adopt(context_, std::move(inherited), router, limits);
+  auto service = TcpService::adopt(context_, std::move(inherited), router, limits, std::move(carrier));
   if (sharing != Sharing::kNone) service->allowSharing();
   return service;
 }
@@ -65,22 +76,23 @@ Result<std::unique_ptr<TcpService>> Worker::listenTcp(const SocketAddress& addre
 void Worker::allowSharing(const SocketAddress& address) {
   for (const Listening& listening : listening_) {
     if (listening.address != address) continue;
-    listening.udp->allowSharing();
+    if (listening.udp) listening.udp->allowSharing();
     listening.tcp->allowSharing();
   }
 }
 
 void Worker::setRouter(const SocketAddress& address, const std::shared_ptr<const resolve::Router>& router,
-                       const resolve::TcpLimits& tcp) {
+                       const resolve::TcpLimits& tcp, const Carrier& carrier) {
   for (const Listening& listening : listening_) {
     if (listening.address != address) continue;
-    if (listening.udp->router()->isBusy()) {
-      replaced_.push_back(listening.udp->router());
+    if (listening.tcp->router()->isBusy()) {
+      replaced_.push_back(listening.tcp->router());
       release_timer_.start(kReleaseInterval, kReleaseInterval);
     }
-    listening.udp->setRouter(router);
+    if (listening.udp) listening.udp->setRouter(router);
     listening.tcp->setRouter(router);
     listening.tcp->setLimits(tcp);
+    listening.tcp->setCarrier(carrier);
   }
 }
 
@@ -97,18 +109,18 @@ Worker::Descriptors Worker::descriptors(const SocketAddress& address) const {
   const auto listening =
       std::ranges::find_if(listening_, [&address](const Listening& one) { return one.address == address; });
   assert(listening != listening_.end());
-  return {.udp = listening->udp->fd(), .tcp = listening->tcp->fd()};
+  return {.udp = listening->udp ? listening->udp->fd() : -1, .tcp = listening->tcp->fd()};
 }
 
 void Worker::keepUntilAnswered(const SocketAddress& address) {
   for (const Listening& listening : listening_) {
-    if (listening.address == address) listening.udp->keepUntilAnswered();
+    if (listening.address == address && listening.udp) listening.udp->keepUntilAnswered();
   }
 }
 
 void Worker::stopTaking() {
   for (const Listening& listening : listening_) {
-    listening.udp->stopReading();
+    if (listening.udp) listening.udp->stopReading();
     listening.tcp->stopAccepting();
   }
 }
@@ -116,7 +128,7 @@ void Worker::stopTaking() {
 bool Worker::isBusy() const {
   const auto is_busy = [](const auto& router) { return router->isBusy(); };
   return std::ranges::any_of(replaced_, is_busy) ||
-         std::ranges::any_of(listening_, [&](const Listening& one) { return is_busy(one.udp->router()); });
+         std::ranges::any_of(listening_, [&](const Listening& one) { return is_busy(one.tcp->router()); });
 }
 
 void Worker::runOnLoop(const std::function<void()>& work) {
@@ -195,8 +207,9 @@ Result<void> Server::open(const std::vector<Listen>& listens) {
       closeAddress(address);
       continue;
     }
-    for (size_t i = 0; i < entry.second; ++i) {
-      workers_[i]->runOnLoop([&, i] { workers_[i]->setRouter(address, stays->routers[i], stays->tcp); });
+    for (size_t i = 0; i < entry.second.workers; ++i) {
+      workers_[i]->runOnLoop(
+          [&, i] { workers_[i]->setRouter(address, stays->routers[i], stays->tcp, stays->carrier); });
     }
   }
   if (store_ != nullptr) store_->awaitRemoval();
@@ -209,7 +222,8 @@ void Server::putInheritedFirst(std::vector<Address>& wanted) {
   std::vector<service::SocketPlace> places;
   for (const Address& address : wanted) {
     for (size_t i = 0; i < address.routers.size(); ++i) {
-      for (const Kind kind : kKinds) places.push_back({.kind = kind, .address = address.address, .worker = i});
+      for (const Kind kind : kindsOf(address.carrier.tls != nullptr))
+        places.push_back({.kind = kind, .address = address.address, .worker = i});
     }
   }
   store_->closeAllBut(places);
@@ -217,19 +231,24 @@ void Server::putInheritedFirst(std::vector<Address>& wanted) {
                         [this](const Address& address) { return store_->has(address.address); });
 }
 
-Inherited Server::inherit(const SocketAddress& address, size_t worker) {
+Inherited Server::inherit(const Address& wanted, size_t worker) {
   if (store_ == nullptr) return {};
-  return {.udp = store_->take({.kind = Kind::kUdp, .address = address, .worker = worker}),
-          .tcp = store_->take({.kind = Kind::kTcp, .address = address, .worker = worker})};
+  Inherited inherited;
+  if (!wanted.carrier.tls)
+    inherited.udp = store_->take({.kind = Kind::kUdp, .address = wanted.address, .worker = worker});
+  inherited.tcp = store_->take({.kind = Kind::kTcp, .address = wanted.address, .worker = worker});
+  return inherited;
 }
 
-void Server::keep(const SocketAddress& address, size_t worker) {
+void Server::keep(const Address& wanted, size_t worker) {
   if (store_ == nullptr) return;
-  const service::SocketPlace udp{.kind = Kind::kUdp, .address = address, .worker = worker};
+  const SocketAddress& address = wanted.address;
   Worker::Descriptors sockets{};
   workers_[worker]->runOnLoop([&] { sockets = workers_[worker]->descriptors(address); });
-  store_->keep(udp, sockets.udp);
   store_->keep({.kind = Kind::kTcp, .address = address, .worker = worker}, sockets.tcp);
+  if (wanted.carrier.tls) return;
+  const service::SocketPlace udp{.kind = Kind::kUdp, .address = address, .worker = worker};
+  store_->keep(udp, sockets.udp);
   if (!store_->outlivesProcess(udp)) return;
   workers_[worker]->runOnLoop([&] { workers_[worker]->keepUntilAnswered(address); });
 }
@@ -241,13 +260,20 @@ Result<std::vector<Server::Address>> Server::resolveListens(const std::vector<Li
     auto routers = makeRouters(listen);
     if (!routers) return tl::unexpected(routers.error());
     const auto open = open_.find(listen.address);
-    if (open != open_.end() && open->second != listen.workers) {
+    if (open != open_.end() && open->second.workers != listen.workers) {
       return fail(
           fmt::format("the number of workers on {} cannot be changed without a restart", listen.address.toString()));
     }
+    if (open != open_.end() && open->second.is_encrypted != (listen.carrier.tls != nullptr)) {
+      return fail(fmt::format("the protocol on {} cannot be changed without a restart", listen.address.toString()));
+    }
     const auto competes = [&listen](const Listen& other) { return net::overlap(listen.address, other.address); };
     const bool shared = listen.workers > 1 || std::any_of(listens.begin(), listens.end(), competes);
-    wanted.push_back({.address = listen.address, .routers = std::move(*routers), .tcp = listen.tcp, .shared = shared});
+    wanted.push_back({.address = listen.address,
+                      .routers = std::move(*routers),
+                      .tcp = listen.tcp,
+                      .carrier = listen.carrier,
+                      .shared = shared});
   }
   return wanted;
 }
@@ -269,10 +295,10 @@ Result<Server::Routers> Server::makeRouters(const Listen& listen) {
 // Whether an open address of this port lets another one in. False if there is none: then a port in use is a stranger's.
 bool Server::shareOurs(const SocketAddress& address) {
   bool any = false;
-  for (const auto& [open, workers] : open_) {
+  for (const auto& [open, how] : open_) {
     if (!net::overlap(open, address)) continue;
     any = true;
-    for (size_t i = 0; i < workers; ++i) {
+    for (size_t i = 0; i < how.workers; ++i) {
       workers_[i]->runOnLoop([&, i, &ours = open] { workers_[i]->allowSharing(ours); });
     }
   }
@@ -285,16 +311,17 @@ Result<void> Server::openAddress(const Address& wanted) {
   if (predecessor_ != 0) sharing = Sharing::kNone;  // a socket beside that process's would get queries
   tl::expected<void, Worker::Refusal> opened;
   for (size_t i = 0; i < wanted.routers.size() && opened; ++i) {
-    Inherited inherited = inherit(wanted.address, i);
+    Inherited inherited = inherit(wanted, i);
     workers_[i]->runOnLoop([&] {
-      opened = workers_[i]->listen(wanted.address, sharing, wanted.routers[i], wanted.tcp, std::move(inherited));
+      opened = workers_[i]->listen(wanted.address, sharing, wanted.routers[i], wanted.tcp, wanted.carrier,
+                                   std::move(inherited));
     });
-    if (opened) keep(wanted.address, i);
+    if (opened) keep(wanted, i);
     if (!opened && predecessor_ != 0 && net::isHeldBy(predecessor_, opened.error().protocol, opened.error().address))
       opened = {};
     if (sharing == Sharing::kFound) sharing = Sharing::kJoin;
   }
-  open_[wanted.address] = wanted.routers.size();
+  open_[wanted.address] = {.workers = wanted.routers.size(), .is_encrypted = wanted.carrier.tls != nullptr};
   if (opened) return {};
   closeAddress(wanted.address);
   // Not on the loop: it takes milliseconds.
@@ -303,9 +330,10 @@ Result<void> Server::openAddress(const Address& wanted) {
 }
 
 void Server::closeAddress(const SocketAddress& address) {
-  for (size_t i = 0; i < open_[address]; ++i) {
+  const Open how = open_[address];
+  for (size_t i = 0; i < how.workers; ++i) {
     if (store_ != nullptr) {
-      for (const Kind kind : kKinds) store_->remove({.kind = kind, .address = address, .worker = i});
+      for (const Kind kind : kindsOf(how.is_encrypted)) store_->remove({.kind = kind, .address = address, .worker = i});
     }
     workers_[i]->runOnLoop([&] { workers_[i]->closeAddress(address); });
   }

@@ -50,21 +50,21 @@ class Worker {
     SocketAddress address;
     Error error;
   };
-  // Binds one address for UDP and TCP, or goes on with a socket of `inherited`.
+  // Binds one address for UDP and TCP, or for TCP alone if it is encrypted; or goes on with a socket of `inherited`.
   tl::expected<void, Refusal> listen(const SocketAddress& address, Sharing sharing,
-                                     std::shared_ptr<const resolve::Router> router, const resolve::TcpLimits& tcp,
-                                     Inherited inherited = {});
+                                     const std::shared_ptr<const resolve::Router>& router,
+                                     const resolve::TcpLimits& tcp, Carrier carrier = {}, Inherited inherited = {});
   // Lets other sockets of ours have `address`, or one that it overlaps, as well. REQUIRES: something listens there.
   void allowSharing(const SocketAddress& address);
   // Has what listens on `address` ask another router from the next query on, within other limits. The one before lives on until it has
-  // answered what it has taken. REQUIRES: something listens there.
+  // answered what it has taken. REQUIRES: something listens there, encrypted if and only if `carrier` is.
   void setRouter(const SocketAddress& address, const std::shared_ptr<const resolve::Router>& router,
-                 const resolve::TcpLimits& tcp);
+                 const resolve::TcpLimits& tcp, const Carrier& carrier = {});
   // Closes the sockets and connections of one address.
   void closeAddress(const SocketAddress& address);
   // The sockets that listen on it. REQUIRES: something listens there.
   struct Descriptors {
-    int udp;
+    int udp;  // -1: none
     int tcp;
   };
   Descriptors descriptors(const SocketAddress& address) const;
@@ -86,7 +86,7 @@ class Worker {
  private:
   struct Listening {
     SocketAddress address;
-    std::unique_ptr<UdpService> udp;
+    std::unique_ptr<UdpService> udp;  // null where it is encrypted
     std::unique_ptr<TcpService> tcp;
   };
 
@@ -95,7 +95,8 @@ class Worker {
   void release();
   Result<std::unique_ptr<TcpService>> listenTcp(const SocketAddress& address, Sharing sharing,
                                                 const std::shared_ptr<const resolve::Router>& router,
-                                                const TcpService::Limits& limits, FileDescriptor inherited);
+                                                const TcpService::Limits& limits, Carrier carrier,
+                                                FileDescriptor inherited);
 
   std::vector<Listening> listening_;
   std::vector<std::shared_ptr<const resolve::Router>> replaced_;  // but still busy
@@ -114,6 +115,7 @@ struct Listen {
   size_t workers = 1;  // loops that share the address by SO_REUSEPORT; the kernel spreads clients over them
   RouterFactory make_router;
   resolve::TcpLimits tcp = {};
+  Carrier carrier = {};
 };
 
 class Server {
@@ -153,13 +155,14 @@ class Server {
     SocketAddress address;
     Routers routers;
     resolve::TcpLimits tcp;
+    Carrier carrier;
     bool shared = false;  // with other workers, or with the rest of a wildcard
   };
 
   Result<std::vector<Address>> resolveListens(const std::vector<Listen>& listens);
   void putInheritedFirst(std::vector<Address>& wanted);
-  Inherited inherit(const SocketAddress& address, size_t worker);
-  void keep(const SocketAddress& address, size_t worker);
+  Inherited inherit(const Address& wanted, size_t worker);
+  void keep(const Address& wanted, size_t worker);
   Result<Routers> makeRouters(const Listen& listen);
   Result<void> openAddress(const Address& wanted);
   void closeAddress(const SocketAddress& address);
@@ -175,7 +178,11 @@ class Server {
   const metrics::Scope metrics_;
   const metrics::GaugeFunction unread_bytes_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::map<SocketAddress, size_t> open_;  // with the number of workers
+  struct Open {
+    size_t workers;
+    bool is_encrypted;
+  };
+  std::map<SocketAddress, Open> open_;
   service::SocketStore* store_ = nullptr;  // null: the sockets end with the process
   bool started_ = false;
   pid_t predecessor_ = 0;

@@ -2,6 +2,8 @@
 
 #include "dns/response.h"
 #include "dns/wire.h"
+#include "net/http2.h"
+#include "server/https_stream.h"
 #include "server/udp_service.h"
 
 namespace idetcd::server {
@@ -20,13 +22,16 @@ constexpr std::chrono::milliseconds kTick{250};
 constexpr int kShortIdlePart = 4;
 constexpr int kShortestIdlePart = 10;
 constexpr std::chrono::milliseconds kKeepaliveUnit{100};  // RFC 7828 §3.1
+constexpr std::string_view kDnsOverTls = "dot";           // by ALPN
 
 // The question of a query, and what else of it an answer depends on.
 std::vector<uint8_t> copyQuestion(const dns::Query& query) {
   const bool with_nsid = query.asksFor(dns::kAsksNsid);
   const bool with_cookie = query.asksFor(dns::kAsksCookie);
   const bool with_keepalive = query.asksFor(dns::kAsksKeepalive);
+  const bool with_padding = query.asksFor(dns::kAsksPadding);
   const size_t options = (with_nsid ? dns::kOptionHeadSize : 0) + (with_keepalive ? dns::kOptionHeadSize : 0) +
+                         (with_padding ? dns::kOptionHeadSize : 0) +
                          (with_cookie ? dns::kOptionHeadSize + dns::Cookie::kClientSize : 0);
   std::vector<uint8_t> copy(query.question_end + (query.has_edns ? dns::kOptSize + options : 0));
   std::copy_n(query.message, query.question_end, copy.begin());
@@ -36,6 +41,7 @@ std::vector<uint8_t> copyQuestion(const dns::Query& query) {
     dns::storeOpt(opt, 0, query.dnssec_ok);
     if (with_nsid) dns::addOption(opt, dns::EdnsOption::kNsid, 0);
     if (with_keepalive) dns::addOption(opt, dns::EdnsOption::kTcpKeepalive, 0);
+    if (with_padding) dns::addOption(opt, dns::EdnsOption::kPadding, 0);
     if (with_cookie)
       std::ranges::copy(query.cookie.client, dns::addOption(opt, dns::EdnsOption::kCookie, query.cookie.client.size()));
   }
@@ -49,7 +55,7 @@ class TcpService::Session : public net::StreamHandler,
                             public ClientConnections::Connection,
                             public std::enable_shared_from_this<TcpService::Session> {
  public:
-  Session(TcpService& service, std::unique_ptr<net::TcpConnection> connection)
+  Session(TcpService& service, std::unique_ptr<net::BoundedStream> connection)
       : Connection(service.context_.clients, connection->remote().ip),
         service_(service),
         connection_(std::move(connection)),
@@ -62,7 +68,7 @@ class TcpService::Session : public net::StreamHandler,
   Session& operator=(const Session&) = delete;
 
   void start(net::DescriptorLease lease) {
-    connection_->hold(std::move(lease));
+    lease_ = std::move(lease);
     connection_->start(*this);
   }
   // To make room.
@@ -72,6 +78,13 @@ class TcpService::Session : public net::StreamHandler,
   }
 
   bool isAnsweringAgain() const { return answering_again_; }
+
+  void onConnected() override {  // over TLS
+    has_shaken_hands_ = true;
+    counters().tls_handshakes.add(1);
+  }
+
+  void onHandshakeStep() override { service_.spend(kWorkBeforeUdp); }
 
   void onData(std::span<const uint8_t> bytes) override {
     const auto self = shared_from_this();
@@ -97,7 +110,10 @@ class TcpService::Session : public net::StreamHandler,
     proceed();
   }
 
-  void onError() override { service_.close(*this); }
+  void onError() override {
+    if (service_.carrier_.tls && !has_shaken_hands_) counters().tls_failed.add(1);
+    service_.close(*this);
+  }
 
   std::unique_ptr<resolve::ReplySink> keepClient() override {
     ++pending_;
@@ -138,7 +154,7 @@ class TcpService::Session : public net::StreamHandler,
     service_.close(*this);
   }
 
-  const net::TcpConnection& connection() const { return *connection_; }
+  const net::BoundedStream& connection() const { return *connection_; }
 
   Sessions* in = nullptr;  // where it is at `position`
   Sessions::iterator position;
@@ -161,9 +177,13 @@ class TcpService::Session : public net::StreamHandler,
     Sink(std::weak_ptr<Session> session, Question question, bool again)
         : session_(std::move(session)), question_(std::move(question)), again_(again) {}
     ~Sink() override {
-      if (const auto session = session_.lock()) session->onReplyDone(again_);
+      const auto session = session_.lock();
+      if (!session) return;
+      if (!sent_) session->connection_->cancel(dns::load16(question_.data()));
+      session->onReplyDone(again_);
     }
     void send(std::span<const uint8_t> message) override {
+      sent_ = true;
       if (const auto session = session_.lock()) session->onLateAnswer(message);
     }
     void sendAll(std::unique_ptr<resolve::MessageStream> stream) override {
@@ -182,6 +202,7 @@ class TcpService::Session : public net::StreamHandler,
     std::weak_ptr<Session> session_;
     Question question_;
     bool again_;  // it has been deferred before
+    bool sent_ = false;
   };
 
   WriteBudget& budget() const { return *service_.context_.write_budget; }
@@ -312,8 +333,9 @@ class TcpService::Session : public net::StreamHandler,
   }
 
   void countInput() {
-    service_.input_bytes_ += input_.capacity() - input_counted_;  // wraps where it shrinks
-    input_counted_ = input_.capacity();
+    const size_t size = input_.capacity() + connection_->held();
+    service_.input_bytes_ += size - input_counted_;  // wraps where it shrinks
+    input_counted_ = size;
   }
 
   void closeIfDone() {
@@ -352,7 +374,9 @@ class TcpService::Session : public net::StreamHandler,
     if (outcome.kind == resolve::QueryOutcome::Kind::kAnswer) append({service_.message_.data(), outcome.size}, output);
     if (outcome.kind != resolve::QueryOutcome::Kind::kDrop) return true;
     counters().dropped.add(outcome.dropReason());
-    return false;
+    if (!service_.carrier_.is_https) return false;
+    connection_->cancel(dns::load16(query.data()));  // of one request; there may be others
+    return true;
   }
 
   static void append(std::span<const uint8_t> message, std::vector<uint8_t>& output) {
@@ -367,10 +391,11 @@ class TcpService::Session : public net::StreamHandler,
   }
 
   TcpService& service_;
-  std::unique_ptr<net::TcpConnection> connection_;
+  net::DescriptorLease lease_;  // given back when the connection is closed
+  std::unique_ptr<net::BoundedStream> connection_;
   const WriteBudget::Client client_;
   std::vector<uint8_t> input_;     // the beginning of a query, or queries that wait for the client to read
-  size_t input_counted_ = 0;       // its capacity, as the service knows it
+  size_t input_counted_ = 0;       // its capacity and what the stream holds, as the service knows it
   size_t pending_ = 0;             // queries whose answers come later
   std::deque<Question> deferred_;  // whose answers there was no room for
   bool answering_again_ = false;   // one of them
@@ -381,13 +406,16 @@ class TcpService::Session : public net::StreamHandler,
   size_t counted_ = 0;  // bytes that the budget knows to be queued
   uint64_t taken_ = 0;  // by the kernel, when it last took anything, and when that was
   BootClock::time_point taken_at_{};
+  bool has_shaken_hands_ = false;
   bool ended_ = false;
   bool serving_ = false;
 };
 
-TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits)
+TcpService::TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits,
+                       Carrier carrier)
     : context_(context),
       limits_(limits),
+      carrier_(std::move(carrier)),
       router_(std::move(router)),
       idle_tick_(context.loop, [this] { closeIdle(); }),
       tick_(context.loop, [this] { onTick(); }),
@@ -397,8 +425,8 @@ TcpService::~TcpService() = default;
 
 Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, const SocketAddress& address,
                                                        bool reuse_port, std::shared_ptr<const resolve::Router> router,
-                                                       Limits limits) {
-  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits));
+                                                       Limits limits, Carrier carrier) {
+  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits, std::move(carrier)));
   auto listener = net::TcpListener::listen(context.loop, address, reuse_port,
                                            [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   if (!listener) return tl::unexpected(listener.error());
@@ -407,8 +435,9 @@ Result<std::unique_ptr<TcpService>> TcpService::listen(WorkerContext& context, c
 }
 
 std::unique_ptr<TcpService> TcpService::adopt(WorkerContext& context, FileDescriptor listening,
-                                              std::shared_ptr<const resolve::Router> router, Limits limits) {
-  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits));
+                                              std::shared_ptr<const resolve::Router> router, Limits limits,
+                                              Carrier carrier) {
+  std::unique_ptr<TcpService> service(new TcpService(context, std::move(router), limits, std::move(carrier)));
   service->listener_ = net::TcpListener::adopt(
       context.loop, std::move(listening), [s = service.get()](auto connection) { s->accept(std::move(connection)); });
   return service;
@@ -421,9 +450,17 @@ void TcpService::spend(size_t work) {
   UdpService::serveWaiting(context_);
 }
 
+std::unique_ptr<net::BoundedStream> TcpService::streamOver(std::unique_ptr<net::TcpConnection> connection) const {
+  if (!carrier_.tls) return connection;
+  const std::string_view protocol = carrier_.is_https ? net::kHttp2Protocol : kDnsOverTls;
+  auto tls = std::make_unique<net::TlsStream>(*carrier_.tls, protocol, std::move(connection));
+  if (!carrier_.is_https) return tls;
+  return std::make_unique<HttpsStream>(std::move(tls));
+}
+
 void TcpService::accept(std::unique_ptr<net::TcpConnection> connection) {
   spend(kWorkOfAccept);
-  const auto session = std::make_shared<Session>(*this, std::move(connection));
+  const auto session = std::make_shared<Session>(*this, streamOver(std::move(connection)));
   if (!makeRoom(*session)) return context_.counters.tcp_refused.add(1);
   auto lease = context_.descriptors->lease(net::DescriptorUse::kClient);
   while (!lease && evict(context_.clients.toGiveWay(*session))) {
@@ -495,6 +532,10 @@ void TcpService::noteKeepalive() {
   const auto units = crowd() == Crowd::kTooMany ? 0 : idleTimeout() / kKeepaliveUnit;
   query.idle_timeout = static_cast<uint16_t>(std::min<int64_t>(units, std::numeric_limits<uint16_t>::max()));
   query.asked_options |= dns::kTellsKeepalive;
+}
+
+void TcpService::notePadding() {
+  if (carrier_.tls && job_.query.asksFor(dns::kAsksPadding)) job_.query.asked_options |= dns::kPads;
 }
 
 void TcpService::closeIdle() {
@@ -591,6 +632,7 @@ resolve::QueryOutcome TcpService::answer(std::span<const uint8_t> query, Session
   const records::ReadSection section(context_.reader);
   router_->begin(job_, message_.data(), query.size());
   noteKeepalive();
+  notePadding();
   const resolve::Router& router = *router_;
   const resolve::QueryOutcome outcome = router.answer(job_, request);
   resolve::BatchCounts counts{.queries = request.is_again ? 0U : 1U};

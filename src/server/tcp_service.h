@@ -1,4 +1,5 @@
-// DNS over TCP on one listener of one loop (RFC 7766, RFC 9210): pipelined, kept open. Loop thread only.
+// DNS over TCP on one listener of one loop (RFC 7766, RFC 9210), over TLS (RFC 7858) or over HTTPS (RFC 8484):
+// pipelined, kept open. Loop thread only.
 //
 // A connection without a whole query for idleTimeout() is closed (before the first: `of_clients.firstTime()`). Beyond
 // `max_connections` or the descriptors, the longest idle connection of the client with most gives way
@@ -14,12 +15,19 @@
 
 #include "base/file_descriptor.h"
 #include "net/tcp.h"
+#include "net/tls_stream.h"
 #include "resolve/router.h"
 #include "resolve/tcp_limits.h"
 #include "server/client_connections.h"
 #include "server/worker_context.h"
 
 namespace idetcd::server {
+
+// What the messages of a listener's connections travel in.
+struct Carrier {
+  std::shared_ptr<const net::TlsServer> tls{};  // null: plain TCP
+  bool is_https = false;                        // else DNS over TLS
+};
 
 class TcpService {
  public:
@@ -35,17 +43,21 @@ class TcpService {
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
                                                     bool reuse_port, std::shared_ptr<const resolve::Router> router,
-                                                    Limits limits);
+                                                    Limits limits, Carrier carrier = {});
   // On a socket that listens already.
   static std::unique_ptr<TcpService> adopt(WorkerContext& context, FileDescriptor listening,
-                                           std::shared_ptr<const resolve::Router> router, Limits limits);
+                                           std::shared_ptr<const resolve::Router> router, Limits limits,
+                                           Carrier carrier = {});
   ~TcpService();
   TcpService(const TcpService&) = delete;
   TcpService& operator=(const TcpService&) = delete;
 
   // From the next query on. Not within an answer.
   void setRouter(std::shared_ptr<const resolve::Router> router) { router_ = std::move(router); }
+  const std::shared_ptr<const resolve::Router>& router() const { return router_; }
   void setLimits(const resolve::TcpLimits& of_clients) { limits_.of_clients = of_clients; }
+  // From the next connection on. REQUIRES: it was encrypted before if and only if it is now.
+  void setCarrier(Carrier carrier) { carrier_ = std::move(carrier); }
 
   SocketAddress localAddress() const { return listener_->localAddress(); }
   void allowSharing() { listener_->allowSharing(); }
@@ -57,7 +69,8 @@ class TcpService {
   class Session;
   using Sessions = std::list<std::shared_ptr<Session>>;
 
-  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits);
+  TcpService(WorkerContext& context, std::shared_ptr<const resolve::Router> router, Limits limits, Carrier carrier);
+  std::unique_ptr<net::BoundedStream> streamOver(std::unique_ptr<net::TcpConnection> connection) const;
   void spend(size_t work);
   void accept(std::unique_ptr<net::TcpConnection> connection);
   bool makeRoom(Session& newcomer);
@@ -67,6 +80,7 @@ class TcpService {
   std::chrono::milliseconds shortened(std::chrono::milliseconds timeout) const;
   std::chrono::milliseconds idleTimeout() const { return shortened(limits_.of_clients.idle); }
   void noteKeepalive();
+  void notePadding();
   void touch(Session& session);
   void close(Session& session);
   resolve::QueryOutcome answer(std::span<const uint8_t> query, Session& session);
@@ -79,6 +93,7 @@ class TcpService {
 
   WorkerContext& context_;
   Limits limits_;
+  Carrier carrier_;
   std::shared_ptr<const resolve::Router> router_;
   std::unique_ptr<net::TcpListener> listener_;
   size_t input_bytes_ = 0;  // of all sessions

@@ -39,7 +39,10 @@ struct Counters : metrics::Group {
                                "Connections that were closed since the client did not read its answers."};
   metrics::Counter tcp_deferred{*this, "idetcd_tcp_deferred_total",
                                 "Answers over TCP that were put off until the client has read others."};
-  metrics::Counter tcp_received{*this, "idetcd_tcp_received_total", "Queries that were received over TCP."};
+  metrics::Counter tcp_received{*this, "idetcd_tcp_received_total", "Queries that were received over TCP, TLS and HTTPS."};
+  metrics::Counter tls_handshakes{*this, "idetcd_tls_handshakes_total", "TLS handshakes of clients that were completed."};
+  metrics::Counter tls_failed{*this, "idetcd_tls_failures_total",
+                              "Connections over TLS that failed during the handshake."};
 };
 
 class UdpService;

@@ -37,7 +37,7 @@ class ReverseHandler final : public resolve::Handler {
   const std::shared_ptr<const ClusterReverse> reverse_;
 };
 
-// Where the block answers.
+// Where the block answers over UDP and TCP.
 Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& block) {
   std::vector<SocketAddress> bound;
   for (const auto& [type, directive] : block.directives) {
@@ -47,6 +47,7 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
   }
   std::vector<SocketAddress> all;
   for (const config::ServerKey& key : block.keys) {
+    if (key.scheme != config::Scheme::kDns) continue;
     for (SocketAddress address : bound.empty() ? net::anyAddresses(key.port) : bound) {
       address.port = key.port;
       if (std::ranges::find(all, address) == all.end()) all.push_back(address);

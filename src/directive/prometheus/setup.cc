@@ -36,8 +36,8 @@ class PrometheusDirective final : public resolve::Configured<PrometheusSettings>
   }
   Result<void> addTo(resolve::Chain& chain, const resolve::LoopContext& context) override {
     chain.parts.meters = [meters = meters_, worker = context.worker](const SocketAddress& listening,
-                                                                     const dns::Name* zone) {
-      return meters->meterOf(resolve::serverLabel(listening),
+                                                                     config::Scheme scheme, const dns::Name* zone) {
+      return meters->meterOf(resolve::serverLabel(listening, scheme),
                              zone != nullptr ? zone->toString() : std::string(kUnrouted), worker);
     };
     if (enabled_.empty()) noteServers(context);
@@ -52,7 +52,8 @@ class PrometheusDirective final : public resolve::Configured<PrometheusSettings>
       for (const config::ServerKey& key : context.block.keys) {
         if (key.port != listening.port) continue;
         for (const auto& [type, directive] : context.block.directives) {
-          enabled_.push_back({resolve::serverLabel(listening), key.zone.toString(), std::string(type->name)});
+          enabled_.push_back(
+              {resolve::serverLabel(listening, key.scheme), key.zone.toString(), std::string(type->name)});
         }
       }
     }

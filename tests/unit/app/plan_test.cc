@@ -10,19 +10,21 @@
 
 #include "directive/acl/acl.h"
 #include "directive/admin/answers.h"
+#include "directive/auto/zone_folder.h"
 #include "directive/bind/settings.h"
 #include "directive/chaos/chaos.h"
 #include "directive/cookies/secrets.h"
 #include "directive/errors/error_log.h"
-#include "directive/health/self_check.h"
-#include "directive/auto/zone_folder.h"
+
+
 #include "directive/etcd/service_mirrors.h"
 #include "directive/file/zone_settings.h"
+#include "directive/health/self_check.h"
 #include "directive/hosts/hosts.h"
 #include "directive/local/local.h"
 #include "directive/log/query_log.h"
-#include "directive/order.h"
 #include "directive/nsid/identity.h"
+#include "directive/order.h"
 #include "directive/private/setup.h"
 #include "directive/prometheus/query_meters.h"
 #include "directive/ready/readiness.h"
@@ -32,6 +34,7 @@
 #include "directive/transfer/transfer_settings.h"
 #include "directive/values/values.h"
 #include "directive/xdp/kernel_answers.h"
+#include "net/tls_stream.h"
 #include "resolver/dns64.h"
 #include "resolver/waiting_clients.h"
 
@@ -926,6 +929,34 @@ TEST(PlanLog, Rules) {
 }
 
 // As CoreDNS 1.14.
+TEST(PlanBlock, Tls) {
+  using Auth = net::TlsServer::ClientAuth;
+  const auto files = [](const std::string& text) { return settings<net::TlsServer::Options>(accepted(text)); };
+  EXPECT_EQ(files("tls cert.pem key.pem"),
+            (net::TlsServer::Options{.certificate_file = "cert.pem", .key_file = "key.pem", .ca_file = {}}));
+  EXPECT_EQ(files("tls cert.pem key.pem ca.pem").ca_file, "ca.pem");
+  const std::pair<const char*, Auth> auths[] = {{"nocert", Auth::kNone},
+                                                {"request", Auth::kRequest},
+                                                {"require", Auth::kRequire},
+                                                {"verify_if_given", Auth::kVerifyIfGiven},
+                                                {"require_and_verify", Auth::kRequireAndVerify}};
+  for (const auto& [word, auth] : auths)
+    EXPECT_EQ(files(std::string("tls a b {\nclient_auth ") + word + "\n}").client_auth, auth) << word;
+  EXPECT_TRUE(refused("tls cert.pem", "Wrong argument count"));
+  EXPECT_TRUE(refused("tls a b c d", "Wrong argument count"));
+  EXPECT_TRUE(refused("tls a b {\nclient_auth always\n}", "unknown authentication type 'always'", 3));
+  EXPECT_TRUE(refused("tls a b\ntls a b", "once", 3));
+}
+
+TEST(PlanBlock, WhatIsEncryptedNeedsACertificate) {
+  const auto plan = makePlan("Corefile", "\ntls://. {\nwhoami\n}\n", 53);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().message,
+            "Corefile:2 - Error during parsing: tls://.:853 needs a certificate in its server "
+            "block; write: tls CERT KEY");
+  EXPECT_TRUE(makePlan("Corefile", ". tls://. {\ntls cert.pem key.pem\n}\n", 53));
+}
+
 TEST(PlanBlock, WhatMayBeRepeated) {
   for (const std::string directive : {"cache", "errors", "hosts", "loop", "nsid"}) {
     EXPECT_TRUE(refused(directive + "\n" + directive, "once", 3)) << directive;
@@ -937,7 +968,7 @@ TEST(PlanBlock, WhatMayBeRepeated) {
 }
 
 TEST(PlanBlock, WhatCoreDnsAloneHasIsRefused) {
-  for (const char* name : {"pprof", "kubernetes", "tls", "proxyproto", "shed", "geoip"}) {
+  for (const char* name : {"pprof", "kubernetes", "grpc_server", "proxyproto", "shed", "geoip"}) {
     EXPECT_TRUE(
         refused(name, std::string("Unknown directive '") + name + "': CoreDNS has it, it is not supported here"));
     EXPECT_TRUE(refused(std::string("whoami\n") + name + " x {\n y\n}", "not supported", 3));

@@ -128,6 +128,7 @@ std::string requiredArguments(std::string_view directive) {
   if (directive == "bind") return "127.0.0.1";
   if (directive == "workers") return "1";
   if (directive == "file") return "db";
+  if (directive == "tls") return "cert.pem key.pem";
   if (directive == "xdp") return "lo";
   if (directive == "template") return "IN A";
   return "";

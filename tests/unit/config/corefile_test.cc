@@ -255,10 +255,12 @@ TEST_F(CorefileTest, SyntaxErrors) {
       {"}", "Corefile:1 - Error during parsing: Unexpected '}' because no matching opening brace"},
       {". {\n}\n}\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace"},
       {".\nwhoami\n}\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace"},
-      {". {\n whoami }\n", "Corefile:2 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
-                           "block stands on a line of its own"},
-      {". {\n log {\n } }\n", "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
-                              "block stands on a line of its own"},
+      {". {\n whoami }\n",
+       "Corefile:2 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
+       "block stands on a line of its own"},
+      {". {\n log {\n } }\n",
+       "Corefile:3 - Error during parsing: Unexpected '}' because no matching opening brace; what ends a server "
+       "block stands on a line of its own"},
       {". {\n log {\n } whoami\n}\n",
        "Corefile:3 - Error during parsing: Unexpected token 'whoami' after the closing brace"},
       {". {\n log\n {\n }\n}", "Corefile:3 - Error during parsing: Unknown directive '{'"},
@@ -276,7 +278,9 @@ TEST_F(CorefileTest, SyntaxErrors) {
        "Corefile:1 - Error during parsing: zone is not a valid domain name: '(a)' ('(' must be escaped)"},
       {"(a) {\n}\n(a) {\n}", "Corefile:3 - Error during parsing: redeclaration of previously declared snippet a"},
       {"\n.:x {\n}", "Corefile:2 - Error during parsing: invalid port 'x' in '.:x'"},
-      {"a,\ntls://b {\n}", "Corefile:2 - Error during parsing: tls:// is not supported, only dns:// is: 'tls://b'"},
+      {"a,\nquic://b {\n}",
+       "Corefile:2 - Error during parsing: quic:// is not supported, only dns://, tls:// and "
+       "https:// are: 'quic://b'"},
   };
   for (const auto& each : cases) EXPECT_EQ(parse(each.text), each.error) << each.text;
 }
@@ -293,6 +297,16 @@ TEST_F(CorefileTest, AZoneAndPortBelongToOneBlock) {
   options_.default_port = 54;
   EXPECT_EQ(parse(". {\n}\n.:54 {\n}"),
             "Corefile:3 - Error during parsing: cannot serve dns://.:54 - it is already defined");
+}
+
+TEST_F(CorefileTest, APortBelongsToOneScheme) {
+  EXPECT_EQ(parse(". tls://. https://. {\n}\ntls://a {\n}"), ".:53 tls://.:853 https://.:443 { }\ntls://a.:853 { }\n");
+  EXPECT_EQ(parse("tls://. {\n}\ntls://.:853 {\n}"),
+            "Corefile:3 - Error during parsing: cannot serve tls://.:853 - it is already defined");
+  EXPECT_EQ(parse("tls://. {\n}\na:853 {\n}"),
+            "Corefile:3 - Error during parsing: cannot serve dns://a.:853 - port 853 is for tls://.");
+  EXPECT_EQ(parse("https://a:853 tls://b {\n}"),
+            "Corefile:1 - Error during parsing: cannot serve https://a.:853 - port 853 is for tls://b.");
 }
 
 TEST_F(CorefileTest, UnlessTheBlocksListenOnDifferentAddresses) {

@@ -13,7 +13,8 @@ std::vector<std::string> keys(std::string_view text) {
   if (!parsed) return {parsed.error().message};
   std::vector<std::string> shown;
   for (const ServerKey& key : *parsed) {
-    EXPECT_EQ(key.text, key.zone.toString() + ":" + std::to_string(key.port));
+    const std::string scheme = key.scheme == Scheme::kDns ? "" : std::string(schemeName(key.scheme)) + "://";
+    EXPECT_EQ(key.text, scheme + key.zone.toString() + ":" + std::to_string(key.port));
     shown.push_back(key.text);
   }
   return shown;
@@ -70,6 +71,16 @@ TEST(ServerKey, NetworksBetweenLabelsAreSeveralZones) {
                                               "6.8.b.d.0.1.0.0.2.ip6.arpa.:53", "7.8.b.d.0.1.0.0.2.ip6.arpa.:53"}));
 }
 
+TEST(ServerKey, EachSchemeHasItsPort) {
+  EXPECT_EQ(keys("dns://example.org"), (Keys{"example.org.:53"}));
+  EXPECT_EQ(keys("tls://example.org"), (Keys{"tls://example.org.:853"}));
+  EXPECT_EQ(keys("https://."), (Keys{"https://.:443"}));
+  EXPECT_EQ(keys("https://example.org:8443"), (Keys{"https://example.org.:8443"}));
+  EXPECT_EQ(keys("tls://10.0.0.0/24:8853"), (Keys{"tls://0.0.10.in-addr.arpa.:8853"}));
+  EXPECT_EQ(parseServerKey("tls://.", 5353).value().front().scheme, Scheme::kTls);
+  EXPECT_EQ(parseServerKey(".", 5353).value().front().scheme, Scheme::kDns);
+}
+
 TEST(ServerKey, Refuses) {
   const struct {
     std::string_view text;
@@ -89,10 +100,10 @@ TEST(ServerKey, Refuses) {
       {"{}", "zone is not a valid domain name: '{}' ('{' must be escaped)"},
       {"{$HALF", "zone is not a valid domain name: '{$HALF' ('{' must be escaped)"},
       {"a.org b.org", "zone is not a valid domain name: 'a.org b.org' (' ' must be escaped)"},
-      {"tls://.", "tls:// is not supported, only dns:// is: 'tls://.'"},
-      {"grpc://example.org:443", "grpc:// is not supported, only dns:// is: 'grpc://example.org:443'"},
-      {"https://example.org", "https:// is not supported, only dns:// is: 'https://example.org'"},
-      {"quic://.", "quic:// is not supported, only dns:// is: 'quic://.'"},
+      {"grpc://example.org:443",
+       "grpc:// is not supported, only dns://, tls:// and https:// are: 'grpc://example.org:443'"},
+      {"https3://.", "https3:// is not supported, only dns://, tls:// and https:// are: 'https3://.'"},
+      {"quic://.", "quic:// is not supported, only dns://, tls:// and https:// are: 'quic://.'"},
       {"http://example.org", "unknown scheme 'http' in 'http://example.org'"},
   };
   for (const auto& each : cases) EXPECT_EQ(keys(each.text), Keys{std::string(each.error)}) << each.text;

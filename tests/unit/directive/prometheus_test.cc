@@ -90,10 +90,11 @@ TEST(DerivedTest, WhatCoreDnsHasUnderTwoNames) {
 }
 
 TEST(ServerLabel, AsCoreDnsSaysIt) {
-  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v4({}), .port = 53}), "dns://:53");
-  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v6({}), .port = 53}), "dns://:53");
-  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v4({192, 0, 2, 1}), .port = 5300}), "dns://192.0.2.1:5300");
-  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::parse("2001:db8::1").value(), .port = 53}),
+  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v4({}), .port = 53}, config::Scheme::kDns), "dns://:53");
+  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v6({}), .port = 53}, config::Scheme::kDns), "dns://:53");
+  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::v4({192, 0, 2, 1}), .port = 5300}, config::Scheme::kTls),
+            "tls://192.0.2.1:5300");
+  EXPECT_EQ(resolve::serverLabel({.ip = IpAddress::parse("2001:db8::1").value(), .port = 53}, config::Scheme::kDns),
             "dns://[2001:db8::1]:53");
 }
 

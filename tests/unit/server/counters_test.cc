@@ -1,6 +1,4 @@
 // Counters that no other test of this folder moves.
-#include "server/worker_context.h"
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -9,8 +7,11 @@
 
 #include "../net/sockets.h"
 #include "dns_packets.h"
+#include "net/tls_stream.h"
 #include "running_server.h"
+#include "server/worker_context.h"
 #include "support/metric_values.h"
+#include "support/test_certificates.h"
 
 namespace idetcd::server {
 namespace {
@@ -160,6 +161,45 @@ TEST(ServerCounters, BatchesByTheirSize) {
   EXPECT_EQ(test_support::sumOf(server.registry(), "idetcd_udp_batch_datagrams"), 1);
 }
 
+TEST(ServerCounters, Handshakes) {
+  const test_support::CertificateAuthority authority;
+  const test_support::TemporaryFiles files;
+  const auto pair = authority.issue();
+  net::TlsServer::Options options;
+  options.certificate_file = files.write("server.pem", pair.certificate);
+  options.key_file = files.write("server.key", pair.key);
+  test::RunningServer server;
+  const SocketAddress address = server.listenToo({.tls = net::TlsServer::make(options).value()});
+
+  struct Client : net::StreamHandler {
+    explicit Client(net::EventLoop& event_loop) : loop(event_loop) {}
+    void onConnected() override { loop.stop(); }
+    void onData(std::span<const uint8_t>) override {}
+    void onEnd() override { loop.stop(); }
+    void onDrained() override {}
+    void onError() override { loop.stop(); }
+    net::EventLoop& loop;
+  };
+  net::EventLoop loop;
+  net::TcpConnector connector(loop);
+  const auto connect = [&](const std::string& ca) {
+    Client client(loop);
+    net::TlsPeer peer(
+        net::TlsContext::make({.certificate_file = {}, .key_file = {}, .ca_file = ca, .application_protocol = {}})
+            .value(),
+        "localhost", address.ip);
+    net::TlsStream stream(peer, connector.connect(address).value());
+    stream.start(client);
+    loop.run();
+  };
+  connect(files.write("ca.pem", authority.certificate()));
+  while (server.counters().tls_handshakes.value() == 0) server.onLoop([] {});
+  EXPECT_EQ(server.counters().tls_failed.value(), 0u);
+  connect(files.write("other.pem", test_support::CertificateAuthority().certificate()));
+  while (server.counters().tls_failed.value() == 0) server.onLoop([] {});
+  EXPECT_EQ(server.counters().tls_handshakes.value(), 1u);
+}
+
 // A registry has all of them.
 TEST(ServerCounters, AreAllRegistered) {
   const test::RunningServer server;
@@ -168,7 +208,7 @@ TEST(ServerCounters, AreAllRegistered) {
     EXPECT_FALSE(sample.family.help.empty());
     ++families;
   });
-  EXPECT_EQ(families, 11u + resolve::kDropReasons.size() + 1) << "and the receive buffer";
+  EXPECT_EQ(families, 13u + resolve::kDropReasons.size() + 1) << "and the receive buffer";
 }
 
 }  // namespace

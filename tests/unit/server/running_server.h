@@ -74,9 +74,9 @@ class RunningServer {
   const SocketAddress& udpAddress() const { return udp_address_; }
   const SocketAddress& tcpAddress() const { return tcp_address_; }
   // A second listener for TCP. Returns its address.
-  SocketAddress listenToo() {
-    onLoop([this] {
-      more_tcp_ = TcpService::listen(context_, {.ip = tcp_address_.ip}, false, names_.router, {}).value();
+  SocketAddress listenToo(const Carrier& carrier = {}) {
+    onLoop([&] {
+      more_tcp_ = TcpService::listen(context_, {.ip = tcp_address_.ip}, false, names_.router, {}, carrier).value();
     });
     return more_tcp_->localAddress();
   }
