@@ -22,7 +22,7 @@ def binary():
 
 
 # Suppresses reports of the sanitizers on libraries that were not built with them; of no meaning to other builds.
-_SANITIZERS = {
+SANITIZERS = {
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
     "TSAN_OPTIONS": f"ignore_noninstrumented_modules=1 suppressions={ROOT}/tests/tsan.supp",
 }
@@ -46,7 +46,7 @@ class Node(Process):
     def launch(self, env=None, **spawn_options):
         port = ["-dns.port", str(self.port)] if self.port else []
         conf = ["-conf", self.corefile_path] if self.corefile_path else []
-        self.spawn([self.binary, *conf, *port, *self.arguments], env={**_SANITIZERS, "RUNTIME_DIRECTORY": self.runtime_directory, **(env or {})},
+        self.spawn([self.binary, *conf, *port, *self.arguments], env={**SANITIZERS, "RUNTIME_DIRECTORY": self.runtime_directory, **(env or {})},
                    **spawn_options)
         return self
 
