@@ -29,19 +29,21 @@ std::span<const resolve::DirectiveType* const> directives() {
       &kAnyDirective,          // queries for every type
       &kChaosDirective,        // which software answers
       &kLoadbalanceDirective,  // the order of addresses
-    &kTsigDirective,         // who has signed a query
+      &kTsigDirective,         // who has signed a query
       &kDns64Directive,        // IPv6 addresses for what has IPv4 ones, the cluster's names too
-      &kTransferDirective, &kRewriteDirective,      //, who, may, have, copies another question for all that follow
-      &kHeaderDirective,       // flags of, zones what all that follow answer
+      &kRewriteDirective,      // another question for all that follow
+      &kHeaderDirective,       // flags of what all that follow answer
       &kAutopathDirective,     // the clients' search list
+      &kTransferDirective,     // who may have copies of zones
       &kIdetcdDirective,       // the names of the cluster
       &kXdpDirective,          // the same, where packets come in
       &kTemplateDirective,     // answers out of the query
       &kHostsDirective,        // a hosts file
       &kFileDirective,         // zones from files
       &kAutoDirective,         // the zones of a folder
-      &kSecondaryDirective, &kEtcdDirective,         //, zones services that etcd has
-      &kCacheDirective,        // kept answers of, other, servers `forward`
+      &kSecondaryDirective,    // zones of other servers
+      &kEtcdDirective,         // services that etcd has
+      &kCacheDirective,        // kept answers of `forward`
       &kMinimalDirective,      // answers of `forward` without what was not asked for
       &kPrivateDirective,      // answers of `forward` without private addresses
       &kZonelimitDirective,    // what `forward` is asked of one zone

@@ -53,7 +53,8 @@ TemplateData dataOf(const dns::Query& query, const resolve::Request& request) {
   TemplateData data{.name = dns::nameToString(query.qname),
                     .rr_class = dns::kClassNames.toString(query.qclass),
                     .type = dns::kTypeNames.toString(query.qtype)};
-  if (const auto client = IpAddress::fromSockaddr(request.source)) data.remote = client->toString();
+  const auto client = request.source != nullptr ? IpAddress::fromSockaddr(request.source) : std::nullopt;
+  if (client) data.remote = client->toString();
   data.question = {.name = dns::nameToString(query.message + dns::kHeaderSize),
                    .type = query.qtype,
                    .rr_class = query.qclass};
