@@ -117,8 +117,8 @@ def test_failures_for_programs(directory):
     """Of every subcommand: the exit code and the line on stderr as ever, and the line in JSON."""
     arguments = {"wait": ["--members=1", "--timeout=0"], "exec": ["--timeout=0", "true"], "tf-config": ["--port=1", "--role=x"],
                  "torchrun-env": ["--port=1"], "release": ["a.org", "--yes=a.org"], "cache": ["flush"], "completion": ["tcsh"],
-                 "xdp": ["status"], "doctor": ["stray"]}
-    for name in SUBCOMMANDS:
+                 "xdp": ["status"]}
+    for name in set(SUBCOMMANDS) - {"doctor"}:  # that has findings, whatever there is
         code, out, err = run(directory, name, "--json", *arguments.get(name, []))
         assert code == run(directory, name, *arguments.get(name, []))[0] != 0, name
         assert err == f"idetcd {name}: {json.loads(one_line(out))['error']}\n"
