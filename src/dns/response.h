@@ -197,8 +197,8 @@ class ResponseBuilder {
 // A response with nothing but its records, all of which are at hand: what almost every response is, in a few wide
 // stores. The same bytes as with a ResponseBuilder. Returns the size; 0 if it does not fit, or there is more to say.
 // `counts`: as the header has them, all four, but without OPT; `flags`: as for finish(), and the rcode.
-inline size_t writeFastResponse(const Query& query, std::span<const uint8_t> records, uint64_t counts, size_t limit,
-                                uint16_t flags) {
+[[gnu::always_inline]] inline size_t writeFastResponse(const Query& query, std::span<const uint8_t> records,
+                                                       uint64_t counts, size_t limit, uint16_t flags) {
   const size_t end = size_t{query.question_end} + records.size() + (query.has_edns ? kOptSize : 0);
   if (end > limit || query.asked_options != 0) return 0;
   uint8_t* message = query.message;
@@ -210,8 +210,8 @@ inline size_t writeFastResponse(const Query& query, std::span<const uint8_t> rec
 }
 
 // As above, with records of the answer section only.
-inline size_t writeFastAnswer(const Query& query, std::span<const uint8_t> records, uint16_t count, size_t limit,
-                              uint16_t flags) {
+[[gnu::always_inline]] inline size_t writeFastAnswer(const Query& query, std::span<const uint8_t> records,
+                                                     uint16_t count, size_t limit, uint16_t flags) {
   return writeFastResponse(query, records, uint64_t{1} << 48 | uint64_t{count} << 32, limit, flags);
 }
 
