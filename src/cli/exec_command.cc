@@ -139,12 +139,12 @@ class Supervisor {
   // `cluster`: of the status, with the name.
   CommandResult run(json cluster) {
     for (bool again = true; again;) {
+      members_ = readMembersText();  // before the command reads them
       if (const auto started = job_.start(call_.arguments.words()); !started)
         return refusedBySystem(call_.arguments.words().front(), started.error());
       own_ = std::move(cluster);
       noteOwned(own_);
-      members_ = readMembersText();
-      changed_at_.reset();
+      noteTold();
       const auto end = watch();
       if (end) return *end;
       auto next = awaitNext();
@@ -160,6 +160,8 @@ class Supervisor {
   static constexpr std::chrono::seconds kSettle{2};
   static constexpr std::chrono::milliseconds kInterval{250};
   static constexpr std::chrono::milliseconds kStatusPatience{1000};
+  static constexpr std::chrono::milliseconds kMembersPatience{3000};
+  static constexpr int kMostSettles = 10;  // then it is told, though the members do not settle
   static constexpr int kLost = 75;  // EX_TEMPFAIL
 
   // Until the command has ended, or the name is lost: the outcome then. Nothing: the command has been ended, to be started
@@ -171,9 +173,11 @@ class Supervisor {
         job_.end();
         return CommandResult{.code = kLost, .out = {}, .err = lost + '\n'};
       }
-      if (!changed_at_ || Clock::now() - *changed_at_ < settle_) continue;
-      if (!tell()) continue;
+      const auto now = Clock::now();
+      const bool is_due = changed_at_ && (now - *changed_at_ >= settle_ || now - first_changed_at_ >= kMostSettles * settle_);
+      if (!is_due || !tell()) continue;
       job_.end();
+      if (job_.runs()) return CommandResult{.code = kLost, .out = {}, .err = "the command does not end\n"};
       return job_.asked() != 0 ? std::optional(endedBySignal()) : std::nullopt;
     }
   }
@@ -193,21 +197,28 @@ class Supervisor {
     if (numberAt(*said, "token") != numberAt(own_, "token")) return fmt::format("{} was lost in between", name);
     noteOwned(*said);
     const auto serial = numberAt(*said, "serial");
-    if (serial != serial_) changed_at_ = Clock::now();
+    if (serial != serial_) noteChange();
     serial_ = serial;
     return "";
   }
 
   // Whether the command is to be started anew.
   bool tell() {
-    changed_at_.reset();
+    noteTold();
     const std::string members = readMembersText();
-    if (members.empty()) changed_at_ = Clock::now();  // etcd does not answer: later
+    if (members.empty()) noteChange();  // etcd does not answer: later
     if (members.empty() || members == members_) return false;
     members_ = members;
     if (reaction_.kind == Reaction::Kind::kSignal) job_.signal(reaction_.signal);
     return reaction_.kind == Reaction::Kind::kRestart;
   }
+
+  void noteChange() {
+    const auto now = Clock::now();
+    if (!changed_at_) first_changed_at_ = now;
+    changed_at_ = now;
+  }
+  void noteTold() { changed_at_.reset(); }
 
   void noteOwned(const json& cluster) {
     if (!serial_) serial_ = numberAt(cluster, "serial");
@@ -217,7 +228,7 @@ class Supervisor {
 
   // Who they are, and where; empty: it is not known now.
   std::string readMembersText() {
-    const auto cluster = readCluster(call_.node, textAt(own_, "pattern"), kStatusPatience);
+    const auto cluster = readCluster(call_.node, givenPattern(call_.arguments), kMembersPatience);
     if (!cluster) return {};
     std::string text;
     for (const HeldSlot& slot : cluster->usable())
@@ -234,6 +245,8 @@ class Supervisor {
         return tl::unexpected(CommandResult{.code = kLost, .out = {}, .err = "the name is lost\n"});
       }
       if (!found.error().may_pass) return tl::unexpected(outcomeOf(found.error()));
+      if (const auto lost = look(); !lost.empty())
+        return tl::unexpected(CommandResult{.code = kLost, .out = {}, .err = lost + '\n'});
       job_.wait(kInterval);
       if (job_.asked() != 0) return tl::unexpected(endedBySignal());
     }
@@ -251,6 +264,7 @@ class Supervisor {
   std::string members_;  // that the command knows of
   std::optional<double> serial_;
   std::optional<Clock::time_point> changed_at_;  // the last change of which it knows nothing
+  Clock::time_point first_changed_at_;           // the first one, if there is any
   std::optional<Clock::time_point> valid_until_;  // of the lease
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kUnknownCode = 1;
 constexpr std::array<int, 6> kPassedOn{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 constexpr int kSignalCodes = 128;
 constexpr std::chrono::milliseconds kBetweenLooks{50};
@@ -30,9 +31,9 @@ sigset_t ours() {
 }
 
 // In the child: never returns. `errors`: where the errno goes.
-[[noreturn]] void become(const std::vector<char*>& argv, const sigset_t& mask, pid_t parent, int errors) {
+[[noreturn]] void become(const std::vector<char*>& argv, const sigset_t& mask, pid_t parent, bool has_terminal, int errors) {
   setpgid(0, 0);
-  if (isatty(STDIN_FILENO) == 1) tcsetpgrp(STDIN_FILENO, getpid());
+  if (has_terminal) tcsetpgrp(STDIN_FILENO, getpid());
   ::signal(SIGTTOU, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -51,8 +52,10 @@ std::vector<pid_t> childrenOf(pid_t parent) {
 
 }  // namespace
 
-Job::Job() {
+Job::Job()
+    : has_terminal_(isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp()), others_(childrenOf(getpid())) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ::signal(SIGCHLD, SIG_DFL);  // else the kernel reaps
   ::signal(SIGTTOU, SIG_IGN);  // a background group may give the terminal away
   const sigset_t set = ours();
   sigprocmask(SIG_BLOCK, &set, nullptr);
@@ -80,7 +83,7 @@ tl::expected<void, int> Job::start(const std::vector<std::string>& words) {
   if (::pipe2(errors.data(), O_CLOEXEC) != 0) return tl::unexpected(errno);
   const pid_t parent = getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(argv, mask, parent, errors[1]);
+  if (pid == 0) become(argv, mask, parent, has_terminal_, errors[1]);
   const int fork_error = errno;
   ::close(errors[1]);
   int error = pid < 0 ? fork_error : 0;
@@ -119,28 +122,56 @@ void Job::takeSignals(std::chrono::milliseconds time) {
   signalfd_siginfo came{};
   while (::read(signals_, &came, sizeof came) == sizeof came) {
     const auto number = static_cast<int>(came.ssi_signo);
-    if (number == SIGINT || number == SIGQUIT || number == SIGTERM) asked_ = number;
+    if (number == SIGINT || number == SIGTERM) asked_ = number;
     number == SIGCHLD ? reap() : signal(number);
   }
 }
 
 void Job::reap() {
   int status = 0;
-  for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (ended != pid_) continue;
-    code_ = codeOf(status);
-    pid_ = 0;
+  pid_t changed = 0;
+  while ((changed = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+    if (changed == pid_ && WIFSTOPPED(status)) {
+      stopToo();
+    } else if (!WIFSTOPPED(status)) {
+      std::erase(others_, changed);
+      if (changed == pid_) noteEnd(codeOf(status));
+    }
   }
+  if (changed < 0 && errno == ECHILD && runs()) noteEnd(kUnknownCode);
 }
 
-// What has lost its parent becomes a child of this process only then.
+void Job::noteEnd(int code) {
+  code_ = code;
+  pid_ = 0;
+  if (has_terminal_) tcsetpgrp(STDIN_FILENO, getpgrp());
+}
+
+// Ctrl-Z stops the program's group alone: the shell waits for this process.
+void Job::stopToo() {
+  if (!has_terminal_) return;
+  tcsetpgrp(STDIN_FILENO, getpgrp());
+  ::raise(SIGSTOP);
+  tcsetpgrp(STDIN_FILENO, pid_);
+  ::kill(-pid_, SIGCONT);
+}
+
+// The program, and what it has left behind: that has become a child of this process.
+std::vector<pid_t> Job::descendants() const {
+  std::vector<pid_t> children = childrenOf(getpid());
+  std::erase_if(children, [this](pid_t child) { return std::ranges::find(others_, child) != others_.end(); });
+  return children;
+}
+
 void Job::end() {
+  asked_ = 0;
   for (const int number : {SIGTERM, SIGKILL}) {
     const auto until = Clock::now() + kGrace;
     std::set<pid_t> told;
     if (runs()) ::kill(-pid_, number);
-    for (std::vector<pid_t> children; !(children = childrenOf(getpid())).empty() && Clock::now() < until;) {
-      for (const pid_t child : children) {
+    for (std::vector<pid_t> left; !(left = descendants()).empty() || runs();) {
+      if (Clock::now() >= until) break;
+      for (const pid_t child : left) {
         if (told.insert(child).second && child != pid_) ::kill(child, number);
       }
       takeSignals(kBetweenLooks);

@@ -25,9 +25,9 @@ class Job {
   // program's exit code, if it has ended: 128 and more is the number of the signal that has ended it.
   std::optional<int> wait(std::chrono::milliseconds time);
   // TERM, and KILL after kGrace, to the program and all that it has started. Returns when these have ended, kGrace after
-  // that at the latest.
+  // that at the latest: what waits for a disk may still run.
   void end();
-  // INT, QUIT or TERM, that has come to this process; 0: none.
+  // INT or TERM that has come to this process since end() began; 0: none.
   int asked() const { return asked_; }
 
   static constexpr std::chrono::seconds kGrace{10};
@@ -35,7 +35,12 @@ class Job {
  private:
   void takeSignals(std::chrono::milliseconds time);
   void reap();
+  void noteEnd(int code);
+  void stopToo();
+  std::vector<pid_t> descendants() const;
 
+  const bool has_terminal_;    // this process's group was in its foreground: the program's is, while it runs
+  std::vector<pid_t> others_;  // children that were there before
   int signals_ = -1;
   pid_t pid_ = 0;  // also the group's; 0: none runs
   std::optional<int> code_;

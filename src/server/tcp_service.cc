@@ -35,6 +35,7 @@ std::vector<uint8_t> copyQuestion(const dns::Query& query) {
                          (with_cookie ? dns::kOptionHeadSize + dns::Cookie::kClientSize : 0);
   std::vector<uint8_t> copy(query.question_end + (query.has_edns ? dns::kOptSize + options : 0));
   std::copy_n(query.message, query.question_end, copy.begin());
+  dns::store16(&copy[2], query.flags);  // a response may stand there already
   dns::store64(&copy[4], uint64_t{1} << 48 | (query.has_edns ? 1 : 0));  // one question, OPT
   if (query.has_edns) {
     uint8_t* opt = &copy[query.question_end];

@@ -7,6 +7,7 @@ import pytest
 
 from corefiles import corefile
 from dns_client import wait_gone, wait_resolves
+from harness.node import binary
 from harness.processes import wait_until
 from test_cli import background, one_line, run  # noqa: F401, a fixture  pylint: disable=unused-import
 
@@ -136,3 +137,17 @@ def test_a_spare_takes_the_name_of_the_dead(etcd, nodes, background):
     first.kill()
     assert job.exit_code(40) == 0
     assert lines(job)[0].startswith("1 ")
+
+
+def test_children_that_were_there_before_are_left_alone(etcd, nodes, node, directory, background):
+    """As those of a container's first process."""
+    # The shell becomes the subcommand: its child becomes one of that.
+    text = f'sleep 1000 & echo other $! >{directory}/other; exec "$0" exec --on-change=restart --settle 200ms -- sh -c "echo up; {LIVES}"'
+    job = background(node, "exec", "--", "sh", "-c", text, binary())
+    wait_until(lambda: lines(job) == ["up"], 10, job.err)
+    with open(f"{directory}/other", encoding="ascii") as file:
+        other = int(file.read().split()[1])
+    start_second(etcd, nodes, node)
+    wait_until(lambda: lines(job) == ["up", "up"], 20, job.out)
+    assert is_there(other)
+    os.kill(other, signal.SIGKILL)
