@@ -54,7 +54,14 @@ int onNewSession(SSL* ssl, SSL_SESSION* session) {
   return 1;  // the reference is ours now
 }
 
-Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
+// Who is trusted where no CA is configured.
+enum class SystemStore : uint8_t {
+  kNone,
+  kFile,  // that of the system, read once
+  kAll,   // and those in its directory, which each certificate of somebody unknown is looked for in
+};
+
+Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options, SystemStore system) {
   ERR_clear_error();
   // Nobody is there to be asked for one.
   SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
@@ -64,10 +71,11 @@ Result<void> loadFiles(SSL_CTX* context, const TlsContext::Options& options) {
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
       return fail(fmt::format("{} is not a regular file", *path));
   }
-  if (options.ca_file.empty()) SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts no one
+  if (options.ca_file.empty() && system != SystemStore::kNone)
+    SSL_CTX_load_verify_file(context, systemCaFile().c_str());  // missing: trusts no one
   const bool trusted = options.ca_file.empty()
-                           ? SSL_CTX_set_default_verify_paths(context) == 1
-                           : SSL_CTX_load_verify_locations(context, options.ca_file.c_str(), nullptr) == 1;
+                           ? system != SystemStore::kAll || SSL_CTX_set_default_verify_paths(context) == 1
+                           : SSL_CTX_load_verify_file(context, options.ca_file.c_str()) == 1;
   if (!trusted) return fail(fmt::format("cannot read the CA certificates of {}: {}", options.ca_file, lastError()));
   if (options.certificate_file.empty()) return {};
   if (SSL_CTX_use_certificate_chain_file(context, options.certificate_file.c_str()) != 1) {
@@ -90,7 +98,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const Options& options) {
   impl->context.reset(SSL_CTX_new(TLS_client_method()));
   SSL_CTX* context = impl->context.get();
   if (context == nullptr) return fail(lastError());
-  if (auto loaded = loadFiles(context, options); !loaded) return tl::unexpected(loaded.error());
+  if (auto loaded = loadFiles(context, options, SystemStore::kAll); !loaded) return tl::unexpected(loaded.error());
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);  // RFC 8996, RFC 9325
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
@@ -195,18 +203,22 @@ int selectProtocol(SSL* ssl, const unsigned char** selected, unsigned char* size
   return SSL_TLSEXT_ERR_OK;
 }
 
-int acceptAnyCertificate(int, X509_STORE_CTX*) { return 1; }
+bool verifies(TlsServer::ClientAuth auth) {
+  return auth == TlsServer::ClientAuth::kVerifyIfGiven || auth == TlsServer::ClientAuth::kRequireAndVerify;
+}
 
 void askForCertificate(SSL_CTX* context, TlsServer::ClientAuth auth) {
+  // No chain is built where nobody asks who has signed it.
+  if (!verifies(auth))
+    SSL_CTX_set_cert_verify_callback(
+        context, [](X509_STORE_CTX*, void*) { return 1; }, nullptr);
   switch (auth) {
     case TlsServer::ClientAuth::kNone:
       return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nullptr);
     case TlsServer::ClientAuth::kRequest:
-      return SSL_CTX_set_verify(context, SSL_VERIFY_PEER, &acceptAnyCertificate);
-    case TlsServer::ClientAuth::kRequire:
-      return SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &acceptAnyCertificate);
     case TlsServer::ClientAuth::kVerifyIfGiven:
       return SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+    case TlsServer::ClientAuth::kRequire:
     case TlsServer::ClientAuth::kRequireAndVerify:
       break;
   }
@@ -236,10 +248,12 @@ Result<void> TlsServer::reload() {
   made->context.reset(SSL_CTX_new(TLS_server_method()));
   SSL_CTX* context = made->context.get();
   if (context == nullptr) return fail(lastError());
-  if (auto loaded = loadFiles(context, {.certificate_file = options_.certificate_file,
-                                        .key_file = options_.key_file,
-                                        .ca_file = options_.ca_file,
-                                        .application_protocol = {}});
+  if (auto loaded = loadFiles(context,
+                              {.certificate_file = options_.certificate_file,
+                               .key_file = options_.key_file,
+                               .ca_file = options_.ca_file,
+                               .application_protocol = {}},
+                              verifies(options_.client_auth) ? SystemStore::kFile : SystemStore::kNone);
       !loaded) {
     return loaded;
   }
