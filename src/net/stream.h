@@ -46,7 +46,7 @@ class BoundedStream : public Stream {
   virtual void pauseReading() = 0;
   virtual void resumeReading() = 0;
   virtual bool isDrained() const = 0;
-  // Bytes that were written but wait for the kernel to take them, and those that it has taken.
+  // Bytes that were written but wait for the kernel to take them, and a number that grows as the peer takes some.
   virtual size_t queued() const = 0;
   virtual uint64_t taken() const = 0;
   // Bytes that have come and wait for more before they are reported.

@@ -168,6 +168,7 @@ struct HttpsStream::Impl : net::StreamHandler, std::enable_shared_from_this<Http
   std::vector<uint8_t> arrived;  // questions that the owner has not heard of
   uint16_t last_id = 0;
   size_t unsent = 0;  // bytes of answers
+  uint64_t sent = 0;  // those that the client has had room for
   size_t held = 0;    // bytes of questions
   size_t told = 0;    // of them, as the owner knows
   bool is_connected = false;
@@ -388,6 +389,7 @@ ssize_t HttpsStream::Impl::readAnswer(int32_t stream_id, std::span<uint8_t> to, 
   const size_t size = std::min(to.size(), request->answer.size() - request->sent);
   std::memcpy(to.data(), request->answer.data() + request->sent, size);
   request->sent += size;
+  sent += size;
   unsent -= size;
   if (request->sent == request->answer.size()) flags |= NGHTTP2_DATA_FLAG_EOF;
   return static_cast<ssize_t>(size);
@@ -457,8 +459,9 @@ void HttpsStream::resumeReading() {
 
 bool HttpsStream::isDrained() const { return impl_->isDrained(); }
 size_t HttpsStream::queued() const { return impl_->stream->queued() + impl_->unsent; }
-uint64_t HttpsStream::taken() const { return impl_->stream->taken(); }
-size_t HttpsStream::held() const { return impl_->held; }
+// Of answers: whatever else is taken, such as replies to a PING, makes no room.
+uint64_t HttpsStream::taken() const { return impl_->sent - std::min<uint64_t>(impl_->sent, impl_->stream->queued()); }
+size_t HttpsStream::held() const { return impl_->held + impl_->stream->held(); }
 void HttpsStream::resetAtEnd() {
   impl_->is_reset = true;
   impl_->stream->resetAtEnd();

@@ -131,7 +131,7 @@ class TcpService::Session : public net::StreamHandler,
   void onTick(BootClock::time_point now) {
     countQueued();
     const uint64_t taken = connection_->taken();
-    if (taken != taken_ || counted_ == 0) {
+    if (taken > taken_ || counted_ == 0) {
       taken_ = taken;
       taken_at_ = now;
     }
@@ -311,7 +311,8 @@ class TcpService::Session : public net::StreamHandler,
 
   bool isReady() {
     out_of_budget_ = budget().room(client_) == WriteBudget::Room::kNone;
-    return connection_->isDrained() && pending_ < service_.limits_.max_pending && deferred_.empty() && !out_of_budget_;
+    return connection_->isDrained() && connection_->queued() <= kMaxQueued && pending_ < service_.limits_.max_pending &&
+           deferred_.empty() && !out_of_budget_;
   }
 
   // Goes on where a full pipe or too many pending queries had stopped it.

@@ -286,6 +286,26 @@ TEST_F(HttpsStreamTest, AClientWithoutRoomIsReadFromUntilItHasSome) {
   EXPECT_TRUE(wire->reads);
 }
 
+// So that a client without room for an answer cannot keep it here by what needs none (RFC 9113 §6.7).
+TEST_F(HttpsStreamTest, RepliesToPingsAreNotTakenForAnswers) {
+  const nghttp2_settings_entry no_window{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+  nghttp2_submit_settings(client.get(), NGHTTP2_FLAG_NONE, &no_window, 1);
+  const int32_t id = request(post(), question(1));
+  EXPECT_FALSE(answer(0));
+  exchange();
+  const uint64_t taken = stream->taken();
+  for (int i = 0; i < 3; ++i) {
+    nghttp2_submit_ping(client.get(), NGHTTP2_FLAG_NONE, nullptr);
+    exchange();
+    EXPECT_EQ(stream->taken(), taken);
+  }
+  EXPECT_EQ(stream->queued(), 100u);
+  nghttp2_submit_window_update(client.get(), NGHTTP2_FLAG_NONE, id, 100);
+  exchange();
+  EXPECT_TRUE(responses[id].is_whole);
+  EXPECT_EQ(stream->taken(), taken + 100);
+}
+
 TEST_F(HttpsStreamTest, WhatTheKernelDoesNotTakeStaysHere) {
   request(post(), question(1));
   wire->takes = false;
