@@ -94,8 +94,9 @@ uint32_t freshness(std::span<const uint8_t> message) {
 // something. So callbacks only note what has happened; deliver() tells it once nghttp2 has returned.
 struct HttpsStream::Impl : net::StreamHandler, std::enable_shared_from_this<HttpsStream::Impl> {
   struct Request {
-    std::string method{};
+    std::string method{};  // until all headers have come, as the path
     std::string path{};
+    bool is_post = false;
     bool is_dns = false;  // its body
     size_t header_bytes = 0;
     bool has_headers = false;         // all of them
@@ -294,11 +295,13 @@ Status HttpsStream::Impl::judge(const Request& request) const {
 void HttpsStream::Impl::noteHeaders(int32_t stream_id) {
   Request* const request = find(stream_id);
   if (request == nullptr || std::exchange(request->has_headers, true)) return;
-  if (const Status status = judge(*request); status != Status::kOkay) return refuse(stream_id, status);
+  const Status status = judge(*request);
+  const std::string path = std::exchange(request->path, {});
+  request->is_post = std::exchange(request->method, {}) == "POST";
+  if (status != Status::kOkay) return refuse(stream_id, status);
   request->question.resize(dns::kLengthPrefix);
   held += request->question.size();
-  if (request->method == "POST") return;
-  const std::string path = std::exchange(request->path, {});
+  if (request->is_post) return;
   const size_t mark = path.find('?');
   const auto text =
       questionIn(mark != std::string::npos ? std::string_view(path).substr(mark + 1) : std::string_view());
@@ -310,7 +313,7 @@ void HttpsStream::Impl::noteHeaders(int32_t stream_id) {
 void HttpsStream::Impl::noteBody(int32_t stream_id, std::span<const uint8_t> bytes) {
   Request* const request = find(stream_id);
   if (request == nullptr || request->is_over) return;
-  if (request->method != "POST") return;
+  if (!request->is_post) return;
   if (bytes.size() > dns::kLengthPrefix + kMaxMessage - request->question.size())
     return refuse(stream_id, Status::kContentTooLarge);
   request->question.insert(request->question.end(), bytes.begin(), bytes.end());
