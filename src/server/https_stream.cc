@@ -123,6 +123,8 @@ struct HttpsStream::Impl : net::StreamHandler, std::enable_shared_from_this<Http
   bool setUp();
   void flush();
   void deliver();
+  void endIfLast();
+  void closeIfOver();
   void answer(uint16_t id, std::vector<uint8_t> message);
   void respond(int32_t stream_id, Status status, size_t size, uint32_t max_age);
   void applyPause();
@@ -136,9 +138,11 @@ struct HttpsStream::Impl : net::StreamHandler, std::enable_shared_from_this<Http
   void onData(std::span<const uint8_t> bytes) override;
   void onEnd() override { handler->onEnd(); }
   void onDrained() override {
+    const auto self = shared_from_this();
     writable = true;
     flush();
     if (isDrained()) handler->onDrained();
+    closeIfOver();
   }
   void onError() override { handler->onError(); }
 
@@ -174,7 +178,9 @@ struct HttpsStream::Impl : net::StreamHandler, std::enable_shared_from_this<Http
   size_t told = 0;    // of them, as the owner knows
   bool is_connected = false;
   bool is_reset = false;
-  bool paused = false;  // by the owner
+  bool is_last = false;   // the client has sent a GOAWAY
+  bool is_ended = false;  // as the owner knows
+  bool paused = false;    // by the owner
   bool reads = true;
   bool writable = false;  // the kernel has taken what was written
   bool broken = false;    // nghttp2 has failed: nothing is sent any more
@@ -254,9 +260,22 @@ void HttpsStream::Impl::onData(std::span<const uint8_t> bytes) {
   flush();
   deliver();
   if (handler != nullptr && unsent < unsent_before && isDrained()) handler->onDrained();
+  endIfLast();
+  closeIfOver();
+}
+
+// Behind a GOAWAY no request is begun; those that there are end first.
+void HttpsStream::Impl::endIfLast() {
+  if (handler == nullptr || !is_last || is_ended) return;
+  is_ended = std::ranges::all_of(requests, [](const auto& request) { return request.second.is_over; });
+  if (is_ended) handler->onEnd();
+}
+
+// After an error of the protocol, or behind a GOAWAY.
+void HttpsStream::Impl::closeIfOver() {
   if (handler == nullptr) return;
-  // After an error of the protocol, or a GOAWAY that nobody waits behind.
-  const bool is_over = nghttp2_session_want_read(session.get()) == 0 && nghttp2_session_want_write(session.get()) == 0;
+  const bool is_over =
+      nghttp2_session_want_read(session.get()) == 0 && nghttp2_session_want_write(session.get()) == 0 && isDrained();
   if (is_over || broken) handler->onError();
 }
 
@@ -341,6 +360,7 @@ void HttpsStream::Impl::noteQuestion(int32_t stream_id) {
 }
 
 void HttpsStream::Impl::noteFrame(const nghttp2_frame& frame) {
+  if (frame.hd.type == NGHTTP2_GOAWAY) is_last = true;
   if (frame.hd.type != NGHTTP2_HEADERS && frame.hd.type != NGHTTP2_DATA) return;
   if (frame.hd.type == NGHTTP2_HEADERS) noteHeaders(frame.hd.stream_id);
   if ((frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) noteQuestion(frame.hd.stream_id);

@@ -341,7 +341,8 @@ class TcpService::Session : public net::StreamHandler,
   }
 
   void closeIfDone() {
-    if (ended_ && connection_->isDrained() && pending_ == 0 && deferred_.empty()) service_.close(*this);
+    if (ended_ && connection_->isDrained() && connection_->queued() == 0 && pending_ == 0 && deferred_.empty())
+      service_.close(*this);
   }
 
   // Answers the whole queries at the front of `bytes`, unless the client falls behind. Returns the bytes used.

@@ -56,12 +56,13 @@ struct QuestionOwner final : net::StreamHandler {
       bytes = bytes.subspan(dns::kLengthPrefix + size);
     }
   }
-  void onEnd() override { is_over = true; }
+  void onEnd() override { ++ended; }
   void onDrained() override { ++drained; }
   void onError() override { is_over = true; }
 
   std::vector<std::vector<uint8_t>> questions;
   int drained = 0;
+  int ended = 0;
   bool is_connected = false;
   bool is_over = false;
 };
@@ -304,6 +305,33 @@ TEST_F(HttpsStreamTest, RepliesToPingsAreNotTakenForAnswers) {
   exchange();
   EXPECT_TRUE(responses[id].is_whole);
   EXPECT_EQ(stream->taken(), taken + 100);
+}
+
+// RFC 9113 §6.8: what was begun before is finished.
+TEST_F(HttpsStreamTest, BehindAGoawayAnAnswerIsStillGiven) {
+  const int32_t id = request(get("/dns-query?dns=AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB"), {}, false);
+  std::vector<uint8_t> record;
+  const auto add = [&] {
+    const uint8_t* data = nullptr;
+    for (ssize_t size; (size = nghttp2_session_mem_send(client.get(), &data)) > 0;)
+      record.insert(record.end(), data, data + size);
+  };
+  add();
+  nghttp2_submit_goaway(client.get(), NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, nullptr, 0);
+  add();
+  wire->handler->onData(record);
+  EXPECT_EQ(owner.ended, 1) << "nothing more comes, but an answer is waited for";
+  EXPECT_FALSE(owner.is_over);
+  wire->takes = false;
+  answer(0);
+  wire->handler->onDrained();
+  EXPECT_FALSE(owner.is_over) << "the kernel has not taken it";
+  wire->takes = true;
+  wire->handler->onDrained();
+  EXPECT_TRUE(owner.is_over);
+  const std::vector<uint8_t> bytes = std::exchange(wire->written, {});
+  nghttp2_session_mem_recv(client.get(), bytes.data(), bytes.size());
+  EXPECT_TRUE(responses[id].is_whole);
 }
 
 TEST_F(HttpsStreamTest, WhatTheKernelDoesNotTakeStaysHere) {
