@@ -241,10 +241,18 @@ int serve(CorefileSource::Reading corefile, const CorefileSource& source, Surrou
   _exit(status);
 }
 
-// Where the subcommands reach this process, by the port of the first server block.
+// The port of the first server block that clients ask over UDP and TCP, which the subcommands do too; else of the first.
+uint16_t portOf(const Plan& plan) {
+  for (const auto& block : plan.blocks) {
+    if (const auto port = config::dnsPortOf(block.keys)) return *port;
+  }
+  return plan.blocks.front().keys.front().port;
+}
+
+// Where the subcommands reach this process.
 Result<control::LocalSocket> makeControlSocket(const Plan& plan, std::vector<std::string>* written) {
   const std::string directory = control::socketDirectory();
-  auto made = control::LocalSocket::bind(directory, plan.blocks.front().keys.front().port);
+  auto made = control::LocalSocket::bind(directory, portOf(plan));
   if (made) written->push_back(directory);  // to remove it at the end
   return made;
 }

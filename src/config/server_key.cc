@@ -148,6 +148,11 @@ Result<ServerKey> makeKey(std::string_view zone, uint16_t port, Scheme scheme) {
 
 }  // namespace
 
+std::optional<uint16_t> dnsPortOf(const std::vector<ServerKey>& keys) {
+  const auto key = std::ranges::find(keys, Scheme::kDns, &ServerKey::scheme);
+  return key != keys.end() ? std::optional(key->port) : std::nullopt;
+}
+
 std::string_view schemeName(Scheme scheme) {
   switch (scheme) {
     case Scheme::kDns:

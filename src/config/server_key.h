@@ -28,4 +28,7 @@ struct ServerKey {
 // fragments without a place.
 Result<std::vector<ServerKey>> parseServerKey(std::string_view text, uint16_t default_port);
 
+// Where clients ask over UDP and TCP; nothing: they ask over TLS and HTTPS only.
+std::optional<uint16_t> dnsPortOf(const std::vector<ServerKey>& keys);
+
 }  // namespace idetcd::config

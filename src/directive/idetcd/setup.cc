@@ -115,7 +115,8 @@ std::vector<resolve::Directive::WrittenDirectory> IdetcdDirective::writtenDirect
 }
 
 Result<void> IdetcdDirective::prepare(resolve::Process& process, const resolve::Block& block) {
-  const auto joined = process.state<Clusters>().join(settings_, block.keys.front().port);
+  constexpr uint16_t kNoDnsPort = 53;  // where nobody asks this node over UDP and TCP
+  const auto joined = process.state<Clusters>().join(settings_, config::dnsPortOf(block.keys).value_or(kNoDnsPort));
   if (!joined) return tl::unexpected(joined.error());
   Cluster& cluster = *joined->cluster;
   records::RecordStore& records = *joined->records;

@@ -114,6 +114,15 @@ TEST(ServerKey, EscapesTakeEveryCharacter) {
   EXPECT_TRUE(parseServerKey("b\u00fccher.example", 53));
 }
 
+TEST(ServerKey, ThePortForPlainDns) {
+  std::vector<ServerKey> all;
+  EXPECT_FALSE(dnsPortOf(all).has_value());
+  for (const char* text : {"tls://a", "https://a"}) all.push_back(parseServerKey(text, 53).value().front());
+  EXPECT_FALSE(dnsPortOf(all).has_value());
+  for (const char* text : {"a:5300", "a:5301"}) all.push_back(parseServerKey(text, 53).value().front());
+  EXPECT_EQ(dnsPortOf(all), 5300);
+}
+
 TEST(ServerKey, RefusesBadZones) {
   EXPECT_LT(keys(std::string(1'000'000, 'a'))[0].size(), 200u);
 
