@@ -143,7 +143,9 @@ Result<std::vector<dns::Name>> parseZones(const DirectiveCursor& cursor, const s
 std::vector<dns::Name> zonesOf(const std::vector<ServerKey>& keys) {
   std::vector<dns::Name> zones;
   zones.reserve(keys.size());
-  for (const ServerKey& key : keys) zones.push_back(key.zone);
+  for (const ServerKey& key : keys) {
+    if (std::ranges::find(zones, key.zone) == zones.end()) zones.push_back(key.zone);
+  }
   return zones;
 }
 

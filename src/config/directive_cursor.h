@@ -73,7 +73,7 @@ class DirectiveCursor {
 // Zones as arguments: names, or networks that stand for their reverse zones. The error is complete. Any thread.
 Result<std::vector<dns::Name>> parseZones(const DirectiveCursor& cursor, const std::vector<std::string>& arguments);
 
-// The zones of a server block.
+// The zones of a server block, each once, whatever schemes and ports it is served by.
 std::vector<dns::Name> zonesOf(const std::vector<ServerKey>& keys);
 
 // The files that a directive names, as -validate reads them: a server reads them when it starts, and again when they

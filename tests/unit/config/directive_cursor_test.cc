@@ -124,5 +124,15 @@ TEST(DirectiveCursor, RemainingText) {
   EXPECT_EQ(DirectiveCursor(none).remainingText(), "");
 }
 
+TEST(DirectiveCursor, AZoneThatSeveralSchemesServeIsOne) {
+  std::vector<ServerKey> keys;
+  for (const char* text : {"b.", "tls://b.", "a.", "https://b.", "a.:5300"})
+    keys.push_back(parseServerKey(text, 53).value().front());
+  const std::vector<dns::Name> zones = zonesOf(keys);
+  ASSERT_EQ(zones.size(), 2u);
+  EXPECT_EQ(zones[0], keys[0].zone);
+  EXPECT_EQ(zones[1], keys[2].zone);
+}
+
 }  // namespace
 }  // namespace idetcd::config
