@@ -11,7 +11,7 @@ class StreamHandler {
   virtual ~StreamHandler() = default;
   // The peer is there: of an outgoing stream, and has proved its identity; of an accepted one over TLS, after the handshake.
   virtual void onConnected() {}
-  // A TLS handshake of an accepted stream has taken a step, which may have taken a millisecond.
+  // Something of an accepted stream's TLS handshake has come; that may have taken a millisecond.
   virtual void onHandshakeStep() {}
   virtual void onData(std::span<const uint8_t> bytes) = 0;
   virtual void onEnd() = 0;      // the peer will send no more; it may still read

@@ -203,6 +203,15 @@ int selectProtocol(SSL* ssl, const unsigned char** selected, unsigned char* size
   return SSL_TLSEXT_ERR_OK;
 }
 
+// Of the record (RFC 8446 §5.1) that `bytes` begin with. Of what is none, all of it: OpenSSL says what is wrong.
+size_t recordSize(std::span<const uint8_t> bytes) {
+  constexpr size_t kMaxFragment = (size_t{1} << 14) + 2048;  // RFC 5246 §6.2.3; OpenSSL refuses longer ones
+  if (bytes[0] < SSL3_RT_CHANGE_CIPHER_SPEC || bytes[0] > SSL3_RT_APPLICATION_DATA) return bytes.size();
+  if (bytes.size() < SSL3_RT_HEADER_LENGTH) return SSL3_RT_HEADER_LENGTH;
+  const size_t fragment = size_t{bytes[3]} << 8 | bytes[4];
+  return fragment <= kMaxFragment ? SSL3_RT_HEADER_LENGTH + fragment : bytes.size();
+}
+
 bool verifies(TlsServer::ClientAuth auth) {
   return auth == TlsServer::ClientAuth::kVerifyIfGiven || auth == TlsServer::ClientAuth::kRequireAndVerify;
 }
@@ -289,7 +298,8 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   Owned<SSL> ssl;
   BIO* from_peer = nullptr;  // memory, owned by `ssl`
   BIO* to_peer = nullptr;
-  std::vector<uint8_t> queued;  // written before the handshake was over
+  std::vector<uint8_t> arrived;  // of a client's handshake, the beginning of a record
+  std::vector<uint8_t> queued;   // written before the handshake was over
   std::string failure;
   bool connected = false;
   bool paused = false;   // by the owner
@@ -355,11 +365,47 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
 
   void onData(std::span<const uint8_t> bytes) override {
     const auto self = shared_from_this();
-    BIO_write(from_peer, bytes.data(), static_cast<int>(bytes.size()));
-    connected ? read() : shakeHands();
+    if (server && !connected) {
+      onRecords(bytes);
+    } else {
+      BIO_write(from_peer, bytes.data(), static_cast<int>(bytes.size()));
+      connected ? read() : shakeHands();
+    }
     if (!server || connection == nullptr || connection->isDrained()) return;
     blocked = true;
     connection->pauseReading();
+  }
+
+  // Until the handshake is over OpenSSL gets whole records of a client, and what they announce is looked at before.
+  void onRecords(std::span<const uint8_t> bytes) {
+    arrived.insert(arrived.end(), bytes.begin(), bytes.end());
+    std::span<const uint8_t> rest = arrived;
+    while (!rest.empty() && handler != nullptr && failure.empty()) {
+      const size_t size = connected ? rest.size() : recordSize(rest);
+      if (size > rest.size()) break;
+      if (!connected && announcesTooMuch(rest.first(size))) return fail("the ClientHello is too large");
+      BIO_write(from_peer, rest.data(), static_cast<int>(size));
+      rest = rest.subspan(size);
+      connected ? read() : shakeHands();
+    }
+    arrived = std::vector<uint8_t>(rest.begin(), rest.end());
+    if (handler != nullptr) handler->onHandshakeStep();
+  }
+
+  // OpenSSL allocates what a ClientHello announces, up to 131 KB, before any of it has come. One that begins with a
+  // shorter piece than its length needs is refused too.
+  bool announcesTooMuch(std::span<const uint8_t> record) const {
+    const OSSL_HANDSHAKE_STATE state = SSL_get_state(ssl.get());
+    const bool may_begin = state == TLS_ST_BEFORE || state == TLS_ST_EARLY_DATA;  // and after a HelloRetryRequest
+    if (!may_begin || record[0] != SSL3_RT_HANDSHAKE) return false;
+    if (record.size() < SSL3_RT_HEADER_LENGTH + SSL3_HM_HEADER_LENGTH) return true;
+    const auto size = record.subspan(SSL3_RT_HEADER_LENGTH + 1);  // behind the type
+    return (size_t{size[0]} << 16 | size_t{size[1]} << 8 | size[2]) > SSL3_RT_MAX_PLAIN_LENGTH;
+  }
+
+  void applyPause() {
+    const bool reads = !paused && !blocked && failure.empty();
+    reads ? connection->resumeReading() : connection->pauseReading();
   }
   void onEnd() override {
     failure = connected ? "closed" : "closed during the TLS handshake";
@@ -378,8 +424,7 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
     const std::string reason = error == SSL_ERROR_SSL ? lastError() : "TLS failed";
     flush();
     const auto self = shared_from_this();
-    if (server) handler->onHandshakeStep();
-    if (handler == nullptr || error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return;
     if (status != 1) {
       const long verdict = SSL_get_verify_result(ssl.get());
       return fail(verdict != X509_V_OK ? X509_verify_cert_error_string(verdict) : reason);
@@ -479,6 +524,7 @@ void TlsStream::resumeReading() {
 bool TlsStream::isDrained() const { return impl_->connection->isDrained(); }
 size_t TlsStream::queued() const { return impl_->connection->queued(); }
 uint64_t TlsStream::taken() const { return impl_->connection->taken(); }
+size_t TlsStream::held() const { return impl_->arrived.size(); }
 void TlsStream::resetAtEnd() { impl_->connection->resetAtEnd(); }
 const SocketAddress& TlsStream::remote() const { return impl_->connection->remote(); }
 const SocketAddress& TlsStream::local() const { return impl_->connection->local(); }

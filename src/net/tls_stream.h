@@ -108,6 +108,7 @@ class TlsStream final : public BoundedStream {
   bool isDrained() const override;
   size_t queued() const override;
   uint64_t taken() const override;
+  size_t held() const override;
   void resetAtEnd() override;
   const SocketAddress& remote() const override;
   const SocketAddress& local() const override;

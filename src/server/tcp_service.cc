@@ -85,7 +85,12 @@ class TcpService::Session : public net::StreamHandler,
     counters().tls_handshakes.add(1);
   }
 
-  void onHandshakeStep() override { service_.spend(kWorkBeforeUdp); }
+  void onHandshakeStep() override {
+    const auto self = shared_from_this();
+    service_.spend(kWorkBeforeUdp);
+    countInput();
+    service_.boundInput();
+  }
 
   void onData(std::span<const uint8_t> bytes) override {
     const auto self = shared_from_this();
@@ -112,8 +117,11 @@ class TcpService::Session : public net::StreamHandler,
   }
 
   void onError() override {
-    if (service_.carrier_.tls && !has_shaken_hands_) counters().tls_failed.add(1);
+    const auto self = shared_from_this();
     service_.close(*this);
+    if (!service_.carrier_.tls || has_shaken_hands_) return;
+    counters().tls_failed.add(1);
+    service_.spend(kWorkBeforeUdp);
   }
 
   std::unique_ptr<resolve::ReplySink> keepClient() override {

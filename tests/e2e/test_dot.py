@@ -90,6 +90,44 @@ def exchange(sock, query):
     return response
 
 
+class ByHand:
+    """A connection whose bytes on the wire the test has in hand: the first flight goes through `change`."""
+
+    def __init__(self, node, change=lambda hello: hello):
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = node.context().wrap_bio(self.incoming, self.outgoing, server_hostname="dns.example")
+        self.sock = node.plain()
+        self.change = change
+        self.until(self.tls.do_handshake)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def flush(self):
+        if self.outgoing.pending:
+            self.sock.sendall(self.change(self.outgoing.read()))
+            self.change = lambda data: data
+
+    def until(self, step):
+        while True:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                result = step()
+                self.flush()
+                return result
+            self.flush()
+            data = self.sock.recv(65536)
+            assert data, "the connection is closed"
+            self.incoming.write(data)
+
+    def send(self, query):
+        wire = query.to_wire()
+        self.tls.write(struct.pack("!H", len(wire)) + wire)
+        self.flush()
+
+
 def is_over(sock):
     try:
         return sock.recv(1) == b""
@@ -304,6 +342,43 @@ def test_what_is_no_handshake(secure):
                 while sock.recv(4096):  # an alert, maybe
                     pass
     wait_until(lambda: node.counted("idetcd_tls_failures_total") == len(junk), 10, node.node.logs)
+    assert rcode(node.ask(make_query("a.example."))) == "NOERROR"
+
+
+def record(content):
+    return b"\x16\x03\x01" + struct.pack("!H", len(content)) + content
+
+
+def test_a_hello_in_pieces(secure):
+    node = secure()
+
+    def split(hello):
+        return b"".join(record(hello[i:i + 50]) for i in range(5, len(hello), 50))
+    with ByHand(node, split) as client:
+        client.send(query := make_query("a.example."))
+        assert client.until(lambda: client.tls.read(4096))[2:4] == query.to_wire()[:2]
+
+
+HUGE = record(b"\x01\x01\xf0\x00" + bytes(32))  # announces 126,976 bytes, for which memory is not to be had
+HELLO_WITHOUT_KEY = record(b"\x01\x00\x00\x4c" + b"\x03\x03" + bytes(32) + b"\x00" + bytes.fromhex(  # wants TLS 1.3
+    "0002 1301 0100 0021 002b0003020304 000a00040002001d 000d00080006040308040401 003300020000".replace(" ", "")))
+
+
+def test_a_hello_that_announces_too_much(secure):
+    node = secure()
+    with node.plain() as sock:
+        sock.sendall(HUGE)
+        assert is_over(sock)
+    with node.plain() as sock:
+        sock.sendall(record(b"\x01"))  # and then its length
+        assert is_over(sock)
+    with node.plain() as sock:
+        sock.sendall(HELLO_WITHOUT_KEY)
+        assert sock.recv(1) == b"\x16", "a HelloRetryRequest (RFC 8446 §4.1.4)"
+        sock.sendall(HUGE)
+        while sock.recv(4096):
+            pass
+    wait_until(lambda: node.counted("idetcd_tls_failures_total") == 3, 10, node.node.logs)
     assert rcode(node.ask(make_query("a.example."))) == "NOERROR"
 
 
