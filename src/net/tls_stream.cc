@@ -364,6 +364,7 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
   }
 
   void onData(std::span<const uint8_t> bytes) override {
+    if (!failure.empty()) return;  // nobody would read it
     const auto self = shared_from_this();
     if (server && !connected) {
       onRecords(bytes);
@@ -412,7 +413,8 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
     connected ? handler->onEnd() : handler->onError();
   }
   void onDrained() override {
-    if (std::exchange(blocked, false) && !paused) connection->resumeReading();
+    blocked = false;
+    applyPause();
     if (connected) handler->onDrained();
   }
   void onError() override { handler->onError(); }
@@ -452,6 +454,7 @@ struct TlsStream::Impl : StreamHandler, std::enable_shared_from_this<TlsStream::
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return;
     if (error != SSL_ERROR_ZERO_RETURN) return fail(lastError());
     failure = "closed";
+    connection->pauseReading();
     handler->onEnd();
   }
 
@@ -513,12 +516,12 @@ std::string TlsStream::failure() const {
 
 void TlsStream::pauseReading() {
   impl_->paused = true;
-  impl_->connection->pauseReading();
+  impl_->applyPause();
 }
 
 void TlsStream::resumeReading() {
   impl_->paused = false;
-  if (!impl_->blocked) impl_->connection->resumeReading();
+  impl_->applyPause();
 }
 
 bool TlsStream::isDrained() const { return impl_->connection->isDrained(); }

@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 
 import dns.edns
 import dns.message
@@ -125,6 +126,12 @@ class ByHand:
     def send(self, query):
         wire = query.to_wire()
         self.tls.write(struct.pack("!H", len(wire)) + wire)
+        self.flush()
+
+    def end(self):
+        """Says that no more comes."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.unwrap()
         self.flush()
 
 
@@ -380,6 +387,31 @@ def test_a_hello_that_announces_too_much(secure):
             pass
     wait_until(lambda: node.counted("idetcd_tls_failures_total") == 3, 10, node.node.logs)
     assert rcode(node.ask(make_query("a.example."))) == "NOERROR"
+
+
+def test_what_comes_behind_the_end_is_not_kept(secure):
+    asked, release = threading.Event(), threading.Event()
+
+    def late(query, tcp):
+        asked.set()
+        release.wait()
+        return answer(query, "A 192.0.2.7")
+    with Upstream(late) as upstream:
+        try:
+            node = secure(f"forward . {upstream.address}")
+            before = node.node.peak_memory()
+            with ByHand(node) as client:
+                client.send(make_query("a.example."))
+                assert asked.wait(TIMEOUT)
+                client.end()
+                client.sock.settimeout(1)
+                with contextlib.suppress(OSError):  # it is not read, or the connection is over
+                    client.sock.sendall(bytes(64 << 20))
+                if "sanitize" not in binary():
+                    assert node.node.peak_memory() - before < 32 << 20
+        finally:
+            release.set()
+        assert rcode(node.ask(make_query("b.example."))) == "NOERROR"
 
 
 def test_a_handshake_that_does_not_end(secure):
