@@ -35,8 +35,8 @@ const config::Options<TlsSettings>& tlsOptions() {
   return kOptions;
 }
 
-// The files of one `tls`, read again when they change. Any thread.
-class Certificate {
+// The files of one `tls`, read again when they change, or could not be used. Any thread.
+class Certificate : public std::enable_shared_from_this<Certificate> {
  public:
   // Blocks on the file system.
   static Result<std::shared_ptr<const Certificate>> open(const TlsSettings& settings, Executor& executor,
@@ -49,34 +49,61 @@ class Certificate {
     }
     auto server = net::TlsServer::make(settings);
     if (!server) return tl::unexpected(server.error());
-    auto certificate = std::make_shared<Certificate>();
-    certificate->server_ = *server;
-    // Who renews a certificate writes two files: both are there after a while.
-    constexpr FileWatch::Options kWatch{.settle_time = std::chrono::milliseconds(500)};
-    for (WatchedFile& file : files) {
-      const std::string path = file.path();
-      certificate->watches_.push_back(std::make_unique<FileWatch>(
-          executor, std::move(file), kWatch, [server = *server, log, path](const auto& content) {
-            if (!content) return log.warning("{}: {}; what it said last stays", path, content.error().message);
-            if (*content) reload(*server, log, path);
-          }));
-    }
+    auto certificate = std::make_shared<Certificate>(std::move(*server), executor, std::move(files), log);
+    certificate->after(kInterval, &Certificate::look);
     return certificate;
   }
+  Certificate(std::shared_ptr<net::TlsServer> server, Executor& executor, std::vector<WatchedFile> files, Logger log)
+      : server_(std::move(server)), strand_(executor.makeStrand()), files_(std::move(files)), log_(std::move(log)) {}
 
   net::TlsServer* server() const { return server_.get(); }
 
  private:
-  static void reload(net::TlsServer& server, const Logger& log, const std::string& path) {
-    if (const auto read = server.reload(); !read) {
-      log.warning("{} has changed, but cannot be used: {}; what was read last stays", path, read.error().message);
-    } else {
-      log.info("{} has changed, and counts for connections from now on", path);
+  static constexpr std::chrono::milliseconds kInterval{1000};
+  // Who renews a certificate writes two files: both are there after a while.
+  static constexpr std::chrono::milliseconds kSettleTime{500};
+
+  void after(std::chrono::milliseconds delay, void (Certificate::*step)()) {
+    strand_->submitAfter(delay, [seen = weak_from_this(), step] {
+      if (const auto certificate = seen.lock()) (certificate.get()->*step)();
+    });
+  }
+  void look() {
+    const bool reads = !changed_.empty() || std::ranges::any_of(files_, &WatchedFile::mayHaveChanged);
+    reads ? after(kSettleTime, &Certificate::read) : after(kInterval, &Certificate::look);
+  }
+  void read() {
+    reload();
+    after(kInterval, &Certificate::look);
+  }
+  void reload() {
+    for (WatchedFile& file : files_) {
+      const auto content = file.readIfChanged();
+      if (!content) return warn(fmt::format("{}: {}; what it said last stays", file.path(), content.error().message));
+      if (*content) changed_ = file.path();
     }
+    if (!changed_.empty()) {
+      if (const auto read = server_->reload(); !read) {
+        return warn(fmt::format("{} has changed, but cannot be used: {}; what was read last stays", changed_,
+                                read.error().message));
+      }
+      log_.info("{} has changed, and counts for connections from now on", changed_);
+    }
+    changed_.clear();
+    warned_.clear();
+  }
+  // Once, however often it is tried.
+  void warn(std::string text) {
+    if (text != warned_) log_.warning("{}", text);
+    warned_ = std::move(text);
   }
 
-  std::shared_ptr<net::TlsServer> server_;
-  std::vector<std::unique_ptr<FileWatch>> watches_;
+  const std::shared_ptr<net::TlsServer> server_;
+  const std::shared_ptr<Executor::Strand> strand_;
+  std::vector<WatchedFile> files_;  // the strand's, as what follows
+  const Logger log_;
+  std::string changed_;  // a file whose change does not count yet; empty: none
+  std::string warned_;
 };
 
 // Those in use: blocks with the same `tls` share one, and a reload goes on with it.
