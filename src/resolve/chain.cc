@@ -134,6 +134,9 @@ QueryOutcome Chain::answerInner(const dns::Query& query, const Request& request,
   if (parts.gate) {
     if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
+  const SignatureRules* const rules = parts.signatures.get();
+  if (rules != nullptr && request.signed_by != rules && rules->isRequiredOf(query))
+    return refuse(query, request.response_limit, flags());
   return runHandlers(0, end, query, request, flags());
 }
 

@@ -102,8 +102,8 @@ class Chain {
   // REFUSED. As answer(), inside a ReadSection, without what applies to the whole block.
   QueryOutcome runFrom(size_t first, const dns::Query& query, const Request& request, uint16_t flags) const;
   size_t size() const { return handlers_.size(); }
-  // Answers `query`, of class IN, as an inner question of that client: from the gate, then from the handlers before the
-  // one at `end`; kNext if none of them answers. As runFrom().
+  // Answers `query`, of class IN, as an inner question of that client: from the gate, and from what has to be signed,
+  // then from the handlers before the one at `end`; kNext if none of them answers. As runFrom().
   QueryOutcome answerInner(const dns::Query& query, const Request& request, size_t end) const;
 
   bool isBusy() const;

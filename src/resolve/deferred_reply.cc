@@ -13,6 +13,7 @@ KeptRequest::KeptRequest(const Request& request)
       transport_(request.transport),
       is_inner_(request.is_inner),
       inner_depth_(request.inner_depth),
+      signed_by_(request.signed_by),
       response_limit_(request.response_limit),
       received_at_(request.now) {
   if (request.router != nullptr) router_ = request.router->weak_from_this();
@@ -30,6 +31,7 @@ Request KeptRequest::request() const {
           .now = received_at_,
           .is_inner = is_inner_,
           .inner_depth = inner_depth_,
+          .signed_by = signed_by_,
           .router = router_.lock().get()};  // it stays while it is busy
 }
 

@@ -23,6 +23,7 @@ class KeptRequest {
   Transport transport_;
   bool is_inner_;
   uint8_t inner_depth_;
+  const SignatureRules* signed_by_;
   std::weak_ptr<const Router> router_;  // a reload may replace it meanwhile
   size_t response_limit_;
   BootClock::time_point received_at_;

@@ -44,6 +44,7 @@ enum class Transport : uint8_t { kUdp, kTcp };
 class QueryMeter;
 class QuerySamples;
 class Router;
+struct SignatureRules;
 
 // Why a query gets no answer.
 enum class DropReason : uint8_t {
@@ -100,6 +101,8 @@ struct Request {
   // A handler asks the others for a client of its own: it limits and logs what that client gets, they do not.
   bool is_inner = false;
   uint8_t inner_depth = 0;         // how many of Router::answerInner() it is within
+  // By whose rules the client's query is signed; null: it is not. To be compared only.
+  const SignatureRules* signed_by = nullptr;
   // Wanted is only whether this block has an answer of its own, or has none for this client: nothing of the cache or of
   // other servers, and REFUSED for what is another block's.
   // nextOfAbove() where the name itself is not this server's, but some below it are.

@@ -106,6 +106,7 @@ QueryOutcome answerSigned(const std::shared_ptr<const SignatureRules>& rules, co
   const size_t record_size = tsig::Signer::recordSize(*check.key);
   Request inner = request;
   inner.response_limit = limitBefore(record_size, query, request);
+  inner.signed_by = rules.get();
   std::optional<SigningDeferrer> deferrer;
   if (request.deferrer != nullptr) inner.deferrer = &deferrer.emplace(*request.deferrer, signer, record_size);
   QueryOutcome outcome = ask(inner);

@@ -203,6 +203,21 @@ def test_a_forwarded_answer_is_signed_too(nodes, directory):
         assert response.had_tsig and rcode(response) == "NOERROR" and response.answer, response
 
 
+def test_an_alias_does_not_lead_around_a_signature(nodes, directory):
+    """Neither from another block, nor from where the zone asks for none."""
+    locked = write(directory, "locked", zone(1))
+    other = write(directory, "other", zone(1, "alias CNAME www.example.\n"))
+    node = nodes.start(f"example {{\n tsig {{\n  secret {KEY} {SECRET}\n  require all\n }}\n file {locked}\n}}\n"
+                       f"other {{\n file {other}\n}}\n"
+                       f"x.example y.test {{\n tsig x.example {{\n  secret {KEY} {SECRET}\n  require all\n }}\n"
+                       f" file {write(directory, 'x', zone(1))} x.example\n"
+                       f" file {write(directory, 'y', zone(1, 'alias CNAME www.x.example.' + chr(10)))} y.test\n}}\n")
+    assert answers(node, "alias.other.") == ["www.example."]
+    assert answers(node, "alias.y.test.") == ["www.x.example."]
+    response = exchange(node, signed(make_query("alias.y.test.")))
+    assert response.had_tsig and "192.0.2.1" in str(response)
+
+
 LARGE = "".join(f"host{number} A 192.0.{number // 256 % 256}.{number % 256}\n" for number in range(100_000))
 
 
