@@ -12,9 +12,10 @@ constexpr std::chrono::seconds kShortest{1};  // refresh and retry
 constexpr std::chrono::hours kLongest{24};
 constexpr uint32_t kJitterPart = 8;
 
-std::string keyOf(const dns::Name& zone, const std::vector<SocketAddress>& primaries) {
+std::string keyOf(const dns::Name& zone, const SecondarySettings& settings) {
   std::string key = zone.toString();
-  for (const SocketAddress& primary : primaries) key += " " + primary.toString();
+  for (const SocketAddress& primary : settings.primaries) key += " " + primary.toString();
+  if (!settings.key.empty()) key += " " + settings.key;
   return key;
 }
 
@@ -59,8 +60,11 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
         key_(settings.key.empty() ? nullptr : context_.key_of(settings.key)),
         counters_(context_.metrics.with("zone", zone.toString())),
         strand_(context_.executor->makeStrand()),
-        kept_(context_.kept.find(keyOf(zone, settings.primaries))) {
-    if (kept_.zone) counters_.serial.set(kept_.zone->serial());
+        kept_(context_.kept.find(keyOf(zone, settings))) {
+    if (!kept_.zone) return;
+    counters_.serial.set(kept_.zone->serial());
+    // The last configuration may have taken it over after putKept().
+    context_.set->put({name_, settings_.fallthrough, kept_.zone});
   }
 
   const dns::Name& name() const { return name_; }
@@ -139,7 +143,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     const bool is_new = zone != kept_.zone || is_expired_;
     is_expired_ = false;
     kept_ = {zone, BootClock::now()};
-    context_.kept.put(keyOf(name_, settings_.primaries), kept_);
+    context_.kept.put(keyOf(name_, settings_), kept_);
     if (is_new) context_.set->put({name_, settings_.fallthrough, zone});
     warned_.clear();
     waitFor(SoaTimes(*zone).refresh);
@@ -192,7 +196,7 @@ SecondaryZones::~SecondaryZones() = default;
 
 void SecondaryZones::putKept(const SecondarySettings& settings, const KeptCopies& kept, ZoneSet& set) {
   for (const dns::Name& zone : settings.zones)
-    set.put({zone, settings.fallthrough, kept.find(keyOf(zone, settings.primaries)).zone});
+    set.put({zone, settings.fallthrough, kept.find(keyOf(zone, settings)).zone});
 }
 
 void SecondaryZones::onNotify(const dns::Name& zone) {

@@ -36,7 +36,7 @@ class KeptCopies final : public resolve::ProcessState {
 
   explicit KeptCopies(resolve::Process&) {}
 
-  // `key`: of the zone and its primaries.
+  // `key`: of the zone, its primaries and the name of their key.
   Copy find(const std::string& key) const;
   void put(const std::string& key, const Copy& copy);
 

@@ -55,8 +55,11 @@ class SecondaryZonesTest : public testing::Test {
   std::unique_ptr<SecondaryZones> follow(const SocketAddress& primary) {
     SecondarySettings settings{.zones = {name_}, .primaries = {primary}};
     SecondaryZones::putKept(settings, kept_, *set_);
+    return follow(settings, set_);
+  }
+  std::unique_ptr<SecondaryZones> follow(const SecondarySettings& settings, const std::shared_ptr<ZoneSet>& set) {
     return std::make_unique<SecondaryZones>(
-        SecondaryZones::Context{.loop = loop_, .set = set_, .kept = kept_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
+        SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
         std::vector{settings});
   }
   std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
@@ -134,6 +137,21 @@ TEST_F(SecondaryZonesTest, ACopyGoesOnWithAnotherConfiguration) {
   zones.reset();
   zones = follow(primary.address());
   EXPECT_EQ(served(), first);
+}
+
+TEST_F(SecondaryZonesTest, ACopyThatComesDuringAReloadIsNotLost) {
+  Primary primary(loop_, zone(4));
+  auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  const SecondarySettings settings{.zones = {name_}, .primaries = {primary.address()}};
+  const auto next = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
+  SecondaryZones::putKept(settings, kept_, *next);
+  primary.setZone(zone(5));
+  zones->onNotify(name_);
+  runUntil([&] { return served()->serial() == 5; });
+  zones.reset();
+  zones = follow(settings, next);
+  EXPECT_EQ(next->table()->zones().front().zone->serial(), 5u);
 }
 
 }  // namespace
