@@ -12,7 +12,7 @@ namespace idetcd::directive {
 
 class IncomingTransfer final : public net::StreamHandler {
  public:
-  static constexpr std::chrono::seconds kSilence{15};  // for which the primary may say nothing
+  static constexpr std::chrono::seconds kSilence{15};  // for which the primary may say nothing, up to twice as long once it has begun
   static constexpr std::chrono::minutes kLongest{60};
 
   struct Question {
@@ -53,7 +53,7 @@ class IncomingTransfer final : public net::StreamHandler {
   dns::RrType asked_{};
   uint16_t id_ = 0;
   std::vector<uint8_t> input_;
-  bool heard_ = true;  // since the timer's last expiry
+  bool heard_ = false;  // since the timer's last expiry
   BootClock::time_point begin_ = BootClock::now();
   net::Timer timer_;
 };

@@ -70,6 +70,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   const dns::Name& name() const { return name_; }
   bool isRunning() const { return is_building_ || transfer_ != nullptr; }
   bool isDue(BootClock::time_point now) const { return !isRunning() && now >= next_; }
+  BootClock::time_point dueAt() const { return next_; }
 
   void onNotify() {
     next_ = {};
@@ -207,13 +208,15 @@ void SecondaryZones::onNotify(const dns::Name& zone) {
 
 void SecondaryZones::onTimer() {
   const auto now = BootClock::now();
-  auto running = static_cast<size_t>(std::ranges::count_if(copies_, [](const auto& copy) { return copy->isRunning(); }));
+  const auto running =
+      static_cast<size_t>(std::ranges::count_if(copies_, [](const auto& copy) { return copy->isRunning(); }));
+  std::vector<Copy*> due;
   for (const auto& copy : copies_) {
     copy->checkExpiry(now);
-    if (running == kMostAtOnce || !copy->isDue(now)) continue;
-    copy->begin();
-    ++running;
+    if (copy->isDue(now)) due.push_back(copy.get());
   }
+  std::ranges::sort(due, {}, &Copy::dueAt);
+  for (Copy* copy : std::span(due).first(std::min(due.size(), kMostAtOnce - running))) copy->begin();
 }
 
 }  // namespace idetcd::directive

@@ -4,7 +4,7 @@
 //   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
 //   older than `expire` SERVFAIL
 //
-// The primaries are asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its
+// Of those that wait for a place, the one that has waited longest is next. The primaries are asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its
 // loop's thread, but onNotify().
 #pragma once
 
