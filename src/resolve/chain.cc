@@ -90,7 +90,8 @@ QueryOutcome Chain::runGated(dns::Query& query, const Request& request) const {
   if (parts.gate) {
     if (const QueryOutcome outcome = judge(query, request); !outcome.isNext()) return outcome;
   }
-  if (parts.requires_cookie && request.transport == Transport::kUdp && !query.hasGoodCookie()) [[unlikely]]
+  const bool has_to_show_cookie = parts.requires_cookie && query.opcode() != dns::Opcode::kNotify;
+  if (has_to_show_cookie && request.transport == Transport::kUdp && !query.hasGoodCookie()) [[unlikely]]
     return askForCookie(query, request);
   if (query.asksFor(dns::kAsksNsid) && parts.nsid) query.nsid = parts.nsid->text();
   if (parts.signatures) [[unlikely]]
@@ -118,7 +119,10 @@ QueryOutcome Chain::runAdmitted(const dns::Query& query, const Request& request)
 }
 
 QueryOutcome Chain::judge(const dns::Query& query, const Request& request) const {
-  const auto verdict = parts.gate->judge(IpAddress::fromSockaddr(request.source), query.name(), query.qtype);
+  auto verdict = parts.gate->judge(IpAddress::fromSockaddr(request.source), query.name(), query.qtype);
+  // NOERROR would mean to a primary that its NOTIFY was taken.
+  if (verdict == Gate::AclVerdict::kFilter && query.opcode() == dns::Opcode::kNotify) [[unlikely]]
+    verdict = Gate::AclVerdict::kBlock;
   if (request.meter != nullptr) request.meter->verdicts[static_cast<size_t>(verdict)].add();
   QueryOutcome outcome = Gate::answer(verdict, query, request.response_limit, flags());
   outcome.answered_by = parts.gate_directive;

@@ -118,3 +118,11 @@ def test_who_may_notify(nodes, directory, free_port):
     assert rcode(exchange(stranger, notify("example."))) == "REFUSED"
     plain = serving(nodes, directory)
     assert rcode(exchange(plain, notify("example."))) == "NOTIMP"
+
+
+def test_a_notify_is_neither_filtered_nor_asked_for_a_cookie(nodes, free_port):
+    filtered = nodes.start(following(free_port(), more=["acl {\n  filter\n }"]))
+    assert rcode(exchange(filtered, notify("example."))) == "REFUSED"
+    node = nodes.start(following(free_port(), more=["cookies {\n  require\n }"]))
+    assert rcode(exchange(node, notify("example."))) == "NOERROR"
+    assert exchange(node, notify("example.")).flags & dns.flags.AA, "it was taken"
