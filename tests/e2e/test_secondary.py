@@ -13,7 +13,7 @@ from dns_client import answers, ask, exchange, patient, rcode, resolves
 from harness.dns_servers import Knot, Named, Nsd
 from harness.metrics import Metrics
 from harness.processes import wait_until
-from test_transfer import KEY, SECRET, SOON, block, serving, write, zone
+from test_transfer import KEY, SECRET, SOON, block, serving, signed, write, zone
 
 
 def primary_named(directory, port, secondary):
@@ -126,3 +126,9 @@ def test_a_notify_is_neither_filtered_nor_asked_for_a_cookie(nodes, free_port):
     node = nodes.start(following(free_port(), more=["cookies {\n  require\n }"]))
     assert rcode(exchange(node, notify("example."))) == "NOERROR"
     assert exchange(node, notify("example.")).flags & dns.flags.AA, "it was taken"
+
+
+def test_with_a_key_only_a_signed_notify_is_taken(nodes, free_port):
+    node = nodes.start(following(free_port(), f"tsig-key {KEY}", more=[f"tsig {{\n  secret {KEY} {SECRET}\n }}"]))
+    assert rcode(exchange(node, notify("example."))) == "REFUSED"
+    assert rcode(exchange(node, signed(notify("example.")))) == "NOERROR"

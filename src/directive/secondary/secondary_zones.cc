@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{10};
+constexpr std::chrono::seconds kNotifiedWait{1};  // since the last question: anyone may send a NOTIFY in a primary's name
 constexpr std::chrono::seconds kShortest{1};  // refresh and retry
 constexpr std::chrono::hours kLongest{24};
 constexpr uint32_t kJitterPart = 8;
@@ -72,13 +73,19 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   bool isDue(BootClock::time_point now) const { return !isRunning() && now >= next_; }
   BootClock::time_point dueAt() const { return next_; }
 
-  void onNotify() {
-    next_ = {};
+  void onNotify(const IpAddress& from) {
+    const auto is_from = [&from](const SocketAddress& primary) { return primary.ip.unmapped() == from.unmapped(); };
+    const auto primary = std::ranges::find_if(settings_.primaries, is_from);
+    if (primary == settings_.primaries.end()) return;
+    first_ = static_cast<size_t>(primary - settings_.primaries.begin());
+    next_ = std::min(next_, begun_at_ + kNotifiedWait);
     again_ = isRunning();
   }
 
   void begin() {
-    primary_ = 0;
+    begun_at_ = BootClock::now();
+    primary_ = std::exchange(first_, 0);
+    asked_ = 0;
     askNext();
   }
 
@@ -103,6 +110,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   }
 
   void askNext() {
+    ++asked_;
     std::optional<uint32_t> serial;
     if (kept_.zone) serial = kept_.zone->serial();
     transfer_ = std::make_unique<IncomingTransfer>(
@@ -153,7 +161,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void onFailed(const std::string& why) {
     if (warned_.insert(why + " from " + primary().toString()).second)
       context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
-    if (++primary_ < settings_.primaries.size()) return askNext();
+    primary_ = (primary_ + 1) % settings_.primaries.size();
+    if (asked_ < settings_.primaries.size()) return askNext();
     counters_.failures.add();
     if (kept_.zone) return waitFor(SoaTimes(*kept_.zone).retry);
     waitFor(wait_);
@@ -164,7 +173,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void waitFor(std::chrono::seconds time) {
     const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(time);
     const std::chrono::milliseconds less(random_.below(static_cast<uint32_t>(longest.count()) / kJitterPart + 1));
-    next_ = std::exchange(again_, false) ? BootClock::time_point() : BootClock::now() + longest - less;
+    next_ = std::exchange(again_, false) ? begun_at_ + kNotifiedWait : BootClock::now() + longest - less;
   }
 
   const Context& context_;
@@ -175,7 +184,10 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   SecondaryCounters counters_;
   const std::shared_ptr<Executor::Strand> strand_;
   KeptCopies::Copy kept_;
-  size_t primary_ = 0;  // that is asked, or was last
+  size_t first_ = 0;    // the primary that is asked first the next time: the one that has notified
+  size_t primary_ = 0;  // that is asked
+  size_t asked_ = 0;    // primaries, since begin()
+  BootClock::time_point begun_at_{};
   std::unique_ptr<IncomingTransfer> transfer_;
   bool is_building_ = false;
   bool again_ = false;       // it was notified meanwhile
@@ -200,9 +212,9 @@ void SecondaryZones::putKept(const SecondarySettings& settings, const KeptCopies
     set.put({zone, settings.fallthrough, kept.find(keyOf(zone, settings)).zone});
 }
 
-void SecondaryZones::onNotify(const dns::Name& zone) {
+void SecondaryZones::onNotify(const dns::Name& zone, const IpAddress& from) {
   for (const auto& copy : copies_) {
-    if (copy->name() == zone) copy->onNotify();
+    if (copy->name() == zone) copy->onNotify(from);
   }
 }
 

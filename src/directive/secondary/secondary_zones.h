@@ -80,8 +80,9 @@ class SecondaryZones {
   // The copy that is there from before a reload; else the set knows only that there is this zone. Before the loops.
   static void putKept(const SecondarySettings& settings, const KeptCopies& kept, ZoneSet& set);
 
-  // The zone has changed, a primary says.
-  void onNotify(const dns::Name& zone);
+  // The zone has changed, the primary with this address says, which is asked first; no sooner than a second after the last
+  // question.
+  void onNotify(const dns::Name& zone, const IpAddress& from);
 
  private:
   class Copy;

@@ -41,8 +41,9 @@ class NotifyInbox {
       : loop_(loop), settings_(std::move(settings)) {}
 
   enum class Verdict : uint8_t { kTaken, kNoZone, kStranger };
-  Verdict take(std::span<const uint8_t> name, const std::optional<IpAddress>& client,
-               const std::shared_ptr<NotifyInbox>& self) {
+  Verdict take(const dns::Query& query, const resolve::Request& request, const std::shared_ptr<NotifyInbox>& self) {
+    const std::span<const uint8_t> name = query.name();
+    const auto client = IpAddress::fromSockaddr(request.source);
     for (const SecondarySettings& settings : settings_) {
       const auto zone = std::ranges::find_if(
           settings.zones, [&](const dns::Name& one) { return std::ranges::equal(one.wire(), name); });
@@ -50,10 +51,11 @@ class NotifyInbox {
       const bool is_primary = client && std::ranges::any_of(settings.primaries, [&](const SocketAddress& primary) {
         return primary.ip.unmapped() == client->unmapped();
       });
-      if (!is_primary) return Verdict::kStranger;
-      loop_.post([weak = std::weak_ptr(self), zone = *zone] {
+      const bool is_signed = settings.key.empty() || request.signed_by != nullptr;
+      if (!is_primary || !is_signed) return Verdict::kStranger;
+      loop_.post([weak = std::weak_ptr(self), zone = *zone, from = *client] {
         const auto inbox = weak.lock();
-        if (inbox && inbox->zones_) inbox->zones_->onNotify(zone);
+        if (inbox && inbox->zones_) inbox->zones_->onNotify(zone, from);
       });
       return Verdict::kTaken;
     }
@@ -75,7 +77,7 @@ class NotifyHandler final : public resolve::Handler {
   explicit NotifyHandler(std::shared_ptr<NotifyInbox> inbox) : inbox_(std::move(inbox)) {}
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override {
     using Verdict = NotifyInbox::Verdict;
-    const Verdict verdict = inbox_->take(query.name(), IpAddress::fromSockaddr(request.source), inbox_);
+    const Verdict verdict = inbox_->take(query, request, inbox_);
     const dns::Rcode rcode = verdict == Verdict::kTaken    ? dns::Rcode::kNoError
                              : verdict == Verdict::kNoZone ? dns::Rcode::kNotAuth
                                                            : dns::Rcode::kRefused;

@@ -15,8 +15,9 @@ using namespace std::chrono_literals;
 // A server of one zone, on the loop of the test.
 class Primary final : public net::StreamHandler {
  public:
-  Primary(net::EventLoop& loop, std::shared_ptr<const zones::Zone> zone) : zone_(std::move(zone)) {
-    listener_ = net::TcpListener::listen(loop, net::test::address("127.0.0.1", 0), false, [this](auto connection) {
+  Primary(net::EventLoop& loop, std::shared_ptr<const zones::Zone> zone, const char* ip = "127.0.0.1")
+      : zone_(std::move(zone)) {
+    listener_ = net::TcpListener::listen(loop, net::test::address(ip, 0), false, [this](auto connection) {
                   connections_.push_back(std::move(connection));
                   connections_.back()->start(*this);
                 }).value();
@@ -37,10 +38,13 @@ class Primary final : public net::StreamHandler {
     dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
     answer.resize(dns::kLengthPrefix + answer_size);
     connections_.back()->write(std::move(answer));
+    ++questions;
   }
   void onEnd() override {}
   void onDrained() override {}
   void onError() override {}
+
+  size_t questions = 0;  // that were answered
 
  private:
   std::shared_ptr<const zones::Zone> zone_;
@@ -102,11 +106,35 @@ TEST_F(SecondaryZonesTest, FollowsAPrimary) {
   runUntil([&] { return served() != nullptr; });
   EXPECT_EQ(served()->serial(), 1u);
   primary.setZone(zone(3));
-  zones->onNotify(name_);
+  zones->onNotify(name_, primary.address().ip);
   runUntil([&] { return served()->serial() == 3; });
   EXPECT_EQ(count("idetcd_secondary_transfers_total"), 2);
   EXPECT_EQ(count("idetcd_secondary_serial"), 3);
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, HoweverManyNotifyItThereIsOneQuestionASecond) {
+  Primary primary(loop_, zone(1));
+  const auto begin = BootClock::now();
+  const auto zones = follow(primary.address());
+  runUntil([&] {
+    zones->onNotify(name_, primary.address().ip);
+    return primary.questions >= 4;
+  });
+  EXPECT_GE(BootClock::now() - begin, 3s);
+}
+
+TEST_F(SecondaryZonesTest, ThePrimaryThatNotifiesIsAskedFirst) {
+  Primary first(loop_, zone(1));
+  Primary second(loop_, zone(2), "127.0.0.2");
+  const SecondarySettings settings{.zones = {name_}, .primaries = {first.address(), second.address()}};
+  SecondaryZones::putKept(settings, kept_, *set_);
+  const auto zones = follow(settings, set_);
+  runUntil([&] { return served() != nullptr; });
+  EXPECT_EQ(served()->serial(), 1u);
+  zones->onNotify(name_, second.address().ip);
+  runUntil([&] { return served()->serial() == 2; });
+  EXPECT_EQ(first.questions, 1u);
 }
 
 TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
@@ -115,7 +143,7 @@ TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
   runUntil([&] { return served() != nullptr; });
   primary.setZone(zone(2));
   const auto asked_at = BootClock::now();
-  zones->onNotify(name_);
+  zones->onNotify(name_, primary.address().ip);
   runUntil([&] { return kept_.find("example. " + primary.address().toString()).confirmed_at >= asked_at; });
   EXPECT_EQ(served()->serial(), 3u);
 }
@@ -147,7 +175,7 @@ TEST_F(SecondaryZonesTest, ACopyThatComesDuringAReloadIsNotLost) {
   const auto next = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
   SecondaryZones::putKept(settings, kept_, *next);
   primary.setZone(zone(5));
-  zones->onNotify(name_);
+  zones->onNotify(name_, primary.address().ip);
   runUntil([&] { return served()->serial() == 5; });
   zones.reset();
   zones = follow(settings, next);
