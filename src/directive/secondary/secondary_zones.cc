@@ -30,7 +30,8 @@ struct SoaTimes {
     };
     refresh = bounded(dns::load32(numbers + 4));
     retry = bounded(dns::load32(numbers + 8));
-    expire = std::chrono::seconds(dns::load32(numbers + 12));
+    // At least until a primary that is well has been asked again.
+    expire = std::max(std::chrono::seconds(dns::load32(numbers + 12)), refresh + retry);
   }
   std::chrono::seconds refresh;
   std::chrono::seconds retry;
@@ -92,6 +93,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void checkExpiry(BootClock::time_point now) {
     if (!kept_.zone || is_expired_ || now - kept_.confirmed_at < SoaTimes(*kept_.zone).expire) return;
     is_expired_ = true;
+    next_ = std::min(next_, now);
     context_.log.warning("{} has expired: no primary has answered for {} s", name_.toString(),
                          SoaTimes(*kept_.zone).expire.count());
     context_.set->put({name_, settings_.fallthrough, nullptr});

@@ -2,7 +2,7 @@
 //
 //   no copy yet         asked again after 1 s, and each time after twice as long, up to 10 s; answered with SERVFAIL
 //   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
-//   older than `expire` SERVFAIL
+//   older than `expire` SERVFAIL; not before it was asked for again
 //
 // Of those that wait for a place, the one that has waited longest is next. The primaries are asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its
 // loop's thread, but onNotify().
