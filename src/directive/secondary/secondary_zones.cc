@@ -137,7 +137,9 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
         if (const auto copy = weak.lock()) copy->onBuilt(zone);
       });
     });
-    if (!taken) is_building_ = false;
+    if (taken) return;
+    is_building_ = false;
+    onFailed("there is no thread for it");
   }
 
   void onBuilt(const Built& zone) {

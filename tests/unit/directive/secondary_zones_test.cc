@@ -137,6 +137,30 @@ TEST_F(SecondaryZonesTest, ThePrimaryThatNotifiesIsAskedFirst) {
   EXPECT_EQ(first.questions, 1u);
 }
 
+TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
+  auto made = zones::parseZone("$TTL 1\n@ SOA ns m 1 2 1 0 1\n@ NS ns\n");
+  ASSERT_TRUE(made);
+  Primary primary(loop_, std::shared_ptr<const zones::Zone>(std::move(*made)));
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  const auto begin = BootClock::now();
+  bool has_expired = false;
+  runUntil([&] {
+    has_expired = has_expired || served() == nullptr;
+    return primary.questions >= 2;
+  });
+  EXPECT_FALSE(has_expired);
+  EXPECT_GE(BootClock::now() - begin, 1s) << "else it was asked for since it had expired";
+}
+
+TEST_F(SecondaryZonesTest, WithoutAThreadItIsAFailure) {
+  Primary primary(loop_, zone(1));
+  executor_->finish(60s);
+  const auto zones = follow(primary.address());
+  runUntil([&] { return count("idetcd_secondary_failures_total") >= 1; });
+  EXPECT_EQ(primary.questions, 1u);
+}
+
 TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
   Primary primary(loop_, zone(3));
   const auto zones = follow(primary.address());
