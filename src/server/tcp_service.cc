@@ -17,6 +17,7 @@ constexpr size_t kWorkBeforeUdp = 64;
 constexpr size_t kWorkOfQuery = 1;
 constexpr size_t kWorkOfAccept = 8;
 constexpr size_t kWorkOfStreamed = 32;  // a message of a zone transfer
+constexpr size_t kMostStreams = 2;      // of a connection; the next query waits
 constexpr std::chrono::milliseconds kTick{250};
 // The divisor of the idle time-out beyond half of the connections, and beyond three quarters.
 constexpr int kShortIdlePart = 4;
@@ -320,7 +321,7 @@ class TcpService::Session : public net::StreamHandler,
   bool isReady() {
     out_of_budget_ = budget().room(client_) == WriteBudget::Room::kNone;
     return connection_->isDrained() && connection_->queued() <= kMaxQueued && pending_ < service_.limits_.max_pending &&
-           deferred_.empty() && !out_of_budget_;
+           deferred_.empty() && streams_.size() < kMostStreams && !out_of_budget_;
   }
 
   // Goes on where a full pipe or too many pending queries had stopped it.
@@ -410,7 +411,7 @@ class TcpService::Session : public net::StreamHandler,
   size_t pending_ = 0;             // queries whose answers come later
   std::deque<Question> deferred_;  // whose answers there was no room for
   bool answering_again_ = false;   // one of them
-  std::deque<Streaming> streams_;  // of pending queries, the first of which is being sent
+  std::deque<Streaming> streams_;  // of pending queries, the first of which is being sent; kMostStreams at most
   bool streams_posted_ = false;
   bool waits_again_ = false;       // for the later answer to one of them
   bool out_of_budget_ = false;

@@ -253,6 +253,28 @@ def test_who_does_not_read_costs_no_one_else_anything(nodes, directory, free_por
         sock.close()
 
 
+def pipelined(node, count):
+    wire = make_query("example.", "AXFR").to_wire()
+    sock = socket.create_connection(("127.0.0.1", node.port), timeout=SOON)
+    sock.sendall(count * (struct.pack("!H", len(wire)) + wire))
+    return sock
+
+
+def test_one_connection_does_not_take_all_places(nodes, directory):
+    node = serving(nodes, directory, "transfer {\n  to *\n }", records=LARGE)
+    with pipelined(node, 100) as sock:
+        sock.recv(1)
+        assert "XFR size: 100004 records" in dug(node)
+
+
+def test_transfers_of_one_connection_wait_for_each_other(nodes, directory):
+    node = serving(nodes, directory, "transfer {\n  to *\n }")
+    with pipelined(node, 100) as sock, sock.makefile("rb") as received:
+        for _ in range(100):
+            message = dns.message.from_wire(received.read(struct.unpack("!H", received.read(2))[0]), one_rr_per_rrset=True)
+            assert rcode(message) == "NOERROR" and len(message.answer) == 14
+
+
 class NotifySink:
     """A secondary that takes NOTIFY, and answers if it is to."""
 
