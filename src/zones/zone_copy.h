@@ -26,7 +26,7 @@ class ZoneCopy {
   static uint32_t serialOf(std::span<const uint8_t> soa) { return dns::load32(&soa[soa.size() - 20]); }
 };
 
-// Zones of which others may have copies. Any thread, but copyOf() inside a ReadSection of the process's EpochDomain.
+// Zones of which others may have copies. Any thread, but headOf() and copyOf() inside a ReadSection of the process's EpochDomain.
 class PublishedZones {
  public:
   virtual ~PublishedZones() = default;
@@ -36,6 +36,8 @@ class PublishedZones {
     std::unique_ptr<ZoneCopy> copy{};  // null: its records are not known at the moment
   };
   virtual Found copyOf(std::span<const uint8_t> name) const = 0;  // folded
+  // The same, but only the copy's SOA may be read. Cheap.
+  virtual Found headOf(std::span<const uint8_t> name) const { return copyOf(name); }
 
   // Another number when a zone has come, or has another serial. Cheap.
   virtual uint64_t version() const = 0;

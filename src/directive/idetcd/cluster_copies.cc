@@ -14,18 +14,20 @@ using records::Rdata;
 // Records in wire form, one behind the other: size of the owner (1), owner, type (2), TTL (4), size of RDATA (2), RDATA.
 class ClusterCopies::Snapshot {
  public:
-  // REQUIRES: inside a ReadSection.
+  // The apex alone.
   explicit Snapshot(const records::RecordStore& store)
       : zone_(store.zone()), ttl_seconds_(store.ttlSeconds()), serial_(store.serial()) {
     addApex(store.apex());
-    const size_t apex = bytes_.size();
-    using Step = records::RecordTable::ScanStep;
-    records::RecordTable::ScanPosition position;
-    Step step;
-    while ((step = store.table().scan(position, [this](const Entry& entry) { add(entry); })) != Step::kDone) {
-      if (step == Step::kMore) continue;
-      position = {};
-      bytes_.resize(apex);
+  }
+
+  // REQUIRES: inside a ReadSection. A name that changes meanwhile may be missing, or be there twice. All is read again if the
+  // serial has moved, kTries times at most; what is then still wrong, the next serial puts right.
+  static std::shared_ptr<const Snapshot> ofAll(const records::RecordStore& store) {
+    constexpr int kTries = 3;
+    for (int tries = 1;; ++tries) {
+      auto snapshot = std::make_shared<Snapshot>(store);
+      snapshot->addNames(store.table());
+      if (snapshot->serial() == store.serial() || tries == kTries) return snapshot;
     }
   }
 
@@ -71,6 +73,18 @@ class ClusterCopies::Snapshot {
     }
     soa_.insert(soa_.end(), message.begin() + static_cast<ptrdiff_t>(pos), message.end());
     put(zone_.wire(), RrType::kNs, ttl_seconds_, apex.nameServer().wire());
+  }
+
+  void addNames(const records::RecordTable& table) {
+    const size_t apex = bytes_.size();
+    using Step = records::RecordTable::ScanStep;
+    records::RecordTable::ScanPosition position;
+    Step step;
+    while ((step = table.scan(position, [this](const Entry& entry) { add(entry); })) != Step::kDone) {
+      if (step == Step::kMore) continue;
+      position = {};
+      bytes_.resize(apex);
+    }
   }
 
   void add(const Entry& entry) {
@@ -138,13 +152,22 @@ class SnapshotCopy final : public zones::ZoneCopy {
 
 }  // namespace
 
+bool ClusterCopies::isHere(std::span<const uint8_t> name) const {
+  return !store_.zone().isRoot() && std::ranges::equal(name, store_.zone().wire());
+}
+
+zones::PublishedZones::Found ClusterCopies::headOf(std::span<const uint8_t> name) const {
+  if (!isHere(name)) return {};
+  if (!isKnown()) return {true, nullptr};
+  return {true, std::make_unique<SnapshotCopy>(std::make_shared<const Snapshot>(store_))};
+}
+
 zones::PublishedZones::Found ClusterCopies::copyOf(std::span<const uint8_t> name) const {
-  if (store_.zone().isRoot() || !std::ranges::equal(name, store_.zone().wire())) return {};
+  if (!isHere(name)) return {};
   if (!isKnown()) return {true, nullptr};
   const std::lock_guard lock(mutex_);
-  auto snapshot = newest_.lock();
-  if (!snapshot || snapshot->serial() != store_.serial()) newest_ = snapshot = std::make_shared<const Snapshot>(store_);
-  return {true, std::make_unique<SnapshotCopy>(std::move(snapshot))};
+  if (!newest_ || newest_->serial() != store_.serial()) newest_ = Snapshot::ofAll(store_);
+  return {true, std::make_unique<SnapshotCopy>(newest_)};
 }
 
 uint64_t ClusterCopies::version() const { return uint64_t{isKnown()} << 32 | store_.serial(); }

@@ -14,17 +14,19 @@ class ClusterCopies final : public zones::PublishedZones {
 
   // Has all that its serial stands for, and maybe what comes after: whoever has that comes again for the next serial.
   Found copyOf(std::span<const uint8_t> name) const override;
+  Found headOf(std::span<const uint8_t> name) const override;
   uint64_t version() const override;
   std::vector<Serial> serials() const override;
 
   class Snapshot;
 
  private:
+  bool isHere(std::span<const uint8_t> name) const;
   bool isKnown() const { return !isIncomplete(store_.freshness()); }
 
   const records::RecordStore& store_;
-  mutable std::mutex mutex_;                      // guards newest_
-  mutable std::weak_ptr<const Snapshot> newest_;  // for all who ask at once
+  mutable std::mutex mutex_;                        // guards newest_
+  mutable std::shared_ptr<const Snapshot> newest_;  // for all who ask for its serial
 };
 
 }  // namespace idetcd::directive

@@ -74,6 +74,14 @@ class TransferStream final : public resolve::MessageStream {
   const BootClock::time_point begin_ = BootClock::now();
 };
 
+IpAddress clientOf(const IpAddress& address) {
+  const IpAddress ip = address.unmapped();
+  if (ip.isV4()) return ip;
+  std::array<uint8_t, 16> bytes{};
+  std::copy_n(ip.data(), 8, bytes.begin());
+  return IpAddress::v6(bytes);
+}
+
 bool mayHave(const TransferSettings& settings, const std::optional<IpAddress>& client) {
   if (settings.to_all) return true;
   return client && std::ranges::any_of(settings.clients,
@@ -95,12 +103,20 @@ const TransferSettings* settingsOf(const std::vector<TransferSettings>& all, std
   return longest;
 }
 
-Transfers::Place Transfers::enter() {
-  if (count_->fetch_add(1, std::memory_order_relaxed) >= kMost) {
-    count_->fetch_sub(1, std::memory_order_relaxed);
-    return nullptr;
-  }
-  return {count_.get(), [count = count_](const void*) { count->fetch_sub(1, std::memory_order_relaxed); }};
+Transfers::Place Transfers::enter(const IpAddress& address) {
+  const IpAddress client = clientOf(address);
+  const std::lock_guard lock(counts_->mutex);
+  const auto known = counts_->of_clients.find(client);
+  const bool is_full = known != counts_->of_clients.end() && known->second == kMostOfClient;
+  if (counts_->all == kMost || is_full) return nullptr;
+  ++counts_->all;
+  ++counts_->of_clients[client];
+  return {counts_.get(), [counts = counts_, client](const void*) {
+            const std::lock_guard leaving(counts->mutex);
+            --counts->all;
+            const auto left = counts->of_clients.find(client);
+            if (--left->second == 0) counts->of_clients.erase(left);
+          }};
 }
 
 QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
@@ -113,26 +129,33 @@ QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Req
   if (is_ixfr) serial = serialOf(query);
   if (is_ixfr ? !serial : is_udp) return say(Rcode::kFormErr, query, request, flags);
   zones::PublishedZones::Found found;
+  const zones::PublishedZones* in = nullptr;
   for (const auto& zones : context_.zones) {
-    if (found = zones->copyOf(query.name()); found.is_here) break;
+    if (found = zones->headOf(query.name()); !found.is_here) continue;
+    in = zones.get();
+    break;
   }
-  if (!found.is_here) return say(Rcode::kNotAuth, query, request, flags);
+  if (in == nullptr) return say(Rcode::kNotAuth, query, request, flags);
   if (!found.copy) return say(Rcode::kServFail, query, request, flags);
   if (is_ixfr && (is_udp || !zones::isLaterSerial(found.copy->serial(), *serial)))
     return saySoa(*found.copy, query, request, flags);
-  return send(std::move(found.copy), query, request, flags);
+  return send(*in, query, request, flags);
 }
 
-QueryOutcome TransferHandler::send(std::unique_ptr<zones::ZoneCopy> copy, const dns::Query& query,
+// The place first: a copy may take long to make.
+QueryOutcome TransferHandler::send(const zones::PublishedZones& zones, const dns::Query& query,
                                    const resolve::Request& request, uint16_t flags) {
   const auto client = IpAddress::fromSockaddr(request.source);
   std::string what = fmt::format("transfer of {} to {}", dns::nameToString(query.name().data()),
                                  client ? client->unmapped().toString() : "a client");
-  Transfers::Place place = request.deferrer != nullptr ? context_.transfers.enter() : nullptr;
+  Transfers::Place place = request.deferrer != nullptr && client ? context_.transfers.enter(*client) : nullptr;
   if (!place) {
-    context_.log.warning("{} is refused: {} are under way", what, Transfers::kMost);
+    context_.log.warning("{} is refused: {} are under way, or {} of the client", what, Transfers::kMost,
+                         Transfers::kMostOfClient);
     return say(Rcode::kServFail, query, request, flags);
   }
+  std::unique_ptr<zones::ZoneCopy> copy = zones.copyOf(query.name()).copy;
+  if (!copy) return say(Rcode::kServFail, query, request, flags);
   request.deferrer->keepClient()->sendAll(std::make_unique<TransferStream>(
       TransferStream::Parts{.writer = zones::TransferWriter(query, flags, std::move(copy)),
                             .place = std::move(place),

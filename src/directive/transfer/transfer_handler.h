@@ -2,13 +2,15 @@
 //
 //   client that may not have it    REFUSED
 //   no zone of this name           NOTAUTH
-//   a zone that is not there yet   SERVFAIL, as are more transfers at once than Transfers::kMost
+//   a zone that is not there yet   SERVFAIL, as are more transfers at once than Transfers has places for
 //   IXFR with the zone's serial    the SOA alone; over UDP always
 //   AXFR, any other IXFR           all of the zone, as it is when the first message leaves
 //   AXFR over UDP                  FORMERR
 //
 // One loop.
 #pragma once
+
+#include <map>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -28,15 +30,21 @@ struct TransferCounters : metrics::Group {
 class Transfers final : public resolve::ProcessState {
  public:
   static constexpr size_t kMost = 64;
+  static constexpr size_t kMostOfClient = 16;  // of an IPv4 address, or of an IPv6 network of 64 bits
   explicit Transfers(resolve::Process&) {}
 
   // Counts for as long as it lives.
   using Place = std::shared_ptr<const void>;
-  // Null: there are kMost.
-  Place enter();
+  // Null: there are kMost, or kMostOfClient of this one.
+  Place enter(const IpAddress& address);
 
  private:
-  const std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
+  struct Counts {
+    std::mutex mutex{};  // guards the others
+    size_t all = 0;
+    std::map<IpAddress, size_t> of_clients{};
+  };
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
 using PublishedZones = std::vector<std::shared_ptr<const zones::PublishedZones>>;
@@ -57,7 +65,7 @@ class TransferHandler final : public resolve::Handler {
   const TransferCounters& counters() const { return *counters_; }
 
  private:
-  resolve::QueryOutcome send(std::unique_ptr<zones::ZoneCopy> copy, const dns::Query& query,
+  resolve::QueryOutcome send(const zones::PublishedZones& zones, const dns::Query& query,
                              const resolve::Request& request, uint16_t flags);
 
   const Context context_;

@@ -1,6 +1,6 @@
 #include "directive/transfer/transfer_handler.h"
 
-#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "directive/file/zone_set.h"
 #include "support/zone_fixture.h"
@@ -9,6 +9,24 @@ namespace idetcd::directive {
 namespace {
 
 constexpr uint16_t kAxfr = 252;
+
+// Counts the copies that are made of a zone.
+class CountedZones final : public zones::PublishedZones {
+ public:
+  explicit CountedZones(std::shared_ptr<const ZoneSet> zones) : zones_(std::move(zones)) {}
+  Found copyOf(std::span<const uint8_t> name) const override {
+    ++copies;
+    return zones_->copyOf(name);
+  }
+  Found headOf(std::span<const uint8_t> name) const override { return zones_->headOf(name); }
+  uint64_t version() const override { return zones_->version(); }
+  std::vector<Serial> serials() const override { return zones_->serials(); }
+
+  mutable size_t copies = 0;
+
+ private:
+  const std::shared_ptr<const ZoneSet> zones_;
+};
 
 // Takes streams, and makes them only when it is told to.
 struct StreamTaker final : resolve::ReplyDeferrer {
@@ -41,14 +59,15 @@ class TransferHandlerTest : public testing::Test {
 
   TransferHandler handler() {
     return TransferHandler(
-        {.settings = settings_, .zones = {set_}, .transfers = transfers_, .log = Logger(), .metrics = registry_.scope()});
+        {.settings = settings_, .zones = {zones_}, .transfers = transfers_, .log = Logger(), .metrics = registry_.scope()});
   }
   // The rcode; nothing: the client was kept.
   std::optional<uint16_t> ask(TransferHandler& handler, std::string_view name, bool tcp = true) {
     Message message(name, kAxfr);
     dns::Query query;
     dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
-    sockaddr_in source{.sin_family = AF_INET, .sin_port = 1, .sin_addr = {}, .sin_zero = {}};
+    sockaddr_storage source;
+    SocketAddress{.ip = address_, .port = 1}.toSockaddr(&source);
     const resolve::Request request{.source = reinterpret_cast<const sockaddr*>(&source),
                                    .transport = tcp ? resolve::Transport::kTcp : resolve::Transport::kUdp,
                                    .response_limit = 512,
@@ -66,6 +85,8 @@ class TransferHandlerTest : public testing::Test {
   metrics::Registry registry_;
   const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
   const std::shared_ptr<std::vector<TransferSettings>> settings_ = std::make_shared<std::vector<TransferSettings>>();
+  const std::shared_ptr<CountedZones> zones_ = std::make_shared<CountedZones>(set_);
+  IpAddress address_ = IpAddress::v4({192, 0, 2, 1});  // of the client
   StreamTaker client_;
 };
 
@@ -86,15 +107,35 @@ TEST_F(TransferHandlerTest, WhatIsNotTransferred) {
   settings_->front().to_all = false;
   EXPECT_EQ(ask(transfers, "example."), 5) << "REFUSED";
   settings_->push_back({.zones = {dns::Name::parse("example.").value()}, .to_all = true});
+  EXPECT_EQ(zones_->copies, 0u);
   EXPECT_EQ(ask(transfers, "example."), std::nullopt) << "the longer zone's rules";
 }
 
 TEST_F(TransferHandlerTest, ThereIsABoundOfTransfersAtOnce) {
   TransferHandler transfers = handler();
-  for (size_t i = 0; i < Transfers::kMost; ++i) EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  for (size_t i = 0; i < Transfers::kMost; ++i) {
+    address_ = IpAddress::v4({192, 0, 2, static_cast<uint8_t>(i / Transfers::kMostOfClient)});
+    EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  }
+  address_ = IpAddress::v4({192, 0, 2, 255});
   EXPECT_EQ(ask(transfers, "example."), 2);
+  EXPECT_EQ(zones_->copies, Transfers::kMost) << "none is made without a place";
   client_.read();
   EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+}
+
+TEST_F(TransferHandlerTest, AClientHasSomeOfThem) {
+  TransferHandler transfers = handler();
+  address_ = IpAddress::parse("2001:db8::1").value();
+  for (size_t i = 0; i < Transfers::kMostOfClient; ++i) EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  address_ = IpAddress::parse("2001:db8::2").value();
+  EXPECT_EQ(ask(transfers, "example."), 2) << "of the same network";
+  address_ = IpAddress::parse("2001:db8:0:1::1").value();
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  address_ = IpAddress::parse("2001:db8::1").value();
+  client_.read();
+  EXPECT_EQ(ask(transfers, "example."), std::nullopt);
+  EXPECT_EQ(ask(transfers, "example."), 2);
 }
 
 TEST_F(TransferHandlerTest, AStreamKeepsItsZone) {
