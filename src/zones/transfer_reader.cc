@@ -31,6 +31,12 @@ bool isNamed(std::span<const uint8_t> message, size_t pos, const dns::Name& name
   return dns::expandName(message, pos, owner) != 0 && dns::sameName(owner.span(), name.wire());
 }
 
+// Of a SOA; nothing: it is too short for one.
+std::optional<uint32_t> serialAt(std::span<const uint8_t> message, const dns::RecordView& record) {
+  if (record.rdata_size < kSoaNumbers + 2) return std::nullopt;
+  return dns::load32(&message[record.rdata + record.rdata_size - kSoaNumbers]);
+}
+
 // Types that no zone has (RFC 6895 §3.1).
 bool isMetaType(uint16_t type) {
   return type == 0 || dns::isType(type, RrType::kOpt) || (type >= dns::code(RrType::kTkey) && type <= dns::code(RrType::kAny));
@@ -82,19 +88,23 @@ Result<bool> TransferReader::add(std::span<const uint8_t> message) {
   if (header.rcode() != dns::Rcode::kNoError)
     return fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode())));
   if (header.isTruncated()) return fail("a message is truncated");
+  if (header.answers() == 0) return fail("a message has no records");
   dns::MessageReader reader(message, begin);
   dns::RecordView record;
   ReadStep step;
   while ((step = reader.next(record)) == ReadStep::kRead && record.section == dns::Section::kAnswer) {
     if (has_ended_) return fail("records follow the last SOA");
-    const bool is_soa = dns::isType(record.type, RrType::kSoa);
-    if (!has_begun_ && !(is_soa && isNamed(message, record.owner, origin_))) return fail("it does not begin with the zone's SOA");
-    has_ended_ = has_begun_ && is_soa;
-    has_begun_ = true;
+    const bool is_soa = dns::isType(record.type, RrType::kSoa) && isNamed(message, record.owner, origin_);
+    if (!serial_ && !is_soa) return fail("it does not begin with the zone's SOA");
+    if (!is_soa) continue;
+    const auto serial = serialAt(message, record);
+    if (!serial) return fail("its SOA cannot be read");
+    if (serial_.value_or(*serial) != *serial) return fail("its last SOA has another serial than the first");
+    has_ended_ = serial_.has_value();
+    serial_ = serial;
   }
   if (step == ReadStep::kMalformed) return fail("a message cannot be read");
-  if (!has_begun_) return fail("it has no records");
-  bytes_ += message.size();
+  bytes_ += message.size() + kMessageOverhead;
   if (bytes_ > kMaxBytes) return fail(fmt::format("it has more than {} bytes", kMaxBytes));
   messages_.emplace_back(message.begin(), message.end());
   return has_ended_;
@@ -116,9 +126,9 @@ Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed 
       const bool is_known = record.klass == dns::code(dns::RrClass::kIn) && !isMetaType(record.type);
       if (!is_known || dns::expandName(message, record.owner, expanded, work) == 0 || !rdata.expand(record))
         return fail(fmt::format("{}: a record of type {} is none", from, dns::kTypeNames.toString(record.type)));
-      const bool is_soa = dns::isType(record.type, RrType::kSoa);
-      if (is_soa && std::exchange(has_soa, true)) continue;
       const dns::Name owner = dns::Name::fromWire(expanded.span());
+      const bool is_soa = dns::isType(record.type, RrType::kSoa) && dns::sameName(owner.wire(), origin.wire());
+      if (is_soa && std::exchange(has_soa, true)) continue;
       const uint32_t ttl_seconds = record.ttl > kMaxTtl ? 0 : record.ttl;
       const auto added = builder.add({owner.wire(), record.type, ttl_seconds, rdata.bytes()}, place);
       if (!added) return fail(fmt::format("{}: {}", from, added.error().message));
@@ -134,8 +144,7 @@ std::optional<uint32_t> readSerial(std::span<const uint8_t> message, const dns::
   dns::RecordView record;
   while (reader.next(record) == ReadStep::kRead && record.section == dns::Section::kAnswer) {
     if (!dns::isType(record.type, RrType::kSoa) || !isNamed(message, record.owner, origin)) continue;
-    if (record.rdata_size < kSoaNumbers + 2) return std::nullopt;
-    return dns::load32(&message[record.rdata + record.rdata_size - kSoaNumbers]);
+    return serialAt(message, record);
   }
   return std::nullopt;
 }

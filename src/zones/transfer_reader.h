@@ -10,6 +10,7 @@ namespace idetcd::zones {
 class TransferReader {
  public:
   static constexpr size_t kMaxBytes = size_t{2} << 30;
+  static constexpr size_t kMessageOverhead = 64;  // of memory, which counts, too
 
   explicit TransferReader(const dns::Name& origin) : origin_(origin) {}
 
@@ -17,14 +18,13 @@ class TransferReader {
   Result<bool> add(std::span<const uint8_t> message);
 
   using Messages = std::vector<std::vector<uint8_t>>;
-  Messages take() { return std::move(messages_); }
-  size_t bytes() const { return bytes_; }
+  Messages take() { return std::exchange(messages_, {}); }
 
  private:
   const dns::Name origin_;
   Messages messages_;
   size_t bytes_ = 0;
-  bool has_begun_ = false;
+  std::optional<uint32_t> serial_;  // of the first SOA; nothing: it has not begun
   bool has_ended_ = false;
 };
 

@@ -110,6 +110,7 @@ TEST(Transfer, WhatIsNoZoneIsRefused) {
   };
   EXPECT_FALSE(readBack({}));
   EXPECT_EQ(changed([](Bytes& message) { dns::store16(&message[6], 4); }).error().message, "no end");
+  EXPECT_EQ(changed([](Bytes& message) { dns::store16(&message[6], 0); }).error().message, "a message has no records");
   EXPECT_EQ(changed([](Bytes& message) { message[3] |= 5; }).error().message, "it answers REFUSED");
   EXPECT_EQ(changed([](Bytes& message) { message[2] |= 2; }).error().message, "a message is truncated");
   EXPECT_EQ(readBack({good[0], good[0]}).error().message, "records follow the last SOA");
@@ -119,6 +120,22 @@ TEST(Transfer, WhatIsNoZoneIsRefused) {
     TransferReader reader(origin());
     EXPECT_FALSE(reader.add(std::span(good[0]).first(size))) << size;
   }
+}
+
+TEST(Transfer, OnlyTheZonesOwnSoaIsTheLastRecord) {
+  const Messages good = written(zoneWith("sub TXT x\n"));
+  // The last place of `pattern`, whose byte at `index` becomes another one.
+  const auto changed = [&good](const std::array<uint8_t, 8>& pattern, ptrdiff_t index, uint8_t byte) {
+    Messages messages = good;
+    const auto found = std::ranges::find_end(messages[0], pattern);
+    EXPECT_FALSE(found.empty());
+    if (!found.empty()) found.begin()[index] = byte;
+    return readBack(messages);
+  };
+  constexpr std::array<uint8_t, 8> kSerialAndRefresh{0, 0, 0, 7, 0, 0, 14, 16};
+  EXPECT_EQ(changed(kSerialAndRefresh, 3, 8).error().message, "its last SOA has another serial than the first");
+  constexpr std::array<uint8_t, 8> kTxtHead{0, 16, 0, 1, 0, 0, 1, 44};
+  EXPECT_EQ(changed(kTxtHead, 1, 6).error().message, "primary: a record of type SOA is none") << "of another name: not the end";
 }
 
 // Whatever one byte becomes, there is a zone or an error.
