@@ -16,14 +16,22 @@ uint64_t secondsNow() { return static_cast<uint64_t>(std::time(nullptr)); }
 
 }  // namespace
 
-IncomingTransfer::IncomingTransfer(net::EventLoop& loop, SecureRandom& random, Question question, Done done)
+IncomingTransfer::IncomingTransfer(net::EventLoop& loop, SecureRandom& random, std::shared_ptr<Executor> executor,
+                                   Question question, Done done)
     : loop_(loop),
       random_(random),
+      executor_(std::move(executor)),
       question_(std::move(question)),
       done_(std::move(done)),
       connector_(loop),
       reader_(question_.zone),
       timer_(loop_, [this] { onTimer(); }) {}
+
+// What was not wanted is freed on a thread: there may be millions of messages.
+IncomingTransfer::~IncomingTransfer() {
+  auto messages = reader_.take();
+  if (!messages.empty()) executor_->submit([unwanted = std::move(messages)]() mutable { unwanted.clear(); });
+}
 
 void IncomingTransfer::start() {
   auto connection = connector_.connect(question_.primary);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/random.h"
 #include "net/tcp.h"
 #include "tsig/signature.h"
@@ -24,7 +25,11 @@ class IncomingTransfer final : public net::StreamHandler {
   // The messages of the zone; empty: the copy is as new as the primary's. The error is for the log.
   using Done = std::function<void(Result<zones::TransferReader::Messages>)>;
 
-  IncomingTransfer(net::EventLoop& loop, SecureRandom& random, Question question, Done done);
+  IncomingTransfer(net::EventLoop& loop, SecureRandom& random, std::shared_ptr<Executor> executor, Question question,
+                   Done done);
+  ~IncomingTransfer() override;
+  IncomingTransfer(const IncomingTransfer&) = delete;
+  IncomingTransfer& operator=(const IncomingTransfer&) = delete;
 
   // Calls done() at once where nothing can be tried.
   void start();
@@ -44,6 +49,7 @@ class IncomingTransfer final : public net::StreamHandler {
 
   net::EventLoop& loop_;
   SecureRandom& random_;
+  const std::shared_ptr<Executor> executor_;
   const Question question_;
   Done done_;  // null: it was called
   net::TcpConnector connector_;

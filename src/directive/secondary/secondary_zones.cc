@@ -52,6 +52,14 @@ void KeptCopies::put(const std::string& key, const Copy& copy) {
   copies_[key] = {copy.zone, copy.confirmed_at};
 }
 
+SecondaryPlaces::Place SecondaryPlaces::enter() {
+  if (count_->fetch_add(1, std::memory_order_relaxed) >= kMost) {
+    count_->fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  return {count_.get(), [count = count_](const void*) { count->fetch_sub(1, std::memory_order_relaxed); }};
+}
+
 class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones::Copy> {
  public:
   Copy(SecondaryZones& all, const dns::Name& zone, const SecondarySettings& settings)
@@ -83,7 +91,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     again_ = isRunning();
   }
 
-  void begin() {
+  void begin(SecondaryPlaces::Place place) {
+    place_ = std::move(place);
     begun_at_ = BootClock::now();
     primary_ = std::exchange(first_, 0);
     asked_ = 0;
@@ -116,7 +125,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     std::optional<uint32_t> serial;
     if (kept_.zone) serial = kept_.zone->serial();
     transfer_ = std::make_unique<IncomingTransfer>(
-        context_.loop, random_, IncomingTransfer::Question{name_, serial, primary(), key_},
+        context_.loop, random_, context_.executor, IncomingTransfer::Question{name_, serial, primary(), key_},
         [weak = weak_from_this()](Result<zones::TransferReader::Messages> result) {
           if (const auto copy = weak.lock()) copy->onTransferred(std::move(result));
         });
@@ -175,6 +184,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   // A little less, so that not all zones are asked for at once.
   void waitFor(std::chrono::seconds time) {
+    place_.reset();
     const auto longest = std::chrono::duration_cast<std::chrono::milliseconds>(time);
     const std::chrono::milliseconds less(random_.below(static_cast<uint32_t>(longest.count()) / kJitterPart + 1));
     next_ = std::exchange(again_, false) ? begun_at_ + kNotifiedWait : BootClock::now() + longest - less;
@@ -192,6 +202,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   size_t primary_ = 0;  // that is asked
   size_t asked_ = 0;    // primaries, since begin()
   BootClock::time_point begun_at_{};
+  SecondaryPlaces::Place place_;  // null: it waits
   std::unique_ptr<IncomingTransfer> transfer_;
   bool is_building_ = false;
   bool again_ = false;       // it was notified meanwhile
@@ -224,15 +235,17 @@ void SecondaryZones::onNotify(const dns::Name& zone, const IpAddress& from) {
 
 void SecondaryZones::onTimer() {
   const auto now = BootClock::now();
-  const auto running =
-      static_cast<size_t>(std::ranges::count_if(copies_, [](const auto& copy) { return copy->isRunning(); }));
   std::vector<Copy*> due;
   for (const auto& copy : copies_) {
     copy->checkExpiry(now);
     if (copy->isDue(now)) due.push_back(copy.get());
   }
   std::ranges::sort(due, {}, &Copy::dueAt);
-  for (Copy* copy : std::span(due).first(std::min(due.size(), kMostAtOnce - running))) copy->begin();
+  for (Copy* copy : due) {
+    auto place = context_.places.enter();
+    if (!place) return;
+    copy->begin(std::move(place));
+  }
 }
 
 }  // namespace idetcd::directive

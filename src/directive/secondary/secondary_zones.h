@@ -4,8 +4,8 @@
 //   copy                its serial is asked for after `refresh`, or after `retry` where no primary has answered
 //   older than `expire` SERVFAIL; not before it was asked for again
 //
-// Of those that wait for a place, the one that has waited longest is next. The primaries are asked one after the other, until one answers. A zone that cannot be used leaves the copy as it is. On its
-// loop's thread, but onNotify().
+// Of the zones that wait for a place, the one that has waited longest is next. The primaries are asked one after the other,
+// until one answers. A zone that cannot be used leaves the copy as it is. On its loop's thread, but onNotify().
 #pragma once
 
 #include "base/executor.h"
@@ -49,6 +49,21 @@ class KeptCopies final : public resolve::ProcessState {
   std::map<std::string, Kept> copies_;
 };
 
+// For the transfers that are under way in this process, until their zones are built. Any thread.
+class SecondaryPlaces final : public resolve::ProcessState {
+ public:
+  static constexpr size_t kMost = 10;
+  explicit SecondaryPlaces(resolve::Process&) {}
+
+  // Counts for as long as it lives.
+  using Place = std::shared_ptr<const void>;
+  // Null: there are kMost.
+  Place enter();
+
+ private:
+  const std::shared_ptr<std::atomic<size_t>> count_ = std::make_shared<std::atomic<size_t>>(0);
+};
+
 struct SecondarySettings {
   std::vector<dns::Name> zones{};             // the server block's where none are named
   std::vector<SocketAddress> primaries{};
@@ -58,13 +73,13 @@ struct SecondarySettings {
 
 class SecondaryZones {
  public:
-  static constexpr size_t kMostAtOnce = 10;  // transfers
   static constexpr std::chrono::milliseconds kTick{100};
 
   struct Context {
     net::EventLoop& loop;
     std::shared_ptr<ZoneSet> set;
     KeptCopies& kept;
+    SecondaryPlaces& places;
     std::shared_ptr<Executor> executor;
     Logger log;
     metrics::Scope metrics{};

@@ -129,6 +129,7 @@ class SecondaryDirective final : public resolve::Configured<std::vector<Secondar
     inbox_->begin({.loop = process_->loop,
                    .set = set_,
                    .kept = process_->state<KeptCopies>(),
+                   .places = process_->state<SecondaryPlaces>(),
                    .executor = process_->executor,
                    .log = process_->log.named("plugin/secondary"),
                    .metrics = process_->metrics.scope(),

@@ -63,7 +63,7 @@ class SecondaryZonesTest : public testing::Test {
   }
   std::unique_ptr<SecondaryZones> follow(const SecondarySettings& settings, const std::shared_ptr<ZoneSet>& set) {
     return std::make_unique<SecondaryZones>(
-        SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
+        SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .places = places_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
         std::vector{settings});
   }
   std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
@@ -94,6 +94,7 @@ class SecondaryZonesTest : public testing::Test {
   records::EpochDomain epochs_;
   resolve::Process process_{Logger(), loop_, epochs_};
   KeptCopies kept_{process_};
+  SecondaryPlaces places_{process_};
   const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
   const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{Message::kSeed});
   metrics::Registry registry_;
@@ -151,6 +152,20 @@ TEST_F(SecondaryZonesTest, ACopyDoesNotExpireBeforeItIsAskedForAgain) {
   });
   EXPECT_FALSE(has_expired);
   EXPECT_GE(BootClock::now() - begin, 1s) << "else it was asked for since it had expired";
+}
+
+TEST_F(SecondaryZonesTest, AZoneWaitsForAPlaceOfTheProcess) {
+  Primary primary(loop_, zone(1));
+  std::vector<SecondaryPlaces::Place> others;
+  for (size_t i = 0; i < SecondaryPlaces::kMost; ++i) others.push_back(places_.enter());
+  EXPECT_EQ(places_.enter(), nullptr);
+  const auto zones = follow(primary.address());
+  int looks = 0;
+  runUntil([&] { return ++looks >= 30; });
+  EXPECT_EQ(primary.questions, 0u);
+  others.pop_back();
+  runUntil([&] { return served() != nullptr; });
+  EXPECT_NE(places_.enter(), nullptr) << "it is given back";
 }
 
 TEST_F(SecondaryZonesTest, WithoutAThreadItIsAFailure) {
