@@ -1,7 +1,5 @@
 #include "directive/rewrite/rules.h"
 
-#include <ranges>
-
 #include <re2/re2.h>
 
 #include "base/text.h"
@@ -104,8 +102,8 @@ class Change {
     if (!any) return true;
     std::string text = dns::Name::fromWire(from).toString();
     bool changed = false;
-    for (const ResponseRule& rule : rules_ | std::views::reverse) {
-      auto next = rule.*names ? (rule.*names)->apply(text) : std::nullopt;
+    for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
+      auto next = (*rule).*names ? ((*rule).*names)->apply(text) : std::nullopt;
       if (!next) continue;
       text = withDot(std::move(*next));
       changed = true;
@@ -119,8 +117,8 @@ class Change {
 
   uint32_t ttlOf(const dns::RecordView& record) const {
     uint32_t ttl = record.ttl;
-    for (const ResponseRule& rule : rules_ | std::views::reverse) {
-      if (rule.ttl) ttl = std::clamp(ttl, rule.ttl->least, rule.ttl->most);
+    for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
+      if (rule->ttl) ttl = std::clamp(ttl, rule->ttl->least, rule->ttl->most);
     }
     return ttl;
   }
@@ -452,8 +450,8 @@ dns::RewrittenResponse rewriteResponse(const dns::Query& query, const dns::Messa
     return change.write(record, owner);
   };
   if (!rewriter.copy(write)) return {};
-  for (const ResponseRule& rule : rules | std::views::reverse) {
-    if (rule.rcode && rule.rcode->from == rewriter.rcode()) rewriter.setRcode(rule.rcode->to);
+  for (auto rule = rules.rbegin(); rule != rules.rend(); ++rule) {
+    if (rule->rcode && rule->rcode->from == rewriter.rcode()) rewriter.setRcode(rule->rcode->to);
   }
   return rewriter.finish();
 }
