@@ -87,11 +87,12 @@ class ResponseBuilder {
     return makeRoom(records.size()) && setBody(records, answers, authorities, 0);
   }
   void truncate() { truncated_ = true; }
-  // As truncate(), but these records of the answer section stay. REQUIRES: they fit, and nothing has been appended.
+  // As truncate(), but these records of the answer section stay, if they fit. REQUIRES: nothing has been appended.
   void truncateTo(std::span<const uint8_t> records, uint16_t answers) {
     truncated_ = true;
+    const size_t begin = pos_;
     append(records, answers, kept_answers_);
-    kept_size_ = records.size();
+    kept_size_ = pos_ - begin;
   }
   // The client is told that there is more (TC); what has been appended stays.
   void cutHere() { cut_ = true; }

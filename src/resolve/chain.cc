@@ -111,10 +111,11 @@ QueryOutcome Chain::runSigned(const dns::Query& query, const Request& request) c
 QueryOutcome Chain::runAdmitted(const dns::Query& query, const Request& request) const {
   if (query.opcode() == dns::Opcode::kNotify) [[unlikely]]
     return runSeparate(for_notifies_, query, request);
-  if (query.qclass != dns::code(dns::RrClass::kIn)) [[unlikely]]
-    return runSeparate(for_other_classes_, query, request);
+  const bool is_in = query.qclass == dns::code(dns::RrClass::kIn);
   if (query.qtype == dns::code(dns::RrType::kAxfr) || query.qtype == dns::code(dns::RrType::kIxfr)) [[unlikely]]
-    return runSeparate(for_transfers_, query, request);
+    return is_in ? runSeparate(for_transfers_, query, request) : refuse(query, request.response_limit, flags());
+  if (!is_in) [[unlikely]]
+    return runSeparate(for_other_classes_, query, request);
   return runFrom(0, query, request, flags());
 }
 

@@ -1,7 +1,5 @@
 #include "resolve/inner_question.h"
 
-#include <cstdlib>
-
 namespace idetcd::resolve {
 
 namespace {
@@ -32,11 +30,13 @@ std::unique_ptr<ReplySink> LateAnswer::keepClient() {
 
 InnerQuestion::InnerQuestion(const dns::Query& client, std::span<const uint8_t> name, uint16_t type, size_t limit,
                              HashSeed seed)
-    : room_(std::make_unique_for_overwrite<uint8_t[]>(std::max(limit, dns::kMaxQuestionSize) + dns::kReadSlack)) {
+    : limit_(std::max<size_t>(limit, dns::kMinUdpPayload)),
+      room_(std::make_unique_for_overwrite<uint8_t[]>(limit_ + dns::kReadSlack)) {
+  static_assert(dns::kMaxQuestionSize <= dns::kMinUdpPayload);
   const size_t size = dns::writeQuestion(room_.get(), client.flags & (dns::kFlagRd | dns::kFlagCd | dns::kFlagAd), name,
                                          type, dns::code(dns::RrClass::kIn));
   dns::store16(room_.get(), dns::load16(client.message) ^ kIdChange);
-  if (dns::parseQuery(room_.get(), size, seed, query_) != dns::ParseOutcome::kQuery) std::abort();
+  is_query_ = dns::parseQuery(room_.get(), size, seed, query_) == dns::ParseOutcome::kQuery;
   query_.has_edns = client.has_edns;
   query_.dnssec_ok = client.dnssec_ok;
   query_.udp_payload = client.udp_payload;

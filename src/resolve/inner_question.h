@@ -31,18 +31,24 @@ class LateAnswer final : public ReplyDeferrer {
 // The question, and the room for its answer.
 class InnerQuestion {
  public:
-  // With the client's RD, CD, AD and EDNS, without its options. `limit`: of the answer. `seed`: of the chain's queries.
+  // With the client's RD, CD, AD and EDNS, without its options. `limit`: of the client's answer. `seed`: of the chain's queries.
   InnerQuestion(const dns::Query& client, std::span<const uint8_t> name, uint16_t type, size_t limit, HashSeed seed);
   InnerQuestion(const InnerQuestion&) = delete;
   InnerQuestion& operator=(const InnerQuestion&) = delete;
 
+  // False: of this type there are no ordinary queries, as of transfers. Nobody is to be asked.
+  bool isQuery() const { return is_query_; }
   const dns::Query& query() const { return query_; }
+  // For the response, at least what every client can take: the question may be longer than the client's.
+  size_t limit() const { return limit_; }
   // An answer of this size, which stands where the question was.
   dns::MessageView answerOf(size_t size) const { return {{query_.message, size}, query_.question_end}; }
 
  private:
+  const size_t limit_;
   const std::unique_ptr<uint8_t[]> room_;
   dns::Query query_;
+  bool is_query_;
 };
 
 // By which a handler's late answers leave: with the parts of its block.

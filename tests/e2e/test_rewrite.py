@@ -62,6 +62,16 @@ def test_questions_and_answers(nodes):
         assert records(ask(node, "first.example.org.", tcp=True)) == ["first.example.org. 192.0.2.1"]
 
 
+def test_transfers_of_another_class_are_refused(nodes, tmp_path):
+    path = tmp_path / "zone"
+    path.write_text("$TTL 60\n@ SOA ns host 1 60 60 60 60\n@ NS ns\nns A 192.0.2.1\n")
+    node = nodes.start(f"example.org {{\n    rewrite class CH IN\n    file {path}\n    transfer {{\n        to *\n    }}\n}}\n")
+    for rdtype in ("AXFR", "IXFR"):
+        for tcp in (False, True):
+            assert rcode(ask(node, "example.org.", rdtype, tcp=tcp, rdclass="CH")) == "REFUSED"
+    assert answers(node, "ns.example.org.", rdclass="CH") == answers(node, "ns.example.org.") == ["192.0.2.1"]
+
+
 def test_names_of_the_cluster_and_of_hosts(nodes, etcd):
     node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.11"], directives=[
         "rewrite name db.example.org worker1.tf.local", "rewrite name suffix .tf.internal .tf.local answer auto",

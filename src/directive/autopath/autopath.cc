@@ -101,6 +101,7 @@ QueryOutcome Autopath::ask(const resolve::InnerQuestion& question, const resolve
   resolve::Request inner = request;
   inner.deferrer = &late;
   inner.is_inner = true;
+  inner.response_limit = question.limit();
   return chain_.runFrom(behind_, question.query(), inner, walk.flags);
 }
 

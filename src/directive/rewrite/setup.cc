@@ -43,6 +43,7 @@ class RewriteHandler final : public resolve::Handler {
                    uint16_t flags) {
     resolve::InnerQuestion asked(query, question.name.wire(), question.type, request.response_limit,
                                  context_.hash_seed);
+    if (!asked.isQuery()) return resolve::refuse(query, request.response_limit, flags);
     resolve::LateAnswer late([&] { return std::make_unique<resolve::DeferredReply>(query, request); },
                              [this, rules = question.response](resolve::KeptReply reply, const dns::MessageView& response) {
                                finish(*reply, response, rules);
@@ -51,6 +52,7 @@ class RewriteHandler final : public resolve::Handler {
     resolve::Request inner = request;
     inner.deferrer = &late;
     inner.is_inner = true;
+    inner.response_limit = asked.limit();
     inner.name_exists = false;  // of the client's
     const QueryOutcome outcome = context_.chain.runFrom(context_.behind, asked.query(), inner, flags);
     if (outcome.kind != QueryOutcome::Kind::kAnswer) return outcome;
