@@ -5,11 +5,12 @@ import re
 import shutil
 import subprocess
 
+import dns.query
 import dns.rcode
 import pytest
 
 from conftest import Nodes, managed
-from dns_client import answers, ask, rcode
+from dns_client import TIMEOUT, answers, ask, make_query, rcode
 from harness.metrics import Metrics
 from harness.namespace import Namespace, inside
 from harness.processes import wait_until
@@ -88,6 +89,54 @@ def test_what_is_wrong_is_said(tmp_path):
 
 
 # --- libcs ---
+def test_a_client_gets_what_it_may_ask_for(nodes):
+    """No names that acl keeps from it, nor those that need its signature."""
+    with Upstream(upstream_answer) as upstream:
+        node = nodes.start(f""". {{
+    acl two.example.net {{
+        block net 127.0.0.2
+    }}
+    acl three.example.net {{
+        block type A net 127.0.0.2
+    }}
+    autopath {{
+        search {SEARCH}
+    }}
+    hosts {{
+        192.0.2.7 host.two.example.net
+        fallthrough
+    }}
+    cache
+    forward . {upstream.address}
+}}
+""")
+        def ask_blocked(name, rdtype="A"):
+            return dns.query.udp(make_query(name, rdtype), "127.0.0.1", port=node.port, source="127.0.0.2", timeout=TIMEOUT)
+
+        for _ in range(2):  # late, then from the cache
+            for name in ("web.one.example.net.", "host.one.example.net."):
+                response = ask_blocked(name)
+                assert rcode(response) == "NXDOMAIN" and not response.answer, name
+            assert rcode(ask_blocked("web.one.example.net.", "TXT")) == "NOERROR"
+            assert answers(node, "host.one.example.net.") == ["192.0.2.7", "host.two.example.net."]
+        assert "web.two.example.net." not in upstream.names()
+
+        node = nodes.start(f""". {{
+    tsig example.org {{
+        secret key. c2VjcmV0c2VjcmV0c2VjcmV0
+        require all
+    }}
+    autopath {{
+        search one.example.net two.example.net
+    }}
+    cache
+    forward . {upstream.address}
+}}
+""")
+        for _ in range(2):
+            assert answers(node, "www.example.org.") == "REFUSED"
+            assert answers(node, "www.example.org.one.example.net.") == "NXDOMAIN"
+
 
 COREFILE = f""".:53 {{
     log

@@ -67,6 +67,16 @@ std::optional<dns::Name> Autopath::candidate(const Walk& walk, size_t index) con
   return dns::Name::fromWire(wire);
 }
 
+// Whether the client gets an answer to this question of ours where it asks that itself. The signature of its own question
+// is none for another one.
+bool Autopath::mayAsk(const dns::Query& question, const resolve::Request& request) const {
+  const resolve::Gate* gate = chain_.parts.gate.get();
+  if (gate != nullptr && gate->judge(IpAddress::fromSockaddr(request.source), question.name(), question.qtype) !=
+                             resolve::Gate::AclVerdict::kAllow)
+    return false;
+  return !chain_.parts.signatures || !chain_.parts.signatures->isRequiredOf(question);
+}
+
 QueryOutcome Autopath::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
   if (!isOurs(query, request)) [[likely]]
     return QueryOutcome::next();
@@ -76,6 +86,7 @@ QueryOutcome Autopath::answer(const dns::Query& query, const resolve::Request& r
     const auto name = candidate(*walk, i);
     if (!name) continue;
     const resolve::InnerQuestion question(query, name->wire(), query.qtype, request.response_limit, options_.hash_seed);
+    if (i > 0 && !mayAsk(question.query(), request)) continue;
     resolve::LateAnswer late([&] { return std::make_unique<resolve::DeferredReply>(query, request); },
                              goOnLater(walk, i));
     const QueryOutcome outcome = ask(question, request, late, *walk);
@@ -115,6 +126,7 @@ void Autopath::goOn(resolve::KeptReply reply, const Walking& walk, size_t index)
     const resolve::Request request = reply->request();
     const resolve::InnerQuestion question(reply->query(), name->wire(), reply->query().qtype, reply->responseLimit(),
                                           options_.hash_seed);
+    if (index > 0 && !mayAsk(question.query(), request)) continue;
     resolve::LateAnswer late([&reply] { return std::move(reply); }, goOnLater(walk, index));
     const QueryOutcome outcome = ask(question, request, late, *walk);
     if (outcome.kind == QueryOutcome::Kind::kPending) return;

@@ -48,6 +48,7 @@ class Autopath final : public resolve::Handler {
 
   bool isOurs(const dns::Query& query, const resolve::Request& request) const;
   std::optional<dns::Name> candidate(const Walk& walk, size_t index) const;
+  bool mayAsk(const dns::Query& question, const resolve::Request& request) const;
   resolve::LateAnswer::Then goOnLater(const Walking& walk, size_t index);
   resolve::QueryOutcome ask(const resolve::InnerQuestion& question, const resolve::Request& request,
                             resolve::LateAnswer& late, const Walk& walk) const;
