@@ -33,6 +33,8 @@ class ResponseRewriter {
   // Of the response; complete after copy().
   Rcode rcode() const { return sections_.rcode; }
   void setRcode(Rcode rcode) { sections_.rcode = rcode; }
+  // What is written is not what was validated (RFC 4035 §3.2.3).
+  void clearAuthenticData() { sections_.authentic_data = false; }
 
   // A record of the answer section, before those of the response. `owner`: kReadSlack bytes behind it are readable.
   bool addAnswer(std::span<const uint8_t> owner, RrType type, uint32_t ttl, std::span<const uint8_t> rdata) {
@@ -67,6 +69,12 @@ class ResponseRewriter {
   // Whether there is no room for one more record, and an OPT record, in any message behind the question.
   bool isFull(std::span<const uint8_t> owner, size_t rdata_size) const;
   void noteCut() { is_cut_ = true; }
+  // True: there is none for this record, however long the names in it become; of the answer, its absence is noted.
+  bool leaveOut(const RecordView& record, std::span<const uint8_t> owner) {
+    const bool is_full = isFull(owner, record.rdata_size + 2 * kMaxNameLength);
+    if (is_full && record.section == Section::kAnswer) noteCut();
+    return is_full;
+  }
 
   bool keep(const RecordView& record, std::span<const uint8_t> owner) { return keep(record, owner, record.ttl); }
   bool keep(const RecordView& record, std::span<const uint8_t> owner, uint32_t ttl) {

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 
+import dns.flags
 import dns.query
 import dns.rcode
 import pytest
@@ -136,6 +137,20 @@ def test_a_client_gets_what_it_may_ask_for(nodes):
         for _ in range(2):
             assert answers(node, "www.example.org.") == "REFUSED"
             assert answers(node, "www.example.org.one.example.net.") == "NXDOMAIN"
+
+
+def test_the_alias_is_not_authentic(nodes):
+    def authentic(query, tcp):
+        response = upstream_answer(query, tcp)
+        response.flags |= dns.flags.AD
+        return response
+
+    with Upstream(authentic) as upstream:
+        node = nodes.start(f". {{\n    autopath {{\n        search {SEARCH}\n    }}\n    cache\n    forward . {upstream.address} {{\n        trust-ad\n    }}\n}}\n")
+        for _ in range(2):  # late, then from the cache
+            for name, is_authentic in (("web.three.example.net.", True), ("web.one.example.net.", False)):
+                response = ask(node, name, want_dnssec=True, use_edns=0)
+                assert rcode(response) == "NOERROR" and bool(response.flags & dns.flags.AD) == is_authentic, name
 
 
 COREFILE = f""".:53 {{

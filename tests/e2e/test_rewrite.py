@@ -72,6 +72,40 @@ def test_transfers_of_another_class_are_refused(nodes, tmp_path):
     assert answers(node, "ns.example.org.", rdclass="CH") == answers(node, "ns.example.org.") == ["192.0.2.1"]
 
 
+def test_what_is_changed_is_not_authentic(nodes):
+    def authentic(query, tcp):
+        response = upstream_answer(query, tcp)
+        response.flags |= dns.flags.AD
+        return response
+
+    with Upstream(authentic) as upstream:
+        node = nodes.start(f". {{\n{RULES}    cache\n    forward . {upstream.address} {{\n        trust-ad\n    }}\n}}\n")
+        for _ in range(2):  # late, then from the cache
+            for name, rdtype, is_authentic in (
+                    ("www.example.com.", "A", True), ("WWW.example.com.", "A", True), ("a.ttl.example.com.", "A", True),
+                    ("first.example.org.", "A", False), ("web.consul.example.org.", "A", False),
+                    ("a.gone.example.com.", "A", False), ("www.example.com.", "ANY", False)):
+                assert bool(ask(node, name, rdtype, want_dnssec=True, use_edns=0).flags & dns.flags.AD) == is_authentic, name
+
+
+def test_what_no_message_has_room_for_is_cut(nodes):
+    """The client's question is longer than the one that is asked."""
+    def large(query, tcp):
+        if tcp:
+            return answer(query, *(f'TXT "{i:03}{"x" * (237 + i % 2)}"' for i in range(258)))
+        response = answer(query)
+        response.flags |= dns.flags.TC
+        return response
+
+    with Upstream(large) as upstream:
+        name = ".".join(["y" * 60] * 4) + "."
+        node = nodes.start(f". {{\n    rewrite name {name} large.example.org\n    forward . {upstream.address}\n}}\n")
+        assert len(ask(node, "large.example.org.", "TXT", tcp=True).answer[0]) == 258
+        response = ask(node, name, "TXT", tcp=True)
+        assert rcode(response) == "NOERROR" and response.flags & dns.flags.TC
+        assert 250 < len(response.answer[0]) < 258
+
+
 def test_names_of_the_cluster_and_of_hosts(nodes, etcd):
     node = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.11"], directives=[
         "rewrite name db.example.org worker1.tf.local", "rewrite name suffix .tf.internal .tf.local answer auto",

@@ -160,6 +160,7 @@ dns::RewrittenResponse Autopath::conclude(const dns::Query& query, const Walk& w
   dns::ResponseRewriter rewriter(query, response);
   if (index > 0) {
     counters_.found.add();
+    rewriter.clearAuthenticData();  // nobody has signed the CNAME
     dns::MessageReader reader(response.bytes, response.question_end);
     dns::RecordView record;
     const bool has_answer =
@@ -167,8 +168,8 @@ dns::RewrittenResponse Autopath::conclude(const dns::Query& query, const Walk& w
     const auto name = candidate(walk, index);
     if (has_answer && !rewriter.addAnswer(query.name(), dns::RrType::kCname, record.ttl, name->wire())) return {};
   }
-  return rewriter.run([&rewriter](const dns::RecordView& record, std::span<const uint8_t> owner) {
-    return rewriter.keep(record, owner);
+  return rewriter.run([&rewriter, index](const dns::RecordView& record, std::span<const uint8_t> owner) {
+    return (index > 0 && rewriter.leaveOut(record, owner)) || rewriter.keep(record, owner);
   });
 }
 

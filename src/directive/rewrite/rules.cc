@@ -70,6 +70,16 @@ std::optional<size_t> findValue(std::span<const uint8_t> message, const dns::Rec
   return pos < end ? std::optional(pos) : std::nullopt;
 }
 
+// Whether the response is to the client's question.
+bool isQuestionOf(const dns::Query& query, const dns::MessageView& response) {
+  constexpr size_t kTail = 4;  // type and class
+  const auto question = response.bytes.first(response.question_end).subspan(dns::kHeaderSize);
+  if (question.size() != query.qname_size + kTail) return false;
+  const uint8_t* tail = question.data() + query.qname_size;
+  return dns::sameName(question.first(query.qname_size), query.name()) && dns::load16(tail) == query.qtype &&
+         dns::load16(tail + 2) == query.qclass;
+}
+
 class Change {
  public:
   Change(std::span<const ResponseRule> rules, const dns::MessageView& response, dns::ResponseRewriter& to)
@@ -79,6 +89,7 @@ class Change {
     std::optional<dns::Name> new_owner;
     if (!changeName(&ResponseRule::owners, owner, new_owner)) return false;
     if (new_owner) owner = new_owner->wire();
+    if (to_.leaveOut(record, owner)) return true;
     const uint32_t ttl = ttlOf(record);
     const auto pos = findValue(message_, record);
     if (!pos) return to_.keep(record, owner, ttl);
@@ -111,6 +122,7 @@ class Change {
     if (!changed) return true;
     const auto name = dns::Name::parse(text);
     if (!name) return false;
+    to_.clearAuthenticData();
     to = *name;
     return true;
   }
@@ -445,13 +457,16 @@ std::optional<RewrittenQuestion> applyRules(std::span<const RewriteRule> rules, 
 dns::RewrittenResponse rewriteResponse(const dns::Query& query, const dns::MessageView& response,
                                        std::span<const ResponseRule> rules) {
   dns::ResponseRewriter rewriter(query, response);
+  if (!isQuestionOf(query, response)) rewriter.clearAuthenticData();
   Change change(rules, response, rewriter);
   const auto write = [&change](const dns::RecordView& record, std::span<const uint8_t> owner) {
     return change.write(record, owner);
   };
   if (!rewriter.copy(write)) return {};
   for (auto rule = rules.rbegin(); rule != rules.rend(); ++rule) {
-    if (rule->rcode && rule->rcode->from == rewriter.rcode()) rewriter.setRcode(rule->rcode->to);
+    if (!rule->rcode || rule->rcode->from != rewriter.rcode()) continue;
+    rewriter.setRcode(rule->rcode->to);
+    rewriter.clearAuthenticData();
   }
   return rewriter.finish();
 }
