@@ -2,12 +2,13 @@
 
 import dns.edns
 import dns.flags
+import dns.rrset
 import pytest
 
 from corefiles import corefile
 from dns_client import answers, ask, extended_errors, rcode, wait_says
 from harness.metrics import Metrics
-from harness.upstreams import Upstream
+from harness.upstreams import Upstream, answer
 from test_corefile import validate
 
 ADDRESSES = """
@@ -104,6 +105,22 @@ def test_a_cname_is_followed(nodes):
         assert answers(node, "host.test.alias.test.", "CNAME") == ["host.test."]
         assert len(answers(node, "host.test" + 3 * ".alias.test" + ".")) == 4
         assert rcode(ask(node, "host.test" + 9 * ".alias.test" + ".")) == "SERVFAIL", "so many lead nowhere"
+
+
+def test_the_target_of_a_forwarded_alias_is_made_once(nodes, free_port):
+    """Also where it is looked up twice: whether the name is this server's own, and for the answer."""
+    port = free_port()
+    target = "ip-10-0-2-7.ip.example.org."
+
+    def with_address(query, tcp):
+        response = answer(query, f"CNAME {target}")
+        response.answer.append(dns.rrset.from_text(target, 60, "IN", "A", "192.0.2.66"))
+        return response
+
+    with Upstream(with_address) as upstream:
+        node = nodes.start(f". {{\n    prometheus 127.0.0.1:{port}\n{ADDRESSES}\n    forward . {upstream.address}\n}}\n")
+        assert answers(node, "www.example.org.") == ["10.0.2.7", target]
+        assert Metrics.of(port).sum("coredns_template_matches_total") == 1
 
 
 def test_many_records_are_truncated(nodes):

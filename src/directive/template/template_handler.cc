@@ -115,6 +115,8 @@ QueryOutcome TemplateHandler::answer(const dns::Query& query, const resolve::Req
     if (!data) data = dataOf(query, request);
     if (matchName(rule, *data)) {
       data->zone = zone->toString();
+      if (request.own_only)  // that there is one is enough
+        return QueryOutcome::answer(dns::ResponseBuilder(query, request.response_limit).finish(rule.rcode, flags));
       counters_.matches.add();
       return respond(rule, *data, query, request, flags);
     }
