@@ -15,6 +15,8 @@ namespace {
 constexpr uint32_t kSoaTtl = 30;  // and the minimum: of denials (RFC 2308)
 constexpr std::array<uint32_t, 4> kSoaTimes{7200, 1800, 86400, kSoaTtl};
 constexpr size_t kLongestString = 255;
+// A record takes 16 bytes of the response at least. There may be keys that have none of the type.
+constexpr size_t kBytesPerKey = 2;
 
 std::span<const uint8_t> bytesOf(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -140,7 +142,10 @@ bool Lookup::find(Bytes name, bool with_below, Services& found) {
   }
   bool exists = false;
   const auto take = [&](const Service& service) {
-    if (looked_at_ == kMostKeys) return false;
+    if (looked_at_ == most_keys_) {
+      is_cut_ = true;
+      return false;
+    }
     ++looked_at_;
     exists = true;
     if (isIncluded(service) && (!has_wildcard || matches(service.key))) found.push_back(&service);
@@ -198,6 +203,10 @@ bool Lookup::findForAddresses(Bytes name, Services& found) {
 // What the name has of the type. Where it has nothing, of its aliases the first that leads to something; in the additional
 // section what the others lead to, too. False: nothing.
 bool Lookup::follow(Bytes name, RrType type, Records& to, size_t aliases) {
+  if (looked_at_ == most_keys_) {
+    is_cut_ = true;
+    return false;
+  }
   Services services;
   const bool exists = findForAddresses(name, services);
   if (aliases == 0) exists_ = exists_ || exists;
@@ -250,8 +259,9 @@ bool Lookup::followAlias(const Record& alias, RrType type, Records& to, size_t a
     }
   } else if (&to == &answer_) {  // clients ask for other servers' addresses by themselves
     if (aliases_ == Aliases::kAlone) return true;
-    if (foreign_ != nullptr) {
-      if (isEqual(foreign_->name.wire(), alias.rdata) && addForeign(type, to)) return true;
+    if (foreign_ != nullptr && isEqual(foreign_->name.wire(), alias.rdata)) {
+      has_met_foreign_ = true;
+      if (addForeign(type, to)) return true;
     } else if (!std::exchange(needs_foreign_, true)) {
       foreign_name_ = dns::Name::fromWire(alias.rdata);
     }
@@ -285,10 +295,14 @@ bool Lookup::addForeign(RrType type, Records& to) {
 
 // --- services as such ---
 
-// The addresses of a target, in addition.
+// The addresses of a target, in addition. The answer lacks nothing without them.
 void Lookup::addHosts(Bytes target) {
-  if (!isWithin(target, zone_->wire())) return;
+  if (looked_at_ == most_keys_ || !isWithin(target, zone_->wire())) return;
+  if (!tried_.insert(hashBytes(target.data(), target.size(), seed_ + 2)).second) return;
+  ++looked_at_;  // also one that has no key is work
+  const bool was_cut = is_cut_;
   for (const RrType type : {RrType::kA, RrType::kAaaa}) follow(target, type, additional_, 0);
+  is_cut_ = was_cut;
 }
 
 // The name that a record of the service leads to. Empty: it has none.
@@ -393,14 +407,15 @@ bool Lookup::findExact(Bytes name, RrType type) {
 
 // --- a query ---
 
-Lookup::Outcome Lookup::run(const ServiceTable& table, const dns::Name& zone, const dns::Query& query, Aliases aliases,
-                            const ForeignAnswer* foreign) {
+Lookup::Outcome Lookup::run(const ServiceTable& table, const dns::Name& zone, const dns::Query& query, size_t limit,
+                            Aliases aliases, const ForeignAnswer* foreign) {
   table_ = &table;
   zone_ = &zone;
   qtype_ = query.qtype;
   aliases_ = aliases;
   foreign_ = foreign;
-  needs_foreign_ = exists_ = false;
+  needs_foreign_ = has_met_foreign_ = exists_ = is_cut_ = false;
+  most_keys_ = std::min(kMostKeys, limit / kBytesPerKey);
   looked_at_ = 0;
   answer_.clear();
   additional_.clear();
@@ -436,14 +451,14 @@ Lookup::Outcome Lookup::run(const ServiceTable& table, const dns::Name& zone, co
     }
   }
   exists_ = exists_ || is_apex;
-  if (answer_.empty() && needs_foreign_) return Outcome::kForeign;
+  if (answer_.empty() && needs_foreign_ && !has_met_foreign_) return Outcome::kForeign;
   return exists_ ? Outcome::kFound : Outcome::kNoName;
 }
 
 size_t Lookup::write(const dns::Query& query, size_t limit, uint16_t flags, std::optional<dns::EdeCode> ede) const {
   zones::ZoneResponse response(query, limit);
   if (ede) response.setEde(*ede);
-  if (looked_at_ == kMostKeys) response.cutHere();
+  if (is_cut_) response.cutHere();
   for (const Record& record : answer_)
     response.addRecord(Section::kAnswer, record.owner, dns::code(record.type), record.ttl, record.rdata);
   if (answer_.empty()) addSoa(response, *zone_, table_->serial());

@@ -7,8 +7,9 @@
 //   SOA            made up; NS: what is below ns.dns.ZONE; A and AAAA of the zone: what is below apex.dns.ZONE, if anything is
 //   a label `*` or `any` of the query stands for every label
 //
-// Work is bounded: of a query that concerns more than kMostKeys keys some are not looked at, and TC says so. One Lookup a
-// loop; what a look-up finds is valid until the next one, as long as the table is.
+// Work is bounded: of a query that concerns more than kMostKeys keys, or more than can fit the response by far, some are not
+// looked at. TC says so where the answer section may lack something for that. One Lookup a loop; what a look-up finds is
+// valid until the next one, as long as the table is.
 #pragma once
 
 #include <unordered_set>
@@ -35,7 +36,8 @@ class Lookup {
   enum class Outcome : uint8_t {
     kFound,       // records, or none: NODATA
     kNoName,      // nor any below it
-    kForeign,     // an alias leads to foreignName(); with an answer to that it is to be looked up again
+    kForeign,     // an alias leads to foreignName(); with an answer to that it is to be looked up again. Of several the first;
+                  // with an answer to another name: none of the aliases leads there any more
     kParentSide,  // DS of the zone's own name
   };
   // What becomes of an alias that leads out of the zone.
@@ -44,8 +46,8 @@ class Lookup {
     kAlone,   // it is the answer
   };
 
-  // `foreign` may be null. REQUIRES: the query's name is within `zone`.
-  Outcome run(const ServiceTable& table, const dns::Name& zone, const dns::Query& query, Aliases aliases,
+  // `limit`: bytes of the response, as of write(). `foreign` may be null. REQUIRES: the query's name is within `zone`.
+  Outcome run(const ServiceTable& table, const dns::Name& zone, const dns::Query& query, size_t limit, Aliases aliases,
               const ForeignAnswer* foreign = nullptr);
   const dns::Name& foreignName() const { return foreign_name_; }
 
@@ -99,14 +101,17 @@ class Lookup {
   dns::Name foreign_name_;
   bool needs_foreign_ = false;
   bool exists_ = false;
-  size_t looked_at_ = 0;                  // keys
+  bool has_met_foreign_ = false;  // an alias leads to foreign_
+  size_t most_keys_ = kMostKeys;
+  size_t looked_at_ = 0;                  // keys, and targets
+  bool is_cut_ = false;                   // the answer section may lack something
   std::vector<std::string_view> labels_;  // of the name that find() looks for, the highest first
   Records answer_;
   Records additional_;
   std::deque<std::vector<uint8_t>> kept_;  // bytes that no service has
   const HashSeed seed_ = randomHashSeed();
   std::unordered_set<uint64_t> seen_;   // hashes of the records that were collected, each once
-  std::unordered_set<uint64_t> tried_;  // of the aliases that were followed
+  std::unordered_set<uint64_t> tried_;  // of the aliases that were followed, and of the targets
 };
 
 }  // namespace idetcd::skydns

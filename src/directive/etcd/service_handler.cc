@@ -116,7 +116,8 @@ QueryOutcome ServiceHandler::answer(const dns::Query& query, const resolve::Requ
   if (table == nullptr)
     return QueryOutcome::answer(writeFailure(query, request.response_limit, flags, dns::EdeCode::kNotReady));
   const bool follows = (query.flags & dns::kFlagRd) != 0 && !request.own_only && request.inner_depth == 0;
-  switch (lookup_.run(*table, *zone, query, follows ? Lookup::Aliases::kFollow : Lookup::Aliases::kAlone)) {
+  switch (lookup_.run(*table, *zone, query, request.response_limit,
+                      follows ? Lookup::Aliases::kFollow : Lookup::Aliases::kAlone)) {
     case Lookup::Outcome::kParentSide:
       return QueryOutcome::nextOfExisting();
     case Lookup::Outcome::kForeign:
@@ -190,7 +191,10 @@ size_t ServiceHandler::conclude(const dns::Query& query, size_t limit, uint16_t 
   // REFUSED: nobody here resolves that name.
   if (rcode != dns::Rcode::kNoError && rcode != dns::Rcode::kNxDomain && rcode != dns::Rcode::kRefused)
     return writeFailure(query, limit, flags);
-  lookup_.run(*newestTable(), *zoneOf(query.name()), query, Lookup::Aliases::kFollow, &foreign);
+  const auto outcome =
+      lookup_.run(*newestTable(), *zoneOf(query.name()), query, limit, Lookup::Aliases::kFollow, &foreign);
+  // The alias leads elsewhere by now: that name was not asked for, so nothing can be denied.
+  if (outcome == Lookup::Outcome::kForeign) return writeFailure(query, limit, flags);
   return write(query, limit, flags, BootClock::now());
 }
 

@@ -181,6 +181,10 @@ TEST_F(ServiceHandlerTest, TargetsThatAreAnsweredLate) {
   EXPECT_EQ(tellLate(), "NOERROR 1 aa") << "it has changed meanwhile";
   hold({{"/test/sky/out", R"({"host":"www.other"})"}});
   EXPECT_EQ(ask("out.sky.test."), "none");
+  hold({{"/test/sky/out", R"({"host":"www.another"})"}});
+  EXPECT_EQ(tellLate(), "SERVFAIL 0") << "nobody has asked for the other target";
+  hold({{"/test/sky/out", R"({"host":"www.other"})"}});
+  EXPECT_EQ(ask("out.sky.test."), "none");
   hold({});
   EXPECT_EQ(tellLate(), "NXDOMAIN 0 aa");
 }

@@ -86,14 +86,14 @@ struct Answered {
 };
 
 Answered lookUp(const ServiceTable& table, std::string_view zone, std::string_view name, uint16_t type,
-                Aliases aliases = Aliases::kFollow, const ForeignAnswer* foreign = nullptr, size_t limit = 4096) {
+                Aliases aliases = Aliases::kFollow, const ForeignAnswer* foreign = nullptr, size_t limit = 65535) {
   Message message(name, type, 4096);
   dns::Query query;
   EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
   Lookup lookup;
   const dns::Name origin = dns::Name::parse(zone).value();
   Answered answered;
-  answered.outcome = lookup.run(table, origin, query, aliases, foreign);
+  answered.outcome = lookup.run(table, origin, query, limit, aliases, foreign);
   if (answered.outcome == Outcome::kForeign) {
     answered.head = "asks for " + lookup.foreignName().toString();
     return answered;
@@ -500,6 +500,39 @@ TEST(SkydnsLookup, MoreKeysThanAreLookedAt) {
   EXPECT_EQ(answered.head, "NOERROR aa tc");
   EXPECT_EQ(answered.answer.size(), 1u);
   EXPECT_EQ(lookUp(table, "t.", "004099.x.t.", kHinfo).head, "NOERROR aa");
+}
+
+// Of `count` services below x.t., and of others.
+ServiceTable tableOfMany(size_t count, const std::string& value, const Held& others = {}) {
+  Held held = others;
+  for (size_t i = 0; i < count; ++i) held.emplace_back(fmt::format("{:06}.x.t.", i), value);
+  return tableOf(held);
+}
+
+TEST(SkydnsLookup, AsManyKeysAsAreLookedAt) {
+  const auto table = tableOfMany(Lookup::kMostKeys, R"({"host":"192.0.2.1"})");
+  EXPECT_EQ(lookUp(table, "t.", "x.t.", kA).head, "NOERROR aa") << "nothing is missing";
+}
+
+TEST(SkydnsLookup, AnAnswerThatLacksOnlyAddressesOfTargetsIsWhole) {
+  const std::string value = R"({"host":"host.t","port":80})";
+  const Held host{{"host.t.", R"({"host":"192.0.2.1"})"}};
+  const Answered whole = lookUp(tableOfMany(Lookup::kMostKeys, value, host), "t.", "x.t.", kSrv);
+  EXPECT_EQ(whole.head, "NOERROR aa");
+  EXPECT_EQ(whole.answer.size(), 1u);
+  EXPECT_TRUE(whole.additional.empty());
+  EXPECT_EQ(lookUp(tableOfMany(Lookup::kMostKeys + 1, value, host), "t.", "x.t.", kSrv).head, "NOERROR aa tc");
+  Held hosts;
+  for (size_t i = 0; i < Lookup::kMostKeys; ++i) hosts.emplace_back(fmt::format("{}.host.t.", i), R"({"host":"192.0.2.1"})");
+  const Answered many = lookUp(tableOfMany(2, value, hosts), "t.", "x.t.", kSrv);
+  EXPECT_EQ(many.head, "NOERROR aa");
+  EXPECT_EQ(many.additional, Texts{"host.t. 300 A 192.0.2.1"});
+}
+
+TEST(SkydnsLookup, ASmallResponseHasFewerKeysLookedAt) {
+  const auto table = tableOfMany(700, R"({"host":"192.0.2.1"})");
+  EXPECT_EQ(lookUp(table, "t.", "x.t.", kA, Aliases::kFollow, nullptr, 1232).head, "NOERROR aa tc");
+  EXPECT_EQ(lookUp(table, "t.", "x.t.", kA, Aliases::kFollow, nullptr, 4096).head, "NOERROR aa");
 }
 
 TEST(SkydnsLookup, NamesThatNoKeyCanHave) {
