@@ -96,11 +96,13 @@ Task<StoreResult<void>> Follower::load() {
   if (lifetime_.stopping()) co_return naming::stopped();
   if (!state) co_return tl::unexpected(state.error());
   rejections_logged_ = 0;
+  services_ = bytes_ = left_out_ = 0;
   std::vector<ServicePtr> services;
   std::function<bool(std::vector<KeyValue>&&)> take = [&, this](std::vector<KeyValue>&& page) {
     if (lifetime_.stopping()) return false;
     for (const KeyValue& kv : page) {
-      if (ServicePtr service = read(kv)) services.push_back(std::move(service));
+      ServicePtr service = read(kv);
+      if (service && admit(*service)) services.push_back(std::move(service));
     }
     return true;
   };
@@ -153,9 +155,11 @@ Task<StoreError> Follower::follow() {
     }
     trouble_.succeeded(kWatching);
     if (!batch->events.empty()) apply(batch->events);
+    if (left_out_ > 0 && hasRoom()) is_loaded_ = false;
     resume_ = std::max(resume_, batch->resume_revision - 1);
     confirmed_at_ = watched_at_ = scheduler_.now();
     confirmed();
+    if (!is_loaded_) co_return StoreError{ErrorCode::kUnavailable, "there is room for services that were left out", false};
     if (!stream->isAtCurrentEndpoint()) co_return StoreError{ErrorCode::kUnavailable, "another endpoint is used", false};
   }
 }
@@ -166,11 +170,41 @@ void Follower::apply(const std::vector<store::WatchEvent>& events) {
     const bool is_put = event.type == store::WatchEvent::Type::kPut;
     last[event.kv.key.substr(options_.path.size())] = is_put ? read(event.kv) : nullptr;
   }
+  const std::shared_ptr<const ServiceTable> table = set_->table();
+  for (const auto& [key, service] : last) {
+    const Service* const before = table->find(key);
+    if (before == nullptr) continue;
+    --services_;
+    bytes_ -= before->bytes();
+  }
   std::vector<ServiceTable::Change> changes;
   changes.reserve(last.size());
-  for (auto& [key, service] : last) changes.push_back({key, std::move(service)});
+  for (auto& [key, service] : last) {
+    if (service && !admit(*service)) service = nullptr;
+    changes.push_back({key, std::move(service)});
+  }
   counters_.changes.add(changes.size());
-  publish(set_->table()->with(std::move(changes), serial()));
+  publish(table->with(std::move(changes), serial()));
+}
+
+// Counts the service. False: there is no room for it.
+bool Follower::admit(const Service& service) {
+  const size_t bytes = service.bytes();
+  if (services_ < options_.most_services && bytes <= options_.most_bytes - bytes_) {
+    ++services_;
+    bytes_ += bytes;
+    return true;
+  }
+  counters_.left_out.add();
+  if (left_out_++ == 0) {
+    log_.warning("{}{} and further keys are left out: more than {} services or {} MiB", options_.path, service.key,
+                 options_.most_services, options_.most_bytes >> 20);
+  }
+  return false;
+}
+
+bool Follower::hasRoom() const {
+  return 10 * services_ < 9 * options_.most_services && 10 * bytes_ < 9 * options_.most_bytes;
 }
 
 // Null: it is none.
@@ -188,6 +222,7 @@ ServicePtr Follower::read(const KeyValue& kv) {
 
 void Follower::publish(ServiceTable table) {
   counters_.services.set(static_cast<double>(table.size()));
+  set_->setLacksServices(left_out_ > 0);
   set_->publish(std::move(table));
 }
 

@@ -3,7 +3,8 @@
 // not enough: after a compaction, when the store is another one or went back, and when the watch was away for so long
 // that it may have been restored.
 //
-// A key whose value is no service costs itself alone: it is left out, counted, and logged. Scheduler's thread only.
+// A key whose value is no service costs itself alone: it is left out, counted, and logged. So is a service beyond the bounds
+// of number and memory, until all is read again: that happens once a tenth of the room is free. Scheduler's thread only.
 #pragma once
 
 #include <unordered_map>
@@ -25,6 +26,7 @@ struct FollowerCounters : metrics::Group {
   metrics::Counter reads{*this, "idetcd_skydns_reads_total", "Times that all services were read."};
   metrics::Counter breaks{*this, "idetcd_skydns_watch_breaks_total", "Times that the watch of the services broke."};
   metrics::Counter changes{*this, "idetcd_skydns_changes_total", "Changes of services that the watch has shown."};
+  metrics::Counter left_out{*this, "idetcd_skydns_left_out_total", "Services that there was no room for."};
   metrics::Counter rejected{*this, "idetcd_skydns_rejected_total", "Keys that were left out, as they are no services."};
 };
 
@@ -36,6 +38,9 @@ class Follower {
     // Bounds of what a lease lets clients keep, in seconds.
     uint32_t min_lease_ttl = 30;
     uint32_t max_lease_ttl = 86'400;
+    // Bounds of what is kept; while all is read anew there are two tables.
+    size_t most_services = 2'000'000;
+    size_t most_bytes = size_t{1} << 30;  // of Service::bytes()
     int64_t page_size = 0;  // of reading, in keys; 0: by the size of the range
   };
 
@@ -64,6 +69,8 @@ class Follower {
   store::KeyRange range() const { return store::KeyRange::prefix(options_.path + '/'); }
   void apply(const std::vector<store::WatchEvent>& events);
   ServicePtr read(const store::KeyValue& kv);
+  bool admit(const Service& service);
+  bool hasRoom() const;
   std::shared_ptr<const LeaseTtl> leaseTtl(int64_t lease);
   void publish(ServiceTable table);
   void confirmed();
@@ -81,6 +88,9 @@ class Follower {
   naming::Lifetime lifetime_;
   naming::ErrorLogThrottle trouble_;
 
+  size_t services_ = 0;  // in the table, or in the one that is being read
+  size_t bytes_ = 0;     // of these
+  size_t left_out_ = 0;  // for want of room, since the last reading began
   bool is_loaded_ = false;  // the table was whole as of resume_; else all is to be read
   int64_t resume_ = 0;      // everything up to this revision is in the table
   uint64_t cluster_id_ = 0;

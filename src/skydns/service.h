@@ -33,6 +33,8 @@ struct Service {
   uint32_t ttl_seconds = 0;                // 0: not said
   std::shared_ptr<const LeaseTtl> lease{};  // null: there is none
 
+  // Of memory, about.
+  size_t bytes() const { return sizeof(Service) + key.size() + target.size() + text.size() + group.size(); }
   bool hasHost() const { return address || !target.empty(); }
   // The lesser of its own and its lease's, in seconds.
   uint32_t ttl() const;

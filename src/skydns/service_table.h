@@ -61,6 +61,7 @@ class ServiceSet {
   // --- one thread ---
   void publish(ServiceTable table);
   void setFreshUntil(BootClock::time_point until) { fresh_until_.store(until, std::memory_order_relaxed); }
+  void setLacksServices(bool lacks) { lacks_services_.store(lacks, std::memory_order_relaxed); }
 
   // --- any thread ---
   // Grows with each new table. acquire: a thread that sees it finds that table, or a newer one, in table().
@@ -72,11 +73,14 @@ class ServiceSet {
   }
   // From then on what is in the table may not be so any more.
   BootClock::time_point freshUntil() const { return fresh_until_.load(std::memory_order_relaxed); }
+  // There are more services than there is room for.
+  bool lacksServices() const { return lacks_services_.load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<Executor> executor_;
   std::atomic<uint64_t> generation_{0};
   std::atomic<BootClock::time_point> fresh_until_{BootClock::time_point()};
+  std::atomic<bool> lacks_services_{false};
   mutable std::mutex mutex_;  // guards table_
   std::shared_ptr<const ServiceTable> table_;
 };

@@ -61,8 +61,11 @@ std::string ServiceMirror::missing() const {
 
 std::string ServiceMirror::degraded() const {
   if (!services_->table()) return fmt::format("etcd: {}", missing());
-  if (BootClock::now() <= services_->freshUntil()) return {};
-  return fmt::format("etcd: the services below {} are stale: etcd is away", settings_.path);
+  if (BootClock::now() > services_->freshUntil())
+    return fmt::format("etcd: the services below {} are stale: etcd is away", settings_.path);
+  if (services_->lacksServices())
+    return fmt::format("etcd: there are too many services below {}: some are left out", settings_.path);
+  return {};
 }
 
 Result<std::shared_ptr<ServiceMirror>> ServiceMirrors::join(const EtcdSettings& settings) {

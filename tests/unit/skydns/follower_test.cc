@@ -144,6 +144,31 @@ TEST(SkydnsFollower, AnotherStoreReplacesAll) {
   EXPECT_TRUE(followed.becomes("/t/a", "-"));
 }
 
+TEST(SkydnsFollower, MoreServicesThanThereIsRoomFor) {
+  EtcdServer server;
+  for (const char* key : {"/skydns/t/a", "/skydns/t/b", "/skydns/t/c"}) server.ctl({"put", key, hostValue("192.0.2.1")});
+  const size_t bytes = Service{.key = "/t/a"}.bytes();
+  const FollowedServices by_number(server.endpoint(), {.most_services = 2});
+  const FollowedServices by_bytes(server.endpoint(), {.most_bytes = 3 * bytes - 1});
+  for (const FollowedServices* followed : {&by_number, &by_bytes}) {
+    ASSERT_TRUE(followed->becomes("/t/b", "192.0.2.1"));
+    EXPECT_EQ(followed->at("/t/c"), "-");
+    EXPECT_TRUE(followed->set->lacksServices());
+    EXPECT_EQ(test_support::sumOf(followed->registry, "idetcd_skydns_left_out_total"), 1);
+  }
+  server.ctl({"put", "/skydns/t/b", hostValue("192.0.2.2")});
+  for (const FollowedServices* followed : {&by_number, &by_bytes}) {
+    EXPECT_TRUE(followed->becomes("/t/b", "192.0.2.2")) << "what changes keeps its room";
+    EXPECT_EQ(followed->at("/t/c"), "-");
+  }
+  server.ctl({"del", "/skydns/t/a"});
+  for (const FollowedServices* followed : {&by_number, &by_bytes}) {
+    EXPECT_TRUE(followed->becomes("/t/c", "192.0.2.1")) << "there is room again";
+    EXPECT_EQ(followed->at("/t/a"), "-");
+    EXPECT_TRUE(eventually([&] { return !followed->set->lacksServices(); }));
+  }
+}
+
 TEST(SkydnsFollower, ALeaseBoundsTheTtl) {
   EtcdServer server;
   const std::string granted = server.ctl({"lease", "grant", "500"});
