@@ -18,6 +18,8 @@ constexpr std::chrono::nanoseconds kSilence = 8s;
 // In less time no store is restored from a backup.
 constexpr std::chrono::nanoseconds kLongBreak = 10s;
 constexpr std::chrono::nanoseconds kAwayPause = 1s;
+// After an outage, all servers read within twice this.
+constexpr std::chrono::nanoseconds kReadingSpread = 5s;
 
 // A task keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
 Task<void> withOwner([[maybe_unused]] std::shared_ptr<void> owner, Task<void> task) { co_await task; }
@@ -91,8 +93,15 @@ Task<StoreResult<store::RangeResult>> Follower::readState() {
 
 // Reads all, and publishes it.
 Task<StoreResult<void>> Follower::load() {
-  const BootClock::time_point began = scheduler_.now();
-  const StoreResult<store::RangeResult> state = co_await readState();
+  BootClock::time_point began = scheduler_.now();
+  StoreResult<store::RangeResult> state = co_await readState();
+  if (state && std::exchange(was_away_, false)) {
+    const std::chrono::nanoseconds turn = jitter_.around(kReadingSpread, 1);
+    co_await lifetime_.pause(turn);
+    if (lifetime_.stopping()) co_return naming::stopped();
+    began = scheduler_.now();
+    state = co_await readState();
+  }
   if (lifetime_.stopping()) co_return naming::stopped();
   if (!state) co_return tl::unexpected(state.error());
   rejections_logged_ = 0;
@@ -128,6 +137,7 @@ Task<StoreResult<void>> Follower::load() {
 Task<StoreError> Follower::follow() {
   if (scheduler_.now() - watched_at_ > kLongBreak + kSilence) {
     is_loaded_ = false;
+    was_away_ = true;
     co_return StoreError{ErrorCode::kUnavailable, "the watch was away for long", false};
   }
   std::vector<store::WatchRange> ranges{{range(), resume_ + 1}};
@@ -249,7 +259,8 @@ std::shared_ptr<const LeaseTtl> Follower::leaseTtl(int64_t lease) {
   return ttl;
 }
 
-// Asks once for each: for how long it still runs when its first key is seen.
+// Asks once for each: for how long it still runs when its first key is seen. One that fails is asked for again behind the
+// others.
 Task<void> Follower::learnLeases() {
   while (!lifetime_.stopping()) {
     if (new_leases_.empty()) {
@@ -263,12 +274,13 @@ Task<void> Follower::learnLeases() {
     StoreResult<std::chrono::seconds> left = std::chrono::seconds(0);
     if (!is_gone) left = co_await store_.leaseTimeToLive(lease);
     if (lifetime_.stopping()) co_return;
+    new_leases_.pop_front();
     if (!left && left.error().code != ErrorCode::kLeaseNotFound) {
+      new_leases_.push_back(lease);
       const std::chrono::nanoseconds delay = jitter_.around(kAwayPause, 0.5);
       co_await lifetime_.pause(delay);
       continue;
     }
-    new_leases_.pop_front();
     const auto asked = leases_.find(lease);
     const auto ttl = asked != leases_.end() ? asked->second.lock() : nullptr;
     if (!left || !ttl || left->count() <= 0) continue;

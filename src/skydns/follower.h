@@ -92,6 +92,7 @@ class Follower {
   size_t bytes_ = 0;     // of these
   size_t left_out_ = 0;  // for want of room, since the last reading began
   bool is_loaded_ = false;  // the table was whole as of resume_; else all is to be read
+  bool was_away_ = false;   // reading all again waits for a while: others are about to do so, too
   int64_t resume_ = 0;      // everything up to this revision is in the table
   uint64_t cluster_id_ = 0;
   BootClock::time_point confirmed_at_;  // as of when the table is known to be the present

@@ -12,6 +12,7 @@
 #include "support/etcd_server.h"
 #include "support/eventually.h"
 #include "support/metric_values.h"
+#include "unit/naming/forwarding_store.h"
 #include "unit/naming/tcp_proxy.h"
 
 namespace idetcd::skydns {
@@ -20,12 +21,23 @@ namespace {
 using namespace std::chrono_literals;
 using test_support::EtcdServer;
 
+// Says nothing of one lease.
+struct LeaseStore : naming::ForwardingStore {
+  LeaseStore(etcd::Client& client, int64_t failing) : ForwardingStore(client), failing_lease(failing) {}
+  runtime::Task<store::StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) override {
+    if (id == failing_lease) co_return tl::unexpected(store::StoreError{ErrorCode::kUnavailable, "failing", false});
+    co_return co_await ForwardingStore::leaseTimeToLive(id);
+  }
+  const int64_t failing_lease;
+};
+
 struct FollowedServices {
   struct Source {
     Source(etcd::CompletionThread& thread, const std::string& endpoint, std::shared_ptr<ServiceSet> set,
-           Follower::Options options, const metrics::Scope& scope)
+           Follower::Options options, const metrics::Scope& scope, int64_t failing_lease)
         : client(thread, clientOptions(endpoint), {}),
-          follower(thread, client, random, std::move(set), std::move(options), {}, scope) {}
+          store(client, failing_lease),
+          follower(thread, store, random, std::move(set), std::move(options), {}, scope) {}
     static etcd::Client::Options clientOptions(const std::string& endpoint) {
       etcd::Client::Options options;
       options.endpoints = {endpoint};
@@ -33,11 +45,12 @@ struct FollowedServices {
     }
     KernelRandom random;
     etcd::Client client;
+    LeaseStore store;
     Follower follower;
   };
 
-  explicit FollowedServices(const std::string& endpoint, Follower::Options options = {})
-      : source(std::make_shared<Source>(*thread, endpoint, set, std::move(options), registry.scope())) {
+  explicit FollowedServices(const std::string& endpoint, Follower::Options options = {}, int64_t failing_lease = 0)
+      : source(std::make_shared<Source>(*thread, endpoint, set, std::move(options), registry.scope(), failing_lease)) {
     source->follower.start(source);
   }
   ~FollowedServices() {
@@ -179,6 +192,22 @@ TEST(SkydnsFollower, ALeaseBoundsTheTtl) {
   const FollowedServices followed(server.endpoint(), {.min_lease_ttl = 10, .max_lease_ttl = 400});
   EXPECT_TRUE(eventually([&] { return followed.ttlAt("/t/a") == 400; })) << followed.ttlAt("/t/a");
   EXPECT_EQ(followed.ttlAt("/t/b"), 40u);
+}
+
+TEST(SkydnsFollower, ALeaseThatNothingIsLearnedOfHoldsUpNoOther) {
+  EtcdServer server;
+  const auto grant = [&] {
+    const std::string granted = server.ctl({"lease", "grant", "500"});
+    const size_t id = granted.find("lease ") + 6;
+    return granted.substr(id, granted.find(' ', id) - id);
+  };
+  const std::string failing = grant();
+  server.ctl({"put", "/skydns/t/a", hostValue("192.0.2.1"), "--lease=" + failing});
+  server.ctl({"put", "/skydns/t/b", hostValue("192.0.2.1"), "--lease=" + grant()});
+  const FollowedServices followed(server.endpoint(), {.min_lease_ttl = 10, .max_lease_ttl = 400},
+                                  std::stoll(failing, nullptr, 16));
+  EXPECT_TRUE(eventually([&] { return followed.ttlAt("/t/b") == 400; })) << followed.ttlAt("/t/b");
+  EXPECT_EQ(followed.ttlAt("/t/a"), 10u);
 }
 
 }  // namespace
