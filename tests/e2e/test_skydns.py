@@ -132,6 +132,22 @@ def test_answers_go_on_while_etcd_is_away(etcd, nodes, free_port):
     assert extended_errors(ask(node, "a.sky.test.", use_edns=True)) == []
 
 
+def test_a_reload_that_changes_a_bound_of_leases_goes_on_from_the_last_table(etcd, nodes):
+    service(etcd, "a.sky.test", host="192.0.2.1")
+    node = nodes.start(block(etcd, around=["reload 2s 1s"]))
+    wait_answers(node, "a.sky.test.", ["192.0.2.1"])
+    etcd.kill()
+    with open(node.corefile_path, "w", encoding="utf-8") as file:
+        file.write(block(etcd, "min-lease-ttl 40s", around=["reload 2s 1s"]))
+    node.wait_logged("Reloading complete", timeout=SOON)
+    response = ask(node, "a.sky.test.", use_edns=True)
+    assert response.answer[0][0].to_text() == "192.0.2.1" and extended_errors(response) == [STALE]
+    etcd.start()
+    service(etcd, "a.sky.test", host="192.0.2.2")
+    wait_answers(node, "a.sky.test.", ["192.0.2.2"])
+    wait_until(lambda: extended_errors(ask(node, "a.sky.test.", use_edns=True)) == [], SOON, node.logs)
+
+
 def test_compaction_while_the_watch_is_cut(etcd, nodes):
     service(etcd, "a.sky.test", host="192.0.2.1")
     with TcpProxy(etcd.client_port) as proxy:

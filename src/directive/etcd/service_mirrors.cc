@@ -25,6 +25,14 @@ etcd::Client::Options clientOptions(const EtcdSettings& settings, const resolve:
   return options;
 }
 
+// Surely of the same etcd, whatever the password.
+bool hasSameKeys(const EtcdSettings& a, const EtcdSettings& b) {
+  const auto isOfB = [&](const std::string& endpoint) {
+    return std::ranges::find(b.endpoints, endpoint) != b.endpoints.end();
+  };
+  return a.path == b.path && std::ranges::any_of(a.endpoints, isOfB);
+}
+
 }  // namespace
 
 // Lives as long as its tasks.
@@ -80,6 +88,13 @@ Result<std::shared_ptr<ServiceMirror>> ServiceMirrors::join(const EtcdSettings& 
     thread_ = std::move(*thread);
   }
   auto mirror = std::make_shared<ServiceMirror>(thread_, settings, process_);
+  for (const auto& known : mirrors_) {
+    const auto other = known.lock();
+    const auto table = other && hasSameKeys(other->settings(), settings) ? other->services()->table() : nullptr;
+    if (!table) continue;
+    mirror->services()->publish(*table);  // not started yet, so that no one else publishes
+    break;
+  }
   mirrors_.push_back(mirror);
   return mirror;
 }

@@ -1,5 +1,6 @@
 // The copies of services that this process keeps: one for each path and etcd that a Corefile names, whatever the number of
-// blocks. One that the next configuration names too goes on, so that a reload while etcd is away loses nothing.
+// blocks. One that the next configuration names too goes on, so that a reload while etcd is away loses nothing; one with
+// the same path and an endpoint in common begins with its table, as a stale one.
 #pragma once
 
 #include "base/random.h"
