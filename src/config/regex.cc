@@ -20,6 +20,7 @@ std::optional<std::vector<std::string_view>> matchRegex(const re2::RE2& regex, s
   std::vector<re2::StringPiece> groups(static_cast<size_t>(count));
   if (!regex.Match(text, 0, text.size(), re2::RE2::UNANCHORED, groups.data(), count)) return std::nullopt;
   std::vector<std::string_view> found;
+  found.reserve(groups.size());
   for (const auto& group : groups) found.emplace_back(group.data(), group.size());
   return found;
 }
