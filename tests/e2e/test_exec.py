@@ -65,8 +65,13 @@ def test_a_job_is_started_anew(etcd, nodes, node, background):
     wait_until(lambda: len(lines(job)) == 2, 10, job.out)
     [child] = [int(line.split()[1]) for line in lines(job) if line.startswith("child")]
     start_second(etcd, nodes, node)
-    wait_until(lambda: lines(job).count("up") == 2, 40, job.out)
+    wait_until(lambda: lines(job).count("up") == 2 and len(lines(job)) == 4, 40, job.out)
     assert not is_there(child)
+    job.signal(signal.SIGTERM)  # passed on, and ignored
+    job.kill()
+    for line in lines(job):
+        if line.startswith("child") and is_there(int(line.split()[1])):
+            os.kill(int(line.split()[1]), signal.SIGKILL)  # in a session of its own
 
 
 def test_a_job_need_not_be_told(etcd, nodes, node, background):
