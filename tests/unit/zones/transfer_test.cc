@@ -127,9 +127,10 @@ TEST(Transfer, OnlyTheZonesOwnSoaIsTheLastRecord) {
   // The last place of `pattern`, whose byte at `index` becomes another one.
   const auto changed = [&good](const std::array<uint8_t, 8>& pattern, ptrdiff_t index, uint8_t byte) {
     Messages messages = good;
-    const auto found = std::ranges::find_end(messages[0], pattern);
-    EXPECT_FALSE(found.empty());
-    if (!found.empty()) found.begin()[index] = byte;
+    auto& first = messages[0];
+    const auto found = std::find_end(first.begin(), first.end(), pattern.begin(), pattern.end());
+    EXPECT_NE(found, first.end());
+    if (found != first.end()) found[index] = byte;
     return readBack(messages);
   };
   constexpr std::array<uint8_t, 8> kSerialAndRefresh{0, 0, 0, 7, 0, 0, 14, 16};
