@@ -12,7 +12,7 @@ namespace {
 using dns::RrType;
 using Kind = NameMatch::Kind;
 
-std::string withDot(std::string text) { return text.ends_with('.') ? text : text + "."; }
+std::string withDot(const std::string& text) { return text.ends_with('.') ? text : text + "."; }
 
 // The number in braces at `pos` of a replacement, and its end; nothing: a brace of its own.
 std::optional<std::pair<size_t, size_t>> groupAt(std::string_view text, size_t pos) {
@@ -116,7 +116,7 @@ class Change {
     for (auto rule = rules_.rbegin(); rule != rules_.rend(); ++rule) {
       auto next = (*rule).*names ? ((*rule).*names)->apply(text) : std::nullopt;
       if (!next) continue;
-      text = withDot(std::move(*next));
+      text = withDot(*next);
       changed = true;
     }
     if (!changed) return true;
