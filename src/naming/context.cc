@@ -4,6 +4,23 @@
 
 namespace idetcd::naming {
 
+using namespace std::chrono_literals;
+
+runtime::Task<void> returnHomeRegularly(runtime::Scheduler& scheduler, Lifetime& lifetime, Jitter& jitter,
+                                        store::Store& store) {
+  while (true) {
+    const auto at = scheduler.now() + jitter.around(20s, 0.5);
+    while (scheduler.now() < at) {
+      const std::chrono::nanoseconds left = at - scheduler.now();
+      const bool go_on = co_await lifetime.pause(std::min<std::chrono::nanoseconds>(1s, left));
+      if (!go_on) co_return;
+      co_await store.identifyEndpoints();
+      if (lifetime.stopping()) co_return;
+    }
+    co_await store.returnHome();
+  }
+}
+
 void ErrorLogThrottle::failed(std::string_view doing, const store::StoreError& error) {
   if (error.code == ErrorCode::kCancelled || error.code == ErrorCode::kUnavailable ||
       error.code == ErrorCode::kDeadlineExceeded) {

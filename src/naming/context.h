@@ -31,6 +31,12 @@ class Lifetime {
   runtime::Event stopped_;
 };
 
+// Until the lifetime ends. An endpoint that is back says at once whether it is of our store: else two nodes could have one
+// name, in two stores. It takes its share of the nodes again within two minutes, and not all at once. REQUIRES: all outlive
+// the task.
+runtime::Task<void> returnHomeRegularly(runtime::Scheduler& scheduler, Lifetime& lifetime, Jitter& jitter,
+                                        store::Store& store);
+
 // Says once for each activity that etcd refuses it (permission, NOSPACE, …), however often it is tried again, and once
 // that it is allowed again. The client itself logs endpoints that are away.
 class ErrorLogThrottle {

@@ -60,7 +60,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(mirror_.run());
   spawn(mirror_.reconcileRegularly());
   spawn(mirror_.watchFreshness());
-  if (store_.endpoints().size() != 1) spawn(returnHomeRegularly());
+  if (store_.endpoints().size() != 1) spawn(returnHomeRegularly(scheduler_, lifetime_, jitter_, store_));
   spawn(confirmation_.run());
   if (!options_.observe) {
     spawn(keeper_.keepRecord());
@@ -83,22 +83,6 @@ Task<void> Protocol::keepName() {
     co_await keeping;
   }
   if (options_.on_released) options_.on_released();
-}
-
-// An endpoint that is back says at once whether it is of our store: else two nodes could have one name, in two stores.
-// It takes its share of the nodes again within two minutes, and not all at once.
-Task<void> Protocol::returnHomeRegularly() {
-  while (true) {
-    const auto at = scheduler_.now() + jitter_.around(20s, 0.5);
-    while (scheduler_.now() < at) {
-      const std::chrono::nanoseconds left = at - scheduler_.now();
-      const bool go_on = co_await lifetime_.pause(std::min<std::chrono::nanoseconds>(1s, left));
-      if (!go_on) co_return;
-      co_await store_.identifyEndpoints();
-      if (lifetime_.stopping()) co_return;
-    }
-    co_await store_.returnHome();
-  }
 }
 
 }  // namespace idetcd::naming

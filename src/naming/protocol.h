@@ -84,7 +84,6 @@ class Protocol {
   Mirror::Options mirrorOptions();
   void changed();
   runtime::Task<void> keepName();
-  runtime::Task<void> returnHomeRegularly();
 
   runtime::Scheduler& scheduler_;
   store::Store& store_;

@@ -48,7 +48,7 @@ void Follower::start(const std::shared_ptr<void>& owner) {
   spawn(run());
   spawn(learnLeases());
   spawn(watchFreshness());
-  if (store_.endpoints().size() > 1) spawn(returnHomeRegularly());
+  if (store_.endpoints().size() > 1) spawn(naming::returnHomeRegularly(scheduler_, lifetime_, jitter_, store_));
 }
 
 Task<void> Follower::run() {
@@ -307,21 +307,6 @@ Task<void> Follower::watchFreshness() {
     if (left <= 0ns) left = options_.stale_after / 10;
     const bool go_on = co_await lifetime_.pause(left);
     if (!go_on) co_return;
-  }
-}
-
-// As naming does: a member that is back takes its share of the nodes again, and not all at once.
-Task<void> Follower::returnHomeRegularly() {
-  while (true) {
-    const auto at = scheduler_.now() + jitter_.around(20s, 0.5);
-    while (scheduler_.now() < at) {
-      const std::chrono::nanoseconds left = at - scheduler_.now();
-      const bool go_on = co_await lifetime_.pause(std::min<std::chrono::nanoseconds>(1s, left));
-      if (!go_on) co_return;
-      co_await store_.identifyEndpoints();
-      if (lifetime_.stopping()) co_return;
-    }
-    co_await store_.returnHome();
   }
 }
 

@@ -64,7 +64,6 @@ class Follower {
   runtime::Task<store::StoreResult<store::RangeResult>> readState();
   runtime::Task<void> learnLeases();
   runtime::Task<void> watchFreshness();
-  runtime::Task<void> returnHomeRegularly();
 
   store::KeyRange range() const { return store::KeyRange::prefix(options_.path + '/'); }
   void apply(const std::vector<store::WatchEvent>& events);
