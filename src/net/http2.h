@@ -32,4 +32,17 @@ struct Http2SessionDeleter {
 };
 using Http2Session = std::unique_ptr<nghttp2_session, Http2SessionDeleter>;
 
+// What the session wants to send, until it is `size` bytes or more. `failed` is set if the session can send no more.
+inline std::vector<uint8_t> takeBytes(const Http2Session& session, size_t size, bool& failed) {
+  std::vector<uint8_t> bytes;
+  while (bytes.size() < size) {
+    const uint8_t* data = nullptr;
+    const ssize_t taken = nghttp2_session_mem_send(session.get(), &data);
+    if (taken < 0) failed = true;
+    if (taken <= 0) break;
+    bytes.insert(bytes.end(), data, data + taken);
+  }
+  return bytes;
+}
+
 }  // namespace idetcd::net

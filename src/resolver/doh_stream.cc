@@ -218,14 +218,7 @@ ssize_t DohStream::Impl::readQuestion(int32_t stream_id, std::span<uint8_t> to, 
 // bounds it.
 void DohStream::Impl::flush() {
   while (connected && writable && !broken && stream != nullptr) {
-    std::vector<uint8_t> bytes;
-    while (bytes.size() < kWriteSize) {
-      const uint8_t* data = nullptr;
-      const ssize_t size = nghttp2_session_mem_send(session.get(), &data);
-      if (size < 0) broken = true;
-      if (size <= 0) break;
-      bytes.insert(bytes.end(), data, data + size);
-    }
+    std::vector<uint8_t> bytes = net::takeBytes(session, kWriteSize, broken);
     if (bytes.empty()) return;
     writable = stream->write(std::move(bytes));
   }

@@ -228,14 +228,7 @@ bool HttpsStream::Impl::setUp() {
 
 void HttpsStream::Impl::flush() {
   while (is_connected && writable && !broken && stream != nullptr) {
-    std::vector<uint8_t> bytes;
-    while (bytes.size() < kPieceSize) {
-      const uint8_t* data = nullptr;
-      const ssize_t size = nghttp2_session_mem_send(session.get(), &data);
-      if (size < 0) broken = true;
-      if (size <= 0) break;
-      bytes.insert(bytes.end(), data, data + size);
-    }
+    std::vector<uint8_t> bytes = net::takeBytes(session, kPieceSize, broken);
     if (bytes.empty()) break;
     writable = stream->write(std::move(bytes));
   }
