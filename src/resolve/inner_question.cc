@@ -4,8 +4,6 @@ namespace idetcd::resolve {
 
 namespace {
 
-// Our questions have other IDs than the client's own, which may be on their way as well: what has the same ID counts as
-// sent twice (resolver/waiting_clients).
 constexpr uint16_t kIdChange = 0x5a5a;
 
 class LateSink final : public ReplySink {
@@ -28,18 +26,24 @@ std::unique_ptr<ReplySink> LateAnswer::keepClient() {
   return std::make_unique<LateSink>(keep_(), question_end, std::move(then_));
 }
 
+bool writeInnerQuestion(const dns::Query& client, std::span<const uint8_t> name, uint16_t type, uint16_t id_change,
+                        HashSeed seed, uint8_t* room, dns::Query& query) {
+  const size_t size = dns::writeQuestion(room, client.flags & (dns::kFlagRd | dns::kFlagCd | dns::kFlagAd), name, type,
+                                         dns::code(dns::RrClass::kIn));
+  dns::store16(room, dns::load16(client.message) ^ id_change);
+  const bool is_query = dns::parseQuery(room, size, seed, query) == dns::ParseOutcome::kQuery;
+  query.has_edns = client.has_edns;
+  query.dnssec_ok = client.dnssec_ok;
+  query.udp_payload = client.udp_payload;
+  return is_query;
+}
+
 InnerQuestion::InnerQuestion(const dns::Query& client, std::span<const uint8_t> name, uint16_t type, size_t limit,
                              HashSeed seed)
     : limit_(std::max<size_t>(limit, dns::kMinUdpPayload)),
       room_(std::make_unique_for_overwrite<uint8_t[]>(limit_ + dns::kReadSlack)) {
   static_assert(dns::kMaxQuestionSize <= dns::kMinUdpPayload);
-  const size_t size = dns::writeQuestion(room_.get(), client.flags & (dns::kFlagRd | dns::kFlagCd | dns::kFlagAd), name,
-                                         type, dns::code(dns::RrClass::kIn));
-  dns::store16(room_.get(), dns::load16(client.message) ^ kIdChange);
-  is_query_ = dns::parseQuery(room_.get(), size, seed, query_) == dns::ParseOutcome::kQuery;
-  query_.has_edns = client.has_edns;
-  query_.dnssec_ok = client.dnssec_ok;
-  query_.udp_payload = client.udp_payload;
+  is_query_ = writeInnerQuestion(client, name, type, kIdChange, seed, room_.get(), query_);
 }
 
 void LateExit::pass(DeferredReply& reply, std::span<const uint8_t> response) const {

@@ -28,6 +28,13 @@ class LateAnswer final : public ReplyDeferrer {
   Then then_;
 };
 
+// Writes a client's question with another name and type to `room` (kMaxQuestionSize + kReadSlack at least), and reads it as
+// `query`: with the client's RD, CD, AD and EDNS, without its options. `id_change`: what the ID differs by from the client's,
+// which may be on its way as well: what has the same ID counts as sent twice (resolver/waiting_clients). False: of this type
+// there are no ordinary queries, as of transfers.
+bool writeInnerQuestion(const dns::Query& client, std::span<const uint8_t> name, uint16_t type, uint16_t id_change,
+                        HashSeed seed, uint8_t* room, dns::Query& query);
+
 // The question, and the room for its answer.
 class InnerQuestion {
  public:

@@ -67,8 +67,6 @@ bool isSignatureOf(const MessageView& response, const RecordView& record, RrType
          dns::load16(&response.bytes[record.rdata]) == code(type);
 }
 
-// Our questions have other IDs than the client's own, which may be on their way as well: what has the same ID counts as
-// sent twice (resolver/waiting_clients).
 constexpr uint16_t kIdChange = 0x6464;
 
 // The response that stands where the query was.
@@ -347,15 +345,10 @@ QueryOutcome Dns64::ask(const Question& question, const Request& request, Deferr
   const dns::Query& client = question.client;
   const size_t room = std::max(request.response_limit, dns::kMaxQuestionSize) + dns::kReadSlack;
   if (question_room_.size() < room) question_room_.resize(room);
-  uint8_t* message = question_room_.data();
-  const size_t size = dns::writeQuestion(message, client.flags & (dns::kFlagRd | dns::kFlagCd | dns::kFlagAd),
-                                         question.name.wire(), code(question.type), code(dns::RrClass::kIn));
-  dns::store16(message, dns::load16(client.message) ^ kIdChange);
   dns::Query query;
-  if (dns::parseQuery(message, size, options_.hash_seed, query) != dns::ParseOutcome::kQuery) std::abort();
-  query.has_edns = client.has_edns;
-  query.dnssec_ok = client.dnssec_ok;
-  query.udp_payload = client.udp_payload;
+  if (!resolve::writeInnerQuestion(client, question.name.wire(), code(question.type), kIdChange, options_.hash_seed,
+                                   question_room_.data(), query))
+    std::abort();
   deferrer.question_end = query.question_end;
   Request inner = request;
   inner.deferrer = &deferrer;
