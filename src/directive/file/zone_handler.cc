@@ -40,29 +40,32 @@ const ZoneTable& ZoneHandler::newestTable() {
   return *table_;
 }
 
-// A name that the only zone holds is in that zone.
+// The zone to look the name up in. The only one need not have it: that is found out only if it does not hold it.
 const ServedZone* ZoneHandler::likelyZone(const dns::Query& query) const {
   const ServedZone* const only = table_->only();
-  const ServedZone* const likely = only != nullptr ? only : table_->find(query.name());
-  return likely != nullptr && likely->zone ? likely : nullptr;
+  return only != nullptr ? only : table_->find(query.name());
 }
 
 void ZoneHandler::prefetchBucket(const dns::Query& query) {
-  if (const ServedZone* const served = likelyZone(query)) served->zone->table().prefetchBucket(query.hash);
+  const ServedZone* const likely = likelyZone(query);
+  if (likely != nullptr && likely->zone) likely->zone->table().prefetchBucket(query.hash);
 }
 
 void ZoneHandler::prefetchEntry(const dns::Query& query) {
-  if (const ServedZone* const served = likelyZone(query)) served->zone->table().prefetchEntry(query.hash);
+  const ServedZone* const likely = likelyZone(query);
+  if (likely != nullptr && likely->zone) likely->zone->table().prefetchEntry(query.hash);
 }
 
 QueryOutcome ZoneHandler::answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) {
   const ZoneTable& table = newestTable();
-  if (const ServedZone* const likely = likelyZone(query)) [[likely]] {
+  const ServedZone* const likely = likelyZone(query);
+  if (likely != nullptr && likely->zone) [[likely]] {
     const size_t size = zones::answerHit(*likely->zone, query, request.response_limit, flags);
     if (size > 0) [[likely]]
       return ordered(query, size);
   }
-  if (const ServedZone* const served = table.find(query.name())) return answerFrom(*served, query, request, flags);
+  if (likely != nullptr && dns::isNameWithin(query.name(), likely->origin))
+    return answerFrom(*likely, query, request, flags);
   return table.isAbove(query.hash) ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
 }
 
