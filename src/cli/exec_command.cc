@@ -138,22 +138,19 @@ class Supervisor {
 
   // `cluster`: of the status, with the name.
   CommandResult run(json cluster) {
-    for (bool again = true; again;) {
+    while (true) {
       members_ = readMembersText();  // before the command reads them
       if (const auto started = job_.start(call_.arguments.words()); !started)
         return refusedBySystem(call_.arguments.words().front(), started.error());
       own_ = std::move(cluster);
       noteOwned(own_);
-      noteTold();
-      const auto end = watch();
-      if (end) return *end;
+      changed_at_.reset();
+      if (const auto end = watch()) return *end;
       auto next = awaitNext();
-      again = next.has_value();
-      if (!again) return std::move(next.error());
+      if (!next) return std::move(next.error());
       cluster = std::move(*next);
       addToEnvironment(cluster);
     }
-    return {};
   }
 
  private:
@@ -204,7 +201,7 @@ class Supervisor {
 
   // Whether the command is to be started anew.
   bool tell() {
-    noteTold();
+    changed_at_.reset();
     const std::string members = readMembersText();
     if (members.empty()) noteChange();  // etcd does not answer: later
     if (members.empty() || members == members_) return false;
@@ -218,7 +215,6 @@ class Supervisor {
     if (!changed_at_) first_changed_at_ = now;
     changed_at_ = now;
   }
-  void noteTold() { changed_at_.reset(); }
 
   void noteOwned(const json& cluster) {
     if (!serial_) serial_ = numberAt(cluster, "serial");
@@ -280,10 +276,7 @@ CommandResult execute(const Call& call) {
   if (!cluster) return outcomeOf(cluster.error());
   addToEnvironment(*cluster);
   if (*reaction) return Supervisor(call, **reaction).run(*cluster);
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argumentsOf(words);
   ::execvp(argv.front(), argv.data());
   return refusedBySystem(words.front(), errno);
 }

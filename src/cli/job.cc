@@ -52,6 +52,14 @@ std::vector<pid_t> childrenOf(pid_t parent) {
 
 }  // namespace
 
+std::vector<char*> argumentsOf(std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
 Job::Job()
     : has_terminal_(isatty(STDIN_FILENO) == 1 && tcgetpgrp(STDIN_FILENO) == getpgrp()), others_(childrenOf(getpid())) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -71,10 +79,7 @@ Job::~Job() {
 tl::expected<void, int> Job::start(const std::vector<std::string>& words) {
   assert(!runs() && !words.empty());
   std::vector<std::string> kept = words;
-  std::vector<char*> argv;
-  argv.reserve(kept.size() + 1);
-  for (std::string& word : kept) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  const std::vector<char*> argv = argumentsOf(kept);
   sigset_t mask;
   sigprocmask(SIG_BLOCK, nullptr, &mask);
   for (const int number : {SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2}) sigdelset(&mask, number);

@@ -6,6 +6,9 @@
 
 namespace idetcd::cli {
 
+// As execvp(3) wants them; points into `words`.
+std::vector<char*> argumentsOf(std::vector<std::string>& words);
+
 class Job {
  public:
   // Takes over SIGCHLD, and the signals that are passed on: HUP, INT, QUIT, TERM, USR1, USR2. They are blocked until this
