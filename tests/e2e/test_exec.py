@@ -9,7 +9,7 @@ from corefiles import corefile
 from dns_client import wait_gone, wait_resolves
 from harness.node import binary
 from harness.processes import wait_until
-from test_cli import background, one_line, run  # noqa: F401, a fixture  pylint: disable=unused-import
+from test_cli import Terminal, background, one_line, run  # noqa: F401, a fixture  pylint: disable=unused-import
 
 SETTLE = ("--settle", "200ms")
 ADDRESS = ["address 192.0.2.7"]
@@ -156,3 +156,24 @@ def test_children_that_were_there_before_are_left_alone(etcd, nodes, node, direc
     wait_until(lambda: lines(job) == ["up", "up"], 20, job.out)
     assert is_there(other)
     os.kill(other, signal.SIGKILL)
+
+
+def test_a_shell_at_a_terminal_keeps_it(node):
+    """Ctrl-Z and Ctrl-C reach the job, and then the shell goes on; a job in the background takes nothing."""
+    exec_command = f"{binary()} exec --on-change=ignore --"
+    with Terminal(node, "exec", "--", "bash", "--norc", "--noprofile", "-i") as terminal:
+        terminal.type(f"{exec_command} sh -c 'echo up$((1+1)); exec sleep 1000'\n")
+        terminal.wait_for("up2")
+        terminal.type("\x1a")
+        terminal.wait_for("Stopped")
+        terminal.type("echo shell$((1+1)); fg\n")
+        terminal.wait_for("shell2")
+        terminal.wait_for("exec sleep 1000", times=3)  # typed, stopped, and in the foreground again
+        terminal.type("\x03")
+        terminal.type("echo code$?\n")
+        terminal.wait_for("code130")
+        terminal.type(f"{exec_command} sh -c 'echo in$((1+1))' & wait; echo alone$((1+1))\n")
+        terminal.wait_for("in2")
+        terminal.wait_for("alone2")
+        terminal.type("exit 3\n")
+        assert terminal.end() == 3
