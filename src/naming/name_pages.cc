@@ -59,7 +59,7 @@ bool endsBefore(const store::KeyRange& range, const std::string& begin) {
 
 }  // namespace
 
-Task<StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store::KeyRange> ranges,
+Task<StoreResult<int64_t>> readNamePages(store::Source& source, std::vector<store::KeyRange> ranges,
                                          store::RangeOptions options, int64_t page_size,
                                          std::function<bool(std::vector<KeyValue>&&)> page) {
   Pace pace(page_size);
@@ -67,7 +67,7 @@ Task<StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store:
   for (store::KeyRange& range : ranges) {
     for (bool more = true; more;) {
       options.limit = pace.limit();
-      auto read = store.range(range, options);
+      auto read = source.range(range, options);
       StoreResult<store::RangeResult> result = co_await read;
       if (!result) {
         if (result.error().code == ErrorCode::kCompacted && options.revision != 0) {

@@ -14,7 +14,7 @@ namespace idetcd::naming {
 // have shown, 64 MiB at most. Returns the revision of the first page. Where that is compacted away meanwhile, the pages
 // that follow are of a newer one: a watch that was begun at the first shows what lies between. Otherwise it ends like
 // store::rangePaginated(), which says what the errors mean.
-runtime::Task<store::StoreResult<int64_t>> readNamePages(store::Store& store, std::vector<store::KeyRange> ranges,
+runtime::Task<store::StoreResult<int64_t>> readNamePages(store::Source& source, std::vector<store::KeyRange> ranges,
                                                          store::RangeOptions options, int64_t page_size,
                                                          std::function<bool(std::vector<store::KeyValue>&&)> page);
 

@@ -193,12 +193,25 @@ class WatchStream {
   WatchStream() = default;
 };
 
-class Store {
+// What can be read of a store: from the store itself, or from who passes it on.
+class Source {
  public:
-  virtual ~Store() = default;
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
+  virtual ~Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
 
+  // --- the scheduler's thread ---
+  virtual Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;
+  // Opens a watch that refuses an endpoint without leader. Returns once the server said "created" of every range.
+  // REQUIRES: there is a range, and none overlaps another.
+  virtual Task<StoreResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) = 0;
+
+ protected:
+  Source() = default;
+};
+
+class Store : public Source {
+ public:
   // --- any thread ---
   virtual std::string kind() const = 0;  // "etcd": for people
   // Where it is reached, as configured, in any order: two stores that share an endpoint are one.
@@ -212,7 +225,6 @@ class Store {
   virtual std::vector<UnusedEndpoint> unusedEndpoints() const { return {}; }
 
   // --- the scheduler's thread ---
-  virtual Task<StoreResult<RangeResult>> range(KeyRange range, RangeOptions options) = 0;
   virtual Task<StoreResult<TxnResult>> txn(TxnRequest request) = 0;
 
   virtual Task<StoreResult<Lease>> leaseGrant(std::chrono::seconds ttl) = 0;
@@ -222,10 +234,6 @@ class Store {
   virtual Task<StoreResult<std::chrono::seconds>> leaseTimeToLive(int64_t id) = 0;
   // The last good deed of a node: possible for some time after the scheduler's stop began.
   virtual Task<StoreResult<void>> leaseRevoke(int64_t id) = 0;
-
-  // Opens a watch that refuses an endpoint without leader. Returns once the server said "created" of every range.
-  // REQUIRES: there is a range, and none overlaps another.
-  virtual Task<StoreResult<std::unique_ptr<WatchStream>>> watch(std::vector<WatchRange> ranges) = 0;
 
   // One step of the way back to the first endpoint, after a failure has made the client leave it: asks it for a
   // linearizable read, and makes it the current one when it has answered twice in a row. To be called every some tens
