@@ -4,8 +4,9 @@
 namespace idetcd::etcd {
 
 Authenticator::Authenticator(CompletionThread& thread, std::optional<Credentials> credentials, Counters& counters,
-                             Logger log, Authenticate authenticate)
+                             Logger log, Authenticate authenticate, std::string fixed)
     : credentials_(std::move(credentials)),
+      fixed_(std::move(fixed)),
       counters_(counters),
       log_(std::move(log)),
       authenticate_(std::move(authenticate)),
@@ -14,7 +15,7 @@ Authenticator::Authenticator(CompletionThread& thread, std::optional<Credentials
       random_(KernelRandom().next()) {}
 
 Task<StoreResult<Token>> Authenticator::token(bool survives_stop) {
-  if (!credentials_) co_return Token{};
+  if (!credentials_) co_return Token{fixed_, 0};
   while (!valid_) {
     const bool stopping = thread_.stopping();
     if (stopping && !survives_stop) co_return tl::unexpected<StoreError>(cancelledBeforeSending());

@@ -23,11 +23,11 @@ class Authenticator {
   // Asks etcd for a token, see Client::Impl::authenticate().
   using Authenticate = std::function<Task<StoreResult<std::string>>(bool survives_stop)>;
 
-  // `thread` and `counters` outlive this.
+  // `thread` and `counters` outlive this. `fixed`: what calls carry without credentials.
   Authenticator(CompletionThread& thread, std::optional<Credentials> credentials, Counters& counters, Logger log,
-                Authenticate authenticate);
+                Authenticate authenticate, std::string fixed = {});
 
-  // The token for a call. Without credentials an empty one, at once. An error (never `sent`): there is none to be had.
+  // The token for a call. Without credentials the fixed one, at once. An error (never `sent`): there is none to be had.
   Task<StoreResult<Token>> token(bool survives_stop);
 
   // A call with `token` failed. True: for its token; the call may be made once more, with a new one.
@@ -42,6 +42,7 @@ class Authenticator {
   void refused(const StoreError& error);
 
   const std::optional<Credentials> credentials_;
+  const std::string fixed_;
   Counters& counters_;
   Logger log_;
   const Authenticate authenticate_;

@@ -60,6 +60,13 @@ class Client final : public Store {
     std::vector<std::string> endpoints{"http://localhost:2379"};
     std::optional<TlsFiles> tls;  // none: the system's CAs, for https
     std::optional<Credentials> credentials;
+    // In place of `tls` and `credentials`: the endpoints are those of a Server, known by its certificate, in PEM, alone,
+    // and each call carries its token.
+    struct Pinned {
+      std::string certificate;
+      std::string token;
+    };
+    std::optional<Pinned> pinned;
     // The endpoints are used in a random order, so that many clients with one list are spread over it.
     bool spread = false;
     // The endpoints are named by their cluster. So each says its cluster when it is first used, where else all do before

@@ -48,7 +48,8 @@ struct Client::Impl {
         listed(options.endpoints),
         endpoints(std::make_shared<Endpoints>(options, counters, logger)),
         authenticator(completion_thread, options.credentials, *counters, logger,
-                      [this](bool survives_stop) { return authenticate(survives_stop); }) {}
+                      [this](bool survives_stop) { return authenticate(survives_stop); },
+                      options.pinned ? options.pinned->token : "") {}
 
   // One unary call, with the fail-over and the authentication that client.h promises.
   template <typename Stub, typename Request, typename Response>

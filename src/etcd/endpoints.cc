@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "etcd/endpoints_internal.h"
 #include "etcd/errors_internal.h"
+#include "etcd/self_signed_internal.h"
 
 namespace idetcd::etcd {
 namespace {
@@ -100,6 +101,7 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   };
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  if (options.pinned) arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, kSelfSignedName);
   // A fail-over must make a connection of its own, not find one that another channel shares.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // http_proxy in the environment is for the web; etcd is in the same network.
@@ -171,7 +173,7 @@ bool Endpoints::set(const std::vector<std::string>& list) {
   for (const std::string& text : list) {
     auto address = EndpointAddress::parse(text);
     if (!address) std::abort();  // REQUIRES of Client
-    if (address->usesTls(options_) && !tls_) {
+    if (address->usesTls(options_) && !tls_ && !options_.pinned) {
       tls_.emplace(options_.tls.value_or(TlsFiles{}), options_.executor);
       lookAtTlsFiles();
     }
@@ -223,7 +225,9 @@ size_t Endpoints::after(size_t index) const {
 // a channel that fails every call (see errors.cc).
 std::shared_ptr<grpc::Channel> Endpoints::makeChannel(const Endpoint& endpoint) const {
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  if (!tls_) {
+  if (options_.pinned) {
+    credentials = grpc::SslCredentials({options_.pinned->certificate, "", ""});
+  } else if (!tls_) {
     credentials = grpc::InsecureChannelCredentials();
   } else if (const auto& material = tls_->material()) {
     credentials = grpc::SslCredentials({material->ca_certificates, material->key, material->certificates});

@@ -60,7 +60,7 @@ class NamePagesTest : public testing::Test {
   EtcdServer server_;
   const std::unique_ptr<etcd::CompletionThread> owned_thread_ = etcd::CompletionThread::make().value();
   etcd::CompletionThread& thread_ = *owned_thread_;
-  etcd::Client client_{thread_, {.endpoints = {server_.endpoint()}, .tls = {}, .credentials = {}}, {}};
+  etcd::Client client_{thread_, {.endpoints = {server_.endpoint()}, .tls = {}, .credentials = {}, .pinned = {}}, {}};
   int pages_ = 0;
   int names_ = 0;
   int paths_ = 0;
