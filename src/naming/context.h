@@ -52,6 +52,11 @@ class ErrorLogThrottle {
   std::map<std::string, ErrorCode, std::less<>> refused_;
 };
 
+// A task that keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
+inline runtime::Task<void> withOwner([[maybe_unused]] std::shared_ptr<void> owner, runtime::Task<void> task) {
+  co_await task;
+}
+
 // Why an activity ends early: the protocol is being stopped, or the store's answer is not one to the question.
 inline tl::unexpected<store::StoreError> stopped() {
   return tl::unexpected(store::StoreError{ErrorCode::kCancelled, "stopping"});

@@ -82,6 +82,9 @@ struct Counters : metrics::Group {
   metrics::Counter comparisons{*this, "idetcd_comparisons_total", "Comparisons of all names with etcd."};
   metrics::Counter reconciled{*this, "idetcd_repaired_names_total",
                               "Names that a comparison has found different, and repaired."};
+  metrics::Gauge relayed{*this, "idetcd_relayed", "Whether this node has its names from a relay: 1 or 0."};
+  metrics::Counter relay_failures{*this, "idetcd_relay_failures_total", "Relays that were left, or not reached."};
+  metrics::Gauge relay_readers{*this, "idetcd_relay_readers", "Nodes that have their names from this one, a relay."};
   metrics::Counter mass_deletions{*this, "idetcd_mass_deletions_total", "Times that most names vanished at once."};
 };
 

@@ -4,6 +4,7 @@
 //                                    tickets of nodes that claim a name up to this limit. Older nodes have no limit in
 //                                    theirs
 //   /idetcd/incarnation/<uuid>       which run of this node holds its lease (confirmation.h), bound to that lease
+//   /idetcd/relay/<pattern>/<place>  where a relay serves all names (relayed_names.h), under a lease of its own
 //   /idetcd/token/<name>             the highest fencing token of this name, while the store's revision is below it:
 //                                    it was set back. Without a lease; the claim that finds it outgrown deletes it
 //   <begin of a watched range>/idetcd/beat
@@ -37,6 +38,10 @@ inline std::optional<int64_t> limitOf(std::string_view ticket, std::string_view 
   ticket.remove_prefix(queue_prefix.size());
   const size_t end = ticket.find('/');
   return end == std::string_view::npos ? std::nullopt : parseNumber<int64_t>(ticket.substr(0, end));
+}
+
+inline std::string relayPrefix(std::string_view pattern_text) {
+  return "/idetcd/relay/" + std::string(pattern_text) + "/";
 }
 
 inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }

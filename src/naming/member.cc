@@ -203,6 +203,7 @@ Protocol::Options Member::Impl::protocolOptions(Side& side, const metrics::Scope
           .reconcile_interval = options.reconcile_interval,
           .max_names = options.max_names,
           .watched = options.watched,
+          .relay = options.relay,
           .metrics = metrics,
           .on_refused = std::move(on_fatal),
           .on_change = [this] { onChange(); },

@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "naming/keyspace.h"
 #include "naming/ownership.h"
+#include "naming/relay.h"
 #include "naming/roster.h"
 #include "node/addresses.h"
 #include "node/state_directory.h"
@@ -48,6 +49,7 @@ class Member {
     size_t max_names = 10'000'000;  // more are not served
     std::chrono::milliseconds reconcile_interval{60'000};
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    RelayOptions relay{};                                  // by default there is none
     metrics::Scope metrics{};
     // Owns the records of the constructor, if they may end before the member: see keep().
     std::shared_ptr<const void> records{};

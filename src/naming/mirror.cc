@@ -50,10 +50,11 @@ std::chrono::nanoseconds times(std::chrono::nanoseconds duration, double factor)
 
 }  // namespace
 
-Mirror::Mirror(Context& context, Options options, records::RecordStore& store, OwnKeyObserver& own_key,
-               Confirmation& confirmation)
+Mirror::Mirror(Context& context, Options options, store::Source& names, records::RecordStore& store,
+               OwnKeyObserver& own_key, Confirmation& confirmation)
     : context_(context),
       options_(std::move(options)),
+      names_(names),
       store_(store),
       own_key_(own_key),
       claim_answered_(context.scheduler),
@@ -197,7 +198,7 @@ Task<StoreResult<int64_t>> Mirror::readPages(StoreState at, uint64_t generation)
     return true;
   };
   const store::RangeOptions options{.revision = at.revision, .cluster_id = at.cluster_id};
-  auto reading = readNamePages(context_.store, options_.ranges, options, options_.page_size, std::move(take));
+  auto reading = readNamePages(names_, options_.ranges, options, options_.page_size, std::move(take));
   const StoreResult<int64_t> read = co_await reading;
   if (ended(generation)) co_return stopped();
   if (!read) replica_.abandonSnapshot();
@@ -305,7 +306,7 @@ Task<StoreResult<Mirror::Next>> Mirror::checkHistory() {
 Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openWatch(std::vector<int64_t> resume, uint64_t cluster_id) {
   std::vector<store::WatchRange> ranges;
   for (size_t i = 0; i < resume.size(); ++i) ranges.push_back({options_.ranges[i], resume[i] + 1});
-  StoreResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
+  StoreResult<std::unique_ptr<WatchStream>> stream = co_await names_.watch(std::move(ranges));
   if (context_.lifetime.stopping()) co_return stopped();
   if (!stream) co_return tl::unexpected(std::move(stream.error()));
   const int64_t newest = *std::max_element(resume.begin(), resume.end());
@@ -537,6 +538,7 @@ Task<bool> Mirror::reconcile() {
   if (difference.total() == 0) other_keys_ = std::max<int64_t>(surplus_, 0);
   if (difference.total() == 0) co_return !difference.lacks_changes;
   distrust(Trust::kLosesChanges);
+  if (options_.on_lost) options_.on_lost();
   context_.counters.reconciled.add(difference.total());
   context_.log.warning("the watch had lost {} changes, found by comparison at revision {}: {}", difference.total(),
                        at.revision, fmt::join(difference.names, " "));

@@ -49,10 +49,12 @@ class Mirror final : public RecordSource {
     size_t max_names = 10'000'000;
     RevisionTimes* times = nullptr;           // learns the revisions; may be null
     SharedAddress* shared_address = nullptr;  // see Replica::Options
+    std::function<void()> on_lost = {};       // the watch has lost changes; may be empty
     std::function<void()> on_freshness = {};  // the store's freshness has changed or been prolonged; may be empty
   };
 
-  Mirror(Context& context, Options options, records::RecordStore& store, OwnKeyObserver& own_key,
+  // `names`: the snapshots and the watch are of it, all else is of the context's store.
+  Mirror(Context& context, Options options, store::Source& names, records::RecordStore& store, OwnKeyObserver& own_key,
          Confirmation& confirmation);
 
   // The three loops; each until the protocol stops.
@@ -134,6 +136,7 @@ class Mirror final : public RecordSource {
 
   Context& context_;
   const Options options_;
+  store::Source& names_;
   records::RecordStore& store_;
   OwnKeyObserver& own_key_;
   runtime::Event claim_answered_;

@@ -6,9 +6,6 @@ namespace {
 using runtime::Task;
 using namespace std::chrono_literals;
 
-// A task keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
-Task<void> withOwner([[maybe_unused]] std::shared_ptr<void> owner, Task<void> task) { co_await task; }
-
 }  // namespace
 
 Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSource& random,
@@ -25,9 +22,11 @@ Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSou
       shared_address_(
           options_.claim.pattern, [this]() -> const NodeRecord& { return keeper_.record(); }, counters_, log),
       confirmation_(context_, confirmationOptions()),
-      mirror_(context_, mirrorOptions(), records, own_key_, confirmation_),
+      names_(context_, namesOptions(), [&records] { return records.size(); }),
+      mirror_(context_, mirrorOptions(), names_, records, own_key_, confirmation_),
       keeper_(context_, options_.claim, options_.exit_when_full, records, own_key_, confirmation_, options_.on_refused,
               [this] { changed(); }),
+      relay_(context_, relayOptions(), [&records] { return records.size(); }),
       roster_(context_, options_.claim.pattern, times_, keeper_) {}
 
 Confirmation::Options Protocol::confirmationOptions() const {
@@ -46,8 +45,27 @@ Mirror::Options Protocol::mirrorOptions() {
   made.times = &times_;
   if (!options_.observe) made.shared_address = &shared_address_;
   if (!options_.observe) made.most_at_once = options_.most_at_once;
+  made.on_lost = [this] { relay_.forget(); };
   made.on_freshness = [this] { changed(); };
   return made;
+}
+
+RelayedNames::Options Protocol::namesOptions() const {
+  return {.fan_out = options_.relay.connect ? options_.relay.fan_out : 0,
+          .limit = options_.claim.pattern.limit(),
+          .ranges = options_.watched,
+          .prefix = relayPrefix(options_.claim.pattern.text()),
+          .connect = options_.relay.connect};
+}
+
+Relay::Options Protocol::relayOptions() {
+  return {.fan_out = options_.relay.serve && !options_.observe ? options_.relay.fan_out : 0,
+          .ranges = options_.watched,
+          .prefix = relayPrefix(options_.claim.pattern.text()),
+          .lease = std::chrono::ceil<std::chrono::seconds>(options_.claim.lease),
+          .slot = [this] { return keeper_.heldId(); },
+          .on_relay = [this](bool is_relay) { names_.setRelay(is_relay); },
+          .serve = options_.relay.serve};
 }
 
 void Protocol::changed() {
@@ -62,6 +80,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(mirror_.watchFreshness());
   if (store_.endpoints().size() != 1) spawn(returnHomeRegularly(scheduler_, lifetime_, jitter_, store_));
   spawn(confirmation_.run());
+  spawn(relay_.run(owner));
   if (!options_.observe) {
     spawn(keeper_.keepRecord());
     spawn(keeper_.watchQueue());
@@ -74,6 +93,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
 void Protocol::stop() {
   lifetime_.stop();
   keeper_.stop();
+  relay_.stop();
   confirmation_.stop();
 }
 

@@ -14,6 +14,8 @@
 #include "naming/mirror.h"
 #include "naming/name_keeper.h"
 #include "naming/own_key_observer.h"
+#include "naming/relay.h"
+#include "naming/relayed_names.h"
 #include "naming/revision_times.h"
 #include "naming/roster.h"
 #include "naming/shared_address.h"
@@ -33,6 +35,7 @@ class Protocol {
     size_t max_names = 10'000'000;                         // more are not served
     int64_t most_at_once = 100;                            // see Mirror::Options
     std::vector<store::KeyRange> watched{watchedRange()};  // see watchedRanges()
+    RelayOptions relay{};                                  // by default there is none
     metrics::Scope metrics{};
     // All are called on the scheduler's thread, unless said otherwise, and may be empty.
     std::function<void(std::string)> on_refused = {};  // with a line for the operator, once
@@ -82,6 +85,8 @@ class Protocol {
  private:
   Confirmation::Options confirmationOptions() const;
   Mirror::Options mirrorOptions();
+  RelayedNames::Options namesOptions() const;
+  Relay::Options relayOptions();
   void changed();
   runtime::Task<void> keepName();
 
@@ -98,8 +103,10 @@ class Protocol {
   SharedAddress shared_address_;
   RevisionTimes times_;
   Confirmation confirmation_;
+  RelayedNames names_;
   Mirror mirror_;
   NameKeeper keeper_;
+  Relay relay_;
   RosterReader roster_;
 };
 

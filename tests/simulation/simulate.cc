@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
-    "                [--defects] [--cost [--rate N]] [--quiet] [--trace]\n"
+    "                [--defects] [--cost [--rate N] [--relay N]] [--quiet] [--trace]\n"
     "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
     "  --membership  machines that run the etcd of their cluster\n"
     "  --seed N      that one seed; default: 1 to 100\n"
@@ -45,6 +45,7 @@ constexpr const char* kUsage =
     "  --defects     etcd has known defects of its versions, too: src/naming/README.md lists them\n"
     "  --cost        no faults: all nodes start at once; what that and rest cost etcd; default: one seed\n"
     "  --rate N      with --cost, etcd takes so many requests a second; default: 10,000\n"
+    "  --relay N     one of N nodes serves the names to others, once there are twice as many; default: none does\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
 // A process that computes for so long on one seed has gone astray.
@@ -65,6 +66,7 @@ struct Arguments {
   bool defects = false;
   bool cost = false;
   uint64_t rate = RunOptions().rate;
+  uint64_t relay = 0;
   bool help = false;
 };
 
@@ -91,6 +93,7 @@ Result<void> parseOption(Arguments& parsed, std::string_view option, std::string
       {"--seeds", 1, UINT64_MAX, [&](uint64_t number) { parsed.count = number; }},
       {"--from", 0, UINT64_MAX, [&](uint64_t number) { parsed.first = number; }},
       {"--nodes", 1, kMostNodes, [&](uint64_t number) { parsed.nodes = number; }},
+      {"--relay", 1, 1000, [&](uint64_t number) { parsed.relay = number; }},
       {"--jobs", 1, kMostJobs, [&](uint64_t number) { parsed.jobs = number; }},
       {"--rate", 1, kMostRate, [&](uint64_t number) { parsed.rate = number; }},
   };
@@ -135,6 +138,7 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   if (parsed.cost && parsed.run != simulate) return fail("--cost is of nodes with an etcd");
   if (parsed.defects && (parsed.cost || parsed.run != simulate)) return fail("--defects are of an etcd with faults");
   if (has("--rate") && !parsed.cost) return fail("--rate goes with --cost");
+  if (parsed.relay > 0 && !parsed.cost) return fail("--relay goes with --cost: in other worlds the seed decides");
   if (parsed.cost && !has("--seeds")) parsed.count = 1;
   if (parsed.run != simulate && parsed.nodes > kMostMachines)
     return fail(fmt::format("there are {} machines at most", kMostMachines));
@@ -157,7 +161,8 @@ Report runSeed(const Arguments& arguments, uint64_t seed) {
                      .trace = arguments.trace,
                      .defects = arguments.defects,
                      .cost = arguments.cost,
-                     .rate = arguments.rate};
+                     .rate = arguments.rate,
+                     .relay = static_cast<int64_t>(arguments.relay)};
   RunResult result = arguments.run(options);
   if (result.violation && !options.trace) {  // once more, for people
     options.trace = true;

@@ -16,6 +16,7 @@
 #include "naming/record_codec.h"
 #include "node/uuid.h"
 #include "simulation/network.h"
+#include "simulation/relay_network.h"
 
 namespace idetcd::simulation {
 namespace {
@@ -119,6 +120,7 @@ class World {
 
  private:
   void drawScenario(size_t nodes);
+  void drawRelays();
   Machine& addMachine();
   int64_t someLimit();
 
@@ -200,6 +202,7 @@ class World {
   Random random_;
   Random limits_;
   Random crowds_;
+  Random relay_chances_;
   Timeline timeline_;
   std::chrono::seconds lease_{20};
   size_t nodes_ = 1;
@@ -209,6 +212,7 @@ class World {
   Duration storm_{0};
   Duration mean_gap_{1s};
   Duration start_spread_{0};
+  int64_t fan_out_ = 0;  // 0: there are no relays
   int64_t most_at_once_ = naming::Protocol::Options().most_at_once;
   size_t lost_ = 0;
   size_t late_ = 0;
@@ -225,6 +229,10 @@ class World {
   std::optional<Judge> judge_;
   std::deque<Machine> machines_;
   std::map<uint64_t, Running> running_;
+  RelayNetwork relays_{time_, relay_chances_, [this](uint64_t id) -> SimulatedScheduler* {
+                         const auto found = running_.find(id);
+                         return found == running_.end() ? nullptr : &found->second.process->scheduler();
+                       }};
   uint64_t processes_ = 0;
   std::map<uint64_t, std::function<void()>> ends_;
   uint64_t ends_planned_ = 0;
@@ -249,6 +257,7 @@ World::World(const RunOptions& options)
       random_(options.seed * 0x9e3779b97f4a7c15 + 1),
       limits_(options.seed * 0x9e3779b97f4a7c15 + 2),
       crowds_(options.seed * 0x9e3779b97f4a7c15 + 3),
+      relay_chances_(options.seed * 0x9e3779b97f4a7c15 + 4),
       timeline_(time_, options.trace) {
   drawScenario(options.nodes);
 }
@@ -300,6 +309,7 @@ void World::drawScenario(size_t nodes) {
   } else if (crowds_.chance(250)) {
     most_at_once_ = crowds_.between(1, 5);
   }
+  drawRelays();
   pattern_ = slots::NamePattern::parse(kPattern, limit_).value();
   etcd_.emplace(time_, random_, members_, [this] {
     if (!options_.cost) judge_->storeChanged();
@@ -307,6 +317,15 @@ void World::drawScenario(size_t nodes) {
   if (options_.cost) etcd_->setServiceTime(Duration(1s) / options_.rate);
   if (watches_pattern_only && !options_.cost) watched_ = KeyRange::prefix(pattern_->literalPrefix());
   judge_.emplace(time_, etcd_->model(), *pattern_, watched_, lease_);
+}
+
+// What a copy of a process is told by a relay is not followed: it is of no world with both.
+void World::drawRelays() {
+  if (options_.cost) fan_out_ = options_.relay;
+  if (options_.cost || !relay_chances_.chance(200)) return;
+  fan_out_ = relay_chances_.between(1, 3);
+  relays_.setLost(relay_chances_.chance(500) ? 0 : 20);
+  std::erase(kinds_, Kind::kClone);
 }
 
 Machine& World::addMachine() {
@@ -375,6 +394,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   if (options_.cost) running.network->keepValuesOf(disk.uuid);
   made.protocol.watched = {watched_};
   made.protocol.most_at_once = most_at_once_;
+  if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_);
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;
   made.seen_token = disk.token;

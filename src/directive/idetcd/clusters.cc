@@ -3,6 +3,7 @@
 #include <future>
 
 #include "control/local_socket.h"
+#include "directive/idetcd/relays.h"
 #include "naming/watched_ranges.h"
 #include "node/addresses.h"
 #include "node/place.h"
@@ -248,6 +249,10 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
     options.state = made->state = std::move(*state);
   }
   if (auto thread = stores_.begin(); !thread) return tl::unexpected(thread.error());
+  if (settings.relay > 0) {
+    options.relay =
+        relayOptions(stores_.thread(), settings.relay, node->addresses.list(), process_.executor, scopeOf(settings), log);
+  }
   if (settings.peers) {
     auto group = peerGroup(settings, *node);
     if (!group) return tl::unexpected(group.error());

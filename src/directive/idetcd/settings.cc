@@ -145,6 +145,8 @@ const config::Options<Lines>& options() {
       {"lease", "lease DURATION, like 20s", of(wholeSeconds(&Settings::lease, 1, kLongestSeconds))},
       {"reconcile", "reconcile DURATION, like 60s", of(wholeSeconds(&Settings::reconcile, 1, kLongestSeconds))},
       {"watch", "watch pattern, or watch RANGE...", of(readWatch)},
+      {"relay", "relay N",
+       of(number(&Settings::relay, 0, 1000, "relay must be a number from {least} to {most}: '{word}'"))},
       {"address", "address IP...", of(readAddress)},
       {"interface", "interface NAME", of(within(&Settings::address, text(&node::AddressOptions::interface_name)))},
       {"fallthrough", "fallthrough [ZONES...]", of(zonesOrAll(&Settings::fallthrough))},
@@ -240,10 +242,11 @@ bool ClusterSettings::isSameMember(const ClusterSettings& other) const {
 
 bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
   return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease &&
-         reconcile == other.reconcile && watch == other.watch && ttl_seconds == other.ttl_seconds &&
-         address.addresses == other.address.addresses && address.interface_name == other.address.interface_name &&
-         observe == other.observe && state_directory == other.state_directory && on_claim == other.on_claim &&
-         services == other.services && topology == other.topology;
+         reconcile == other.reconcile && watch == other.watch && relay == other.relay &&
+         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
+         address.interface_name == other.address.interface_name && observe == other.observe &&
+         state_directory == other.state_directory && on_claim == other.on_claim && services == other.services &&
+         topology == other.topology;
 }
 
 bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {

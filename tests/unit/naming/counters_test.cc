@@ -40,6 +40,7 @@ const std::vector<std::pair<std::string, metrics::Counter Counters::*>> kCounter
     {"store_restarts", &Counters::restarts_of_store},
     {"comparisons", &Counters::comparisons},
     {"repaired_names", &Counters::reconciled},
+    {"relay_failures", &Counters::relay_failures},
     {"mass_deletions", &Counters::mass_deletions},
 };
 
@@ -54,6 +55,8 @@ const std::vector<std::pair<std::string, metrics::Gauge Counters::*>> kGauges{
     {"watch_connected", &Counters::watch_connected},
     {"watch_lag_revisions", &Counters::watch_lag_revisions},
     {"watch_changed_timestamp_seconds", &Counters::watch_changed},
+    {"relayed", &Counters::relayed},
+    {"relay_readers", &Counters::relay_readers},
 };
 
 TEST(NamingCounters, AreKnownByTheirNames) {

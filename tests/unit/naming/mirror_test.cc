@@ -57,7 +57,7 @@ struct WiredMirror {
   explicit WiredMirror(std::vector<std::string> endpoints, Mirror::Options options = {})
       : client(thread, clientOptions(std::move(endpoints)), {}),
         confirmation(context, {.lease = options.stale_after, .beat_keys = {beatKey(watchedRange())}}),
-        mirror(context, options, store, own_key, confirmation) {}
+        mirror(context, options, gate, store, own_key, confirmation) {}
   ~WiredMirror() { stop(); }
 
   static etcd::Client::Options clientOptions(std::vector<std::string> endpoints) {
