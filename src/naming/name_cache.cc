@@ -1,5 +1,7 @@
 #include "naming/name_cache.h"
 
+#include <set>
+
 #include "naming/context.h"
 #include "naming/name_pages.h"
 
@@ -21,6 +23,12 @@ using namespace std::chrono_literals;
 constexpr std::chrono::nanoseconds kUpstreamSilence = 5s;
 // Between two questions for the store's revision.
 constexpr std::chrono::nanoseconds kProgressPause = 100ms;
+// How often a quorum is asked for what is newer than what has come, and how long that may take to come.
+constexpr std::chrono::nanoseconds kCheckInterval = 5s;
+constexpr std::chrono::nanoseconds kSettleTime = 2s;
+// How often all keys are compared, of so many names; of more as much more seldom.
+constexpr std::chrono::nanoseconds kWholeInterval = 60s;
+constexpr size_t kNamesOfInterval = 500;
 // A batch for a reader that is behind is made of several, up to so much.
 constexpr size_t kBatchBytes = size_t{1} << 20;
 constexpr size_t kBytesBesides = 100;  // of an event, beside key and value
@@ -231,6 +239,7 @@ Task<void> NameCache::run() {
     if (stopping()) break;
     if (stream) {
       is_loaded_ = true;
+      is_behind_ = false;
       upstream_ = stream->get();
       tellReaders();
       auto consuming = consume(**stream);
@@ -329,10 +338,89 @@ Task<StoreError> NameCache::consume(WatchStream& stream) {
     if (!batch) co_return std::move(batch.error());
     if (batch->cluster_id != cluster_id_) co_return StoreError{ErrorCode::kOther, "the store is another one"};
     take(std::move(*batch));
-    if (!is_loaded_) co_return StoreError{ErrorCode::kOther, "it has lost changes"};
+    if (is_behind_ || !is_loaded_) {
+      constexpr std::string_view kLost = "it has lost changes";
+      stream.leave(std::string(kLost));
+      co_return StoreError{ErrorCode::kOther, std::string(kLost)};
+    }
     if (!stream.isAtCurrentEndpoint()) co_return StoreError{ErrorCode::kUnavailable, "the endpoint was left"};
   }
   co_return StoreError{ErrorCode::kCancelled, "stopping"};
+}
+
+Task<void> NameCache::checkRegularly() {
+  const auto self = shared_from_this();
+  BootClock::time_point next_whole = scheduler_.now() + kWholeInterval;
+  while (true) {
+    const std::chrono::nanoseconds pause = jitter_.around(kCheckInterval, 0.5);
+    co_await stopped_.wait(pause);
+    if (stopping()) co_return;
+    if (upstream_ == nullptr) continue;
+    if (scheduler_.now() < next_whole) {
+      auto checking = checkNewest();
+      co_await checking;
+    } else {
+      auto comparing = compareAll();
+      co_await comparing;
+      const auto times = static_cast<int64_t>(1 + names_.size() / kNamesOfInterval);
+      next_whole = scheduler_.now() + jitter_.around(kWholeInterval * times, 0.25);
+    }
+    if (stopping()) co_return;
+    if ((is_behind_ || !is_loaded_) && upstream_ != nullptr) upstream_->doubt(kUpstreamSilence / 2);
+  }
+}
+
+// A key that is newer than all that has come is to come.
+Task<void> NameCache::checkNewest() {
+  constexpr int64_t kMost = 100;
+  const uint64_t breaks = breaks_;
+  int64_t newest = 0;
+  for (size_t i = 0; i < ranges_.size(); ++i) {
+    KeyRange range = ranges_[i];
+    const store::RangeOptions options{
+        .limit = kMost, .min_mod_revision = delivered() + 1, .keys_only = true, .cluster_id = cluster_id_};
+    const StoreResult<RangeResult> answer = co_await store_.range(std::move(range), options);
+    if (!answer || stopping()) co_return;
+    for (const KeyValue& kv : answer->kvs) newest = std::max(newest, kv.mod_revision);
+  }
+  if (newest <= delivered()) co_return;
+  co_await stopped_.wait(kSettleTime);
+  is_behind_ = breaks == breaks_ && upstream_ != nullptr && delivered() < newest;
+}
+
+Task<void> NameCache::compareAll() {
+  const uint64_t breaks = breaks_;
+  std::map<std::string, int64_t> keys;
+  auto page = [&keys](std::vector<KeyValue>&& kvs) {
+    for (KeyValue& kv : kvs) {
+      if (!isPath(kv.key)) keys.emplace(std::move(kv.key), kv.mod_revision);
+    }
+    return true;
+  };
+  const store::RangeOptions options{.keys_only = true, .cluster_id = cluster_id_};
+  auto reading = readNamePages(store_, ranges_, options, 0, std::move(page));
+  const StoreResult<int64_t> revision = co_await reading;
+  if (!revision || stopping()) co_return;
+  co_await stopped_.wait(kSettleTime);
+  if (stopping() || breaks != breaks_ || upstream_ == nullptr || agrees(keys, *revision)) co_return;
+  log_.warning("the watch for other nodes had lost changes, found by comparison at revision {}", *revision);
+  is_loaded_ = false;
+}
+
+// Of what has changed since `revision` nothing is compared.
+bool NameCache::agrees(const std::map<std::string, int64_t>& keys, int64_t revision) const {
+  std::set<std::string_view> changed;
+  for (const Change& change : changes_) {
+    for (const WatchEvent& event : change.batch.events) {
+      if (event.kv.mod_revision > revision) changed.insert(event.kv.key);
+    }
+  }
+  const auto isKnown = [&](const auto& key) {
+    const auto found = names_.find(key.first);
+    return changed.contains(key.first) || (found != names_.end() && found->second.mod_revision >= key.second);
+  };
+  const auto isThere = [&](const auto& name) { return changed.contains(name.first) || keys.contains(name.first); };
+  return std::ranges::all_of(keys, isKnown) && std::ranges::all_of(names_, isThere);
 }
 
 void NameCache::take(WatchBatch batch) {

@@ -42,6 +42,8 @@ class NameCache final : public store::Source, public std::enable_shared_from_thi
 
   // Until stop(). Keeps the cache alive.
   runtime::Task<void> run();
+  // What the store's watch has lost, silently, only a quorum shows: asks it now and then. Until stop(), as run().
+  runtime::Task<void> checkRegularly();
   void stop();
 
   bool isReady() const { return upstream_ != nullptr; }
@@ -69,6 +71,9 @@ class NameCache final : public store::Source, public std::enable_shared_from_thi
   runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openUpstream(std::vector<int64_t> from,
                                                                                       uint64_t cluster_id);
   runtime::Task<store::StoreError> consume(store::WatchStream& stream);
+  runtime::Task<void> checkNewest();
+  runtime::Task<void> compareAll();
+  bool agrees(const std::map<std::string, int64_t>& keys, int64_t revision) const;
   void take(store::WatchBatch batch);
   void put(store::KeyValue kv);
   void keep(store::WatchBatch batch);
@@ -100,6 +105,7 @@ class NameCache final : public store::Source, public std::enable_shared_from_thi
   uint64_t breaks_ = 0;
   BootClock::time_point next_progress_;
   bool is_loaded_ = false;
+  bool is_behind_ = false;  // the watch lacks what is in the store
 };
 
 }  // namespace idetcd::naming

@@ -69,7 +69,8 @@ Task<void> Relay::run(std::shared_ptr<void> owner) {
 Task<void> Relay::serve(std::shared_ptr<void> owner) {
   cache_ =
       std::make_shared<NameCache>(context_.scheduler, context_.store, context_.jitter, options_.ranges, context_.log);
-  context_.scheduler.spawn(withOwner(std::move(owner), cache_->run()));
+  context_.scheduler.spawn(withOwner(owner, cache_->run()));
+  context_.scheduler.spawn(withOwner(std::move(owner), cache_->checkRegularly()));
   options_.on_relay(true);
   auto keeping = keepListed();
   co_await keeping;
