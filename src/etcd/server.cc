@@ -12,6 +12,7 @@
 
 #include "base/executor.h"
 #include "base/random.h"
+#include "etcd/acceptor_internal.h"
 #include "etcd/completion_thread_internal.h"
 #include "etcd/self_signed_internal.h"
 
@@ -76,6 +77,8 @@ void fill(mvccpb::KeyValue& to, store::KeyValue&& kv) {
   to.set_lease(kv.lease);
 }
 
+int milliseconds(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
+
 template <typename Message>
 grpc::ByteBuffer toBytes(const Message& message) {
   grpc::ByteBuffer buffer;
@@ -100,6 +103,8 @@ struct Server::Impl final : public Operation, public CompletionTag, public std::
     using Group::Group;
     metrics::Counter refused{*this, "idetcd_relay_refused_total",
                              "Calls of a relay that had not its token, or were too many."};
+    metrics::Counter closed{*this, "idetcd_relay_closed_connections_total",
+                            "Connections to a relay that were closed at once, as there were too many."};
   };
 
   Impl(CompletionThread& completion_thread, std::shared_ptr<store::Source> given_source, Options given_options,
@@ -109,9 +114,12 @@ struct Server::Impl final : public Operation, public CompletionTag, public std::
         source(std::move(given_source)),
         options(std::move(given_options)),
         counters(options.metrics),
-        log(std::move(logger)) {}
+        log(std::move(logger)),
+        acceptor(options.max_connections, counters.closed) {}
 
   Result<void> start();
+  Result<void> listen();
+  void abandon();
   void close();
   void cancel() override { close(); }
   void onEvent(bool) override;
@@ -140,6 +148,7 @@ struct Server::Impl final : public Operation, public CompletionTag, public std::
   grpc::AsyncGenericService service;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::unique_ptr<grpc::Server> server;
+  Acceptor acceptor;
   std::thread pumping;
   std::shared_ptr<Call> requested;  // pump's alone
   grpc::Alarm closing;              // wakes the pump
@@ -224,51 +233,62 @@ class Server::Impl::Call final : public Operation {
 Result<void> Server::Impl::start() {
   KernelRandom random;
   token = fmt::format("{:016x}{:016x}", random.next(), random.next());
+  if (auto listens = listen(); !listens) return listens;
   grpc::ServerBuilder builder;
   grpc::SslServerCredentialsOptions tls(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   tls.pem_key_cert_pairs.push_back({identity.key, identity.certificate});
-  const auto credentials = grpc::SslServerCredentials(tls);
-  std::vector<int> ports(options.addresses.size());
-  const auto withPort = [](const IpAddress& address, int port) {
-    return address.isV6() ? fmt::format("[{}]:{}", address.toString(), port)
-                          : fmt::format("{}:{}", address.toString(), port);
-  };
-  for (size_t i = 0; i < ports.size(); ++i)
-    builder.AddListeningPort(withPort(options.addresses[i], options.port), credentials, &ports[i]);
+  auto taker = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::SslServerCredentials(tls));
   builder.RegisterAsyncGenericService(&service);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 8);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(options.handshake));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(options.idle));
   // What a client of etcd may do, and how one that is gone is noticed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 4'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   queue = builder.AddCompletionQueue();
   server = builder.BuildAndStart();
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i] > 0) endpoints.push_back("https://" + withPort(options.addresses[i], ports[i]));
+  Result<std::thread> pump_thread = fail("gRPC makes no server");
+  if (server) pump_thread = startThread([this] { pump(); });
+  if (!pump_thread) {
+    abandon();
+    return tl::unexpected(pump_thread.error());
   }
-  const bool listens = server && !endpoints.empty();
-  Result<std::thread> started = fail("not all of its addresses can be listened on");
-  if (listens) started = startThread([this] { pump(); });
-  if (!started) {
-    if (server) server->Shutdown();
-    queue->Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue->Next(&tag, &ok)) {
-    }
-    return tl::unexpected(started.error());
-  }
-  pumping = std::move(*started);
+  pumping = std::move(*pump_thread);
   self = shared_from_this();
   thread.add(this);
+  if (auto accepts = acceptor.start(std::move(taker)); !accepts) {
+    close();
+    return accepts;
+  }
   return {};
+}
+
+Result<void> Server::Impl::listen() {
+  for (const IpAddress& address : options.addresses) {
+    const auto listens = acceptor.listen(address);
+    if (!listens) return tl::unexpected(listens.error());
+    endpoints.push_back("https://" + listens->toString());
+  }
+  return {};
+}
+
+// Of a queue that nothing has been asked of.
+void Server::Impl::abandon() {
+  if (server) server->Shutdown();
+  queue->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue->Next(&tag, &ok)) {
+  }
 }
 
 // The pump ends the server, which waits until all calls have ended, on this thread.
 void Server::Impl::close() {
   if (std::exchange(is_closing, true)) return;
+  acceptor.stop();
   closing.Set(queue.get(), gpr_time_0(GPR_CLOCK_MONOTONIC), &closing);
 }
 

@@ -2,8 +2,8 @@
 // TLS, with a certificate of its own, to who carries its token. Both are made anew with each server, and are told to clients
 // by a way that they trust.
 //
-// A call without the token is refused before anything of it is read, and counted. A client that reads slowly holds up itself
-// alone: of a watch one batch is under way.
+// A call without the token is refused before anything of it is read, and counted. Connections are bounded in number, and
+// those without a call in time. A client that reads slowly holds up itself alone: of a watch one batch is under way.
 #pragma once
 
 #include "base/ip_address.h"
@@ -18,9 +18,11 @@ namespace idetcd::etcd {
 class Server {
  public:
   struct Options {
-    std::vector<IpAddress> addresses;  // to listen on; a port of each
-    uint16_t port = 0;                 // 0: any
-    size_t max_calls = 256;            // more at once are refused; a watch is one
+    std::vector<IpAddress> addresses;   // to listen on; a free port of each
+    size_t max_calls = 256;             // more at once are refused; a watch is one
+    size_t max_connections = 512;       // more at once are closed, whoever makes them
+    std::chrono::seconds handshake{5};  // how long one may take for its TLS handshake
+    std::chrono::seconds idle{10};      // how long one is kept that has no call
     metrics::Scope metrics{};
   };
 

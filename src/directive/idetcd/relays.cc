@@ -47,6 +47,7 @@ naming::RelayOptions relayOptions(etcd::CompletionThread& thread, int64_t fan_ou
   etcd::Server::Options options;
   options.addresses = std::move(addresses);
   options.max_calls = static_cast<size_t>(3 * fan_out + 10);  // chance does not share out evenly
+  options.max_connections = options.max_calls + 64;
   options.metrics = metrics;
   made.serve = [&thread, options, log](std::shared_ptr<store::Source> names) -> Served {
     auto server = etcd::Server::make(thread, std::move(names), options, log);

@@ -1,11 +1,14 @@
 // What a server passes on of a store, as a client of it sees it.
 #include "etcd/server.h"
 
+#include <arpa/inet.h>
 #include <memory>
 #include <string>
+#include <sys/socket.h>
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "client_fixture.h"
 
 namespace idetcd::etcd {
@@ -17,8 +20,11 @@ class ServerTest : public ClientTest {
 
   Server& serve(size_t max_calls = 256) {
     Server::Options options;
-    options.addresses = {IpAddress::parse("127.0.0.1").value()};
     options.max_calls = max_calls;
+    return serve(options);
+  }
+  Server& serve(Server::Options options) {
+    options.addresses = {IpAddress::parse("127.0.0.1").value()};
     options.metrics = metrics_.scope();
     auto make = [this, &options]() -> Task<bool> {
       auto made = Server::make(etcd_.thread, source_, options, Logger());
@@ -45,6 +51,23 @@ class ServerTest : public ClientTest {
   }
   uint64_t refused() const {
     return static_cast<uint64_t>(test_support::sumOf(metrics_, "idetcd_relay_refused_total"));
+  }
+
+  // A stranger's, who says nothing.
+  static FileDescriptor connect(const Server& server) {
+    const std::string& endpoint = server.endpoints().front();
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    FileDescriptor made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    return made;
+  }
+  // Waits for the other end.
+  static bool isClosed(const FileDescriptor& connection) {
+    char byte = 0;
+    return ::recv(connection.get(), &byte, 1, 0) <= 0;
   }
 
   const metrics::Registry metrics_;
@@ -158,6 +181,28 @@ TEST_F(ServerTest, MoreThanItMayServeAreRefused) {
   BlockingClient second(pinned(server));
   EXPECT_FALSE(second.watch({"a", "b"}, 2));
   EXPECT_GE(refused(), 1u);
+}
+
+TEST_F(ServerTest, ConnectionsBeyondItsBoundAreClosed) {
+  Server::Options options;
+  options.max_connections = 2;
+  options.handshake = 60s;
+  const Server& server = serve(options);
+  const FileDescriptor first = connect(server);
+  {
+    const FileDescriptor second = connect(server);
+    EXPECT_TRUE(isClosed(connect(server)));
+    EXPECT_EQ(test_support::sumOf(metrics_, "idetcd_relay_closed_connections_total"), 1);
+  }
+  // Room that a stranger has left is there for others.
+  BlockingClient reader(pinned(server));
+  EXPECT_TRUE(eventually([&] { return reader.range({"a", "b"}).has_value(); }));
+}
+
+TEST_F(ServerTest, AHandshakeThatDoesNotComeIsNotWaitedFor) {
+  Server::Options options;
+  options.handshake = 1s;
+  EXPECT_TRUE(isClosed(connect(serve(options))));
 }
 
 TEST_F(ServerTest, ItsEndEndsWatches) {
