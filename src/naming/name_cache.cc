@@ -30,7 +30,8 @@ constexpr std::chrono::nanoseconds kSettleTime = 2s;
 constexpr std::chrono::nanoseconds kWholeInterval = 60s;
 constexpr size_t kNamesOfInterval = 500;
 // A batch for a reader that is behind is made of several, up to so much.
-constexpr size_t kBatchBytes = size_t{1} << 20;
+constexpr size_t kBatchBytes = size_t{128} << 10;
+constexpr int64_t kMostInPage = 1000;
 constexpr size_t kBytesBesides = 100;  // of an event, beside key and value
 
 size_t sizeOf(const WatchBatch& batch) {
@@ -200,11 +201,13 @@ Task<StoreResult<RangeResult>> NameCache::range(KeyRange range, store::RangeOpti
   RangeResult result;
   result.revision = delivered();
   result.cluster_id = cluster_id_;
+  const int64_t most = options.limit > 0 ? std::min(options.limit, kMostInPage) : kMostInPage;
   for (auto it = names_.lower_bound(range.begin); it != names_.end() && isWithin(range, it->first); ++it) {
-    ++result.count;
-    result.more = options.limit > 0 && std::ssize(result.kvs) == options.limit;
-    if (!result.more) result.kvs.push_back(it->second);
+    result.more = std::ssize(result.kvs) == most;
+    if (result.more) break;
+    result.kvs.push_back(it->second);
   }
+  result.count = result.more ? std::ssize(names_) : std::ssize(result.kvs);
   co_return result;
 }
 

@@ -50,7 +50,8 @@ class NameCache final : public store::Source, public std::enable_shared_from_thi
   // The watch was found to lose changes: all is read anew, and readers end.
   void forget();
 
-  // Names only, no paths; whole values. kUnavailable: not in time.
+  // Names only, no paths; whole values; a thousand at most, so that many readers at once cost little. RangeResult::count is
+  // that of all names where there are more. Revision 0: as they are here. kUnavailable: not in time.
   runtime::Task<store::StoreResult<store::RangeResult>> range(store::KeyRange range,
                                                               store::RangeOptions options) override;
   // Of the very ranges of the cache, in any order.

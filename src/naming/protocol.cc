@@ -59,7 +59,7 @@ RelayedNames::Options Protocol::namesOptions() const {
 }
 
 Relay::Options Protocol::relayOptions() {
-  return {.fan_out = options_.relay.serve && !options_.observe ? options_.relay.fan_out : 0,
+  return {.fan_out = options_.relay.serve && !options_.observe && names_.mayHaveRelays() ? options_.relay.fan_out : 0,
           .ranges = options_.watched,
           .prefix = relayPrefix(options_.claim.pattern.text()),
           .lease = std::chrono::ceil<std::chrono::seconds>(options_.claim.lease),
@@ -80,6 +80,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(mirror_.watchFreshness());
   if (store_.endpoints().size() != 1) spawn(returnHomeRegularly(scheduler_, lifetime_, jitter_, store_));
   spawn(confirmation_.run());
+  spawn(names_.lookRegularly());
   spawn(relay_.run(owner));
   if (!options_.observe) {
     spawn(keeper_.keepRecord());

@@ -11,6 +11,9 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kListing = "listing this node as a relay";
 constexpr std::chrono::nanoseconds kRelayLook = 1s;
+// Until a node that cannot listen tries again: it reads all names for that.
+constexpr std::chrono::nanoseconds kRetry = 10min;
+constexpr int64_t kMostNames = 1'000'000;  // some 250 bytes each
 
 }  // namespace
 
@@ -24,8 +27,8 @@ bool Relay::isPlace() const {
 
 // A relay goes on until half of the names have gone.
 bool Relay::isWanted() const {
-  const size_t names = names_();
-  return isPlace() && (names == 0 || std::cmp_greater_equal(names, options_.fan_out));
+  const auto names = static_cast<int64_t>(names_());
+  return isPlace() && (names == 0 || names >= options_.fan_out) && names <= kMostNames;
 }
 
 // Where many start at once, a relay is there before the mirror has names.
@@ -52,41 +55,44 @@ std::string Relay::key() const {
 
 Task<void> Relay::run(std::shared_ptr<void> owner) {
   if (options_.fan_out == 0) co_return;
+  bool can_serve = true;
   while (true) {
-    const std::chrono::nanoseconds look = context_.jitter.around(kRelayLook, 0.5);
+    const std::chrono::nanoseconds look = context_.jitter.around(can_serve ? kRelayLook : kRetry, 0.5);
     const bool go_on = co_await context_.lifetime.pause(look);
     if (!go_on) break;
     if (!isPlace()) continue;
     auto counting = countNames();
     const int64_t names = co_await counting;
     if (context_.lifetime.stopping()) break;
-    if (names < 2 * options_.fan_out || !isWanted()) continue;
+    if (names < 2 * options_.fan_out || names > kMostNames || !isWanted()) continue;
     auto serving = serve(owner);
-    co_await serving;
+    can_serve = co_await serving;
   }
 }
 
-Task<void> Relay::serve(std::shared_ptr<void> owner) {
+Task<bool> Relay::serve(std::shared_ptr<void> owner) {
   cache_ =
       std::make_shared<NameCache>(context_.scheduler, context_.store, context_.jitter, options_.ranges, context_.log);
   context_.scheduler.spawn(withOwner(owner, cache_->run()));
   context_.scheduler.spawn(withOwner(std::move(owner), cache_->checkRegularly()));
   options_.on_relay(true);
   auto keeping = keepListed();
-  co_await keeping;
+  const bool could_serve = co_await keeping;
   if (const int64_t lease = std::exchange(lease_, 0); lease != 0) co_await context_.store.leaseRevoke(lease);
   end();
   if (!context_.lifetime.stopping()) options_.on_relay(false);
+  co_return could_serve;
 }
 
-Task<void> Relay::keepListed() {
+// Until it is not wanted any more. False: it cannot be reached.
+Task<bool> Relay::keepListed() {
   BootClock::time_point next = context_.now();
   for (bool go_on = true; go_on && isWanted();) {
     if (!service_ && cache_->isReady()) {
       auto made = options_.serve(cache_);
       if (!made) {
-        context_.log.error("this node cannot serve names to others: {}", made.error().message);
-        break;
+        context_.log.warning("this node cannot serve names to others: {}", made.error().message);
+        co_return false;
       }
       service_ = std::move(*made);
       context_.log.info("this node serves all names to others, as a relay, at {}",
@@ -101,6 +107,7 @@ Task<void> Relay::keepListed() {
     if (service_) context_.counters.relay_readers.set(static_cast<double>(service_->readers()));
     go_on = co_await context_.lifetime.pause(kRelayLook);
   }
+  co_return true;
 }
 
 // Renews the lease, or lists this node anew. False: neither was possible.

@@ -1,6 +1,7 @@
 // A node of a large cluster that serves its copy of all names to others, so that few nodes watch the store. It is chosen by
 // its name's number: one of each `fan_out`, once the cluster has at least twice as many names. Names are dense, so that a
-// cluster of N nodes has N / fan_out relays, whatever N is.
+// cluster of N nodes has N / fan_out relays, whatever N is. With more than a million names there is none: its copy of them is
+// kept in memory.
 //
 // The node lists itself in the store, under a lease of its own, while its copy is ready (name_cache.h). A relay costs
 // nothing that anything depends on: without it others ask another one, or the store.
@@ -61,8 +62,8 @@ class Relay {
   bool isWanted() const;
   runtime::Task<int64_t> countNames();
   std::string key() const;
-  runtime::Task<void> serve(std::shared_ptr<void> owner);
-  runtime::Task<void> keepListed();
+  runtime::Task<bool> serve(std::shared_ptr<void> owner);
+  runtime::Task<bool> keepListed();
   runtime::Task<bool> list();
   void end();
 

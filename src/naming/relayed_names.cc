@@ -20,7 +20,9 @@ constexpr size_t kMostTried = 2;  // before the store is asked
 constexpr int kMostLooks = 8;
 constexpr std::chrono::nanoseconds kLookPause = 1s;
 constexpr int64_t kMostRead = 3;
-constexpr std::chrono::nanoseconds kLookInterval = 5min;
+// Between two looks for a relay beside the watch: soon after relays have lost the store, and rarely behind a firewall.
+constexpr std::chrono::nanoseconds kFirstLook = 10s;
+constexpr std::chrono::nanoseconds kLongestLook = 10min;
 constexpr std::chrono::nanoseconds kAvoidance = 1min;
 
 }  // namespace
@@ -56,7 +58,7 @@ class RelayedNames::Stream final : public WatchStream {
   uint64_t clusterId() const override { return inner_->clusterId(); }
   bool isAtCurrentEndpoint() const override {
     if (relay_) return !names_.is_relay_;
-    return inner_->isAtCurrentEndpoint() && names_.context_.now() < names_.next_look_;
+    return inner_->isAtCurrentEndpoint() && !names_.better_;
   }
   void doubt(std::chrono::nanoseconds patience) override { inner_->doubt(patience); }
   void leave(const std::string& why) override {
@@ -70,8 +72,9 @@ class RelayedNames::Stream final : public WatchStream {
   const std::optional<Relay> relay_;
 };
 
+// What the newest revision is, only the store knows.
 Task<StoreResult<RangeResult>> RelayedNames::range(KeyRange range, store::RangeOptions options) {
-  if (const std::optional<Relay> relay = relay_) {
+  if (const std::optional<Relay> relay = options.revision > 0 ? relay_ : std::nullopt) {
     KeyRange same = range;
     StoreResult<RangeResult> found = co_await relay->source->range(std::move(same), options);
     if (context_.lifetime.stopping()) co_return stopped();
@@ -82,13 +85,12 @@ Task<StoreResult<RangeResult>> RelayedNames::range(KeyRange range, store::RangeO
 }
 
 Task<StoreResult<std::unique_ptr<WatchStream>>> RelayedNames::watch(std::vector<store::WatchRange> ranges) {
-  std::vector<Relay> relays;
-  if (mayHaveRelays() && !is_relay_) relays = co_await findRelays();
+  auto finding = relaysForWatch();
+  std::vector<Relay> relays = co_await finding;
   if (context_.lifetime.stopping()) co_return stopped();
-  planLook();
   for (Relay& relay : relays) {
-    relay.source = options_.connect(relay.card);
-    if (relay.source == nullptr) continue;
+    if (!relay.source) relay.source = options_.connect(relay.card);
+    if (!relay.source) continue;
     std::vector<store::WatchRange> same = ranges;
     StoreResult<std::unique_ptr<WatchStream>> stream = co_await relay.source->watch(std::move(same));
     if (context_.lifetime.stopping()) co_return stopped();
@@ -97,7 +99,9 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> RelayedNames::watch(std::vector<
       co_return std::make_unique<Stream>(*this, std::move(*stream), relay);
     }
     // One that has begun lately does not have all since then; the store has.
-    if (stream.error().code != ErrorCode::kCompacted) failed(relay, stream.error());
+    if (stream.error().code == ErrorCode::kCompacted) continue;
+    failed(relay, stream.error());
+    looks_first_ = false;
   }
   StoreResult<std::unique_ptr<WatchStream>> stream = co_await context_.store.watch(std::move(ranges));
   if (context_.lifetime.stopping()) co_return stopped();
@@ -109,19 +113,39 @@ Task<StoreResult<std::unique_ptr<WatchStream>>> RelayedNames::watch(std::vector<
 void RelayedNames::follow(const std::optional<Relay>& relay) {
   const std::string before = relay_ ? relay_->key : "";
   relay_ = relay;
+  if (relay) looks_first_ = true;
   context_.counters.relayed.set(relay ? 1 : 0);
+  {
+    const std::lock_guard lock(mutex_);
+    place_ = relay ? relay->where : "";
+  }
   if (relay && relay->key != before) context_.log.info("names come from the node at {}, a relay", relay->where);
   if (!relay && !before.empty()) context_.log.info("names come from the store again, not from a relay");
 }
 
-// For the first time a node waits until half of the relays of so many nodes are there.
+Task<std::vector<RelayedNames::Relay>> RelayedNames::relaysForWatch() {
+  std::vector<Relay> relays;
+  if (is_relay_ || !mayHaveRelays()) co_return relays;
+  if (better_) {
+    relays.push_back(std::move(*better_));
+    better_.reset();
+  } else if (looks_first_) {
+    auto finding = findRelays();
+    relays = co_await finding;
+  }
+  co_return relays;
+}
+
+// For the first time a node waits until half of the relays of so many nodes are there, or no more come.
 Task<std::vector<RelayedNames::Relay>> RelayedNames::findRelays() {
   Listed listed;
   for (int look = 0; look < kMostLooks; ++look) {
+    const Listed before = std::exchange(listed, {});
     auto reading = readListed();
     listed = co_await reading;
     const bool is_enough = 2 * options_.fan_out * listed.count >= listed.names;
-    if (is_enough || listed.names < 2 * options_.fan_out || has_watched_ || is_relay_) break;
+    const bool grows = look == 0 || listed.names > before.names || listed.count > before.count;
+    if (is_enough || !grows || listed.names < 2 * options_.fan_out || has_watched_ || is_relay_) break;
     const std::chrono::nanoseconds pause = context_.jitter.around(kLookPause, 0.5);
     const bool go_on = co_await context_.lifetime.pause(pause);
     if (!go_on) break;
@@ -170,8 +194,12 @@ void RelayedNames::failed(const Relay& relay, const StoreError& error) {
   context_.counters.relay_failures.add();
   std::erase_if(avoided_until_, [this](const auto& avoided) { return avoided.second <= context_.now(); });
   avoided_until_[relay.key] = context_.now() + context_.jitter.around(kAvoidance, 0.5);
-  context_.log.info("the relay at {} is left: {}", relay.where, error.message);
-  if (relay_ && relay_->key == relay.key) relay_.reset();
+  if (relay_ && relay_->key == relay.key) {
+    context_.log.info("the relay at {} is left: {}", relay.where, error.message);
+    relay_.reset();
+  } else if (!std::exchange(said_unreachable_, true)) {
+    context_.log.info("the relay at {} is not used: {}; of others this is not said again", relay.where, error.message);
+  }
 }
 
 bool RelayedNames::isAvoided(const std::string& key) const {
@@ -179,9 +207,41 @@ bool RelayedNames::isAvoided(const std::string& key) const {
   return found != avoided_until_.end() && context_.now() < found->second;
 }
 
-void RelayedNames::planLook() {
-  const bool is_large = mayHaveRelays() && !is_relay_ && std::cmp_greater_equal(names_(), 2 * options_.fan_out);
-  next_look_ = is_large ? context_.now() + context_.jitter.around(kLookInterval, 0.5) : BootClock::time_point::max();
+// It is looked for beside the watch, which goes on meanwhile: what is asked of a relay that is out of reach takes seconds.
+Task<void> RelayedNames::lookRegularly() {
+  Backoff backoff(context_.jitter, kFirstLook, kLongestLook);
+  while (mayHaveRelays()) {
+    const std::chrono::nanoseconds pause = backoff.next();
+    const bool go_on = co_await context_.lifetime.pause(pause);
+    if (!go_on) co_return;
+    if (relay_ || better_ || !isLarge()) {
+      backoff.reset();
+      continue;
+    }
+    auto finding = findRelays();
+    std::vector<Relay> relays = co_await finding;
+    for (Relay& relay : relays) {
+      auto asking = answers(relay);
+      const bool is_better = co_await asking;
+      if (context_.lifetime.stopping()) co_return;
+      if (!is_better || relay_) continue;
+      better_ = std::move(relay);
+      break;
+    }
+  }
+}
+
+Task<bool> RelayedNames::answers(Relay& relay) {
+  relay.source = options_.connect(relay.card);
+  if (!relay.source) co_return false;
+  KeyRange any = KeyRange::single(options_.ranges.front().begin);
+  const StoreResult<RangeResult> answer = co_await relay.source->range(std::move(any), {.limit = 1});
+  if (!answer && !context_.lifetime.stopping()) failed(relay, answer.error());
+  co_return answer.has_value();
+}
+
+bool RelayedNames::isLarge() const {
+  return mayHaveRelays() && !is_relay_ && std::cmp_greater_equal(names_(), 2 * options_.fan_out);
 }
 
 }  // namespace idetcd::naming

@@ -4,7 +4,8 @@
 // makes names stale, and never shows old ones as fresh.
 //
 // A relay that fails is left for another one, or for the store: the mirror's next watch goes on from where the last one
-// was. Scheduler's thread only.
+// was. Where none of some is reached, as behind a firewall, the store is asked alone until one of them has answered a look
+// that is beside the watch. Scheduler's thread only.
 #pragma once
 
 #include "naming/context.h"
@@ -39,15 +40,25 @@ class RelayedNames final : public store::Source {
   RelayedNames(Context& context, Options options, std::function<size_t()> names)
       : context_(context), options_(std::move(options)), names_(std::move(names)) {}
 
-  // From the relay of the last watch; what that does not have in time, from the store.
+  // From the relay of the last watch, if a revision is asked for; what that does not have in time, from the store.
   runtime::Task<store::StoreResult<store::RangeResult>> range(store::KeyRange range,
                                                               store::RangeOptions options) override;
   // At a relay, if there is one, or at the store.
   runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> watch(
       std::vector<store::WatchRange> ranges) override;
 
+  // Looks for a relay now and then, while the names come from the store. Until the protocol stops; at once if there can be
+  // none.
+  runtime::Task<void> lookRegularly();
+
   // This node is a relay itself: it takes its names from the store.
   void setRelay(bool is_relay) { is_relay_ = is_relay; }
+  bool isRelayed() const { return relay_.has_value(); }
+  // Any thread: the relay that the names come from, as people read it; empty: they come from the store.
+  std::string place() const {
+    const std::lock_guard lock(mutex_);
+    return place_;
+  }
   bool mayHaveRelays() const { return options_.fan_out > 0 && options_.limit >= 2 * options_.fan_out; }
 
  private:
@@ -64,22 +75,28 @@ class RelayedNames final : public store::Source {
     int64_t count = 0;
     int64_t names = 0;  // in the store
   };
+  runtime::Task<std::vector<Relay>> relaysForWatch();
   runtime::Task<std::vector<Relay>> findRelays();
+  runtime::Task<bool> answers(Relay& relay);
+  bool isLarge() const;
   runtime::Task<Listed> readListed();
   void add(const store::RangeResult& found, std::vector<Relay>* relays);
   void failed(const Relay& relay, const store::StoreError& error);
   bool isAvoided(const std::string& key) const;
   void follow(const std::optional<Relay>& relay);
-  void planLook();
 
   Context& context_;
   const Options options_;
   const std::function<size_t()> names_;
   bool is_relay_ = false;
   bool has_watched_ = false;
-  std::optional<Relay> relay_;       // of the last watch; none: the store
-  BootClock::time_point next_look_;  // whether the store lists a relay by now
+  bool looks_first_ = true;      // a new watch is asked of relays first
+  std::optional<Relay> relay_;   // of the last watch; none: the store
+  std::optional<Relay> better_;  // has answered since; for the next watch
   std::map<std::string, BootClock::time_point> avoided_until_;
+  bool said_unreachable_ = false;
+  mutable std::mutex mutex_;
+  std::string place_;  // guarded by mutex_
 };
 
 }  // namespace idetcd::naming

@@ -236,7 +236,7 @@ void Judge::storeWasSetBack() {
   }
   for (auto& [id, witness] : witnesses_) {
     if (!witness.process->scheduler().isStanding())
-      witness.seen_when_set_back[history_ - 1] = witness.process->store().highestSeen();
+      witness.seen_when_set_back[history_ - 1] = witness.process->highestSeen();
   }
 }
 
@@ -263,7 +263,7 @@ void Judge::copied(const Process& original, const Process& copy, bool original_i
   Witness& second = witnesses_.at(copy.id());
   // It has seen nothing since the snapshot, also where its original has gone on until the store was set back.
   for (const auto& [history, revision] : first.seen_when_set_back)
-    second.seen_when_set_back[history] = std::min(revision, copy.store().highestSeen());
+    second.seen_when_set_back[history] = std::min(revision, copy.highestSeen());
   const auto deleted = incarnations_deleted_.find(naming::incarnationKey(copy.uuid()));
   if (deleted != incarnations_deleted_.end() && time_.now() < deleted->second + lease_)
     first.excused_until = second.excused_until = time_.now() + lease_;

@@ -40,6 +40,7 @@ class Mutation:
     covered: str = ""  # by what else; empty: by nothing
     first_seed: int = 1  # for what few schedules show
     nodes: int = 0  # for what few nodes do not show
+    relay: int = 0  # one of so many nodes is a relay; 0: as the seed says
 
     @property
     def folder(self):
@@ -177,13 +178,19 @@ MUTATIONS = [
              "(void)evidence;\n  while (!pending_.empty()) {"),
     Mutation("a relay: progress that the store has answered counts as delivered", "naming/name_cache.cc",
              "return upstream_ != nullptr && delivered() >= options.revision;",
-             "return upstream_ != nullptr && known_ >= options.revision;"),
+             "return upstream_ != nullptr && known_ >= options.revision;", nodes=50, relay=3),
+    Mutation("a relay: what is newest is asked of it", "naming/relayed_names.cc",
+             "options.revision > 0 ? relay_ : std::nullopt",
+             "options.revision >= 0 ? relay_ : std::nullopt", nodes=50, relay=3),
     Mutation("a relay: a reader begins with what comes next", "naming/name_cache.cc",
              "next_(cache_->first_change_),",
-             "next_(cache_->first_change_ + cache_->changes_.size()),"),
+             "next_(cache_->first_change_ + cache_->changes_.size()),", nodes=50, relay=3),
     Mutation("a relay: a break of its watch is not passed on", "naming/name_cache.cc",
              "++breaks_;",
-             ""),
+             "", nodes=50, relay=3),
+    Mutation("a relay: what its watch has lost is not asked for", "naming/name_cache.cc",
+             "is_behind_ = breaks == breaks_ &&",
+             "is_behind_ = false && breaks == breaks_ &&", nodes=50, relay=3),
     Mutation("a frozen member is not left", "naming/table_freshness.cc",
              "return state_ != State::kEmpty && beat_.isLacking(delivered_);",
              "return false;"),
@@ -282,8 +289,8 @@ def build():
     return run(["ninja", "-C", str(TREE / "build/release"), f"-j{os.cpu_count()}", "simulate"])
 
 
-def simulate(seeds, folder, first=1, nodes=0):
-    size = ["--nodes", str(nodes)] if nodes else []
+def simulate(seeds, folder, first=1, nodes=0, relay=0):
+    size = [*(["--nodes", str(nodes)] if nodes else []), *(["--relay", str(relay)] if relay else [])]
     return run([str(TREE / "build/release/tests/simulation/simulate"), *WORLDS[folder], *size, "--seeds", str(seeds), "--from", str(first), "--quiet"])
 
 
@@ -303,7 +310,7 @@ def try_out(mutation, seeds):
         built = build()
         if built.returncode != 0:
             sys.exit(f"{mutation.name} does not compile:\n{built.stdout[-4000:]}")
-        outcome = simulate(seeds, mutation.folder, mutation.first_seed, mutation.nodes)
+        outcome = simulate(seeds, mutation.folder, mutation.first_seed, mutation.nodes, mutation.relay)
     finally:
         path.write_text(whole)
     if outcome.returncode == 0:

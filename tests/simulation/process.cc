@@ -1,5 +1,9 @@
 #include "simulation/process.h"
 
+#include <algorithm>
+
+#include "naming/saved_names.h"
+
 namespace idetcd::simulation {
 namespace {
 
@@ -39,6 +43,15 @@ void Process::start() {
     protocol_.start(shared_from_this());
     scheduler_.spawn(keepAlive(shared_from_this(), reporter_.watchDeadline()));
   });
+}
+
+// Where there are relays, not all is of the mirror that the store's watches have delivered: a relay's copy of the names has
+// a watch of its own; and not all that the mirror has seen is the store's. So its table says it.
+int64_t Process::highestSeen() const {
+  if (options_.protocol.relay.fan_out == 0) return store_.highestSeen();
+  int64_t highest = 0;
+  naming::forEachName(records_, [&](const naming::SavedName& name) { highest = std::max(highest, name.mod_revision); });
+  return highest;
 }
 
 void Process::terminate() {

@@ -55,6 +55,8 @@ class Process : public std::enable_shared_from_this<Process> {
   // What it would say of its name now.
   std::optional<naming::Ownership> ownership() const { return protocol_.name().ownership(); }
   std::string uuid() const { return protocol_.name().record().id; }
+  // The highest revision of a change that the protocol has been shown, or a lower one: see the definition.
+  int64_t highestSeen() const;
   int64_t limit() const { return options_.protocol.claim.pattern.limit(); }
   SimulatedScheduler& scheduler() { return scheduler_; }
   const SimulatedScheduler& scheduler() const { return scheduler_; }

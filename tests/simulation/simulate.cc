@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: simulate [--founding | --membership] [--seed N | --seeds N [--from N]] [--nodes N] [--jobs N]\n"
-    "                [--defects] [--cost [--rate N] [--relay N]] [--quiet] [--trace]\n"
+    "                [--defects] [--cost [--rate N]] [--relay N] [--quiet] [--trace]\n"
     "  --founding    machines that found a cluster, instead of nodes with an etcd\n"
     "  --membership  machines that run the etcd of their cluster\n"
     "  --seed N      that one seed; default: 1 to 100\n"
@@ -45,7 +45,8 @@ constexpr const char* kUsage =
     "  --defects     etcd has known defects of its versions, too: src/naming/README.md lists them\n"
     "  --cost        no faults: all nodes start at once; what that and rest cost etcd; default: one seed\n"
     "  --rate N      with --cost, etcd takes so many requests a second; default: 10,000\n"
-    "  --relay N     one of N nodes serves the names to others, once there are twice as many; default: none does\n"
+    "  --relay N     one of N nodes serves the names to others, once there are twice as many; default: as the seed\n"
+    "                says, with --cost none\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
 // A process that computes for so long on one seed has gone astray.
@@ -138,7 +139,7 @@ Result<Arguments> parse(const std::vector<std::string_view>& words) {
   if (parsed.cost && parsed.run != simulate) return fail("--cost is of nodes with an etcd");
   if (parsed.defects && (parsed.cost || parsed.run != simulate)) return fail("--defects are of an etcd with faults");
   if (has("--rate") && !parsed.cost) return fail("--rate goes with --cost");
-  if (parsed.relay > 0 && !parsed.cost) return fail("--relay goes with --cost: in other worlds the seed decides");
+  if (parsed.relay > 0 && parsed.run != simulate) return fail("--relay is of nodes with an etcd");
   if (parsed.cost && !has("--seeds")) parsed.count = 1;
   if (parsed.run != simulate && parsed.nodes > kMostMachines)
     return fail(fmt::format("there are {} machines at most", kMostMachines));

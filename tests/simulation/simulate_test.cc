@@ -97,6 +97,7 @@ TEST(Simulate, SaysWhichArgumentIsWrong) {
       {"--nodes 10001", "--nodes takes a number, 1 to 10000, and not '10001'"},
       {"--founding --cost", "--cost is of nodes with an etcd"},
       {"--rate 100", "--rate goes with --cost"},
+      {"--founding --relay 2", "--relay is of nodes with an etcd"},
       {"--cost --rate 0", "--rate takes a number, 1 to 1000000, and not '0'"},
       {"--defects --cost", "--defects are of an etcd with faults"},
       {"--founding --nodes 201", "there are 200 machines at most"},

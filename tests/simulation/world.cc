@@ -321,9 +321,9 @@ void World::drawScenario(size_t nodes) {
 
 // What a copy of a process is told by a relay is not followed: it is of no world with both.
 void World::drawRelays() {
-  if (options_.cost) fan_out_ = options_.relay;
-  if (options_.cost || !relay_chances_.chance(200)) return;
-  fan_out_ = relay_chances_.between(1, 3);
+  if (options_.relay > 0) fan_out_ = options_.relay;
+  if (options_.cost || (options_.relay == 0 && !relay_chances_.chance(200))) return;
+  if (options_.relay == 0) fan_out_ = relay_chances_.between(1, 3);
   relays_.setLost(relay_chances_.chance(500) ? 0 : 20);
   std::erase(kinds_, Kind::kClone);
 }
@@ -391,7 +391,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
       write(id, index, change, kept);
     };
   }
-  if (options_.cost) running.network->keepValuesOf(disk.uuid);
+  if (options_.cost && fan_out_ == 0) running.network->keepValuesOf(disk.uuid);  // a relay passes all on
   made.protocol.watched = {watched_};
   made.protocol.most_at_once = most_at_once_;
   if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_);

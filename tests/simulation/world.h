@@ -34,7 +34,7 @@ struct RunOptions {
   // lease of 20 s. What that costs is told; the judge does not look.
   bool cost = false;
   uint64_t rate = 10'000;
-  int64_t relay = 0;  // with `cost`: a relay for so many nodes; 0: none
+  int64_t relay = 0;  // a relay for so many nodes; 0: with `cost` none, else the seed decides
 };
 
 struct RunResult {

@@ -21,12 +21,12 @@ class ServedNames final : public naming::RelayService {
 
 // Its messages speak of etcd: who asks for it says what becomes of the relay.
 std::shared_ptr<store::Source> connectTo(etcd::CompletionThread& thread, const naming::RelayCard& card,
-                                         std::shared_ptr<Executor> executor) {
+                                         std::chrono::milliseconds timeout, std::shared_ptr<Executor> executor) {
   etcd::Client::Options options;
   options.endpoints = card.endpoints;
   options.pinned = {.certificate = card.certificate, .token = card.token};
   options.self_founded = true;  // its addresses are of one server
-  options.call_timeout = std::chrono::seconds(3);
+  options.call_timeout = timeout;
   options.executor = std::move(executor);
   const auto isOverTls = [](const std::string& endpoint) { return endpoint.starts_with("https://"); };
   if (!etcd::Client::validateOptions(options) || !std::ranges::all_of(card.endpoints, isOverTls)) return nullptr;
@@ -35,18 +35,21 @@ std::shared_ptr<store::Source> connectTo(etcd::CompletionThread& thread, const n
 
 }  // namespace
 
-naming::RelayOptions relayOptions(etcd::CompletionThread& thread, int64_t fan_out, std::vector<IpAddress> addresses,
-                                  std::shared_ptr<Executor> executor, const metrics::Scope& metrics,
-                                  const Logger& log) {
+naming::RelayOptions relayOptions(etcd::CompletionThread& thread, const ClusterSettings& settings,
+                                  std::vector<IpAddress> addresses, std::shared_ptr<Executor> executor,
+                                  const metrics::Scope& metrics, const Logger& log) {
   using Served = Result<std::unique_ptr<naming::RelayService>>;
   naming::RelayOptions made;
-  made.fan_out = fan_out;
-  made.connect = [&thread, executor = std::move(executor)](const naming::RelayCard& card) {
-    return connectTo(thread, card, executor);
+  made.fan_out = settings.relay;
+  // Names are stale a lease time after the last watch has ended; two relays of two addresses may be tried till then. A
+  // relay itself waits for 2 s for what it is asked for.
+  const auto timeout = std::max<std::chrono::milliseconds>(settings.lease / 8, std::chrono::milliseconds(2500));
+  made.connect = [&thread, timeout, executor = std::move(executor)](const naming::RelayCard& card) {
+    return connectTo(thread, card, timeout, executor);
   };
   etcd::Server::Options options;
   options.addresses = std::move(addresses);
-  options.max_calls = static_cast<size_t>(3 * fan_out + 10);  // chance does not share out evenly
+  options.max_calls = static_cast<size_t>(3 * settings.relay + 10);  // chance does not share out evenly
   options.max_connections = options.max_calls + 64;
   options.metrics = metrics;
   made.serve = [&thread, options, log](std::shared_ptr<store::Source> names) -> Served {

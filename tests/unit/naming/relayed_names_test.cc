@@ -166,6 +166,7 @@ class RelayedNamesTest : public testing::Test {
   RelayedNames names_{context_,
                       {.fan_out = 100,
                        .limit = 1000,
+                       .ranges = {watchedRange()},
                        .prefix = "/relays/",
                        .connect = [this](const RelayCard& card) -> std::shared_ptr<store::Source> {
                          if (card.endpoints.front() == "nonsense") return nullptr;
@@ -203,6 +204,14 @@ TEST_F(RelayedNamesTest, WhatTheRelayDoesNotHaveTheStoreHas) {
   EXPECT_EQ(store_.place.ranges, 2);
 }
 
+TEST_F(RelayedNamesTest, TheNewestRevisionIsTheStores) {
+  list("a");
+  const auto stream = watch();
+  EXPECT_TRUE(range(0)) << "where the history is compacted meanwhile: a relay that is late has an older one";
+  EXPECT_EQ(relays_["a"].ranges, 0);
+  EXPECT_EQ(store_.place.ranges, 1);
+}
+
 TEST_F(RelayedNamesTest, ARelayThatRefusesIsAvoidedForAWhile) {
   list("a");
   relays_["a"].refuses = StoreError{ErrorCode::kUnavailable, "full"};
@@ -210,10 +219,31 @@ TEST_F(RelayedNamesTest, ARelayThatRefusesIsAvoidedForAWhile) {
   EXPECT_TRUE(watch());
   EXPECT_EQ(relays_["a"].watches, 1);
   EXPECT_EQ(store_.place.watches, 2);
-  relays_["a"].refuses.reset();
-  scheduler_.advance(2min);
+}
+
+TEST_F(RelayedNamesTest, OutOfReachIsLookedForBesideTheWatch) {
+  scheduler_.spawn(names_.lookRegularly());
+  list("a");
+  list("b");
+  relays_["a"].refuses = relays_["b"].refuses = StoreError{ErrorCode::kDeadlineExceeded, "a firewall"};
+  const auto stream = watch();
+  ASSERT_TRUE(stream);
+  scheduler_.advance(1h);
+  EXPECT_TRUE(stream->isAtCurrentEndpoint());
   EXPECT_TRUE(watch());
-  EXPECT_EQ(relays_["a"].watches, 2);
+  EXPECT_EQ(relays_["a"].watches + relays_["b"].watches, 2) << "a new watch waits for none of them again";
+  EXPECT_EQ(store_.place.watches, 2);
+  EXPECT_GT(relays_["a"].ranges, 1);
+
+  relays_["a"].refuses.reset();
+  scheduler_.advance(1h);
+  EXPECT_FALSE(stream->isAtCurrentEndpoint());
+  EXPECT_TRUE(watch());
+  EXPECT_TRUE(names_.isRelayed());
+  EXPECT_EQ(names_.place(), "a");
+  const int ranges = relays_["a"].ranges;
+  scheduler_.advance(1h);
+  EXPECT_EQ(relays_["a"].ranges, ranges) << "who has a relay looks for none";
 }
 
 TEST_F(RelayedNamesTest, ARelayWhoseWatchEndsIsLeftForAnother) {
@@ -263,11 +293,14 @@ TEST_F(RelayedNamesTest, ARelayTakesItsNamesFromTheStore) {
 }
 
 TEST_F(RelayedNamesTest, WhereThereIsNoneItLooksAgain) {
+  scheduler_.spawn(names_.lookRegularly());
   const auto stream = watch();
   EXPECT_TRUE(stream->isAtCurrentEndpoint());
   scheduler_.advance(10min);
-  EXPECT_FALSE(stream->isAtCurrentEndpoint());
+  EXPECT_TRUE(stream->isAtCurrentEndpoint());
   list("a");
+  scheduler_.advance(10min);
+  EXPECT_FALSE(stream->isAtCurrentEndpoint());
   const auto moved = watch();
   EXPECT_EQ(relays_["a"].watches, 1);
   scheduler_.advance(1h);
@@ -278,7 +311,9 @@ TEST_F(RelayedNamesTest, WhereThereIsNoneItLooksAgain) {
 
 TEST_F(RelayedNamesTest, ASmallClusterDoesNotLook) {
   count_ = 199;
+  scheduler_.spawn(names_.lookRegularly());
   const auto stream = watch();
+  list("a");
   scheduler_.advance(1h);
   EXPECT_TRUE(stream->isAtCurrentEndpoint());
 }
