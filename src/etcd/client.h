@@ -131,6 +131,7 @@ class Client final : public Store {
 
   Task<bool> returnHome() override;
   Task<void> identifyEndpoints() override;
+  uint64_t breaks() const override;
 
  private:
   friend class Cluster;

@@ -371,6 +371,7 @@ void Endpoints::succeeded(size_t index) {
 
 void Endpoints::failed(size_t index, const StoreError& error) {
   counters_->endpoint_failures.add();
+  if (error.sent && error.code == ErrorCode::kUnavailable) broke();
   Endpoint& endpoint = endpoints_[index];
   if (!endpoint.is_listed) return;
   leave(index);

@@ -79,6 +79,9 @@ class Endpoints {
   // one.
   void succeeded(size_t index);
   void failed(size_t index, const StoreError& error);
+  // How often a connection has broken under a call or a stream.
+  uint64_t breaks() const { return breaks_; }
+  void broke() { ++breaks_; }
   // For Client::returnHome(). Home becomes the current one.
   void settleHome() { current_.store(home_, std::memory_order_relaxed); }
 
@@ -115,6 +118,7 @@ class Endpoints {
   const Client::Options options_;  // its list is that of the start
   const grpc::ChannelArguments arguments_;
   const std::chrono::nanoseconds resolve_interval_;
+  uint64_t breaks_ = 0;
   const std::shared_ptr<Counters> counters_;  // shared with the client, which may be gone before us
   Logger log_;
   std::optional<TlsWatch> tls_;  // none: plain, every endpoint

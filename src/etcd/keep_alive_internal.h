@@ -9,7 +9,8 @@ namespace idetcd::etcd {
 
 class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse> {
  public:
-  static std::shared_ptr<KeepAliveStream> open(CompletionThread::Impl& thread, Endpoints& endpoints, size_t endpoint,
+  static std::shared_ptr<KeepAliveStream> open(CompletionThread::Impl& thread,
+                                               const std::shared_ptr<Endpoints>& endpoints, size_t endpoint,
                                                const std::string& token);
 
   // One request and its answer. A time-out retires the stream: its endpoint is taken for dead, and an answer that is
@@ -30,13 +31,16 @@ class KeepAliveStream final : public BidiStream<pb::LeaseKeepAliveRequest, pb::L
     std::optional<StoreResult<Lease>> result;
   };
 
-  KeepAliveStream(CompletionThread::Impl& thread, size_t endpoint)
-      : BidiStream<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse>(thread), endpoint_(endpoint) {}
+  KeepAliveStream(CompletionThread::Impl& thread, std::shared_ptr<Endpoints> endpoints, size_t endpoint)
+      : BidiStream<pb::LeaseKeepAliveRequest, pb::LeaseKeepAliveResponse>(thread),
+        endpoints_(std::move(endpoints)),
+        endpoint_(endpoint) {}
 
   void onSend(const pb::LeaseKeepAliveRequest& request) override;
   void onMessage(pb::LeaseKeepAliveResponse& response) override;
   void onEnd(const StoreError& error) override;
 
+  const std::shared_ptr<Endpoints> endpoints_;
   const size_t endpoint_;
   bool retired_ = false;
   // Both in the order of sending, which is the order of etcd's answers.

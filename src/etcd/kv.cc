@@ -147,6 +147,8 @@ Task<StoreResult<RangeResult>> Client::range(KeyRange range, RangeOptions option
   co_return fromProto(*response);
 }
 
+uint64_t Client::breaks() const { return impl_->endpoints->breaks(); }
+
 Task<void> Client::identifyEndpoints() {
   if (impl_->options.self_founded) co_return;
   const std::shared_ptr<Endpoints> endpoints = impl_->endpoints;

@@ -6,11 +6,12 @@ namespace idetcd::etcd {
 
 // --- KeepAliveStream ---
 
-std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& thread, Endpoints& endpoints,
-                                                       size_t endpoint, const std::string& token) {
-  const std::shared_ptr<KeepAliveStream> stream(new KeepAliveStream(thread, endpoint));
+std::shared_ptr<KeepAliveStream> KeepAliveStream::open(CompletionThread::Impl& thread,
+                                                       const std::shared_ptr<Endpoints>& endpoints, size_t endpoint,
+                                                       const std::string& token) {
+  const std::shared_ptr<KeepAliveStream> stream(new KeepAliveStream(thread, endpoints, endpoint));
   prepareContext(stream->context(), true, token);
-  pb::Lease::Stub stub(endpoints.channel(endpoint));
+  pb::Lease::Stub stub(endpoints->channel(endpoint));
   stream->BidiStream::open([&stub](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
     return stub.PrepareAsyncLeaseKeepAlive(context, queue);
   });
@@ -59,6 +60,7 @@ void KeepAliveStream::onMessage(pb::LeaseKeepAliveResponse& response) {
 }
 
 void KeepAliveStream::onEnd(const StoreError& error) {
+  if (error.code == ErrorCode::kUnavailable) endpoints_->broke();
   for (auto* queue : {&unsent_, &awaited_}) {
     for (const auto& exchange : *queue) {
       exchange->result = tl::unexpected<StoreError>(error);
@@ -115,7 +117,7 @@ Task<StoreResult<Lease>> Client::leaseKeepAlive(int64_t id, std::chrono::nanosec
     const bool usable = impl.keep_alive && impl.keep_alive->usable();
     if (!usable || impl.keep_alive->endpoint() != impl.endpoints->current()) {
       if (usable) impl.keep_alive->retire();
-      impl.keep_alive = KeepAliveStream::open(impl.thread, *impl.endpoints, impl.endpoints->current(), ready->text);
+      impl.keep_alive = KeepAliveStream::open(impl.thread, impl.endpoints, impl.endpoints->current(), ready->text);
     }
     const size_t index = impl.keep_alive->endpoint();
     auto exchange = KeepAliveStream::exchange(impl.keep_alive, id, deadline);

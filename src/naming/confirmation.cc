@@ -38,6 +38,7 @@ Confirmation::Confirmation(Context& context, Options options)
       lease_(options.lease),
       grace_(std::clamp<std::chrono::nanoseconds>(lease_ / 8, 500ms, 2500ms)),
       standstill_(context.scheduler),
+      watches_elsewhere_(std::move(options.watches_elsewhere)),
       wake_(context.scheduler),
       retry_(context.jitter, 100ms, std::max<std::chrono::nanoseconds>(200ms, lease_ / 16)),
       beat_(context, std::move(options.beat_keys), lease_, grace_),
@@ -48,6 +49,7 @@ Task<void> Confirmation::run() {
   while (!context_.lifetime.stopping()) {
     wake_.reset();
     noteStandstill();
+    noteBreak();
     if (table_.needsProgress() && context_.now() >= next_doubt_) doubtWatch();
     const BootClock::time_point now = context_.now();
     const BootClock::time_point due = nextDue();
@@ -216,6 +218,13 @@ void Confirmation::noteStandstill() {
   standstill_.noteGeneration();  // also for a clock that is set back before all is confirmed
   context_.log.info("the wall clock has jumped, or this machine has stood still: confirming the name");
   suspect();
+}
+
+// As watchEnded() of a watch that was reset.
+void Confirmation::noteBreak() {
+  const uint64_t breaks = context_.store.breaks();
+  if (std::exchange(breaks_, breaks) == breaks) return;
+  if (watches_elsewhere_ && watches_elsewhere_()) incarnation_.renew();
 }
 
 void Confirmation::suspect() {

@@ -30,6 +30,8 @@ class Confirmation {
   struct Options {
     std::chrono::nanoseconds lease{std::chrono::seconds(20)};
     std::vector<std::string> beat_keys;  // of the watched ranges, one each (keyspace.h)
+    // The mirror's watch is not the store's: a break of it says nothing of the connection to the store. May be empty.
+    std::function<bool()> watches_elsewhere = {};
   };
 
   Confirmation(Context& context, Options options);
@@ -102,6 +104,7 @@ class Confirmation {
   Write whatToWrite() const;
   bool readsSlot() const;
   void noteStandstill();
+  void noteBreak();
   void doubtWatch();
   void tellHolder();
   void askSoon();
@@ -112,6 +115,8 @@ class Confirmation {
   const std::chrono::nanoseconds lease_;
   const std::chrono::nanoseconds grace_;  // for an answer, and for an event to come
   node::Standstill standstill_;
+  const std::function<bool()> watches_elsewhere_;
+  uint64_t breaks_ = 0;  // of the store's connections, as last looked at
   std::function<void()> on_doubt_;
   std::function<void()> on_holder_;
   std::function<void()> on_standstill_;

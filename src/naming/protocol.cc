@@ -30,7 +30,8 @@ Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSou
       roster_(context_, options_.claim.pattern, times_, keeper_) {}
 
 Confirmation::Options Protocol::confirmationOptions() const {
-  Confirmation::Options made{.lease = options_.claim.lease, .beat_keys = {}};
+  Confirmation::Options made{
+      .lease = options_.claim.lease, .beat_keys = {}, .watches_elsewhere = [this] { return names_.isRelayed(); }};
   for (const store::KeyRange& range : options_.watched) made.beat_keys.push_back(beatKey(range));
   return made;
 }

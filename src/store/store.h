@@ -243,6 +243,9 @@ class Store : public Source {
   // Asks the endpoints that have not said yet which store they lead to, as they were away: until then it may be another
   // one than ours. To be called every second or so.
   virtual Task<void> identifyEndpoints();
+  // How often a connection has broken under a call, as a copy of this process finds the connections of its original. It
+  // may count other failures of the endpoint besides. For who has no watch of this store that would show it.
+  virtual uint64_t breaks() const { return 0; }
 
  protected:
   Store() = default;

@@ -20,6 +20,7 @@
 #include "support/eventually.h"
 #include "support/manual_scheduler.h"
 #include "unit/naming/on_thread.h"
+#include "unit/naming/tcp_proxy.h"
 
 namespace idetcd::naming {
 namespace {
@@ -32,8 +33,12 @@ constexpr std::chrono::nanoseconds kLease = 2s;
 // One node's confirmation, with the test in the place of mirror and keeper.
 struct Node {
   explicit Node(const EtcdServer& server, std::chrono::nanoseconds lease = kLease)
-      : client(thread, clientOptions(server), {}),
-        confirmation(context, {.lease = lease, .beat_keys = {beatKey(watchedRange())}}) {
+      : Node(server.endpoint(), lease, false) {}
+  Node(const std::string& endpoint, std::chrono::nanoseconds lease, bool watches_elsewhere)
+      : client(thread, clientOptions(endpoint), {}),
+        confirmation(context, {.lease = lease,
+                               .beat_keys = {beatKey(watchedRange())},
+                               .watches_elsewhere = [watches_elsewhere] { return watches_elsewhere; }}) {
     confirmation.onCurrent([this](BootClock::time_point) { ++presents; });
     confirmation.onHolder([this] { holder = confirmation.holder(); });
     thread.spawn(confirmation.run());
@@ -45,9 +50,9 @@ struct Node {
     });
     thread.stop();
   }
-  static etcd::Client::Options clientOptions(const EtcdServer& server) {
+  static etcd::Client::Options clientOptions(const std::string& endpoint) {
     etcd::Client::Options options;
-    options.endpoints = {server.endpoint()};
+    options.endpoints = {endpoint};
     return options;
   }
   bool behind() {
@@ -304,6 +309,34 @@ TEST_F(ConfirmationTest, OfTwoClonesOneStops) {
   ASSERT_TRUE(eventually([&] { return winner.counters.confirmations.value() >= confirmations + 3; }));
   EXPECT_EQ(winner.holder, Holder::kOurs);
   EXPECT_EQ(loser.holder, Holder::kForeign);
+}
+
+// As a copy of this process finds its connections. Where the names come from a relay, no watch shows it.
+TEST_F(ConfirmationTest, WhereTheWatchIsElsewhereABrokenConnectionIsAnsweredByAnIncarnation) {
+  TcpProxy proxy(server_.clientPort());
+  Node node(proxy.endpoint(), kLease, true);
+  const int64_t lease = grant();
+  hold(node, lease);
+  load(node);
+  ASSERT_TRUE(node.becomes(Confirmation::Holder::kOurs));
+  const std::string before = incarnation();
+  std::promise<bool> renewed;
+  auto renew = [&node, lease, &renewed]() -> runtime::Task<void> {
+    const auto answer = co_await node.client.leaseKeepAlive(lease, 60s);
+    renewed.set_value(answer.has_value());
+  };
+  node.thread.spawn(renew());
+  ASSERT_TRUE(renewed.get_future().get());
+  const auto breaks = [&node] {
+    uint64_t number = 0;
+    onThread(node.thread, [&] { number = node.client.breaks(); });
+    return number;
+  };
+  ASSERT_EQ(breaks(), 0u);
+  proxy.cut();
+  ASSERT_TRUE(eventually([&] { return breaks() > 0; }));
+  proxy.restore();
+  EXPECT_TRUE(eventually([&] { return incarnation() != before; }));
 }
 
 // Found by tools/simulate: a copy of the process had claimed another name, and the first kept its own without ever
