@@ -60,6 +60,7 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
     rows->push_back({"  names", namesText(cluster)});
     rows->push_back({"  mirror", mirrorText(cluster)});
+    if (const auto relay = textAt(cluster, "relay")) rows->push_back({"  through", "the relay at " + escaped(*relay)});
     rows->push_back({"  " + escaped(textAt(cluster, "store").value_or("etcd")),
                      fmt::format("{}: {}", storeText(cluster), joined(arrayAt(cluster, "endpoints")))});
     for (const json& unused : arrayAt(cluster, "unused_endpoints")) {

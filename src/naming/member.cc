@@ -656,6 +656,8 @@ Member::StoreState Member::storeState() const {
           .since = static_cast<std::time_t>(counters.watch_changed.value())};
 }
 
+std::string Member::relay() const { return impl_->lead()->protocol.relay(); }
+
 bool Member::hadName() const { return impl_->lead()->protocol.counters().claims.value() > 0; }
 
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {

@@ -131,6 +131,8 @@ class Member {
   };
   StoreState storeState() const;
   bool hadName() const;  // since the start
+  // The relay that the names come from, as people read it; empty: they come from the store.
+  std::string relay() const;
 
   // For operators. `done` is called on the scheduler's thread, or is dropped uncalled when that stops.
   template <typename T>

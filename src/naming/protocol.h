@@ -78,6 +78,7 @@ class Protocol {
   RecordSource& source() { return mirror_; }
   const RecordSource& source() const { return mirror_; }
   RosterReader& roster() { return roster_; }
+  std::string relay() const { return names_.place(); }  // any thread
   Lifetime& lifetime() { return lifetime_; }
   Counters& counters() { return counters_; }
   const Counters& counters() const { return counters_; }

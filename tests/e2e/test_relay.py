@@ -9,6 +9,7 @@ from corefiles import corefile
 from dns_client import wait_gone, wait_resolves
 from harness import ports
 from harness.metrics import Metrics
+from harness.peers import cluster_of, run
 from harness.processes import wait_until
 
 COUNT = 8
@@ -81,6 +82,11 @@ def cluster(etcd, nodes):
 
 def test_names_come_from_relays(cluster):
     assert {cluster.metric(node, "idetcd_relayed") for node in cluster.relays()} == {0}
+    assert {cluster_of(node)["relay"] for node in cluster.relays()} == {None}
+    places = {place for card in cluster.listed().values() for place in card["endpoints"]}
+    for node in cluster.readers():
+        assert cluster_of(node)["relay"] in places
+        assert "the relay at https://127.0.0.1:" in run(node, "status")[1]
     cluster.show_change(cluster.nodes)
     wait_until(lambda: sum(cluster.metric(node, "idetcd_relay_readers") for node in cluster.relays()) == COUNT // 2, 30,
                "the relays to count their readers")

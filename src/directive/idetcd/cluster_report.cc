@@ -287,6 +287,7 @@ json ClusterReport::status() const {
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"confirmed_seconds_ago", nullptr},
+           {"relay", nullptr},
            {"store", member_->store()->kind()},
            {"store_connected", state.connected},
            {"store_since", state.since},
@@ -299,6 +300,7 @@ json ClusterReport::status() const {
     std::erase(all["endpoints"].get_ref<json::array_t&>(), endpoint);
     all["unused_endpoints"].push_back({{"endpoint", endpoint}, {"reason", reason}});
   }
+  if (std::string relay = member_->relay(); !relay.empty()) all["relay"] = std::move(relay);
   if (const auto second = member_->second(); second && moves_to_ != nullptr) {
     all["moves_to"] = moves_to_;
     all["moved"] = second->needed && second->owned;

@@ -38,7 +38,7 @@ TEST(Commands, StatusWithAllSections) {
       json::parse(R"({"version":"1.0.0","pid":12,"uptime_seconds":1,"ready":false,"not_ready":["idetcd: own name"],
     "clusters":[{"pattern":"worker{{.ID}}.tf.local.","name":"worker1.tf.local.","id":1,"token":77,"lease_seconds":20,"lease_left_seconds":17.2,
                  "drained":false,"addresses":["192.0.2.1","2001:db8::1"],"node":"uuid","names":5,"limit":10,"fresh":true,
-                 "confirmed_seconds_ago":0.2,"store":"etcd","store_connected":true,"endpoints":["http://a:2379"],
+                 "confirmed_seconds_ago":0.2,"relay":"https://192.0.2.9:41","store":"etcd","store_connected":true,"endpoints":["http://a:2379"],
                  "unused_endpoints":[{"endpoint":"http://b:2379","reason":"it is of another cluster"}]},
                 {"pattern":"b","observes":true,"name":null,"lease_left_seconds":null}],
     "queries":{"rate":12.3,"p50_seconds":0.0001,"p99_seconds":null,"seconds":10},
@@ -58,6 +58,7 @@ TEST(Commands, StatusWithAllSections) {
             "  node         uuid\n"
             "  names        5 of 10 held\n"
             "  mirror       fresh, confirmed 200 ms ago\n"
+            "  through      the relay at https://192.0.2.9:41\n"
             "  etcd         connected for ?: http://a:2379\n"
             "  not used     http://b:2379: it is of another cluster\n"
             "cluster        b\n"
