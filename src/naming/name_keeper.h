@@ -68,6 +68,7 @@ class NameKeeper final : public OwnName {
   bool isBeingConfirmed() const override;
   void suspect() override { confirmation_.suspect(); }
   const NodeRecord& record() const override { return claim_.record(); }
+  const records::HostAddresses& addresses() const { return addresses_; }  // also those of a drained node
   std::string uuid() const override;
   void setAddresses(const records::HostAddresses& addresses) override;
   void setDrained(bool drained) override;

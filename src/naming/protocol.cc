@@ -66,6 +66,7 @@ Relay::Options Protocol::relayOptions() {
           .lease = std::chrono::ceil<std::chrono::seconds>(options_.claim.lease),
           .slot = [this] { return keeper_.heldId(); },
           .on_relay = [this](bool is_relay) { names_.setRelay(is_relay); },
+          .addresses = [this] { return keeper_.addresses(); },
           .serve = options_.relay.serve};
 }
 

@@ -84,12 +84,13 @@ Task<bool> Relay::serve(std::shared_ptr<void> owner) {
   co_return could_serve;
 }
 
-// Until it is not wanted any more. False: it cannot be reached.
+// Until it is not wanted any more, or the node has other addresses. False: it cannot be reached.
 Task<bool> Relay::keepListed() {
+  const records::HostAddresses addresses = options_.addresses();
   BootClock::time_point next = context_.now();
-  for (bool go_on = true; go_on && isWanted();) {
+  for (bool go_on = true; go_on && isWanted() && options_.addresses() == addresses;) {
     if (!service_ && cache_->isReady()) {
-      auto made = options_.serve(cache_);
+      auto made = options_.serve(cache_, addresses.list());
       if (!made) {
         context_.log.warning("this node cannot serve names to others: {}", made.error().message);
         co_return false;

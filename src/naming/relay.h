@@ -7,9 +7,11 @@
 // nothing that anything depends on: without it others ask another one, or the store.
 #pragma once
 
+#include "base/ip_address.h"
 #include "naming/context.h"
 #include "naming/name_cache.h"
 #include "naming/relayed_names.h"
+#include "records/rrset.h"
 
 namespace idetcd::naming {
 
@@ -27,12 +29,16 @@ class RelayService {
   RelayService() = default;
 };
 
+// Serves the source at these addresses.
+using RelayServer = std::function<Result<std::unique_ptr<RelayService>>(std::shared_ptr<store::Source>,
+                                                                        const std::vector<IpAddress>& addresses)>;
+
 // How nodes reach each other.
 struct RelayOptions {
   int64_t fan_out = 0;  // 0: there are no relays
   // Both are called on the scheduler's thread, and do not block.
   std::function<std::shared_ptr<store::Source>(const RelayCard&)> connect = {};
-  std::function<Result<std::unique_ptr<RelayService>>(std::shared_ptr<store::Source>)> serve = {};
+  RelayServer serve = {};
 };
 
 // Scheduler's thread only.
@@ -43,9 +49,10 @@ class Relay {
     std::vector<store::KeyRange> ranges;
     std::string prefix;  // of the keys of relays
     std::chrono::seconds lease{20};
-    std::function<int64_t()> slot;       // that this node holds; 0: none
-    std::function<void(bool)> on_relay;  // it has become one, or is none any more
-    std::function<Result<std::unique_ptr<RelayService>>(std::shared_ptr<store::Source>)> serve;
+    std::function<int64_t()> slot;                      // that this node holds; 0: none
+    std::function<void(bool)> on_relay;                 // it has become one, or is none any more
+    std::function<records::HostAddresses()> addresses;  // that others reach this node at
+    RelayServer serve;
   };
 
   // `names`: how many there are.

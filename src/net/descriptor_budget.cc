@@ -83,7 +83,23 @@ void DescriptorBudget::divide() {
 
 void DescriptorBudget::resize(size_t total) {
   const std::lock_guard lock(mutex_);
-  total_ = total;
+  whole_ = total;
+  leave(elsewhere_);
+}
+
+std::shared_ptr<void> DescriptorBudget::reserve(size_t number) {
+  const std::lock_guard lock(mutex_);
+  leave(elsewhere_ + number);
+  return {this, [self = shared_from_this(), number](void*) {
+            const std::lock_guard guard(self->mutex_);
+            self->leave(self->elsewhere_ - number);
+          }};
+}
+
+// REQUIRES: mutex_ is held.
+void DescriptorBudget::leave(size_t elsewhere) {
+  elsewhere_ = elsewhere;
+  total_ = std::max(whole_ - std::min(whole_, elsewhere_), std::min(whole_, kMinTotal));
   divide();
 }
 

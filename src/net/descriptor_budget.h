@@ -36,6 +36,9 @@ class DescriptorBudget : public std::enable_shared_from_this<DescriptorBudget> {
 
   // More may be in use than the new total allows; then nothing is granted until enough has been given back.
   void resize(size_t total);
+  // Leaves so many of the total to something else, until what is returned ends; the budget never falls below its least.
+  // Of these, those that are open when it is fitted to the process count twice.
+  std::shared_ptr<void> reserve(size_t number);
   // Sets the total to what the process's limit leaves beside the descriptors that are open for other things, and a
   // margin for those that will be. Without a limit, or if they cannot be counted, the total stays.
   void fitToProcess();
@@ -47,15 +50,18 @@ class DescriptorBudget : public std::enable_shared_from_this<DescriptorBudget> {
   friend class DescriptorAccount;
   using Numbers = std::array<size_t, kUses>;
 
-  explicit DescriptorBudget(size_t total) : total_(total) {}
+  explicit DescriptorBudget(size_t total) : whole_(total), total_(total) {}
   bool take(size_t loop, DescriptorUse use);
   void give(size_t loop, DescriptorUse use);
   bool isGuaranteed(size_t loop, DescriptorUse use) const;
   size_t idleShare() const { return idle_share_.load(std::memory_order_relaxed); }
+  void leave(size_t elsewhere);
   void divide();
 
   mutable std::mutex mutex_;  // held for some instructions; the rest is guarded by it
-  size_t total_;
+  size_t whole_;
+  size_t elsewhere_ = 0;       // of the whole
+  size_t total_;               // the rest
   Numbers guaranteed_{};       // of each loop
   size_t reserved_ = 0;        // the sum over loops and uses: what is guaranteed, or what is in use if that is more
   std::vector<Numbers> used_;  // by loop

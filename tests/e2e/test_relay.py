@@ -56,6 +56,8 @@ class Cluster:
         self.etcd.kill()
         self.etcd.start()
         self.wait_relayed(self.readers())
+        wait_until(lambda: sum(self.metric(node, "idetcd_relay_readers") for node in self.relays()) == COUNT // 2, 30,
+                   "the relays to count their readers")
 
     def wait_relayed(self, readers):
         wait_until(lambda: all(self.metric(node, "idetcd_relayed") == 1 for node in readers), 60,
@@ -88,8 +90,9 @@ def test_names_come_from_relays(cluster):
         assert cluster_of(node)["relay"] in places
         assert "the relay at https://127.0.0.1:" in run(node, "status")[1]
     cluster.show_change(cluster.nodes)
-    wait_until(lambda: sum(cluster.metric(node, "idetcd_relay_readers") for node in cluster.relays()) == COUNT // 2, 30,
-               "the relays to count their readers")
+    left = {node: cluster.metric(node, "idetcd_max_descriptors") for node in cluster.nodes}
+    assert max(left[node] for node in cluster.relays()) + 60 < min(left[node] for node in cluster.readers()), \
+        "80 are for the connections of readers"
     for node in cluster.nodes:
         for number in range(1, COUNT + 1):
             wait_resolves([node], f"worker{number}.tf.local.", "127.0.0.1")

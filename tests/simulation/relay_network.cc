@@ -264,7 +264,8 @@ naming::RelayOptions RelayNetwork::optionsOf(uint64_t process, int64_t fan_out) 
   made.connect = [this, process](const naming::RelayCard& card) -> std::shared_ptr<store::Source> {
     return std::make_shared<RelayConnection>(*this, process, std::stoull(card.endpoints.front()), card.token);
   };
-  made.serve = [this, process](std::shared_ptr<store::Source> names) -> Result<std::unique_ptr<naming::RelayService>> {
+  made.serve = [this, process](std::shared_ptr<store::Source> names,
+                               const std::vector<IpAddress>&) -> Result<std::unique_ptr<naming::RelayService>> {
     return std::make_unique<Served>(*this, process, std::move(names));
   };
   return made;

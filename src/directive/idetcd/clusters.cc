@@ -250,8 +250,7 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
   }
   if (auto thread = stores_.begin(); !thread) return tl::unexpected(thread.error());
   if (settings.relay > 0) {
-    options.relay = relayOptions(stores_.thread(), settings, node->addresses.list(), process_.executor,
-                                 stores_.scopeOf(settings), log);
+    options.relay = relayOptions(stores_.thread(), settings, process_, stores_.scopeOf(settings), log);
   }
   if (settings.peers) {
     auto group = peerGroup(settings, *node);

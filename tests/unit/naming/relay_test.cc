@@ -1,10 +1,13 @@
 // Members that have the names from each other, over a real etcd. How they reach each other is a table here.
 #include "naming/relay.h"
 
+#include <algorithm>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "unit/naming/member_fixture.h"
 
@@ -21,8 +24,8 @@ class RelayTest : public MemberTest {
   // On the thread of the members.
   class Served final : public RelayService {
    public:
-    Served(RelayTest& test, std::shared_ptr<store::Source> names)
-        : test_(test), card_{{"https://192.0.2.1:1"}, "", std::to_string(++test.made_)} {
+    Served(RelayTest& test, std::shared_ptr<store::Source> names, const IpAddress& address)
+        : test_(test), card_{{"https://" + address.toString()}, "", std::to_string(++test.made_)} {
       test_.served_[card_.token] = std::move(names);
     }
     ~Served() override { test_.served_.erase(card_.token); }
@@ -43,12 +46,17 @@ class RelayTest : public MemberTest {
       const auto found = served_.find(card.token);
       return found == served_.end() ? nullptr : found->second;
     };
-    made.relay.serve = [this](std::shared_ptr<store::Source> names) -> Result<std::unique_ptr<RelayService>> {
-      return std::make_unique<Served>(*this, std::move(names));
+    made.relay.serve = [this](std::shared_ptr<store::Source> names,
+                              const std::vector<IpAddress>& addresses) -> Result<std::unique_ptr<RelayService>> {
+      return std::make_unique<Served>(*this, std::move(names), addresses.front());
     };
     return made;
   }
   size_t listed() { return keys("/idetcd/relay/").size(); }
+  bool isListedAt(const std::string& address) {
+    return std::ranges::any_of(keys("/idetcd/relay/"),
+                               [&](const auto& listed) { return listed.second.find(address) != std::string::npos; });
+  }
 
   int made_ = 0;
   std::map<std::string, std::shared_ptr<store::Source>> served_;
@@ -78,6 +86,23 @@ TEST_F(RelayTest, EveryOtherNodeServesTheNamesOnceThereAreFour) {
   server_.ctl({"del", "db.tf.local."});
   EXPECT_TRUE(reader.sees("db.tf.local.", "none"));
   EXPECT_EQ(reader.counted("idetcd_snapshots_total"), 1u);
+}
+
+TEST_F(RelayTest, ARelayIsListedAtTheNewAddressesOfItsNode) {
+  NodeOptions moving = relaying();
+  const auto moved = std::make_shared<std::promise<void>>();
+  moving.find_addresses = [ready = moved->get_future().share()]() -> Result<node::NodeAddresses> {
+    ready.wait_for(60s);
+    return node::NodeAddresses{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}};
+  };
+  Node& relay = start(moving);
+  ASSERT_TRUE(relay.owns("worker1.tf.local."));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(start(relaying()).ownsSomething());
+  EXPECT_TRUE(eventually([this] { return listed() == 2; }));
+  EXPECT_FALSE(isListedAt("192.0.2.99"));
+  moved->set_value();
+  EXPECT_TRUE(eventually([this] { return listed() == 2 && isListedAt("192.0.2.99"); }));
+  EXPECT_EQ(relay.name(), "worker1.tf.local.");
 }
 
 }  // namespace

@@ -108,6 +108,30 @@ TEST(DescriptorBudget, ALeaseGivesBack) {
   EXPECT_EQ(budget->used(), 0u);
 }
 
+TEST(DescriptorBudget, WhatIsReservedIsNotGranted) {
+  const auto budget = DescriptorBudget::make(100);
+  const auto account = budget->account(0);
+  auto first = budget->reserve(40);
+  auto second = budget->reserve(30);
+  EXPECT_EQ(budget->total(), 30u);
+  size_t taken = 0;
+  while (account->take(Use::kClient)) ++taken;
+  EXPECT_LE(taken, 30u);
+  first.reset();
+  EXPECT_EQ(budget->total(), 70u);
+  EXPECT_TRUE(account->take(Use::kClient));
+  budget->resize(80);
+  EXPECT_EQ(budget->total(), 50u);
+  second.reset();
+  EXPECT_EQ(budget->total(), 80u);
+}
+
+TEST(DescriptorBudget, WhatIsReservedLeavesTheLeast) {
+  const auto budget = DescriptorBudget::make(100);
+  const auto reserved = budget->reserve(1000);
+  EXPECT_EQ(budget->total(), 16u);
+}
+
 TEST(DescriptorBudget, IsWhatTheLimitLeavesBesideWhatIsOpen) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
