@@ -39,6 +39,10 @@ struct Link {
   Path from_member;
 };
 
+// Of many names, leaves out what those say that are not of `uuid`: where many nodes are only counted, a table of names that
+// say nothing takes half the memory and a third of the time.
+void leaveOutValues(const std::string& uuid, store::RangeResult* range);
+
 // The connections of one process. Where they end is told by `deliver`, which runs what has come within the process's
 // turn, or drops it if there is no such process any more.
 class ProcessNetwork final : public Network {
@@ -61,7 +65,7 @@ class ProcessNetwork final : public Network {
   void askProgress(uint64_t stream) override;
   void cancelWatch(uint64_t stream) override;
 
-  // Where many nodes are only counted: what others' names say is left out of what comes in, after etcd has counted it.
+  // See leaveOutValues(), after etcd has counted what it sends. Empty: all.
   void keepValuesOf(std::string uuid) { keeps_values_of_ = std::move(uuid); }
 
   // Nothing of this process is under way any more, and nothing goes out: it was killed.

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "simulation/network.h"
+
 namespace idetcd::simulation {
 namespace {
 
@@ -126,12 +128,14 @@ class RelayStream final : public WatchStream {
 
 class RelayConnection final : public store::Source, public std::enable_shared_from_this<RelayConnection> {
  public:
-  RelayConnection(RelayNetwork& network, uint64_t reader, uint64_t relay, std::string token)
+  RelayConnection(RelayNetwork& network, uint64_t reader, uint64_t relay, std::string token,
+                  std::string keeps_values_of)
       : network_(network),
         scheduler_(*network.find_(reader)),
         reader_(reader),
         relay_(relay),
-        token_(std::move(token)) {}
+        token_(std::move(token)),
+        keeps_values_of_(std::move(keeps_values_of)) {}
 
   Task<StoreResult<RangeResult>> range(store::KeyRange range, store::RangeOptions options) override {
     const auto self = shared_from_this();
@@ -181,6 +185,7 @@ class RelayConnection final : public store::Source, public std::enable_shared_fr
     if (const auto names = self->names()) found = co_await names->range(std::move(range), told);
     if (found) {
       for (const store::KeyValue& kv : found->kvs) self->network_.bytes_ += bytesOf(kv);
+      if (!self->keeps_values_of_.empty()) leaveOutValues(self->keeps_values_of_, &*found);
     }
     const auto shared = std::make_shared<StoreResult<RangeResult>>(std::move(found));
     self->network_.send(self->reader_, [call, shared] {
@@ -239,6 +244,7 @@ class RelayConnection final : public store::Source, public std::enable_shared_fr
   const uint64_t reader_;
   const uint64_t relay_;
   const std::string token_;
+  const std::string keeps_values_of_;
 };
 
 // --- services ---
@@ -258,11 +264,13 @@ class RelayNetwork::Served final : public naming::RelayService {
   const naming::RelayCard card_;
 };
 
-naming::RelayOptions RelayNetwork::optionsOf(uint64_t process, int64_t fan_out) {
+naming::RelayOptions RelayNetwork::optionsOf(uint64_t process, int64_t fan_out, std::string keeps_values_of) {
   naming::RelayOptions made;
   made.fan_out = fan_out;
-  made.connect = [this, process](const naming::RelayCard& card) -> std::shared_ptr<store::Source> {
-    return std::make_shared<RelayConnection>(*this, process, std::stoull(card.endpoints.front()), card.token);
+  made.connect = [this, process, keeps_values_of = std::move(keeps_values_of)](
+                     const naming::RelayCard& card) -> std::shared_ptr<store::Source> {
+    return std::make_shared<RelayConnection>(*this, process, std::stoull(card.endpoints.front()), card.token,
+                                             keeps_values_of);
   };
   made.serve = [this, process](std::shared_ptr<store::Source> names,
                                const std::vector<IpAddress>&) -> Result<std::unique_ptr<naming::RelayService>> {

@@ -391,10 +391,10 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
       write(id, index, change, kept);
     };
   }
-  if (options_.cost && fan_out_ == 0) running.network->keepValuesOf(disk.uuid);  // a relay passes all on
+  if (options_.cost) running.network->keepValuesOf(disk.uuid);
   made.protocol.watched = {watched_};
   made.protocol.most_at_once = most_at_once_;
-  if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_);
+  if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_, options_.cost ? disk.uuid : "");
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;
   made.seen_token = disk.token;
@@ -489,6 +489,8 @@ void World::claimed(Process& process, const Ownership& owned) {
   Running& claimant = running_.at(process.id());
   claimant.reported = owned;
   ++named_;
+  // It may become a relay, which passes all on.
+  if (fan_out_ > 0 && (owned.id - 1) % fan_out_ == 0) claimant.network->keepValuesOf({});
   if (claimant.dormant) return;
   say(process.machine(), "owns {}, token {}, lease {:x}", owned.name, owned.token, owned.lease);
   judge_->reportedClaim(process, owned);
