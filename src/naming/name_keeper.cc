@@ -134,7 +134,8 @@ Task<NameKeeper::Loss> NameKeeper::hold() {
     if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;
     // The store may have been set back before the first snapshot: what has the key then can be older than the claim was,
     // and the watch will not say more.
-    if (state == OwnKeyObserver::State::kUnseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;
+    const bool unseen = state == OwnKeyObserver::State::kUnseen || state == OwnKeyObserver::State::kDoubted;
+    if (unseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;
     if (state == OwnKeyObserver::State::kForeign) co_return Loss::kConflict;
     if (state == OwnKeyObserver::State::kReverted) co_return Loss::kReverted;
     if (state == OwnKeyObserver::State::kDuplicateNodeId) co_return Loss::kDuplicateNodeId;
@@ -203,7 +204,9 @@ void NameKeeper::announce(BootClock::time_point started) {
   if (confirmation_.standstill().since(renewed_mark_, confirmation_.tolerance())) renewNow();
   claimed_at_ = context_.now();
   confirmation_.hold(claim_.record().id, claim_.lease().id,
-                     {.key = claim_.slot().name, .create_revision = claim_.slot().create_revision},
+                     {.key = claim_.slot().name,
+                      .create_revision = claim_.slot().create_revision,
+                      .is_unread = own_key_.wasSetBack()},
                      claim_.slot().incarnation, renewed_mark_);
   own_key_.answered();
   publish();

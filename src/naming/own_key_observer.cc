@@ -8,6 +8,7 @@ void OwnKeyObserver::follow(std::string key) {
   key_ = std::move(key);
   newest_.reset();
   restarted_ = false;
+  seen_before_ = 0;
   released_ = false;
   claim_is_newer_ = false;
   newest_before_claim_ = newest_revision_;
@@ -29,7 +30,8 @@ void OwnKeyObserver::claimed(int64_t revision) { claim_is_newer_ = revision < ne
 
 OwnKeyObserver::State OwnKeyObserver::state(const Held& held) const {
   if (!newest_) return State::kUnseen;
-  if (newest_->revision < held.revision && !restarted_) return State::kUnseen;
+  if (newest_->revision < held.revision && seen_before_ < held.revision)
+    return restarted_ ? State::kDoubted : State::kUnseen;
   if (!newest_->present) return State::kGone;
   if (newest_->uuid != held.uuid) return State::kForeign;
   if (newest_->lease == held.lease) {
@@ -73,6 +75,7 @@ void OwnKeyObserver::beginSnapshot(bool revisions_restarted) {
   restarting_ = revisions_restarted;
   if (!revisions_restarted) return;
   restarted_ = !claim_is_newer_;  // revisions do compare with a claim that is of this store
+  if (restarted_ && newest_) seen_before_ = std::max(seen_before_, newest_->revision);
   claim_is_newer_ = false;
   newest_revision_ = 0;
   newest_before_claim_ = 0;

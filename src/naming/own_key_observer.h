@@ -19,6 +19,8 @@ class OwnKeyObserver {
   };
   enum class State {
     kUnseen,   // nothing as new as the claim has come yet
+    // The same, and the store was set back: perhaps to before the claim, perhaps before it. The key itself tells.
+    kDoubted,
     kOurs,     // there, created by the claim, under its lease, with our UUID
     kGone,     // deleted
     kForeign,  // another node's, or without a lease: such a key belongs to no node, whatever UUID it carries
@@ -40,7 +42,7 @@ class OwnKeyObserver {
   // ticket was put; 0: it was not.
   void settled(int64_t ticket_revision);
   State state(const Held& held) const;
-  // The mirror has found since follow() that the store was set back.
+  // The mirror has found since follow() that the store was set back, or a stale read has made it believe so.
   bool wasSetBack() const { return restarted_; }
   // An operator has taken the key away, since follow().
   bool released() const { return released_; }
@@ -92,7 +94,8 @@ class OwnKeyObserver {
   bool released_ = false;
   bool unanswered_ = false;
   bool in_snapshot_ = false;  // the key was put since beginSnapshot()
-  bool restarted_ = false;    // since follow(): revisions do not compare with the claim's
+  bool restarted_ = false;    // since follow(): revisions may not compare with the claim's
+  int64_t seen_before_ = 0;   // when that was: of the key, at most; a claim that was seen is not of this store
   bool restarting_ = false;   // in a snapshot of a store that was set back
   // The claim was made in a store that had been set back before the mirror noticed it.
   bool claim_is_newer_ = false;

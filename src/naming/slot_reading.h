@@ -12,11 +12,15 @@ namespace idetcd::naming {
 struct HeldKey {
   std::string key;  // empty: it is not looked at
   int64_t create_revision = 0;
+  bool is_unread = false;  // the watch that is open is not to be believed before it is read
 };
 
 class SlotReading {
  public:
-  void hold(HeldKey slot) { slot_ = std::move(slot); }
+  void hold(HeldKey slot) {
+    slot_ = std::move(slot);
+    if (slot_.is_unread) state_ = State::kUnread;
+  }
   void letGo() {
     slot_ = {};
     as_of_.reset();

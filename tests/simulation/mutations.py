@@ -124,7 +124,7 @@ MUTATIONS = [
     Mutation("a key that is gone counts as held", "naming/name_keeper.cc",
              "if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;", ""),
     Mutation("a store that was set back: what the watch never shows is waited for", "naming/name_keeper.cc",
-             "    if (state == OwnKeyObserver::State::kUnseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;\n", "",
+             "    if (unseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;\n", "",
              first_seed=1001, nodes=50),
     Mutation("another's key counts as one's own", "naming/own_key_observer.cc",
              "if (newest_->uuid != held.uuid) return State::kForeign;", ""),

@@ -134,6 +134,22 @@ TEST_F(ConfirmationTest, TheKeyIsOursOnlyWithOurUuid) {
   EXPECT_TRUE(eventually([&] { return !isSeen(); }));
 }
 
+// The mirror has found that the store was set back: what it shows may be older than the claim.
+TEST_F(ConfirmationTest, AKeyThatTheWatchDoesNotTellOfIsReadThoughItIsOpen) {
+  const int64_t lease = grant();
+  Node node(server_);
+  load(node);
+  onThread(node.thread, [&] {
+    node.confirmation.watchOpened(true);
+    node.confirmation.hold("uuid", lease, {"worker1.tf.local.", 1, true}, {}, node.confirmation.standstill().mark());
+  });
+  EXPECT_TRUE(eventually([&] {
+    bool is = false;
+    onThread(node.thread, [&] { is = node.confirmation.slotIsGone(); });
+    return is;
+  }));
+}
+
 // Found by tools/simulate: a store was set back to a time before the claim, and had come as far again when a node that
 // had been cut off was back. Its watch went on, and had nothing to show.
 TEST_F(ConfirmationTest, BehindANewWatchTheKeyIsReadOnceMore) {

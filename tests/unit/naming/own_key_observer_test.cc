@@ -136,6 +136,25 @@ TEST_F(OwnKeyTest, AClaimThatIsLearntOfLateIsOfTheStoreThatTheMirrorShows) {
   EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kForeign);
 }
 
+// Its snapshot is of before the claim, and comes before the answer to the claim.
+TEST_F(OwnKeyTest, AClaimThatIsMadeWhileTheMirrorReadsAStoreThatWasSetBackIsNotLost) {
+  own_.beginSnapshot(true);
+  own_.endSnapshot(8);
+  own_.claimed(10);
+  EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kDoubted);
+  own_.put(kv(10, 10));
+  EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kOurs);
+}
+
+TEST_F(OwnKeyTest, AClaimThatWasSeenIsLostInAStoreThatWasSetBackTwice) {
+  own_.put(kv(10, 10));
+  own_.beginSnapshot(true);
+  own_.endSnapshot(8);
+  own_.beginSnapshot(true);
+  own_.endSnapshot(7);
+  EXPECT_EQ(own_.state(kHeld), OwnKeyObserver::State::kGone);
+}
+
 TEST_F(OwnKeyTest, TheHighestTokenOutlivesAStoreThatWentBack) {
   own_.put(kv(10, 15));
   own_.sawToken(12);
