@@ -99,7 +99,6 @@ Result<void> removeDirectory(const std::string& path, const std::string& removed
   }
   syncNameOf(path);
   std::filesystem::remove_all(removed, error);
-  if (error) return fail(error.message());
   return {};
 }
 

@@ -34,7 +34,7 @@ class FileReplacement {
 Result<void> makeDirectory(const std::string& path, mode_t mode = 0755);
 
 // A directory with all that is in it, if it is there: after a crash at any moment `path` is whole or gone. What is left of
-// it is then at `removed`, beside it, and may be deleted.
+// it, then and if the disk refuses to delete it, is at `removed`, beside it, and may be deleted; the next call does.
 Result<void> removeDirectory(const std::string& path, const std::string& removed);
 
 Result<void> replaceFile(const std::string& path, std::string_view contents, mode_t mode = 0600);

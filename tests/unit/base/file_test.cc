@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <future>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +112,25 @@ TEST_F(FileTest, ADirectoryIsGoneAsAWholeBeforeAnythingInIt) {
   ASSERT_GE(read(seen.get(), &first, sizeof(first)), 0);
   EXPECT_EQ(first.mask, static_cast<uint32_t>(IN_MOVE_SELF));
   EXPECT_FALSE(std::filesystem::exists(path_) || std::filesystem::exists(removed));
+}
+
+TEST_F(FileTest, ADirectoryIsGoneThoughTheDiskRefusesToDeleteWhatIsInIt) {
+  const std::string removed = path_ + ".removed";
+  std::string deep = path_;
+  for (int level = 0; level < 64; ++level) deep += "/inner";
+  ASSERT_TRUE(makeDirectory(deep));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const FileDescriptor next(dup(STDERR_FILENO));
+  const rlimit few{static_cast<rlim_t>(next.get()) + 16, before.rlim_max};  // each level takes one
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto done = removeDirectory(path_, removed);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(done);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(std::filesystem::exists(removed)) << "else nothing was refused";
+  EXPECT_TRUE(removeDirectory(path_, removed));
+  EXPECT_FALSE(std::filesystem::exists(removed));
 }
 
 TEST_F(FileTest, ADirectoryHasItsModeAlsoWithASlashBehind) {
