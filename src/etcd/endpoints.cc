@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kMaxAnswerBytes = 64 << 20;
 constexpr int kPingTimeoutMs = 5'000;
+constexpr int kLookaheadBytes = 1 << 20;
 // Of a cluster that founds itself: machines that start at once may keep a processor busy for longer than a call waits. A
 // handshake that each call breaks off begins anew, and costs as much again.
 constexpr std::chrono::milliseconds kConnectPatience{10'000};
@@ -119,6 +120,13 @@ grpc::ChannelArguments channelArguments(const Client::Options& options) {
   arguments.SetInt(
       GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
       milliseconds(options.self_founded ? std::max(options.call_timeout, kConnectPatience) : options.call_timeout));
+
+  // With each answer gRPC would ping to find how much may be on the way, more than a node at rest sends otherwise. The
+  // machines of such a cluster have short ways: so much always may.
+  if (options.self_founded) {
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  }
 
   // After a GOAWAY for too many pings gRPC doubles this for the endpoint's next connections.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.ping_interval));
