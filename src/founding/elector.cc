@@ -72,7 +72,7 @@ void Elector::askAround(Time now) {
     round_.pop_front();
   }
   if (now < around_at_) return;
-  around_at_ = now + Hello::kAround;
+  around_at_ = now + Hello::kAround * static_cast<int64_t>(1 + own.members.size() / Hello::kShare);
   ask(hello_.next(now));
 }
 

@@ -10,10 +10,12 @@ constexpr size_t kMaxNetwork = 1024;  // addresses: a /22
 
 }  // namespace
 
-Hello::Hello(const Machine& self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
-             RandomSource& random)
+Hello::Hello(const Machine& self, std::vector<SocketAddress> addresses, bool has_names, Time now, RandomSource& random)
     : own_(self.addresses), random_(random), last_news_(now) {
   if (has_names) names_until_ = now + kNamePatience;
+  if (!addresses.empty()) last_ = addresses[random_.next() % addresses.size()];
+  if (addresses.size() > kAtOnce)
+    std::ranges::rotate(addresses, std::ranges::find_if(addresses, [this](const auto& one) { return isOwn(one); }));
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (i >= kAtOnce) now += kStep;
     Peer* const peer = add(addresses[i], now);
@@ -156,6 +158,7 @@ std::vector<SocketAddress> Hello::others(const std::vector<Member>& members) con
   for (const auto& [address, peer] : peers_) {
     if (!known.contains(address)) others.push_back(address);
   }
+  std::ranges::rotate(others, std::ranges::upper_bound(others, own_.front()));
   return others;
 }
 

@@ -38,8 +38,10 @@ class Hello {
   static constexpr int kPatience = 6;
   static constexpr Duration kAnswer = std::chrono::milliseconds(500);    // for the first answer of an address
   static constexpr Duration kNamePatience = std::chrono::seconds(5);     // for the names to be resolved
-  // Between two questions of a member, which asks all addresses in turn, so that clusters that one secret made meet.
+  // Between two questions of a member, which asks all addresses in turn, so that clusters that one secret made meet; where
+  // many machines have founded the cluster, so many as this one for each kShare of them.
   static constexpr Duration kAround = std::chrono::seconds(5);
+  static constexpr size_t kShare = 16;
 
   struct Seen {
     Machine machine;
@@ -52,8 +54,8 @@ class Hello {
   };
 
   // `self`: this machine, whose own addresses are never asked. `addresses` are asked for ever. `has_names`: resolved() follows.
-  Hello(const Machine& self, const std::vector<SocketAddress>& addresses, bool has_names, Time now,
-        RandomSource& random);
+  // Of many, those behind its own address come first: machines that start at once do not all ask the same one at once.
+  Hello(const Machine& self, std::vector<SocketAddress> addresses, bool has_names, Time now, RandomSource& random);
 
   // The addresses of a network that a machine may have, for the constructor. Fails if there are more than a /22 has.
   static Result<std::vector<SocketAddress>> addressesOf(const IpNetwork& network, uint16_t port);
@@ -75,7 +77,7 @@ class Hello {
   bool answered(Time now, const SocketAddress& from, Nonce nonce, const HelloResponse& response);
 
   bool hasAskedAll(Time now) const;
-  // The addresses behind which a member of another cluster may be: all but those of `members`.
+  // The addresses behind which a member of another cluster may be: all but those of `members`, from behind its own on.
   std::vector<SocketAddress> others(const std::vector<Member>& members) const;
   // The other electors that are seen.
   std::vector<Seen> electors(Time now) const;
@@ -113,7 +115,7 @@ class Hello {
   std::map<SocketAddress, Peer> peers_;
   std::map<uint64_t, SocketAddress> learned_;  // those that are not configured, as they came
   uint64_t last_place_ = 0;
-  SocketAddress last_;  // that next() gave
+  SocketAddress last_;  // that next() gave; at first a random one, so that members do not all ask the same
   std::map<std::string, Seen> machines_;  // by UUID
   Time last_news_;
   std::optional<Time> names_until_;  // they are waited for; none: they are resolved, or there are none

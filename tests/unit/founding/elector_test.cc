@@ -163,6 +163,24 @@ TEST_F(ElectorTest, MembersAskEachOtherNowAndThenAndSayLittle) {
   EXPECT_LE(bytes, 100u * 200);
 }
 
+TEST_F(ElectorTest, MembersOfALargeClusterShareTheAsking) {
+  constexpr int kMachines = 48;
+  for (int number = 1; number <= kMachines; ++number) add(number, kMachines);
+  run(seconds(10));
+  for (auto& [number, elector] : electors_) {
+    ASSERT_TRUE(elector->decision());
+    EXPECT_EQ(elector->decision()->members.size(), static_cast<size_t>(kMachines));
+    elector->search(false);
+  }
+  run(seconds(30));
+  sent_.clear();
+  run(seconds(60));
+  const auto asked = std::ranges::count_if(
+      sent_, [](const auto& one) { return std::holds_alternative<HelloRequest>(bodyOf(one.second)); });
+  EXPECT_GE(asked, kMachines);
+  EXPECT_LE(asked, kMachines * 4) << "each one every 20 s";
+}
+
 // Machines 1 and 2, each the only one of its cluster; the second one's is the younger.
 class TwoClustersTest : public ElectorTest {
  protected:

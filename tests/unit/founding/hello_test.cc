@@ -53,6 +53,19 @@ TEST_F(HelloTest, SilentAddressesAreAskedEverLessOften) {
   EXPECT_LE(later, 40);
 }
 
+TEST_F(HelloTest, MachinesOfALargeNetworkThatStartAtOnceDoNotAllAskTheSameOnes) {
+  const auto network = Hello::addressesOf(IpNetwork::parse("10.0.0.0/22").value(), 2390).value();
+  std::map<SocketAddress, int> asked;
+  for (int number = 1; number <= 1000; number += 10) {
+    Hello hello(machineOf(number), network, false, now_, random_);
+    for (const Hello::Question& question : hello.due(now_ + milliseconds(100))) ++asked[question.to];
+    std::vector<SocketAddress> others = hello.others({});
+    others.resize(25);
+    for (const SocketAddress& address : others) ++asked[address];
+  }
+  for (const auto& [address, count] : asked) EXPECT_LE(count, 10) << address.toString();
+}
+
 TEST_F(HelloTest, ALargeNetworkIsSearchedSlowly) {
   Hello hello = make(Hello::addressesOf(IpNetwork::parse("10.0.0.0/22").value(), 2390).value());
   const auto sum = [](const std::map<SocketAddress, int>& asked) {
