@@ -221,6 +221,14 @@ std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys) {
   return machines;
 }
 
+size_t votersWanted(const View& view) {
+  const size_t voters = sizesOf(view).voters;
+  const size_t standbys = candidates(view).size();
+  size_t wanted = founding::votersFor(view.machines.size());
+  while (wanted > 1 && wanted > voters + standbys) wanted -= 2;
+  return wanted;
+}
+
 Step nextStep(const View& view) {
   const Sizes sizes = sizesOf(view);
   if (!sizes.isQuorum())
@@ -234,8 +242,7 @@ Step nextStep(const View& view) {
     return {step::Publish{publish(view, std::nullopt)}, "the voters are published"};
 
   const auto standbys = candidates(view);
-  size_t target = founding::votersFor(view.machines.size());
-  while (target > 1 && target > sizes.voters && standbys.size() < target - sizes.voters) target -= 2;
+  const size_t target = votersWanted(view);
   const bool shrinks = sizes.voters > target && view.too_many_for >= kShrinkAfter;
   if (const View::Member* const silent = longestSilent(view)) {
     // It would have to go before its own machine, or another one at its address, can come.

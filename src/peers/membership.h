@@ -70,9 +70,9 @@ struct View {
   Published published;
   std::vector<Machine> machines = {};        // that live
   std::chrono::nanoseconds change_age{0};    // since this leader knows of the change
-  std::chrono::nanoseconds too_many_for{0};  // there are more voters than votersFor() the machines, without a break
-  std::chrono::nanoseconds too_few_for{0};   // there are fewer
   std::set<std::string> avoided = {};        // machines that were learners and did not come
+  std::chrono::nanoseconds too_many_for{0};  // there are more voters than votersFor() the machines, without a break
+  std::chrono::nanoseconds too_few_for{0};   // there are fewer than votersWanted(), without a break
 };
 
 namespace step {
@@ -102,6 +102,10 @@ inline constexpr std::chrono::seconds kLearnerPatience{60};  // with a learner t
 // Longer than the key of a machine that is gone: where machines are replaced, there are more keys than machines for a while.
 inline constexpr std::chrono::seconds kGrowAfter{20};
 inline constexpr std::chrono::minutes kShrinkAfter{10};
+
+// So many are to vote: votersFor() the machines, or fewer where not enough stand by, but an odd number. Without regard to
+// what the view has been for how long.
+size_t votersWanted(const View& view);
 
 Step nextStep(const View& view);
 

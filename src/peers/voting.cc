@@ -996,18 +996,17 @@ Task<std::optional<View>> Voting::Impl::look() {
     if (!change_seen || change_seen->first != *view.published.change) change_seen.emplace(*view.published.change, now);
     view.change_age = now - change_seen->second;
   }
-  const auto voters =
-      std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; });
-  const size_t wanted = founding::votersFor(view.machines.size());
+  std::erase_if(avoided, [now](const auto& one) { return now - one.second > kShrinkAfter; });
+  for (const auto& [uuid, since] : avoided) view.avoided.insert(uuid);
+  const auto voters = static_cast<size_t>(
+      std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; }));
   const auto holdsFor = [now](bool holds, std::optional<BootClock::time_point>& since) {
     if (!holds) since.reset();
     if (holds && !since) since = now;
     return since ? now - *since : nanoseconds(0);
   };
-  view.too_many_for = holdsFor(static_cast<size_t>(voters) > wanted, too_many_since);
-  view.too_few_for = holdsFor(static_cast<size_t>(voters) < wanted, too_few_since);
-  std::erase_if(avoided, [now](const auto& one) { return now - one.second > kShrinkAfter; });
-  for (const auto& [uuid, since] : avoided) view.avoided.insert(uuid);
+  view.too_many_for = holdsFor(voters > founding::votersFor(view.machines.size()), too_many_since);
+  view.too_few_for = holdsFor(voters < votersWanted(view), too_few_since);
   last_members = view.members;
   co_return view;
 }

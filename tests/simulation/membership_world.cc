@@ -269,16 +269,15 @@ class MembershipWorld {
         leader.change_seen.emplace(*published_.change, now);
       view.change_age = now - leader.change_seen->second;
     }
-    const auto voters = std::ranges::count(members_, false, &Member::learner);
-    const size_t wanted = founding::votersFor(view.machines.size());
+    view.avoided = leader.avoided;
+    const auto voters = static_cast<size_t>(std::ranges::count(members_, false, &Member::learner));
     const auto holds_for = [now](bool holds, std::optional<Time>& since) {
       if (!holds) since.reset();
       if (holds && !since) since = now;
       return since ? now - *since : Duration(0);
     };
-    view.too_many_for = holds_for(static_cast<size_t>(voters) > wanted, leader.too_many_since);
-    view.too_few_for = holds_for(static_cast<size_t>(voters) < wanted, leader.too_few_since);
-    view.avoided = leader.avoided;
+    view.too_many_for = holds_for(voters > founding::votersFor(view.machines.size()), leader.too_many_since);
+    view.too_few_for = holds_for(voters < peers::votersWanted(view), leader.too_few_since);
     return view;
   }
 

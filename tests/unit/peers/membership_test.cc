@@ -174,6 +174,20 @@ TEST(Membership, ItDoesNotGrowForTheKeysOfMachinesThatWereReplaced) {
   EXPECT_EQ(next(lacking(std::move(nine))), "begin +a4 -");
 }
 
+TEST(Membership, ItWantsNoMoreVotersThanCanVote) {
+  const auto wanted = [](std::vector<View::Member> members, std::vector<uint8_t> standbys, uint8_t machines) {
+    View made = view(std::move(members), standbys);
+    for (uint8_t n = 100; made.machines.size() < machines; ++n)
+      made.machines.push_back(machine(n, false));  // without etcd
+    return votersWanted(made);
+  };
+  EXPECT_EQ(wanted({answering(1)}, {}, 9), 1u);
+  EXPECT_EQ(wanted({answering(1)}, {2}, 9), 1u);
+  EXPECT_EQ(wanted({answering(1)}, {2, 3}, 9), 3u);
+  EXPECT_EQ(wanted({answering(1)}, {2, 3}, 10), 3u);
+  EXPECT_EQ(wanted({answering(1)}, {2, 3, 4, 5}, 10), 5u);
+}
+
 TEST(Membership, ItShrinksWhenMachinesAreGoneForLong) {
   View two = view({answering(1), answering(2), silent(3)}, {});
   two.machines.pop_back();
