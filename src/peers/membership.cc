@@ -106,7 +106,9 @@ Step goOn(const View& view, const Change& change) {
                                                   : fmt::format("machine {} did not come", change.add)};
     return {step::Wait{}, fmt::format("machine {} is to vote: its etcd starts", change.add)};
   }
-  if (removed == nullptr) return end;
+  // One that is back, of an odd number: without it one failure less would be borne.
+  const bool is_wanted = is_back && sizesOf(view).voters % 2 == 1;
+  if (removed == nullptr || is_wanted) return end;
   if (!staysQuorumWithout(view, *removed))
     return {step::Wait{}, fmt::format("machine {} is to vote no more, once enough others answer", change.remove)};
   return {step::Remove{removed->voter}, fmt::format("machine {} votes no more", change.remove)};
@@ -244,23 +246,28 @@ Step nextStep(const View& view) {
   const auto standbys = candidates(view);
   const size_t target = votersWanted(view);
   const bool shrinks = sizes.voters > target && view.too_many_for >= kShrinkAfter;
+  const bool is_even = sizes.voters % 2 == 0;
+  const auto grow = [&] {
+    return begin(view, standbys[0]->uuid, "",
+                 fmt::format("{} machines are to vote: machine {} begins", target, standbys[0]->uuid));
+  };
   if (const View::Member* const silent = longestSilent(view)) {
     // It would have to go before its own machine, or another one at its address, can come.
     if (isLost(view, *silent) && staysQuorumWithout(view, *silent))
       return begin(view, "", silent->voter.uuid, fmt::format("machine {} has lost its data", silent->voter.uuid));
-    if (shrinks && staysQuorumWithout(view, *silent))
+    // An even number bears no failure more than one less.
+    if ((shrinks || (is_even && sizes.voters > target)) && staysQuorumWithout(view, *silent))
       return begin(view, "", silent->voter.uuid,
                    fmt::format("machine {} is silent, and is not needed", silent->voter.uuid));
     if (standbys.empty())
       return {step::Wait{},
               fmt::format("machine {} is silent, and none stands by to vote in its place", silent->voter.uuid)};
+    if (is_even && sizes.voters < target) return grow();
     return begin(
         view, standbys[0]->uuid, silent->voter.uuid,
         fmt::format("machine {} is silent: machine {} is to vote in its place", silent->voter.uuid, standbys[0]->uuid));
   }
-  if (sizes.voters < target && (view.too_few_for >= kGrowAfter || sizes.voters % 2 == 0))
-    return begin(view, standbys[0]->uuid, "",
-                 fmt::format("{} machines are to vote: machine {} begins", target, standbys[0]->uuid));
+  if (sizes.voters < target && (view.too_few_for >= kGrowAfter || is_even)) return grow();
   const View::Member* const dispensable = shrinks ? mostDispensable(view) : nullptr;
   if (dispensable != nullptr && staysQuorumWithout(view, *dispensable))
     return begin(view, "", dispensable->voter.uuid, fmt::format("{} machines are to vote, no more", target));

@@ -103,6 +103,20 @@ TEST(Membership, AVoterThatIsBackBeforeItsSuccessorVotesStays) {
   EXPECT_EQ(next(view({answering(1), answering(2), answering(3), answering(4)}, {}, change)), "remove a3");
 }
 
+TEST(Membership, WhereAnEvenNumberVotesASilentOneIsNotReplaced) {
+  EXPECT_EQ(next(view({answering(1), answering(2), answering(3), silent(4)}, {5, 6})), "begin + -a4") << "3 are enough";
+  EXPECT_EQ(next(view({answering(1), answering(2), answering(3), silent(4)}, {5, 6, 7, 8, 9, 10})), "begin +a5 -");
+  EXPECT_EQ(next(view({answering(1), answering(2), answering(3), silent(4), answering(5)}, {6, 7, 8, 9, 10})),
+            "begin +a6 -a4");
+}
+
+TEST(Membership, AVoterThatIsBackStaysWhereWithoutItOneFailureLessWouldBeBorne) {
+  const Change change{.add = uuidOf(5), .remove = uuidOf(3)};  // begun when there were four
+  EXPECT_EQ(next(view({answering(1), answering(2), answering(3), answering(4), answering(5)}, {}, change)),
+            "publish 5");
+  EXPECT_EQ(next(view({answering(1), answering(2), silent(3), answering(4), answering(5)}, {}, change)), "remove a3");
+}
+
 TEST(Membership, ALearnerThatDoesNotComeMakesRoomForAnother) {
   const Change change{.add = uuidOf(4), .remove = uuidOf(3)};
   View late = view({answering(1), answering(2), silent(3), learner(4, false)}, {5}, change);
