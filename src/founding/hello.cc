@@ -14,8 +14,10 @@ Hello::Hello(const Machine& self, std::vector<SocketAddress> addresses, bool has
     : own_(self.addresses), random_(random), last_news_(now) {
   if (has_names) names_until_ = now + kNamePatience;
   if (!addresses.empty()) last_ = addresses[random_.next() % addresses.size()];
-  if (addresses.size() > kAtOnce)
-    std::ranges::rotate(addresses, std::ranges::find_if(addresses, [this](const auto& one) { return isOwn(one); }));
+  if (addresses.size() > kAtOnce) {
+    const auto own = std::ranges::find_if(addresses, [this](const SocketAddress& one) { return isOwn(one); });
+    std::rotate(addresses.begin(), own, addresses.end());
+  }
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (i >= kAtOnce) now += kStep;
     Peer* const peer = add(addresses[i], now);
@@ -158,7 +160,7 @@ std::vector<SocketAddress> Hello::others(const std::vector<Member>& members) con
   for (const auto& [address, peer] : peers_) {
     if (!known.contains(address)) others.push_back(address);
   }
-  std::ranges::rotate(others, std::ranges::upper_bound(others, own_.front()));
+  std::rotate(others.begin(), std::ranges::upper_bound(others, own_.front()), others.end());
   return others;
 }
 
