@@ -9,10 +9,20 @@ namespace {
 using nlohmann::json;
 using Slots = std::vector<HeldSlot>;
 
+std::string reservedText(const Cluster& cluster) {
+  if (cluster.reserved.empty()) return {};
+  std::vector<Row> rows{{"ID", "NAME", "NODE", "FREE IN"}};
+  for (const HeldSlot& slot : cluster.reserved) {
+    rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)), slot.node ? escaped(*slot.node) : "-",
+                    slot.lease()});
+  }
+  return fmt::format("{} of the others wait for nodes that are away\n", cluster.reserved.size()) + table(rows);
+}
+
 std::string clusterText(const Cluster& cluster) {
   std::string text = fmt::format("{}: {} of {} names are held\n", escaped(cluster.pattern), cluster.slots.size(),
                                  cluster.limit ? fmt::format("{}", *cluster.limit) : "?");
-  if (cluster.slots.empty()) return text;
+  if (cluster.slots.empty()) return text + reservedText(cluster);
   const bool has_places = std::ranges::any_of(cluster.slots, [](const HeldSlot& slot) { return !slot.place.empty(); });
   std::vector<Row> rows{{"ID", "NAME", "ADDRESSES", "NODE", "AGE", "LEASE LEFT", ""}};
   if (has_places) rows.front().insert(rows.front().begin() + 3, "PLACE");
@@ -22,7 +32,7 @@ std::string clusterText(const Cluster& cluster) {
                     slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
     if (has_places) rows.back().insert(rows.back().begin() + 3, slot.place.empty() ? "-" : escaped(slot.place));
   }
-  return text + table(rows);
+  return text + table(rows) + reservedText(cluster);
 }
 
 // Whether --order says so. The error is a line.

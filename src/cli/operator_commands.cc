@@ -64,7 +64,9 @@ std::string answerTo(std::string_view question) {
 
 // Asked twice: which name, and whether.
 bool isConfirmed(const HeldSlot& slot) {
-  const std::string text = "Whoever holds this name loses it; a node that is free may take it at once.\n";
+  const std::string text = fmt::format("{}; a node that is free may take it at once.\n",
+                                       slot.reserved ? "This name no longer waits for its node"
+                                                     : "Whoever holds this name loses it");
   const std::string typed = answerTo(fmt::format("{}\n{}Type the name to release it: ", described(slot), text));
   if (keyOf(typed) != slot.name) return false;
   return trimmed(answerTo("Type yes if you are sure: ")) == "yes";

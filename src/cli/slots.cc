@@ -44,6 +44,7 @@ HeldSlot HeldSlot::of(const nlohmann::json& said) {
                 .permanent = flagAt(said, "permanent"),
                 .drained = flagAt(said, "drained"),
                 .foreign = flagAt(said, "foreign"),
+                .reserved = flagAt(said, "reserved"),
                 .own = flagAt(said, "own"),
                 .said = said};
   slot.addresses = textsAt(said, "addresses");
@@ -56,6 +57,7 @@ std::string HeldSlot::state() const {
   if (drained) words.emplace_back("drained");
   if (permanent) words.emplace_back("permanent");
   if (foreign) words.emplace_back("of another pattern");
+  if (reserved) words.emplace_back("reserved for its node, which is away");
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -95,10 +97,12 @@ std::vector<Cluster> clustersOf(const nlohmann::json& members) {
     Cluster cluster{.pattern = textAt(said, "pattern").value_or(""),
                     .limit = integerAt(said, "limit"),
                     .slots = {},
+                    .reserved = {},
                     .servers = textsAt(said, "servers")};
     for (const nlohmann::json& slot : arrayAt(said, "slots")) cluster.slots.push_back(HeldSlot::of(slot));
-    std::stable_sort(cluster.slots.begin(), cluster.slots.end(),
-                     [](const HeldSlot& a, const HeldSlot& b) { return a.id < b.id; });
+    for (const nlohmann::json& slot : arrayAt(said, "reserved")) cluster.reserved.push_back(HeldSlot::of(slot));
+    std::ranges::stable_sort(cluster.slots, {}, &HeldSlot::id);
+    std::ranges::stable_sort(cluster.reserved, {}, &HeldSlot::id);
     found.push_back(std::move(cluster));
   }
   return found;

@@ -17,7 +17,8 @@ struct HeldSlot {
   std::optional<double> lease_left_seconds;
   bool permanent = false;
   bool drained = false;
-  bool foreign = false;  // of a node with another pattern
+  bool foreign = false;   // of a node with another pattern
+  bool reserved = false;  // nobody holds it: it waits for its node
   bool own = false;
   nlohmann::json said;  // as it came
 
@@ -32,6 +33,7 @@ struct Cluster {
   std::string pattern;
   std::optional<int64_t> limit;
   std::vector<HeldSlot> slots;       // by ID
+  std::vector<HeldSlot> reserved;    // by ID
   std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"
 
   // By place, part by part, then by ID; those without a place come last.

@@ -22,12 +22,23 @@ constexpr std::string_view kClaiming = "claiming a name";
 // For a lease to be kept on disk before a name is claimed under it. A disk that stands still does not cost the name.
 constexpr std::chrono::nanoseconds kKeepPatience = 1s;
 
-// Keys alone, of at most 255 bytes and some integers: a page stays well under gRPC's 4 MB.
+// Keys of at most 255 bytes and some integers, those of reservations with UUIDs.
 constexpr int64_t kLinePage = 10'000;
+// A node has one reservation, as a rule; what is beyond ends by itself.
+constexpr size_t kMostOwn = 50;
+
+store::KeyRange reservedRange(const slots::NamePattern& pattern) {
+  return store::KeyRange::prefix(reservationKey(pattern.literalPrefix()));
+}
 
 store::KeyRange slotRange(const slots::NamePattern& pattern) {
   if (pattern.literalPrefix().empty()) return watchedRange();
   return store::KeyRange::prefix(pattern.literalPrefix());
+}
+
+// There was no answer.
+bool mayPass(const StoreError& error) {
+  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
 }
 
 // The store answers, and will go on like this.
@@ -42,10 +53,12 @@ Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
       options_(std::move(options)),
       own_key_(own_key),
       slots_(slotRange(options_.pattern)),
+      reserved_(reservedRange(options_.pattern)),
       queue_(store::KeyRange::prefix(queuePrefix(options_.pattern.text()))),
       former_(options_.predecessor ? options_.predecessor->leases : std::vector<int64_t>{}),
       kept_(context.scheduler),
       claimed_(context.scheduler),
+      reservation_(context, options_.hold, options_.lease),
       waiting_(options_.pattern, [this] { wake_.set(); }),
       wake_(context.scheduler),
       ahead_changed_(context.scheduler) {
@@ -53,6 +66,7 @@ Claim::Claim(Context& context, Options options, OwnKeyObserver& own_key)
 }
 
 void Claim::setRecord(NodeRecord record) {
+  if (record.id != record_.id) reservation_.leave();
   record_ = std::move(record);
   ticket_ = ticketPrefix(options_.pattern) + record_.id;
 }
@@ -115,6 +129,8 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
   if (bound_ == 0) co_return ClaimOutcome::kBoundElsewhere;
   const int64_t only = bound_.value_or(0);
   if (only > 0) preferred_id = only;
+  preferred_id_ = preferred_id;
+  own_reservations_.clear();
   waiting_.waitOnlyFor(only);
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
@@ -149,6 +165,8 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
+        const StoreResult<bool> prepared = co_await prepareReservation(choice, *line);
+        if (!prepared) co_return tl::unexpected(prepared.error());
         co_await kept_.wait(kKeepPatience);
         if (context_.lifetime.stopping()) break;
         StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
@@ -218,9 +236,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id, const s
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point asked = context_.now();
     StoreResult<slots::QueueSnapshot> line = co_await putTicket(preferred_id, unclear);
-    if (line) co_return line;
-    const ErrorCode code = line.error().code;
-    if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) co_return line;
+    if (line || !mayPass(line.error())) co_return line;
     const StoreResult<bool> kept = co_await pauseBeforeNext(line.error(), asked, backoff);
     if (!kept) co_return tl::unexpected(kept.error());
   }
@@ -241,7 +257,9 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id, const
   const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
   Transaction::Read own_key;
   Transaction::Read floor;
+  Transaction::Read reserved;
   if (!preferred.empty()) {
+    reserved = transaction.read({store::KeyRange::single(reservationKey(preferred)), {}});
     own_key = transaction.read({store::KeyRange::single(preferred), {}});
     floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}});
   }
@@ -261,6 +279,8 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id, const
   StoreResult<slots::QueueSnapshot> line = slots::QueueSnapshot();
   if (own) {  // whatever others have
     line->older.emplace();
+    const std::vector<store::KeyValue>& waiting = transaction.result(*answer, reserved).kvs;
+    if (!waiting.empty()) line->own_reservation = readReserved(waiting.front());
     line->ticket_revision = line->revision = answer->revision;
   } else if (is_new) {
     line = co_await lookAt(answer->revision);
@@ -277,6 +297,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::lookAt(int64_t revision) {
   Transaction transaction;
   const Transaction::Read names =
       transaction.read({slots_, {.revision = revision, .limit = kLinePage, .keys_only = true}});
+  const Transaction::Read reserved = transaction.read({reserved_, {.revision = revision, .limit = kLinePage}});
   const store::RangeOptions count{.revision = revision, .count_only = true};
   const Transaction::Read queue = transaction.read({queue_, count});
   const Transaction::Read alike = transaction.read({store::KeyRange::prefix(ticketPrefix(options_.pattern)), count});
@@ -287,7 +308,9 @@ Claim::Answer<slots::QueueSnapshot> Claim::lookAt(int64_t revision) {
     StoreResult<slots::QueueSnapshot> all = co_await look();
     co_return all;
   }
-  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(transaction.result(*answer, names)), revision);
+  StoreResult<slots::QueueSnapshot> line =
+      co_await readSlots(std::move(transaction.result(*answer, names)),
+                         std::move(transaction.result(*answer, reserved)), revision);
   if (!line) co_return tl::unexpected(line.error());
   line->older = {{options_.pattern.limit(), static_cast<size_t>(tickets - 1)}};
   line->ticket_revision = revision;
@@ -343,13 +366,16 @@ Claim::Answer<slots::QueueSnapshot> Claim::look() {
   const int64_t tickets = std::min(kLinePage, std::max<int64_t>(options_.pattern.limit(), 1000));
   Transaction transaction;
   const Transaction::Read names = transaction.read({slots_, {.limit = kLinePage, .keys_only = true}});
+  const Transaction::Read waiting = transaction.read({reserved_, {.limit = kLinePage}});
   const Transaction::Read queue =
       transaction.read({queue_, {.limit = tickets, .keys_only = true, .sort_by_create_revision = true}});
   StoreResult<TxnResult> answer = co_await ask(&transaction);
   if (!answer) co_return tl::unexpected(answer.error());
   RangeResult taken = std::move(transaction.result(*answer, names));
+  RangeResult reserved = std::move(transaction.result(*answer, waiting));
   RangeResult found = std::move(transaction.result(*answer, queue));
-  StoreResult<slots::QueueSnapshot> line = co_await readLine(std::move(taken), std::move(found), answer->revision);
+  StoreResult<slots::QueueSnapshot> line =
+      co_await readLine(std::move(taken), std::move(reserved), std::move(found), answer->revision);
   if (line) line->set_back = line->revision < seen;
   co_return line;
 }
@@ -375,6 +401,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::waitForTurn(bool full) {
     }
     context_.trouble.succeeded(kClaiming);
     if (!line->older && !line->far_back) co_return std::move(*line);
+    noteReserved(*line);
     follow(*line);
     // Whatever is lost on the way to us is noticed after that.
     const BootClock::time_point poll_at = context_.now() + context_.jitter.around(options_.lease, 0.25);
@@ -545,6 +572,19 @@ void Claim::noteFull(const slots::QueueSnapshot& line, WhenFull when_full) {
       before == 0 ? "" : fmt::format(" {} node{} before it.", before, before == 1 ? " waits" : "s wait"));
 }
 
+void Claim::noteReserved(const slots::QueueSnapshot& line) {
+  constexpr size_t kMostNamed = 10;
+  std::vector<int64_t> reserved = line.reserved.lowest(kMostNamed);
+  if (reserved_noted_ == reserved) return;
+  reserved_noted_ = std::move(reserved);
+  if (reserved_noted_.empty()) return;
+  std::vector<std::string> names;
+  for (const int64_t id : reserved_noted_) names.push_back(options_.pattern.render(id));
+  const int64_t more = line.reserved.size() - static_cast<int64_t>(names.size());
+  context_.log.info("reserved for the nodes that had them: {}{}", fmt::join(names, " "),
+                    more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 void Claim::noteWaiting() {
   if (ahead_.empty() || std::exchange(waiting_noted_, true)) return;
   std::vector<std::string_view> ahead;
@@ -615,11 +655,21 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   transaction.require({.key = choice.name,
                        .target = back ? Compare::Target::kModRevision : Compare::Target::kCreateRevision,
                        .number = back ? line.own->mod_revision : 0});
+  const auto& kept = line.own_reservation;
+  if (!back && !bound_) {
+    transaction.require({.key = reservationKey(choice.name),
+                         .target = Compare::Target::kModRevision,
+                         .number = kept && kept->id == choice.id ? kept->mod_revision : 0});
+  }
   transaction.require({.key = ticket_, .target = Compare::Target::kModRevision, .number = line.ticket_revision});
   transaction.require({.key = floor_key, .target = Compare::Target::kModRevision, .number = floor_.revision});
   transaction.put({choice.name, value, lease_->id});
   transaction.put({incarnationKey(record_.id), incarnation, lease_->id});
   transaction.erase(ticket_);
+  for (const std::string& key : own_reservations_) {
+    if (!reservation_.isWanted() || key != reservationKey(choice.name)) transaction.erase(key);
+  }
+  if (reservation_.isWanted()) transaction.put(reservation_.put(record_.id));
   // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
   if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
     transaction.put({floor_key, std::to_string(said), 0});
@@ -694,12 +744,13 @@ Claim::Answer<Claim::Attempt> Claim::readBack(slots::SlotChoice choice, std::str
 }
 
 // If ours is among the tickets that were not read, it waits.
-Claim::Answer<slots::QueueSnapshot> Claim::readLine(RangeResult taken, RangeResult queue, int64_t revision) {
-  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), revision);
+Claim::Answer<slots::QueueSnapshot> Claim::readLine(RangeResult taken, RangeResult reserved, RangeResult queue,
+                                                    int64_t revision) {
+  StoreResult<slots::QueueSnapshot> line = co_await readSlots(std::move(taken), std::move(reserved), revision);
   if (!line) co_return tl::unexpected(line.error());
   line->revision = revision;
   const bool all_can = findPlace(queue.kvs, &*line);
-  if (!line->older && queue.more && !all_can) {
+  if (!line->older && queue.more && (!all_can || line->own_reservation)) {
     // Those that were read need not get all that is free, however many they are.
     std::vector<store::KeyValue> tickets;
     auto collect = [&tickets](std::vector<store::KeyValue>&& page) {
@@ -739,31 +790,90 @@ bool Claim::findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueS
   return youngest.empty() || youngest.begin()->first == own;
 }
 
-// The keys of all slots: those of the first page, and the others at the same revision.
-Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, int64_t revision) {
+// The keys of all slots, and the reservations: those of the first pages, and the others at the same revision.
+Claim::Answer<slots::QueueSnapshot> Claim::readSlots(RangeResult first_page, RangeResult reserved, int64_t revision) {
   slots::QueueSnapshot line;
-  const std::string last = first_page.kvs.empty() ? std::string() : first_page.kvs.back().key;
-  const auto add = [this, &line](const std::vector<store::KeyValue>& page) {
-    for (const store::KeyValue& kv : page) {
-      const std::optional<int64_t> id = options_.pattern.recognise(kv.key);
-      if (!id) continue;
-      line.taken.insert(*id);
-      if (kv.lease == 0) line.unleased.insert(*id);
-    }
-  };
-  add(first_page.kvs);
-  if (!first_page.more || last.empty()) co_return line;
+  const store::RangeOptions options{.revision = revision, .keys_only = true};
+  const StoreResult<bool> names =
+      co_await readPages(std::move(first_page), slots_, options, [this, &line](const std::vector<store::KeyValue>& page) {
+        for (const store::KeyValue& kv : page) {
+          const std::optional<int64_t> id = options_.pattern.recognise(kv.key);
+          if (!id) continue;
+          line.taken.insert(*id);
+          if (kv.lease == 0) line.unleased.insert(*id);
+        }
+      });
+  if (!names) co_return tl::unexpected(names.error());
+  own_reservations_.clear();
+  const StoreResult<bool> waiting = co_await readPages(
+      std::move(reserved), reserved_, {.revision = revision}, [this, &line](const std::vector<store::KeyValue>& page) {
+        for (const store::KeyValue& kv : page) addReserved(kv, &line);
+      });
+  if (!waiting) co_return tl::unexpected(waiting.error());
+  co_return line;
+}
 
-  store::KeyRange rest{last + '\0', slots_.end};
-  store::RangeOptions options{.revision = revision, .keys_only = true};
-  auto collect = [&add](std::vector<store::KeyValue>&& page) {
+Claim::Answer<bool> Claim::readPages(RangeResult first_page, store::KeyRange range, store::RangeOptions options,
+                                     AddPage add) {
+  add(first_page.kvs);
+  if (!first_page.more || first_page.kvs.empty()) co_return true;
+  store::KeyRange rest{first_page.kvs.back().key + '\0', std::move(range.end)};
+  std::function<bool(std::vector<store::KeyValue> &&)> collect = [&add](std::vector<store::KeyValue>&& page) {
     add(page);
     return true;
   };
-  StoreResult<int64_t> read =
+  const StoreResult<int64_t> read =
       co_await store::rangePaginated(context_.store, std::move(rest), options, kLinePage, std::move(collect));
   if (!read) co_return tl::unexpected(read.error());
-  co_return line;
+  co_return true;
+}
+
+// A bound node takes its slot whoever has reserved it: in the store that decides it has it.
+void Claim::addReserved(const store::KeyValue& kv, slots::QueueSnapshot* line) {
+  line->reserving = !bound_;
+  if (kv.value == record_.id) {
+    if (own_reservations_.size() < kMostOwn) own_reservations_.push_back(kv.key);
+    const auto own = readReserved(kv);
+    const bool is_better = !line->own_reservation || (own && own->id == preferred_id_);
+    if (own && is_better && !line->taken.contains(own->id)) line->own_reservation = own;
+    return;
+  }
+  const auto id = options_.pattern.recognise(std::string_view(kv.key).substr(kReservationPrefix.size()));
+  if (!id || bound_ || !line->taken.insert(*id)) return;
+  line->reserved.insert(*id);
+}
+
+// None: it is another node's, or none of our pattern's and limit's.
+std::optional<slots::QueueSnapshot::Reserved> Claim::readReserved(const store::KeyValue& kv) const {
+  if (kv.value != record_.id) return std::nullopt;
+  const auto id = options_.pattern.recognise(std::string_view(kv.key).substr(kReservationPrefix.size()));
+  if (!id) return std::nullopt;
+  return slots::QueueSnapshot::Reserved{.id = *id, .mod_revision = kv.mod_revision, .lease = kv.lease};
+}
+
+// What has no answer is repeated, as in enqueue().
+Claim::Answer<bool> Claim::prepareReservation(const slots::SlotChoice& choice, const slots::QueueSnapshot& line) {
+  if (!reservation_.isWanted()) co_return true;
+  const auto& own = line.own_reservation;
+  const int64_t found = own && own->id == choice.id ? own->lease : 0;
+  Backoff backoff(context_.jitter, 100ms, 3s);
+  while (!context_.lifetime.stopping()) {
+    const BootClock::time_point asked = context_.now();
+    StoreResult<bool> prepared = co_await reservation_.prepare(choice.name, found);
+    if (prepared || !mayPass(prepared.error())) co_return prepared;
+    const StoreResult<bool> kept = co_await pauseBeforeNext(prepared.error(), asked, backoff);
+    if (!kept) co_return tl::unexpected(kept.error());
+  }
+  co_return stopped();
+}
+
+runtime::Task<void> Claim::dropReservation(bool unless_copied) {
+  if (!unless_copied || reservation_.isGrantedHere()) co_await reservation_.drop();
+}
+
+Claim::Answer<bool> Claim::renewReservation() {
+  const StoreResult<bool> renewed = co_await reservation_.renew(record_.id, slot_.create_revision, lease_->id);
+  co_return renewed;
 }
 
 Claim::Answer<bool> Claim::refresh() {

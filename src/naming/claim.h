@@ -7,8 +7,8 @@
 //           nodes; they are read if not all have our limit). No transaction that writes reads them: each member would do
 //           so while it applies nothing else
 //           -> our ticket's place by age names our slot: the one that older tickets leave (slot_choice.h)
-//   4. Txn  if the slot's create_revision is 0 and our ticket is as it was put: put the slot under the lease, delete the
-//           ticket; else read both again
+//   4. Txn  if the slot's create_revision is 0, no other node has reserved it, and our ticket is as it was put: put the
+//           slot under the lease, delete the ticket; else read both again
 //
 // Without a free slot the ticket stays in the queue; the node's own watch shows its turn (WaitingLine), and of each
 // limit it watches the last ticket before its own. A former key is put anew under the new lease, on condition that it is
@@ -30,6 +30,7 @@
 #include "naming/incarnation.h"
 #include "naming/own_key_observer.h"
 #include "naming/record_codec.h"
+#include "naming/reservation.h"
 #include "runtime/scheduler.h"
 #include "runtime/task.h"
 #include "slots/name_pattern.h"
@@ -40,6 +41,9 @@ namespace idetcd::naming {
 
 class Claim {
  public:
+  template <typename T>
+  using Answer = runtime::Task<store::StoreResult<T>>;
+
   // The last claim of a process of this node that has ended for certain.
   struct Predecessor {
     uint64_t cluster_id = 0;           // where it claimed
@@ -49,6 +53,7 @@ class Claim {
   struct Options {
     slots::NamePattern pattern;
     std::chrono::seconds lease{20};
+    std::chrono::seconds hold{0};  // see Reservation
     NodeRecord record;  // with our UUID
     std::optional<Predecessor> predecessor = {};
     // Keeps for a successor which leases may hold keys of ours, in which cluster, and calls back when that is done. May
@@ -122,10 +127,16 @@ class Claim {
   runtime::Task<void> release();
   // Revokes the leases of earlier processes once a name is claimed. Until that is done, or the protocol stops.
   runtime::Task<void> endFormerLeases();
+  // REQUIRES: the slot is held.
+  Answer<bool> renewReservation();
+  // The name that is reserved is free: an operator has released it, or `unless_copied` and the lease is no other process's.
+  runtime::Task<void> dropReservation(bool unless_copied);
+  const Reservation& reservation() const { return reservation_; }
   // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
   void leaveLease() {
     lives_on_ = lease_.has_value();
     lease_.reset();
+    reservation_.leave();
   }
   // Whether a lease that is not held here any more may live on: until its time is over.
   bool livesOn() const { return lives_on_; }
@@ -141,9 +152,6 @@ class Claim {
     bool claimed = false;
     slots::QueueSnapshot line;  // if not
   };
-  template <typename T>
-  using Answer = runtime::Task<store::StoreResult<T>>;
-
   Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
   inline static const std::string kNoName;
@@ -169,11 +177,18 @@ class Claim {
   void remember(ClaimedSlot slot);
   Answer<Attempt> take(slots::SlotChoice choice, slots::QueueSnapshot line);
   Answer<Attempt> readBack(slots::SlotChoice choice, std::string incarnation, store::StoreError unclear);
-  Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult queue, int64_t revision);
+  Answer<slots::QueueSnapshot> readLine(store::RangeResult taken, store::RangeResult reserved, store::RangeResult queue,
+                                        int64_t revision);
   bool findPlace(const std::vector<store::KeyValue>& tickets, slots::QueueSnapshot* line) const;
   std::chrono::nanoseconds delayAfter(const store::StoreError& error, Backoff& backoff);
 
-  Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, int64_t revision);
+  Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, store::RangeResult reserved, int64_t revision);
+  using AddPage = std::function<void(const std::vector<store::KeyValue>&)>;
+  Answer<bool> readPages(store::RangeResult first_page, store::KeyRange range, store::RangeOptions options, AddPage add);
+  std::optional<slots::QueueSnapshot::Reserved> readReserved(const store::KeyValue& kv) const;
+  void addReserved(const store::KeyValue& kv, slots::QueueSnapshot* line);
+  void noteReserved(const slots::QueueSnapshot& line);
+  Answer<bool> prepareReservation(const slots::SlotChoice& choice, const slots::QueueSnapshot& line);
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;
   bool isAbandoned(const store::KeyValue& kv) const;
@@ -185,6 +200,7 @@ class Claim {
   OwnKeyObserver& own_key_;
   NodeRecord record_;
   const store::KeyRange slots_;
+  const store::KeyRange reserved_;
   const store::KeyRange queue_;
   std::string ticket_;
   int64_t first_ticket_ = 0;  // the revision at which it was put first; 0: it was not
@@ -200,6 +216,9 @@ class Claim {
   runtime::Event kept_;          // a successor knows our lease
   runtime::Event claimed_;       // so there is no former key any more
   Floor floor_;                  // of the slot that was tried last
+  Reservation reservation_;
+  int64_t preferred_id_ = 0;                  // of the attempt
+  std::vector<std::string> own_reservations_;  // that were seen, of other slots too
 
   // A key of ours under a lease that may be another's, for oldLeaseEnds().
   std::string old_name_;
@@ -216,6 +235,7 @@ class Claim {
   bool full_noted_ = false;  // since the last claim, as the next
   bool waiting_noted_ = false;
   slots::SlotSet unleased_noted_;
+  std::vector<int64_t> reserved_noted_;
 };
 
 }  // namespace idetcd::naming

@@ -7,6 +7,8 @@
 //   /idetcd/relay/<pattern>/<place>  where a relay serves all names (relayed_names.h), under a lease of its own
 //   /idetcd/token/<name>             the highest fencing token of this name, while the store's revision is below it:
 //                                    it was set back. Without a lease; the claim that finds it outgrown deletes it
+//   /idetcd/reserved/<name>          the UUID of the node that this name waits for, while that node is away
+//                                    (reservation.h), under a lease of its own
 //   <begin of a watched range>/idetcd/beat
 //                                    rewritten now and then, so that the watch of this range shows the present. No name
 //                                    has a '/'. Older nodes and the Go plugin take it for a key of others
@@ -47,6 +49,11 @@ inline std::string relayPrefix(std::string_view pattern_text) {
 inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }
 
 inline std::string tokenFloorKey(std::string_view name) { return "/idetcd/token/" + std::string(name); }
+
+inline constexpr std::string_view kReservationPrefix = "/idetcd/reserved/";
+
+// `name`: or the beginning of names.
+inline std::string reservationKey(std::string_view name) { return std::string(kReservationPrefix) + std::string(name); }
 
 inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
 

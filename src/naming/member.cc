@@ -132,7 +132,11 @@ Claim::Options claimOptions(const Member::Options& options, bool has_predecessor
     const node::RememberedNode& before = options.state->node();
     predecessor = Claim::Predecessor{before.cluster_id, before.revision, before.leases};
   }
-  return {.pattern = options.pattern, .lease = options.lease, .record = std::move(record), .predecessor = predecessor};
+  return {.pattern = options.pattern,
+          .lease = options.lease,
+          .hold = options.hold,
+          .record = std::move(record),
+          .predecessor = predecessor};
 }
 
 // Keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.

@@ -29,6 +29,7 @@ class Member {
   struct Options {
     slots::NamePattern pattern;
     std::chrono::seconds lease{20};
+    std::chrono::seconds hold{0};  // see Reservation
     bool exit_when_full = false;       // call on_fatal if no name is free at start, instead of waiting for one
     bool observe = false;              // serve names, claim none
     records::HostAddresses addresses;  // of this node

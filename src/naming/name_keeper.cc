@@ -84,6 +84,7 @@ Task<void> NameKeeper::run() {
       break;
     }
     if (outcome == Claim::ClaimOutcome::kDuplicateNodeId) {
+      co_await claim_.dropReservation(true);
       context_.counters.conflicts.add();
       context_.log.error("{}", kDuplicateUuid);
       regenerateNodeId();
@@ -93,7 +94,8 @@ Task<void> NameKeeper::run() {
     const Loss loss = co_await hold();
     const bool held_long = context_.now() - started > 2 * options_.lease;
     disown();
-    recordLoss(loss);
+    const bool released = recordLoss(loss);
+    if (released) co_await claim_.dropReservation(false);
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
     // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
     // key (kReleased) may be under our lease.
@@ -102,6 +104,7 @@ Task<void> NameKeeper::run() {
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
+    if (loss == Loss::kDuplicateNodeId) co_await claim_.dropReservation(true);
     if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
     if (loss == Loss::kBoundElsewhere) continue;
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
@@ -213,39 +216,40 @@ void NameKeeper::announce(BootClock::time_point started) {
   moved_.set();  // the record may have changed while it was being claimed
 }
 
-void NameKeeper::recordLoss(Loss loss) {
+bool NameKeeper::recordLoss(Loss loss) {
   const std::string& name = claim_.slot().name;
   const bool released = own_key_.released() && (loss == Loss::kKeyGone || loss == Loss::kConflict);
   if (released) preferred_id_ = 0;
   switch (loss) {
     case Loss::kStopped:
     case Loss::kBoundElsewhere:
-      return;
+      return released;
     case Loss::kLeaseLost:
       context_.counters.leases_lost.add();
       context_.log.warning("lost {}: etcd no longer knows its lease", name);
-      return;
+      return released;
     case Loss::kKeyGone:
       context_.counters.keys_lost.add();
       context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyDeleted);
-      return;
+      return released;
     case Loss::kConflict:
       context_.counters.conflicts.add();
       context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyOverwritten);
-      return;
+      return released;
     case Loss::kReverted:
       context_.counters.leases_lost.add();
       context_.log.warning("lost {}: etcd was set back to a time before its lease", name);
-      return;
+      return released;
     case Loss::kDuplicateNodeId:
       context_.counters.conflicts.add();
       context_.log.error("lost {}: {}", name, kDuplicateUuid);
-      return;
+      return released;
     case Loss::kCloned:
       context_.counters.clones.add();
       context_.log.error("lost {}: another copy of this process has its lease; was the machine resumed twice?", name);
-      return;
+      return released;
   }
+  return released;
 }
 
 // Two nodes with one UUID would take the same name from each other for ever.
@@ -314,6 +318,22 @@ Task<void> NameKeeper::keepRecord() {
     if (!updated) context_.trouble.failed(kUpdating, updated.error());
     const std::chrono::nanoseconds delay = backoff.next();
     co_await context_.lifetime.pause(delay);
+  }
+}
+
+Task<void> NameKeeper::keepReservation() {
+  constexpr std::string_view kReserving = "keeping the name reserved";
+  const std::chrono::nanoseconds period = claim_.reservation().renewalPeriod();
+  bool failed = false;
+  while (claim_.reservation().isWanted() && !context_.lifetime.stopping()) {
+    const std::chrono::nanoseconds delay =
+        context_.jitter.around(failed ? std::min<std::chrono::nanoseconds>(period, options_.lease) : period, 0.1);
+    co_await context_.lifetime.pause(delay);
+    if (!holding_) continue;
+    const StoreResult<bool> renewed = co_await claim_.renewReservation();
+    failed = !renewed;
+    if (renewed) context_.trouble.succeeded(kReserving);
+    if (!renewed) context_.trouble.failed(kReserving, renewed.error());
   }
 }
 

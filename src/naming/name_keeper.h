@@ -62,6 +62,8 @@ class NameKeeper final : public OwnName {
 
   // Keeps the slot's value up to date. Until the protocol stops.
   runtime::Task<void> keepRecord();
+  // Keeps the name reserved, where that is wanted. Until the protocol stops.
+  runtime::Task<void> keepReservation();
 
   std::optional<Ownership> ownership() const override;
   void noteGeneration() override { confirmation_.standstill().noteGeneration(); }
@@ -90,7 +92,7 @@ class NameKeeper final : public OwnName {
   runtime::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
   void scheduleKeepAlive();
   void announce(BootClock::time_point started);
-  void recordLoss(Loss loss);
+  bool recordLoss(Loss loss);  // whether an operator has released the name
   void regenerateNodeId();
   void updateRecord();
   // The proof that the name is ours; nothing while it is not.

@@ -86,6 +86,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(relay_.run(owner));
   if (!options_.observe) {
     spawn(keeper_.keepRecord());
+    spawn(keeper_.keepReservation());
     spawn(keeper_.watchQueue());
     spawn(keeper_.endFormerLeases());
   }

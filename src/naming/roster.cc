@@ -1,5 +1,7 @@
 #include "naming/roster.h"
 
+#include <set>
+
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
 #include "runtime/scheduler.h"
@@ -45,6 +47,21 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
   return slot;
 }
 
+// None: it is no slot's.
+std::optional<RosterSlot> RosterReader::reservedSlot(const KeyValue& kv) const {
+  const std::string_view name = std::string_view(kv.key).substr(kReservationPrefix.size());
+  const std::optional<int64_t> id = pattern_.recognise(name);
+  if (!id) return std::nullopt;
+  RosterSlot slot;
+  slot.id = *id;
+  slot.name = name;
+  slot.node = kv.value;
+  slot.permanent = kv.lease == 0;
+  slot.reserved = true;
+  slot.revision = kv.mod_revision;
+  return slot;
+}
+
 RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
   const std::string prefix(pattern_.literalPrefix());
   const store::KeyRange range = prefix.empty() ? watchedRange() : store::KeyRange::prefix(prefix);
@@ -62,6 +79,21 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
   const store::RangeOptions options;
   const StoreResult<int64_t> read = co_await store::rangePaginated(context_.store, range, options, 0, std::move(add));
   if (!read) co_return tl::unexpected(read.error());
+  std::set<int64_t> held;
+  for (const RosterSlot& slot : roster) held.insert(slot.id);
+  std::function<bool(std::vector<KeyValue> &&)> add_reserved = [&](std::vector<KeyValue>&& page) {
+    for (const KeyValue& kv : page) {
+      std::optional<RosterSlot> slot = reservedSlot(kv);
+      if (!slot || held.contains(slot->id)) continue;
+      roster.push_back(*std::move(slot));
+      leases_of.push_back(kv.lease);
+    }
+    return true;
+  };
+  const StoreResult<int64_t> waiting =
+      co_await store::rangePaginated(context_.store, store::KeyRange::prefix(reservationKey(prefix)),
+                                     {.revision = *read}, 0, std::move(add_reserved));
+  if (!waiting) co_return tl::unexpected(waiting.error());
 
   const auto leases = std::make_shared<Leases>(context_.scheduler);
   for (const int64_t lease : leases_of) {
@@ -81,7 +113,13 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
   const store::KeyRange range = store::KeyRange::single(std::move(name));
   const StoreResult<store::RangeResult> found = co_await context_.store.range(range, {});
   if (!found) co_return tl::unexpected(found.error());
-  if (found->kvs.empty()) co_return std::nullopt;
+  if (found->kvs.empty()) {
+    const StoreResult<store::RangeResult> reserved =
+        co_await context_.store.range(store::KeyRange::single(reservationKey(range.begin)), {});
+    if (!reserved) co_return tl::unexpected(reserved.error());
+    if (reserved->kvs.empty()) co_return std::nullopt;
+    co_return reservedSlot(reserved->kvs.front());
+  }
   const KeyValue& kv = found->kvs.front();
   RosterSlot slot = slotOf(kv, pattern_.recognise(kv.key).value_or(0));
   if (slot.permanent) co_return slot;
@@ -102,10 +140,15 @@ RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revis
   };
   StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(name), {});
   if (!found) co_return tl::unexpected(found.error());
-  if (found->kvs.empty() || found->kvs.front().mod_revision != revision) co_return false;
+  if (found->kvs.empty()) {
+    const StoreResult<bool> released = co_await releaseReserved(std::move(name), revision);
+    co_return released;
+  }
+  if (found->kvs.front().mod_revision != revision) co_return false;
   const KeyValue held = std::move(found->kvs.front());
   const std::string value = encodeRecord({.ipv4 = {}, .ipv6 = {}, .port = {}, .id = std::string(kReleased)});
   store::TxnRequest tell = ifStill(Target::kModRevision, revision, store::PutOp{name, value, held.lease});
+  tell.success.emplace_back(store::DeleteOp{store::KeyRange::single(reservationKey(name))});
   const StoreResult<store::TxnResult> told = co_await context_.store.txn(std::move(tell));
   if (!told) co_return tl::unexpected(told.error());
   if (!told->succeeded) co_return false;
@@ -125,6 +168,16 @@ RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revis
   const StoreResult<store::TxnResult> deleted = co_await context_.store.txn(std::move(erase));
   if (!deleted) co_return tl::unexpected(deleted.error());
   co_return true;
+}
+
+RosterReader::Answer<bool> RosterReader::releaseReserved(std::string name, int64_t revision) {
+  const std::string key = reservationKey(name);
+  store::TxnRequest request;
+  request.compares.push_back({.key = key, .target = store::Compare::Target::kModRevision, .number = revision});
+  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(key)});
+  const StoreResult<store::TxnResult> deleted = co_await context_.store.txn(std::move(request));
+  if (!deleted) co_return tl::unexpected(deleted.error());
+  co_return deleted->succeeded;
 }
 
 // Until all are answered, or cannot be.

@@ -21,6 +21,7 @@ struct RosterSlot {
   bool permanent = false;  // without a lease: it stays until somebody deletes it
   bool drained = false;    // a node holds it and publishes no address under it
   bool foreign = false;    // of a node with another pattern that has this name for another ID
+  bool reserved = false;   // nobody has it: it waits for its node, until its lease ends
   bool own = false;        // while this node's ownership is confirmed
   int64_t revision = 0;    // of its last change (mod_revision)
   std::optional<std::chrono::nanoseconds> age;  // since it was created; none: before this process began to look
@@ -43,19 +44,22 @@ class RosterReader {
   template <typename T>
   using Answer = runtime::Task<store::StoreResult<T>>;
 
-  // All slots that are held, at one revision.
+  // All slots that are held, at one revision, and those that are reserved.
   Answer<Roster> read(std::shared_ptr<void> owner);
-  // One; none: nobody holds it. A name that is none of the pattern's, up to its limit, has the ID 0.
+  // One; none: nobody holds it, or has reserved it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
   // Takes the name from whoever holds it, unless the key has changed since `revision`: false. The key says kReleased first,
   // under the same lease: a node that lives gives the name up then, once its machine is told, and claims the lowest free
-  // one. What is still there 1.5 s later is deleted, and at once what is no node's of this kind.
+  // one. What is still there 1.5 s later is deleted, and at once what is no node's of this kind. What is reserved of it is
+  // free. Of a name that is only reserved `revision` is that of the reservation.
   Answer<bool> release(std::string name, int64_t revision);
 
  private:
   struct Leases;
 
   RosterSlot slotOf(const store::KeyValue& kv, int64_t id) const;
+  std::optional<RosterSlot> reservedSlot(const store::KeyValue& kv) const;
+  Answer<bool> releaseReserved(std::string name, int64_t revision);
   runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
   runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
 

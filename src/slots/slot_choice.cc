@@ -90,6 +90,7 @@ std::vector<int64_t> SlotSet::lowest(size_t most) const {
 
 std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line) {
   assert(line.older);
+  if (line.own_reservation) return line.own_reservation->id;
   const int64_t before = served(line.taken, *line.older);
   if (before >= line.taken.missingUpTo(limit)) return std::nullopt;
   return line.taken.missing(static_cast<size_t>(before));
@@ -106,7 +107,7 @@ SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int
   const std::optional<int64_t> in_turn = line.older ? slotInTurn(pattern.limit(), line) : std::nullopt;
   if (!in_turn) return {Kind::kWait, 0, {}};
   int64_t id = *in_turn;
-  if (SlotSet without = line.taken; has_preference && without.insert(preferred_id)) {
+  if (SlotSet without = line.taken; has_preference && !line.own_reservation && without.insert(preferred_id)) {
     if (served(without, *line.older) == served(line.taken, *line.older)) id = preferred_id;
   }
   return {Kind::kTake, id, pattern.render(id)};
@@ -164,6 +165,7 @@ void WaitingLine::change(std::string_view key, int64_t revision, bool put) {
 void WaitingLine::apply(int64_t id, bool put) {
   if (!put) {
     line_.taken.erase(id);
+    guessed_ = guessed_ || line_.reserving;
   } else if (line_.taken.insert(id) && line_.older) {
     guessed_ = true;
     for (QueueSnapshot::Tickets& tickets : *line_.older) {

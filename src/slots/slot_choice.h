@@ -63,6 +63,15 @@ struct QueueSnapshot {
   // The store has shown a higher one before, or a token above it: it was set back, and its revisions are no new tokens.
   bool set_back = false;
   SlotSet unleased = {};  // of those taken, the ones whose keys are bound to no lease: nothing will free them
+  SlotSet reserved = {};  // of those taken, the ones that nobody has, and that wait for other nodes
+  bool reserving = false;  // names are reserved: one that goes may stay taken
+  // A slot that is not taken, and that waits for this node.
+  struct Reserved {
+    int64_t id = 0;
+    int64_t mod_revision = 0;  // of the reservation
+    int64_t lease = 0;
+  };
+  std::optional<Reserved> own_reservation = {};
   std::vector<std::string> ahead = {};  // of each limit in `older` the youngest ticket, if they were read
 };
 
@@ -80,13 +89,13 @@ struct SlotChoice {
   std::string name;
 };
 
-// The slot that is left for us if each older ticket, in turn, gets the lowest free one, unless that is above its limit.
-// None: it is not our turn. In the time of a walk over the runs of taken slots for each run of tickets, whatever the
-// limit. REQUIRES: line.older.
+// The slot that is reserved for this node, whoever waits: no other could have it. Else the one that is left for us if each
+// older ticket, in turn, gets the lowest free one, unless that is above its limit. None: it is not our turn. In the time of a
+// walk over the runs of taken slots for each run of tickets, whatever the limit. REQUIRES: line.older.
 std::optional<int64_t> slotInTurn(int64_t limit, const QueueSnapshot& line);
 
-// That slot; instead of it `preferred_id` (0: none) if it is free too and no older ticket goes without a slot for it: a
-// node that lost its name for a while comes back to it, but never ahead of a node that waits.
+// That slot; instead of one in turn `preferred_id` (0: none) if it is free too and no older ticket goes without a slot for it:
+// a node that lost its name for a while comes back to it, but never ahead of a node that waits.
 SlotChoice chooseSlot(const NamePattern& pattern, const QueueSnapshot& line, int64_t preferred_id);
 
 // Slot `id` and no other, whoever waits: kWait while another node has it. Never kFull.
@@ -148,7 +157,7 @@ class WaitingLine {
   bool looking_ = false;
   bool must_look_ = false;
   // Since the look somebody has put a name: it may be none of those ahead but a younger node, whose limit is higher or
-  // whose former name it is, or the Go plugin.
+  // whose former name it is, or the Go plugin. Or one has gone that may be reserved.
   bool guessed_ = false;
 };
 

@@ -33,13 +33,14 @@ bool isPut(const WatchEvent& event) { return event.type == WatchEvent::Type::kPu
 }  // namespace
 
 Judge::Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, store::KeyRange watched,
-             std::chrono::seconds lease)
+             std::chrono::seconds lease, std::chrono::seconds hold)
     : time_(time),
       model_(model),
       pattern_(std::move(pattern)),
       queue_(naming::queuePrefix(pattern_.text())),
       watched_(std::move(watched)),
-      lease_(lease) {}
+      lease_(lease),
+      hold_(hold) {}
 
 void Judge::violated(std::string property, std::string text, std::vector<size_t> machines) {
   if (!violation_) violation_ = Violation{std::move(property), std::move(text), std::move(machines)};
@@ -62,6 +63,9 @@ std::optional<NodeRecord> Judge::recordOf(const KeyValue& kv) const {
 // --- what happens ---
 
 void Judge::began(Process& process, uint64_t family) {
+  for (const auto& [id, other] : witnesses_) {
+    if (other.process->uuid() == process.uuid()) shared_.insert(process.uuid());
+  }
   Witness& witness = witnesses_[process.id()];
   witness.process = &process;
   witness.family = family;
@@ -93,6 +97,7 @@ void Judge::look(Process& process) {
   witness.owned = std::move(now);
   if (!witness.owned) return;
   claimants_[witness.owned->id].insert(process.id());
+  if (process.reserves()) last_owners_[witness.owned->id] = {process.uuid(), time_.now()};
   if (!same) witness.history = historyOf(witness);
   // From now on the original finds another incarnation, when it looks.
   if (const auto original = witnesses_.find(std::exchange(witness.unaware_original, 0)); original != witnesses_.end())
@@ -205,7 +210,10 @@ void Judge::storeChanged() {
 // --- what is excused ---
 
 void Judge::operatorTouches(const std::string& key) {
-  if (const auto slot = pattern_.recognise(key)) touched_[*slot] = {time_.now(), model_.revision()};
+  if (const auto slot = pattern_.recognise(key)) {
+    touched_[*slot] = {time_.now(), model_.revision()};
+    released_[*slot] = time_.now();
+  }
   somebody_ended_ = true;
 }
 
@@ -216,6 +224,10 @@ void Judge::operatorDeletesInternal(const std::string& key) {
     if (key == naming::incarnationKey(witness.process->uuid())) users.push_back(&witness);
   }
   incarnations_deleted_[key] = time_.now();
+  if (key.starts_with(naming::kReservationPrefix)) {
+    if (const auto slot = pattern_.recognise(std::string_view(key).substr(naming::kReservationPrefix.size())))
+      released_[*slot] = time_.now();
+  }
   for (Witness* const user : users) {
     if (users.size() > 1) user->excused_until = time_.now() + lease_;
   }
@@ -356,6 +368,7 @@ void Judge::noteNames(const WatchEvent& event, int64_t slot) {
   if (uuid.empty()) names_by_operator_ = true;
   if (event.kv.lease != 0) leases_of_names_.insert(event.kv.lease);
   names_[slot] = uuid;
+  judgeReserved(event, slot, uuid);
   excuseCopies(event.kv, slot, uuid);
   if (uuid.empty() || isAmbiguous(uuid) || history_ > 0) return;
   for (const auto& [other, whose] : names_) {
@@ -367,6 +380,32 @@ void Judge::noteNames(const WatchEvent& event, int64_t slot) {
     }
     violated("one", fmt::format("{} has {} and {}", uuid, keyOf(other), keyOf(slot)), std::move(machines));
   }
+}
+
+void Judge::judgeReserved(const WatchEvent& event, int64_t slot, const std::string& uuid) {
+  if (event.kv.version != 1 || event.kv.lease == 0 || uuid.empty()) return;
+  const auto before = model_.range(KeyRange::single(naming::reservationKey(event.kv.key)),
+                                   {.revision = event.kv.mod_revision - 1});
+  if (before && !before->kvs.empty() && before->kvs.front().value != uuid) {
+    violated("reserved", fmt::format("{} takes {}, which is reserved for {}", uuid, event.kv.key,
+                                     before->kvs.front().value),
+             {});
+  }
+  // Who takes another name leaves the former one.
+  std::erase_if(last_owners_, [&](const auto& last) { return last.second.uuid == uuid && last.first != slot; });
+  const auto last = last_owners_.find(slot);
+  if (last == last_owners_.end() || last->second.uuid == uuid || shared_.contains(last->second.uuid) || history_ > 0 ||
+      !lost_leases_.empty())
+    return;
+  // It goes on to say so until it learns of that, and reserves the name again some time after its reservation has gone.
+  if (const auto at = released_.find(slot);
+      at != released_.end() && last->second.at <= at->second + lease_ + Duration(hold_) / 4)
+    return;
+  if (time_.now() - last->second.at >= Duration(hold_) * 3 / 4) return;
+  violated("reserved",
+           fmt::format("{} takes {} {:.1f} s after {} had it", uuid, event.kv.key,
+                       std::chrono::duration<double>(time_.now() - last->second.at).count(), last->second.uuid),
+           {});
 }
 
 // One revision of the store. Where names were put past the queue, or the store was set back, its order is not held to.
@@ -383,6 +422,9 @@ void Judge::judgeQueue(const std::vector<WatchEvent>& history, size_t first, siz
         });
     if (ticket == end) return violated("queue", fmt::format("{} puts {} and gives no ticket", record->id, kv.key), {});
     if (names_by_operator_ || history_ > 0) continue;
+    const auto reserved =
+        model_.range(KeyRange::single(naming::reservationKey(kv.key)), {.revision = kv.mod_revision - 1});
+    if (reserved && !reserved->kvs.empty()) continue;  // judgeReserved()
     const auto turn = turnAt(kv.mod_revision - 1, ticket->kv.key);
     if (!turn) continue;  // compacted
     // Of limits that differ, a name that is taken instead of a lower one leaves that to an older node with a lower limit,
@@ -404,12 +446,18 @@ std::optional<Judge::Turn> Judge::turnAt(int64_t revision, const std::string& ti
       model_.range(KeyRange::prefix(pattern_.literalPrefix()), {.revision = revision, .keys_only = true});
   const auto tickets = model_.range(KeyRange::prefix(queue_),
                                     {.revision = revision, .keys_only = true, .sort_by_create_revision = true});
-  if (!names || !tickets) return std::nullopt;
+  const auto reserved =
+      model_.range(KeyRange::prefix(naming::reservationKey(pattern_.literalPrefix())), {.revision = revision});
+  if (!names || !tickets || !reserved) return std::nullopt;
   const int64_t limit = limitOf(ticket);
   std::set<int64_t> free;
   for (int64_t slot = 1; slot <= limit; ++slot) free.insert(slot);
   for (const KeyValue& name : names->kvs) {
     if (const auto slot = pattern_.recognise(name.key)) free.erase(*slot);
+  }
+  for (const KeyValue& waiting : reserved->kvs) {
+    if (const auto slot = pattern_.recognise(std::string_view(waiting.key).substr(naming::kReservationPrefix.size())))
+      free.erase(*slot);
   }
   Turn turn;
   for (const KeyValue& other : tickets->kvs) {

@@ -4,6 +4,7 @@
 //   two       no two processes say so of one slot
 //   token     of a slot, each holder's token is above all before; no two claims have one token
 //   queue     who puts a name gives a ticket for it, in one revision; a name was left for it by the older tickets
+//   reserved  nobody takes a name that waits for another node, which is for three quarters of `hold` at least after that one had it
 //   claim     who says that it has claimed a name has had it in the store, under the lease of that claim
 //   one       a node has one name in the store
 //   kept      nobody gives up a name that it has in the store and can see there, nor, by silence, a place in the queue
@@ -47,7 +48,7 @@ class Judge {
  public:
   // `watched`: what every process watches. What is passed by reference outlives the judge.
   Judge(const VirtualTime& time, const EtcdModel& model, slots::NamePattern pattern, store::KeyRange watched,
-        std::chrono::seconds lease);
+        std::chrono::seconds lease, std::chrono::seconds hold);
 
   const std::optional<Violation>& violation() const { return violation_; }
   void violated(std::string property, std::string text, std::vector<size_t> machines);
@@ -142,6 +143,7 @@ class Judge {
   std::vector<Change> changesUntil(Time past) const;
   void judgeFreshness(const Witness& witness, const std::vector<Change>& changes);
   void judgeClaim(Witness& witness);
+  void judgeReserved(const store::WatchEvent& event, int64_t slot, const std::string& uuid);
   void judgeQueue(const std::vector<store::WatchEvent>& history, size_t first, size_t last);
   void judgeKept(const Witness& witness, int64_t lease);
   void judgeTicket(const store::WatchEvent& event);
@@ -172,11 +174,19 @@ class Judge {
   const std::string queue_;  // the prefix of tickets
   const store::KeyRange watched_;
   const std::chrono::seconds lease_;
+  const std::chrono::seconds hold_;
   std::optional<Violation> violation_;
   std::map<uint64_t, Witness> witnesses_;             // by process
   std::map<int64_t, std::set<uint64_t>> claimants_;   // of each slot, those that said last that they own it
   std::map<int64_t, std::vector<Holder>> holders_;    // of each slot, in order
   std::map<int64_t, Touched> touched_;                // of each slot, by an operator
+  std::set<std::string> shared_;                      // UUIDs that two processes had at once
+  struct LastOwner {
+    std::string uuid;
+    Time at;
+  };
+  std::map<int64_t, LastOwner> last_owners_;          // of each slot, who said last that it was its own
+  std::map<int64_t, Time> released_;                  // of each slot, when an operator last freed it or its reservation
   std::map<std::string, Time> incarnations_deleted_;  // by an operator
   std::map<int64_t, size_t> revokers_;                // of each lease, the machine that last asked to revoke it
   std::map<std::string, std::set<uint64_t>> users_;   // of each UUID, the processes that began with it

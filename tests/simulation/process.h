@@ -57,6 +57,7 @@ class Process : public std::enable_shared_from_this<Process> {
   std::string uuid() const { return protocol_.name().record().id; }
   // The highest revision of a change that the protocol has been shown, or a lower one: see the definition.
   int64_t highestSeen() const;
+  bool reserves() const { return options_.protocol.claim.hold.count() > 0; }
   int64_t limit() const { return options_.protocol.claim.pattern.limit(); }
   SimulatedScheduler& scheduler() { return scheduler_; }
   const SimulatedScheduler& scheduler() const { return scheduler_; }

@@ -58,7 +58,8 @@ struct Machine {
   Time wall_set_at = Time() - 1h;
   Time shown_by_wall_at = Time() - 1h;  // that it was paused
   NodeRecord record;                    // its addresses
-  int64_t limit = 1;                    // in its Corefile
+  int64_t limit = 1;                    // in its Corefile, as the next
+  std::chrono::seconds hold{0};
 };
 
 struct Running {
@@ -203,8 +204,10 @@ class World {
   Random limits_;
   Random crowds_;
   Random relay_chances_;
+  Random holds_;
   Timeline timeline_;
   std::chrono::seconds lease_{20};
+  std::chrono::seconds hold_{0};
   size_t nodes_ = 1;
   int64_t limit_ = 1;  // the highest of any node
   bool limits_differ_ = false;
@@ -258,6 +261,7 @@ World::World(const RunOptions& options)
       limits_(options.seed * 0x9e3779b97f4a7c15 + 2),
       crowds_(options.seed * 0x9e3779b97f4a7c15 + 3),
       relay_chances_(options.seed * 0x9e3779b97f4a7c15 + 4),
+      holds_(options.seed * 0x9e3779b97f4a7c15 + 5),
       timeline_(time_, options.trace) {
   drawScenario(options.nodes);
 }
@@ -310,13 +314,14 @@ void World::drawScenario(size_t nodes) {
     most_at_once_ = crowds_.between(1, 5);
   }
   drawRelays();
+  if (!options_.cost && holds_.chance(150)) hold_ = lease_ * holds_.between(2, 8);
   pattern_ = slots::NamePattern::parse(kPattern, limit_).value();
   etcd_.emplace(time_, random_, members_, [this] {
     if (!options_.cost) judge_->storeChanged();
   });
   if (options_.cost) etcd_->setServiceTime(Duration(1s) / options_.rate);
   if (watches_pattern_only && !options_.cost) watched_ = KeyRange::prefix(pattern_->literalPrefix());
-  judge_.emplace(time_, etcd_->model(), *pattern_, watched_, lease_);
+  judge_.emplace(time_, etcd_->model(), *pattern_, watched_, lease_, hold_);
 }
 
 // What a copy of a process is told by a relay is not followed: it is of no world with both.
@@ -347,6 +352,7 @@ Machine& World::addMachine() {
   machine.record.ipv4 = IpAddress::v4({10, 0, static_cast<uint8_t>(machine.index / 250), number});
   machine.record.port = "53";
   machine.limit = someLimit();
+  machine.hold = holds_.chance(800) ? hold_ : 0s;
   return machine;
 }
 
@@ -376,6 +382,7 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
   naming::Claim::Options& claim = made.protocol.claim;
   claim.pattern = slots::NamePattern::parse(kPattern, machine.limit).value();
   claim.lease = lease_;
+  claim.hold = machine.hold;
   claim.record = machine.record;
   claim.record.id = disk.uuid;
   if (predecessor_ended) claim.predecessor = naming::Claim::Predecessor{disk.cluster_id, disk.revision, disk.leases};
@@ -433,6 +440,7 @@ void World::startClonable(Machine& machine) {
   *other.clock = *machine.clock;
   other.record = machine.record;
   other.limit = machine.limit;
+  other.hold = machine.hold;
   other.busy = other.links_busy = true;
   Process& process = launch(machine, seed, disk, false, false);
   Process& twin = launch(other, seed, disk, false, true);
@@ -1194,6 +1202,7 @@ bool World::overwriteSlot() {
   judge_->operatorTouches(key);
   operate(PutOp{key, value, lease});
   if (value.find(naming::kReleased) == std::string::npos) return true;
+  if (hold_ > 0s) operate(DeleteOp{KeyRange::single(naming::reservationKey(key))});
   // Then it deletes what is still there; an older one does so at once.
   const auto is_still_there = [this, key, created = found->kvs.front().create_revision] {
     const auto now = etcd_->model().range(KeyRange::single(key), {});
@@ -1210,7 +1219,8 @@ bool World::overwriteSlot() {
 
 // Keys that are the protocol's own business.
 bool World::deleteInternal() {
-  const std::vector<std::string> prefixes{naming::queuePrefix(pattern_->text()), naming::incarnationKey("")};
+  std::vector<std::string> prefixes{naming::queuePrefix(pattern_->text()), naming::incarnationKey("")};
+  if (hold_ > 0s) prefixes.emplace_back(naming::kReservationPrefix);
   const std::string prefix = random_.oneOf(prefixes);
   const auto found = etcd_->model().range(KeyRange::prefix(prefix), {.keys_only = true});
   if (!found || found->kvs.empty()) return false;
@@ -1269,7 +1279,7 @@ void World::judgeRun() {
     if (time_.steps() > kMostEvents) throw std::runtime_error("the storm has no end");
   }
   if (!judge_->violation()) heal();
-  const Time bound = time_.now() + restBound(lease_);
+  const Time bound = time_.now() + restBound(lease_) + Duration(hold_) * 3 / 2 + 4 * Duration(lease_);
   std::optional<Violation> unrest;
   while (!judge_->violation() && time_.now() < bound) {
     unrest = judge_->atRest();
@@ -1380,8 +1390,9 @@ RunResult World::result() const {
   if (timeline_.enabled())
     made.timeline = timeline_.render(made.violation ? made.violation->machines : std::vector<size_t>(), kLines);
   made.cost = cost_;
-  made.scenario = fmt::format("{} nodes, limit {}{}, lease {} s, {} members of etcd", nodes_, limit_,
-                              limits_differ_ ? " or less" : "", lease_.count(), members_);
+  made.scenario = fmt::format("{} nodes, limit {}{}, lease {} s{}, {} members of etcd", nodes_, limit_,
+                              limits_differ_ ? " or less" : "", lease_.count(),
+                              hold_ > 0s ? fmt::format(", hold {} s", hold_.count()) : "", members_);
   made.events = time_.steps();
   made.states = states_;
   made.faults = faults_;

@@ -38,6 +38,7 @@ json describe(const RosterSlot& slot) {
                  {"permanent", slot.permanent},
                  {"drained", slot.drained},
                  {"foreign", slot.foreign},
+                 {"reserved", slot.reserved},
                  {"own", slot.own}};
   if (!slot.node.empty()) described["node"] = slot.node;
   if (!slot.place.empty()) described["topology"] = slot.place;
@@ -335,8 +336,13 @@ void ClusterReport::readMembers(const Done& done) const {
                              limit = settings_.pattern.limit()](const store::StoreResult<naming::Roster>& roster) {
     if (!roster) return done(failure(roster.error()));
     json slots = json::array();
-    for (const RosterSlot& slot : *roster) slots.push_back(describe(slot));
-    done({.body = {{"pattern", pattern}, {"limit", limit}, {"slots", std::move(slots)}}, .error = {}});
+    json reserved = json::array();
+    for (const RosterSlot& slot : *roster) (slot.reserved ? reserved : slots).push_back(describe(slot));
+    done({.body = {{"pattern", pattern},
+                   {"limit", limit},
+                   {"slots", std::move(slots)},
+                   {"reserved", std::move(reserved)}},
+          .error = {}});
   };
   ask(done, [&](naming::Member& member) { member.readRoster(describe_all); });
 }

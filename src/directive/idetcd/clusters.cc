@@ -29,6 +29,7 @@ naming::Member::Options memberOptions(const ClusterSettings& settings, const nod
   naming::Member::Options options;
   options.pattern = settings.pattern;
   options.lease = settings.lease;
+  options.hold = settings.hold;
   options.reconcile_interval = settings.reconcile;
   options.watched = naming::watchedRanges(settings.watch, settings.pattern);
   options.exit_when_full = settings.exit_when_full;
@@ -247,6 +248,10 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
                                             log);
     if (!state) return tl::unexpected(explained(state.error(), directory, process_));
     options.state = made->state = std::move(*state);
+  }
+  if (options.hold.count() > 0 && !options.state) {
+    options.hold = {};
+    log.warning("hold without a state directory: a server that starts again is another node, so no name waits for it");
   }
   if (auto thread = stores_.begin(); !thread) return tl::unexpected(thread.error());
   if (settings.relay > 0) {

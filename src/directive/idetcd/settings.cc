@@ -119,6 +119,7 @@ const config::Options<Lines>& options() {
   using Settings = ClusterSettings;
   constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();  // of a TTL: RFC 2181 §8
   constexpr int64_t kLongestSeconds = 24 * 3600;
+  constexpr int64_t kLongestHold = 30 * kLongestSeconds;
   const auto of = [](Field<Settings> field) { return within(&Lines::settings, std::move(field)); };
   static const Options<Lines> kOptions{
       {"endpoint", "endpoint http://HOST:PORT...", readEndpoint},
@@ -143,6 +144,7 @@ const config::Options<Lines>& options() {
       {"pattern", kPatternSyntax, readPattern},
       {"ttl", "ttl DURATION, like 5s", of(wholeSeconds(&Settings::ttl_seconds, 0, kMostInteger))},
       {"lease", "lease DURATION, like 20s", of(wholeSeconds(&Settings::lease, 1, kLongestSeconds))},
+      {"hold", "hold DURATION, like 30m", of(wholeSeconds(&Settings::hold, 0, kLongestHold))},
       {"reconcile", "reconcile DURATION, like 60s", of(wholeSeconds(&Settings::reconcile, 1, kLongestSeconds))},
       {"watch", "watch pattern, or watch RANGE...", of(readWatch)},
       {"relay", "relay N",
@@ -223,6 +225,8 @@ Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettin
     return cursor.error(fmt::format("watch has {} ranges, at most {} can be watched; write fewer and wider ones",
                                     ranges, naming::kMaxWatchedRanges));
   }
+  if (settings.hold.count() > 0 && settings.hold < settings.lease)
+    return cursor.error("hold is shorter than the lease: a name that is held waits for its node after the lease has ended");
   // The addresses that the file names are checked without looking at the machine.
   if (settings.address.addresses.empty()) return {};
   const auto addresses = node::selectNodeAddresses(settings.address, {});
@@ -241,7 +245,7 @@ bool ClusterSettings::isSameMember(const ClusterSettings& other) const {
 }
 
 bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
-  return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease &&
+  return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease && hold == other.hold &&
          reconcile == other.reconcile && watch == other.watch && relay == other.relay &&
          ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
          address.interface_name == other.address.interface_name && observe == other.observe &&

@@ -22,6 +22,7 @@ struct ClusterSettings : EtcdAccess {
   int64_t limit = 10;
   bool exit_when_full = false;
   std::chrono::seconds lease{20};
+  std::chrono::seconds hold{0};  // see naming/reservation.h
   std::chrono::seconds reconcile{60};
   std::vector<std::string> watch;  // see naming::watchedRanges()
   int64_t relay = 0;               // a relay for so many nodes of a large cluster; 0: none

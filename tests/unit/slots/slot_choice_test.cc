@@ -99,6 +99,18 @@ TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {
   EXPECT_EQ(chooseSlot(p, own, 2).kind, Kind::kOldLease);
 }
 
+TEST(ChooseSlot, TheSlotThatIsReservedForUsWhoeverWaits) {
+  const NamePattern p = pattern(3);
+  QueueSnapshot reserved = line({1, 3}, 7);
+  reserved.own_reservation = {.id = 2, .mod_revision = 5, .lease = 9};
+  EXPECT_EQ(take(chooseSlot(p, reserved, 0)), 2);
+  reserved.taken = {1};
+  reserved.older->clear();
+  EXPECT_EQ(take(chooseSlot(p, reserved, 3)), 2) << "and not the one that is preferred";
+  reserved.older.reset();
+  EXPECT_EQ(chooseSlot(p, reserved, 0).kind, Kind::kUnqueued);
+}
+
 TEST(ChooseSlot, TheOnlySlotIsTakenWhoeverWaits) {
   const NamePattern p = pattern(4);
   EXPECT_EQ(take(chooseOnly(p, line({1}, 7), 3)), 3);

@@ -55,6 +55,26 @@ TEST_F(WaitingLineTest, WhoTakesASlotWasAheadUnlessALookShowsAnother) {
   EXPECT_TRUE(waiting_.isOurTurn());
 }
 
+TEST_F(WaitingLineTest, ASlotThatHasGoneMayBeReserved) {
+  waiting_.beginLook();
+  waiting_.endLook({.taken = {1, 2, 3}, .older = {{{3, 1}}}, .revision = 10, .reserving = true});
+  waiting_.remove("w2.", 11);
+  EXPECT_FALSE(waiting_.mustLook()) << "somebody else's turn, in any case";
+  waiting_.remove("w3.", 12);
+  EXPECT_FALSE(waiting_.isOurTurn());
+  EXPECT_TRUE(waiting_.mustLook());
+
+  waiting_.beginLook();
+  waiting_.endLook({.taken = {1}, .older = {{{3, 1}}}, .revision = 13, .reserving = true});
+  EXPECT_TRUE(waiting_.isOurTurn());
+}
+
+TEST_F(WaitingLineTest, WhatIsReservedForUsIsOurTurn) {
+  waiting_.beginLook();
+  waiting_.endLook({.taken = {1, 3}, .older = {{{3, 7}}}, .own_reservation = {{.id = 2}}});
+  EXPECT_TRUE(waiting_.isOurTurn());
+}
+
 TEST_F(WaitingLineTest, SlotsThatAreFreeAndTakenByThoseAheadCountToo) {
   WaitingLine waiting = withLimit(4);
   waiting.beginLook();
