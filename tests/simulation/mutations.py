@@ -228,7 +228,7 @@ MUTATIONS = [
     Mutation("founding: a decision is told before it is durable", "founding/founding.cc",
              "if (!record_.decided || written_ < version_) return;", "if (!record_.decided) return;"),
     Mutation("founding: who proposes does not wait for its own promise", "founding/founding.cc",
-             "promised < quorum() || !attempt_->promises.contains(self_.member.uuid)", "promised < quorum()", first_seed=77001),
+             "promised < quorum() || !attempt_->promises.contains(self_.member.uuid)", "promised < quorum()", first_seed=8001),
     Mutation("founding: no quiet time", "founding/founding.cc",
              "seen == expect_ || now >= last_news + kQuiet;", "now >= last_news;"),
     Mutation("founding: does not ask all addresses first", "founding/founding.cc",
