@@ -79,8 +79,11 @@ std::string describe(const store::WatchBatch& batch) {
 
 void leaveOutValues(const std::string& uuid, store::RangeResult* range) {
   if (range->kvs.size() < 2) return;
+  constexpr std::string_view kId = R"("id":")";
   for (store::KeyValue& kv : range->kvs) {
-    if (!kv.value.empty() && kv.value.find(uuid) == std::string::npos) kv.value = "{}";
+    if (kv.value.empty() || kv.value.find(uuid) != std::string::npos) continue;
+    const size_t id = kv.value.find(kId);
+    kv.value = id == std::string::npos ? "{}" : fmt::format("{{{}}}", kv.value.substr(id, kId.size() + uuid.size() + 1));
   }
 }
 

@@ -39,8 +39,8 @@ struct Link {
   Path from_member;
 };
 
-// Of many names, leaves out what those say that are not of `uuid`: where many nodes are only counted, a table of names that
-// say nothing takes half the memory and a third of the time.
+// Of many names, leaves out what those say that are not of `uuid`, but for whose they are, which a relay passes on: where
+// many nodes are only counted, a table of names that say nothing takes half the memory and a third of the time.
 void leaveOutValues(const std::string& uuid, store::RangeResult* range);
 
 // The connections of one process. Where they end is told by `deliver`, which runs what has come within the process's

@@ -497,8 +497,6 @@ void World::claimed(Process& process, const Ownership& owned) {
   Running& claimant = running_.at(process.id());
   claimant.reported = owned;
   ++named_;
-  // It may become a relay, which passes all on.
-  if (fan_out_ > 0 && (owned.id - 1) % fan_out_ == 0) claimant.network->keepValuesOf({});
   if (claimant.dormant) return;
   say(process.machine(), "owns {}, token {}, lease {:x}", owned.name, owned.token, owned.lease);
   judge_->reportedClaim(process, owned);

@@ -68,5 +68,14 @@ TEST(World, ManyThatStartAtOnceAreNotSentEachNameAsAnEvent) {
   EXPECT_LT(std::stoul(result.cost.substr(events + sizeof "\nevents")), kCrowd * 40) << result.cost;
 }
 
+// A relay had passed on names that did not say whose they are: what is left out where nodes are only counted.
+TEST(World, NamesThatComeFromARelayCostNobodyAName) {
+  const RunResult result = simulate({.nodes = 120, .cost = true, .relay = 30});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+  const size_t revocations = result.cost.find("\nrevocations ");
+  ASSERT_NE(revocations, std::string::npos) << result.cost;
+  EXPECT_EQ(std::stoul(result.cost.substr(revocations + sizeof "\nrevocations")), 0u) << result.cost;
+}
+
 }  // namespace
 }  // namespace idetcd::simulation
