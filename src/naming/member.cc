@@ -126,6 +126,7 @@ Claim::Options claimOptions(const Member::Options& options, bool has_predecessor
   record.port = fmt::format("{}", options.dns_port);
   record.id = options.uuid;
   record.services = options.services;
+  record.networks = options.addresses.networks;
   record.place = options.place;
   std::optional<Claim::Predecessor> predecessor;
   if (has_predecessor && options.state && options.state->predecessorEnded()) {
@@ -330,10 +331,11 @@ void Member::Impl::dropHandedOver() {
 
 void Member::Impl::onAddresses(const Result<node::NodeAddresses>& found) {
   if (lifetime.stopping() || !addresses.update(found)) return;
-  first->records.setAddresses(found->addresses.list());
-  if (second) second->records.setAddresses(found->addresses.list());
-  name.setAddresses(found->addresses);
-  named.addresses = found->addresses;
+  const records::MemberAddresses now = addresses.get();
+  first->records.setAddresses(now.list());
+  if (second) second->records.setAddresses(now.list());
+  name.setAddresses(now);
+  named.addresses = now;
   if (notifier && reporter.reported()) notifier->moved(named);
 }
 
@@ -642,7 +644,7 @@ void Member::abandon(pid_t successor) {
 
 std::optional<Ownership> Member::ownership() const { return impl_->name.ownership(); }
 
-records::HostAddresses Member::addresses() const { return impl_->addresses.get(); }
+records::MemberAddresses Member::addresses() const { return impl_->addresses.get(); }
 
 std::string Member::uuid() const { return impl_->name.uuid(); }
 

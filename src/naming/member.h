@@ -32,7 +32,7 @@ class Member {
     std::chrono::seconds hold{0};  // see Reservation
     bool exit_when_full = false;       // call on_fatal if no name is free at start, instead of waiting for one
     bool observe = false;              // serve names, claim none
-    records::HostAddresses addresses;  // of this node
+    records::MemberAddresses addresses;  // of this node
     uint16_t dns_port = 53;
     std::vector<records::Service> services;  // that it offers
     std::string place;                       // in the network (node/place.h); empty: not known
@@ -120,7 +120,7 @@ class Member {
   // The name, while its ownership is confirmed.
   std::optional<Ownership> ownership() const;
   // Of this node, as published. They can change: see find_addresses.
-  records::HostAddresses addresses() const;
+  records::MemberAddresses addresses() const;
   // Of this node. It changes when another node turns out to use the same.
   std::string uuid() const;
   size_t names() const;                               // of the store, that are known

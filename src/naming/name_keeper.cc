@@ -46,7 +46,7 @@ NameKeeper::NameKeeper(Context& context, Claim::Options options, bool exit_when_
       moved_(context.scheduler),
       published_(context.scheduler),
       withdrawn_(context.scheduler),
-      addresses_{options_.record.ipv4, options_.record.ipv6},
+      addresses_{{options_.record.ipv4, options_.record.ipv6}, options_.record.networks},
       uuid_(options_.record.id) {
   own_key_.onChange([this] {
     publish();  // a name that is lost is lost now, whatever run() waits for
@@ -271,7 +271,7 @@ std::string NameKeeper::uuid() const {
   return uuid_;
 }
 
-void NameKeeper::setAddresses(const records::HostAddresses& addresses) {
+void NameKeeper::setAddresses(const records::MemberAddresses& addresses) {
   addresses_ = addresses;
   updateRecord();
 }
@@ -282,10 +282,11 @@ void NameKeeper::setDrained(bool drained) {
 }
 
 void NameKeeper::updateRecord() {
-  const records::HostAddresses shown = drained_ ? records::HostAddresses{} : addresses_;
+  const records::MemberAddresses shown = drained_ ? records::MemberAddresses{} : addresses_;
   NodeRecord record = claim_.record();
   record.ipv4 = shown.ipv4;
   record.ipv6 = shown.ipv6;
+  record.networks = shown.networks;
   claim_.setRecord(std::move(record));
   published_.reset();
   moved_.set();

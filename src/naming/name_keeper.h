@@ -72,7 +72,7 @@ class NameKeeper final : public OwnName {
   const NodeRecord& record() const override { return claim_.record(); }
   const records::HostAddresses& addresses() const { return addresses_; }  // also those of a drained node
   std::string uuid() const override;
-  void setAddresses(const records::HostAddresses& addresses) override;
+  void setAddresses(const records::MemberAddresses& addresses) override;
   void setDrained(bool drained) override;
   runtime::Task<bool> whenPublished(std::chrono::nanoseconds patience) override;
 
@@ -117,7 +117,7 @@ class NameKeeper final : public OwnName {
   runtime::Event moved_;      // keepRecord() may have something to do
   runtime::Event published_;  // it has nothing to do
   runtime::Event withdrawn_;  // this machine is told no name
-  records::HostAddresses addresses_;
+  records::MemberAddresses addresses_;
   bool drained_ = false;
   int64_t preferred_id_ = 0;
   std::optional<int64_t> bound_;  // see bindTo()

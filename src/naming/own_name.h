@@ -28,7 +28,7 @@ class OwnName {
   virtual void suspect() = 0;
   // What is published under the name, the UUID with it: one that another node uses is given up.
   virtual const NodeRecord& record() const = 0;
-  virtual void setAddresses(const records::HostAddresses& addresses) = 0;
+  virtual void setAddresses(const records::MemberAddresses& addresses) = 0;
   // Keeps the name and publishes no address under it, until it is said otherwise.
   virtual void setDrained(bool drained) = 0;
   // When what is held in the store says what it should; at once while nothing is held. False: not within `patience`.

@@ -74,7 +74,7 @@ void OwnNames::suspect() {
   if (now.second) now.second->suspect();
 }
 
-void OwnNames::setAddresses(const records::HostAddresses& addresses) {
+void OwnNames::setAddresses(const records::MemberAddresses& addresses) {
   const Both now = both();
   now.first->setAddresses(addresses);
   if (now.second) now.second->setAddresses(addresses);

@@ -33,7 +33,7 @@ class OwnNames final : public OwnName {
   bool isBeingConfirmed() const override;
   void suspect() override;
   const NodeRecord& record() const override { return both().first->record(); }
-  void setAddresses(const records::HostAddresses& addresses) override;
+  void setAddresses(const records::MemberAddresses& addresses) override;
   void setDrained(bool drained) override;
   runtime::Task<bool> whenPublished(std::chrono::nanoseconds patience) override;
 

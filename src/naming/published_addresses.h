@@ -5,24 +5,25 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "node/addresses.h"
-#include "records/rrset.h"
+#include "records/member_data.h"
 
 namespace idetcd::naming {
 
 class PublishedAddresses {
  public:
-  PublishedAddresses(records::HostAddresses first, Logger log) : log_(std::move(log)), addresses_(std::move(first)) {}
+  PublishedAddresses(records::MemberAddresses first, Logger log) : log_(std::move(log)), addresses_(std::move(first)) {}
 
-  records::HostAddresses get() const;  // any thread
+  records::MemberAddresses get() const;  // any thread
 
   // The machine's current addresses. True: they are published from now on. One thread.
   bool update(const Result<node::NodeAddresses>& found);
 
  private:
   const Logger log_;
-  std::string trouble_;  // as logged
+  std::string trouble_;   // as logged
+  std::string missing_;   // of networks, as logged
   mutable std::mutex mutex_;
-  records::HostAddresses addresses_;  // guarded by mutex_
+  records::MemberAddresses addresses_;  // guarded by mutex_
 };
 
 }  // namespace idetcd::naming

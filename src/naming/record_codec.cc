@@ -17,7 +17,7 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// Takes the eight fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
+// Takes the nine fields of the outermost object and lets everything else pass by. The parser that drives it keeps its
 // nesting in a bit vector, not on the stack, and nothing here allocates by depth.
 class RecordReader final : public nlohmann::json_sax<json> {
  public:
@@ -26,7 +26,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
 
   bool start_object(std::size_t) override { return enter(true); }
   bool start_array(std::size_t) override {
-    if (depth_ == 1) in_services_ = field_ == "services";
+    if (depth_ == 1) in_list_ = field_ == "services" || field_ == "networks";
     return enter(false);
   }
   bool end_object() override { return leave(); }
@@ -38,12 +38,13 @@ class RecordReader final : public nlohmann::json_sax<json> {
     if (int64_t* const number = numberField()) *number = 0;
     if (depth_ == 1 && field_ == "services") record_.services.clear();
     if (depth_ == 1 && field_ == "topology") record_.place.clear();
+    if (depth_ == 1 && field_ == "networks") record_.networks.clear();
     return true;
   }
 
   bool string(string_t& text) override {
     if (depth_ == 0) return refuse("not a JSON object");
-    if (depth_ == 2 && in_services_) takeService(text);
+    if (depth_ == 2 && in_list_) field_ == "services" ? takeService(text) : takeNetwork(text);
     if (depth_ > 1) return true;
     if (field_ == "ipv4") return address(text, IpAddress::Family::kV4, &record_.ipv4);
     if (field_ == "ipv6") return address(text, IpAddress::Family::kV6, &record_.ipv6);
@@ -85,7 +86,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
   }
 
   bool leave() {
-    if (--depth_ == 1) in_services_ = false;
+    if (--depth_ == 1) in_list_ = false;
     return true;
   }
 
@@ -111,6 +112,13 @@ class RecordReader final : public nlohmann::json_sax<json> {
     if (service && record_.services.size() < records::kMaxServices) record_.services.push_back(*service);
   }
 
+  void takeNetwork(const std::string& text) {
+    const auto network = records::parseNetwork(words(text));
+    if (!network || network->addresses.list().empty() || record_.networks.size() == records::kMaxNetworks) return;
+    const bool is_new = std::ranges::find(record_.networks, network->name, &records::Network::name) == record_.networks.end();
+    if (is_new) record_.networks.push_back(*network);
+  }
+
   bool refuse(std::string why) {
     error_ = std::move(why);
     return false;
@@ -119,7 +127,7 @@ class RecordReader final : public nlohmann::json_sax<json> {
   NodeRecord record_;
   std::string field_;  // of the outermost object
   uint32_t depth_ = 0;
-  bool in_services_ = false;
+  bool in_list_ = false;  // of services or networks
   std::string error_;
 };
 
@@ -139,6 +147,9 @@ std::string encodeRecord(const NodeRecord& record) {
   if (record.slot > 0) object["slot"] = record.slot;
   for (const records::Service& service : record.services) object["services"].push_back(toString(service));
   if (!record.place.empty()) object["topology"] = record.place;
+  for (const records::Network& network : record.networks) {
+    if (!network.addresses.list().empty()) object["networks"].push_back(toString(network));
+  }
   return toText(object);
 }
 

@@ -3,7 +3,7 @@
 //   key    worker1.tf.local.
 //   value  {"ipv4":"192.0.2.2","ipv6":"fd00::2","port":"53","id":"6c3e…","slot":1}
 //          {…,"id":"6c3e…","token":4711,"slot":1}     where the key's create_revision is not the token (see NodeRecord)
-//          {…,"slot":1,"services":["http tcp 8080 weight 1"],"topology":"zone/rack/switch"}
+//          {…,"slot":1,"services":["http tcp 8080 weight 1"],"topology":"zone/rack/switch","networks":["fabric 10.0.0.2"]}
 //
 // The Go plugin writes the same without "id" and what follows it, and ignores them. Older nodes write no "slot". Values are hostile: decoding is bounded in size and
 // depth.
@@ -36,6 +36,7 @@ struct NodeRecord {
   int64_t slot = 0;
   std::vector<records::Service> services{};  // at most records::kMaxServices
   std::string place{};                       // in the network (node::isPlace()); empty: not said
+  std::vector<records::Network> networks{};  // at most records::kMaxNetworks, of different names, with an address each
   bool operator==(const NodeRecord&) const = default;
 };
 
@@ -44,7 +45,7 @@ std::string encodeRecord(const NodeRecord& record);
 
 // As Go's encoding/json reads it: fields in any order and case, the last of two wins, null and "" mean absent, unknown
 // fields are skipped. `{}` is a record: a name without data. A token or slot that is no whole number from 0 to kMaxToken
-// counts as none, and so does what is no service, or no place.
+// counts as none, and so does what is no service, no place, or no network.
 Result<NodeRecord> decodeRecord(std::string_view value);
 
 // A key is a name if it is what NamePattern::render could have written: absolute, lower case, labels of letters,

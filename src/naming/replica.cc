@@ -22,7 +22,7 @@ Change putInto(records::RecordStore& store, const dns::Name& name, const NodeRec
                const store::KeyValue& kv) {
   const int64_t token = std::max(kv.create_revision, record.token);
   return store.put(name, {record.ipv4, record.ipv6}, kv.mod_revision,
-                   records::memberData(record.id, token, record.services));
+                   records::memberData(record.id, token, record.services, record.networks));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
   slot.permanent = kv.lease == 0;
   slot.revision = kv.mod_revision;
   if (const Result<NodeRecord> record = decodeRecord(kv.value)) {
-    slot.addresses = {record->ipv4, record->ipv6};
+    slot.addresses = {{record->ipv4, record->ipv6}, record->networks};
     slot.node = record->id;
     slot.place = record->place;
     const std::optional<Ownership> owned = own_.ownership();

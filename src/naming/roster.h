@@ -15,7 +15,7 @@ namespace idetcd::naming {
 struct RosterSlot {
   int64_t id = 0;
   std::string name;  // the key
-  records::HostAddresses addresses;
+  records::MemberAddresses addresses;
   std::string node;        // UUID of who wrote it; empty: the Go plugin, a hand, or what is no record
   std::string place;       // in the network; empty: not said
   bool permanent = false;  // without a lease: it stays until somebody deletes it

@@ -17,43 +17,45 @@ bool isPublishable(const IpAddress& ip) {
   return !ip.isLinkLocal() && !ip.isLoopback() && !ip.isUnspecified() && !ip.isMulticast();
 }
 
+bool isEmpty(const HostAddresses& addresses) { return !addresses.ipv4 && !addresses.ipv6; }
+
 std::optional<IpAddress>& slotOf(HostAddresses& addresses, Family family) {
   return family == Family::kV4 ? addresses.ipv4 : addresses.ipv6;
 }
 
-Result<NodeAddresses> fromConfiguredAddresses(const std::vector<IpAddress>& configured) {
-  NodeAddresses chosen;
+Result<HostAddresses> fromConfiguredAddresses(const std::vector<IpAddress>& configured) {
+  HostAddresses chosen;
   for (const IpAddress& ip : configured) {
     // Loopback is allowed where it is configured.
     if (ip.isLinkLocal() || ip.isUnspecified() || ip.isMulticast()) {
       return fail(fmt::format("address {} cannot be a node's address", ip.toString()));
     }
-    std::optional<IpAddress>& slot = slotOf(chosen.addresses, ip.family());
+    std::optional<IpAddress>& slot = slotOf(chosen, ip.family());
     if (slot) return fail(fmt::format("more than one IPv{} address", static_cast<int>(ip.family())));
     slot = ip;
   }
   return chosen;
 }
 
-Result<NodeAddresses> fromConfiguredInterface(const std::string& name,
+Result<HostAddresses> fromConfiguredInterface(const std::string& name,
                                               const std::vector<NetworkInterface>& interfaces) {
   const NetworkInterface* found = nullptr;
   for (const NetworkInterface& candidate : interfaces) {
     if (candidate.name == name) found = &candidate;
   }
   if (found == nullptr) return fail(fmt::format("there is no interface {}", name));
-  NodeAddresses chosen;
+  HostAddresses chosen;
   for (const IpAddress& ip : found->addresses) {
-    std::optional<IpAddress>& slot = slotOf(chosen.addresses, ip.family());
+    std::optional<IpAddress>& slot = slotOf(chosen, ip.family());
     if (!slot && isPublishable(ip)) slot = ip;
   }
-  if (found->loopback && !chosen.addresses.ipv4 && !chosen.addresses.ipv6) {
+  if (found->loopback && isEmpty(chosen)) {
     for (const IpAddress& ip : found->addresses) {
-      std::optional<IpAddress>& slot = slotOf(chosen.addresses, ip.family());
+      std::optional<IpAddress>& slot = slotOf(chosen, ip.family());
       if (!slot && ip.isLoopback()) slot = ip;
     }
   }
-  if (!chosen.addresses.ipv4 && !chosen.addresses.ipv6) {
+  if (isEmpty(chosen)) {
     return fail(fmt::format("interface {} has no address that could be a node's address", name));
   }
   return chosen;
@@ -173,22 +175,43 @@ std::vector<NetworkInterface> readInterfaces() {
   return interfaces;
 }
 
-}  // namespace
-
-Result<NodeAddresses> selectNodeAddresses(const AddressOptions& options, const NetworkView& view) {
+// Those of the node's name.
+Result<HostAddresses> selectOwn(const AddressOptions& options, const NetworkView& view, std::string& warning) {
   if (!options.addresses.empty() && !options.interface_name.empty()) {
     return fail("both an address and an interface are given");
   }
   if (!options.addresses.empty()) return fromConfiguredAddresses(options.addresses);
   if (!options.interface_name.empty()) return fromConfiguredInterface(options.interface_name, view.interfaces);
 
-  const auto isEmpty = [](const HostAddresses& a) { return !a.ipv4 && !a.ipv6; };
-  NodeAddresses chosen{fromRoutesAndHardware(view), {}};
-  if (!isEmpty(chosen.addresses)) return chosen;
-  chosen.addresses = fromVirtual(view);
-  if (!isEmpty(chosen.addresses)) return chosen;
-  chosen.addresses = fromLoopback(view);
-  chosen.warning = "this machine has no address but loopback: other machines cannot reach what its name resolves to";
+  HostAddresses chosen = fromRoutesAndHardware(view);
+  if (isEmpty(chosen)) chosen = fromVirtual(view);
+  if (!isEmpty(chosen)) return chosen;
+  warning = "this machine has no address but loopback: other machines cannot reach what its name resolves to";
+  return fromLoopback(view);
+}
+
+}  // namespace
+
+bool AddressOptions::areFixed() const {
+  return !addresses.empty() && std::ranges::all_of(networks, &std::string::empty, &NetworkOptions::interface_name);
+}
+
+// A machine without one of its further networks is reached through the others.
+Result<NodeAddresses> selectNodeAddresses(const AddressOptions& options, const NetworkView& view) {
+  NodeAddresses chosen;
+  const auto own = selectOwn(options, view, chosen.warning);
+  if (!own) return tl::unexpected(own.error());
+  chosen.addresses = {*own, {}};
+  for (const NetworkOptions& network : options.networks) {
+    const bool is_fixed = !network.addresses.empty();
+    const auto found = is_fixed ? fromConfiguredAddresses(network.addresses)
+                                : fromConfiguredInterface(network.interface_name, view.interfaces);
+    if (!found && is_fixed) return tl::unexpected(found.error());
+    chosen.addresses.networks.push_back({network.name, found.value_or(HostAddresses{})});
+    if (found) continue;
+    if (!chosen.missing_networks.empty()) chosen.missing_networks += "; ";
+    chosen.missing_networks += fmt::format("no address in the network {}: {}", network.name, found.error().message);
+  }
   return chosen;
 }
 

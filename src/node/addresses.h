@@ -1,4 +1,5 @@
-// The addresses that this node publishes under its name: at most one of each family, never link-local.
+// The addresses that this node publishes under its name, and in further networks: of each at most one of each family,
+// never link-local.
 //
 // Without configuration: the source address of the default route of each family. Then, without a default route, an
 // address of an interface that is up, of real hardware before virtual ones (bridges, container networks), and loopback
@@ -7,7 +8,7 @@
 
 #include "base/ip_address.h"
 #include "base/result.h"
-#include "records/record_store.h"
+#include "records/member_data.h"
 
 namespace idetcd::node {
 
@@ -27,15 +28,29 @@ struct NetworkView {
   std::vector<NetworkInterface> interfaces;  // in the kernel's order
 };
 
-// The directives `address IP…` and `interface NAME`. At most one of them; neither: see above.
-struct AddressOptions {
+// The directives `address IP… as NETWORK` and `interface NAME as NETWORK`: one of them.
+struct NetworkOptions {
+  std::string name;
   std::vector<IpAddress> addresses;
   std::string interface_name;
+  bool operator==(const NetworkOptions&) const = default;
+};
+
+// The directives `address IP…` and `interface NAME`. At most one of them; neither: see above.
+struct AddressOptions {
+  std::vector<IpAddress> addresses{};
+  std::string interface_name{};
+  std::vector<NetworkOptions> networks{};  // at most records::kMaxNetworks, of different names
+
+  // Whether they do not depend on the machine.
+  bool areFixed() const;
+  bool operator==(const AddressOptions&) const = default;
 };
 
 struct NodeAddresses {
-  records::HostAddresses addresses;
-  std::string warning;  // for the operator; empty: nothing to say
+  records::MemberAddresses addresses;  // with all networks of the options, also those of which the machine has none
+  std::string warning;                 // for the operator; empty: nothing to say
+  std::string missing_networks;        // the same, of those that are without an address
 };
 
 // Pure: the choice.

@@ -9,11 +9,13 @@ namespace {
 
 constexpr size_t kUuidTextSize = 36;
 
-bool isServiceName(std::string_view name) {
+bool isLabel(std::string_view name, size_t max_size) {
   const auto is_allowed = [](char c) { return (c >= 'a' && c <= 'z') || isDigit(c) || c == '-'; };
-  return !name.empty() && name.size() <= kMaxServiceName && std::ranges::all_of(name, is_allowed) &&
-         name.front() != '-' && name.back() != '-';
+  return !name.empty() && name.size() <= max_size && std::ranges::all_of(name, is_allowed) && name.front() != '-' &&
+         name.back() != '-';
 }
+
+bool isServiceName(std::string_view name) { return isLabel(name, kMaxServiceName); }
 
 // Nothing: it is no UUID in its usual form.
 std::optional<std::array<uint8_t, 16>> uuidOf(std::string_view text) {
@@ -63,8 +65,38 @@ std::string toString(const Service& service) {
                      service.port, service.weight);
 }
 
-std::vector<uint8_t> memberData(std::string_view uuid, int64_t token, std::span<const Service> services) {
-  assert(services.size() <= kMaxServices);
+bool isNetworkName(std::string_view name) { return isLabel(name, kMaxNetworkName); }
+
+std::optional<dns::Name> nameInNetwork(const dns::Name& member, const dns::Name& zone, std::string_view network) {
+  if (!member.isWithin(zone) || member.size() + 1 + network.size() > dns::kMaxNameLength) return std::nullopt;
+  std::array<uint8_t, dns::kMaxNameLength> wire;
+  uint8_t* end = dns::putBytes(wire.data(), member.wire().first(member.size() - zone.size()));
+  end = dns::putBytes(putText(end, network), zone.wire());
+  return dns::Name::fromWire({wire.data(), end});
+}
+
+std::optional<Network> parseNetwork(std::span<const std::string> words) {
+  if (words.empty() || words.size() > 3 || !isNetworkName(words[0])) return std::nullopt;
+  Network network{.name = words[0], .addresses = {}};
+  for (const std::string& word : words.subspan(1)) {
+    const auto ip = IpAddress::parse(word);
+    if (!ip) return std::nullopt;
+    auto& slot = ip->isV4() ? network.addresses.ipv4 : network.addresses.ipv6;
+    if (slot) return std::nullopt;
+    slot = ip;
+  }
+  return network;
+}
+
+std::string toString(const Network& network) {
+  std::string text = network.name;
+  for (const IpAddress& ip : network.addresses.list()) text += " " + ip.toString();
+  return text;
+}
+
+std::vector<uint8_t> memberData(std::string_view uuid, int64_t token, std::span<const Service> services,
+                                std::span<const Network> networks) {
+  assert(services.size() <= kMaxServices && networks.size() <= kMaxNetworks);
   const auto id = uuidOf(uuid);
   if (!id) return {};
   std::vector<uint8_t> data(id->begin(), id->end());
@@ -78,6 +110,15 @@ std::vector<uint8_t> memberData(std::string_view uuid, int64_t token, std::span<
     append(service.weight, 2);
     append(service.name.size(), 1);
     data.insert(data.end(), service.name.begin(), service.name.end());
+  }
+  for (const Network& network : networks) {
+    const HostAddresses& addresses = network.addresses;
+    data.push_back(MemberView::kIsNetwork);
+    data.push_back(static_cast<uint8_t>((addresses.ipv4 ? MemberView::kHasIpv4 : 0) |
+                                        (addresses.ipv6 ? MemberView::kHasIpv6 : 0)));
+    append(network.name.size(), 1);
+    data.insert(data.end(), network.name.begin(), network.name.end());
+    for (const IpAddress& ip : addresses.list()) data.insert(data.end(), ip.data(), ip.data() + ip.size());
   }
   return data;
 }
@@ -94,7 +135,14 @@ bool MemberView::isValid() const {
                           service.protocol == static_cast<uint8_t>(Service::Protocol::kUdp);
     is_valid = is_valid && is_known && isServiceName(service.name);
   });
-  return is_valid && size == data_.size() && count <= kMaxServices;
+  size_t networks = 0;
+  visitNetworks([&](const NetworkView& network) {
+    ++networks;
+    size += kNetworkSize + network.name.size();
+    for (const IpAddress& ip : network.addresses.list()) size += ip.size();
+    is_valid = is_valid && isNetworkName(network.name);
+  });
+  return is_valid && size == data_.size() && count <= kMaxServices && networks <= kMaxNetworks;
 }
 
 size_t MemberView::writeText(std::array<uint8_t, kMaxTextSize>& to) const {

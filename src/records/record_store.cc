@@ -1,5 +1,7 @@
 #include "records/record_store.h"
 
+#include "records/member_data.h"
+
 namespace idetcd::records {
 
 namespace {
@@ -11,6 +13,10 @@ using dns::putBytes;
 using dns::putRecordHead;
 
 std::string keyOf(const dns::Name& name) { return {reinterpret_cast<const char*>(name.data()), name.size()}; }
+
+dns::Name nameOfKey(const std::string& key) {
+  return dns::Name::fromWire({reinterpret_cast<const uint8_t*>(key.data()), key.size()});
+}
 
 HostAddresses nameServerAddresses(const std::vector<IpAddress>& addresses) {
   HostAddresses result;
@@ -110,6 +116,7 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
   if (order != Order::kNewer && saysTheSame(owner, old, source)) return Change::kUnchanged;
   if (order == Order::kSame) return Change::kContradiction;
   const bool was_held = old != nullptr && old->isHeld();
+  const Networks networks = networksOf(old);
   const SourceHistory::Stamp stamp = historyOf(source).stamp(old, revision);
   if (!was_held || old->source() == source) {
     publish(old, stamp);
@@ -122,6 +129,7 @@ RecordStore::Change RecordStore::put(const dns::Name& owner, Source source, Rrse
   }
   setRevision(std::max(revision, newest_revision_));  // a snapshot comes in the order of its keys
   if (!was_held) addBelow(owner);
+  publishNetworks(networks, table_.findForWrite(owner.wire()));
   return spoke ? Change::kReplaced : Change::kAdded;
 }
 
@@ -155,6 +163,7 @@ int64_t RecordStore::see(const dns::Name& owner) {
 bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision) {
   const Entry* old = table_.findForWrite(owner.wire());
   if (!speaks(owner, old, source) || historyOf(source).isOlder(*old, revision)) return false;
+  const Networks networks = networksOf(old);
   const bool goes = old->source() != Source::kSeveral;
   if (goes) {
     withdraw(owner, old);
@@ -164,19 +173,20 @@ bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision
   }
   setRevision(std::max(revision, newest_revision_));
   if (goes) removeBelow(owner);
+  publishNetworks(networks, table_.findForWrite(owner.wire()));
   return true;
 }
 
 RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names) {
-  std::vector<const Entry*> unseen;  // each is only withdrawn by its own removal below
+  std::vector<std::pair<std::string, int64_t>> unseen;  // an entry may be replaced by the removal of another
   table_.forEach([&](const Entry& entry) {
     if (!etcd_.hasGone(entry, revision)) return;
-    unseen.push_back(&entry);
+    unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);
   });
   Removed removed;
-  for (const Entry* entry : unseen) {
-    const dns::Name name = dns::Name::fromWire(entry->name());
-    remove(name, entry->mod_revision_);
+  for (const auto& [wire, mod_revision] : unseen) {
+    const dns::Name name = nameOfKey(wire);
+    remove(name, mod_revision);
     if (removed.names.size() < max_names) removed.names.push_back(name.toString());
   }
   removed.count = unseen.size();
@@ -277,6 +287,34 @@ void RecordStore::withdraw(const dns::Name& owner, const Entry* old) {
   const auto synthetic = synthetic_.find(keyOf(owner));
   if (synthetic != synthetic_.end()) return publishSynthetic(owner, synthetic->second, old);
   erase(owner, old);
+}
+
+// A member's names in further networks.
+RecordStore::Networks RecordStore::networksOf(const Entry* entry) const {
+  if (entry == nullptr) return {};
+  std::vector<MemberView::NetworkView> said;
+  entry->visitRecords([&said](dns::RrType type, uint32_t, Rdata rdata) {
+    const auto add = [&said](const MemberView::NetworkView& network) { said.push_back(network); };
+    if (type == kMemberType) MemberView(rdata).visitNetworks(add);
+  });
+  if (said.empty() || !isMember(*entry)) return {};
+  Networks networks;
+  for (const MemberView::NetworkView& network : said) {
+    const auto name = nameInNetwork(dns::Name::fromWire(entry->name()), options_.zone, network.name);
+    if (name) networks.emplace(keyOf(*name), network.addresses);
+  }
+  return networks;
+}
+
+// They follow the entry of its own name: `before` are those of the one that it replaces; null: the name is not there.
+void RecordStore::publishNetworks(const Networks& before, const Entry* fresh) {
+  const Networks after = networksOf(fresh);
+  for (const auto& [wire, addresses] : before) {
+    if (!after.contains(wire)) remove(nameOfKey(wire), Source::kNetwork);
+  }
+  for (const auto& [wire, addresses] : after) {
+    put(nameOfKey(wire), Source::kNetwork, HostRrsets(addresses, options_.ttl_seconds).set());
+  }
 }
 
 void RecordStore::setRevision(int64_t revision) {

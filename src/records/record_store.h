@@ -3,8 +3,12 @@
 // reverse_index.h the writer keeps the parts of names with several sources, empty non-terminals (RFC 4592 §2.2.2), the
 // apex, and what a snapshot has seen. An observer (RecordObserver) hears of each change before readers see it. One
 // writer (the completion thread) calls everything non-const; readers use table(), reverse() and freshness().
+//
+// A member of the zone that has addresses in further networks (memberData()) has a name for each: the network's label
+// stands between the labels of its own name and the zone, as in worker3.fabric.tf.local.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 
 #include "base/clock.h"
@@ -287,6 +291,9 @@ class RecordStore {
   void dropUnneeded(const dns::Name& owner);
   void publishGroups(const Entry* old, const Entry* fresh);
   void withdraw(const dns::Name& owner, const Entry* old);
+  using Networks = std::map<std::string, HostAddresses>;  // by the names of a member in them
+  Networks networksOf(const Entry* entry) const;
+  void publishNetworks(const Networks& before, const Entry* fresh);
   void setRevision(int64_t revision);
   void addBelow(const dns::Name& owner);
   void removeBelow(const dns::Name& owner);

@@ -29,6 +29,7 @@ enum class Source : uint8_t {
   kEtcd = 1,   // keys of the cluster, with revisions and snapshots
   kFirst = 2,  // the tables of a RecordUnion
   kSecond = 3,
+  kNetwork = 4,  // what members say of their addresses in further networks
   kSeveral = 15,  // of an entry only: more than one of those above
 };
 

@@ -246,6 +246,15 @@ Findings judgeAddress(const node::AddressOptions& options, const node::NetworkVi
     }
   }
   if (!chosen->warning.empty()) findings.push_back({Severity::kWarning, chosen->warning, kFix});
+  for (const records::Network& network : chosen->addresses.networks) {
+    for (const IpAddress& ip : network.addresses.list()) {
+      const std::string interface = interfaceOf(ip, view);
+      const std::string of = interface.empty() ? "" : ", of " + interface;
+      findings.push_back({Severity::kOk, fmt::format("{} is published as {}{}", ip.toString(), network.name, of), {}});
+    }
+  }
+  if (!chosen->missing_networks.empty())
+    findings.push_back({Severity::kWarning, chosen->missing_networks, "bring the interface up, or correct its name"});
   if (!options.addresses.empty() || !options.interface_name.empty()) return findings;
   if (const auto others = otherInterfaces(view, where); !others.empty()) {
     findings.push_back({Severity::kNote, fmt::format("other interfaces have addresses too: {}", fmt::join(others, ", ")),

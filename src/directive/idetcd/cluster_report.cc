@@ -27,7 +27,7 @@ std::vector<store::Store::UnusedEndpoint> unusedEndpoints(const naming::Member& 
   return unused;
 }
 
-json describe(const RosterSlot& slot) {
+json describe(const RosterSlot& slot, const dns::Name& zone) {
   json described{{"id", slot.id},
                  {"name", slot.name},
                  {"addresses", textsOf(slot.addresses)},
@@ -42,6 +42,11 @@ json describe(const RosterSlot& slot) {
                  {"own", slot.own}};
   if (!slot.node.empty()) described["node"] = slot.node;
   if (!slot.place.empty()) described["topology"] = slot.place;
+  for (const records::Network& network : slot.addresses.networks) {
+    const auto owner = dns::Name::parse(slot.name);
+    const auto name = owner ? records::nameInNetwork(*owner, zone, network.name) : std::nullopt;
+    if (name) described["networks"][network.name] = {{"name", name->toString()}, {"addresses", textsOf(network.addresses)}};
+  }
   if (slot.id == 0) described["id"] = nullptr;
   if (slot.age) described["age_seconds"] = seconds(*slot.age);
   if (slot.age_at_least) described["age_at_least_seconds"] = seconds(*slot.age_at_least);
@@ -270,6 +275,7 @@ json ClusterReport::status() const {
   if (store_ == nullptr) return nullptr;
   const BootClock::time_point now = BootClock::now();
   const auto state = member_->storeState();
+  const records::MemberAddresses own = settings_.observe ? records::MemberAddresses{} : member_->addresses();
   json all{{"pattern", pattern()},
            {"zone", settings_.pattern.zone().toString()},
            {"observes", settings_.observe},
@@ -279,7 +285,8 @@ json ClusterReport::status() const {
            {"lease_seconds", settings_.lease.count()},
            {"lease_left_seconds", nullptr},
            {"drained", member_->isDrained()},
-           {"addresses", textsOf(settings_.observe ? records::HostAddresses{} : member_->addresses())},
+           {"addresses", textsOf(own)},
+           {"networks", json::object()},
            {"node", member_->uuid()},
            {"had_name", member_->hadName()},
            {"names", nullptr},
@@ -297,6 +304,7 @@ json ClusterReport::status() const {
            {"second_connected", false},
            {"endpoints", member_->store()->endpoints()},
            {"unused_endpoints", json::array()}};
+  for (const records::Network& network : own.networks) all["networks"][network.name] = textsOf(network.addresses);
   for (const auto& [endpoint, reason] : unusedEndpoints(*member_)) {
     std::erase(all["endpoints"].get_ref<json::array_t&>(), endpoint);
     all["unused_endpoints"].push_back({{"endpoint", endpoint}, {"reason", reason}});
@@ -332,12 +340,12 @@ void ClusterReport::ask(const Done& done, const Ask& what) const {
 }
 
 void ClusterReport::readMembers(const Done& done) const {
-  const auto describe_all = [done, pattern = pattern(),
+  const auto describe_all = [done, pattern = pattern(), zone = settings_.pattern.zone(),
                              limit = settings_.pattern.limit()](const store::StoreResult<naming::Roster>& roster) {
     if (!roster) return done(failure(roster.error()));
     json slots = json::array();
     json reserved = json::array();
-    for (const RosterSlot& slot : *roster) (slot.reserved ? reserved : slots).push_back(describe(slot));
+    for (const RosterSlot& slot : *roster) (slot.reserved ? reserved : slots).push_back(describe(slot, zone));
     done({.body = {{"pattern", pattern},
                    {"limit", limit},
                    {"slots", std::move(slots)},
@@ -363,14 +371,14 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
 }
 
 void ClusterReport::readSlot(const std::string& name, const Done& done) const {
-  const auto describe_it = [done, name,
+  const auto describe_it = [done, name, zone = settings_.pattern.zone(),
                             pattern = pattern()](const store::StoreResult<std::optional<RosterSlot>>& slot) {
     if (!slot) return done(failure(slot.error()));
     if (!*slot) return done(refusal(404, fmt::format("nobody holds {}", name)));
     if ((*slot)->id == 0 && !(*slot)->permanent) {
       return done(refusal(409, fmt::format("{} is no slot of {}, and goes when its lease ends", name, pattern)));
     }
-    json described = describe(**slot);
+    json described = describe(**slot, zone);
     described["pattern"] = pattern;
     described["revision"] = (*slot)->revision;
     done({.body = std::move(described), .error = {}});

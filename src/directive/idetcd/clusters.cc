@@ -37,7 +37,7 @@ naming::Member::Options memberOptions(const ClusterSettings& settings, const nod
   options.addresses = node.addresses;
   options.on_claim = settings.on_claim;
   options.services = settings.services;
-  if (settings.address.addresses.empty()) {
+  if (!settings.address.areFixed()) {
     options.find_addresses = [address = settings.address] {
       return node::selectNodeAddresses(address, node::readNetworkView());
     };

@@ -66,14 +66,44 @@ Result<void> readWatch(config::DirectiveCursor& cursor, ClusterSettings& setting
   return {};
 }
 
-Result<void> readAddress(config::DirectiveCursor& cursor, ClusterSettings& settings) {
-  const auto arguments = cursor.args(1);
-  if (!arguments) return tl::unexpected(arguments.error());
-  for (const std::string& argument : *arguments) {
-    const auto address = IpAddress::parse(argument);
-    if (!address) return cursor.error(fmt::format("not an IP address: '{}'", argument));
-    settings.address.addresses.push_back(*address);
+// Takes `as NETWORK` from the end of the words; none: they are of the node's name.
+Result<node::NetworkOptions*> takeNetwork(const config::DirectiveCursor& cursor, std::vector<std::string>& words,
+                                          node::AddressOptions& address) {
+  if (words.size() < 3 || words[words.size() - 2] != "as") return nullptr;
+  const std::string name = words.back();
+  words.resize(words.size() - 2);
+  if (!records::isNetworkName(name)) {
+    return cursor.error(fmt::format("'{}' is no name of a network: 1 to {} lower-case letters, digits and '-'", name,
+                                    records::kMaxNetworkName));
   }
+  if (std::ranges::find(address.networks, name, &node::NetworkOptions::name) != address.networks.end())
+    return cursor.error(fmt::format("the network {} has its addresses already", name));
+  if (address.networks.size() == records::kMaxNetworks)
+    return cursor.error(fmt::format("a node is in {} further networks at most", records::kMaxNetworks));
+  return &address.networks.emplace_back(node::NetworkOptions{.name = name, .addresses = {}, .interface_name = {}});
+}
+
+Result<void> readAddress(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  const auto network = takeNetwork(cursor, *words, settings.address);
+  if (!network) return tl::unexpected(network.error());
+  std::vector<IpAddress>& addresses = *network != nullptr ? (*network)->addresses : settings.address.addresses;
+  for (const std::string& word : *words) {
+    const auto address = IpAddress::parse(word);
+    if (!address) return cursor.error(fmt::format("not an IP address: '{}'", word));
+    addresses.push_back(*address);
+  }
+  return {};
+}
+
+Result<void> readInterface(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  auto words = cursor.args(1, 3);
+  if (!words) return tl::unexpected(words.error());
+  const auto network = takeNetwork(cursor, *words, settings.address);
+  if (!network) return tl::unexpected(network.error());
+  if (words->size() != 1) return cursor.error("interface is NAME, or NAME as NETWORK");
+  (*network != nullptr ? (*network)->interface_name : settings.address.interface_name) = words->front();
   return {};
 }
 
@@ -149,8 +179,8 @@ const config::Options<Lines>& options() {
       {"watch", "watch pattern, or watch RANGE...", of(readWatch)},
       {"relay", "relay N",
        of(number(&Settings::relay, 0, 1000, "relay must be a number from {least} to {most}: '{word}'"))},
-      {"address", "address IP...", of(readAddress)},
-      {"interface", "interface NAME", of(within(&Settings::address, text(&node::AddressOptions::interface_name)))},
+      {"address", "address IP... [as NETWORK]", of(readAddress)},
+      {"interface", "interface NAME [as NETWORK]", of(readInterface)},
       {"fallthrough", "fallthrough [ZONES...]", of(zonesOrAll(&Settings::fallthrough))},
       {"observe", "observe", of(flag(&Settings::observe))},
       {"state", "state DIRECTORY", of(readState)},
@@ -227,9 +257,16 @@ Result<void> checkAll(const config::DirectiveCursor& cursor, const ClusterSettin
   }
   if (settings.hold.count() > 0 && settings.hold < settings.lease)
     return cursor.error("hold is shorter than the lease: a name that is held waits for its node after the lease has ended");
+  const size_t longest = settings.pattern.render(settings.pattern.limit()).size() + 1;
+  for (const node::NetworkOptions& network : settings.address.networks) {
+    if (longest + 1 + network.name.size() > dns::kMaxNameLength)
+      return cursor.error(fmt::format("names in the network {} would be longer than a domain name may be", network.name));
+  }
   // The addresses that the file names are checked without looking at the machine.
-  if (settings.address.addresses.empty()) return {};
-  const auto addresses = node::selectNodeAddresses(settings.address, {});
+  node::AddressOptions fixed = settings.address;
+  std::erase_if(fixed.networks, [](const node::NetworkOptions& network) { return network.addresses.empty(); });
+  if (fixed.addresses.empty()) fixed.interface_name.clear();
+  const auto addresses = node::selectNodeAddresses(fixed, {});
   return addresses ? Result<void>() : cursor.error(addresses.error().message);
 }
 
@@ -247,8 +284,7 @@ bool ClusterSettings::isSameMember(const ClusterSettings& other) const {
 bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
   return limit == other.limit && exit_when_full == other.exit_when_full && lease == other.lease && hold == other.hold &&
          reconcile == other.reconcile && watch == other.watch && relay == other.relay &&
-         ttl_seconds == other.ttl_seconds && address.addresses == other.address.addresses &&
-         address.interface_name == other.address.interface_name && observe == other.observe &&
+         ttl_seconds == other.ttl_seconds && address == other.address && observe == other.observe &&
          state_directory == other.state_directory && on_claim == other.on_claim && services == other.services &&
          topology == other.topology;
 }

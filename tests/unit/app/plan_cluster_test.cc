@@ -180,5 +180,26 @@ TEST(PlanCluster, SeveralAreToldApart) {
   for (const auto& one : shared->blocks) EXPECT_TRUE(one.settings<directive::ClusterSettings>()->only);
 }
 
+TEST(PlanCluster, AddressesAndInterfacesMayBeOfFurtherNetworks) {
+  const auto options = accepted("interface eth0\ninterface ib0 as fabric\naddress 10.0.0.1 fd00::1 as storage").address;
+  EXPECT_EQ(options.interface_name, "eth0");
+  ASSERT_EQ(options.networks.size(), 2u);
+  EXPECT_EQ(options.networks[0], (node::NetworkOptions{.name = "fabric", .addresses = {}, .interface_name = "ib0"}));
+  EXPECT_EQ(options.networks[1].name, "storage");
+  EXPECT_EQ(options.networks[1].addresses.size(), 2u);
+  EXPECT_EQ(accepted("interface as").address.interface_name, "as");
+  EXPECT_TRUE(refused("interface eth0 as Fabric", "'Fabric' is no name of a network"));
+  EXPECT_TRUE(refused("interface eth0 as a.b", "'a.b' is no name of a network"));
+  EXPECT_TRUE(refused("interface eth0 eth1", "interface is NAME, or NAME as NETWORK"));
+  EXPECT_TRUE(refused("interface eth0 as", "interface is NAME, or NAME as NETWORK"));
+  EXPECT_TRUE(refused("interface ib0 as a\naddress 10.0.0.1 as a", "the network a has its addresses already"));
+  EXPECT_TRUE(refused("address 10.0.0.1 10.0.0.2 as a", "more than one IPv4 address"));
+  EXPECT_TRUE(refused("address as fabric", "not an IP address: 'as'"));
+  EXPECT_TRUE(refused("address 192.0.2.1\ninterface eth0", "both an address and an interface"));
+  std::string many;
+  for (int i = 0; i < 9; ++i) many += "interface ib" + std::to_string(i) + " as n" + std::to_string(i) + "\n";
+  EXPECT_TRUE(refused(many, "a node is in 8 further networks at most"));
+}
+
 }  // namespace
 }  // namespace idetcd::app

@@ -19,7 +19,7 @@ class GivenName final : public OwnName {
   void suspect() override {}
   const NodeRecord& record() const override { return record_; }
   std::string uuid() const override { return {}; }
-  void setAddresses(const records::HostAddresses&) override {}
+  void setAddresses(const records::MemberAddresses&) override {}
   void setDrained(bool) override {}
   runtime::Task<bool> whenPublished(std::chrono::nanoseconds) override { co_return true; }
 

@@ -233,5 +233,28 @@ TEST(DecodeRecord, ATokenThatIsNoneCountsAsNone) {
   }
 }
 
+TEST(RecordCodec, NetworksAreReadAndWhatIsNoneIsLeftOut) {
+  NodeRecord record;
+  record.networks = {{.name = "fabric", .addresses = {IpAddress::parse("10.0.0.1"), IpAddress::parse("fd00::1")}},
+                     {.name = "storage", .addresses = {IpAddress::parse("10.1.0.1"), {}}}};
+  const std::string value = encodeRecord(record);
+  EXPECT_EQ(value, R"({"networks":["fabric 10.0.0.1 fd00::1","storage 10.1.0.1"]})");
+  EXPECT_EQ(decodeRecord(value).value(), record);
+  record.networks = {{.name = "fabric", .addresses = {}}};
+  EXPECT_EQ(encodeRecord(record), "{}") << "the machine has none there";
+  const auto names = [](const std::string& text) {
+    std::string all;
+    const NodeRecord decoded = decodeRecord(text).value();
+    for (const records::Network& network : decoded.networks) all += toString(network) + ";";
+    return all;
+  };
+  EXPECT_EQ(names(R"({"networks":["a 10.0.0.1",7,"b","C 10.0.0.2",["d 10.0.0.3"],"a 10.0.0.4","e fd00::5"]})"),
+            "a 10.0.0.1;e fd00::5;");
+  EXPECT_EQ(names(R"({"networks":["a 10.0.0.1"],"networks":null})"), "");
+  std::string many = R"({"networks":[)";
+  for (int i = 0; i < 20; ++i) many += fmt::format(R"({}"n{} 10.0.0.1")", i > 0 ? "," : "", i);
+  EXPECT_EQ(decodeRecord(many + "]}").value().networks.size(), records::kMaxNetworks);
+}
+
 }  // namespace
 }  // namespace idetcd::naming

@@ -151,5 +151,36 @@ TEST(ReadNetworkView, SeesThisMachine) {
   EXPECT_TRUE(chosen->addresses.ipv4 || chosen->addresses.ipv6);
 }
 
+TEST(SelectNodeAddresses, FurtherNetworksHaveTheirOwn) {
+  NetworkView view;
+  view.default_source_ipv4 = ip("192.0.2.7");
+  view.interfaces = {loopback(), interface("eth0", {"192.0.2.7"}), interface("ib0", {"fe80::1", "10.1.0.1", "fd05::1"})};
+  AddressOptions options;
+  options.networks = {{.name = "fabric", .addresses = {}, .interface_name = "ib0"},
+                      {.name = "storage", .addresses = {ip("10.2.0.1")}, .interface_name = ""},
+                      {.name = "missing", .addresses = {}, .interface_name = "ib1"}};
+  const NodeAddresses chosen = selectNodeAddresses(options, view).value();
+  EXPECT_EQ(chosen.addresses.ipv4, ip("192.0.2.7")) << "as without them";
+  ASSERT_EQ(chosen.addresses.networks.size(), 3u);
+  EXPECT_EQ(chosen.addresses.networks[0].addresses, (HostAddresses{ip("10.1.0.1"), ip("fd05::1")}));
+  EXPECT_EQ(chosen.addresses.networks[1].addresses, (HostAddresses{ip("10.2.0.1"), {}}));
+  EXPECT_EQ(chosen.addresses.networks[2].addresses, HostAddresses{});
+  EXPECT_EQ(chosen.warning, "");
+  EXPECT_EQ(chosen.missing_networks, "no address in the network missing: there is no interface ib1");
+  options.networks[1].addresses = {ip("fe80::1")};
+  EXPECT_FALSE(selectNodeAddresses(options, view)) << "a mistake in the Corefile";
+}
+
+TEST(AddressOptions, AreFixedIfNothingDependsOnTheMachine) {
+  AddressOptions options;
+  EXPECT_FALSE(options.areFixed());
+  options.addresses = {ip("192.0.2.7")};
+  EXPECT_TRUE(options.areFixed());
+  options.networks = {{.name = "storage", .addresses = {ip("10.2.0.1")}, .interface_name = ""}};
+  EXPECT_TRUE(options.areFixed());
+  options.networks.push_back({.name = "fabric", .addresses = {}, .interface_name = "ib0"});
+  EXPECT_FALSE(options.areFixed());
+}
+
 }  // namespace
 }  // namespace idetcd::node

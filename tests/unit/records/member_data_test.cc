@@ -95,5 +95,42 @@ TEST(MemberData, WhatNobodyMakesIsNotValid) {
   EXPECT_FALSE(MemberView(many).isValid());
 }
 
+TEST(MemberData, SaysInWhichNetworksItIs) {
+  const std::vector<Service> services{*parse({"http", "tcp", "80"})};
+  const auto networkOf = [](const std::vector<std::string>& words) { return parseNetwork(words).value(); };
+  const std::vector<Network> networks{networkOf({"fabric", "fd00::1", "10.0.0.1"}), networkOf({"storage", "fd00::2"})};
+  const auto data = memberData(kUuid, 1, services, networks);
+  EXPECT_TRUE(MemberView(data).isValid());
+  std::vector<std::string> seen;
+  MemberView(data).visitServices([&seen](const MemberView::ServiceView& service) { seen.emplace_back(service.name); });
+  MemberView(data).visitNetworks([&seen](const MemberView::NetworkView& network) {
+    seen.push_back(toString(Network{std::string(network.name), network.addresses}));
+  });
+  EXPECT_EQ(seen, (std::vector<std::string>{"http", "fabric 10.0.0.1 fd00::1", "storage fd00::2"}));
+  const size_t first = memberData(kUuid, 1, services).size();
+  const size_t second = memberData(kUuid, 1, services, {networks.data(), 1}).size();
+  for (size_t size = first; size < data.size(); ++size) {
+    const std::vector<uint8_t> cut(data.begin(), data.begin() + static_cast<ptrdiff_t>(size));
+    size_t count = 0;
+    MemberView(cut).visitNetworks([&count](const MemberView::NetworkView&) { ++count; });
+    EXPECT_EQ(count, size < second ? 0u : 1u) << size;
+    EXPECT_EQ(MemberView(cut).isValid(), size == first || size == second) << size;
+  }
+  auto upper_case = data;
+  upper_case[first + 3] = 'F';
+  EXPECT_FALSE(MemberView(upper_case).isValid());
+}
+
+TEST(Network, IsReadAsItIsWritten) {
+  const auto read = [](const std::vector<std::string>& words) {
+    const auto network = parseNetwork(words);
+    return network ? toString(*network) : "-";
+  };
+  EXPECT_EQ(read({"fabric", "fd00::1", "10.0.0.1"}), "fabric 10.0.0.1 fd00::1");
+  EXPECT_EQ(read({"fabric", "10.0.0.1", "10.0.0.2"}), "-");
+  EXPECT_EQ(read({"fabric", "x"}), "-");
+  for (const std::string label : {"", "-a", "a-", "a.b", "A", "_a"}) EXPECT_EQ(read({label, "10.0.0.1"}), "-") << label;
+}
+
 }  // namespace
 }  // namespace idetcd::records
