@@ -23,6 +23,8 @@ constexpr Option kTimeoutNow{"timeout", Kind::kDuration, "DURATION",
 constexpr Option kMembersExactly{"members", Kind::kCount, "N",
                                  "how many names have to be held, exactly; default: any number"};
 constexpr Option kOrder{"order", Kind::kText, "ORDER", "number, or topology: by place, then by number; default: number"};
+constexpr Option kNetwork{"network", Kind::kText, "NETWORK", "the members' names in this network; default: their own names"};
+constexpr Option kAddresses{"addresses", Kind::kFlag, "", "addresses instead of names: IPv4 where there are both"};
 constexpr Option kPort{"port", Kind::kPort, "PORT", "the port that is printed (required)"};
 
 Command make(std::string_view name, std::string_view words, std::string_view summary, CommandResult (*run)(const Call&),
@@ -44,16 +46,20 @@ std::vector<Command> makeCommands() {
                         kPort,
                         kMembersExactly,
                         kOrder,
+                        kNetwork,
+                        kAddresses,
                         kTimeoutNow,
                         kPattern}}),
       make("hostfile", "", "the host file of MPI", printHostfile,
            {.options = {{"slots", Kind::kCount, "N", "processes a host; default: not said"},
                         kMembersExactly,
                         kOrder,
+                        kNetwork,
+                        kAddresses,
                         kTimeoutNow,
                         kPattern}}),
       make("torchrun-env", "", "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT of PyTorch", torchrunEnvironment,
-           {.options = {kPort, kMembersExactly, kOrder, kTimeoutNow, kPattern}}),
+           {.options = {kPort, kMembersExactly, kOrder, kNetwork, kAddresses, kTimeoutNow, kPattern}}),
       make("exec", "-- COMMAND [ARGUMENT...]", "waits for a name, and becomes COMMAND with it in its environment",
            execute,
            {.options = {{"members", Kind::kCount, "N", "wait until so many names are held and resolve here, too"},

@@ -228,7 +228,7 @@ class Supervisor {
     if (!cluster) return {};
     std::string text;
     for (const HeldSlot& slot : cluster->usable())
-      text += fmt::format("{} {} {};", slot.name, slot.node.value_or(""), fmt::join(slot.addresses, " "));
+      text += fmt::format("{} {} {};", slot.name, slot.node.value_or(""), slot.addressText());
     return text.empty() ? ";" : text;
   }
 

@@ -28,8 +28,7 @@ std::string clusterText(const Cluster& cluster) {
   if (has_places) rows.front().insert(rows.front().begin() + 3, "PLACE");
   for (const HeldSlot& slot : cluster.slots) {
     rows.push_back({fmt::format("{}", slot.id), escaped(withoutDot(slot.name)),
-                    slot.addresses.empty() ? "-" : escaped(fmt::format("{}", fmt::join(slot.addresses, " "))),
-                    slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
+                    slot.addressText(), slot.node ? escaped(*slot.node) : "-", slot.age(), slot.lease(), slot.state()});
     if (has_places) rows.back().insert(rows.back().begin() + 3, slot.place.empty() ? "-" : escaped(slot.place));
   }
   return text + table(rows) + reservedText(cluster);
@@ -54,11 +53,14 @@ Reply<Slots> readRoster(const Call& call, size_t* own) {
     if (!cluster) return tl::unexpected(cluster.error());
     if (*by_place) cluster->orderByPlace();
     auto slots = exactly(*cluster, call.arguments.number("members"));
-    if (!slots || own == nullptr) return slots;
-    const auto index = ownIndex(*slots);
-    if (!index) return tl::unexpected(index.error());
-    *own = *index;
-    return slots;
+    if (!slots) return slots;
+    if (own != nullptr) {
+      const auto index = ownIndex(*slots);
+      if (!index) return tl::unexpected(index.error());
+      *own = *index;
+    }
+    return called(std::move(*slots),
+                  {.network = call.arguments.text("network"), .by_address = call.arguments.has("addresses")});
   });
 }
 

@@ -57,6 +57,10 @@ void addClusters(const json& said, std::vector<Row>* rows) {
     const json& addresses = arrayAt(cluster, "addresses");
     const bool is_withheld = flagAt(cluster, "drained") && !addresses.empty();
     rows->push_back({"  addresses", (is_withheld ? "withheld: " : "") + joined(addresses)});
+    if (const auto networks = cluster.find("networks"); networks != cluster.end() && networks->is_object()) {
+      for (const auto& [network, there] : networks->items())
+        rows->push_back({"  in " + escaped(network), (is_withheld ? "withheld: " : "") + joined(there)});
+    }
     if (const auto node = textAt(cluster, "node")) rows->push_back({"  node", escaped(*node)});
     rows->push_back({"  names", namesText(cluster)});
     rows->push_back({"  mirror", mirrorText(cluster)});

@@ -36,6 +36,7 @@ HeldSlot HeldSlot::of(const nlohmann::json& said) {
   HeldSlot slot{.id = integerAt(said, "id").value_or(0),
                 .name = textAt(said, "name").value_or(""),
                 .addresses = {},
+                .networks = {},
                 .node = textAt(said, "node"),
                 .place = textAt(said, "topology").value_or(""),
                 .age_seconds = numberAt(said, "age_seconds"),
@@ -48,7 +49,18 @@ HeldSlot HeldSlot::of(const nlohmann::json& said) {
                 .own = flagAt(said, "own"),
                 .said = said};
   slot.addresses = textsAt(said, "addresses");
+  const auto networks = said.find("networks");
+  if (networks == said.end() || !networks->is_object()) return slot;
+  for (const auto& [network, there] : networks->items())
+    slot.networks.push_back({network, textAt(there, "name").value_or(""), textsAt(there, "addresses")});
   return slot;
+}
+
+std::string HeldSlot::addressText() const {
+  std::string text = fmt::format("{}", fmt::join(addresses, " "));
+  for (const HeldNetwork& one : networks)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.network, fmt::join(one.addresses, " "));
+  return text.empty() ? "-" : escaped(text);
 }
 
 std::string HeldSlot::state() const {
@@ -127,6 +139,23 @@ Reply<Cluster> onlyCluster(const nlohmann::json& members) {
   return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(members)));
 }
 
+Reply<std::vector<HeldSlot>> called(std::vector<HeldSlot> slots, const Calling& calling) {
+  for (HeldSlot& slot : slots) {
+    const std::string node(withoutDot(slot.name));
+    if (calling.network) {
+      const auto found = std::ranges::find(slot.networks, *calling.network, &HeldNetwork::network);
+      if (found == slot.networks.end())
+        return notYet(fmt::format("{} is not in the network {}", escaped(node), escaped(*calling.network)));
+      slot.name = found->name;
+      slot.addresses = found->addresses;
+    }
+    if (!calling.by_address) continue;
+    if (slot.addresses.empty()) return notYet(fmt::format("{} has no address", escaped(node)));
+    slot.name = slot.addresses.front();
+  }
+  return slots;
+}
+
 Reply<size_t> ownIndex(const std::vector<HeldSlot>& slots) {
   const auto own = std::find_if(slots.begin(), slots.end(), [](const HeldSlot& slot) { return slot.own; });
   if (own == slots.end()) return notYet("this node has no name in the cluster, or is drained");
@@ -136,7 +165,10 @@ Reply<size_t> ownIndex(const std::vector<HeldSlot>& slots) {
 nlohmann::json tensorflowConfig(const std::vector<HeldSlot>& slots, size_t own, const std::string& role,
                                 uint64_t port) {
   nlohmann::json addresses = nlohmann::json::array();
-  for (const HeldSlot& slot : slots) addresses.push_back(fmt::format("{}:{}", withoutDot(slot.name), port));
+  for (const HeldSlot& slot : slots) {
+    const bool is_ipv6 = slot.name.find(':') != std::string::npos;
+    addresses.push_back(fmt::format("{}{}{}:{}", is_ipv6 ? "[" : "", withoutDot(slot.name), is_ipv6 ? "]" : "", port));
+  }
   return {{"cluster", {{role, std::move(addresses)}}}, {"task", {{"type", role}, {"index", own}}}};
 }
 

@@ -6,10 +6,18 @@
 
 namespace idetcd::cli {
 
+// The member's name and addresses in a further network.
+struct HeldNetwork {
+  std::string network;
+  std::string name;
+  std::vector<std::string> addresses;
+};
+
 struct HeldSlot {
   int64_t id = 0;
   std::string name;  // absolute, with the dot
   std::vector<std::string> addresses;
+  std::vector<HeldNetwork> networks;
   std::optional<std::string> node;  // none: written by the Go plugin, or by hand
   std::string place;                // in the network: "zone/rack/switch"; empty: not said
   std::optional<double> age_seconds;
@@ -23,6 +31,8 @@ struct HeldSlot {
   nlohmann::json said;  // as it came
 
   static HeldSlot of(const nlohmann::json& said);
+  // "192.0.2.1 2001:db8::1, fabric 10.0.0.1", or "-"
+  std::string addressText() const;
   // The remark of the table and of `release` beside the fields: "this node, drained".
   std::string state() const;
   std::string age() const;    // "17.2 s", "> 2 min", or "-"
@@ -54,6 +64,14 @@ Reply<Cluster> onlyCluster(const nlohmann::json& members);
 
 // The input of launchers of distributed programs: TensorFlow, MPI, PyTorch. An index, or rank, is the position among the
 // names that are held, so that ranks are dense although IDs are not. Names are without the dot at their end. Pure.
+
+// How the members are called instead: by their names in `network`, if there is one, and by their addresses there, if
+// those are wanted: the first, which is the IPv4 one where there are both. The failure may pass: a member has none.
+struct Calling {
+  std::optional<std::string> network;
+  bool by_address = false;
+};
+Reply<std::vector<HeldSlot>> called(std::vector<HeldSlot> slots, const Calling& calling);
 
 // The position of this node. The failure may pass: it has no name yet, or is drained.
 Reply<size_t> ownIndex(const std::vector<HeldSlot>& slots);

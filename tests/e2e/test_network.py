@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import signal
 import socket
 import struct
@@ -12,13 +13,14 @@ import threading
 import pytest
 
 from corefiles import corefile
-from dns_client import RawUdp, TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_resolves, wait_says
+from dns_client import RawUdp, TIMEOUT, answers, ask, header, pointer, question, rcode, resolves, said_name, wait_gone, wait_resolves, wait_says
 from harness.etcd import EtcdMember
 from harness.namespace import Namespace
 from harness.node import ROOT, Nodes
 from harness.processes import TIME_FACTOR, wait_until
 from harness.state import State, contents
 from harness.upstreams import Upstream
+from test_cli import run
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
@@ -217,6 +219,58 @@ def test_new_addresses_never_go_over_somebody_elses_value(directory):
             wait_resolves([node], worker1, "10.9.8.7")
 
     in_network_with_etcd(directory, body, *WAN, *ROUTES)
+
+
+ETH0 = ("link add eth0 type veth peer name there0", "addr add 192.0.2.1/24 dev eth0", "link set eth0 up",
+           "link set there0 up", "route add default via 192.0.2.254")
+IB0 = ("link add ib0 type veth peer name there1", "link set ib0 up", "link set there1 up", "addr add 10.1.0.1/16 dev ib0", "addr add fd05::1/64 dev ib0 nodad")
+
+
+def test_further_networks_have_names_of_their_own(directory):
+    """One pattern, one ID, all networks: names, reverse names, launchers; over an outage of etcd and of the network itself."""
+    worker1, fabric1, fabric2 = "worker1.tf.local.", "worker1.fabric.tf.local.", "worker2.fabric.tf.local."
+
+    def body(etcd, nodes):
+        state = State(f"{directory}/state")
+        text = corefile(etcd.endpoint, lease=20, options=["interface eth0", "interface ib0 as fabric", state.option])
+        node = nodes.make(text, "first").start()
+        wait_says(node, worker1)
+        wait_until(lambda: "no address in the network fabric: there is no interface ib0" in node.logs(), 10, node.logs)
+        assert rcode(ask(node, fabric1)) == "NXDOMAIN", "it is reached by its name all the same"
+        other = nodes.make(corefile(etcd.endpoint, lease=20, options=["address 192.0.2.2", "address 10.1.0.2 as fabric"]), "second").start()
+        wait_says(other, "worker2.tf.local.")
+        assert run(other, "hostfile", "--network=fabric")[0] == 1, "the first is not there yet"
+        ip(*IB0)
+        for each in (node, other):
+            wait_resolves([each], fabric1, "10.1.0.1", timeout=10)
+            wait_resolves([each], fabric1, "fd05::1", "AAAA")
+            wait_resolves([each], fabric2, "10.1.0.2")
+            assert answers(each, worker1) == ["192.0.2.1"]
+            assert pointer(each, "10.1.0.1") == [fabric1] and pointer(each, "192.0.2.1") == [worker1]
+        assert etcd.names()[worker1]["networks"] == ["fabric 10.1.0.1 fd05::1"]
+        assert run(other, "hostfile", "--network=fabric")[1].split() == [fabric1[:-1], fabric2[:-1]]
+        assert run(node, "hostfile", "--network=fabric", "--addresses")[1].split() == ["10.1.0.1", "10.1.0.2"]
+        assert run(node, "hostfile", "--addresses")[1].split() == ["192.0.2.1", "192.0.2.2"]
+        assert "MASTER_ADDR=10.1.0.1\n" in run(node, "torchrun-env", "--port=1", "--network=fabric", "--addresses")[1]
+        assert run(node, "hostfile", "--network=storage")[0] == 1
+        assert "192.0.2.1, fabric 10.1.0.1 fd05::1" in run(other, "members")[1]
+        assert re.search(r"^  in fabric +10\.1\.0\.1 fd05::1$", run(node, "status")[1], re.MULTILINE)
+        # Off that network it keeps what it has published; drained, it publishes none at all.
+        ip("link del ib0")
+        wait_until(lambda: node.logs().count("there is no interface ib0") == 2, 10, node.logs)
+        assert answers(other, fabric1) == ["10.1.0.1"]
+        assert run(node, "drain")[0] == 0
+        wait_gone([other], fabric1)
+        assert run(node, "undrain")[0] == 0
+        wait_resolves([other, node], fabric1, "10.1.0.1")
+        # From the file, while etcd is away.
+        assert node.terminate() == 0
+        other.kill()
+        etcd.stop()
+        node.start()
+        wait_resolves([node], fabric2, "10.1.0.2")
+
+    in_network_with_etcd(directory, body, *ETH0)
 
 
 def test_an_interface_that_is_not_there(nodes):

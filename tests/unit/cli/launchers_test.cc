@@ -80,5 +80,25 @@ TEST(Launchers, OfSeveralClustersOneIsChosen) {
   EXPECT_EQ(onlyCluster(json{{"clusters", {{{"pattern", "a"}}}}})->pattern, "a");
 }
 
+TEST(Launchers, MembersAreCalledByNetworkAndAddress) {
+  const json slot = json::parse(R"({"id":1,"name":"worker1.tf.local.","addresses":["192.0.2.1","fd00::1"],"own":true,
+    "networks":{"fabric":{"name":"worker1.fabric.tf.local.","addresses":["fd01::1"]}}})");
+  const std::vector<HeldSlot> slots{HeldSlot::of(slot)};
+  EXPECT_EQ(slots[0].addressText(), "192.0.2.1 fd00::1, fabric fd01::1");
+  const auto hosts = [&slots](const Calling& calling) {
+    const auto found = called(slots, calling);
+    return found ? hostfile(*found, std::nullopt) : found.error().message;
+  };
+  EXPECT_EQ(hosts({}), "worker1.tf.local\n");
+  EXPECT_EQ(hosts({.network = {}, .by_address = true}), "192.0.2.1\n");
+  EXPECT_EQ(hosts({.network = "fabric", .by_address = false}), "worker1.fabric.tf.local\n");
+  EXPECT_EQ(hosts({.network = "fabric", .by_address = true}), "fd01::1\n");
+  EXPECT_EQ(hosts({.network = "storage", .by_address = true}), "worker1.tf.local is not in the network storage");
+  const auto found = called(slots, {.network = "fabric", .by_address = true});
+  EXPECT_EQ(tensorflowConfig(*found, 0, "w", 1)["cluster"]["w"], json({"[fd01::1]:1"}));
+  EXPECT_EQ(called(cluster().usable(), {.network = {}, .by_address = true}).error().message,
+            "worker4.tf.local has no address");
+}
+
 }  // namespace
 }  // namespace idetcd::cli
