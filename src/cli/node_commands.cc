@@ -55,7 +55,9 @@ void addClusters(const json& said, std::vector<Row>* rows) {
                                                               : "none yet"});
     }
     const json& addresses = arrayAt(cluster, "addresses");
-    const bool is_withheld = flagAt(cluster, "drained") && !addresses.empty();
+    if (const auto sick = textAt(cluster, "sick"))
+      rows->push_back({"  sick", escaped(*sick) + (flagAt(cluster, "out") ? "" : " (not taken out)")});
+    const bool is_withheld = (flagAt(cluster, "drained") || flagAt(cluster, "out")) && !addresses.empty();
     rows->push_back({"  addresses", (is_withheld ? "withheld: " : "") + joined(addresses)});
     if (const auto networks = cluster.find("networks"); networks != cluster.end() && networks->is_object()) {
       for (const auto& [network, there] : networks->items())

@@ -9,6 +9,7 @@
 //                                    it was set back. Without a lease; the claim that finds it outgrown deletes it
 //   /idetcd/reserved/<name>          the UUID of the node that this name waits for, while that node is away
 //                                    (reservation.h), under a lease of its own
+//   /idetcd/sick/<pattern>/<uuid>    a node whose `check` fails, under a lease of its own (health_gate.h)
 //   <begin of a watched range>/idetcd/beat
 //                                    rewritten now and then, so that the watch of this range shows the present. No name
 //                                    has a '/'. Older nodes and the Go plugin take it for a key of others
@@ -44,6 +45,10 @@ inline std::optional<int64_t> limitOf(std::string_view ticket, std::string_view 
 
 inline std::string relayPrefix(std::string_view pattern_text) {
   return "/idetcd/relay/" + std::string(pattern_text) + "/";
+}
+
+inline std::string sickPrefix(std::string_view pattern_text) {
+  return "/idetcd/sick/" + std::string(pattern_text) + "/";
 }
 
 inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <future>
 
+#include "naming/health_gate.h"
 #include "naming/machine_watch.h"
 #include "naming/names_saver.h"
 #include "naming/own_names.h"
@@ -67,6 +68,12 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void dropHandedOver();
   void onAddresses(const Result<node::NodeAddresses>& found);
   void setDrained(bool wanted);
+  void publishDrained();
+  void watchHealth();
+  void onHealth(const std::string& sick);
+  void setOut(bool out);
+  bool isDrainedByCheck() const { return health.out && !options.check_releases; }
+  void noteFloor(bool may_be_out);
   void restore(const std::vector<const records::RecordStore*>& known);
   void takeFiles();
   void dropFiles();
@@ -93,6 +100,9 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::unique_ptr<OwnershipNotifier> notifier;    // if there is a state directory or a hook
   std::shared_ptr<NamesSaver> saver;              // if there is a state directory
   std::unique_ptr<MachineWatch> machine;          // from start() to stop()
+  std::unique_ptr<node::HealthChecks> checks;     // from start() to stop(), if there are any
+  HealthGate gate;
+  runtime::Event health_changed;
 
   int64_t preferred = 0;     // slot; before start()
   NamedNode named;           // the name under which the claim was reported. Scheduler's thread only
@@ -101,6 +111,9 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   bool unsaved = false;      // read when quiet
 
   std::atomic<bool> drained{false};
+  mutable std::mutex health_mutex;
+  bool held_by_floor = false;  // as logged. Scheduler's thread only
+  Health health;  // guarded by health_mutex; scheduler's thread only changes it
   std::mutex starting;  // guards the next three
   bool has_files = false;
   bool started = false;
@@ -181,7 +194,11 @@ Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::S
       files(options.executor->makeStrand()),
       saves(options.executor->makeStrand()),
       notifier(makeNotifier(options, files, counters, log)),
-      saver(makeSaver()) {}
+      saver(makeSaver()),
+      gate(lifetime, {.pattern = options.pattern,
+                      .floor_percent = options.check_floor_percent,
+                      .interval = options.check_times.interval}),
+      health_changed(scheduler) {}
 
 std::shared_ptr<NamesSaver> Member::Impl::makeSaver() {
   if (!options.state) return nullptr;
@@ -262,7 +279,7 @@ void Member::Impl::setTold(bool told) {
 
 void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
   side->protocol.name().setAddresses(addresses.get());
-  side->protocol.name().setDrained(drained);
+  side->protocol.name().setDrained(drained || isDrainedByCheck());
   if (!options.observe) side->protocol.bindTo(0, 0);
   if (reporter.reported()) side->protocol.setTold(notifier != nullptr);
   name.add({side, &side->protocol.name()}, needed || first->protocol.heldId() == 0);
@@ -295,7 +312,7 @@ Member::Impl::Dropped Member::Impl::drop(Which kept) {
     second.reset();
   }
   if (kept == Which::kSecond) {
-    first->protocol.bindTo(std::nullopt, 0);
+    if (!(health.out && options.check_releases)) first->protocol.bindTo(std::nullopt, 0);
     dropped.saver = std::exchange(saver, makeSaver());
     if (dropped.saver) dropped.saver->abandon();
     if (saver) scheduler.spawn(runSaver(first, saver));
@@ -343,9 +360,55 @@ void Member::Impl::setDrained(bool wanted) {
   if (drained.exchange(wanted) != wanted) {
     log.info("this node's addresses are {} its name: an operator has said so", wanted ? "taken out of" : "back under");
   }
-  name.setDrained(wanted);
+  publishDrained();
   named.drained = wanted;
   if (notifier && reporter.reported()) notifier->moved(named);
+}
+
+void Member::Impl::publishDrained() { name.setDrained(drained || isDrainedByCheck()); }
+
+void Member::Impl::watchHealth() {
+  checks = std::make_unique<node::HealthChecks>(
+      options.checks, options.check_times, options.runner,
+      [weak = weak_from_this(), &posted = scheduler](const std::string& sick) {
+        posted.post([weak, sick] {
+          if (const auto self = weak.lock()) self->onHealth(sick);
+        });
+      },
+      log);
+}
+
+void Member::Impl::onHealth(const std::string& sick) {
+  if (lifetime.stopping()) return;
+  if (!sick.empty() && health.sick.empty()) log.warning("this machine is sick: {}", sick);
+  if (sick.empty() && !health.sick.empty()) log.info("this machine is well again");
+  {
+    const std::lock_guard lock(health_mutex);
+    health.sick = sick;
+  }
+  health_changed.set();
+}
+
+void Member::Impl::setOut(bool out) {
+  if (health.out == out) return;
+  {
+    const std::lock_guard lock(health_mutex);
+    health.out = out;
+  }
+  if (!options.check_releases) {
+    log.info("this node's addresses are {} its name, by its checks", out ? "taken out of" : "back under");
+    return publishDrained();
+  }
+  log.info("this node {} by its checks", out ? "gives its name up, and asks for none," : "asks for a name again,");
+  first->protocol.bindTo(out ? std::optional<int64_t>(0) : std::nullopt, 0);
+  if (second) onChange();
+}
+
+// Says it once for each time.
+void Member::Impl::noteFloor(bool may_be_out) {
+  if (std::exchange(held_by_floor, !may_be_out) || may_be_out) return;
+  log.warning("this node stays in, though its machine is sick: less than {} % of the nodes would be left",
+              options.check_floor_percent);
 }
 
 // True: a store knew some names.
@@ -373,7 +436,7 @@ void Member::Impl::restore(const std::vector<const records::RecordStore*>& known
   if (node.drained) {
     log.warning("this node is drained, as before it was started: its name has no address until idetcd undrain");
     drained = true;
-    name.setDrained(true);
+    publishDrained();
   }
   Protocol& protocol = first->protocol;
   protocol.sawToken(node.token);
@@ -416,6 +479,39 @@ runtime::Task<void> runDrain(std::shared_ptr<Impl> impl, bool drained, Member::D
   impl->setDrained(drained);
   const bool published = co_await impl->name.whenPublished(Member::kDrainPatience);
   done(published);
+}
+// Whether a sick node may be out, asked again and again; a node that is well is in. What the store does not answer changes
+// nothing.
+template <typename Impl>
+runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
+  while (!impl->lifetime.stopping()) {
+    impl->health_changed.reset();
+    const auto side = impl->lead();
+    const BootClock::time_point asked = impl->scheduler.now();
+    if (impl->health.sick.empty()) {
+      impl->noteFloor(true);
+      const bool was_out = impl->health.out;
+      impl->setOut(false);
+      if (was_out) co_await impl->name.whenPublished(Member::kDrainPatience);
+      co_await impl->gate.leave(*side->store);
+    } else if (impl->options.check_releases && (impl->health.out || side->protocol.heldId() == 0)) {
+      impl->setOut(true);
+      (void)co_await impl->gate.ask(*side->store, impl->name.uuid());
+    } else {
+      const store::StoreResult<bool> may = co_await impl->gate.ask(*side->store, impl->name.uuid());
+      if (impl->lifetime.stopping()) break;
+      if (may && !impl->health.sick.empty()) {
+        impl->setOut(*may);
+        impl->noteFloor(*may);
+      }
+    }
+    const std::chrono::nanoseconds took = impl->scheduler.now() - asked;
+    const std::chrono::nanoseconds interval = impl->options.check_times.interval;
+    const bool is_well = impl->health.sick.empty() && !impl->health.out;
+    co_await impl->health_changed.wait(is_well ? 1h : std::clamp(20 * took, interval, 2 * interval));
+  }
+  const auto side = impl->lead();
+  co_await impl->gate.leave(*side->store);
 }
 // A timer sleeps while the machine is suspended: so no sleep is long.
 template <typename Impl>
@@ -478,6 +574,10 @@ void Member::Impl::start() {
   if (saver) scheduler.spawn(runSaver(first, saver));
   first->protocol.prefer(preferred);
   start(first);
+  if (!options.checks.empty() && !options.observe) {
+    scheduler.spawn(runHealthGate(self));
+    watchHealth();
+  }
   machine = std::make_unique<MachineWatch>(scheduler, self, log);
   if (!options.observe) machine->watchGeneration(name);
   if (options.find_addresses) {
@@ -494,9 +594,11 @@ void Member::Impl::start(const std::shared_ptr<Side>& side) {
 
 // Ends when nothing is published and called back any more.
 void Member::Impl::giveUp() {
+  checks.reset();
   machine.reset();
   const bool accepted = scheduler.post([self = shared_from_this()] {
     self->lifetime.stop();
+    self->health_changed.set();
     self->reporter.report();
     if (self->second) self->second->protocol.stop();
     self->first->protocol.stop();
@@ -685,5 +787,10 @@ void Member::setDrained(bool drained, Done<bool> done) {
 bool Member::remembers() const { return impl_->options.state != nullptr; }
 
 bool Member::isDrained() const { return impl_->drained; }
+
+Member::Health Member::health() const {
+  const std::lock_guard lock(impl_->health_mutex);
+  return impl_->health;
+}
 
 }  // namespace idetcd::naming

@@ -15,6 +15,7 @@
 #include "naming/relay.h"
 #include "naming/roster.h"
 #include "node/addresses.h"
+#include "node/health_checks.h"
 #include "node/state_directory.h"
 #include "records/record_store.h"
 #include "runtime/scheduler.h"
@@ -44,6 +45,11 @@ class Member {
     std::chrono::milliseconds save_interval{30'000};  // between two writings of the names; they are large
     std::vector<std::string> on_claim;                // a program and its arguments (claim_hook.h); may be empty
     std::shared_ptr<sandbox::ProgramRunner> runner;   // runs it
+    // By which the machine is sick or well; of a sick node the name has no address, or is given up. Empty: it is well.
+    std::vector<node::Check> checks;
+    node::CheckTimes check_times;
+    bool check_releases = false;
+    int check_floor_percent = 50;  // of the nodes that are to stay in (health_gate.h)
     // Where this node's addresses come from when those of the machine have changed; called on a thread of its own.
     // Empty: they stay as they are.
     std::function<Result<node::NodeAddresses>()> find_addresses;
@@ -150,6 +156,13 @@ class Member {
   void setDrained(bool drained, Done<bool> done);
   bool isDrained() const;
   bool remembers() const;  // there is a state directory
+
+  // By `checks`. An operator's drain is apart from it.
+  struct Health {
+    std::string sick;  // why; empty: the machine is well
+    bool out = false;  // so the name has no address, or none is held
+  };
+  Health health() const;
 
  private:
   struct Side;

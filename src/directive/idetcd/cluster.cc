@@ -40,7 +40,12 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
                    "The size of the table of names, with that of addresses: as large as they were at their largest.",
                    [&store] { return static_cast<double>(store.bytes()); }),
       drained_(scope, "idetcd_drained", "Whether an operator has taken the addresses of this node out of DNS: 1 or 0.",
-               [&member] { return member.isDrained() ? 1.0 : 0.0; }) {}
+               [&member] { return member.isDrained() ? 1.0 : 0.0; }),
+      sick_(scope, "idetcd_check_failed", "Whether a check of this machine fails: 1 or 0.",
+            [&member] { return member.health().sick.empty() ? 0.0 : 1.0; }),
+      out_(scope, "idetcd_check_out",
+           "Whether this node's name has no address, or none is held, by its checks: 1 or 0.",
+           [&member] { return member.health().out ? 1.0 : 0.0; }) {}
 
 bool ClusterStore::isReady() const {
   if (!peers) return true;

@@ -30,6 +30,8 @@ class ClusterMetrics {
   const metrics::GaugeFunction lag_;
   const metrics::GaugeFunction table_bytes_;
   const metrics::GaugeFunction drained_;
+  const metrics::GaugeFunction sick_;
+  const metrics::GaugeFunction out_;
 };
 
 // One of the stores in which a member has its name.

@@ -246,6 +246,8 @@ std::string ClusterReport::degraded() const {
     what = fmt::format("{} confirms nothing: names are stale", member_->store()->kind());
   if (const auto unused = unusedEndpoints(*member_); what.empty() && !unused.empty())
     what = fmt::format("endpoint {} is not used: {}", unused.front().endpoint, unused.front().reason);
+  if (const auto health = member_->health(); what.empty() && !health.sick.empty())
+    what = fmt::format("this machine is sick: {}", health.sick);
   return what.empty() ? what : fmt::format("{}: {}", pattern(), what);
 }
 
@@ -275,6 +277,7 @@ json ClusterReport::status() const {
   if (store_ == nullptr) return nullptr;
   const BootClock::time_point now = BootClock::now();
   const auto state = member_->storeState();
+  const auto health = member_->health();
   const records::MemberAddresses own = settings_.observe ? records::MemberAddresses{} : member_->addresses();
   json all{{"pattern", pattern()},
            {"zone", settings_.pattern.zone().toString()},
@@ -285,6 +288,8 @@ json ClusterReport::status() const {
            {"lease_seconds", settings_.lease.count()},
            {"lease_left_seconds", nullptr},
            {"drained", member_->isDrained()},
+           {"sick", nullptr},
+           {"out", health.out},
            {"addresses", textsOf(own)},
            {"networks", json::object()},
            {"node", member_->uuid()},
@@ -304,6 +309,7 @@ json ClusterReport::status() const {
            {"second_connected", false},
            {"endpoints", member_->store()->endpoints()},
            {"unused_endpoints", json::array()}};
+  if (!health.sick.empty()) all["sick"] = health.sick;
   for (const records::Network& network : own.networks) all["networks"][network.name] = textsOf(network.addresses);
   for (const auto& [endpoint, reason] : unusedEndpoints(*member_)) {
     std::erase(all["endpoints"].get_ref<json::array_t&>(), endpoint);

@@ -37,6 +37,10 @@ naming::Member::Options memberOptions(const ClusterSettings& settings, const nod
   options.addresses = node.addresses;
   options.on_claim = settings.on_claim;
   options.services = settings.services;
+  options.checks = settings.checks;
+  options.check_times = settings.check_times;
+  options.check_releases = settings.check_releases;
+  options.check_floor_percent = settings.check_floor_percent;
   if (!settings.address.areFixed()) {
     options.find_addresses = [address = settings.address] {
       return node::selectNodeAddresses(address, node::readNetworkView());

@@ -1,6 +1,7 @@
 #include "directive/idetcd/settings.h"
 
 #include "base/ip_address.h"
+#include "base/text.h"
 #include "config/option_table.h"
 #include "naming/watched_ranges.h"
 
@@ -144,12 +145,35 @@ Result<void> readTopology(config::DirectiveCursor& cursor, ClusterSettings& sett
   return {};
 }
 
+Result<void> readCheck(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  constexpr size_t kMostChecks = 8;
+  const auto words = cursor.args(1);
+  if (!words) return tl::unexpected(words.error());
+  auto check = node::Check::parse(*words);
+  if (!check) return cursor.error(check.error().message);
+  if (settings.checks.size() == kMostChecks) return cursor.error(fmt::format("there are {} checks at most", kMostChecks));
+  settings.checks.push_back(std::move(*check));
+  return {};
+}
+
+Result<void> readCheckFloor(config::DirectiveCursor& cursor, ClusterSettings& settings) {
+  const auto word = cursor.oneArg();
+  if (!word) return tl::unexpected(word.error());
+  const auto percent = word->ends_with('%') ? parseNumber<int>(word->substr(0, word->size() - 1)) : std::nullopt;
+  if (!percent || *percent < 0 || *percent > 100)
+    return cursor.error(fmt::format("check-floor must be from 0% to 100%: '{}'", *word));
+  settings.check_floor_percent = *percent;
+  return {};
+}
+
 const config::Options<Lines>& options() {
   using namespace config;
   using Settings = ClusterSettings;
   constexpr int64_t kMostInteger = std::numeric_limits<int32_t>::max();  // of a TTL: RFC 2181 §8
   constexpr int64_t kLongestSeconds = 24 * 3600;
   constexpr int64_t kLongestHold = 30 * kLongestSeconds;
+  constexpr int64_t kMostAttempts = 1000;
+  const DurationRange kCheckTime{.least = std::chrono::milliseconds(100), .most = std::chrono::hours(1)};
   const auto of = [](Field<Settings> field) { return within(&Lines::settings, std::move(field)); };
   static const Options<Lines> kOptions{
       {"endpoint", "endpoint http://HOST:PORT...", readEndpoint},
@@ -186,6 +210,19 @@ const config::Options<Lines>& options() {
       {"state", "state DIRECTORY", of(readState)},
       {"on-claim", "on-claim COMMAND [ARGUMENT...]", of(readOnClaim)},
       {"service", "service NAME tcp|udp PORT [weight W]", of(readService)},
+      {"check", "check COMMAND [ARGUMENT...], or check tcp [ADDRESS:]PORT, or check http URL", of(readCheck)},
+      {"check-interval", "check-interval DURATION, like 10s",
+       of(within(&Settings::check_times, duration(&node::CheckTimes::interval, kCheckTime)))},
+      {"check-timeout", "check-timeout DURATION, like 5s",
+       of(within(&Settings::check_times, duration(&node::CheckTimes::timeout, kCheckTime)))},
+      {"check-fails", "check-fails N",
+       of(within(&Settings::check_times, number(&node::CheckTimes::fails, 1, kMostAttempts)))},
+      {"check-passes", "check-passes N",
+       of(within(&Settings::check_times, number(&node::CheckTimes::passes, 1, kMostAttempts)))},
+      {"check-mode", "check-mode drain, or check-mode release",
+       of(choice(&Settings::check_releases, {{"drain", false}, {"release", true}},
+                 "check-mode must be drain or release: '{word}'"))},
+      {"check-floor", "check-floor N%", of(Field<Settings>(readCheckFloor).orElse("50%"))},
       {"topology", "topology COMMAND [ARGUMENT...], or topology file PATH, or topology env NAME", of(readTopology)},
   };
   return kOptions;
@@ -286,7 +323,9 @@ bool ClusterSettings::isSameBesidesStores(const ClusterSettings& other) const {
          reconcile == other.reconcile && watch == other.watch && relay == other.relay &&
          ttl_seconds == other.ttl_seconds && address == other.address && observe == other.observe &&
          state_directory == other.state_directory && on_claim == other.on_claim && services == other.services &&
-         topology == other.topology;
+         topology == other.topology && checks == other.checks &&
+         check_times == other.check_times && check_releases == other.check_releases &&
+         check_floor_percent == other.check_floor_percent;
 }
 
 bool ClusterSettings::isSameStore(bool at_peers, const ClusterSettings& other) const {

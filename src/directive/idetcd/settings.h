@@ -7,6 +7,7 @@
 #include "directive/etcd/access.h"
 #include "dns/name.h"
 #include "node/addresses.h"
+#include "node/health_checks.h"
 #include "peers/peer_group.h"
 #include "records/member_data.h"
 #include "slots/name_pattern.h"
@@ -34,6 +35,10 @@ struct ClusterSettings : EtcdAccess {
   std::vector<std::string> on_claim;  // a program and its arguments; may be empty
   std::vector<records::Service> services;
   std::vector<std::string> topology;  // node::readPlace()'s source; may be empty
+  std::vector<node::Check> checks;
+  node::CheckTimes check_times;
+  bool check_releases = false;
+  int check_floor_percent = 50;
   bool only = true;  // there is no `idetcd` with another pattern in the Corefile
 
   // Of the store in which names are claimed first, and of the one to which the cluster moves.

@@ -30,7 +30,7 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   const ClusterMetrics metrics(registry.scope(), member, store, 20s);
   auto values = test_support::valuesOf(registry);
   for (const char* name : {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh",
-                           "idetcd_drained", "idetcd_moving", "idetcd_moved"}) {
+                           "idetcd_drained", "idetcd_moving", "idetcd_moved", "idetcd_check_failed", "idetcd_check_out"}) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
   EXPECT_TRUE(std::isinf(values.at("idetcd_names_age_seconds")));
