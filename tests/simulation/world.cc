@@ -815,7 +815,7 @@ bool World::moveAddress() {
   withTwin(*machine, [&](Process& process, Machine& its) {
     its.record = machine->record;
     process.scheduler().deliver([&process, ipv4 = its.record.ipv4] {
-      process.protocol().name().setAddresses({ipv4, std::nullopt});
+      process.protocol().name().setAddresses({{ipv4, std::nullopt}, {}});
     });
   });
   return true;

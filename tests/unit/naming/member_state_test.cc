@@ -359,7 +359,7 @@ TEST_F(MemberStateTest, AProgramThatHangsHoldsUpNothing) {
 
 // What the machine is said to have; the monitor looks once at start.
 Result<node::NodeAddresses> machineWith(const char* ipv4, std::string warning = {}) {
-  return node::NodeAddresses{{IpAddress::parse(ipv4), std::nullopt}, std::move(warning), {}};
+  return node::NodeAddresses{{{IpAddress::parse(ipv4), std::nullopt}, {}}, std::move(warning), {}};
 }
 
 TEST_F(MemberStateTest, NewAddressesGoIntoTheRecordUnderTheSameToken) {

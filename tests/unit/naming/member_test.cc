@@ -612,7 +612,7 @@ TEST_F(MemberTest, AKeyThatIsOverwrittenMeanwhileIsNotUpdated) {
   const auto claimed = std::make_shared<std::promise<void>>();
   made.find_addresses = [ready = claimed->get_future().share()]() -> Result<node::NodeAddresses> {
     ready.wait_for(60s);
-    return node::NodeAddresses{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}, {}};
+    return node::NodeAddresses{{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}}, {}, {}};
   };
   made.on_ownership = [claimed, first = true](const std::optional<Ownership>&) mutable {
     if (std::exchange(first, false)) claimed->set_value();
