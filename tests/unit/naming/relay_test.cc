@@ -93,7 +93,7 @@ TEST_F(RelayTest, ARelayIsListedAtTheNewAddressesOfItsNode) {
   const auto moved = std::make_shared<std::promise<void>>();
   moving.find_addresses = [ready = moved->get_future().share()]() -> Result<node::NodeAddresses> {
     ready.wait_for(60s);
-    return node::NodeAddresses{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}};
+    return node::NodeAddresses{{{IpAddress::parse("192.0.2.99"), std::nullopt}, {}}, {}, {}};
   };
   Node& relay = start(moving);
   ASSERT_TRUE(relay.owns("worker1.tf.local."));
