@@ -36,11 +36,6 @@ store::KeyRange slotRange(const slots::NamePattern& pattern) {
   return store::KeyRange::prefix(pattern.literalPrefix());
 }
 
-// There was no answer.
-bool mayPass(const StoreError& error) {
-  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded;
-}
-
 // The store answers, and will go on like this.
 bool refusesForGood(const StoreError& error) {
   return error.sent && error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kDeadlineExceeded;
@@ -132,6 +127,11 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
   preferred_id_ = preferred_id;
   own_reservations_.clear();
   waiting_.waitOnlyFor(only);
+  // Before the node's own lease, which nobody renews meanwhile.
+  if (reservation_.isWanted()) {
+    const StoreResult<bool> prepared = co_await prepareReservation();
+    if (!prepared) co_return tl::unexpected(prepared.error());
+  }
   const StoreResult<bool> granted = co_await grant();
   if (!granted) co_return tl::unexpected(granted.error());
   StoreResult<slots::QueueSnapshot> line = co_await enqueue(preferred_id);
@@ -165,8 +165,6 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
-        const StoreResult<bool> prepared = co_await prepareReservation(choice, *line);
-        if (!prepared) co_return tl::unexpected(prepared.error());
         co_await kept_.wait(kKeepPatience);
         if (context_.lifetime.stopping()) break;
         StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
@@ -236,7 +234,9 @@ Claim::Answer<slots::QueueSnapshot> Claim::enqueue(int64_t preferred_id, const s
   while (!context_.lifetime.stopping()) {
     const BootClock::time_point asked = context_.now();
     StoreResult<slots::QueueSnapshot> line = co_await putTicket(preferred_id, unclear);
-    if (line || !mayPass(line.error())) co_return line;
+    if (line) co_return line;
+    const ErrorCode code = line.error().code;
+    if (code != ErrorCode::kUnavailable && code != ErrorCode::kDeadlineExceeded) co_return line;
     const StoreResult<bool> kept = co_await pauseBeforeNext(line.error(), asked, backoff);
     if (!kept) co_return tl::unexpected(kept.error());
   }
@@ -257,9 +257,7 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id, const
   const Transaction::Read ticket = transaction.read({store::KeyRange::single(ticket_), {.keys_only = true}});
   Transaction::Read own_key;
   Transaction::Read floor;
-  Transaction::Read reserved;
   if (!preferred.empty()) {
-    reserved = transaction.read({store::KeyRange::single(reservationKey(preferred)), {}});
     own_key = transaction.read({store::KeyRange::single(preferred), {}});
     floor = transaction.read({store::KeyRange::single(tokenFloorKey(preferred)), {}});
   }
@@ -279,8 +277,6 @@ Claim::Answer<slots::QueueSnapshot> Claim::putTicket(int64_t preferred_id, const
   StoreResult<slots::QueueSnapshot> line = slots::QueueSnapshot();
   if (own) {  // whatever others have
     line->older.emplace();
-    const std::vector<store::KeyValue>& waiting = transaction.result(*answer, reserved).kvs;
-    if (!waiting.empty()) line->own_reservation = readReserved(waiting.front());
     line->ticket_revision = line->revision = answer->revision;
   } else if (is_new) {
     line = co_await lookAt(answer->revision);
@@ -632,6 +628,7 @@ void Claim::learnFloor(const RangeResult& found) {
 
 void Claim::remember(ClaimedSlot slot) {
   slot_ = std::move(slot);
+  reservation_.claimed(slot_.name);
   raised_ = 0;
   own_key_.sawToken(slot_.token);
   own_key_.claimed(slot_.revision);
@@ -669,7 +666,7 @@ Claim::Answer<Claim::Attempt> Claim::take(slots::SlotChoice choice, slots::Queue
   for (const std::string& key : own_reservations_) {
     if (!reservation_.isWanted() || key != reservationKey(choice.name)) transaction.erase(key);
   }
-  if (reservation_.isWanted()) transaction.put(reservation_.put(record_.id));
+  if (reservation_.isWanted()) transaction.put(reservation_.put(choice.name, record_.id));
   // As a rule this transaction's revision is no lower than what it says, so every later claim gets a higher one.
   if (raised || said > std::max(line.revision, own_key_.newestRevision()) + 1) {
     transaction.put({floor_key, std::to_string(said), 0});
@@ -848,32 +845,13 @@ std::optional<slots::QueueSnapshot::Reserved> Claim::readReserved(const store::K
   if (kv.value != record_.id) return std::nullopt;
   const auto id = options_.pattern.recognise(std::string_view(kv.key).substr(kReservationPrefix.size()));
   if (!id) return std::nullopt;
-  return slots::QueueSnapshot::Reserved{.id = *id, .mod_revision = kv.mod_revision, .lease = kv.lease};
+  return slots::QueueSnapshot::Reserved{.id = *id, .mod_revision = kv.mod_revision};
 }
 
-// What has no answer is repeated, as in enqueue().
-Claim::Answer<bool> Claim::prepareReservation(const slots::SlotChoice& choice, const slots::QueueSnapshot& line) {
-  if (!reservation_.isWanted()) co_return true;
-  const auto& own = line.own_reservation;
-  const int64_t found = own && own->id == choice.id ? own->lease : 0;
-  Backoff backoff(context_.jitter, 100ms, 3s);
-  while (!context_.lifetime.stopping()) {
-    const BootClock::time_point asked = context_.now();
-    StoreResult<bool> prepared = co_await reservation_.prepare(choice.name, found);
-    if (prepared || !mayPass(prepared.error())) co_return prepared;
-    const StoreResult<bool> kept = co_await pauseBeforeNext(prepared.error(), asked, backoff);
-    if (!kept) co_return tl::unexpected(kept.error());
-  }
-  co_return stopped();
-}
-
-runtime::Task<void> Claim::dropReservation(bool unless_copied) {
-  if (!unless_copied || reservation_.isGrantedHere()) co_await reservation_.drop();
-}
-
-Claim::Answer<bool> Claim::renewReservation() {
-  const StoreResult<bool> renewed = co_await reservation_.renew(record_.id, slot_.create_revision, lease_->id);
-  co_return renewed;
+Claim::Answer<bool> Claim::prepareReservation() {
+  const std::string preferred = preferredKey(preferred_id_);
+  const StoreResult<bool> prepared = co_await reservation_.prepare(preferred, record_.id);
+  co_return prepared;
 }
 
 Claim::Answer<bool> Claim::refresh() {

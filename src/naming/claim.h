@@ -128,10 +128,10 @@ class Claim {
   // Revokes the leases of earlier processes once a name is claimed. Until that is done, or the protocol stops.
   runtime::Task<void> endFormerLeases();
   // REQUIRES: the slot is held.
-  Answer<bool> renewReservation();
-  // The name that is reserved is free: an operator has released it, or `unless_copied` and the lease is no other process's.
-  runtime::Task<void> dropReservation(bool unless_copied);
-  const Reservation& reservation() const { return reservation_; }
+  Answer<bool> renewReservation() { return reservation_.renew(record_.id, slot_.create_revision, lease_->id); }
+  // While the node waits for a name.
+  Answer<bool> prepareReservation();
+  Reservation& reservation() { return reservation_; }
   // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
   void leaveLease() {
     lives_on_ = lease_.has_value();
@@ -188,7 +188,6 @@ class Claim {
   std::optional<slots::QueueSnapshot::Reserved> readReserved(const store::KeyValue& kv) const;
   void addReserved(const store::KeyValue& kv, slots::QueueSnapshot* line);
   void noteReserved(const slots::QueueSnapshot& line);
-  Answer<bool> prepareReservation(const slots::SlotChoice& choice, const slots::QueueSnapshot& line);
   std::string preferredKey(int64_t preferred_id) const;
   std::optional<slots::QueueSnapshot::OwnKey> readOwn(const store::RangeResult& found) const;
   bool isAbandoned(const store::KeyValue& kv) const;

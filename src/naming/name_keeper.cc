@@ -84,7 +84,7 @@ Task<void> NameKeeper::run() {
       break;
     }
     if (outcome == Claim::ClaimOutcome::kDuplicateNodeId) {
-      co_await claim_.dropReservation(true);
+      if (claim_.reservation().isGrantedHere()) co_await claim_.reservation().drop();
       context_.counters.conflicts.add();
       context_.log.error("{}", kDuplicateUuid);
       regenerateNodeId();
@@ -95,7 +95,7 @@ Task<void> NameKeeper::run() {
     const bool held_long = context_.now() - started > 2 * options_.lease;
     disown();
     const bool released = recordLoss(loss);
-    if (released) co_await claim_.dropReservation(false);
+    if (released) co_await claim_.reservation().drop();
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
     // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
     // key (kReleased) may be under our lease.
@@ -104,7 +104,7 @@ Task<void> NameKeeper::run() {
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
-    if (loss == Loss::kDuplicateNodeId) co_await claim_.dropReservation(true);
+    if (loss == Loss::kDuplicateNodeId && claim_.reservation().isGrantedHere()) co_await claim_.reservation().drop();
     if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
     if (loss == Loss::kBoundElsewhere) continue;
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
@@ -324,14 +324,21 @@ Task<void> NameKeeper::keepRecord() {
 
 Task<void> NameKeeper::keepReservation() {
   constexpr std::string_view kReserving = "keeping the name reserved";
-  const std::chrono::nanoseconds period = claim_.reservation().renewalPeriod();
+  const Reservation& reservation = claim_.reservation();
+  if (!reservation.isWanted()) co_return;
+  const std::chrono::nanoseconds period = reservation.renewalPeriod();
   bool failed = false;
-  while (claim_.reservation().isWanted() && !context_.lifetime.stopping()) {
+  while (!context_.lifetime.stopping()) {
     const std::chrono::nanoseconds delay =
         context_.jitter.around(failed ? std::min<std::chrono::nanoseconds>(period, options_.lease) : period, 0.1);
     co_await context_.lifetime.pause(delay);
-    if (!holding_) continue;
-    const StoreResult<bool> renewed = co_await claim_.renewReservation();
+    if (!holding_ && !reservation.isPrepared()) continue;
+    StoreResult<bool> renewed = true;
+    if (holding_) {
+      renewed = co_await claim_.renewReservation();
+    } else {
+      renewed = co_await claim_.prepareReservation();  // it waits for a name
+    }
     failed = !renewed;
     if (renewed) context_.trouble.succeeded(kReserving);
     if (!renewed) context_.trouble.failed(kReserving, renewed.error());

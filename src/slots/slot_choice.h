@@ -69,7 +69,6 @@ struct QueueSnapshot {
   struct Reserved {
     int64_t id = 0;
     int64_t mod_revision = 0;  // of the reservation
-    int64_t lease = 0;
   };
   std::optional<Reserved> own_reservation = {};
   std::vector<std::string> ahead = {};  // of each limit in `older` the youngest ticket, if they were read

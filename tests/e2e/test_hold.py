@@ -61,8 +61,7 @@ def test_a_node_that_comes_back_has_its_name_though_another_waits(start, etcd):
         first.start()
         assert first.wait_owns(etcd) == WORKER1
         assert cluster(first)["slots"][0]["node"] == node_id and cluster(first)["reserved"] == []
-    # The two of names and those of reservations.
-    wait_until(lambda: len(etcd.leases()) == 5, 30, lambda: f"{etcd.leases()}: two names, two reservations, one waits")
+    wait_until(lambda: len(etcd.leases()) == 6, 30, lambda: f"{etcd.leases()}: one for each node, and for what each reserves")
     first.terminate()
     assert [slot["name"] for slot in cluster(second)["reserved"]] == [WORKER1], "at an orderly end too"
 

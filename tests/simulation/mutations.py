@@ -110,7 +110,7 @@ MUTATIONS = [
     Mutation("no compare of the reservation", "naming/claim.cc",
              "  if (!back && !bound_) {\n", "  if (false) {\n"),
     Mutation("a reservation is not renewed", "naming/name_keeper.cc",
-             "const StoreResult<bool> renewed = co_await claim_.renewReservation();", "const StoreResult<bool> renewed = true;"),
+             "renewed = co_await claim_.renewReservation();", "renewed = true;"),
     Mutation("where names are reserved, one that has gone counts as free", "slots/slot_choice.cc",
              "    guessed_ = guessed_ || line_.reserving;\n", ""),
     # The name while it is held.

@@ -102,7 +102,7 @@ TEST(ChooseSlot, AnOwnKeyIsTakenBackOnlyIfItIsAbandoned) {
 TEST(ChooseSlot, TheSlotThatIsReservedForUsWhoeverWaits) {
   const NamePattern p = pattern(3);
   QueueSnapshot reserved = line({1, 3}, 7);
-  reserved.own_reservation = {.id = 2, .mod_revision = 5, .lease = 9};
+  reserved.own_reservation = {.id = 2, .mod_revision = 5};
   EXPECT_EQ(take(chooseSlot(p, reserved, 0)), 2);
   reserved.taken = {1};
   reserved.older->clear();
