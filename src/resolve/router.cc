@@ -97,6 +97,12 @@ void Router::beginOther(Job& job) const {
   job.meter = found->meter.get();
 }
 
+// Above the reverse names of all addresses.
+bool Router::isReverseTree(const dns::Query& query) {
+  const auto is = [name = query.name()](std::string_view tree) { return std::ranges::equal(tree, name); };
+  return is({"\7in-addr\4arpa\0", 14}) || is({"\3ip6\4arpa\0", 10}) || is({"\4arpa\0", 6});
+}
+
 bool Router::isAboveZone(const dns::Query& query) const {
   const auto name = query.name();
   const auto is_below = [&name](const Route& route) {

@@ -103,12 +103,12 @@ class Router : public std::enable_shared_from_this<Router> {
   // are asked; kNext: it is not theirs, and no other block's; nextOfExisting() and nextOfAbove(): but it exists.
   // REQUIRES: class IN; inside a ReadSection.
   QueryOutcome answerInner(const Chain& asking, size_t end, const dns::Query& query, const Request& request) const;
-  // Of the response that stands in the query's buffer: NXDOMAIN of a name that exists, since names of ours, or a server
-  // block's zone, are below it, becomes NODATA (RFC 8020 §2).
+  // Of the response that stands in the query's buffer: NXDOMAIN of a name that exists, since names of ours, a server
+  // block's zone, or all reverse names, are below it, becomes NODATA (RFC 8020 §2).
   static void correctDenial(const dns::Query& query, const Request& request) {
     if (dns::HeaderView(query.message).rcode() != dns::Rcode::kNxDomain) [[likely]]
       return;
-    if (request.name_exists || (request.router != nullptr && request.router->isAboveZone(query)))
+    if (request.name_exists || isReverseTree(query) || (request.router != nullptr && request.router->isAboveZone(query)))
       dns::denyDataOnly(query.message);
   }
   bool hasOneBlock() const { return routes_.size() == 1; }
@@ -137,6 +137,7 @@ class Router : public std::enable_shared_from_this<Router> {
   static const Route& routeOfDs(const dns::Query& query, const Route& found) {
     return found.parent != nullptr && query.qname_size == found.name.size() ? *found.parent : found;
   }
+  static bool isReverseTree(const dns::Query& query);
   bool isAboveZone(const dns::Query& query) const;
   void linkParents();
   QueryOutcome serve(Job& job, Request& request) const;

@@ -142,6 +142,13 @@ TEST_F(ChainTest, DsOfABlocksZoneGoesToTheBlockThatKnowsTheParent) {
   EXPECT_EQ(ask(silent, "sub.tf.local.", kDs), (Said{.soa = "sub.tf.local."}));
 }
 
+TEST_F(ChainTest, TheTreesOfReverseNamesExist) {
+  const auto denies = [] { return chainOf({}, std::make_unique<Answers>(dns::Rcode::kNxDomain)); };
+  for (const char* tree : {"in-addr.arpa.", "IP6.ARPA.", "arpa."}) EXPECT_EQ(ask(denies(), tree, kA), Said{}) << tree;
+  for (const char* other : {"10.in-addr.arpa.", "in-addr.example.", "xarpa.", "e164.arpa."})
+    EXPECT_EQ(ask(denies(), other, kA), (Said{.rcode = 3})) << other;
+}
+
 TEST_F(ChainTest, SeveralZonesInOneChainTheLongerOneFirst) {
   for (const auto& chain : {chainOf({&outer_, &inner_}), chainOf({&inner_, &outer_})}) {
     EXPECT_EQ(ask(chain, "a.tf.local.", kA), (Said{.answers = 1}));
