@@ -66,8 +66,10 @@ void Router::linkParents() {
     for (const Route& other : routes_) {
       const bool encloses = route.name.isWithin(other.name) && &other != &route;
       const bool asks = other.chain->parts.recursion_available && !route.chain->parts.recursion_available;
-      if (!encloses || !(is_above(other, route.name) || asks)) continue;
+      const bool is_parent = is_above(other, route.name);
+      if (!encloses || !(is_parent || asks)) continue;
       route.parent = &other;
+      route.parent_asks = !is_parent;
       break;
     }
   }

@@ -98,6 +98,7 @@ resolve::QueryOutcome ForwardingResolver::answer(const dns::Query& query, const 
   const size_t forwarder = findForwarder(query, 0);
   if (forwarder == forwarders_.size()) return answerSpecialName(query, request.response_limit);
   if (wants_recursion) return answerOther(query, request, forwarder);
+  if (request.name_exists) return resolve::QueryOutcome::next();
   dns::ResponseBuilder response(query, request.response_limit);
   response.setEde(dns::EdeCode::kNotAuthoritative, "no recursion desired");  // RFC 8914 §4.21
   return resolve::QueryOutcome::answer(response.finish(dns::Rcode::kRefused, dns::kFlagRa));

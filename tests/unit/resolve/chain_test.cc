@@ -70,9 +70,10 @@ class ChainTest : public testing::Test {
     std::string soa{};  // the owner
     bool operator==(const Said&) const = default;
   };
-  Said ask(const std::vector<Router::Zone>& zones, std::string_view qname, uint16_t qtype) {
+  Said ask(const std::vector<Router::Zone>& zones, std::string_view qname, uint16_t qtype, bool wants_recursion = true) {
     const Router router(zones, HashSeed(Message::kSeed));
     Message message(qname, qtype, 1232);
+    if (!wants_recursion) message.data()[2] = 0;
     Job job;
     const records::ReadSection section(reader_);
     router.begin(job, message.data(), message.size());
@@ -140,6 +141,8 @@ TEST_F(ChainTest, DsOfABlocksZoneGoesToTheBlockThatKnowsTheParent) {
   const std::vector<Router::Zone> silent{{.name = name("sub.tf.local."), .chain = inner},
                                          {.name = dns::Name(), .chain = chainOf({})}};
   EXPECT_EQ(ask(silent, "sub.tf.local.", kDs), (Said{.soa = "sub.tf.local."}));
+  EXPECT_EQ(ask(forwarding, "sub.tf.local.", kDs, false), (Said{.soa = "sub.tf.local."})) << "nobody is to be asked";
+  EXPECT_EQ(ask(nested, "sub.tf.local.", kDs, false), (Said{.soa = "tf.local."})) << "the parent is here";
 }
 
 TEST_F(ChainTest, TheTreesOfReverseNamesExist) {

@@ -52,8 +52,9 @@ class ForwardingResolverTest : public ForwardFixture {
     ASSERT_EQ(begin(name), resolve::QueryOutcome::Kind::kPending);
     runUntil([this] { return release_ != nullptr; });
   }
-  resolve::QueryOutcome::Kind begin(std::string_view name) {
+  resolve::QueryOutcome::Kind begin(std::string_view name, bool wants_recursion = true, bool name_exists = false) {
     Message message(name, 1, 512);
+    if (!wants_recursion) message.data()[2] = 0;
     dns::Query query;
     EXPECT_EQ(dns::parseQuery(message.data(), message.size(), Message::kSeed, query), dns::ParseOutcome::kQuery);
     query.asked_options = dns::kAsksNsid;
@@ -66,7 +67,8 @@ class ForwardingResolverTest : public ForwardFixture {
                                    .transport = resolve::Transport::kUdp,
                                    .response_limit = kLimit,
                                    .now = BootClock::now(),
-                                   .deferrer = &client_};
+                                   .deferrer = &client_,
+                                   .name_exists = name_exists};
     return resolver_->answer(query, request, 0).kind;
   }
   const std::string& answer() {
@@ -88,6 +90,12 @@ TEST_F(ForwardingResolverTest, ALateAnswerSaysTheNameOfTheMomentAtWhichItLeaves)
   ask("www.example.org.");
   name_ = "worker8.tf.local.";
   EXPECT_TRUE(answer().ends_with("worker8.tf.local"));
+}
+
+// As DS of the cluster's zone.
+TEST_F(ForwardingResolverTest, WithoutRecursionANameThatExistsIsForWhoKnowsIt) {
+  EXPECT_EQ(begin("tf.local.", false, true), resolve::QueryOutcome::Kind::kNext);
+  EXPECT_EQ(begin("www.example.org.", false), resolve::QueryOutcome::Kind::kAnswer) << "REFUSED";
 }
 
 TEST_F(ForwardingResolverTest, ALateAnswerDoesNotSayANameThatWasLost) {
