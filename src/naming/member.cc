@@ -111,6 +111,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   bool unsaved = false;      // read when quiet
 
   std::atomic<bool> drained{false};
+  std::atomic<bool> had_name{false};  // it was owned: a claim alone does not count
   mutable std::mutex health_mutex;
   bool held_by_floor = false;  // as logged. Scheduler's thread only
   Health health;  // guarded by health_mutex; scheduler's thread only changes it
@@ -247,6 +248,7 @@ void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = name.record();
   named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.revision, owned.cluster_id, drained};
   ++tellings;
+  had_name = true;
   handed_over = false;
   setTold(notifier != nullptr);
   if (notifier) notifier->claimed(named);
@@ -570,7 +572,7 @@ void Member::Impl::dropFiles() {
 void Member::Impl::start() {
   const auto self = shared_from_this();
   takeFiles();
-  if (options.on_ownership || notifier) scheduler.spawn(runReporter(self));
+  scheduler.spawn(runReporter(self));
   if (saver) scheduler.spawn(runSaver(first, saver));
   first->protocol.prefer(preferred);
   start(first);
@@ -766,7 +768,7 @@ Member::StoreState Member::storeState() const {
 
 std::string Member::relay() const { return impl_->lead()->protocol.relay(); }
 
-bool Member::hadName() const { return impl_->lead()->protocol.counters().claims.value() > 0; }
+bool Member::hadName() const { return impl_->had_name; }
 
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {
   impl_->scheduler.spawn(runRoster(impl_, std::move(done)));

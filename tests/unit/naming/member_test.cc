@@ -323,8 +323,10 @@ TEST_F(MemberTest, WhoHasNoNameWhenItIsGivenASecondStoreOwnsOnlyWhatBothSay) {
   server_.start();
   ASSERT_TRUE(node.sees("worker1.tf.local.", "192.0.2.2 fd00::2"));
   EXPECT_EQ(node.name(), "");
+  EXPECT_FALSE(node.member.hadName()) << "nothing is lost: it is still to come";
   other.ctl({"del", "worker1.tf.local."});
   EXPECT_TRUE(node.owns("worker1.tf.local."));
+  EXPECT_TRUE(eventually([&node] { return node.member.hadName(); }));
   node.member.stop(5s);
 }
 
