@@ -25,8 +25,10 @@ template <typename T>
 using Owned = std::unique_ptr<T, OpenSslDeleter>;
 
 std::string lastError() {
+  const unsigned long first = ERR_peek_error();
   const unsigned long code = ERR_peek_last_error();
   ERR_clear_error();
+  if (ERR_SYSTEM_ERROR(first)) return std::strerror(ERR_GET_REASON(first));
   const char* reason = code != 0 ? ERR_reason_error_string(code) : nullptr;
   return reason != nullptr ? reason : "TLS failed";
 }
