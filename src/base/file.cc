@@ -86,7 +86,7 @@ Result<void> makeDirectory(const std::string& path, mode_t mode) {
   const bool made = mkdir(path.c_str(), mode) == 0;
   const int why = errno;
   if (made || std::filesystem::is_directory(path, error)) return {};
-  return fail(std::strerror(why));
+  return fail(std::strerror(why == EEXIST ? ENOTDIR : why));
 }
 
 Result<void> removeDirectory(const std::string& path, const std::string& removed) {

@@ -1,5 +1,7 @@
 #include "config/directive_cursor.h"
 
+#include <filesystem>
+
 #include "base/file_watch.h"
 
 namespace idetcd::config {
@@ -164,6 +166,19 @@ std::optional<std::string> NamedFiles::read(const std::string& path, int line) {
   if (content) return std::move(*content);
   add(line, fmt::format("{}: {}; write: the path of a file that can be read", path, content.error().message));
   return std::nullopt;
+}
+
+void NamedFiles::checkDirectories(std::string_view option) {
+  for (size_t i = 1; i < lines_.size(); ++i) {
+    const Line& line = lines_[i];
+    if (line.words[0] != option || line.words.size() < 2) continue;
+    const std::string& path = line.words[1];
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    const bool is_other = std::filesystem::exists(status) && !std::filesystem::is_directory(status);
+    if (is_other || error == std::errc::not_a_directory)
+      add(line.number, fmt::format("{}: Not a directory; write: the path of a directory", path));
+  }
 }
 
 void NamedFiles::checkTls(const std::function<Result<void>(std::span<const std::string> paths)>& check) {

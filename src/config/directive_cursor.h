@@ -99,6 +99,8 @@ class NamedFiles {
   // Each line of the block that begins with `tls`. The files of one are read first, so that all that are missing are
   // named; if all can be read, `check` says whether they fit together.
   void checkTls(const std::function<Result<void>(std::span<const std::string> paths)>& check);
+  // Each line of the block that begins with `option`: its first argument, if it is there, has to be a directory.
+  void checkDirectories(std::string_view option);
 
   const std::vector<Error>& errors() const { return errors_; }
   const std::vector<std::string>& warnings() const { return warnings_; }

@@ -75,6 +75,7 @@ class AutoDirective final : public resolve::Configured<AutoSettings>, public Pub
 extern const resolve::DirectiveType kAutoDirective{.name = "auto",
                                                    .syntax = "auto [ZONES...] { directory DIR ... }",
                                                    .make = resolve::makeDirective<AutoDirective>,
+                                                   .check_files = [](config::NamedFiles& files) { files.checkDirectories("directory"); },
                                                    .once = true,
                                                    .defaults = [] { return autoOptions().defaults(); }};
 

@@ -247,6 +247,7 @@ class CacheDirective final : public resolve::Configured<resolver::CacheSettings>
 extern const resolve::DirectiveType kCacheDirective{.name = "cache",
                                                     .syntax = "cache [TTL] [ZONES...] [{ ... }]",
                                                     .make = resolve::makeDirective<CacheDirective>,
+                                                    .check_files = [](config::NamedFiles& files) { files.checkDirectories("persist"); },
                                                     .once = true,
                                                     .defaults = [] { return cacheOptions().defaults(); }};
 

@@ -58,6 +58,7 @@ Result<std::vector<SocketAddress>> listeningAddresses(const resolve::Block& bloc
 
 void checkFiles(config::NamedFiles& files) {
   checkEtcdTls(files);
+  files.checkDirectories("state");
   for (const auto& [words, number] : files.lines()) {
     if (words.size() != 2 || words.front() != "secret") continue;
     const auto text = files.read(words.back(), number);

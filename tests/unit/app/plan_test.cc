@@ -37,6 +37,7 @@
 #include "net/tls_stream.h"
 #include "resolver/dns64.h"
 #include "resolver/waiting_clients.h"
+#include "support/temporary_directory.h"
 
 namespace idetcd::app {
 namespace {
@@ -1173,6 +1174,21 @@ TEST(Plan, EachDirectiveHasItsTurnBeforeTheConfinementUpToTheFirstError) {
   turns.clear();
   EXPECT_EQ(beforeConfinement(planOf("plugin/b: no")).error().message, "plugin/b: no");
   EXPECT_EQ(turns, "ab");
+}
+
+TEST(Plan, WhatIsToBeADirectoryIsNothingElse) {
+  const TemporaryDirectory directory;
+  overwrite(directory / "file", "");
+  const std::string file = directory / "file";
+  const auto said = [](const std::string& block, const std::string& path) {
+    const auto plan = makePlan("Corefile", ". {\n" + block + " " + path + "\n }\n}\n", 53, NamedFiles::kRead);
+    return plan ? std::string() : plan.error().message;
+  };
+  for (const char* block : {" auto {\n directory", " cache {\n persist", " idetcd {\n pattern a{{.ID}}. \n state"}) {
+    for (const std::string& path : {file, file + "/inner"})
+      EXPECT_NE(said(block, path).find(path + ": Not a directory; write: "), std::string::npos) << block << said(block, path);
+    for (const std::string& path : {directory.path(), directory / "missing"}) EXPECT_EQ(said(block, path), "") << block;
+  }
 }
 
 TEST(Plan, DirectivesDoNothingBeforeTheConfinementUnlessTheySaySo) {

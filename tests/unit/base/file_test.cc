@@ -140,6 +140,8 @@ TEST_F(FileTest, ADirectoryHasItsModeAlsoWithASlashBehind) {
   ASSERT_EQ(stat(inner.c_str(), &made), 0);
   EXPECT_EQ(made.st_mode & 0777, 0700u);
   EXPECT_TRUE(makeDirectory(inner, 0700)) << "it is there";
+  overwrite(inner + "/file", "one");
+  EXPECT_EQ(makeDirectory(inner + "/file").error().message, "Not a directory");
 }
 
 }  // namespace
