@@ -208,7 +208,7 @@ MUTATIONS = [
     Mutation("a restore: old revisions win over the new store's", "naming/replica.cc",
              "history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted", "Revisions::kGoOn"),
     Mutation("names that have gone stay after a snapshot", "records/record_store.cc",
-             "    unseen.push_back(&entry);\n", ""),
+             "    unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);\n", ""),
     # Who is told.
     Mutation("hook order: a claim is reported without the loss before it", "naming/ownership_reporter.cc",
              "    reported_.reset();\n    listener_.lost();\n", "    reported_.reset();\n"),
