@@ -384,11 +384,12 @@ void Member::Impl::onHealth(const std::string& sick) {
   if (lifetime.stopping()) return;
   if (!sick.empty() && health.sick.empty()) log.warning("this machine is sick: {}", sick);
   if (sick.empty() && !health.sick.empty()) log.info("this machine is well again");
+  const bool flips = sick.empty() != health.sick.empty();
   {
     const std::lock_guard lock(health_mutex);
     health.sick = sick;
   }
-  health_changed.set();
+  if (flips) health_changed.set();
 }
 
 void Member::Impl::setOut(bool out) {
@@ -496,13 +497,13 @@ runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
       impl->setOut(false);
       if (was_out) co_await impl->name.whenPublished(Member::kDrainPatience);
       co_await impl->gate.leave(*side->store);
-    } else if (impl->options.check_releases && (impl->health.out || side->protocol.heldId() == 0)) {
-      impl->setOut(true);
-      (void)co_await impl->gate.ask(*side->store, impl->name.uuid());
     } else {
-      const store::StoreResult<bool> may = co_await impl->gate.ask(*side->store, impl->name.uuid());
+      std::string uuid = impl->name.uuid();
+      const store::StoreResult<bool> may = co_await impl->gate.ask(*side->store, std::move(uuid));
       if (impl->lifetime.stopping()) break;
-      if (may && !impl->health.sick.empty()) {
+      // A name that was given up is asked for once the machine is well.
+      const bool stays_out = impl->options.check_releases && impl->health.out;
+      if (may && !stays_out && !impl->health.sick.empty()) {
         impl->setOut(*may);
         impl->noteFloor(*may);
       }

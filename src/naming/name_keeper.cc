@@ -106,6 +106,7 @@ Task<void> NameKeeper::run() {
     if (loss == Loss::kStopped) break;
     if (loss == Loss::kDuplicateNodeId && claim_.reservation().isGrantedHere()) co_await claim_.reservation().drop();
     if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
+    if (loss == Loss::kBoundElsewhere && bound_ == 0) co_await claim_.reservation().drop();
     if (loss == Loss::kBoundElsewhere) continue;
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();

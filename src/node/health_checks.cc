@@ -40,6 +40,8 @@ class Patience {
  public:
   Patience(std::chrono::milliseconds timeout, const FileDescriptor& stop) : end_(Clock::now() + timeout), stop_(stop) {}
 
+  Patience again(std::chrono::milliseconds timeout) const { return {timeout, stop_}; }
+
   // Until `descriptor` is ready. False: the time is over.
   bool wait(int descriptor, int16_t events) const {
     while (true) {
@@ -57,13 +59,21 @@ class Patience {
   const FileDescriptor& stop_;
 };
 
-Result<void> runProgram(const Check& check, const Patience& patience, const sandbox::ProgramRunner& runner) {
-  const auto program = runner.start(check.command, {});
+// It may wait for a device or a file server for ever.
+bool hasEnded(const sandbox::RunningProgram& program) {
+  pollfd ended{.fd = program.descriptor(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
+Result<void> runProgram(const Check& check, const Patience& patience, const sandbox::ProgramRunner& runner,
+                        std::optional<sandbox::RunningProgram>& killed) {
+  if (killed && !hasEnded(*killed)) return fail("does not end, though it was killed");
+  killed.reset();
+  auto program = runner.start(check.command, {});
   if (!program) return tl::unexpected(program.error());
   if (!patience.wait(program->descriptor(), POLLIN)) {
     program->kill();
-    pollfd ended{.fd = program->descriptor(), .events = POLLIN, .revents = 0};
-    ::poll(&ended, 1, static_cast<int>(kKillPatience.count()));
+    if (!patience.again(kKillPatience).wait(program->descriptor(), POLLIN)) killed = std::move(*program);
     return fail("did not end in time");
   }
   const auto status = program->wait();
@@ -158,11 +168,11 @@ void CheckVerdict::add(bool passed) {
 }
 
 Result<void> attempt(const Check& check, std::chrono::milliseconds timeout, const sandbox::ProgramRunner* runner,
-                     const FileDescriptor& stop) {
+                     const FileDescriptor& stop, std::optional<sandbox::RunningProgram>& killed) {
   const Patience patience(timeout, stop);
   if (!check.command.empty()) {
     if (runner == nullptr) return fail("programs cannot be run");
-    return runProgram(check, patience, *runner);
+    return runProgram(check, patience, *runner, killed);
   }
   if (!check.host.empty()) return askUrl(check, patience);
   const auto socket = connectTo(check.address, patience);
@@ -180,7 +190,8 @@ HealthChecks::HealthChecks(std::vector<Check> checks, const CheckTimes& times,
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       verdicts_(checks_.size(), CheckVerdict(times)),
       reasons_(checks_.size()) {
-  for (size_t i = 0; i < checks_.size(); ++i) {
+  if (!stop_.isOpen()) log_.error("no check is looked at: {}", std::strerror(errno));
+  for (size_t i = 0; i < checks_.size() && stop_.isOpen(); ++i) {
     auto thread = startThread([this, i] { run(i); });
     if (thread) {
       threads_.push_back(std::move(*thread));
@@ -197,9 +208,10 @@ HealthChecks::~HealthChecks() {
 }
 
 void HealthChecks::run(size_t index) {
+  std::optional<sandbox::RunningProgram> killed;
   do {
     const Clock::time_point begin = Clock::now();
-    const Result<void> outcome = attempt(checks_[index], times_.timeout, runner_.get(), stop_);
+    const Result<void> outcome = attempt(checks_[index], times_.timeout, runner_.get(), stop_, killed);
     if (!sleepUntil(begin)) return;  // what was interrupted says nothing
     take(index, outcome);
     if (!sleepUntil(begin + times_.interval)) return;

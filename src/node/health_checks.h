@@ -84,8 +84,9 @@ class HealthChecks {
   std::vector<std::thread> threads_;
 };
 
-// One attempt; the error is why it did not pass. Blocks up to `timeout`, or until `stop` is readable. Any thread.
+// One attempt; the error is why it did not pass. Blocks up to `timeout`, or until `stop` is readable. `killed`: a program of
+// an attempt before, which did not end although it was killed: as long as that is so, no other one is started. Any thread.
 Result<void> attempt(const Check& check, std::chrono::milliseconds timeout, const sandbox::ProgramRunner* runner,
-                     const FileDescriptor& stop);
+                     const FileDescriptor& stop, std::optional<sandbox::RunningProgram>& killed);
 
 }  // namespace idetcd::node

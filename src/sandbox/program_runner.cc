@@ -185,6 +185,7 @@ class Helper {
   }
 
   void start(Request request) {
+    if (!request.channel.isOpen()) return;  // this process has no descriptor left: nobody could end the program
     // The server has given it up, while this process stood still.
     pollfd wanted{.fd = request.channel.get(), .events = POLLIN, .revents = 0};
     if (poll(&wanted, 1, 0) != 0) return;

@@ -128,8 +128,8 @@ def test_all_sick_at_once_leave_the_share_in_dns(etcd, nodes, directory):
 
 
 def test_a_sick_machine_gives_its_name_up(etcd, nodes, directory):
-    first, second, third = [start(etcd, nodes, directory, number, "check-mode release", "check-floor 30%", limit=2)
-                            for number in range(1, 4)]
+    first, second, third = [start(etcd, nodes, directory, number, "check-mode release", "check-floor 30%", "hold 1h",
+                                  f"state {directory}/state{number}", limit=2) for number in range(1, 4)]
     wait_until(lambda: sum(said_name(node) is not None for node in (first, second, third)) == 2, 20, "two names")
     owners = {said_name(node): (node, number) for number, node in enumerate((first, second, third), 1)}
     spare = owners[None][0]
@@ -140,8 +140,16 @@ def test_a_sick_machine_gives_its_name_up(etcd, nodes, directory):
     spare.terminate()
     wait_until(lambda: NAMES[0] not in etcd.names(), 20, lambda: etcd.names())
     assert said_name(node) is None, "it asks for none while it is sick"
+    assert run(node, "release", NAMES[0], "--yes", NAMES[0])[0] == 0, "reserved for the spare"
     set_sick(f"{directory}/sick{number}", False)
     wait_says(node, NAMES[0], timeout=30)
+
+
+def test_the_share_counts_for_a_node_that_is_sick_before_it_has_a_name(etcd, nodes, directory):
+    set_sick(f"{directory}/sick", True)
+    node = start(etcd, nodes, directory, 1, "check-mode release", "hold 1h", f"state {directory}/state1")
+    wait_says(node, NAMES[0], timeout=30)
+    assert cluster(node)["sick"] and not cluster(node)["out"]
 
 
 def test_a_machine_that_is_sick_from_the_start(etcd, nodes, directory):

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <netinet/in.h>
 #include <string>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
@@ -111,7 +112,7 @@ class OneAnswer {
 class HealthChecksTest : public testing::Test {
  protected:
   Result<void> look(const std::vector<std::string>& words, std::chrono::milliseconds timeout = 60s) const {
-    return attempt(parsed(words), timeout, runner_.get(), never_);
+    return attempt(parsed(words), timeout, runner_.get(), never_, killed_);
   }
   std::string why(const std::vector<std::string>& words, std::chrono::milliseconds timeout = 60s) const {
     const auto outcome = look(words, timeout);
@@ -124,8 +125,21 @@ class HealthChecksTest : public testing::Test {
 
   TemporaryDirectory directory_;
   const FileDescriptor never_{::eventfd(0, EFD_CLOEXEC)};
+  mutable std::optional<sandbox::RunningProgram> killed_;
   const std::shared_ptr<sandbox::ProgramRunner> runner_ = sandbox::ProgramRunner::make(sandbox::Mode::kOff).value();
 };
+
+// One that waits for a device, say. A second one would wait beside it.
+TEST_F(HealthChecksTest, NothingIsStartedBesideAProgramThatDoesNotEnd) {
+  killed_ = runner_->start({"sleep", "600"}, {}).value();
+  const int descriptor = killed_->descriptor();
+  EXPECT_EQ(why({"true"}), "does not end, though it was killed");
+  killed_->kill();
+  pollfd ended{.fd = descriptor, .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&ended, 1, 60'000), 1);
+  EXPECT_EQ(why({"true"}), "well");
+  EXPECT_FALSE(killed_);
+}
 
 TEST_F(HealthChecksTest, AProgramIsWellByItsStatus) {
   EXPECT_EQ(why({"true"}), "well");
