@@ -271,7 +271,7 @@ def test_the_state_directory(directory, free_port):
     assert Report(directory, cluster(free_port(), "http://127.0.0.1:1")).has("state", "note", "no `state`")
     with open(state, "w", encoding="ascii"):
         pass
-    assert Report(directory, text).has("state", "error", "is no directory")
+    assert Report(directory, text).has("Corefile", "error", "Not a directory")
     os.unlink(state)
     os.mkdir(state)
 
