@@ -31,11 +31,6 @@ store::KeyRange reservedRange(const slots::NamePattern& pattern) {
   return store::KeyRange::prefix(reservationKey(pattern.literalPrefix()));
 }
 
-store::KeyRange slotRange(const slots::NamePattern& pattern) {
-  if (pattern.literalPrefix().empty()) return watchedRange();
-  return store::KeyRange::prefix(pattern.literalPrefix());
-}
-
 // The store answers, and will go on like this.
 bool refusesForGood(const StoreError& error) {
   return error.sent && error.code != ErrorCode::kUnavailable && error.code != ErrorCode::kDeadlineExceeded;
@@ -827,25 +822,17 @@ Claim::Answer<bool> Claim::readPages(RangeResult first_page, store::KeyRange ran
 
 // A bound node takes its slot whoever has reserved it: in the store that decides it has it.
 void Claim::addReserved(const store::KeyValue& kv, slots::QueueSnapshot* line) {
+  const std::optional<int64_t> id = options_.pattern.recognise(reservedName(kv.key));
   line->reserving = !bound_;
   if (kv.value == record_.id) {
     if (own_reservations_.size() < kMostOwn) own_reservations_.push_back(kv.key);
-    const auto own = readReserved(kv);
-    const bool is_better = !line->own_reservation || (own && own->id == preferred_id_);
-    if (own && is_better && !line->taken.contains(own->id)) line->own_reservation = own;
+    const bool is_better = !line->own_reservation || id == preferred_id_;
+    if (id && is_better && !line->taken.contains(*id))
+      line->own_reservation = {.id = *id, .mod_revision = kv.mod_revision};
     return;
   }
-  const auto id = options_.pattern.recognise(std::string_view(kv.key).substr(kReservationPrefix.size()));
   if (!id || bound_ || !line->taken.insert(*id)) return;
   line->reserved.insert(*id);
-}
-
-// None: it is another node's, or none of our pattern's and limit's.
-std::optional<slots::QueueSnapshot::Reserved> Claim::readReserved(const store::KeyValue& kv) const {
-  if (kv.value != record_.id) return std::nullopt;
-  const auto id = options_.pattern.recognise(std::string_view(kv.key).substr(kReservationPrefix.size()));
-  if (!id) return std::nullopt;
-  return slots::QueueSnapshot::Reserved{.id = *id, .mod_revision = kv.mod_revision};
 }
 
 Claim::Answer<bool> Claim::prepareReservation() {

@@ -132,6 +132,7 @@ class Claim {
   // While the node waits for a name.
   Answer<bool> prepareReservation();
   Reservation& reservation() { return reservation_; }
+  const Reservation& reservation() const { return reservation_; }
   // Another process has our lease too, and keeps it: it is neither used nor revoked here any more.
   void leaveLease() {
     lives_on_ = lease_.has_value();
@@ -185,7 +186,6 @@ class Claim {
   Answer<slots::QueueSnapshot> readSlots(store::RangeResult first_page, store::RangeResult reserved, int64_t revision);
   using AddPage = std::function<void(const std::vector<store::KeyValue>&)>;
   Answer<bool> readPages(store::RangeResult first_page, store::KeyRange range, store::RangeOptions options, AddPage add);
-  std::optional<slots::QueueSnapshot::Reserved> readReserved(const store::KeyValue& kv) const;
   void addReserved(const store::KeyValue& kv, slots::QueueSnapshot* line);
   void noteReserved(const slots::QueueSnapshot& line);
   std::string preferredKey(int64_t preferred_id) const;

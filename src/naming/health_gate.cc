@@ -84,8 +84,7 @@ HealthGate::Answer<std::vector<std::string>> HealthGate::readTickets(store::Stor
 }
 
 HealthGate::Answer<std::vector<SeenNode>> HealthGate::readHolders(store::Store& store) const {
-  const std::string prefix(options_.pattern.literalPrefix());
-  const store::KeyRange range = prefix.empty() ? watchedRange() : store::KeyRange::prefix(prefix);
+  const store::KeyRange range = slotRange(options_.pattern);
   std::vector<SeenNode> holders;
   std::function<bool(std::vector<KeyValue> &&)> add = [this, &holders](std::vector<KeyValue>&& page) {
     for (const KeyValue& kv : page) {

@@ -26,6 +26,11 @@ namespace idetcd::naming {
 // ["0", end of the key space): a range end of one NUL byte means "no end" to etcd.
 inline store::KeyRange watchedRange() { return {"0", std::string(1, '\0')}; }
 
+// Where the names of a pattern are.
+inline store::KeyRange slotRange(const slots::NamePattern& pattern) {
+  return pattern.literalPrefix().empty() ? watchedRange() : store::KeyRange::prefix(pattern.literalPrefix());
+}
+
 // The queue is named by the pattern as it is configured, which is the same on all nodes of a cluster. Two spellings of
 // one pattern would queue apart, which costs collisions, not correctness.
 inline std::string queuePrefix(std::string_view pattern_text) {
@@ -59,6 +64,12 @@ inline constexpr std::string_view kReservationPrefix = "/idetcd/reserved/";
 
 // `name`: or the beginning of names.
 inline std::string reservationKey(std::string_view name) { return std::string(kReservationPrefix) + std::string(name); }
+
+// REQUIRES: the key is one of reservationKey().
+inline std::string_view reservedName(std::string_view key) {
+  assert(key.starts_with(kReservationPrefix));
+  return key.substr(kReservationPrefix.size());
+}
 
 inline constexpr std::string_view kBeatSuffix = "/idetcd/beat";
 

@@ -1,10 +1,9 @@
 #include "naming/roster.h"
 
-#include <set>
-
 #include "naming/keyspace.h"
 #include "naming/record_codec.h"
 #include "runtime/scheduler.h"
+#include "slots/slot_choice.h"
 
 namespace idetcd::naming {
 
@@ -15,6 +14,17 @@ using namespace std::chrono_literals;
 
 // NameKeeper::kWithdrawal, and what the requests take.
 constexpr std::chrono::milliseconds kUntilGivenUp = 1500ms;
+
+namespace {
+
+store::TxnRequest ifStill(const std::string& key, store::Compare::Target target, int64_t number, store::Op op) {
+  store::TxnRequest request;
+  request.compares.push_back({.key = key, .target = target, .number = number});
+  request.success.push_back(std::move(op));
+  return request;
+}
+
+}  // namespace
 
 // How long each lease still lives. Shared with the tasks that ask.
 struct RosterReader::Leases {
@@ -49,7 +59,7 @@ RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
 
 // None: it is no slot's.
 std::optional<RosterSlot> RosterReader::reservedSlot(const KeyValue& kv) const {
-  const std::string_view name = std::string_view(kv.key).substr(kReservationPrefix.size());
+  const std::string_view name = reservedName(kv.key);
   const std::optional<int64_t> id = pattern_.recognise(name);
   if (!id) return std::nullopt;
   RosterSlot slot;
@@ -63,8 +73,7 @@ std::optional<RosterSlot> RosterReader::reservedSlot(const KeyValue& kv) const {
 }
 
 RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
-  const std::string prefix(pattern_.literalPrefix());
-  const store::KeyRange range = prefix.empty() ? watchedRange() : store::KeyRange::prefix(prefix);
+  const store::KeyRange range = slotRange(pattern_);
   Roster roster;
   std::vector<int64_t> leases_of;  // as the roster
   std::function<bool(std::vector<KeyValue> &&)> add = [this, &roster, &leases_of](std::vector<KeyValue>&& page) {
@@ -79,7 +88,7 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
   const store::RangeOptions options;
   const StoreResult<int64_t> read = co_await store::rangePaginated(context_.store, range, options, 0, std::move(add));
   if (!read) co_return tl::unexpected(read.error());
-  std::set<int64_t> held;
+  slots::SlotSet held;
   for (const RosterSlot& slot : roster) held.insert(slot.id);
   std::function<bool(std::vector<KeyValue> &&)> add_reserved = [&](std::vector<KeyValue>&& page) {
     for (const KeyValue& kv : page) {
@@ -91,7 +100,7 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
     return true;
   };
   const StoreResult<int64_t> waiting =
-      co_await store::rangePaginated(context_.store, store::KeyRange::prefix(reservationKey(prefix)),
+      co_await store::rangePaginated(context_.store, store::KeyRange::prefix(reservationKey(pattern_.literalPrefix())),
                                      {.revision = *read}, 0, std::move(add_reserved));
   if (!waiting) co_return tl::unexpected(waiting.error());
 
@@ -132,12 +141,6 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
 
 RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revision) {
   using Target = store::Compare::Target;
-  const auto ifStill = [&name](Target target, int64_t number, store::Op op) {
-    store::TxnRequest request;
-    request.compares.push_back({.key = name, .target = target, .number = number});
-    request.success.push_back(std::move(op));
-    return request;
-  };
   StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(name), {});
   if (!found) co_return tl::unexpected(found.error());
   if (found->kvs.empty()) {
@@ -147,7 +150,7 @@ RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revis
   if (found->kvs.front().mod_revision != revision) co_return false;
   const KeyValue held = std::move(found->kvs.front());
   const std::string value = encodeRecord({.ipv4 = {}, .ipv6 = {}, .port = {}, .id = std::string(kReleased)});
-  store::TxnRequest tell = ifStill(Target::kModRevision, revision, store::PutOp{name, value, held.lease});
+  store::TxnRequest tell = ifStill(name, Target::kModRevision, revision, store::PutOp{name, value, held.lease});
   tell.success.emplace_back(store::DeleteOp{store::KeyRange::single(reservationKey(name))});
   const StoreResult<store::TxnResult> told = co_await context_.store.txn(std::move(tell));
   if (!told) co_return tl::unexpected(told.error());
@@ -164,7 +167,7 @@ RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revis
   }
   // Not the key of whoever has claimed the name since.
   store::TxnRequest erase =
-      ifStill(Target::kCreateRevision, held.create_revision, store::DeleteOp{store::KeyRange::single(name)});
+      ifStill(name, Target::kCreateRevision, held.create_revision, store::DeleteOp{store::KeyRange::single(name)});
   const StoreResult<store::TxnResult> deleted = co_await context_.store.txn(std::move(erase));
   if (!deleted) co_return tl::unexpected(deleted.error());
   co_return true;
@@ -172,9 +175,8 @@ RosterReader::Answer<bool> RosterReader::release(std::string name, int64_t revis
 
 RosterReader::Answer<bool> RosterReader::releaseReserved(std::string name, int64_t revision) {
   const std::string key = reservationKey(name);
-  store::TxnRequest request;
-  request.compares.push_back({.key = key, .target = store::Compare::Target::kModRevision, .number = revision});
-  request.success.emplace_back(store::DeleteOp{store::KeyRange::single(key)});
+  store::TxnRequest request = ifStill(key, store::Compare::Target::kModRevision, revision,
+                                      store::DeleteOp{store::KeyRange::single(key)});
   const StoreResult<store::TxnResult> deleted = co_await context_.store.txn(std::move(request));
   if (!deleted) co_return tl::unexpected(deleted.error());
   co_return deleted->succeeded;

@@ -19,10 +19,6 @@ bool isOfNames(std::string_view text) {
 
 bool isEndless(const KeyRange& range) { return range.end == std::string(1, '\0'); }
 
-KeyRange slotsOf(const slots::NamePattern& pattern) {
-  return pattern.literalPrefix().empty() ? watchedRange() : KeyRange::prefix(pattern.literalPrefix());
-}
-
 std::vector<KeyRange> merged(std::vector<KeyRange> ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const KeyRange& a, const KeyRange& b) { return a.begin < b.begin; });
   std::vector<KeyRange> result;
@@ -55,7 +51,7 @@ Result<KeyRange> parseWatchedRange(std::string_view text) {
 
 std::vector<KeyRange> watchedRanges(const std::vector<std::string>& words, const slots::NamePattern& pattern) {
   if (words.empty()) return {watchedRange()};
-  std::vector<KeyRange> ranges{slotsOf(pattern)};
+  std::vector<KeyRange> ranges{slotRange(pattern)};
   for (const std::string& word : words) {
     if (word != "pattern") ranges.push_back(parseWatchedRange(word).value());
   }

@@ -225,7 +225,7 @@ void Judge::operatorDeletesInternal(const std::string& key) {
   }
   incarnations_deleted_[key] = time_.now();
   if (key.starts_with(naming::kReservationPrefix)) {
-    if (const auto slot = pattern_.recognise(std::string_view(key).substr(naming::kReservationPrefix.size())))
+    if (const auto slot = pattern_.recognise(naming::reservedName(key)))
       released_[*slot] = time_.now();
   }
   for (Witness* const user : users) {
@@ -456,7 +456,7 @@ std::optional<Judge::Turn> Judge::turnAt(int64_t revision, const std::string& ti
     if (const auto slot = pattern_.recognise(name.key)) free.erase(*slot);
   }
   for (const KeyValue& waiting : reserved->kvs) {
-    if (const auto slot = pattern_.recognise(std::string_view(waiting.key).substr(naming::kReservationPrefix.size())))
+    if (const auto slot = pattern_.recognise(naming::reservedName(waiting.key)))
       free.erase(*slot);
   }
   Turn turn;
