@@ -94,8 +94,7 @@ Task<void> NameKeeper::run() {
     const Loss loss = co_await hold();
     const bool held_long = context_.now() - started > 2 * options_.lease;
     disown();
-    const bool released = recordLoss(loss);
-    if (released) co_await claim_.reservation().drop();
+    recordLoss(loss);
     // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
     // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
     // key (kReleased) may be under our lease.
@@ -104,9 +103,8 @@ Task<void> NameKeeper::run() {
     if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
     co_await claim_.release();
     if (loss == Loss::kStopped) break;
-    if (loss == Loss::kDuplicateNodeId && claim_.reservation().isGrantedHere()) co_await claim_.reservation().drop();
+    if (leavesReservation(loss)) co_await claim_.reservation().drop();
     if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
-    if (loss == Loss::kBoundElsewhere && bound_ == 0) co_await claim_.reservation().drop();
     if (loss == Loss::kBoundElsewhere) continue;
     if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
     if (held_long) backoff.reset();
@@ -217,40 +215,51 @@ void NameKeeper::announce(BootClock::time_point started) {
   moved_.set();  // the record may have changed while it was being claimed
 }
 
-bool NameKeeper::recordLoss(Loss loss) {
+// By an operator.
+bool NameKeeper::wasReleased(Loss loss) const {
+  return own_key_.released() && (loss == Loss::kKeyGone || loss == Loss::kConflict);
+}
+
+// Of a copy of this process nothing is taken.
+bool NameKeeper::leavesReservation(Loss loss) const {
+  const bool has_another_id = loss == Loss::kDuplicateNodeId && claim_.reservation().isGrantedHere();
+  const bool asks_for_none = loss == Loss::kBoundElsewhere && bound_ == 0;
+  return has_another_id || asks_for_none || wasReleased(loss);
+}
+
+void NameKeeper::recordLoss(Loss loss) {
   const std::string& name = claim_.slot().name;
-  const bool released = own_key_.released() && (loss == Loss::kKeyGone || loss == Loss::kConflict);
+  const bool released = wasReleased(loss);
   if (released) preferred_id_ = 0;
   switch (loss) {
     case Loss::kStopped:
     case Loss::kBoundElsewhere:
-      return released;
+      return;
     case Loss::kLeaseLost:
       context_.counters.leases_lost.add();
       context_.log.warning("lost {}: etcd no longer knows its lease", name);
-      return released;
+      return;
     case Loss::kKeyGone:
       context_.counters.keys_lost.add();
       context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyDeleted);
-      return released;
+      return;
     case Loss::kConflict:
       context_.counters.conflicts.add();
       context_.log.warning("lost {}: {}", name, released ? kReleasedByOperator : kKeyOverwritten);
-      return released;
+      return;
     case Loss::kReverted:
       context_.counters.leases_lost.add();
       context_.log.warning("lost {}: etcd was set back to a time before its lease", name);
-      return released;
+      return;
     case Loss::kDuplicateNodeId:
       context_.counters.conflicts.add();
       context_.log.error("lost {}: {}", name, kDuplicateUuid);
-      return released;
+      return;
     case Loss::kCloned:
       context_.counters.clones.add();
       context_.log.error("lost {}: another copy of this process has its lease; was the machine resumed twice?", name);
-      return released;
+      return;
   }
-  return released;
 }
 
 // Two nodes with one UUID would take the same name from each other for ever.

@@ -92,7 +92,9 @@ class NameKeeper final : public OwnName {
   runtime::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
   void scheduleKeepAlive();
   void announce(BootClock::time_point started);
-  bool recordLoss(Loss loss);  // whether an operator has released the name
+  bool wasReleased(Loss loss) const;
+  bool leavesReservation(Loss loss) const;
+  void recordLoss(Loss loss);
   void regenerateNodeId();
   void updateRecord();
   // The proof that the name is ours; nothing while it is not.
