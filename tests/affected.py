@@ -29,6 +29,7 @@ ALSO = {
     "cli": ["cli", "members", "command_line", "flush"],
     "kernel": ["xdp"],
     "package": ["package", "image", "recipes"],
+    "deploy": ["alerts", "package", "prometheus"],
     "docs": ["documents", "recipes"],
 }
 PROSE = re.compile(r"\.(md|svg|txt)$")

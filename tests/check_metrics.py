@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Holds that each metric that src/ declares is read by a test, and declared once.
+"""Holds that each metric that src/ declares is read by a test, and declared once, and that the dashboard and the alerts of
+src/deploy name no other.
 
 usage: check_metrics.py [ROOT]       checks ROOT/src and ROOT/tests (default: the tree that this file is in); exit 0 or 1
        check_metrics.py --self-test  shows that each rule refuses what it is there to refuse
@@ -22,6 +23,9 @@ DECLARATION = re.compile(r'\b(\w+)\s*[({]\s*(?:\*this|scope|metrics),\s*"([a-zA-
 
 # Exposed kRequests{"coredns_dns_requests_total", …
 EXPOSED = re.compile(r'\bExposed\s+(\w+)\s*\{\s*"([a-zA-Z_:][a-zA-Z0-9_:]*)"')
+
+# Of a query of the dashboard or an alert.
+NAMED = re.compile(r"\b(?:coredns|idetcd|process)_[a-z0-9_]+")
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 STRUCT = re.compile(r"\bstruct\s+(\w+)")
@@ -76,6 +80,14 @@ def is_shown(family, test):
     return re.search(rf"\b{family}(_bucket|_sum|_count)?\b", test) is not None
 
 
+def unknown(root, families):
+    """(file, name) of what the dashboard and the alerts ask for, and the server does not have."""
+    for path in sources(root / "src" / "deploy", ".json", ".yaml"):
+        for name in sorted(set(NAMED.findall(path.read_text()))):
+            if name not in families and re.sub("_(bucket|sum|count)$", "", name) not in families:
+                yield path, name
+
+
 def check(root):
     """What is wrong, one line each."""
     tests = [(path.read_text(), with_headers(path.resolve(), (root / "tests").resolve()))
@@ -92,6 +104,7 @@ def check(root):
                  and not any(is_shown(family, test) for test in of_server)]
     times = Counter([family for _, _, family, _ in found] + [family for _, family, _ in shown])
     problems += [f"{family} is declared {count} times" for family, count in sorted(times.items()) if count > 1]
+    problems += [f"{path.relative_to(root)}: there is no metric {name}" for path, name in unknown(root, set(times))]
     if not found:
         problems.append("there is no metric at all")
     return problems
@@ -108,14 +121,15 @@ def problems_of(check_tree, files):
 
 
 def self_test():
-    def problems(declared, tests, fixture="", of_server=""):
+    def problems(declared, tests, fixture="", of_server="", deployed=""):
         declared = f"struct Counters : metrics::Group {{\n{declared}" if "*this" in declared else declared
         return problems_of(check, {"src/a/counters.h": declared, "tests/a_test.cc": tests, "tests/support/fixture.h": fixture,
-                                   "tests/e2e/test_a.py": of_server})
+                                   "tests/e2e/test_a.py": of_server, "src/deploy/a/alerts.yaml": deployed})
 
     one = 'metrics::Counter asked{*this, "x_asked_total", "Asked."};\n'
     broken = '  metrics::Gauge open{*this,\n      "x_open",\n "Open."};\n'
     shown = one + 'constexpr Exposed kShown{"x_shown",\n    Kind::kHistogram, "Shown."};\n'
+    ours = one.replace("x_", "idetcd_") + 'constexpr Exposed kShown{"idetcd_shown", "Shown."};\n'
     asked = "Counters counters; counters.asked.value()"
     function = 'open_(metrics, "x_open", "Open.", [] { return 1.0; })'
     cases = [
@@ -142,6 +156,8 @@ def self_test():
         (shown, asked, 1, "", "x_shown_more x_shown_seconds_sum"),
         (shown + shown.replace(one, ""), asked, 1, "", "x_shown"),
         (one, "", 1, "", "x_asked_total"),
+        (ours, asked + '"idetcd_shown"', 0, "", "", "rate(idetcd_asked_total[5m]) + idetcd_shown_bucket"),
+        (ours, asked + '"idetcd_shown"', 1, "", "", "rate(idetcd_asks_total[5m])"),
         ("", "", 1),
     ]
     wrong = [case for case in cases if len(problems(case[0], case[1], *case[3:])) != case[2]]

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Holds that src/docs/operations.md has each metric and each warning of the server, and nothing that the server does not have.
+"""Holds that src/docs/operations.md has each metric and each warning of the server, and nothing that the server does not have;
+and that each metric that it says to watch has an alert in src/deploy.
 
 usage: check_operations.py [ROOT]       checks ROOT/src (default: the tree that this file is in); exit 0 or 1
        check_operations.py --self-test  shows that each rule refuses what it is there to refuse
@@ -19,6 +20,10 @@ CALL = re.compile(r"\blog(?:_|ger_?|\(\))?\s*(?:(?:\.|->)\s*named\([^()]*\)\s*)?
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 FAMILY = re.compile(r"`((?:coredns|idetcd|process)_[a-z0-9_]+)`")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+WATCHED = re.compile(r"^### Watch these\n(.*?)^###? ", re.MULTILINE | re.DOTALL)
+
+# The first is always 0. The second is above the lease when idetcd_names_fresh, which has an alert, is 0.
+WITHOUT_ALERT = {"coredns_panics_total", "idetcd_names_age_seconds"}
 
 
 def literals(text):
@@ -80,6 +85,10 @@ def check(root):
     named = set(FAMILY.findall(metrics_of_page))
     problems += [f"operations.md lacks {family}" for family in sorted(families - named)]
     problems += [f"operations.md: there is no metric {family}" for family in sorted(named - families)]
+    watched = {name for table in WATCHED.findall(page) for row in ROW.findall(table) for name in FAMILY.findall(f"`{row}`")}
+    alerts = src / "deploy" / "prometheus" / "alerts.yaml"
+    alerted = set(check_metrics.NAMED.findall(alerts.read_text() if alerts.is_file() else ""))
+    problems += [f"alerts.yaml lacks {name}, which operations.md says to watch" for name in sorted(watched - alerted - WITHOUT_ALERT)]
     if not said or not families:
         problems.append("no messages, or no metrics at all")
     return problems
@@ -99,9 +108,12 @@ def self_test():
         (code.replace("asked_total", "asks_total"), page, 2),
         ("", page, 4),
     ]
+    watched = page.replace("## Messages", "### Watch these\n| `idetcd_asked_total` | rises |\n## Messages")
+    cases += [(code, watched, 1), (code, watched, 0, "increase(idetcd_asked_total[1m])")]
     passed = True
-    for source, text, count in cases:
-        problems = check_metrics.problems_of(check, {"src/a.cc": source, "src/docs/operations.md": text})
+    for source, text, count, *alerts in cases:
+        problems = check_metrics.problems_of(check, {"src/a.cc": source, "src/docs/operations.md": text,
+                                                     "src/deploy/prometheus/alerts.yaml": "".join(alerts)})
         if len(problems) != count:
             print(f"check_operations: {count} expected: {problems}")
             passed = False

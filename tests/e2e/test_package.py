@@ -109,6 +109,16 @@ def test_the_example_is_valid(installed):
     assert "is valid" in run(os.path.join(installed, "usr", "local", "bin", "idetcd"), "-validate", "-conf", example)
 
 
+def test_what_is_ready_to_take_is_in_the_package(package, installed, directory):
+    run("dpkg-deb", "-x", package, directory)
+    deploy = os.path.join(ROOT, "src", "deploy")
+    files = {os.path.relpath(os.path.join(folder, name), deploy) for folder, _, names in os.walk(deploy) for name in names}
+    assert files
+    for root in (os.path.join(directory, "usr"), os.path.join(installed, "usr", "local")):
+        for name in files:
+            assert os.path.isfile(os.path.join(root, "share", "doc", "idetcd", "examples", name)), name
+
+
 def manual_pages(installed):
     return sorted(glob.glob(os.path.join(installed, "usr", "local", "share", "man", "man*", "*.gz")))
 

@@ -1,7 +1,9 @@
 """What a node shows to Prometheus: names and labels of CoreDNS, numbers that are right, and a real Prometheus on whose
-data the expressions of CoreDNS's dashboards and alerts have results."""
+data the expressions of CoreDNS's dashboards and alerts, and of our dashboard, have results."""
 
+import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +15,7 @@ import pytest
 from corefiles import corefile
 from dns_client import RawUdp, ask, make_query, rcode
 from harness.metrics import Metrics, Prometheus, promtool_problems, scrape
+from harness.node import ROOT
 from harness.processes import wait_until
 from harness.upstreams import Upstream, answer
 
@@ -337,6 +340,19 @@ ALERTS_THAT_DO_NOT = [
 DOWN = 'absent(up{job="coredns"} == 1)'
 
 
+def our_dashboard():
+    """Its queries, with its variables as Grafana fills them in."""
+    with open(os.path.join(ROOT, "src", "deploy", "grafana", "idetcd.json"), encoding="utf-8") as file:
+        dashboard = json.load(file)
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    for variable in dashboard["templating"]["list"][1:]:  # the first one is the data source
+        [(series, label)] = re.findall(r"^label_values\((.*), (\w+)\)$", variable["query"]["query"])
+        queries.append(f"count({series}) by ({label})")
+    assert len(queries) > 20
+    values = {"$job": "coredns", "$instance": ".+", "$__rate_interval": RANGE.strip("[]")}
+    return [re.sub(r"\$\w+", lambda match: values[match[0]], query) for query in queries]
+
+
 def is_drawn(result):
     return result and all(sample["value"][1] != "NaN" for sample in result)
 
@@ -375,7 +391,7 @@ def test_dashboards_and_alerts_have_data_of_a_real_prometheus(directory, nodes, 
         up = 'up{job="coredns"}'
         prometheus.wait_series(up, lambda result: [sample["value"][1] for sample in result] == ["1", "1"])
         assert prometheus.query(DOWN) == []
-        for expression in DASHBOARD_15762 + DASHBOARD_OF_MIXIN + ALERTS_THAT_FIRE + ALERTS_THAT_DO_NOT:
+        for expression in DASHBOARD_15762 + DASHBOARD_OF_MIXIN + ALERTS_THAT_FIRE + ALERTS_THAT_DO_NOT + our_dashboard():
             prometheus.wait_series(expression, has_data)
         for port in scraped:
             assert promtool_problems(scrape(port)) == ""
