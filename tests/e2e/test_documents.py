@@ -97,7 +97,7 @@ CLAIMS = [
     Claim(r"idetcd -conf Corefile -handover ", "syntax", "it does not end; test_restart.py hands over"),
     Claim(r"tools/(quickstart|test|simulate|chaos|soak|install-packages|check-commits)\b", "syntax", "test_tools.py runs tools; tools/test is what runs this"),
     Claim(r"tools/etcd-versions\b", "syntax", "it takes half an hour, and belongs to a release"),
-    Claim(r"cmake --build build/release --target deb", "syntax", "test_package.py makes the package"),
+    Claim(r"cmake --build build/release --target (deb|rpm)", "syntax", "test_package.py makes the package"),
     Claim(r"(DESTDIR=/tmp/idetcd )?cmake --install build/release", "silent"),
     Claim(r"tar -czf /tmp/idetcd\.tar\.gz ", "silent"),
     Claim(r"(curl -fsSLo|tar -xzf) ", "syntax", "test_recipes.py runs it in a root of its own"),

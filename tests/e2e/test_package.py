@@ -1,4 +1,4 @@
-"""What is installed: by `cmake --install`, and by the Debian package."""
+"""What is installed: by `cmake --install`, by the Debian package, and by the one for rpm."""
 
 import glob
 import os
@@ -10,8 +10,10 @@ import pytest
 from harness import unit_file
 from harness.node import ROOT
 from harness.package import made_package
+from harness.rootfs import copy_programs
 
 BUILD = os.path.join(ROOT, "build", "release")
+OF_USERS = ("etc/passwd", "etc/group", "etc/shadow", "etc/gshadow", "etc/.pwd.lock")
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="dpkg needs root")
 
 
@@ -25,6 +27,11 @@ def run(*argv, **options):
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     return made_package(str(tmp_path_factory.mktemp("deb")))
+
+
+@pytest.fixture(scope="module")
+def rpm(tmp_path_factory):
+    return made_package(str(tmp_path_factory.mktemp("rpm")), "rpm")
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +67,7 @@ def test_it_comes_and_goes_without_a_trace(package, directory):
 
     def files():
         found = [os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names]
-        return [path for path in found if not path.startswith(("var/lib/dpkg/", "etc/passwd", "etc/group", "etc/shadow", "etc/gshadow",
-                                                               "etc/.pwd.lock"))]
+        return [path for path in found if not path.startswith(("var/lib/dpkg/", *OF_USERS))]
 
     dpkg("-i", package)
     server = os.path.join(root, "usr", "bin", "idetcd")
@@ -86,6 +92,56 @@ def test_it_comes_and_goes_without_a_trace(package, directory):
     assert sorted(files()) == sorted(["etc/idetcd/Corefile", *(os.path.relpath(path, root) for path in left)])
     dpkg("-P", "idetcd")
     assert files() == [] and not [path for path in left if os.path.exists(os.path.dirname(path))]
+
+
+def contents(root):
+    """Path -> what is in the file."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, root)] = file.read()
+    return found
+
+
+def test_the_package_for_rpm_has_the_same_files(package, rpm, directory):
+    places = [os.path.join(directory, name) for name in ("deb", "rpm")]
+    run("dpkg-deb", "-x", package, places[0])
+    os.mkdir(places[1])
+    run("sh", "-c", 'rpm2archive - <"$0" | tar -xzC "$1"', rpm, places[1])
+    debian, other = map(contents, places)
+    assert debian.keys() - other.keys() == {"usr/share/lintian/overrides/idetcd", "usr/share/doc/idetcd/changelog.Debian.gz"}
+    assert other.items() <= debian.items()
+    folders = {path.lstrip("/") for path in run("rpm", "-qlp", rpm).split()} - other.keys()
+    assert not [path for path in folders if not path.startswith(("etc/idetcd", "usr/share/doc/idetcd"))], "others' folders are not its own"
+    assert run("rpm", "-qcp", rpm).split() == ["/etc/idetcd/Corefile"]
+    assert "libssl.so.3" in run("rpm", "-qp", "--requires", rpm)
+
+
+@NEEDS_ROOT
+def test_the_package_for_rpm_comes_and_goes(rpm, directory):
+    """In a root of its own, to which rpm changes, and which has what the package's scripts need."""
+    root = os.path.join(directory, "root")
+    copy_programs(root, "sh", "systemd-sysusers")
+    os.symlink("usr/bin", os.path.join(root, "bin"))
+    own = contents(root)
+
+    def apply(*arguments):
+        run("rpm", f"--root={root}", "--dbpath=/var/lib/rpm", "--nodeps", *arguments)
+
+    apply("-i", rpm)
+    with open(os.path.join(root, "etc", "passwd"), encoding="ascii") as file:
+        assert re.search("^idetcd:", file.read(), re.MULTILINE)
+    corefile = os.path.join(root, "etc", "idetcd", "Corefile")
+    with open(corefile, "a", encoding="ascii") as file:
+        file.write("# ours\n")
+    apply("-U", "--force", rpm)
+    with open(corefile, encoding="ascii") as file:
+        assert file.read().endswith("# ours\n"), "an upgrade leaves the configuration alone"
+    apply("-e", "idetcd")
+    left = contents(root).keys() - own.keys()
+    assert [path for path in left if not path.startswith(("var/lib/rpm/", *OF_USERS))] == ["etc/idetcd/Corefile.rpmsave"]
 
 
 def test_the_list_of_what_is_installed_is_whole(installed):

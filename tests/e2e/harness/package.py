@@ -1,4 +1,4 @@
-"""The Debian package of the build directory."""
+"""The packages of the build directory."""
 
 import glob
 import os
@@ -7,10 +7,10 @@ import subprocess
 from .node import ROOT
 
 
-def made_package(place):
-    """The path of the .deb, which is made in the directory `place`."""
-    command = ["cpack", "--config", os.path.join(ROOT, "build", "release", "CPackConfig.cmake"), "-G", "DEB", "-B", place]
+def made_package(place, kind="deb"):
+    """The path of the .deb, or .rpm, which is made in the directory `place`."""
+    command = ["cpack", "--config", os.path.join(ROOT, "build", "release", "CPackConfig.cmake"), "-G", kind.upper(), "-B", place]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
-    [path] = glob.glob(os.path.join(place, "*.deb"))
+    [path] = glob.glob(os.path.join(place, f"*.{kind}"))
     return path
