@@ -30,6 +30,7 @@ ALSO = {
     "kernel": ["xdp"],
     "package": ["package", "image", "recipes"],
     "deploy": ["alerts", "package", "prometheus"],
+    "rendezvous": ["rendezvous", "package"],
     "docs": ["documents", "recipes"],
 }
 PROSE = re.compile(r"\.(md|svg|txt)$")

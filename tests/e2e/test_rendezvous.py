@@ -1,0 +1,180 @@
+"""idetcd_rendezvous (src/rendezvous): processes with PyTorch's interface agree on rounds and ranks by the names of their nodes.
+
+PyTorch is not in Debian: torch_interface/torch stands for it, with the interface as it is published, and
+torch_interface/agent.py for its agent."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+
+import pytest
+
+from corefiles import corefile
+from harness import ports
+from harness.node import ROOT, Node
+from harness.processes import Process, wait_until
+
+INTERFACE = os.path.join(ROOT, "tests", "e2e", "torch_interface")
+PACKAGE = os.path.join(ROOT, "src", "rendezvous")
+NAMES = [f"worker{i}.tf.local" for i in range(1, 6)]
+
+
+def installed(directory):
+    """Where Python finds it as a package that is installed."""
+    place = os.path.join(directory, "dist-packages")
+    about = os.path.join(place, "idetcd_rendezvous-1.0.0.dist-info")
+    os.makedirs(about)
+    os.symlink(os.path.join(PACKAGE, "idetcd_rendezvous"), os.path.join(place, "idetcd_rendezvous"))
+    shutil.copy(os.path.join(PACKAGE, "entry_points.txt"), about)
+    with open(os.path.join(about, "METADATA"), "w", encoding="ascii") as file:
+        file.write("Metadata-Version: 2.1\nName: idetcd-rendezvous\nVersion: 1.0.0\n")
+    return place
+
+
+class Agent(Process):
+    """Of a node; its output is a line a round."""
+
+    def __init__(self, number, job, node):
+        super().__init__(f"agent{number}", job.directory)
+        self.node = node
+        conf = [f"socket={node.socket_path()}", "addresses=1", "last_call_timeout=1", "keep_alive_interval=1", "join_timeout=60", *job.conf]
+        self.spawn([sys.executable, "-B", os.path.join(INTERFACE, "agent.py"), str(job.least), str(job.most), str(job.port), *conf],
+                   env={"PYTHONPATH": f"{INTERFACE}:{job.place}"})
+
+    def lines(self):
+        return [json.loads(line) for line in self.out().splitlines()]
+
+    def rounds(self):
+        return [(line["rank"], line["world"], line["master"]) for line in self.lines() if "rank" in line]
+
+    def wait_round(self, *expected, number=None):
+        """Until its last round is this one: rank, how many, the address of the first. `number`: and it is the so manieth."""
+        wait_until(lambda: self.rounds()[-1:] == [expected] and number in (None, len(self.rounds())), 30,
+                   lambda: f"{self.name}: {expected}, {number}; {self.out()}\n{self.err()}\n{self.node.logs(30)}")
+
+
+class Job:
+    def __init__(self, directory, etcd, nodes):
+        self.directory = directory
+        self.etcd = etcd
+        self.nodes = nodes
+        self.place = installed(directory)
+        self.port = ports.free_port()
+        self.least = self.most = 5
+        self.limit = 5
+        self.conf = []
+        self.agents = []
+
+    def node(self, *options):
+        number = len(self.nodes.nodes) + 1
+        text = corefile(self.etcd.endpoint, limit=self.limit, options=[f"address {address_of(number)}", *options])
+        node = self.nodes.start(text)
+        wait_until(lambda: os.path.exists(node.socket_path()), 10, node.logs)
+        return node
+
+    def agent(self, node):
+        self.agents.append(Agent(len(self.agents) + 1, self, node))
+        return self.agents[-1]
+
+    def close(self):
+        for agent in self.agents:
+            agent.kill()
+        ports.release(self.port)
+
+
+def address_of(number):
+    return f"127.0.77.{number}"
+
+
+@pytest.fixture
+def job(directory, etcd, nodes):
+    job = Job(directory, etcd, nodes)
+    yield job
+    job.close()
+
+
+def started(job, count):
+    """So many nodes, named in their order, with their agents, which begin in another one."""
+    nodes = []
+    for _ in range(count):
+        nodes.append(job.node())
+        nodes[-1].wait_owns(job.etcd)
+    agents = {node.name: job.agent(node) for node in reversed(nodes)}
+    return [agents[node.name] for node in nodes]
+
+
+def test_a_spare_takes_the_place_of_the_dead(job):
+    agents = started(job, 5)
+    spare = job.agent(job.node())
+    for rank, agent in enumerate(agents):
+        agent.wait_round(rank, 5, address_of(1))
+    assert agents[4].lines()[0]["ranks"] == "0 1 2 3 4"
+    dead = agents.pop(2)
+    dead.node.kill()
+    dead.kill()
+    spare.wait_round(2, 5, address_of(1))
+    for rank, agent in zip((0, 1, 3, 4), agents):
+        agent.wait_round(rank, 5, address_of(1), number=2)
+    # The end of one is the end of all.
+    agents[1].signal(signal.SIGUSR1)
+    for agent in [*agents, spare]:
+        assert agent.exit_code(20) == 0
+        assert agent.lines()[-1] == {"ended": True} and not any("error" in line for line in agent.lines())
+
+
+def test_the_number_of_members_varies(job):
+    """Between the least and the most; who comes late is let in while there is room."""
+    job.least, job.most = 2, 4
+    agents = started(job, 3)
+    for rank, agent in enumerate(agents):
+        agent.wait_round(rank, 3, address_of(1))
+    late = job.agent(job.node())
+    for rank, agent in enumerate([*agents, late]):
+        agent.wait_round(rank, 4, address_of(1))
+    spare = job.agent(job.node())
+    wait_until(lambda: Node.connected_ports(spare)[job.port], 20, spare.err)
+    # The first, which hosts the rendezvous and the store, dies; its node lives, and keeps the name.
+    agents[0].kill()
+    for rank, agent in enumerate([agents[1], agents[2], late, spare]):
+        agent.wait_round(rank, 4, address_of(2))
+    # A process that has stopped is as good as dead.
+    agents[2].pause()
+    agents[1].wait_round(0, 3, address_of(2))
+    agents[2].signal(signal.SIGKILL)
+
+
+def test_ranks_by_place(job):
+    job.least = job.most = 3
+    job.conf = ["order=topology"]
+    agents = []
+    for place in ("z1/b", "z1/a", "z0/c"):
+        path = os.path.join(job.directory, place.replace("/", "-"))
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"{place}\n")
+        node = job.node(f"topology file {path}")
+        node.wait_owns(job.etcd)
+        agents.append(job.agent(node))
+    for rank, agent in zip((2, 1, 0), agents):
+        agent.wait_round(rank, 3, address_of(3))
+
+
+def test_who_waits_in_vain_says_why(job):
+    job.least = job.most = 2
+    job.conf = ["join_timeout=2"]
+    [alone] = started(job, 1)
+    assert alone.exit_code(20) == 0
+    assert alone.lines()[0]["error"] == "RendezvousTimeoutError" and "less than 2 members" in alone.lines()[0]["text"]
+
+
+def test_a_drained_node_leaves_the_job(job):
+    job.least, job.most = 1, 2
+    agents = started(job, 2)
+    for rank, agent in enumerate(agents):
+        agent.wait_round(rank, 2, address_of(1))
+    assert agents[0].node.control("/v1/drain", "POST")[0] == 200
+    agents[1].wait_round(0, 1, address_of(2))
+    assert agents[0].node.control("/v1/undrain", "POST")[0] == 200
+    for rank, agent in enumerate(agents):
+        agent.wait_round(rank, 2, address_of(1))
