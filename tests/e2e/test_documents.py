@@ -49,7 +49,7 @@ STAND_INS = {
     "journalctl": "no systemd runs here",
     "apt-get": "it would change this machine; test_package.py installs the package",
     "usermod": "it would change this machine",
-    "docker": "it is not to be used here; test_image.py makes the image by hand",
+    "docker": "it is not to be used here; test_image.py has buildah make the image",
 }
 # What the programs of a job do: they hold what they are given against the cluster.
 STAND_IN_TEXTS = {
