@@ -26,12 +26,12 @@ DIRECTIVE = re.compile(r"directive/(\w+)$")
 DIRECTIVE_NAME = re.compile(r'DirectiveType k\w+\{\s*\.name = "(\w+)"')
 # Folders that are no directives, and what is in the names of the files that try them.
 ALSO = {
-    "cli": ["cli", "members", "command_line", "flush"],
+    "cli": ["cli", "members", "command_line", "flush", "jobs"],
     "kernel": ["xdp"],
     "package": ["package", "image", "recipes"],
     "deploy": ["alerts", "package", "prometheus"],
     "rendezvous": ["rendezvous", "package"],
-    "docs": ["documents", "recipes"],
+    "docs": ["documents", "recipes", "jobs"],
 }
 PROSE = re.compile(r"\.(md|svg|txt)$")
 

@@ -42,7 +42,11 @@ MEMBERS = 4
 
 # Programs in whose place others run, and why.
 STAND_INS = {
-    "mpirun": "it is large, and would start processes on other machines",
+    "mpirun": "it would start processes on other machines; test_jobs.py does",
+    "srun": "test_jobs.py runs it",
+    "dask-scheduler": "it does not end; test_jobs.py runs it",
+    "dask-worker": "it does not end; test_jobs.py runs it",
+    "ray": "Debian does not have it",
     "torchrun": "it is large",
     "python3": "it stands for a program that uses TensorFlow or PyTorch",
     "systemctl": "no systemd runs here",
@@ -54,7 +58,11 @@ STAND_INS = {
 # What the programs of a job do: they hold what they are given against the cluster.
 STAND_IN_TEXTS = {
     "mpirun": 'test "$1 $(grep -cx "worker[1-4].tf.internal slots=8" "$2")" = "--hostfile 4"',
-    "torchrun": 'test "$*" = "--nnodes 4 --node-rank 0 --nproc-per-node 8 --master-addr worker1.tf.internal --master-port 29500 train.py"',
+    "torchrun": """case "$*" in
+        "--rdzv-backend idetcd "*" --nnodes 4 --nproc-per-node 8 "*" train.py") ;;
+        "--nnodes 4 --node-rank 0 --nproc-per-node 8 --master-addr worker1.tf.internal --master-port 29500 train.py") ;;
+        *) exit 1 ;;
+    esac""",
     "python3": """case "$TF_CONFIG$IDETCD_NAME$RANK$WORLD_SIZE" in
         '{"cluster":{"worker":["worker1.tf.internal:2222",'*',"worker4.tf.internal:2222"]},"task":{"index":0,"type":"worker"}}') ;;
         worker1.tf.internal. | 04 | worker1.tf.internal.04) ;;
@@ -81,6 +89,7 @@ CLAIMS = [
     Claim(r"(dig|etcdctl|getent|ss|cat|curl -s) "),
     Claim(r"idetcd (-validate|status|members|whoami|wait)\b"),
     Claim(r"idetcd peers$", "syntax", "the cluster of this page has an etcd of its own; test_peers.py runs it"),
+    Claim(r"idetcd exec --on-change ignore -- /usr/local/sbin/idetcd-slurmd", "syntax", "test_jobs.py runs it"),
     Claim(r"idetcd exec ", "silent"),
     Claim(r"idetcd hostfile .*>hosts( && mpirun .*)?$", "silent"),
     Claim(r"(ranks|config|TF_CONFIG)=\$\(idetcd |TF_CONFIG=\$config |env \$\(idetcd ", "silent"),
@@ -92,7 +101,7 @@ CLAIMS = [
     Claim(r"rm -f /etc/resolv\.conf && ", "silent"),
     Claim(r"(cp -L|rm -f|ln -sf|rm -rf) /", "syntax", "test_machine.py runs it"),
     Claim(r"xargs rm -f ", "syntax", "test_package.py runs it"),
-    Claim(r"(" + "|".join(STAND_INS) + r") ", "silent"),
+    Claim(r"(" + "|".join(STAND_INS) + r")( |$)", "silent"),
     Claim(r"install -m 755 idetcd-new ", "silent"),
     Claim(r"idetcd -conf Corefile -handover ", "syntax", "it does not end; test_restart.py hands over"),
     Claim(r"tools/(quickstart|test|simulate|chaos|soak|install-packages|check-commits)\b", "syntax", "test_tools.py runs tools; tools/test is what runs this"),
@@ -246,7 +255,7 @@ def test_every_claim_is_needed():
     for claim in CLAIMS:
         assert any(claim_of(command) is claim for command in found), claim.pattern
     for name in STAND_INS:
-        assert any(re.search(rf"(^| ){name} ", command) for command in found), name
+        assert any(re.search(rf"(^| ){name}( |$)", command) for command in found), name
 
 
 def dialogues(page):
