@@ -1,6 +1,7 @@
-"""What src/docs/recipes.md shows to copy does what it is there for, in a directory that stands for the machine's root."""
+"""What src/docs/recipes.md shows to copy, or leads to in src/deploy, does what it is there for, in a directory that stands for the machine's root."""
 
 import glob
+import json
 import os
 import re
 import subprocess
@@ -15,8 +16,15 @@ from harness import unit_file
 
 with open(os.path.join(ROOT, "src", "docs", "recipes.md"), encoding="utf-8") as page:
     RECIPES = page.read()
-DOCUMENTS = [list(yaml.safe_load_all(block)) for block in re.findall(r"^```yaml\n(.*?)^```$", RECIPES, re.MULTILINE | re.DOTALL)]
-[[CLOUD_CONFIG], KUBERNETES] = DOCUMENTS
+[CLOUD_CONFIG] = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", RECIPES, re.MULTILINE | re.DOTALL)]
+
+
+def deployed(*path):
+    with open(os.path.join(ROOT, "src", "deploy", *path), encoding="ascii") as file:
+        return file.read()
+
+
+KUBERNETES = list(yaml.safe_load_all(deployed("kubernetes", "idetcd.yaml")))
 FILES = {entry["path"]: entry for entry in CLOUD_CONFIG["write_files"]}
 
 
@@ -136,6 +144,9 @@ def test_the_daemon_set_fits_together(directory):
     assert (security["runAsUser"], security["runAsGroup"]) == (int(user[1]), int(user[2]))
     assert security["capabilities"] == {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    [first] = pod["initContainers"]
+    [state] = first["volumeMounts"]
+    assert state in container["volumeMounts"] and f"chown {user[1]}:{user[2]} {state['mountPath']}\n" in first["command"][-1]
     for probe, directive in (("livenessProbe", "health"), ("readinessProbe", "ready")):
         get = container[probe]["httpGet"]
         assert f"{directive} {get['host']}:{get['port']}\n" in corefile
@@ -149,15 +160,40 @@ def test_the_daemon_set_fits_together(directory):
     assert result.returncode == 0, result.stderr
 
 
+def test_the_chart_makes_the_same_of_its_values():
+    """There is no helm in Debian; but the chart has no other action than a value as JSON, by which it can be rendered."""
+    values = yaml.safe_load(deployed("kubernetes", "chart", "values.yaml"))
+    used = []
+
+    def rendered(action):
+        [name] = re.findall(r"^\{\{ toJson \.Values\.(\w+) \}\}$", action[0])
+        used.append(name)
+        return json.dumps(values[name])
+    text = re.sub(r"\{\{.*?\}\}", rendered, deployed("kubernetes", "chart", "templates", "idetcd.yaml"), flags=re.DOTALL)
+    assert list(yaml.safe_load_all(text)) == KUBERNETES
+    assert set(used) == values.keys()
+
+
+def test_the_chart_is_of_this_version():
+    chart = yaml.safe_load(deployed("kubernetes", "chart", "Chart.yaml"))
+    with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="ascii") as file:
+        [version] = re.findall(r"^project\(idetcd VERSION (\S+)", file.read(), re.MULTILINE)
+    assert (chart["appVersion"], chart["version"]) == (version, version)
+    assert yaml.safe_load(deployed("kubernetes", "chart", "values.yaml"))["image"].endswith(f":{version}")
+
+
 def test_the_daemon_set_gives_the_machine_its_address_once(directory):
     if os.geteuid() != 0:
         pytest.skip("needs root")
     [pod] = [document["spec"]["template"]["spec"] for document in KUBERNETES if document["kind"] == "DaemonSet"]
     [container] = pod["initContainers"]
+    state = os.path.join(directory, "state")
+    os.mkdir(state)
     namespace = Namespace(directory)
     try:
         for _ in range(2):
-            namespace.run(*container["command"])
+            namespace.run(*(word.replace("/var/lib/idetcd", state) for word in container["command"]))
+        assert os.stat(state).st_uid == 65532
         assert namespace.run("ip", "-brief", "address", "show", "dev", "lo").count("169.254.20.10/32") == 1
     finally:
         namespace.close()
