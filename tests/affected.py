@@ -29,7 +29,7 @@ ALSO = {
     "cli": ["cli", "members", "command_line", "flush", "jobs"],
     "kernel": ["xdp"],
     "package": ["package", "image", "recipes"],
-    "deploy": ["alerts", "package", "prometheus", "recipes"],
+    "deploy": ["alerts", "machine", "package", "prometheus", "recipes"],
     "rendezvous": ["rendezvous", "package"],
     "docs": ["documents", "recipes", "jobs"],
 }

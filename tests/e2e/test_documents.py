@@ -55,6 +55,7 @@ STAND_INS = {
     "usermod": "it would change this machine",
     "kubectl": "there is no Kubernetes here; test_recipes.py looks at the manifest",
     "helm": "it is not in Debian; test_recipes.py renders the chart",
+    "terraform": "it is not in Debian, and would rent machines",
     "docker": "it is not to be used here; test_image.py has buildah make the image",
 }
 # What the programs of a job do: they hold what they are given against the cluster.

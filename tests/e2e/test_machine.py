@@ -37,7 +37,7 @@ def blocks(language, text):
 
 README = text_of("README.md")
 RECIPES = text_of("src", "docs", "recipes.md")
-[CLOUD_TEXT] = [block for block in blocks("yaml", RECIPES) if block.startswith("#cloud-config")]
+CLOUD_TEXT = text_of("src", "deploy", "terraform", "user-data.yaml")
 CLOUD_CONFIG = yaml.safe_load(CLOUD_TEXT)
 
 
@@ -130,6 +130,7 @@ def test_cloud_init_makes_a_node_of_an_instance(package, directory):
              "/etc/cloud/cloud.cfg.d/90_test.cfg": "datasource_list: [NoCloud]\nnetwork: {config: disabled}\n"}
     with Machine(directory, files) as machine:
         machine.start_etcd()
+        assert "Valid" in machine.run("cloud-init", "schema", "--config-file", "/var/lib/cloud/seed/nocloud/user-data")
         machine.wait(lambda: machine.run("hostname").strip() == "worker1", "the host name", 90)
         assert machine.run("hostnamectl", "hostname", "--static").strip() == "instance"
         assert machine.run("cat", "/etc/resolv.conf") == "nameserver 127.0.0.1\nsearch tf.internal\n"

@@ -16,7 +16,6 @@ from harness import unit_file
 
 with open(os.path.join(ROOT, "src", "docs", "recipes.md"), encoding="utf-8") as page:
     RECIPES = page.read()
-[CLOUD_CONFIG] = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", RECIPES, re.MULTILINE | re.DOTALL)]
 
 
 def deployed(*path):
@@ -24,6 +23,7 @@ def deployed(*path):
         return file.read()
 
 
+CLOUD_CONFIG = yaml.safe_load(deployed("terraform", "user-data.yaml"))
 KUBERNETES = list(yaml.safe_load_all(deployed("kubernetes", "idetcd.yaml")))
 FILES = {entry["path"]: entry for entry in CLOUD_CONFIG["write_files"]}
 
@@ -74,6 +74,13 @@ def test_the_corefile_is_accepted(root):
     result = subprocess.run([binary(), "-validate", "-conf", root.path("/etc/idetcd/Corefile")], check=False, capture_output=True, text=True,
                             timeout=20 * TIME_FACTOR)
     assert result.returncode == 0, result.stderr
+
+
+def test_the_group_of_machines_has_that_text_and_room_for_no_more():
+    group = deployed("terraform", "main.tf")
+    [name] = re.findall(r'filebase64\("\$\{path\.module\}/([^"]+)"\)', group)
+    [limit] = re.findall(r"^ *limit (\d+)$", FILES["/etc/idetcd/Corefile"]["content"], re.MULTILINE)
+    assert name == "user-data.yaml" and re.search(rf"^ *max_size += {limit}\b", group, re.MULTILINE)
 
 
 def stand_ins(root, installs):
