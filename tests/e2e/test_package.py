@@ -176,7 +176,9 @@ def test_what_is_ready_to_take_is_in_the_package(package, installed, directory):
     run("dpkg-deb", "-x", package, directory)
     deploy = os.path.join(ROOT, "src", "deploy")
     files = {os.path.relpath(os.path.join(folder, name), deploy) for folder, _, names in os.walk(deploy) for name in names}
-    assert files
+    with open(os.path.join(ROOT, "src", "docs", "operations.md"), encoding="utf-8") as file:
+        named = re.findall(r"^\| \[`(.*?)`\]\(\.\./deploy/", file.read(), re.MULTILINE)
+    assert {name for name in files if name.startswith(tuple(named))} == files and len(named) > 5, "operations.md says which file is what"
     for root in (os.path.join(directory, "usr"), os.path.join(installed, "usr", "local")):
         for name in files:
             assert os.path.isfile(os.path.join(root, "share", "doc", "idetcd", "examples", name)), name
