@@ -30,6 +30,7 @@ WELL = {
     "idetcd_log_lines_dropped_total": (NODE, 0),
     "idetcd_save_failures_total": (STORE, 0),
     "idetcd_owned": (NAMES, 1),
+    "idetcd_claim_requests_total": (STORE, 4),
     "idetcd_lease_remaining_seconds": (NAMES, 20),
     "idetcd_names_fresh": (NAMES, 1),
     "idetcd_watch_connected": (STORE, 1),
@@ -97,6 +98,10 @@ SICK = [
 ]
 STILL_WELL = [
     {},
+    # A node that observes.
+    {"idetcd_owned": since(20, 0), "idetcd_lease_remaining_seconds": since(20, 0), "idetcd_claim_requests_total": since(20, 0)},
+    {"idetcd_owned": since(20, 0), "idetcd_lease_remaining_seconds": since(20, 0), "idetcd_claim_requests_total": since(20, 0),
+     "idetcd_moving": since(20, 1)},
     {"idetcd_lease_remaining_seconds": [13, 20, 7]},
     {"idetcd_lease_remaining_seconds": since(1, 0), "idetcd_owned": since(1, 0)},
     {"idetcd_watch_lag_revisions": [5, 0] * 15},

@@ -150,6 +150,15 @@ def test_there_is_nothing_else(nodes, free_port):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
 
 
+def test_a_node_that_observes_asks_for_no_name(nodes, etcd, free_port):
+    """By that an alert knows it."""
+    port = free_port()
+    nodes.start(corefile(etcd.endpoint, options=("observe",), directives=(f"prometheus 127.0.0.1:{port}",)))
+    wait_sum(port, 1, "idetcd_names_fresh")
+    wait_sum(port, 0, "idetcd_owned")
+    assert Metrics.of(port).sum("idetcd_claim_requests_total") == 0
+
+
 def test_what_a_node_says_of_its_name(nodes, etcd, free_port):
     ports = [free_port(), free_port()]
     first, _ = [nodes.start(corefile(etcd.endpoint, lease=3, directives=(f"prometheus 127.0.0.1:{port}",)))
