@@ -21,6 +21,9 @@ class Chain::ClusterHandler final : public Handler {
   QueryOutcome answerNoData(const dns::Query& query, const Request& request, uint16_t flags) override {
     return cluster_->answerNoData(query, request.response_limit, flags);
   }
+  bool hasZoneAbove(std::span<const uint8_t> name) const override {
+    return dns::isNameWithin(dns::parentOf(name), zone());
+  }
 
  private:
   const Chain& chain_;
@@ -180,6 +183,10 @@ QueryOutcome Chain::runSeparate(const std::vector<Link>& links, const dns::Query
     if (!outcome.isNext()) return outcome;
   }
   return refuse(query, request.response_limit, flags());
+}
+
+bool Chain::hasZoneAbove(std::span<const uint8_t> name) const {
+  return std::ranges::any_of(handlers_, [name](const Link& link) { return link.handler->hasZoneAbove(name); });
 }
 
 bool Chain::isBusy() const {

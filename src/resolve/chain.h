@@ -106,6 +106,8 @@ class Chain {
   // then from the handlers before the one at `end`; kNext if none of them answers. As runFrom().
   QueryOutcome answerInner(const dns::Query& query, const Request& request, size_t end) const;
 
+  // Of one of the handlers.
+  bool hasZoneAbove(std::span<const uint8_t> name) const;
   bool isBusy() const;
 
  private:

@@ -27,6 +27,10 @@ class Handler {
   // NODATA for what answer() has left to others by QueryOutcome::nextOfExisting(), and they to it.
   virtual QueryOutcome answerNoData(const dns::Query&, const Request&, uint16_t) { return QueryOutcome::next(); }
 
+  // Whether it answers for a zone that this name, of another server block's zone, is below: the DS of that zone is its to
+  // answer (RFC 4035 §3.1.4.1). `name`: lower case, not the root.
+  virtual bool hasZoneAbove(std::span<const uint8_t>) const { return false; }
+
   // Whether an answer is still to come, which would be lost with the handler.
   virtual bool isBusy() const { return false; }
 };

@@ -51,28 +51,20 @@ Router::Router(std::vector<Zone> zones, HashSeed seed, std::shared_ptr<QueryMete
         {.name = zone.name, .chain = std::move(zone.chain), .meter = std::move(zone.meter), .shortcut = shortcut});
   }
   if (unrouted_) meters_.push_back(unrouted_.get());
-  linkParents();
 }
 
-// The next block whose cluster's zone the block's zone is in, or, if the block itself cannot ask other servers, the next one
-// that can.
-void Router::linkParents() {
-  const auto is_above = [](const Route& route, const dns::Name& zone) {
-    const ClusterZone* cluster = route.chain->cluster();
-    return cluster != nullptr && zone.isWithin(cluster->store().zone()) && !(zone == cluster->store().zone());
+// DS of a block's zone is the next block's above it that has the zone above that one, or, if the block itself cannot ask
+// other servers, the next one's that can.
+const Router::Route& Router::routeOfDs(const dns::Query& query, const Route& found) const {
+  const auto name = query.name();
+  if (name.size() != found.name.size() || name.size() == 1 || found.chain->hasZoneAbove(name)) return found;
+  const bool may_ask = (query.flags & dns::kFlagRd) != 0 && !found.chain->parts.recursion_available;
+  const auto is_parent = [&](const Route& other) {
+    return &other != &found && dns::isNameWithin(name, other.name) &&
+           ((may_ask && other.chain->parts.recursion_available) || other.chain->hasZoneAbove(name));
   };
-  for (Route& route : routes_) {
-    if (is_above(route, route.name)) continue;
-    for (const Route& other : routes_) {
-      const bool encloses = route.name.isWithin(other.name) && &other != &route;
-      const bool asks = other.chain->parts.recursion_available && !route.chain->parts.recursion_available;
-      const bool is_parent = is_above(other, route.name);
-      if (!encloses || !(is_parent || asks)) continue;
-      route.parent = &other;
-      route.parent_asks = !is_parent;
-      break;
-    }
-  }
+  const auto parent = std::ranges::find_if(routes_, is_parent);
+  return parent != routes_.end() ? *parent : found;
 }
 
 // A transfer, a NOTIFY and a signed query go to the block of their zone, if that has what they need.

@@ -124,8 +124,6 @@ class Router : public std::enable_shared_from_this<Router> {
     std::shared_ptr<const Chain> chain;
     std::shared_ptr<QueryMeter> meter;
     Shortcut shortcut;
-    const Route* parent = nullptr;  // of the block that is asked for the zone's DS; null: its own
-    bool parent_asks = false;       // it has no names of its own above the zone: it asks other servers
   };
 
   void beginOther(Job& job) const;
@@ -135,14 +133,9 @@ class Router : public std::enable_shared_from_this<Router> {
     }
     return nullptr;
   }
-  static const Route& routeOfDs(const dns::Query& query, const Route& found) {
-    if (found.parent == nullptr || query.qname_size != found.name.size()) return found;
-    const bool may_ask = (query.flags & dns::kFlagRd) != 0;
-    return may_ask || !found.parent_asks ? *found.parent : found;
-  }
+  const Route& routeOfDs(const dns::Query& query, const Route& found) const;
   static bool isReverseTree(const dns::Query& query);
   bool isAboveZone(const dns::Query& query) const;
-  void linkParents();
   QueryOutcome serve(Job& job, Request& request) const;
   QueryOutcome serveMetered(Job& job, QueryMeter& meter, Request& request) const;
   static QueryOutcome serveDirectly(Job& job, Request& request);

@@ -185,6 +185,8 @@ def test_several_zones_and_what_is_passed_on(nodes, directory):
     assert answers(node, "www.other.") == ["192.0.2.2"]
     assert len(ask(node, "sub.example.", "DS").answer) == 1, "DS is the parent's"
     assert rcode(ask(node, "example.", "DS")) == "NOERROR"
+    apart = nodes.start(f"sub.example {{\n file {child}\n}}\nexample {{\n file {parent}\n}}\n")
+    assert len(ask(apart, "sub.example.", "DS").answer) == 1, "in whatever block that is"
     assert rcode(ask(node, "x.other.")) == "NXDOMAIN"
     assert rcode(ask(node, "x.example.")) == "REFUSED", "nobody behind it has the name"
 

@@ -41,6 +41,7 @@ class ServiceHandler final : public resolve::Handler {
 
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
   resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+  bool hasZoneAbove(std::span<const uint8_t> name) const override { return zoneOf(dns::parentOf(name)) != nullptr; }
 
  private:
   using Reply = std::unique_ptr<resolve::DeferredReply>;

@@ -102,6 +102,10 @@ QueryOutcome ZoneHandler::answerNoData(const dns::Query& query, const resolve::R
   return QueryOutcome::answer(zones::answerApexNoData(*served->zone, query, request.response_limit, flags));
 }
 
+bool ZoneHandler::hasZoneAbove(std::span<const uint8_t> name) const {
+  return set_->table()->find(dns::parentOf(name)) != nullptr;
+}
+
 // The addresses of the name itself.
 void ZoneHandler::orderAddresses(const dns::Query& query, size_t size) const {
   dns::AddressOrder order{.preferred = preferred_};

@@ -32,6 +32,7 @@ class ZoneHandler final : public resolve::Handler {
   void prefetchEntry(const dns::Query& query) override;
   resolve::QueryOutcome answer(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
   resolve::QueryOutcome answerNoData(const dns::Query& query, const resolve::Request& request, uint16_t flags) override;
+  bool hasZoneAbove(std::span<const uint8_t> name) const override;
   bool isBusy() const override { return aliases_ && aliases_->isBusy(); }
 
  private:

@@ -34,6 +34,19 @@ struct Answers final : Handler {
   std::unique_ptr<DeferredReply>* const later;
 };
 
+// The same, of a zone.
+struct AnswersOfZone final : Handler {
+  AnswersOfZone(std::string_view zone, dns::Rcode all) : origin(dns::Name::parse(zone).value()), answers(all) {}
+  QueryOutcome answer(const dns::Query& query, const Request& request, uint16_t flags) override {
+    return dns::isNameWithin(query.name(), origin) ? answers.answer(query, request, flags) : QueryOutcome::next();
+  }
+  bool hasZoneAbove(std::span<const uint8_t> name) const override {
+    return dns::isNameWithin(dns::parentOf(name), origin);
+  }
+  const dns::Name origin;
+  Answers answers;
+};
+
 struct Client final : ReplyDeferrer {
   struct Sink final : ReplySink {
     explicit Sink(std::string& to) : text(to) {}
@@ -143,6 +156,33 @@ TEST_F(ChainTest, DsOfABlocksZoneGoesToTheBlockThatKnowsTheParent) {
   EXPECT_EQ(ask(silent, "sub.tf.local.", kDs), (Said{.soa = "sub.tf.local."}));
   EXPECT_EQ(ask(forwarding, "sub.tf.local.", kDs, false), (Said{.soa = "sub.tf.local."})) << "nobody is to be asked";
   EXPECT_EQ(ask(nested, "sub.tf.local.", kDs, false), (Said{.soa = "tf.local."})) << "the parent is here";
+}
+
+TEST_F(ChainTest, TheBlockThatKnowsTheParentMayHaveOtherZones) {
+  const auto of = [](std::string_view zone, dns::Rcode rcode) {
+    return chainOf({}, std::make_unique<AnswersOfZone>(zone, rcode));
+  };
+  const auto child = of("sub.example.org.", dns::Rcode::kNotImp);
+  const auto parent = of("example.org.", dns::Rcode::kServFail);
+  const std::vector<Router::Zone> zones{{.name = name("sub.example.org."), .chain = child},
+                                        {.name = name("other.example.org."), .chain = of("other.", dns::Rcode::kNotImp)},
+                                        {.name = name("example.org."), .chain = of("x.example.org.", dns::Rcode::kNotImp)},
+                                        {.name = name("org."), .chain = parent},
+                                        {.name = dns::Name(), .chain = of(".", dns::Rcode::kNotImp)}};
+  const Said child_says{.rcode = 4};
+  const Said parent_says{.rcode = 2};
+  for (const bool wants_recursion : {true, false}) {
+    EXPECT_EQ(ask(zones, "sub.example.org.", kDs, wants_recursion), parent_says);
+    EXPECT_EQ(ask(zones, "other.example.org.", kDs, wants_recursion), parent_says);
+    EXPECT_EQ(ask(zones, "sub.example.org.", kA, wants_recursion), child_says);
+    EXPECT_EQ(ask(zones, "a.sub.example.org.", kDs, wants_recursion), child_says);
+  }
+  const auto both = of("sub.example.org.", dns::Rcode::kNotImp);
+  both->add(std::make_unique<AnswersOfZone>("example.org.", dns::Rcode::kServFail));
+  EXPECT_EQ(ask({{.name = name("sub.example.org."), .chain = both}, {.name = name("org."), .chain = parent}},
+                "sub.example.org.", kDs),
+            child_says)
+      << "the block itself knows it";
 }
 
 TEST_F(ChainTest, TheTreesOfReverseNamesExist) {
