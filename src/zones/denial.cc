@@ -61,6 +61,11 @@ class Sha1 {
   size_t size_ = 0;
 };
 
+bool isOfChain(const records::Entry& entry, const Denial::Parameters& parameters) {
+  const auto found = Denial::parametersOf(entry.find(dns::code(dns::RrType::kNsec3)).wire.subspan(dns::kRecordHeadSize));
+  return found && found->iterations == parameters.iterations && std::ranges::equal(found->salt, parameters.salt);
+}
+
 // Where the labels of a name begin, the first one first. Returns their number.
 size_t labelStarts(std::span<const uint8_t> name, std::array<uint8_t, dns::kMaxNameLength>& starts) {
   size_t count = 0;
@@ -87,14 +92,23 @@ bool isBefore(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return left_a < left_b;
 }
 
+std::optional<Denial::Parameters> Denial::parametersOf(std::span<const uint8_t> rdata) {
+  constexpr uint8_t kSha1 = 1;
+  if (rdata[0] != kSha1) return std::nullopt;
+  return Parameters{dns::load16(&rdata[2]), rdata.subspan(5, rdata[4])};
+}
+
 void Denial::addNsec(const records::Entry& entry) { nsec_.push_back(&entry); }
 
 void Denial::addNsec3(const records::Entry& entry, const Hash& hash) { nsec3_.push_back({hash, &entry}); }
 
 void Denial::sort(const std::optional<Parameters>& parameters) {
   std::ranges::sort(nsec_, [](const auto* a, const auto* b) { return isBefore(a->name(), b->name()); });
+  if (parameters) {
+    parameters_ = *parameters;
+    std::erase_if(nsec3_, [&](const Hashed& hashed) { return !isOfChain(*hashed.entry, parameters_); });
+  }
   std::ranges::sort(nsec3_, {}, &Hashed::hash);
-  if (parameters) parameters_ = *parameters;
   kind_ = parameters && !nsec3_.empty() ? Kind::kNsec3 : !nsec_.empty() ? Kind::kNsec : Kind::kNone;
 }
 

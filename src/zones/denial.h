@@ -20,13 +20,17 @@ class Denial {
     std::span<const uint8_t> salt;  // of the zone's memory
   };
 
+  // At the beginning of NSEC3 and of NSEC3PARAM; nothing: they are of another hash than SHA-1. REQUIRES: checked RDATA.
+  static std::optional<Parameters> parametersOf(std::span<const uint8_t> rdata);
+
   enum class Kind : uint8_t { kNone, kNsec, kNsec3 };
   Kind kind() const { return kind_; }
 
   // --- while the zone is built ---
   void addNsec(const records::Entry& entry);
   void addNsec3(const records::Entry& entry, const Hash& hash);
-  // `parameters`: of the zone's NSEC3PARAM, if it has one.
+  // `parameters`: of the zone's NSEC3PARAM, if it has one: NSEC3 of another chain prove nothing beside those of this one
+  // (RFC 5155 §7.3).
   void sort(const std::optional<Parameters>& parameters);
 
   // The owner of the NSEC whose interval `name` is in: the name itself, or the last one before it. REQUIRES: kNsec.

@@ -2,6 +2,8 @@
 
 #include <unordered_set>
 
+#include "zones/zone_response.h"
+
 namespace idetcd::zones {
 
 using dns::RrType;
@@ -229,12 +231,12 @@ Result<void> ZoneBuilder::finish(Zone& zone) {
   zone.serial_ = dns::load32(numbers);
   zone.negative_ttl_ = std::min(dns::load32(soa.wire.data() + dns::kTtlOffset), dns::load32(numbers + 16));
   std::optional<Denial::Parameters> parameters;
-  if (const auto rrset = zone.apex_->find(kNsec3Param); rrset.count > 0) {
-    const auto rdata = rrset.wire.subspan(dns::kRecordHeadSize);
-    parameters = {dns::load16(rdata.data() + 2), rdata.subspan(5, rdata[4])};
-    if (parameters->iterations > Denial::kMaxIterations)
-      return fail(fmt::format("{}: {} has NSEC3 with more than {} iterations", where, name, Denial::kMaxIterations));
-  }
+  // With flags a chain is not complete (RFC 5155 §4.1.2).
+  visitRecords(zone.apex_->find(kNsec3Param), [&](uint32_t, std::span<const uint8_t> rdata) {
+    if (!parameters && rdata[1] == 0) parameters = Denial::parametersOf(rdata);
+  });
+  if (parameters && parameters->iterations > Denial::kMaxIterations)
+    return fail(fmt::format("{}: {} has NSEC3 with more than {} iterations", where, name, Denial::kMaxIterations));
   zone.denial_.sort(parameters);
   return {};
 }

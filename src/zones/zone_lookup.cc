@@ -247,9 +247,9 @@ class Lookup {
   // --- proofs (RFC 4035 §3.1.3, RFC 5155 §7.2) ---
 
   // One label more than `encloser` of the name that was looked for.
-  std::span<const uint8_t> nextCloser(const Entry& encloser) const {
+  std::span<const uint8_t> nextCloser(std::span<const uint8_t> encloser) const {
     std::span<const uint8_t> name = name_.span();
-    while (dns::parentOf(name).size() != encloser.name().size()) name = dns::parentOf(name);
+    while (dns::parentOf(name).size() != encloser.size()) name = dns::parentOf(name);
     return name;
   }
 
@@ -258,41 +258,48 @@ class Lookup {
   void proveNoData(const Entry& entry) {
     if (usesNsec()) return noteProof(zone_.denial().nsecOf(entry.name()));
     const Denial::Nsec3 found = zone_.denial().nsec3Of(entry.name());
-    if (found.matches) return noteProof(*found.entry);
-    // Opt-out: the closest name that has a hash, and that the next one may be left out.
-    std::span<const uint8_t> next = entry.name();
-    for (auto above = dns::parentOf(next);; next = above, above = dns::parentOf(above)) {
-      const Denial::Nsec3 provable = zone_.denial().nsec3Of(above);
-      if (provable.matches) noteProof(*provable.entry);
-      if (provable.matches || above.size() <= zone_.origin().size()) break;
-    }
-    noteProof(*zone_.denial().nsec3Of(next).entry);
+    if (found.matches || entry.name().size() == zone_.origin().size()) return noteProof(*found.entry);
+    proveEncloser(dns::parentOf(entry.name()));
   }
 
   void proveMissing(const Entry& encloser) {
     WireName wildcard;
-    std::ranges::copy(encloser.name(), std::ranges::copy(kWildcardLabel, wildcard.bytes.begin()).out);
-    wildcard.size = static_cast<uint8_t>(kWildcardLabel.size() + encloser.name().size());
-    proveEncloser(encloser);
-    noteProof(usesNsec() ? zone_.denial().nsecOf(wildcard.span()) : *zone_.denial().nsec3Of(wildcard.span()).entry);
+    const auto provable = proveEncloser(encloser.name());
+    std::ranges::copy(provable, std::ranges::copy(kWildcardLabel, wildcard.bytes.begin()).out);
+    wildcard.size = static_cast<uint8_t>(kWildcardLabel.size() + provable.size());
+    proveNot(wildcard.span());
   }
 
   void proveWildcardNoData(const Entry& wildcard, const Entry& encloser) {
-    proveEncloser(encloser);
-    noteProof(usesNsec() ? zone_.denial().nsecOf(wildcard.name()) : *zone_.denial().nsec3Of(wildcard.name()).entry);
+    proveEncloser(encloser.name());
+    proveNot(wildcard.name());
   }
 
-  // That `encloser` is the closest one.
-  void proveEncloser(const Entry& encloser) {
-    if (usesNsec()) return noteProof(zone_.denial().nsecOf(name_.span()));
-    noteProof(*zone_.denial().nsec3Of(encloser.name()).entry);
-    noteProof(*zone_.denial().nsec3Of(nextCloser(encloser)).entry);
+  // That nothing is closer to the name than `encloser`; with NSEC3 the closest one that has a record of its own, which is
+  // returned: with opt-out, names that only lead to delegations without DS have none (RFC 5155 §7.2.1).
+  std::span<const uint8_t> proveEncloser(std::span<const uint8_t> encloser) {
+    if (usesNsec()) {
+      noteProof(zone_.denial().nsecOf(name_.span()));
+      return encloser;
+    }
+    Denial::Nsec3 found = zone_.denial().nsec3Of(encloser);
+    while (!found.matches && encloser.size() > zone_.origin().size()) {
+      encloser = dns::parentOf(encloser);
+      found = zone_.denial().nsec3Of(encloser);
+    }
+    noteProof(*found.entry);
+    proveNot(nextCloser(encloser));
+    return encloser;
+  }
+
+  // The record whose interval the name is in.
+  void proveNot(std::span<const uint8_t> name) {
+    noteProof(usesNsec() ? zone_.denial().nsecOf(name) : *zone_.denial().nsec3Of(name).entry);
   }
 
   // That nothing is closer than the wildcard.
   void noteExpansion(const Entry& encloser) {
-    if (!proves_) return;
-    noteProof(usesNsec() ? zone_.denial().nsecOf(name_.span()) : *zone_.denial().nsec3Of(nextCloser(encloser)).entry);
+    if (proves_) proveNot(usesNsec() ? name_.span() : nextCloser(encloser.name()));
   }
 
   void noteProof(const Entry& entry) { proofs_.add(entry); }

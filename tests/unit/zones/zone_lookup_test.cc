@@ -287,51 +287,102 @@ TEST(ZoneLookup, NsecProofs) {
   EXPECT_EQ(proofs("sub.example.", kDs), Texts{"sub.example."});
 }
 
-TEST(ZoneLookup, Nsec3Proofs) {
-  // Hashes without salt and iterations, from the names.
-  const auto hashed = [](std::string_view name) {
-    const auto hash = hashNsec3(dns::Name::parse(name).value().wire(), {});
+// NSEC3 records of these names, with a salt of one byte or none, and opt-out.
+class Nsec3Chain {
+ public:
+  explicit Nsec3Chain(std::initializer_list<std::string_view> names, std::optional<uint8_t> salt = std::nullopt)
+      : salt_(salt) {
+    for (const std::string_view name : names) labels_.push_back(hashed(name));
+    std::ranges::sort(labels_);
+  }
+  std::string saltText() const { return salt_ ? fmt::format("{:02x}", *salt_) : "-"; }
+  std::string text() const {
+    std::string text;
+    for (size_t i = 0; i < labels_.size(); ++i)
+      text += fmt::format("{} NSEC3 1 1 0 {} {} A\n", labels_[i], saltText(), labels_[(i + 1) % labels_.size()]);
+    return text;
+  }
+  // The owners of the records that match and cover a name.
+  std::string match(std::string_view name) const { return hashed(name) + ".example."; }
+  std::string cover(std::string_view name) const {
+    const auto after = std::ranges::upper_bound(labels_, hashed(name));
+    return (after == labels_.begin() ? labels_.back() : *std::prev(after)) + ".example.";
+  }
+
+ private:
+  std::string hashed(std::string_view name) const {
+    const std::vector<uint8_t> salt(salt_ ? 1 : 0, salt_.value_or(0));
+    const auto hash = hashNsec3(dns::Name::parse(name).value().wire(), {.iterations = 0, .salt = salt});
     std::string label;
     for (size_t bit = 0; bit < 160; bit += 5) {
       const unsigned pair = hash.at(bit / 8) << 8 | (bit / 8 + 1 < hash.size() ? hash.at(bit / 8 + 1) : 0);
       label += "0123456789abcdefghijklmnopqrstuv"[pair >> (11 - bit % 8) & 31];
     }
     return label;
-  };
-  std::string text = "@ NSEC3PARAM 1 0 0 -\na A 192.0.2.1\n*.w TXT x\nsec NS ns\nsec DS 1 8 2 00\nopt NS ns\n";
-  std::vector<std::string> labels;
-  for (const char* name : {"example.", "ns.example.", "a.example.", "*.w.example.", "w.example.", "sec.example."})
-    labels.push_back(hashed(name));
-  std::ranges::sort(labels);
-  for (size_t i = 0; i < labels.size(); ++i)
-    text += labels[i] + " NSEC3 1 1 0 - " + labels[(i + 1) % labels.size()] + " A\n";
-  const auto zone = zoneWith(text);
+  }
+
+  const std::optional<uint8_t> salt_;
+  std::vector<std::string> labels_;
+};
+
+Texts nsec3Proofs(const Zone& zone, std::string_view name, uint16_t type) {
+  auto owners = ownersOf(ask(zone, name, type, true).authority, "NSEC3");
+  std::ranges::sort(owners);
+  return owners;
+}
+
+Texts setOf(Texts texts) {
+  std::ranges::sort(texts);
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts;
+}
+
+TEST(ZoneLookup, Nsec3Proofs) {
+  const Nsec3Chain chain{"example.", "ns.example.", "a.example.", "*.w.example.", "w.example.", "sec.example."};
+  const auto zone = zoneWith("@ NSEC3PARAM 1 0 0 -\na A 192.0.2.1\n*.w TXT x\nsec NS ns\nsec DS 1 8 2 00\nopt NS ns\n" +
+                             chain.text());
   ASSERT_EQ(zone->denial().kind(), Denial::Kind::kNsec3);
-  const auto cover = [&](std::string_view name) {
-    const auto after = std::ranges::upper_bound(labels, hashed(name));
-    return (after == labels.begin() ? labels.back() : *std::prev(after)) + ".example.";
-  };
-  const auto proofs = [&](std::string_view name, uint16_t type) {
-    auto owners = ownersOf(ask(*zone, name, type, true).authority, "NSEC3");
-    std::ranges::sort(owners);
-    return owners;
-  };
-  const auto set = [](Texts texts) {
-    std::ranges::sort(texts);
-    texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
-    return texts;
-  };
-  const auto match = [&](std::string_view name) { return hashed(name) + ".example."; };
+  const auto proofs = [&](std::string_view name, uint16_t type) { return nsec3Proofs(*zone, name, type); };
+  const auto match = [&](std::string_view name) { return chain.match(name); };
+  const auto cover = [&](std::string_view name) { return chain.cover(name); };
   EXPECT_EQ(proofs("a.example.", kTxt), Texts{match("a.example.")});
-  EXPECT_EQ(proofs("x.y.example.", kA), set({match("example."), cover("y.example."), cover("*.example.")}));
-  EXPECT_EQ(proofs("q.w.example.", kTxt), set({cover("q.w.example.")}));
-  EXPECT_EQ(proofs("q.w.example.", kA), set({match("w.example."), cover("q.w.example."), match("*.w.example.")}));
+  EXPECT_EQ(proofs("x.y.example.", kA), setOf({match("example."), cover("y.example."), cover("*.example.")}));
+  EXPECT_EQ(proofs("q.w.example.", kTxt), setOf({cover("q.w.example.")}));
+  EXPECT_EQ(proofs("q.w.example.", kA), setOf({match("w.example."), cover("q.w.example."), match("*.w.example.")}));
   EXPECT_EQ(proofs("x.sec.example.", kA), Texts{}) << "DS says enough";
-  EXPECT_EQ(proofs("x.opt.example.", kA), set({match("example."), cover("opt.example.")})) << "opt-out";
-  EXPECT_EQ(proofs("opt.example.", kDs), set({match("example."), cover("opt.example.")}));
+  EXPECT_EQ(proofs("x.opt.example.", kA), setOf({match("example."), cover("opt.example.")})) << "opt-out";
+  EXPECT_EQ(proofs("opt.example.", kDs), setOf({match("example."), cover("opt.example.")}));
   EXPECT_TRUE(ask(*zone, match("a.example."), 50).head.starts_with("NXDOMAIN"))
       << "the records' own names do not exist";
 }
 
 }  // namespace
 }  // namespace idetcd::zones
+TEST(ZoneLookup, NamesAboveDelegationsThatOptOutLeavesOut) {
+  const Nsec3Chain chain{"example.", "ns.example.", "a.example."};
+  const auto zone = zoneWith("@ NSEC3PARAM 1 0 0 -\na A 192.0.2.1\ndeep.ent.a NS ns\nopt.ent NS ns\n" + chain.text());
+  const auto match = [&](std::string_view name) { return chain.match(name); };
+  const auto cover = [&](std::string_view name) { return chain.cover(name); };
+  EXPECT_EQ(nsec3Proofs(*zone, "x.y.ent.example.", kA),
+            setOf({match("example."), cover("ent.example."), cover("*.example.")}))
+      << "ent.example. is the closest encloser, but has no record that could show it";
+  EXPECT_EQ(nsec3Proofs(*zone, "x.ent.a.example.", kA),
+            setOf({match("a.example."), cover("ent.a.example."), cover("*.a.example.")}));
+  EXPECT_EQ(nsec3Proofs(*zone, "ent.example.", kA), setOf({match("example."), cover("ent.example.")}));
+  EXPECT_EQ(nsec3Proofs(*zone, "x.deep.ent.a.example.", kA), setOf({match("a.example."), cover("ent.a.example.")}));
+}
+
+TEST(ZoneLookup, OneOfSeveralNsec3ChainsProves) {
+  const Nsec3Chain chain({"example.", "ns.example.", "a.example."}, 7);
+  const Nsec3Chain other{"example.", "ns.example.", "a.example."};
+  const Nsec3Chain made({"example.", "a.example."}, 9);
+  const auto zone = zoneWith(fmt::format("@ NSEC3PARAM 1 1 0 {}\n@ NSEC3PARAM 1 0 0 {}\n@ NSEC3PARAM 1 0 0 -\na A 192.0.2.1\n",
+                                         made.saltText(), chain.saltText()) +
+                             made.text() + other.text() + chain.text());
+  for (const char* name : {"x.example.", "y.example.", "z.example.", "w.example.", "v.example."}) {
+    EXPECT_EQ(nsec3Proofs(*zone, name, kA), setOf({chain.match("example."), chain.cover(name), chain.cover("*.example.")}))
+        << "the first one that is complete";
+  }
+  EXPECT_EQ(nsec3Proofs(*zone, "a.example.", kTxt), Texts{chain.match("a.example.")});
+}
+
