@@ -11,7 +11,7 @@ using records::Entry;
 
 namespace {
 
-constexpr size_t kMaxAdditionals = 32;
+constexpr size_t kMaxAdditionals = 32;  // names; more if a referral needs them
 constexpr size_t kMaxProofs = 48;
 constexpr std::array<uint8_t, 2> kWildcardLabel{1, '*'};
 
@@ -78,6 +78,7 @@ class EntryList {
     entries_[count_++] = &entry;
     return true;
   }
+  bool isFull() const { return count_ == capacity; }
   void clear() { count_ = 0; }
 
  private:
@@ -263,8 +264,8 @@ class Lookup {
   }
 
   void proveMissing(const Entry& encloser) {
-    WireName wildcard;
     const auto provable = proveEncloser(encloser.name());
+    WireName wildcard;
     std::ranges::copy(provable, std::ranges::copy(kWildcardLabel, wildcard.bytes.begin()).out);
     wildcard.size = static_cast<uint8_t>(kWildcardLabel.size() + provable.size());
     proveNot(wildcard.span());
@@ -339,17 +340,20 @@ class Lookup {
       if (match.kind == Match::Kind::kNone) entry = findWildcard(zone_, *match.entry);
     }
     if (entry == nullptr) return;
-    if (!added_.add(*entry)) return;
+    if (!added_.add(*entry) && !(added_.isFull() && isNeeded(folded.span()))) return;
     for (const RrType type : {RrType::kA, RrType::kAaaa}) addAddress(folded.span(), *entry, dns::code(type));
+  }
+
+  // RFC 9471 §3.1: without the addresses of servers below the delegation nobody gets there.
+  bool isNeeded(std::span<const uint8_t> server) const {
+    return delegation_ != nullptr && dns::isNameWithin(server, dns::Name::fromWire(delegation_->name()));
   }
 
   void addAddress(std::span<const uint8_t> owner, const Entry& entry, uint16_t type) {
     const Entry::Rrset rrset = entry.find(type);
     if (rrset.count == 0 || (&entry == answered_ && dns::isType(query_.qtype, RrType::kAny))) return;
     const bool added = response_.addAdditional(owner, rrset, query_.dnssec_ok ? signaturesOf(entry) : Entry::Rrset());
-    // RFC 9471 §3.1: without the addresses of servers below the delegation nobody gets there.
-    const bool is_needed = delegation_ != nullptr && dns::isNameWithin(owner, dns::Name::fromWire(delegation_->name()));
-    if (!added && is_needed) response_.truncate();
+    if (!added && isNeeded(owner)) response_.truncate();
   }
 
   size_t finish() {

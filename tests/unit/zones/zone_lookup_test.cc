@@ -173,6 +173,16 @@ TEST(ZoneLookup, GlueThatDoesNotFitTruncates) {
   EXPECT_LT(far.additional.size(), 20u);
 }
 
+TEST(ZoneLookup, AReferralHasTheAddressesOfAllServersBelowIt) {
+  constexpr size_t kServers = 50;
+  const auto zone = zoneWith("$GENERATE 1-50 sub NS n$.sub\n$GENERATE 1-50 n$.sub A 192.0.2.$\n");
+  const Reply all = ask(*zone, "x.sub.example.", kA);
+  EXPECT_EQ(all.head, "NOERROR");
+  EXPECT_EQ(all.authority.size(), kServers);
+  EXPECT_EQ(all.additional.size(), kServers);
+  EXPECT_EQ(ask(*zone, "x.sub.example.", kA, false, all.size - 1).head, "NOERROR tc");
+}
+
 TEST(ZoneLookup, AddressesOfTargets) {
   const auto zone = zoneWith(
       "m MX 1 h\nm MX 2 h\nm MX 3 elsewhere.\nh A 192.0.2.1\nh AAAA ::1\n_s._tcp SRV 0 0 5 H\n*.w A 192.0.2.7\nmw MX 1 "
@@ -356,8 +366,6 @@ TEST(ZoneLookup, Nsec3Proofs) {
       << "the records' own names do not exist";
 }
 
-}  // namespace
-}  // namespace idetcd::zones
 TEST(ZoneLookup, NamesAboveDelegationsThatOptOutLeavesOut) {
   const Nsec3Chain chain{"example.", "ns.example.", "a.example."};
   const auto zone = zoneWith("@ NSEC3PARAM 1 0 0 -\na A 192.0.2.1\ndeep.ent.a NS ns\nopt.ent NS ns\n" + chain.text());
@@ -386,3 +394,5 @@ TEST(ZoneLookup, OneOfSeveralNsec3ChainsProves) {
   EXPECT_EQ(nsec3Proofs(*zone, "a.example.", kTxt), Texts{chain.match("a.example.")});
 }
 
+}  // namespace
+}  // namespace idetcd::zones
