@@ -179,7 +179,7 @@ def test_validation_reads_the_files(directory):
 def test_several_zones_and_what_is_passed_on(nodes, directory):
     parent = write(directory, "parent", zone(1, "www A 192.0.2.1\nsub NS ns.sub\nsub DS 1 8 2 " + 64 * "0" + "\n"))
     child = write(directory, "child", zone(1, "www A 192.0.2.2\n"))
-    node = nodes.start(f". {{\n file {parent} example. {{\n  fallthrough\n }}\n file {child} sub.example. other.\n}}\n")
+    node = nodes.start(f". {{\n file {parent} example. {{\n  fallthrough\n }}\n file {child} sub.example. other. deep.none.other.\n}}\n")
     assert answers(node, "www.example.") == ["192.0.2.1"]
     assert answers(node, "www.sub.example.") == ["192.0.2.2"]
     assert answers(node, "www.other.") == ["192.0.2.2"]
@@ -188,6 +188,7 @@ def test_several_zones_and_what_is_passed_on(nodes, directory):
     apart = nodes.start(f"sub.example {{\n file {child}\n}}\nexample {{\n file {parent}\n}}\n")
     assert len(ask(apart, "sub.example.", "DS").answer) == 1, "in whatever block that is"
     assert rcode(ask(node, "x.other.")) == "NXDOMAIN"
+    assert rcode(ask(node, "none.other.")) == "NOERROR", "a zone is below it"
     assert rcode(ask(node, "x.example.")) == "REFUSED", "nobody behind it has the name"
 
 

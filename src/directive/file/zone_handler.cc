@@ -80,7 +80,9 @@ QueryOutcome ZoneHandler::answerFrom(const ServedZone& served, const dns::Query&
       served.fallthrough, [&](const dns::Name& zone) { return dns::isNameWithin(query.name(), zone); });
   const zones::ZoneAnswer answer = zones::lookUp(*served.zone, query, request.response_limit, flags, passes_missing);
   if (answer.kind == zones::ZoneAnswer::Kind::kParentSide) return answerParentSide(query, request, flags);
-  if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return QueryOutcome::next();
+  const bool is_above = table_->only() == nullptr && table_->isAbove(query.hash);
+  if (answer.kind == zones::ZoneAnswer::Kind::kNoName) return is_above ? QueryOutcome::nextOfAbove() : QueryOutcome::next();
+  if (is_above) dns::denyDataOnly(query.message);
   if (answer.kind == zones::ZoneAnswer::Kind::kAlias && aliases_) return aliases_->complete(query, request, answer.size);
   return ordered(query, answer.size);
 }

@@ -5,7 +5,7 @@
 //   no such name               the next handler where `fallthrough` says so
 //   a zone that is not there   SERVFAIL, EDE 14
 //   DS of a zone's own name    the zone above, of these or of the next handler
-//   above a zone               the next handler, whose NXDOMAIN becomes NODATA (RFC 8020)
+//   above a zone               the zone that it is in, else the next handler; NXDOMAIN becomes NODATA (RFC 8020)
 //   any other name             the next handler
 //
 // One loop; no allocation in answer(), but where a new table is taken over.
