@@ -53,7 +53,8 @@ class AutoDirective final : public resolve::Configured<AutoSettings>, public Pub
     set_ = std::make_shared<ZoneSet>(process.hash_seed);
     folder_ = std::make_unique<ZoneFolder>(
         settings_,
-        ZoneLoader::Context{set_, process.executor, process.log.named("plugin/auto"), process.metrics.scope()});
+        ZoneLoader::Context{set_, process.executor, process.log.named("plugin/auto"), process.metrics.scope(),
+                            &process.state<KeptZones>()});
     folder_->load();
     return {};
   }

@@ -116,7 +116,8 @@ struct ZoneFolder::State : std::enable_shared_from_this<State> {
                                                                    .is_served_empty = false},
                                                context);
     if (const auto loaded = zone.loader->load(); !loaded)
-      context.log.warning("{}; {} is not served", loaded.error().message, origin);
+      context.log.warning("{}; {} {}", loaded.error().message, origin,
+                          zone.loader->usesKept() ? "stays as it is" : "is not served");
   }
 
   void again() {

@@ -75,14 +75,16 @@ class FileDirective final : public resolve::Configured<std::vector<ZoneFileSetti
       for (const dns::Name& zone : file.zones) {
         loaders_.push_back(
             std::make_unique<ZoneLoader>(ZoneLoader::Options{file.path, zone, file.fallthrough, file.reload},
-                                         ZoneLoader::Context{set_, process.executor, log, process.metrics.scope()}));
+                                         ZoneLoader::Context{set_, process.executor, log, process.metrics.scope(),
+                                                              &process.state<KeptZones>()}));
         const auto loaded = loaders_.back()->load();
         if (loaded) continue;
         // As in CoreDNS: a file may come later, but one with a mistake is refused.
         if (loaded.error().code != ErrorCode::kNotFound || file.reload.count() == 0)
           return fail("plugin/file: " + loaded.error().message);
-        log.warning("{}; it is looked for every {}, and until then {} is SERVFAIL", loaded.error().message,
-                    config::durationText(file.reload), zone.toString());
+        log.warning("{}; it is looked for every {}, and until then {} {}", loaded.error().message,
+                    config::durationText(file.reload), zone.toString(),
+                    loaders_.back()->usesKept() ? "stays as it is" : "is SERVFAIL");
       }
     }
     return {};

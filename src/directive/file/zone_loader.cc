@@ -25,6 +25,18 @@ bool areSettled(const std::vector<zones::ReadFile>& files, time_t now) {
   });
 }
 
+std::shared_ptr<const zones::Zone> KeptZones::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = zones_.find(key);
+  return found != zones_.end() ? found->second.lock() : nullptr;
+}
+
+void KeptZones::put(const std::string& key, const std::shared_ptr<const zones::Zone>& zone) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(zones_, [](const auto& kept) { return kept.second.expired(); });
+  zones_[key] = zone;
+}
+
 struct ZoneLoader::State : std::enable_shared_from_this<State> {
   State(Options loader_options, Context loader_context)
       : options(std::move(loader_options)),
@@ -32,9 +44,13 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
         strand(context.executor->makeStrand()),
         counters(context.metrics.with("zone", options.origin.toString())) {}
 
+  std::string key() const { return options.origin.toString() + " " + options.path; }
+
   void putZone() {
     const std::lock_guard lock(mutex);
-    if (!ended) context.set->put({options.origin, options.fallthrough, zone});
+    if (ended) return;
+    context.set->put({options.origin, options.fallthrough, zone});
+    if (zone && context.kept != nullptr) context.kept->put(key(), zone);
   }
 
   Result<std::unique_ptr<const zones::Zone>> read() {
@@ -44,18 +60,21 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
     return builder.build();
   }
 
-  // Whether it has come into use.
-  void use(std::unique_ptr<const zones::Zone> read_zone) {
-    zone = freedOn<const zones::Zone>(context.executor, std::move(read_zone));
-    counters.loads.add();
+  void setZone(std::shared_ptr<const zones::Zone> new_zone) {
+    zone = std::move(new_zone);
     counters.names.set(static_cast<double>(zone->names()));
     counters.serial.set(zone->serial());
+    putZone();
+  }
+
+  void use(std::unique_ptr<const zones::Zone> read_zone) {
+    setZone(freedOn<const zones::Zone>(context.executor, std::move(read_zone)));
+    counters.loads.add();
     context.log.info("{}: {} with serial {}: {} records of {} names", options.path, options.origin.toString(),
                      zone->serial(), zone->recordCount(), zone->names());
     if (zone->outOfZoneCount() > 0)
       context.log.warning("{}: {} records are outside of {} and left out", options.path, zone->outOfZoneCount(),
                           options.origin.toString());
-    putZone();
   }
 
   void look() {
@@ -124,7 +143,13 @@ Result<void> ZoneLoader::load() {
   } else {
     state_->counters.failures.add();
     state_->warned = zone.error().message;
-    if (state_->options.is_served_empty) state_->putZone();
+    auto kept = state_->context.kept != nullptr ? state_->context.kept->find(state_->key()) : nullptr;
+    uses_kept_ = kept != nullptr;
+    if (kept) {
+      state_->setZone(std::move(kept));
+    } else if (state_->options.is_served_empty) {
+      state_->putZone();
+    }
   }
   if (state_->options.reload.count() > 0) state_->again();
   return zone ? Result<void>() : tl::unexpected(zone.error());

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "directive/file/zone_set.h"
+#include "resolve/directive.h"
 #include "zones/zone_file.h"
 
 namespace idetcd::directive {
@@ -20,6 +21,20 @@ struct ZoneCounters : metrics::Group {
   metrics::Counter failures{*this, "idetcd_zone_load_failures_total", "Readings of zone files that failed."};
   metrics::Gauge names{*this, "idetcd_zone_names", "Names of the zone."};
   metrics::Gauge serial{*this, "idetcd_zone_serial", "Serial of the zone that is in use."};
+};
+
+// The zones that are in use, for the next configuration of the process. Any thread.
+class KeptZones final : public resolve::ProcessState {
+ public:
+  explicit KeptZones(resolve::Process&) {}
+
+  // `key`: of a zone and its file. Null: there is none.
+  std::shared_ptr<const zones::Zone> find(const std::string& key) const;
+  void put(const std::string& key, const std::shared_ptr<const zones::Zone>& zone);
+
+ private:
+  mutable std::mutex mutex_;  // guards zones_
+  std::map<std::string, std::weak_ptr<const zones::Zone>> zones_;
 };
 
 // Whether each is not there, or was read and written so long before `now` that a later write shows in its stamp. What is there
@@ -40,6 +55,7 @@ class ZoneLoader {
     std::shared_ptr<Executor> executor;
     Logger log;
     metrics::Scope metrics{};
+    KeptZones* kept = nullptr;  // lives as long as the process; null: nothing is kept
   };
 
   ZoneLoader(Options options, Context context);
@@ -48,12 +64,16 @@ class ZoneLoader {
   ZoneLoader(const ZoneLoader&) = delete;
   ZoneLoader& operator=(const ZoneLoader&) = delete;
 
-  // Reads the file, and begins to watch it. kNotFound: there is no such file. Once.
+  // Reads the file, and begins to watch it. kNotFound: there is no such file. If that fails, the zone that another loader
+  // had of this file is in use, if there was one. Once.
   Result<void> load();
+  // After load(): whether it failed, and the zone of before is in use.
+  bool usesKept() const { return uses_kept_; }
 
  private:
   struct State;
   const std::shared_ptr<State> state_;
+  bool uses_kept_ = false;
 };
 
 }  // namespace idetcd::directive

@@ -36,6 +36,10 @@ class ZoneLoaderTest : public testing::Test {
   const std::shared_ptr<Executor> executor_ = std::make_shared<Executor>();
   const std::shared_ptr<ZoneSet> set_ = std::make_shared<ZoneSet>(HashSeed{7});
   metrics::Registry registry_;
+  net::EventLoop loop_;
+  records::EpochDomain epochs_;
+  resolve::Process process_{Logger(), loop_, epochs_};
+  KeptZones kept_{process_};
   std::shared_ptr<const ZoneTable> table_;
 };
 
@@ -62,6 +66,33 @@ TEST_F(ZoneLoaderTest, AFileThatIsNotThere) {
   set_->erase(dns::Name::parse("example.").value());
   EXPECT_FALSE(loader(false).load());
   EXPECT_EQ(served(), nullptr);
+}
+
+// As with a reload of the Corefile: the next loader comes before the last one has gone.
+TEST_F(ZoneLoaderTest, TheNextLoaderGoesOnWithTheLastZoneOfItsFile) {
+  const auto next = std::make_shared<ZoneSet>(HashSeed{7});
+  const auto loaderOf = [&](const std::shared_ptr<ZoneSet>& set, const std::string& file) {
+    return ZoneLoader({.path = directory_ / file, .origin = dns::Name::parse("example.").value(), .reload = {}, .is_served_empty = false},
+                      {set, executor_, Logger{}, registry_.scope(), &kept_});
+  };
+  write(5);
+  auto last = loaderOf(set_, "db");
+  ASSERT_TRUE(last.load());
+  EXPECT_FALSE(last.usesKept());
+  for (const bool is_there : {true, false}) {
+    is_there ? overwrite(directory_ / "db", "nonsense\n") : static_cast<void>(std::filesystem::remove(directory_ / "db"));
+    auto again = loaderOf(next, "db");
+    const auto loaded = again.load();
+    ASSERT_FALSE(loaded) << "the error is not hidden";
+    EXPECT_TRUE(again.usesKept());
+    ASSERT_NE(next->table()->only(), nullptr);
+    EXPECT_EQ(next->table()->only()->zone->serial(), 5u);
+    next->erase(dns::Name::parse("example.").value());
+  }
+  auto other = loaderOf(next, "other");
+  EXPECT_FALSE(other.load());
+  EXPECT_FALSE(other.usesKept()) << "it is another file";
+  EXPECT_EQ(next->table()->only(), nullptr);
 }
 
 TEST_F(ZoneLoaderTest, AFileThatCouldNotBeReadIsTriedAgain) {
