@@ -8,6 +8,8 @@ namespace idetcd::directive {
 
 namespace {
 
+constexpr std::chrono::milliseconds kSecondLook{1000};  // after the first one, and after a file was missed
+
 using Found = std::map<std::string, std::filesystem::path>;  // of each zone's name
 
 bool isHigher(const std::filesystem::path& a, const std::filesystem::path& b) {
@@ -46,6 +48,7 @@ struct ZoneFolder::State : std::enable_shared_from_this<State> {
   struct Served {
     std::filesystem::path path;
     std::unique_ptr<ZoneLoader> loader;
+    bool was_missed = false;  // by the last look
   };
 
   // What was found, though an error may have hidden some of it.
@@ -94,12 +97,14 @@ struct ZoneFolder::State : std::enable_shared_from_this<State> {
     }
   }
 
+  // A file that is missed once may be about to be replaced by another one.
   void dropMissing(const Found& found) {
-    std::erase_if(served, [&](const auto& item) {
-      const bool is_gone = !found.contains(item.first);
-      if (is_gone) drop(item.first);
-      return is_gone;
-    });
+    for (auto item = served.begin(); item != served.end();) {
+      const bool is_missed = !found.contains(item->first);
+      const bool is_gone = std::exchange(item->second.was_missed, is_missed) && is_missed;
+      if (is_gone) drop(item->first);
+      item = is_gone ? served.erase(item) : std::next(item);
+    }
   }
 
   void drop(const std::string& origin) {
@@ -120,12 +125,13 @@ struct ZoneFolder::State : std::enable_shared_from_this<State> {
                           zone.loader->usesKept() ? "stays as it is" : "is not served");
   }
 
-  void again() {
-    strand->submitAfter(settings.reload, [seen = weak_from_this()] {
+  // `soon`: something may be about to come.
+  void again(bool soon) {
+    strand->submitAfter(soon ? std::min(settings.reload, kSecondLook) : settings.reload, [seen = weak_from_this()] {
       const auto state = seen.lock();
       if (!state) return;
       state->look();
-      state->again();
+      state->again(std::ranges::any_of(state->served, [](const auto& item) { return item.second.was_missed; }));
     });
   }
 
@@ -142,9 +148,11 @@ ZoneFolder::ZoneFolder(AutoSettings settings, ZoneLoader::Context context)
 
 ZoneFolder::~ZoneFolder() = default;
 
+void ZoneFolder::look() { state_->look(); }
+
 void ZoneFolder::load() {
-  state_->look();
-  if (state_->settings.reload.count() > 0) state_->again();
+  look();
+  if (state_->settings.reload.count() > 0) state_->again(true);
 }
 
 }  // namespace idetcd::directive

@@ -1,5 +1,6 @@
 // The zones of a folder: each file below it whose name matches a pattern is a zone, of the name that a template makes of the
-// match. Files that come, change and go are noticed at intervals, but none goes while a part of the folder cannot be read. A
+// match. Files that come, change and go are noticed at intervals, but none goes while a part of the folder cannot be read, nor
+// before a second look, a second later at most, has missed it too. A
 // file without a zone is reported once, and its zone is served when it can be read. Of several files for one zone the highest
 // in the folder counts, then the first by name.
 #pragma once
@@ -31,6 +32,8 @@ class ZoneFolder {
 
   // Reads the zones that are there, and begins to watch. Blocks on the file system. Once.
   void load();
+  // Takes over what has come, changed and gone since the last time. For tests: with an interval this happens by itself.
+  void look();
 
  private:
   struct State;

@@ -62,6 +62,25 @@ TEST_F(ZoneFolderTest, ZonesStayWhileSomethingCannotBeRead) {
   EXPECT_TRUE(serves("c."));
 }
 
+TEST_F(ZoneFolderTest, AFileThatIsMissedOnceIsNotGone) {
+  ZoneFolder folder({.directory = directory_.path(), .zones = {dns::Name()}, .reload = std::chrono::milliseconds(0)},
+                    {set_, executor_, Logger{}, registry_.scope()});
+  write("db.a");
+  folder.load();
+  for (int round = 0; round < 2; ++round) {
+    std::filesystem::rename(directory_ / "db.a", directory_ / "away");
+    folder.look();
+    EXPECT_TRUE(serves("a.")) << "it may be on its way back";
+    std::filesystem::rename(directory_ / "away", directory_ / "db.a");
+    folder.look();
+    EXPECT_TRUE(serves("a."));
+  }
+  std::filesystem::remove(directory_ / "db.a");
+  folder.look();
+  folder.look();
+  EXPECT_FALSE(serves("a."));
+}
+
 TEST_F(ZoneFolderTest, ZonesOfAFolderThatCannotBeEntered) {
   std::filesystem::create_directory(directory_ / "sub");
   write("sub/db.a");
