@@ -225,8 +225,6 @@ Result<void> ZoneBuilder::finish(Zone& zone) {
   zone.apex_ = zone.find(origin_.wire());
   const auto soa = zone.apex_ != nullptr ? zone.apex_->find(dns::code(RrType::kSoa)) : records::Entry::Rrset();
   if (soa.count == 0) return fail(fmt::format("{}: {} has no SOA record", where, name));
-  if (zone.apex_->find(dns::code(RrType::kNs)).count == 0)
-    return fail(fmt::format("{}: {} has no NS record", where, name));
   const uint8_t* const numbers = soa.wire.data() + soa.wire.size() - 20;
   zone.serial_ = dns::load32(numbers);
   zone.negative_ttl_ = std::min(dns::load32(soa.wire.data() + dns::kTtlOffset), dns::load32(numbers + 16));

@@ -1,8 +1,8 @@
 // From the records of a master file to a Zone. One thread; blocks on nothing.
 //
-// Left out are records out of the zone (counted), and records that are there twice. Refused, as most of BIND, NSD, Knot and
-// PowerDNS refuse it: no SOA or two, a SOA that is not at the apex, CNAME beside other data, two CNAMEs or two DNAMEs of one
-// name, no NS at the apex. Names below a DNAME or a delegation are taken, and hidden.
+// Left out are records out of the zone (counted), and records that are there twice. Refused, as at least two of BIND, NSD, Knot
+// and PowerDNS refuse it: no SOA or two, a SOA that is not at the apex, CNAME beside other data, two CNAMEs or two DNAMEs of one
+// name. Names below a DNAME or a delegation are taken, and hidden.
 #pragma once
 
 #include <unordered_set>

@@ -75,6 +75,8 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
     if (zone->outOfZoneCount() > 0)
       context.log.warning("{}: {} records are outside of {} and left out", options.path, zone->outOfZoneCount(),
                           options.origin.toString());
+    if (zone->apex().find(dns::code(dns::RrType::kNs)).count == 0)
+      context.log.warning("{}: {} has no NS record", options.path, options.origin.toString());
   }
 
   void look() {
