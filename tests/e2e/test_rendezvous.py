@@ -3,6 +3,8 @@
 PyTorch is not in Debian: torch_interface/torch stands for it, with the interface as it is published, and
 torch_interface/agent.py for its agent."""
 
+import asyncio
+import concurrent.futures
 import json
 import os
 import shutil
@@ -18,7 +20,8 @@ from harness.processes import Process, wait_until
 
 INTERFACE = os.path.join(ROOT, "tests", "e2e", "torch_interface")
 PACKAGE = os.path.join(ROOT, "src", "rendezvous")
-NAMES = [f"worker{i}.tf.local" for i in range(1, 6)]
+sys.path.insert(0, PACKAGE)
+from idetcd_rendezvous import barrier, node  # behind the path  pylint: disable=wrong-import-position
 
 
 def installed(directory):
@@ -178,3 +181,24 @@ def test_a_drained_node_leaves_the_job(job):
     assert agents[0].node.control("/v1/undrain", "POST")[0] == 200
     for rank, agent in enumerate(agents):
         agent.wait_round(rank, 2, address_of(1))
+
+
+def test_two_hosts_become_one(free_port):
+    """Each has begun before it knew of the other: without idetcd and etcd, whose answers are made here."""
+    members = [node.Member(i, f"worker{i}", f"uuid{i}", (), f"127.0.78.{i}", f"worker{i}") for i in (1, 2)]
+    knows = {each: [each] for each in members}
+    settings = barrier.Settings("job", 2, 2, free_port(), last_call=1, keep_alive=1)
+    barriers = [barrier.Barrier(lambda each=each: node.Roster(tuple(knows[each]), each, 7), settings) for each in members]
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        try:
+            rounds = [pool.submit(each.next_round, 30, lambda current: current.world_size) for each in barriers]
+            wait_until(lambda: [said["state"] for _, said in asyncio.run(barriers[0].probe(members))] == ["gathering"] * 2, 10, "two hosts")
+            for each in members:
+                knows[each] = members
+            for rank, each in enumerate(rounds):
+                found, value = each.result()
+                assert (found.rank, found.names, found.generation, value) == (rank, ("worker1", "worker2"), 7, 2)
+        finally:
+            for each in barriers:
+                each.stop()

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import json
 import logging
+import secrets
 import threading
 import time
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class TimedOut(Exception):
 
 @dataclass(frozen=True)
 class Round:
-    number: int  # of its host
+    id: str  # no other has it
     names: Tuple[str, ...]  # in the order of ranks
     hosts: Tuple[str, ...]  # how each is called
     rank: int  # of this process
@@ -106,8 +107,8 @@ class _Host:
         self._own = own
         self._retired = retired
         self._clients = set()
-        self._count = 0  # of rounds
         self._round = []  # clients; empty: none
+        self._round_id = ""
         self._published = False
         self._is_over = False  # those in it are to come back
         self._is_forming = False
@@ -120,9 +121,12 @@ class _Host:
 
     @property
     def state(self):
-        if self._round and not self._is_over:
+        if self._is_running():
             return "round"
         return "forming" if self._is_forming else "gathering"
+
+    def _is_running(self):
+        return bool(self._round) and not self._is_over
 
     async def serve(self, reader, client):
         for other in [each for each in self._clients if each.name == client.name]:
@@ -153,10 +157,10 @@ class _Host:
             if client.in_round:
                 client.in_round = False
                 self._end_round()
-        elif op == "publish" and self._round and message["number"] == self._count and client is self._round[0]:
+        elif op == "publish" and self._round and message["id"] == self._round_id and not self._published:
             self._published = True
             for each in self._round:
-                each.send(published=message["value"], number=self._count)
+                each.send(published=message["value"], id=self._round_id)
         elif op == "close":
             self.close()
         self._look.set()
@@ -215,7 +219,10 @@ class _Host:
             try:
                 if time.monotonic() - last_look >= _INTERVAL:
                     last_look = time.monotonic()
-                    self._compare(await self._barrier.read_roster())
+                    roster = await self._barrier.read_roster()
+                    self._compare(roster)
+                    if not self._is_running():
+                        await self._yield_to_others(roster)
                 await self._step()
             except NodeError as error:
                 self._barrier.note(str(error))
@@ -238,7 +245,7 @@ class _Host:
 
     def _candidates(self):
         """Those with whom a round may begin now; empty: none may."""
-        if self._round and not self._is_over:
+        if self._is_running():
             return []
         waiting = [each for each in self._clients if each.waits]
         # Those who do not wait are in a round that is over: they come back, or go.
@@ -251,7 +258,7 @@ class _Host:
         return waiting[:self._settings.most]
 
     async def _step(self):
-        if self._round and not self._is_over and self._published:
+        if self._is_running() and self._published:
             if len(self._round) < self._settings.most and self._waiting():
                 self._end_round()
         if not self._candidates() or self.closed:
@@ -260,17 +267,19 @@ class _Host:
         try:
             roster = await self._barrier.read_roster()
             self._compare(roster)
-            names = {each.name for each in self._clients}
-            others = [member for member in roster.members if member.name not in names]
-            for member, said in await self._barrier.probe(others):
-                if said["state"] == "round" or (said["state"] != "none" and member.id < self._own.id):
-                    return self.retire()
-                if said["state"] == "forming":
-                    return None  # it sees us, and yields
-            self._form(self._candidates(), roster)
+            if not await self._yield_to_others(roster):
+                self._form(self._candidates(), roster)
         finally:
             self._is_forming = False
-        return None
+
+    async def _yield_to_others(self, roster):
+        """Whether no round may begin here now: another host goes before, or is about to see this one and yield."""
+        names = {each.name for each in self._clients}
+        others = [member for member in roster.members if member.name not in names]
+        states = [(member, said["state"]) for member, said in await self._barrier.probe(others)]
+        if any(state == "round" or (state != "none" and member.id < self._own.id) for member, state in states):
+            self.retire()
+        return self._is_retired or any(state == "forming" for _, state in states)
 
     def _form(self, clients, roster):
         members = {member.name: member for member in roster.members}
@@ -278,10 +287,10 @@ class _Host:
         if len(clients) < self._settings.least:
             return
         clients.sort(key=lambda each: self._settings.order(members[each.name]))
-        self._count += 1
+        self._round_id = secrets.token_hex(8)
         self._round, self._published, self._is_over = clients, False, False
         self._last_names = {each.name for each in clients}
-        said = {"number": self._count, "names": [each.name for each in clients],
+        said = {"id": self._round_id, "names": [each.name for each in clients],
                 "hosts": [members[each.name].host for each in clients], "generation": roster.generation}
         for each in clients:
             each.waits, each.in_round = False, True
@@ -329,10 +338,11 @@ class Barrier:
             while True:
                 current = self._await_change(deadline, lambda: self._round)
                 if current.rank == 0:
-                    self._send(op="publish", number=current.number, value=publish(current))
+                    self._send(op="publish", id=current.id, value=publish(current))
                 value = self._await_change(deadline, lambda: self._value or self._round is not current)
                 with self._changed:
                     if self._round is current and isinstance(value, tuple):
+                        self._attempt = 0
                         return current, value[0]
         except BaseException:
             with self._changed:
@@ -378,7 +388,11 @@ class Barrier:
     # --- of the hosts ---
 
     async def read_roster(self):
-        return await asyncio.get_running_loop().run_in_executor(None, self._roster)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(None, self._roster)
+        except RuntimeError as error:  # there are no threads any more
+            raise NodeError("the process ends") from error
 
     def note(self, reason):
         """Why there is no round as yet."""
@@ -499,8 +513,8 @@ class Barrier:
             if "round" in message:
                 said = message["round"]
                 self._value = None
-                self._round = Round(said["number"], tuple(said["names"]), tuple(said["hosts"]), said["names"].index(own.name), said["generation"])
-            elif "published" in message and self._round is not None and message["number"] == self._round.number:
+                self._round = Round(said["id"], tuple(said["names"]), tuple(said["hosts"]), said["names"].index(own.name), said["generation"])
+            elif "published" in message and self._round is not None and message["id"] == self._round.id:
                 self._value = (message["published"],)
             elif "again" in message:
                 self._round, self._value = None, None
@@ -566,7 +580,7 @@ class Barrier:
                 writer.write(_line({"state": self._host.state if self._host else "none"}))
             elif self._host is not None:
                 await self._host.serve(reader, _Client(writer, first))
-        except _BROKEN:
+        except (*_BROKEN, asyncio.CancelledError):  # the latter at the end of the loop, which would log it
             pass
         finally:
             writer.close()

@@ -2,6 +2,7 @@
 the ranks in the store, prints a line of JSON, and asks for the next one while others wait. On SIGUSR1 it ends
 as an agent does whose workers have."""
 
+import inspect
 import json
 import signal
 import sys
@@ -33,7 +34,9 @@ def main():
     parameters = rendezvous.RendezvousParameters("idetcd", f":{port}", "job", int(least), int(most), None,
                                                  **dict(each.split("=", 1) for each in conf), timeout=900)
     handler = rendezvous.registered_creators()["idetcd"](parameters)
-    assert isinstance(handler, rendezvous.RendezvousHandler) and handler.get_backend() == "idetcd"
+    assert isinstance(handler, rendezvous.RendezvousHandler) and handler.get_backend() == "idetcd" and handler.get_run_id() == "job"
+    for name, function in inspect.getmembers(rendezvous.RendezvousHandler, inspect.isfunction):
+        assert inspect.signature(getattr(type(handler), name)).parameters == inspect.signature(function).parameters, name
     try:
         while True:
             info = handler.next_rendezvous()
