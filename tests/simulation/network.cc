@@ -77,13 +77,30 @@ std::string describe(const store::WatchBatch& batch) {
 
 }  // namespace
 
-void leaveOutValues(const std::string& uuid, store::RangeResult* range) {
-  if (range->kvs.size() < 2) return;
+void ValueFilter::apply(store::KeyValue* kv) const {
   constexpr std::string_view kId = R"("id":")";
-  for (store::KeyValue& kv : range->kvs) {
-    if (kv.value.empty() || kv.value.find(uuid) != std::string::npos) continue;
-    const size_t id = kv.value.find(kId);
-    kv.value = id == std::string::npos ? "{}" : fmt::format("{{{}}}", kv.value.substr(id, kId.size() + uuid.size() + 1));
+  if (uuid.empty() || kv->key.starts_with('/') || kv->value.empty()) return;
+  const size_t id = kv->value.find(kId);
+  if (id != std::string::npos && kv->value.compare(id + kId.size(), uuid.size(), uuid) == 0) return;
+  const bool keeps_id = keeps_ids && id != std::string::npos;
+  kv->value = keeps_id ? fmt::format("{{{}}}", kv->value.substr(id, kId.size() + uuid.size() + 1)) : "{}";
+}
+
+void ValueFilter::apply(store::RangeResult* range) const {
+  for (store::KeyValue& kv : range->kvs) apply(&kv);
+}
+
+void ValueFilter::apply(store::WatchBatch* batch) const {
+  for (store::WatchEvent& event : batch->events) apply(&event.kv);
+}
+
+void ValueFilter::apply(Answer* answer) const {
+  if (uuid.empty() || !*answer) return;
+  if (auto* range = std::get_if<store::RangeResult>(&**answer)) return apply(range);
+  auto* txn = std::get_if<store::TxnResult>(&**answer);
+  if (txn == nullptr) return;
+  for (store::OpResult& result : txn->results) {
+    if (auto* range = std::get_if<store::RangeResult>(&result)) apply(range);
   }
 }
 
@@ -155,9 +172,7 @@ void ProcessNetwork::reply(uint64_t call, size_t member, Answer answer, bool los
     if (random_.chance(500)) return;
     answer = tl::unexpected(broken());
   }
-  if (!keeps_values_of_.empty() && answer) {
-    if (auto* range = std::get_if<store::RangeResult>(&*answer)) leaveOutValues(keeps_values_of_, range);
-  }
+  filter_.apply(&answer);
   // Shared: what delivers it is copied on the way.
   const auto shared = std::make_shared<Answer>(std::move(answer));
   pass(link.from_member, delayOver(link), [this, alive = alive_, call, shared] {
@@ -195,6 +210,7 @@ void ProcessNetwork::openWatch(uint64_t stream, size_t member, std::vector<store
     };
     sink.batch = [this, alive, stream, member](store::WatchBatch batch) {
       if (!*alive) return;
+      filter_.apply(&batch);
       const std::string text = trace_ ? describe(batch) : std::string();
       const auto shared = std::make_shared<const store::WatchBatch>(std::move(batch));
       tell(

@@ -39,9 +39,17 @@ struct Link {
   Path from_member;
 };
 
-// Of many names, leaves out what those say that are not of `uuid`, but for whose they are, which a relay passes on: where
-// many nodes are only counted, a table of names that say nothing takes half the memory and a third of the time.
-void leaveOutValues(const std::string& uuid, store::RangeResult* range);
+// Where many nodes are only counted: what names say is left out of all that a node is told, but of its own. A table of
+// names that say nothing takes half the memory and a third of the time.
+struct ValueFilter {
+  std::string uuid = {};   // of the node; empty: nothing is left out
+  bool keeps_ids = false;  // a relay passes on whose they are
+
+  void apply(store::KeyValue* kv) const;
+  void apply(store::RangeResult* range) const;
+  void apply(store::WatchBatch* batch) const;
+  void apply(Answer* answer) const;
+};
 
 // The connections of one process. Where they end is told by `deliver`, which runs what has come within the process's
 // turn, or drops it if there is no such process any more.
@@ -65,8 +73,8 @@ class ProcessNetwork final : public Network {
   void askProgress(uint64_t stream) override;
   void cancelWatch(uint64_t stream) override;
 
-  // See leaveOutValues(), after etcd has counted what it sends. Empty: all.
-  void keepValuesOf(std::string uuid) { keeps_values_of_ = std::move(uuid); }
+  // Of what comes in, after etcd has counted what it sends.
+  void setFilter(ValueFilter filter) { filter_ = std::move(filter); }
 
   // Nothing of this process is under way any more, and nothing goes out: it was killed.
   void close();
@@ -101,7 +109,7 @@ class ProcessNetwork final : public Network {
   std::function<void(std::function<void(SimulatedStore&)>)> deliver_;
   std::function<void(const Request&)> on_send_;
   std::function<void(std::string)> trace_;
-  std::string keeps_values_of_;  // empty: all values are kept
+  ValueFilter filter_;
   std::map<uint64_t, OpenWatch> watches_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ProcessNetwork* twin_ = nullptr;

@@ -129,13 +129,13 @@ class RelayStream final : public WatchStream {
 class RelayConnection final : public store::Source, public std::enable_shared_from_this<RelayConnection> {
  public:
   RelayConnection(RelayNetwork& network, uint64_t reader, uint64_t relay, std::string token,
-                  std::string keeps_values_of)
+                  ValueFilter filter)
       : network_(network),
         scheduler_(*network.find_(reader)),
         reader_(reader),
         relay_(relay),
         token_(std::move(token)),
-        keeps_values_of_(std::move(keeps_values_of)) {}
+        filter_(std::move(filter)) {}
 
   Task<StoreResult<RangeResult>> range(store::KeyRange range, store::RangeOptions options) override {
     const auto self = shared_from_this();
@@ -185,7 +185,7 @@ class RelayConnection final : public store::Source, public std::enable_shared_fr
     if (const auto names = self->names()) found = co_await names->range(std::move(range), told);
     if (found) {
       for (const store::KeyValue& kv : found->kvs) self->network_.bytes_ += bytesOf(kv);
-      if (!self->keeps_values_of_.empty()) leaveOutValues(self->keeps_values_of_, &*found);
+      self->filter_.apply(&*found);
     }
     const auto shared = std::make_shared<StoreResult<RangeResult>>(std::move(found));
     self->network_.send(self->reader_, [call, shared] {
@@ -231,6 +231,7 @@ class RelayConnection final : public store::Source, public std::enable_shared_fr
         co_return;
       }
       for (const store::WatchEvent& event : batch->events) self->network_.bytes_ += bytesOf(event.kv);
+      self->filter_.apply(&*batch);
       const auto shared = std::make_shared<WatchBatch>(std::move(*batch));
       self->tell(call, [shared](WatchCall& told) {
         told.doubted.reset();
@@ -244,7 +245,7 @@ class RelayConnection final : public store::Source, public std::enable_shared_fr
   const uint64_t reader_;
   const uint64_t relay_;
   const std::string token_;
-  const std::string keeps_values_of_;
+  const ValueFilter filter_;
 };
 
 // --- services ---
@@ -264,13 +265,12 @@ class RelayNetwork::Served final : public naming::RelayService {
   const naming::RelayCard card_;
 };
 
-naming::RelayOptions RelayNetwork::optionsOf(uint64_t process, int64_t fan_out, std::string keeps_values_of) {
+naming::RelayOptions RelayNetwork::optionsOf(uint64_t process, int64_t fan_out, ValueFilter filter) {
   naming::RelayOptions made;
   made.fan_out = fan_out;
-  made.connect = [this, process, keeps_values_of = std::move(keeps_values_of)](
-                     const naming::RelayCard& card) -> std::shared_ptr<store::Source> {
-    return std::make_shared<RelayConnection>(*this, process, std::stoull(card.endpoints.front()), card.token,
-                                             keeps_values_of);
+  made.connect = [this, process,
+                  filter = std::move(filter)](const naming::RelayCard& card) -> std::shared_ptr<store::Source> {
+    return std::make_shared<RelayConnection>(*this, process, std::stoull(card.endpoints.front()), card.token, filter);
   };
   made.serve = [this, process](std::shared_ptr<store::Source> names,
                                const std::vector<IpAddress>&) -> Result<std::unique_ptr<naming::RelayService>> {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "naming/relay.h"
+#include "simulation/network.h"
 #include "simulation/random.h"
 #include "simulation/virtual_time.h"
 
@@ -21,8 +22,8 @@ class RelayNetwork {
   RelayNetwork(VirtualTime& time, Random& random, std::function<SimulatedScheduler*(uint64_t)> find)
       : time_(time), random_(random), find_(std::move(find)) {}
 
-  // Of a process. REQUIRES: called when it is there. `keeps_values_of`: see leaveOutValues(); empty: all.
-  naming::RelayOptions optionsOf(uint64_t process, int64_t fan_out, std::string keeps_values_of);
+  // Of a process. REQUIRES: called when it is there. `filter`: of what relays tell it.
+  naming::RelayOptions optionsOf(uint64_t process, int64_t fan_out, ValueFilter filter);
   // Of a thousand messages, those after which their connection is silent.
   void setLost(size_t lost) { lost_ = lost; }
   uint64_t bytes() const { return bytes_; }  // that relays have sent

@@ -398,10 +398,13 @@ Process& World::launch(Machine& machine, uint64_t seed, const Disk& disk, bool p
       write(id, index, change, kept);
     };
   }
-  if (options_.cost) running.network->keepValuesOf(disk.uuid);
+  ValueFilter filter;
+  if (options_.cost) filter.uuid = disk.uuid;
   made.protocol.watched = {watched_};
   made.protocol.most_at_once = most_at_once_;
-  if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_, options_.cost ? disk.uuid : "");
+  if (fan_out_ > 0) made.protocol.relay = relays_.optionsOf(id, fan_out_, filter);
+  filter.keeps_ids = fan_out_ > 0;
+  running.network->setFilter(std::move(filter));
   for (size_t i = 0; i < members_; ++i) made.store.endpoints.push_back((seed + i) % members_);
   made.preferred_slot = disk.slot;
   made.seen_token = disk.token;

@@ -12,10 +12,12 @@ namespace {
 constexpr uint64_t kSeeds = 4;
 constexpr std::array<uint64_t, 1> kSeedsOfFifty{714};
 constexpr size_t kCrowd = 110;
+constexpr size_t kMostBehindAMember = 1250;
 #else
 constexpr uint64_t kSeeds = 20;
 constexpr std::array<uint64_t, 6> kSeedsOfFifty{336, 425, 714, 2003, 2013, 3101};
 constexpr size_t kCrowd = 300;
+constexpr size_t kMostBehindAMember = 1800;
 #endif
 
 TEST(World, TheSameSeedIsTheSameRunWithAndWithoutATimeline) {
@@ -66,6 +68,17 @@ TEST(World, ManyThatStartAtOnceAreNotSentEachNameAsAnEvent) {
   const size_t events = result.cost.find("\nevents ");
   ASSERT_NE(events, std::string::npos) << result.cost;
   EXPECT_LT(std::stoul(result.cost.substr(events + sizeof "\nevents")), kCrowd * 40) << result.cost;
+}
+
+// Behind a broken watch, nodes read what the newest name says. What had been left out of it, as nodes are only counted, was
+// taken for a change: half as many requests again.
+TEST(World, TheEndOfAMemberMakesNobodyReadAllNames) {
+  const RunResult result = simulate({.nodes = kCrowd, .cost = true});
+  EXPECT_FALSE(result.violation) << result.violation->property << ": " << result.violation->text;
+  constexpr std::string_view kDead = "from the end of one member: ";
+  const size_t dead = result.cost.find(kDead);
+  ASSERT_NE(dead, std::string::npos) << result.cost;
+  EXPECT_LT(std::stoul(result.cost.substr(dead + kDead.size())), kMostBehindAMember) << result.cost;
 }
 
 // A relay had passed on names that did not say whose they are: what is left out where nodes are only counted.
