@@ -60,7 +60,7 @@ class IdetcdRendezvousHandler(interface.RendezvousHandler):
                 continue
             self._store = store
             self._has_taken_part = True
-            _log.info("a round: rank %d of %s", current.rank, " ".join(current.names))
+            _log.info("a round, of generation %s: rank %d of %s", current.generation, current.rank, " ".join(current.names))
             return interface.RendezvousInfo(store, current.rank, current.world_size, interface.RendezvousStoreInfo(where["address"], where["port"]))
 
     def _closed(self):
