@@ -212,7 +212,7 @@ class _Host:
 
     async def _run(self):
         last_look = 0.0
-        while True:
+        while not self._is_retired:  # before Python 3.12 wait_for() may lose a cancellation
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._look.wait(), self._next_time())
             self._look.clear()
@@ -317,6 +317,7 @@ class Barrier:
         self._loop = None
         self._thread = None
         self._task = None
+        self._is_ending = False
         self._writer = None
         self._server = None
         self._listens_at = None
@@ -372,7 +373,7 @@ class Barrier:
     def stop(self):
         """Of this process alone."""
         if self._thread is not None:
-            self._call(self._task.cancel)
+            self._call(self._end)
             self._thread.join()
             self._thread = None
 
@@ -448,12 +449,16 @@ class Barrier:
         """To the host, if there is one."""
         self._call(lambda: self._writer is not None and self._writer.write(_line(message)))
 
+    def _end(self):
+        self._is_ending = True
+        self._task.cancel()
+
     def _hang_up(self):
         if self._writer is not None:
             self._writer.close()
 
     async def _run(self):
-        while True:
+        while not self._is_ending:  # before Python 3.12 wait_for() may lose a cancellation
             try:
                 if self._takes_part():
                     await self._follow()
@@ -493,7 +498,7 @@ class Barrier:
                     writer.write(_line({"op": "join", "attempt": attempt}))
             pings = asyncio.ensure_future(self._ping(writer))
             try:
-                while True:
+                while not self._is_ending:
                     message = await _read(reader, _MISSED * self.settings.keep_alive)
                     if message is None or "moved" in message:
                         return None
