@@ -73,7 +73,8 @@ class Replica {
   // The name with the highest revision, as far as the watch and the last snapshot have shown it; it may have gone since.
   int64_t newestName() const { return newest_name_.first; }
   const std::string& newestKey() const { return newest_name_.second; }
-  // Whether the table has this key so; what is no name, always. An empty value is not compared: keys were read.
+  // Whether the table has this key so; what is no name, always. An empty value is not compared: keys were read. Nor is any
+  // while a snapshot is added.
   bool agrees(const store::KeyValue& kv);
   // That was seen in the present store.
   int64_t newestRevision() const { return own_key_.newestRevision(); }

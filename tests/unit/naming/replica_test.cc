@@ -64,6 +64,20 @@ TEST_F(ReplicaTest, TheRecordOfTheOwnNameComesBeforeTheNameAndGoesAfterIt) {
   EXPECT_EQ(records.at(3), "192.0.2.2");
 }
 
+// Found by tools/simulate: the newest name was compared while a snapshot was read.
+TEST_F(ReplicaTest, ANameThatIsComparedIsNotSeenBySnapshots) {
+  const KeyValue gone = kv("a.x.", v4("192.0.2.1"), 5);
+  load({gone}, 5);
+  EXPECT_TRUE(replica_.agrees(gone));
+  EXPECT_FALSE(replica_.agrees(kv("a.x.", v4("192.0.2.2"), 5)));
+  EXPECT_FALSE(replica_.agrees(kv("a.x.", v4("192.0.2.1"), 6)));
+  replica_.beginSnapshot(Replica::History::kSame);
+  EXPECT_TRUE(replica_.agrees(gone));
+  EXPECT_FALSE(replica_.agrees(kv("a.x.", v4("192.0.2.1"), 6)));
+  replica_.endSnapshot(9);
+  EXPECT_EQ(at("a.x."), "none");
+}
+
 // Found by tools/simulate: the comparison was read after a name had been put and deleted again, the watch broke in
 // between, and what it would have shown was taken for known.
 TEST_F(ReplicaTest, ANameThatWasPutMeanwhileAndIsNotInTheSnapshotLeavesItIncomplete) {
