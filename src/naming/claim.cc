@@ -317,6 +317,7 @@ Claim::Answer<TxnResult> Claim::ask(Transaction* transaction) {
   StoreResult<TxnResult> answer = co_await context_.store.txn(transaction->request());
   if (!answer) co_return answer;
   context_.round_trip.took(asked, context_.now());
+  own_key_.sawToken(answer->revision);
   if (!transaction->fits(*answer)) co_return unfitting();
   co_return answer;
 }
