@@ -7,6 +7,7 @@ namespace idetcd::cli {
 namespace {
 
 constexpr uint64_t kMaxCount = 1'000'000;
+constexpr uint64_t kMaxRevision = std::numeric_limits<int64_t>::max();
 
 Result<void> check(const Option& option, std::string_view value) {
   const auto wrong = [&](std::string_view what) {
@@ -21,6 +22,11 @@ Result<void> check(const Option& option, std::string_view value) {
     case Option::Kind::kCount: {
       const auto number = parseNumber<uint64_t>(value);
       if (!number || *number == 0 || *number > kMaxCount) return wrong("must be a whole number, 1 or more");
+      break;
+    }
+    case Option::Kind::kRevision: {
+      const auto number = parseNumber<uint64_t>(value);
+      if (!number || *number > kMaxRevision) return wrong("must be a whole number");
       break;
     }
     case Option::Kind::kPort: {

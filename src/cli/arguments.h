@@ -7,7 +7,7 @@
 namespace idetcd::cli {
 
 struct Option {
-  enum class Kind : uint8_t { kFlag, kText, kCount, kPort, kDuration };
+  enum class Kind : uint8_t { kFlag, kText, kCount, kRevision, kPort, kDuration };
 
   std::string_view name;  // without the dashes
   Kind kind;

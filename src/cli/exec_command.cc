@@ -35,27 +35,13 @@ Variables variablesOf(const json& cluster) {
           {"IDETCD_UUID", textAt(cluster, "node").value_or("")},
           {"IDETCD_IPV4", std::move(ipv4)},
           {"IDETCD_IPV6", std::move(ipv6)},
+          {"IDETCD_GENERATION", number("generation")},
           {"IDETCD_PATTERN", textAt(cluster, "pattern").value_or("")}};
-}
-
-// The part of the status of the cluster.
-Reply<json> readMyCluster(const LocalNode& node, const std::optional<std::string>& pattern, std::chrono::milliseconds patience) {
-  const auto said = node.get("/v1/status", patience);
-  if (!said) return tl::unexpected(said.error());
-  std::vector<json> found;
-  for (const json& cluster : arrayAt(*said, "clusters")) {
-    if (!pattern || textAt(cluster, "pattern") == *pattern) found.push_back(cluster);
-  }
-  if (found.empty() && pattern) return tl::unexpected(unknownPattern(*pattern, *said));
-  if (found.empty()) return failed(std::string(kNoCluster));
-  if (found.size() > 1)
-    return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(*said)));
-  return std::move(found.front());
 }
 
 // Of the cluster in which this node has a name.
 Reply<json> readOwnCluster(const LocalNode& node, const std::optional<std::string>& pattern, std::chrono::milliseconds patience) {
-  auto found = readMyCluster(node, pattern, patience);
+  auto found = readClusterStatus(node, pattern, patience);
   if (found && !textAt(*found, "name")) return notYet("this node has no name");
   return found;
 }
@@ -184,7 +170,7 @@ class Supervisor {
   std::string look() {
     const std::string name(withoutDot(textAt(own_, "name").value_or("")));
     const bool is_over = valid_until_ && Clock::now() >= *valid_until_;
-    const auto said = readMyCluster(call_.node, textAt(own_, "pattern"), kStatusPatience);
+    const auto said = readClusterStatus(call_.node, textAt(own_, "pattern"), kStatusPatience);
     const auto now = said ? textAt(*said, "name") : std::nullopt;
     if (!now) {
       if (said && flagAt(*said, "had_name")) return fmt::format("{} is lost", name);

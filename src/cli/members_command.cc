@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "cli/command.h"
 #include "cli/roster.h"
 #include "cli/slots.h"
@@ -20,8 +22,9 @@ std::string reservedText(const Cluster& cluster) {
 }
 
 std::string clusterText(const Cluster& cluster) {
-  std::string text = fmt::format("{}: {} of {} names are held\n", escaped(cluster.pattern), cluster.slots.size(),
-                                 cluster.limit ? fmt::format("{}", *cluster.limit) : "?");
+  std::string text = fmt::format("{}: {} of {} names are held{}\n", escaped(cluster.pattern), cluster.slots.size(),
+                                 cluster.limit ? fmt::format("{}", *cluster.limit) : "?",
+                                 cluster.generation ? fmt::format(", generation {}", *cluster.generation) : "");
   if (cluster.slots.empty()) return text + reservedText(cluster);
   const bool has_places = std::ranges::any_of(cluster.slots, [](const HeldSlot& slot) { return !slot.place.empty(); });
   std::vector<Row> rows{{"ID", "NAME", "ADDRESSES", "NODE", "AGE", "LEASE LEFT", ""}};
@@ -81,6 +84,54 @@ CommandResult missing(std::string_view option) {
   return {.code = kFailed, .out = {}, .err = fmt::format("--{} is required\n", option)};
 }
 
+// Of all clusters; null: not known.
+std::vector<json> generationsOf(const json& said) {
+  std::vector<json> generations;
+  for (const json& cluster : arrayAt(said, "clusters")) generations.push_back(cluster.value("generation", json()));
+  return generations;
+}
+
+// A line for each roster, as of one moment, and one at the beginning. The server may be away for a while: what happens
+// meanwhile is one change. Ends with an output that nobody reads any more.
+CommandResult watchMembers(const Call& call, bool by_place) {
+  const auto pattern = givenPattern(call.arguments);
+  const Deadline deadline(std::nullopt);
+  std::optional<std::vector<json>> printed;
+  while (true) {
+    auto said = keepTrying<json>(deadline, [&] { return readMembers(call.node, pattern, deadline.patience()); });
+    if (!said) return outcomeOf(said.error());
+    const std::vector<json> generations = generationsOf(*said);
+    if (printed != generations) {
+      if (by_place) orderByPlace(*said);
+      if (!print(STDOUT_FILENO, toLine(*said))) return {};
+      printed = generations;
+    }
+    // The node knows of a change without asking etcd.
+    const auto changed = keepTrying<json>(deadline, [&]() -> Reply<json> {
+      auto status = pattern ? readClusterStatus(call.node, pattern, deadline.patience())
+                            : call.node.get("/v1/status", deadline.patience());
+      if (!status) return status;
+      const auto now = pattern ? std::vector<json>{status->value("generation", json())} : generationsOf(*status);
+      return now == *printed ? notYet("nothing has changed") : status;
+    });
+    if (!changed) return outcomeOf(changed.error());
+  }
+}
+
+// Until the generation is above this.
+Reply<int64_t> awaitGeneration(const Call& call, uint64_t above, const Deadline& deadline) {
+  return keepTrying<int64_t>(deadline, [&]() -> Reply<int64_t> {
+    const auto cluster = readClusterStatus(call.node, givenPattern(call.arguments), deadline.patience());
+    if (!cluster) return tl::unexpected(cluster.error());
+    const auto generation = cluster->value("generation", json());
+    if (!generation.is_number_integer()) return notYet("the generation is not known yet");
+    const auto now = generation.get<int64_t>();
+    if (now < 0 || static_cast<uint64_t>(now) <= above)
+      return notYet(fmt::format("the generation is {}", now));
+    return now;
+  });
+}
+
 }  // namespace
 
 std::string membersText(const json& said, bool by_place) {
@@ -96,6 +147,7 @@ std::string membersText(const json& said, bool by_place) {
 CommandResult members(const Call& call) {
   const auto by_place = wantsOrderOfPlace(call.arguments);
   if (!by_place) return outcomeOf({.message = by_place.error().message});
+  if (call.arguments.has("watch")) return watchMembers(call, *by_place);
   auto said = readMembers(call.node, givenPattern(call.arguments), LocalNode::kReadPatience);
   if (!said) return outcomeOf(said.error());
   if (!call.wantsJson()) return {.code = kGood, .out = membersText(*said, *by_place), .err = {}};
@@ -105,8 +157,20 @@ CommandResult members(const Call& call) {
 
 CommandResult wait(const Call& call) {
   const auto count = call.arguments.number("members");
-  if (!count) return missing("members");
+  const auto above = call.arguments.number("generation-above");
+  if (!count && !above) return missing("members");
   const Deadline deadline(call.arguments.duration("timeout"));
+  if (above) {
+    auto generation = awaitGeneration(call, *above, deadline);
+    if (!generation) {
+      if (generation.error().may_pass) generation.error().code = kNo;
+      return outcomeOf(generation.error());
+    }
+    if (!count) {
+      const std::string text = call.wantsJson() ? toLine({{"generation", *generation}}) : fmt::format("{}\n", *generation);
+      return {.code = kGood, .out = text, .err = {}};
+    }
+  }
   auto slots = keepTrying<Slots>(deadline, [&]() -> Reply<Slots> {
     const auto cluster = readCluster(call.node, givenPattern(call.arguments), deadline.patience());
     if (!cluster) return tl::unexpected(cluster.error());

@@ -143,6 +143,21 @@ Reply<nlohmann::json> readMembers(const LocalNode& node, const std::optional<std
   return explained(node, pattern, node.get(target("/v1/members", "pattern", pattern), patience));
 }
 
+Reply<nlohmann::json> readClusterStatus(const LocalNode& node, const std::optional<std::string>& pattern,
+                                        std::chrono::milliseconds patience) {
+  const auto said = node.get("/v1/status", patience);
+  if (!said) return tl::unexpected(said.error());
+  std::vector<nlohmann::json> found;
+  for (const nlohmann::json& cluster : arrayAt(*said, "clusters")) {
+    if (!pattern || textAt(cluster, "pattern") == *pattern) found.push_back(cluster);
+  }
+  if (found.empty() && pattern) return tl::unexpected(unknownPattern(*pattern, *said));
+  if (found.empty()) return failed(std::string(kNoCluster));
+  if (found.size() > 1)
+    return failed(fmt::format("there are several clusters: choose one with --pattern: {}", patternsOf(*said)));
+  return std::move(found.front());
+}
+
 std::optional<std::string> givenPattern(const Arguments& arguments) {
   const auto pattern = arguments.text("pattern");
   return pattern ? std::optional(withDot(*pattern)) : std::nullopt;

@@ -52,6 +52,10 @@ Reply<nlohmann::json> explained(const LocalNode& node, const std::optional<std::
 Reply<nlohmann::json> readMembers(const LocalNode& node, const std::optional<std::string>& pattern,
                                   std::chrono::milliseconds patience);
 
+// The part of /v1/status of one cluster: as the next. The node knows this; etcd is not asked.
+Reply<nlohmann::json> readClusterStatus(const LocalNode& node, const std::optional<std::string>& pattern,
+                                        std::chrono::milliseconds patience);
+
 // Its slots, of one cluster: the one of `pattern`, or the only one.
 Reply<Cluster> readCluster(const LocalNode& node, const std::optional<std::string>& pattern,
                            std::chrono::milliseconds patience);

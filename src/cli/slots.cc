@@ -108,6 +108,7 @@ std::vector<Cluster> clustersOf(const nlohmann::json& members) {
   for (const nlohmann::json& said : arrayAt(members, "clusters")) {
     Cluster cluster{.pattern = textAt(said, "pattern").value_or(""),
                     .limit = integerAt(said, "limit"),
+                    .generation = integerAt(said, "generation"),
                     .slots = {},
                     .reserved = {},
                     .servers = textsAt(said, "servers")};

@@ -42,6 +42,7 @@ struct HeldSlot {
 struct Cluster {
   std::string pattern;
   std::optional<int64_t> limit;
+  std::optional<int64_t> generation = {};  // of the slots
   std::vector<HeldSlot> slots;       // by ID
   std::vector<HeldSlot> reserved;    // by ID
   std::vector<std::string> servers;  // where this machine's server answers for it: "127.0.0.1:53"

@@ -10,6 +10,7 @@
 //   /idetcd/reserved/<name>          the UUID of the node that this name waits for, while that node is away
 //                                    (reservation.h), under a lease of its own
 //   /idetcd/sick/<pattern>/<uuid>    a node whose `check` fails, under a lease of its own (health_gate.h)
+//   /idetcd/generation/<pattern>     the last change of the membership that was noted (generation.h), without a lease
 //   <begin of a watched range>/idetcd/beat
 //                                    rewritten now and then, so that the watch of this range shows the present. No name
 //                                    has a '/'. Older nodes and the Go plugin take it for a key of others
@@ -54,6 +55,10 @@ inline std::string relayPrefix(std::string_view pattern_text) {
 
 inline std::string sickPrefix(std::string_view pattern_text) {
   return "/idetcd/sick/" + std::string(pattern_text) + "/";
+}
+
+inline std::string generationKey(std::string_view pattern_text) {
+  return "/idetcd/generation/" + std::string(pattern_text);
 }
 
 inline std::string incarnationKey(std::string_view uuid) { return "/idetcd/incarnation/" + std::string(uuid); }

@@ -52,6 +52,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void start(const std::shared_ptr<Side>& side);
   void link(const std::shared_ptr<Side>& side, bool needed);
   void onChange();
+  void noteGeneration();
   void follow();
   void setTold(bool told);
   struct Dropped {
@@ -103,6 +104,7 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   std::unique_ptr<node::HealthChecks> checks;     // from start() to stop(), if there are any
   HealthGate gate;
   runtime::Event health_changed;
+  runtime::Event generation_changed;
 
   int64_t preferred = 0;     // slot; before start()
   NamedNode named;           // the name under which the claim was reported. Scheduler's thread only
@@ -199,7 +201,8 @@ Member::Impl::Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::S
       gate(lifetime, {.pattern = options.pattern,
                       .floor_percent = options.check_floor_percent,
                       .interval = options.check_times.interval}),
-      health_changed(scheduler) {}
+      health_changed(scheduler),
+      generation_changed(scheduler) {}
 
 std::shared_ptr<NamesSaver> Member::Impl::makeSaver() {
   if (!options.state) return nullptr;
@@ -246,7 +249,10 @@ OwnershipReporter::Listener Member::Impl::ownershipListener() {
 
 void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = name.record();
-  named = {owned.name, owned.id, owned.token, record.id, addresses.get(), owned.revision, owned.cluster_id, drained};
+  // Its own claim is a change of the membership, which may be known before all others are.
+  const int64_t generation = std::max(first->records.generation(), owned.revision);
+  named = {owned.name,       owned.id, owned.token, record.id, addresses.get(), owned.revision,
+           owned.cluster_id, drained,  generation};
   ++tellings;
   had_name = true;
   handed_over = false;
@@ -280,6 +286,7 @@ void Member::Impl::setTold(bool told) {
 // --- two stores ---
 
 void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
+  side->records.setGeneration(first->records.generation());  // it goes on from there
   side->protocol.name().setAddresses(addresses.get());
   side->protocol.name().setDrained(drained || isDrainedByCheck());
   if (!options.observe) side->protocol.bindTo(0, 0);
@@ -292,6 +299,14 @@ void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
 void Member::Impl::onChange() {
   if (second && !options.observe) follow();
   reporter.report();
+  if (first->records.generation() > named.generation) generation_changed.set();
+}
+
+// REQUIRES: a notifier.
+void Member::Impl::noteGeneration() {
+  if (!reporter.reported() || first->records.generation() <= named.generation) return;
+  named.generation = first->records.generation();
+  notifier->moved(named);
 }
 
 // The second store is to have the name that the first one has.
@@ -516,6 +531,16 @@ runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
   const auto side = impl->lead();
   co_await impl->gate.leave(*side->store);
 }
+// Many changes at once are written once a second.
+template <typename Impl>
+runtime::Task<void> runGeneration(std::shared_ptr<Impl> impl) {
+  while (!impl->lifetime.stopping()) {
+    co_await impl->generation_changed.wait(1h);
+    impl->generation_changed.reset();
+    impl->noteGeneration();
+    co_await impl->lifetime.pause(1s);
+  }
+}
 // A timer sleeps while the machine is suspended: so no sleep is long.
 template <typename Impl>
 runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_point until) {
@@ -574,6 +599,7 @@ void Member::Impl::start() {
   const auto self = shared_from_this();
   takeFiles();
   scheduler.spawn(runReporter(self));
+  if (notifier) scheduler.spawn(runGeneration(self));
   if (saver) scheduler.spawn(runSaver(first, saver));
   first->protocol.prefer(preferred);
   start(first);
@@ -602,6 +628,7 @@ void Member::Impl::giveUp() {
   const bool accepted = scheduler.post([self = shared_from_this()] {
     self->lifetime.stop();
     self->health_changed.set();
+    self->generation_changed.set();
     self->reporter.report();
     if (self->second) self->second->protocol.stop();
     self->first->protocol.stop();

@@ -60,7 +60,7 @@ Mirror::Mirror(Context& context, Options options, store::Source& names, records:
       claim_answered_(context.scheduler),
       claim_settled_(context.scheduler),
       replica_(store, own_key, context.counters, context.scheduler, context.log,
-               {.max_names = options_.max_names, .shared_address = options_.shared_address}),
+               {.max_names = options_.max_names, .shared_address = options_.shared_address, .generation = options_.generation}),
       confirmation_(confirmation),
       lets_others_claim_(options_.most_at_once && options_.limit > *options_.most_at_once) {
   confirmation_.onCurrent([this](BootClock::time_point as_of) { confirmed(as_of); });

@@ -49,6 +49,7 @@ class Mirror final : public RecordSource {
     size_t max_names = 10'000'000;
     RevisionTimes* times = nullptr;           // learns the revisions; may be null
     SharedAddress* shared_address = nullptr;  // see Replica::Options
+    Generation* generation = nullptr;         // see Replica::Options
     std::function<void()> on_lost = {};       // the watch has lost changes; may be empty
     std::function<void()> on_freshness = {};  // the store's freshness has changed or been prolonged; may be empty
   };

@@ -10,7 +10,8 @@ node::ClaimHook::Variables variablesOf(const NamedNode& node) {
           {"IDETCD_TOKEN", fmt::format("{}", node.token)},
           {"IDETCD_UUID", node.uuid},
           {"IDETCD_IPV4", text(node.addresses.ipv4)},
-          {"IDETCD_IPV6", text(node.addresses.ipv6)}};
+          {"IDETCD_IPV6", text(node.addresses.ipv6)},
+          {"IDETCD_GENERATION", fmt::format("{}", node.generation)}};
 }
 
 // Calls `done` when the last one who holds it lets go.

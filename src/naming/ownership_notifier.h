@@ -8,6 +8,7 @@
 //   IDETCD_UUID='6c3e…'
 //   IDETCD_IPV4='192.0.2.2'                  empty: none
 //   IDETCD_IPV6=''
+//   IDETCD_GENERATION='4712'                 of the membership (generation.h); the file follows it, within about a second
 #pragma once
 
 #include <future>
@@ -32,6 +33,7 @@ struct NamedNode {
   int64_t revision = 0;  // of the store when it was claimed
   uint64_t cluster_id = 0;
   bool drained = false;
+  int64_t generation = 0;
 };
 
 class OwnershipNotifier {
@@ -42,7 +44,8 @@ class OwnershipNotifier {
                     std::shared_ptr<Executor::Strand> files, FileCounters& counters, Logger log);
 
   void claimed(const NamedNode& node);
-  // The same name and token, and other addresses, drained or not any more, or the claim of another store.
+  // The same name and token, and other addresses, drained or not any more, another generation, or the claim of another
+  // store.
   void moved(const NamedNode& node);
   // `done` is called when the file is empty and the program has ended, or will not be run; on any thread.
   void lost(const NamedNode& node, std::function<void()> done = {});

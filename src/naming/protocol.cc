@@ -21,13 +21,16 @@ Protocol::Protocol(runtime::Scheduler& scheduler, store::Store& store, RandomSou
       context_{scheduler, store, lifetime_, trouble_, counters_, random, jitter_, round_trip_, log},
       shared_address_(
           options_.claim.pattern, [this]() -> const NodeRecord& { return keeper_.record(); }, counters_, log),
+      generation_(
+          context_, options_.claim.pattern, records, [this] { return keeper_.heldId(); }, !options_.observe,
+          [this] { changed(); }),
       confirmation_(context_, confirmationOptions()),
       names_(context_, namesOptions(), [&records] { return records.size(); }),
       mirror_(context_, mirrorOptions(), names_, records, own_key_, confirmation_),
       keeper_(context_, options_.claim, options_.exit_when_full, records, own_key_, confirmation_, options_.on_refused,
               [this] { changed(); }),
       relay_(context_, relayOptions(), [&records] { return records.size(); }),
-      roster_(context_, options_.claim.pattern, times_, keeper_) {}
+      roster_(context_, options_.claim.pattern, times_, generation_, keeper_) {}
 
 Confirmation::Options Protocol::confirmationOptions() const {
   Confirmation::Options made{
@@ -44,6 +47,7 @@ Mirror::Options Protocol::mirrorOptions() {
   made.limit = options_.claim.pattern.limit();
   made.ranges = options_.watched;
   made.times = &times_;
+  made.generation = &generation_;
   if (!options_.observe) made.shared_address = &shared_address_;
   if (!options_.observe) made.most_at_once = options_.most_at_once;
   made.on_lost = [this] { relay_.forget(); };
@@ -82,6 +86,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
   spawn(mirror_.watchFreshness());
   if (store_.endpoints().size() != 1) spawn(returnHomeRegularly(scheduler_, lifetime_, jitter_, store_));
   spawn(confirmation_.run());
+  spawn(generation_.keep());
   spawn(names_.lookRegularly());
   spawn(relay_.run(owner));
   if (!options_.observe) {
@@ -97,6 +102,7 @@ void Protocol::start(const std::shared_ptr<void>& owner) {
 void Protocol::stop() {
   lifetime_.stop();
   keeper_.stop();
+  generation_.stop();
   relay_.stop();
   confirmation_.stop();
 }

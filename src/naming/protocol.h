@@ -10,6 +10,7 @@
 #include "naming/claim.h"
 #include "naming/confirmation.h"
 #include "naming/context.h"
+#include "naming/generation.h"
 #include "naming/keyspace.h"
 #include "naming/mirror.h"
 #include "naming/name_keeper.h"
@@ -78,6 +79,7 @@ class Protocol {
   RecordSource& source() { return mirror_; }
   const RecordSource& source() const { return mirror_; }
   RosterReader& roster() { return roster_; }
+  const Generation& generation() const { return generation_; }
   std::string relay() const { return names_.place(); }  // any thread
   Lifetime& lifetime() { return lifetime_; }
   Counters& counters() { return counters_; }
@@ -102,6 +104,7 @@ class Protocol {
   Context context_;
   OwnKeyObserver own_key_;
   SharedAddress shared_address_;
+  Generation generation_;
   RevisionTimes times_;
   Confirmation confirmation_;
   RelayedNames names_;

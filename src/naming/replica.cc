@@ -44,6 +44,7 @@ void Replica::apply(const std::vector<store::WatchEvent>& events) {
       if (remove(event.kv.key, event.kv.mod_revision)) ++removed;
     }
   }
+  if (options_.generation != nullptr) options_.generation->endBatch();
   noteMassDeletion(removed, before);
 }
 
@@ -57,6 +58,7 @@ void Replica::beginSnapshot(History history) {
   if (history == History::kOther) rejected_.clear();
   if (history != History::kSame) complete_to_ = 0;
   own_key_.beginSnapshot(history == History::kOther);  // it has learned nothing from a file
+  if (options_.generation != nullptr) options_.generation->beginSnapshot(history == History::kOther);
   using Revisions = records::SourceHistory::Revisions;
   store_.beginSnapshot(history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted);
 }
@@ -132,22 +134,24 @@ void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
 Replica::Difference Replica::endSnapshot(int64_t revision) {
   const size_t before = store_.size();
   withdrawUnread();
-  const records::RecordStore::Removed removed = store_.endSnapshot(revision, kMaxNamesInLog);
+  const std::vector<std::string> removed = store_.endSnapshot(revision);
   own_key_.endSnapshot(revision);
-  noteMassDeletion(removed.count, before);
-  difference_.removed += removed.count;
+  noteMassDeletion(removed.size(), before);
+  difference_.removed += removed.size();
   difference_.lacks_changes = std::any_of(put_meanwhile_.begin(), put_meanwhile_.end(),
                                           [revision](const auto& put) { return put.second <= revision; });
   difference_.other_history = difference_.other_history || oldest_newer_ <= revision;
   if (!difference_.lacks_changes) complete_to_ = revision;
   newest_name_ = std::move(newest_in_snapshot_);
-  changes_ += removed.count;
-  for (const std::string& name : removed.names) {
+  changes_ += removed.size();
+  for (const std::string& name : removed) {
+    if (options_.generation != nullptr) options_.generation->vanished(name, revision);
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(name);
   }
   if (difference_.rejected == 1) log_.warning("etcd key {}: no record", difference_.why_rejected);
   if (difference_.rejected > 1)
     log_.warning("{} keys in etcd are no records, such as {}", difference_.rejected, difference_.why_rejected);
+  if (options_.generation != nullptr) options_.generation->endSnapshot();
   abandonSnapshot();
   return std::move(difference_);
 }
@@ -205,7 +209,10 @@ Replica::EventEffect Replica::publish(const store::KeyValue& kv) {
   for (Newest* newest : {&newest_name_, &newest_in_snapshot_}) {
     if (newest->first < kv.mod_revision) *newest = {kv.mod_revision, kv.key};
   }
-  switch (putInto(store_, *name, *record, kv)) {
+  const Change change = putInto(store_, *name, *record, kv);
+  const bool is_in_table = change != Change::kOlder && change != Change::kContradiction;
+  if (options_.generation != nullptr && is_in_table) options_.generation->put(kv, !record->id.empty());
+  switch (change) {
     case Change::kUnchanged:
       return EventEffect::kUnchanged;
     case Change::kOlder:
@@ -235,6 +242,7 @@ bool Replica::remove(std::string_view key, int64_t mod_revision) {
   if (options_.shared_address != nullptr) options_.shared_address->remove(key);
   if (in_snapshot_) withdrawn_.insert_or_assign(std::string(key), mod_revision);
   if (!store_.remove(*name, mod_revision)) return false;
+  if (options_.generation != nullptr) options_.generation->remove(key, mod_revision);
   ++changes_;
   return true;
 }

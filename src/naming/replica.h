@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "naming/counters.h"
+#include "naming/generation.h"
 #include "naming/own_key_observer.h"
 #include "naming/shared_address.h"
 #include "records/record_store.h"
@@ -22,6 +23,7 @@ class Replica {
   struct Options {
     size_t max_names = 10'000'000;            // some 3 GB; what comes beyond is refused, whatever strangers write
     SharedAddress* shared_address = nullptr;  // may be null: an observer has no address to share
+    Generation* generation = nullptr;         // learns what comes into the table; may be null
   };
 
   Replica(records::RecordStore& store, OwnKeyObserver& own_key, Counters& counters, const MachineClock& clock,

@@ -72,30 +72,32 @@ std::optional<RosterSlot> RosterReader::reservedSlot(const KeyValue& kv) const {
   return slot;
 }
 
-RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
-  const store::KeyRange range = slotRange(pattern_);
-  Roster roster;
-  std::vector<int64_t> leases_of;  // as the roster
-  std::function<bool(std::vector<KeyValue> &&)> add = [this, &roster, &leases_of](std::vector<KeyValue>&& page) {
+RosterReader::Answer<RosterReader::Reading> RosterReader::readSlots() {
+  Reading reading;
+  std::vector<RosterSlot>& slots = reading.roster.slots;
+  std::function<bool(std::vector<KeyValue> &&)> add = [&](std::vector<KeyValue>&& page) {
     for (const KeyValue& kv : page) {
       const std::optional<int64_t> id = pattern_.recognise(kv.key);
       if (!id) continue;
-      roster.push_back(slotOf(kv, *id));
-      leases_of.push_back(kv.lease);
+      slots.push_back(slotOf(kv, *id));
+      reading.leases.push_back(kv.lease);
+      if (decodeRecord(kv.value)) reading.members.emplace(*id, Generation::memberOf(kv));
     }
     return true;
   };
   const store::RangeOptions options;
-  const StoreResult<int64_t> read = co_await store::rangePaginated(context_.store, range, options, 0, std::move(add));
+  store::KeyRange range = slotRange(pattern_);
+  const StoreResult<int64_t> read =
+      co_await store::rangePaginated(context_.store, std::move(range), options, 0, std::move(add));
   if (!read) co_return tl::unexpected(read.error());
   slots::SlotSet held;
-  for (const RosterSlot& slot : roster) held.insert(slot.id);
+  for (const RosterSlot& slot : slots) held.insert(slot.id);
   std::function<bool(std::vector<KeyValue> &&)> add_reserved = [&](std::vector<KeyValue>&& page) {
     for (const KeyValue& kv : page) {
       std::optional<RosterSlot> slot = reservedSlot(kv);
       if (!slot || held.contains(slot->id)) continue;
-      roster.push_back(*std::move(slot));
-      leases_of.push_back(kv.lease);
+      slots.push_back(*std::move(slot));
+      reading.leases.push_back(kv.lease);
     }
     return true;
   };
@@ -103,19 +105,34 @@ RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
       co_await store::rangePaginated(context_.store, store::KeyRange::prefix(reservationKey(pattern_.literalPrefix())),
                                      {.revision = *read}, 0, std::move(add_reserved));
   if (!waiting) co_return tl::unexpected(waiting.error());
+  reading.roster.generation = generation_.of(reading.members);
+  co_return reading;
+}
 
+RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
+  constexpr std::chrono::nanoseconds kUntilShown = 1s;
+  const BootClock::time_point until = context_.now() + kUntilShown;
+  StoreResult<Reading> reading = co_await readSlots();
+  while (reading && !reading->roster.generation && generation_.isKnown() && context_.now() < until &&
+         !context_.lifetime.stopping()) {
+    co_await context_.lifetime.pause(20ms);
+    reading = co_await readSlots();
+  }
+  if (!reading) co_return tl::unexpected(reading.error());
+  std::vector<RosterSlot>& slots = reading->roster.slots;
+  const std::vector<int64_t>& leases_of = reading->leases;
   const auto leases = std::make_shared<Leases>(context_.scheduler);
   for (const int64_t lease : leases_of) {
     if (lease != 0 && leases->left.size() < kMostLeases) leases->left.try_emplace(lease);
   }
   co_await askLeases(leases, std::move(owner));
-  for (size_t i = 0; i < roster.size(); ++i) {
+  for (size_t i = 0; i < slots.size(); ++i) {
     if (const auto found = leases->left.find(leases_of[i]); found != leases->left.end()) {
-      roster[i].lease_left = found->second;
+      slots[i].lease_left = found->second;
     }
   }
-  std::sort(roster.begin(), roster.end(), [](const RosterSlot& a, const RosterSlot& b) { return a.id < b.id; });
-  co_return roster;
+  std::sort(slots.begin(), slots.end(), [](const RosterSlot& a, const RosterSlot& b) { return a.id < b.id; });
+  co_return std::move(reading->roster);
 }
 
 RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::string name, std::shared_ptr<void> owner) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "naming/context.h"
+#include "naming/generation.h"
 #include "naming/own_name.h"
 #include "naming/revision_times.h"
 #include "records/rrset.h"
@@ -29,7 +30,10 @@ struct RosterSlot {
   std::optional<std::chrono::seconds> lease_left;        // rounded down; none: permanent, or it was not asked for
 };
 
-using Roster = std::vector<RosterSlot>;  // by ID
+struct Roster {
+  std::vector<RosterSlot> slots;      // by ID
+  std::optional<int64_t> generation;  // of those that are held; none: not known
+};
 
 // Scheduler's thread only. What it is given outlives it. `owner` keeps all of them alive as long as a call goes on.
 class RosterReader {
@@ -38,13 +42,15 @@ class RosterReader {
   static constexpr size_t kMostLeases = 1000;
   static constexpr size_t kAtOnce = 32;
 
-  RosterReader(Context& context, slots::NamePattern pattern, const RevisionTimes& times, const OwnName& own)
-      : context_(context), pattern_(std::move(pattern)), times_(times), own_(own) {}
+  RosterReader(Context& context, slots::NamePattern pattern, const RevisionTimes& times, const Generation& generation,
+               const OwnName& own)
+      : context_(context), pattern_(std::move(pattern)), times_(times), generation_(generation), own_(own) {}
 
   template <typename T>
   using Answer = runtime::Task<store::StoreResult<T>>;
 
-  // All slots that are held, at one revision, and those that are reserved.
+  // All slots that are held, at one revision, and those that are reserved. Where the watch does not show these yet, or more
+  // already, they are read again for a moment, so that the generation is theirs.
   Answer<Roster> read(std::shared_ptr<void> owner);
   // One; none: nobody holds it, or has reserved it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);
@@ -56,16 +62,23 @@ class RosterReader {
 
  private:
   struct Leases;
+  struct Reading {
+    Roster roster;
+    std::vector<int64_t> leases;  // as the slots
+    Generation::Members members;
+  };
 
   RosterSlot slotOf(const store::KeyValue& kv, int64_t id) const;
   std::optional<RosterSlot> reservedSlot(const store::KeyValue& kv) const;
   Answer<bool> releaseReserved(std::string name, int64_t revision);
+  Answer<Reading> readSlots();
   runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
   runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
 
   Context& context_;
   const slots::NamePattern pattern_;
   const RevisionTimes& times_;
+  const Generation& generation_;
   const OwnName& own_;
 };
 

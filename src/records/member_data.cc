@@ -145,17 +145,20 @@ bool MemberView::isValid() const {
   return is_valid && size == data_.size() && count <= kMaxServices && networks <= kMaxNetworks;
 }
 
-size_t MemberView::writeText(std::array<uint8_t, kMaxTextSize>& to) const {
+size_t MemberView::writeText(int64_t generation, std::array<uint8_t, kMaxTextSize>& to) const {
   if (data_.size() < kHeadSize) return 0;
   std::array<char, 5 + kUuidTextSize> uuid;
   char* at = fmt::format_to(uuid.data(), "uuid=");
   for (size_t i = 0; i < kUuidSize; ++i)
     at = fmt::format_to(at, "{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", data_[i]);
-  std::array<char, 6 + 20> token;
-  const char* const end =
-      fmt::format_to(token.data(), "token={}", static_cast<int64_t>(dns::load64(&data_[kUuidSize])));
   uint8_t* written = putText(to.data(), {uuid.data(), uuid.size()});
-  written = putText(written, {token.data(), end});
+  std::array<char, 11 + 20> number;
+  const auto put = [&](std::string_view key, int64_t value) {
+    const char* const end = fmt::format_to(number.data(), "{}={}", key, value);
+    written = putText(written, {number.data(), end});
+  };
+  put("token", static_cast<int64_t>(dns::load64(&data_[kUuidSize])));
+  if (generation > 0) put("generation", generation);
   return static_cast<size_t>(written - to.data());
 }
 

@@ -106,9 +106,10 @@ class MemberView {
   // As memberData() makes it. What was read from a file has to be asked.
   bool isValid() const;
 
-  // RDATA of TXT: `uuid=…` and `token=…`. Returns its size.
-  static constexpr size_t kMaxTextSize = 1 + 5 + 36 + 1 + 6 + 20;
-  size_t writeText(std::array<uint8_t, kMaxTextSize>& to) const;
+  // RDATA of TXT: `uuid=…`, `token=…` and, if it is known, `generation=…`, of the cluster's membership. Returns its size.
+  static constexpr size_t kMaxTextSize = 1 + 5 + 36 + 1 + 6 + 20 + 1 + 11 + 20;
+  // `generation`: 0: not known.
+  size_t writeText(int64_t generation, std::array<uint8_t, kMaxTextSize>& to) const;
 
  private:
   friend std::vector<uint8_t> memberData(std::string_view, int64_t, std::span<const Service>,

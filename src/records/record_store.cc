@@ -177,19 +177,19 @@ bool RecordStore::remove(const dns::Name& owner, Source source, int64_t revision
   return true;
 }
 
-RecordStore::Removed RecordStore::endSnapshot(int64_t revision, size_t max_names) {
+std::vector<std::string> RecordStore::endSnapshot(int64_t revision) {
   std::vector<std::pair<std::string, int64_t>> unseen;  // an entry may be replaced by the removal of another
   table_.forEach([&](const Entry& entry) {
     if (!etcd_.hasGone(entry, revision)) return;
     unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);
   });
-  Removed removed;
+  std::vector<std::string> removed;
+  removed.reserve(unseen.size());
   for (const auto& [wire, mod_revision] : unseen) {
     const dns::Name name = nameOfKey(wire);
     remove(name, mod_revision);
-    if (removed.names.size() < max_names) removed.names.push_back(name.toString());
+    removed.push_back(name.toString());
   }
-  removed.count = unseen.size();
   const bool restarted = etcd_.endSnapshot() == SourceHistory::Revisions::kRestarted;
   setRevision(restarted ? revision : std::max(revision, newest_revision_));
   return removed;

@@ -198,15 +198,10 @@ class RecordStore {
   bool remove(const dns::Name& owner, int64_t mod_revision) { return remove(owner, Source::kEtcd, mod_revision); }
 
   // A full resync of Source::kEtcd without an empty moment: everything put between begin and end is "seen"; end removes
-  // what was not seen and is not newer than `revision`, and returns those names (at most `max_names` of them by name)
-  // and their number. Where revisions are restarted, put() takes older ones too until end, and end() removes everything
+  // what was not seen and is not newer than `revision`, and returns those names. Where revisions are restarted, put() takes older ones too until end, and end() removes everything
   // unseen. A snapshot that was begun and not ended is begun again.
   void beginSnapshot(SourceHistory::Revisions revisions) { etcd_.beginSnapshot(revisions); }
-  struct Removed {
-    size_t count = 0;
-    std::vector<std::string> names;
-  };
-  Removed endSnapshot(int64_t revision, size_t max_names);
+  std::vector<std::string> endSnapshot(int64_t revision);
 
   // The snapshot holds the name, whose data was not read: what is stored stays, and counts as seen. Its mod_revision;
   // 0: nothing from etcd is stored.
@@ -255,6 +250,9 @@ class RecordStore {
   uint32_t ttlSeconds() const { return options_.ttl_seconds; }  // of addresses that etcd has, and of negative answers
   // Of the zone's SOA: the low half of the newest revision applied. Goes back only if etcd's revisions did.
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
+  // Of the membership (naming/generation.h); 0: not known. Any thread may set it.
+  int64_t generation() const { return generation_.load(std::memory_order_relaxed); }
+  void setGeneration(int64_t generation) { generation_.store(generation, std::memory_order_relaxed); }
 
  private:
   // Data at a name besides the sources'.
@@ -321,6 +319,7 @@ class RecordStore {
   SourceHistory others_{false};
   int64_t newest_revision_ = 0;
   std::atomic<uint32_t> serial_{0};
+  std::atomic<int64_t> generation_{0};
   std::atomic<Freshness> freshness_{Freshness::kLoading};
   std::atomic<int64_t> fresh_until_{0};  // of BootClock, in nanoseconds; 0 unless kFresh
   std::atomic<int64_t> last_fresh_until_{0};

@@ -179,10 +179,10 @@ QueryOutcome ClusterZone::writeGroup(const Query& query, const MemberGroup& grou
 
 // RFC 1035 §3.3.14, as keys and values (RFC 6763 §6).
 QueryOutcome ClusterZone::writeText(const Entry& entry, ResponseBuilder& response, uint16_t flags) const {
-  entry.visitRecords([&response](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
+  entry.visitRecords([&response, this](RrType type, uint32_t ttl_seconds, records::Rdata rdata) {
     if (type != records::kMemberType) return;
     std::array<uint8_t, MemberView::kMaxTextSize> text;
-    const size_t size = MemberView(rdata).writeText(text);
+    const size_t size = MemberView(rdata).writeText(store_.generation(), text);
     if (size == 0) return;
     std::array<uint8_t, dns::kRecordHeadSize + MemberView::kMaxTextSize> record;
     uint8_t* const at = dns::putRecordHead(record.data(), dns::kQuestionPointer, RrType::kTxt, ttl_seconds, size);

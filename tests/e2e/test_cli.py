@@ -290,7 +290,7 @@ def test_members(three):
     code, out, err = run(three[1], "members")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == f"{PATTERN}: 3 of 10 names are held" and lines[1].split()[:3] == ["ID", "NAME", "ADDRESSES"]
+    assert re.fullmatch(re.escape(f"{PATTERN}: 3 of 10 names are held, generation ") + r"\d+", lines[0]) and lines[1].split()[:3] == ["ID", "NAME", "ADDRESSES"]
     assert [line.split()[:3] for line in lines[2:]] == [[str(i + 1), name, "192.0.2.7"] for i, name in enumerate(WORKERS)]
     assert [line.endswith("  this node") for line in lines[2:]] == [False, True, False]
     said = json.loads(run(three[1], "members", "--json", "--pattern", PATTERN)[1])

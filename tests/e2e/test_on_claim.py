@@ -313,7 +313,7 @@ def test_a_shell_can_source_it(etcd, nodes, state):
     wait_until(lambda: contents(identity), 5, "the identity")
     token, uuid = etcd.pairs()[WORKER1.encode()]["create_revision"], etcd.names()[WORKER1]["id"]
     assert contents(identity) == (f"IDETCD_NAME='{WORKER1}'\nIDETCD_ID='1'\nIDETCD_TOKEN='{token}'\nIDETCD_UUID='{uuid}'\n"
-                                  "IDETCD_IPV4='192.0.2.7'\nIDETCD_IPV6=''\n")
+                                  f"IDETCD_IPV4='192.0.2.7'\nIDETCD_IPV6=''\nIDETCD_GENERATION='{token}'\n")
     assert re.fullmatch(UUID, uuid)
     show = f'IDETCD_IPV6=old; . {identity} && printf "%s|%s|%s|%s" "$IDETCD_NAME" "$IDETCD_ID" "$IDETCD_IPV4" "$IDETCD_IPV6"'
     result = subprocess.run(["sh", "-eu", "-c", show], capture_output=True, text=True, check=True)
@@ -336,7 +336,7 @@ def test_it_is_replaced_whole_and_emptied_on_loss(etcd, nodes, state):
     wait_says(node, WORKER1)
     identity = state.file("env")
     whole = re.compile(rf"IDETCD_NAME='worker1\.tf\.local\.'\nIDETCD_ID='1'\nIDETCD_TOKEN='(\d+)'\nIDETCD_UUID='{UUID}'\n"
-                       r"IDETCD_IPV4='192\.0\.2\.7'\nIDETCD_IPV6=''\n")
+                       r"IDETCD_IPV4='192\.0\.2\.7'\nIDETCD_IPV6=''\nIDETCD_GENERATION='\d+'\n")
     seen, inodes = [], set()
 
     def look():

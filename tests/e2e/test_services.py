@@ -56,12 +56,17 @@ def test_all_members_have_one_name(pair):
     assert first == {"192.0.2.1", "192.0.2.2"}, "in turn"
 
 
+def generation(node):
+    return node.control("/v1/status")[1]["clusters"][0]["generation"]
+
+
 def test_a_member_says_who_it_is(pair, etcd):
     key = etcd.pairs()[f"worker2.{ZONE}".encode()]
     wait_answers(pair, ALL, "A", "192.0.2.1", "192.0.2.2")
     for node in pair:
         (rrset,) = ask(node, f"worker2.{ZONE}", "TXT").answer
-        assert [rdata.to_text() for rdata in rrset] == [f'"uuid={json.loads(key["value"])["id"]}" "token={key["token"]}"']
+        said = f'"uuid={json.loads(key["value"])["id"]}" "token={key["token"]}"'
+        assert [rdata.to_text() for rdata in rrset] == [f'{said} "generation={generation(node)}"']
 
 
 def test_who_is_drained_or_ends_offers_nothing(pair, etcd):

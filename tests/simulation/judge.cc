@@ -119,6 +119,7 @@ void Judge::lookAtAll() {
       continue;
     }
     look(*witness.process);
+    if (!witness.fresh_since && witness.process->isFresh()) witness.fresh_since = time_.now();
     judgeFreshness(witness, changes);
   }
 }
@@ -194,6 +195,7 @@ void Judge::storeChanged() {
       const std::optional<int64_t> slot = pattern_.recognise(history[i].kv.key);
       if (!slot) continue;
       changed.insert(*slot);
+      noteChange(history[i], *slot);
       noteNames(history[i], *slot);
       somebody_ended_ = somebody_ended_ || !isPut(history[i]);
     }
@@ -255,6 +257,7 @@ void Judge::storeWasSetBack() {
 void Judge::readsAreStale(size_t member, bool on) {
   if (on) {
     stale_members_.insert(member);
+    reads_were_stale_ = true;
   } else {
     stale_members_.erase(member);
   }
@@ -356,6 +359,14 @@ bool Judge::hasUnknownCopy(uint64_t id) const {
 bool Judge::hasCopy(uint64_t id) const {
   return std::any_of(witnesses_.begin(), witnesses_.end(),
                      [id](const auto& other) { return other.first != id && other.second.family == id; });
+}
+
+void Judge::noteChange(const WatchEvent& event, int64_t slot) {
+  const bool is_named = isPut(event) && naming::decodeRecord(event.kv.value);
+  const bool was_named = named_.erase(slot) > 0;
+  if (is_named) named_.insert(slot);
+  const bool is_new = is_named && event.kv.version == 1;
+  if (is_new || (was_named && !is_named)) changed_[slot] = {time_.now(), event.kv.mod_revision};
 }
 
 void Judge::noteNames(const WatchEvent& event, int64_t slot) {
@@ -642,6 +653,30 @@ std::optional<Violation> Judge::atRest() const {
   }
   for (const auto& [id, witness] : witnesses_) {
     if (auto violation = mirrorAtRest(witness, names)) return violation;
+  }
+  return generationsAtRest();
+}
+
+std::optional<Violation> Judge::generationsAtRest() const {
+  if (history_ > 0 || reads_were_stale_ || witnesses_.empty()) return std::nullopt;
+  const Process& first = *witnesses_.begin()->second.process;
+  const bool is_one_limit = std::ranges::all_of(
+      witnesses_, [&first](const auto& witness) { return witness.second.process->limit() == first.limit(); });
+  for (const auto& [id, witness] : witnesses_) {
+    const int64_t limit = witness.process->limit();
+    const int64_t generation = witness.process->generation();
+    const size_t machine = witness.process->machine();
+    const int64_t other = first.generation();
+    if (is_one_limit && other != generation)
+      return Violation{"generation",
+                       fmt::format("it is {} for node {}, and {} for node {}", generation, machine, other, first.machine()),
+                       {machine, first.machine()}};
+    for (const auto& [slot, changed] : changed_) {
+      if (slot > limit || changed.revision <= generation || !witness.fresh_since || changed.at < *witness.fresh_since) continue;
+      return Violation{"generation",
+                       fmt::format("it is {}, and {} has changed at {}", generation, keyOf(slot), changed.revision),
+                       {machine}};
+    }
   }
   return std::nullopt;
 }

@@ -14,6 +14,8 @@
 //   named     every process that can have a name has one, whatever the limits of others
 //   dense     names are 1 to N if no process ended and no name was ever lost, but for a nameless one of a lower limit
 //   mirror    the names of each process are those of the store
+//   generation  it is not below the last change that a process has been there for, and the same for all processes, if they
+//             have one limit; unless the store was set back, or stale reads have looked so
 //
 // What no protocol over leases can promise is excused, for a lease time: an operator overwrites or deletes a key, the
 // store is set back, a copy of a process begins while the original runs on unaware. So are etcd's known defects, as far
@@ -98,6 +100,7 @@ class Judge {
   struct Witness {
     Process* process = nullptr;
     uint64_t family = 0;                     // of processes that were one
+    std::optional<Time> fresh_since;         // when its names were first seen to be
     std::optional<naming::Ownership> owned;  // as it was last seen
     uint64_t history = 0;                    // in which that was claimed
     std::optional<Try> tried;
@@ -166,6 +169,8 @@ class Judge {
   std::optional<Turn> turnAt(int64_t revision, const std::string& ticket) const;
   std::optional<naming::NodeRecord> recordOf(const store::KeyValue& kv) const;
   std::string keyOf(int64_t slot) const { return pattern_.render(slot); }
+  void noteChange(const store::WatchEvent& event, int64_t slot);
+  std::optional<Violation> generationsAtRest() const;
   std::optional<Violation> mirrorAtRest(const Witness& witness, size_t names) const;
 
   const VirtualTime& time_;
@@ -191,6 +196,8 @@ class Judge {
   std::map<int64_t, size_t> revokers_;                // of each lease, the machine that last asked to revoke it
   std::map<std::string, std::set<uint64_t>> users_;   // of each UUID, the processes that began with it
   std::map<int64_t, std::string> names_;              // of each slot that is taken, whose it is; empty: nobody's
+  std::set<int64_t> named_;                           // slots with a record
+  std::map<int64_t, Touched> changed_;                // of each slot, when it was taken last, or freed
   std::set<int64_t> leases_of_names_;                 // under which a name was ever put
   bool names_by_operator_ = false;                    // an operator has put some
   size_t judged_ = 0;                                 // of the store's history
@@ -199,6 +206,7 @@ class Judge {
   Time set_back_at_;
   bool somebody_ended_ = false;  // or lost a name
   std::set<size_t> stale_members_;
+  bool reads_were_stale_ = false;
   std::map<int64_t, Time> lost_leases_;
 };
 

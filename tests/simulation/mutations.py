@@ -133,7 +133,7 @@ MUTATIONS = [
     Mutation("a key that is gone counts as held", "naming/name_keeper.cc",
              "if (state == OwnKeyObserver::State::kGone) co_return Loss::kKeyGone;", ""),
     Mutation("a store that was set back: what the watch never shows is waited for", "naming/name_keeper.cc",
-             "    if (unseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;\n", "",
+             "    if (unseen && confirmation_.slotIsGone()) co_return Loss::kKeyGone;\n", "    (void)unseen;\n",
              first_seed=1001, nodes=50),
     Mutation("another's key counts as one's own", "naming/own_key_observer.cc",
              "if (newest_->uuid != held.uuid) return State::kForeign;", ""),
@@ -210,6 +210,13 @@ MUTATIONS = [
              "history == History::kSame ? Revisions::kGoOn : Revisions::kRestarted", "Revisions::kGoOn"),
     Mutation("names that have gone stay after a snapshot", "records/record_store.cc",
              "    unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);\n", ""),
+    # The generation of the membership.
+    Mutation("generation: what does not show in the names is not noted", "naming/generation.cc",
+             "  return shown >= newest_ && offset_ == noted_offset_;\n", "  return shown > 0 && offset_ == noted_offset_;\n"),
+    Mutation("generation: a name that goes is no change", "naming/generation.cc",
+             "if (id && members_.erase(*id) > 0) raise(revision);", "(void)revision;\n  if (id) members_.erase(*id);"),
+    Mutation("generation: a name that a snapshot lacks is no change", "naming/generation.cc",
+             "  if (newest_ <= newest_before_) raise(vanished_at_);\n", ""),
     # Who is told.
     Mutation("hook order: a claim is reported without the loss before it", "naming/ownership_reporter.cc",
              "    reported_.reset();\n    listener_.lost();\n", "    reported_.reset();\n"),

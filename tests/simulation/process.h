@@ -65,6 +65,7 @@ class Process : public std::enable_shared_from_this<Process> {
   const SimulatedStore& store() const { return store_; }
   naming::Protocol& protocol() { return protocol_; }
   records::RecordStore& records() { return records_; }
+  int64_t generation() const { return records_.generation(); }
   // What its names say of this one: RecordsView::at().
   std::string lookUp(const std::string& name) { return view_.at(name); }
   bool isFresh() const { return records_.isFresh(scheduler_.now()); }

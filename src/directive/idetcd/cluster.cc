@@ -13,6 +13,8 @@ ClusterMetrics::ClusterMetrics(const metrics::Scope& scope, const naming::Member
                const auto ownership = member.ownership();
                return ownership ? static_cast<double>(ownership->token) : 0;
              }),
+      generation_(scope, "idetcd_generation", "The generation of the membership, which rises with each change; 0: not known.",
+                  [&store] { return static_cast<double>(store.generation()); }),
       lease_(scope, "idetcd_lease_remaining_seconds",
              "How long the name is still owned if etcd answers no more; 0: none is owned.",
              [&member] {

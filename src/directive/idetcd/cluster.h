@@ -23,6 +23,7 @@ class ClusterMetrics {
  private:
   const metrics::GaugeFunction owned_;
   const metrics::GaugeFunction token_;
+  const metrics::GaugeFunction generation_;
   const metrics::GaugeFunction lease_;
   const metrics::GaugeFunction moving_;
   const metrics::GaugeFunction moved_;

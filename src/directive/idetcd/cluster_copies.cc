@@ -99,7 +99,8 @@ class ClusterCopies::Snapshot {
     entry.visitRecords([&](RrType type, uint32_t ttl_seconds, Rdata rdata) {
       std::array<uint8_t, MemberView::kMaxTextSize> text;
       if (type != records::kMemberType) return;
-      const size_t size = MemberView(rdata).writeText(text);
+      // With the generation each change would be one of every name.
+      const size_t size = MemberView(rdata).writeText(0, text);
       if (size > 0) put(entry.name(), RrType::kTxt, ttl_seconds, std::span(text).first(size));
     });
   }

@@ -297,6 +297,7 @@ json ClusterReport::status() const {
            {"names", nullptr},
            {"names_in_etcd", nullptr},
            {"serial", nullptr},
+           {"generation", nullptr},
            {"limit", settings_.pattern.limit()},
            {"fresh", store_->freshness() == records::Freshness::kFresh},
            {"confirmed_seconds_ago", nullptr},
@@ -331,6 +332,7 @@ json ClusterReport::status() const {
     all["names"] = store_->memberCount();
     all["names_in_etcd"] = member_->names();
     all["serial"] = store_->serial();
+    if (store_->generation() > 0) all["generation"] = store_->generation();
   }
   if (const auto until = store_->lastFreshUntil(); until != BootClock::time_point()) {
     all["confirmed_seconds_ago"] = seconds(now - (until - settings_.lease));
@@ -351,9 +353,10 @@ void ClusterReport::readMembers(const Done& done) const {
     if (!roster) return done(failure(roster.error()));
     json slots = json::array();
     json reserved = json::array();
-    for (const RosterSlot& slot : *roster) (slot.reserved ? reserved : slots).push_back(describe(slot, zone));
+    for (const RosterSlot& slot : roster->slots) (slot.reserved ? reserved : slots).push_back(describe(slot, zone));
     done({.body = {{"pattern", pattern},
                    {"limit", limit},
+                   {"generation", roster->generation ? json(*roster->generation) : json(nullptr)},
                    {"slots", std::move(slots)},
                    {"reserved", std::move(reserved)}},
           .error = {}});

@@ -206,7 +206,7 @@ def token_of(create_revision, value):
 
 
 def _is_internal(key):
-    return key.startswith((b"/idetcd/incarnation/", b"/idetcd/relay/", b"/idetcd/token/")) or key.endswith(b"/idetcd/beat")
+    return key.startswith((b"/idetcd/incarnation/", b"/idetcd/generation/", b"/idetcd/relay/", b"/idetcd/token/")) or key.endswith(b"/idetcd/beat")
 
 
 def _b64(data):

@@ -330,12 +330,12 @@ TEST_F(MemberStateTest, TheProgramHearsOfClaimsAndLossesAndFindsTheFile) {
   Node& node = start(made);
   ASSERT_TRUE(node.owns("worker1.tf.local."));
   const std::string first = std::to_string(node.member.ownership()->token);
-  std::string expected = "claim worker1.tf.local. 1 " + first + " 6\n";
+  std::string expected = "claim worker1.tf.local. 1 " + first + " 7\n";
   ASSERT_TRUE(eventually([&] { return contentsOf(out) == expected; }));
   server_.ctl({"put", "worker1.tf.local.", "{}"});
   ASSERT_TRUE(node.owns("worker2.tf.local."));
   const std::string second = std::to_string(node.member.ownership()->token);
-  expected += "loss worker1.tf.local. 1 " + first + "\nclaim worker2.tf.local. 2 " + second + " 6\n";
+  expected += "loss worker1.tf.local. 1 " + first + "\nclaim worker2.tf.local. 2 " + second + " 7\n";
   ASSERT_TRUE(eventually([&] { return contentsOf(out) == expected; })) << contentsOf(out);
   node.member.stop(30s);
   EXPECT_EQ(contentsOf(out), expected + "loss worker2.tf.local. 2 " + second + "\n");

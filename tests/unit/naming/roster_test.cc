@@ -45,9 +45,9 @@ TEST_F(RosterTest, ShowsWhoHasWhatAndForHowLong) {
   Node& second = start();
   ASSERT_TRUE(second.owns("worker2.tf.local."));
   // Its own watch has to have shown the key for it to have an age.
-  ASSERT_TRUE(eventually([&] { return roster(first)[1].age.has_value(); }));
+  ASSERT_TRUE(eventually([&] { return roster(first).slots[1].age.has_value(); }));
 
-  const Roster all = roster(first);
+  const std::vector<RosterSlot> all = roster(first).slots;
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(all[0].id, 1);
   EXPECT_EQ(all[0].name, "worker1.tf.local.");
@@ -80,7 +80,7 @@ TEST_F(RosterTest, AskedForMoreLeasesThanAtOnce) {
   for (int id = 11; id < 11 + 2 * static_cast<int>(RosterReader::kAtOnce); ++id) {
     server_.ctl({"put", "--lease=" + lease("600"), "worker" + std::to_string(id) + ".tf.local.", "{}"});
   }
-  const Roster all = roster(node);
+  const std::vector<RosterSlot> all = roster(node).slots;
   ASSERT_EQ(all.size(), 1 + 2 * RosterReader::kAtOnce);
   for (const RosterSlot& one : all) EXPECT_TRUE(one.lease_left) << one.name;
   EXPECT_GT(all.back().lease_left, 60s);
@@ -167,13 +167,13 @@ TEST_F(RosterTest, ANodeOfAPatternThatOverlapsIsForeign) {
   NodeOptions other = options(server_.endpoint());
   other.pattern = slots::NamePattern::parse("worker{{.ID}}0.tf.local.", 5).value();
   ASSERT_TRUE(start(other).owns("worker10.tf.local."));
-  const Roster held = roster(node);
+  const std::vector<RosterSlot> held = roster(node).slots;
   ASSERT_EQ(held.size(), 2u);
   EXPECT_FALSE(held[0].foreign);
   EXPECT_EQ(held[1].name, "worker10.tf.local.");
   EXPECT_TRUE(held[1].foreign);
-  EXPECT_EQ(roster(*nodes_.back()).size(), 1u);
-  EXPECT_FALSE(roster(*nodes_.back())[0].foreign);
+  EXPECT_EQ(roster(*nodes_.back()).slots.size(), 1u);
+  EXPECT_FALSE(roster(*nodes_.back()).slots[0].foreign);
 }
 
 TEST_F(RosterTest, ANodeThatLivesClaimsAnewWhatWasReleased) {

@@ -36,9 +36,9 @@ TEST(Service, WhatIsNoneIsRefusedWithAReason) {
   EXPECT_NE(why({"http", "tcp", "1", "weight", "65536"}), "");
 }
 
-std::string text(const std::vector<uint8_t>& data) {
+std::string text(const std::vector<uint8_t>& data, int64_t generation = 0) {
   std::array<uint8_t, MemberView::kMaxTextSize> to;
-  const size_t size = MemberView(data).writeText(to);
+  const size_t size = MemberView(data).writeText(generation, to);
   return {to.begin(), to.begin() + static_cast<ptrdiff_t>(size)};
 }
 
@@ -46,12 +46,14 @@ TEST(MemberData, SaysWhoAndWhat) {
   const std::vector<Service> services{*parse({"http", "tcp", "80", "weight", "3"}), *parse({"x", "udp", "9"})};
   const auto data = memberData(kUuid, 4711, services);
   EXPECT_EQ(text(data), std::string("\x29uuid=") + kUuid + "\x0atoken=4711");
+  EXPECT_EQ(text(data, 4712), std::string("\x29uuid=") + kUuid + "\x0atoken=4711\x0fgeneration=4712");
   std::vector<std::string> seen;
   MemberView(data).visitServices([&seen](const MemberView::ServiceView& service) {
     seen.push_back(fmt::format("{} {} {} {}", service.name, service.protocol, service.port, service.weight));
   });
   EXPECT_EQ(seen, (std::vector<std::string>{"http 6 80 3", "x 17 9 1"}));
-  EXPECT_EQ(text(memberData(kUuid, std::numeric_limits<int64_t>::max(), {})).size(), 42u + 26u);
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(text(memberData(kUuid, kLargest, {}), kLargest).size(), 42u + 26u + 31u);
 }
 
 TEST(MemberData, WhoHasNoUuidIsNoMember) {

@@ -90,7 +90,7 @@ TEST_F(MemberNetworksTest, AKeyOfTheSameNameAddsToIt) {
   EXPECT_EQ(at("worker1.fabric.tf.local."), "10.9.9.9 10.0.0.1");
   // Neither is in the next snapshot: the removal of the one replaces the other.
   store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
-  EXPECT_EQ(store_.endSnapshot(++revision_, 9).count, 2u);
+  EXPECT_EQ(store_.endSnapshot(++revision_).size(), 2u);
   EXPECT_EQ(at("worker1.tf.local."), "-");
   EXPECT_EQ(at("worker1.fabric.tf.local."), "-");
 }

@@ -126,7 +126,7 @@ class Writing {
   void resync() {
     store_.beginSnapshot(SourceHistory::Revisions::kGoOn);
     putAllStable();
-    store_.endSnapshot(revision_, 0);
+    store_.endSnapshot(revision_);
   }
 
  private:

@@ -66,7 +66,7 @@ TEST_F(RecordUnionTest, RevisionsOfAStoreThatWasSetBackAreNoMatter) {
   unite(RecordUnion::Second::kNeeded);
   first_.beginSnapshot(SourceHistory::Revisions::kRestarted);
   first_.put(test::numbered(1), host(2), 3);
-  first_.endSnapshot(3, 0);
+  first_.endSnapshot(3);
   EXPECT_EQ(at(1), "2");
 }
 
