@@ -55,7 +55,9 @@ LocalSocket::LocalSocket(LocalSocket&& other) noexcept
 
 Result<LocalSocket> LocalSocket::bind(const std::string& directory, uint16_t port) {
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  const bool is_made = std::filesystem::create_directories(directory, error);
+  // Who may write there may put another socket in the place of this one.
+  if (is_made && !error) std::filesystem::permissions(directory, std::filesystem::perms(0755), error);
   if (error) return tl::unexpected(failed("make", directory, error.value()));
   const std::string path = fmt::format("{}/{}.sock", directory, port);
   const std::string fresh = fmt::format("{}.{}", path, ::getpid());

@@ -47,6 +47,8 @@ TEST_F(LocalSocketTest, IsForUserAndGroup) {
   ASSERT_TRUE(socket.has_value()) << socket.error().message;
   EXPECT_EQ(socket->path(), path());
   struct stat file {};
+  ASSERT_EQ(::stat(directory_.c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 0777U, 0755U) << "whatever the umask";
   ASSERT_EQ(::stat(path().c_str(), &file), 0);
   EXPECT_TRUE(S_ISSOCK(file.st_mode));
   EXPECT_EQ(file.st_mode & 0777, 0660U);
