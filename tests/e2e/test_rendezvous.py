@@ -7,6 +7,7 @@ import asyncio
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -51,6 +52,10 @@ class Agent(Process):
 
     def rounds(self):
         return [(line["rank"], line["world"], line["master"]) for line in self.lines() if "rank" in line]
+
+    def rounds_generation(self):
+        """Of the members in its last round, which it has logged."""
+        return int(re.findall(r"a round, of generation (\d+): rank", self.err())[-1])
 
     def wait_round(self, *expected, number=None):
         """Until its last round is this one: rank, how many, the address of the first. `number`: and it is the so manieth."""
@@ -114,12 +119,14 @@ def test_a_spare_takes_the_place_of_the_dead(job):
     for rank, agent in enumerate(agents):
         agent.wait_round(rank, 5, address_of(1))
     assert agents[4].lines()[0]["ranks"] == "0 1 2 3 4"
+    before = agents[0].rounds_generation()
     dead = agents.pop(2)
     dead.node.kill()
     dead.kill()
     spare.wait_round(2, 5, address_of(1))
     for rank, agent in zip((0, 1, 3, 4), agents):
         agent.wait_round(rank, 5, address_of(1), number=2)
+    assert len({agent.rounds_generation() for agent in [*agents, spare]}) == 1 and agents[0].rounds_generation() > before
     # The end of one is the end of all.
     agents[1].signal(signal.SIGUSR1)
     for agent in [*agents, spare]:

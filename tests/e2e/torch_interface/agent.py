@@ -4,6 +4,7 @@ as an agent does whose workers have."""
 
 import inspect
 import json
+import logging
 import signal
 import sys
 import threading
@@ -28,6 +29,7 @@ def exchanged(info):
 
 
 def main():
+    logging.basicConfig(level=logging.INFO)
     least, most, port, *conf = sys.argv[1:]
     finished = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: finished.set())
