@@ -268,10 +268,12 @@ def dialogues(page):
 
 
 def alike(text):
-    """Without what is another at each start: UUIDs, times (`-`: older than what the node has seen), and how wide columns are."""
+    """Without what is another at each start: UUIDs, times (`-`: older than what the node has seen), generations, and how
+    wide columns are."""
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID", text)
     # An age is a lower bound where the name was there before the first snapshot, as its own may be on a busy machine.
     text = re.sub(r"(> )?\b[\d.]+ (ms|s|min|h|d)\b( \d+ (s|min|h)\b)?|(?<= )-(?= )", "TIME", text)
+    text = re.sub(r"\bgeneration \d+", "generation N", text)
     return re.sub(r" +", " ", text)
 
 
