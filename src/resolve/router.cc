@@ -67,6 +67,14 @@ const Router::Route& Router::routeOfDs(const dns::Query& query, const Route& fou
   return parent != routes_.end() ? *parent : found;
 }
 
+// Without a shortcut.
+void Router::beginDs(Job& job, const Route& found) const {
+  const Route& asked = routeOfDs(job.query, found);
+  job.chain = asked.chain.get();
+  job.meter = asked.meter.get();
+  job.chain->prefetchBucket(job.query);
+}
+
 // A transfer, a NOTIFY and a signed query go to the block of their zone, if that has what they need.
 void Router::beginOther(Job& job) const {
   if (job.outcome == ParseOutcome::kDrop) return;

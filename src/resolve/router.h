@@ -51,12 +51,11 @@ class Router : public std::enable_shared_from_this<Router> {
     if (job.outcome != dns::ParseOutcome::kQuery) return beginOther(job);
     const Route* found = route(job.query);
     if (found == nullptr) return;
-    const bool is_ds = job.query.qtype == dns::code(dns::RrType::kDs);
-    if (is_ds) [[unlikely]]
-      found = &routeOfDs(job.query, *found);
+    if (job.query.qtype == dns::code(dns::RrType::kDs)) [[unlikely]]
+      return beginDs(job, *found);
     job.chain = found->chain.get();
     job.meter = found->meter.get();
-    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && job.query.asked_options == 0 && !is_ds;
+    const bool ordinary = job.query.qclass == dns::code(dns::RrClass::kIn) && job.query.asked_options == 0;
     job.shortcut = ordinary ? found->shortcut : Shortcut::kNone;
     job.chain->prefetchBucket(job.query);
   }
@@ -127,6 +126,7 @@ class Router : public std::enable_shared_from_this<Router> {
   };
 
   void beginOther(Job& job) const;
+  void beginDs(Job& job, const Route& found) const;
   const Route* route(const dns::Query& query) const {
     for (const Route& route : routes_) {
       if (route.name.isRoot() || dns::isNameWithin(query.name(), route.name)) return &route;
