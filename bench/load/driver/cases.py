@@ -15,7 +15,7 @@ from harness.processes import wait_until
 from lab import LOAD_CORE, SERVER_CORE, Dataset, Settings
 from pairs import Plan
 from servers import (Echo, EchoDual, EchoSoa, EchoTwin, Idetcd, IdetcdAnyAddress, IdetcdMetered, IdetcdScraped,
-                     IdetcdTwoWorkers, Knot, Nsd, Unbound)
+                     IdetcdTwoWorkers, IdetcdZone, Knot, Nsd, Unbound)
 
 FULL = Settings(quick=False, plan=Plan(least=40, most=400, narrow=0.02, slice=100, settle=20), many=1_000_000, puts=1000)
 QUICK = Settings(quick=True, plan=Plan(least=40, most=80, narrow=0.04, slice=50, settle=10), many=100_000, puts=200)
@@ -41,10 +41,10 @@ def list_cases():
         TwoWorkers("two workers on two cores, load on both", in_quick=False),
         PutLatency("put to visible", target=5),
         Rate("1,000 names, EDNS, half AAAA", MIXED_QUERIES, EchoDual, [Idetcd, Knot, Nsd, Unbound], ipv6=True, target=0.93),
-        Rate("many names, A, uniformly random", A_QUERIES, Echo, [Idetcd, Knot, Nsd, Unbound], many=True, target=0.90,
+        Rate("many names, A, uniformly random", A_QUERIES, Echo, [Idetcd, IdetcdZone, Knot, Nsd, Unbound], many=True, target=0.90,
              gate=True),
         Scraped("scraped once a second", A_QUERIES, IdetcdMetered, [IdetcdScraped], target=0.99, in_quick=False),
-        Memory("memory a name", [Idetcd, Knot, Nsd], target=100, gate=True, in_quick=False),  # 1,000,000 names
+        Memory("memory a name", [Idetcd, IdetcdZone, Knot, Nsd], target=100, gate=True, in_quick=False),  # 1,000,000 names
         TimeToReady("all keys to ready", target=3),
         LookUpsBesideWriter("look-ups beside 100,000 changes a second", target=0.90),
         Instructions("instructions of a hit", target=450, gate=True),

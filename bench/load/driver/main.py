@@ -21,9 +21,10 @@ import report
 import resolver_cases
 import verdicts
 import xdp_cases
+import zone_cases
 from lab import Lab
 
-CASES = cases.list_cases() + resolver_cases.list_cases() + xdp_cases.list_cases()
+CASES = cases.list_cases() + resolver_cases.list_cases() + zone_cases.list_cases() + xdp_cases.list_cases()
 
 
 def main():
@@ -80,7 +81,7 @@ def parse_arguments():
         epilog="cases:\n" + names_of_cases())
     parser.add_argument("--quick", action="store_true", help="fewer servers, slices of 50 ms: under two minutes")
     parser.add_argument("--only", metavar="TEXT", action="append",
-                        help="the cases whose name contains TEXT; 'resolver', 'xdp': all that are marked so; may be repeated")
+                        help="the cases whose name contains TEXT; 'resolver', 'zones', 'xdp': all that are marked so; may be repeated")
     parser.add_argument("--pairs", metavar="N[-M]", help="at least N pairs, at most M (40-400, with --quick 40-80)")
     parser.add_argument("--compare", metavar="FILE",
                         help="the results.json of an earlier run: exit status 1 if a ratio is not within 3 %% of it, though the machine "

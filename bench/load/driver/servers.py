@@ -200,6 +200,22 @@ class IdetcdTwoWorkers(Idetcd):
     core = "0,1"
 
 
+class IdetcdZone(Idetcd):
+    name = "idetcd, zone file"
+
+    def prepare(self):
+        self.write("Corefile", f"""{ZONE} {{
+    {self.bind}
+    transfer {{
+        to *
+    }}
+    file {self.write_zone()} {{
+        reload 0
+    }}
+}}
+""")
+
+
 class Nsd(Server):
     name = "NSD"
     executable = "nsd"
@@ -233,6 +249,7 @@ remote-control:
 zone:
     name: {ZONE}
     zonefile: {zone}
+    provide-xfr: 127.0.0.1 NOKEY
 """)
 
     def start(self):
@@ -272,8 +289,13 @@ log:
     any: error
 database:
     storage: "{self.directory}"
+acl:
+  - id: secondaries
+    address: 127.0.0.1
+    action: transfer
 zone:
   - domain: {ZONE}
+    acl: secondaries
     storage: "{self.directory}"
     file: "{zone}"
     zonefile-sync: -1
