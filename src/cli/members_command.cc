@@ -91,6 +91,19 @@ std::vector<json> generationsOf(const json& said) {
   return generations;
 }
 
+// As the node knows it, without asking etcd. The error may pass.
+Reply<std::vector<json>> readGenerations(const Call& call, const std::optional<std::string>& pattern,
+                                         const Deadline& deadline) {
+  if (!pattern) {
+    const auto status = call.node.get("/v1/status", deadline.patience());
+    if (!status) return tl::unexpected(status.error());
+    return generationsOf(*status);
+  }
+  const auto cluster = readClusterStatus(call.node, pattern, deadline.patience());
+  if (!cluster) return tl::unexpected(cluster.error());
+  return std::vector<json>{cluster->value("generation", json())};
+}
+
 // A line for each roster, as of one moment, and one at the beginning. The server may be away for a while: what happens
 // meanwhile is one change. Ends with an output that nobody reads any more.
 CommandResult watchMembers(const Call& call, bool by_place) {
@@ -98,23 +111,21 @@ CommandResult watchMembers(const Call& call, bool by_place) {
   const Deadline deadline(std::nullopt);
   std::optional<std::vector<json>> printed;
   while (true) {
-    auto said = keepTrying<json>(deadline, [&] { return readMembers(call.node, pattern, deadline.patience()); });
-    if (!said) return outcomeOf(said.error());
-    const std::vector<json> generations = generationsOf(*said);
-    if (printed != generations) {
-      if (by_place) orderByPlace(*said);
-      if (!print(STDOUT_FILENO, toLine(*said))) return {};
-      printed = generations;
-    }
-    // The node knows of a change without asking etcd.
-    const auto changed = keepTrying<json>(deadline, [&]() -> Reply<json> {
-      auto status = pattern ? readClusterStatus(call.node, pattern, deadline.patience())
-                            : call.node.get("/v1/status", deadline.patience());
-      if (!status) return status;
-      const auto now = pattern ? std::vector<json>{status->value("generation", json())} : generationsOf(*status);
-      return now == *printed ? notYet("nothing has changed") : status;
+    auto said = keepTrying<json>(deadline, [&]() -> Reply<json> {
+      const auto now = readGenerations(call, pattern, deadline);
+      if (!now) return tl::unexpected(now.error());
+      if (*now == printed || std::ranges::find(*now, json()) != now->end()) return notYet("nothing has changed");
+      auto members = readMembers(call.node, pattern, deadline.patience());
+      if (!members) return members;
+      const std::vector<json> generations = generationsOf(*members);
+      if (generations == printed || std::ranges::find(generations, json()) != generations.end())
+        return notYet("the roster is older than the generation");
+      return members;
     });
-    if (!changed) return outcomeOf(changed.error());
+    if (!said) return outcomeOf(said.error());
+    printed = generationsOf(*said);
+    if (by_place) orderByPlace(*said);
+    if (!print(STDOUT_FILENO, toLine(*said))) return {};
   }
 }
 

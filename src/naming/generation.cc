@@ -15,6 +15,7 @@ using store::Compare;
 using store::StoreResult;
 using namespace std::chrono_literals;
 
+constexpr std::string_view kReading = "reading the generation";
 constexpr std::string_view kNoting = "noting the generation";
 constexpr size_t kNoters = 3;
 constexpr std::chrono::nanoseconds kUntilNoted = 100ms;     // by the first
@@ -46,7 +47,8 @@ Generation::Generation(Context& context, slots::NamePattern pattern, records::Re
       changed_(context.scheduler) {}
 
 std::optional<int64_t> Generation::of(const Members& members) const {
-  if (!is_loaded_ || members.size() != members_.size()) return std::nullopt;
+  const bool is_settled = is_loaded_ && vanished_at_ == 0 && generation() == records_.generation();
+  if (!is_settled || members.size() != members_.size()) return std::nullopt;
   for (const auto& [id, member] : members) {
     const auto known = members_.find(id);
     if (known == members_.end() || static_cast<const Member&>(known->second) != member) return std::nullopt;
@@ -77,13 +79,12 @@ void Generation::remove(std::string_view name, int64_t revision) {
 }
 
 void Generation::beginSnapshot(bool revisions_restarted) {
-  newest_before_ = newest_;
-  vanished_at_ = 0;
+  if (vanished_at_ == 0) newest_before_ = newest_;
   if (!revisions_restarted) return;
-  members_.clear();
-  newest_ = newest_before_ = offset_ = 0;
+  vanished_at_ = newest_ = newest_before_ = offset_ = 0;
   key_revision_ = noted_revision_ = noted_offset_ = 0;
   is_loaded_ = false;
+  ++restarts_;
 }
 
 void Generation::vanished(std::string_view name, int64_t revision) {
@@ -92,12 +93,20 @@ void Generation::vanished(std::string_view name, int64_t revision) {
 }
 
 void Generation::endSnapshot() {
+  for (const auto& [id, member] : members_) raise(member.shown);  // those that a snapshot of before has put, too
   reads_ = is_loaded_ && vanished_at_ == 0 ? Reads::kSecond : Reads::kFirst;
   read_at_ = context_.now();
   changed_.set();
 }
 
 void Generation::endBatch() { publish(); }
+
+void Generation::goOnFrom(int64_t generation) {
+  records_.setGeneration(std::max(generation, records_.generation()));
+  reads_ = Reads::kSecond;
+  read_at_ = context_.now();
+  changed_.set();
+}
 
 // --- the key ---
 
@@ -117,9 +126,10 @@ bool Generation::isNoted() const {
 
 std::optional<size_t> Generation::place() const {
   const int64_t own = own_id_();
-  const auto before = static_cast<size_t>(std::ranges::count_if(members_, [own](const auto& member) {
-    return member.second.by_node && (own == 0 || member.first < own);
-  }));
+  size_t before = 0;
+  for (const auto& [id, member] : members_) {
+    if (member.by_node && (own == 0 || id < own) && ++before == kNoters) return std::nullopt;
+  }
   if (own != 0) return before;
   return before == 0 && may_note_ ? std::optional(kNoters - 1) : std::nullopt;
 }
@@ -135,9 +145,8 @@ Task<void> Generation::keep() {
     }
     co_await changed_.wait(reads ? until_read : kUntilChange);
     changed_.reset();
-    if (!is_loaded_ || isNoted()) continue;
     const std::optional<size_t> place = this->place();
-    if (!place || *place >= kNoters) continue;
+    if (!is_loaded_ || !place || isNoted()) continue;
     const bool go_on = co_await context_.lifetime.pause(kUntilNoted + *place * kUntilNextNotes);
     if (!go_on || !is_loaded_ || isNoted()) continue;
     co_await note();
@@ -145,12 +154,16 @@ Task<void> Generation::keep() {
 }
 
 Task<void> Generation::read() {
+  const uint64_t restarts = restarts_;
   const StoreResult<store::RangeResult> found = co_await context_.store.range(store::KeyRange::single(key_), {});
   if (context_.lifetime.stopping()) co_return;
+  if (found && restarts != restarts_) co_return;  // of the store before
   if (!found) {
+    context_.trouble.failed(kReading, found.error());
     read_at_ = context_.now() + context_.jitter.around(kReadAgain, 0.5);
     co_return;
   }
+  context_.trouble.succeeded(kReading);
   learn(*found);
   const bool was_first = reads_ == Reads::kFirst;
   reads_ = was_first ? Reads::kSecond : Reads::kNone;
@@ -167,8 +180,7 @@ Task<void> Generation::read() {
 // followed by others. Those that may note the offset do so, and the others read it.
 void Generation::catchUp() {
   reads_ = Reads::kSecond;
-  const std::optional<size_t> place = this->place();
-  if (!place || *place >= kNoters) return;
+  if (!place()) return;
   offset_ = records_.generation() + 1 - newest_;
   changed_.set();
 }

@@ -53,6 +53,9 @@ class Generation {
   // The generation of the roster with exactly these members; none: the table has others at the moment, or it is not known.
   std::optional<int64_t> of(const Members& members) const;
 
+  // What was said before was of another store: no number is lower.
+  void goOnFrom(int64_t generation);
+
   // --- mirror: of what comes into the table, in its order ---
   void put(const store::KeyValue& kv, bool by_node);
   void remove(std::string_view name, int64_t revision);
@@ -75,7 +78,8 @@ class Generation {
   void raise(int64_t revision) { newest_ = std::max(newest_, revision); }
   void publish();
   bool isNoted() const;
-  // How many nodes of this program have a lower ID than this one, which is how many may note something before it does.
+  // How many nodes of this program have a lower ID than this one, which is how many may note something before it does; none:
+  // as many as may note anything.
   std::optional<size_t> place() const;
   runtime::Task<void> read();
   runtime::Task<void> note();
@@ -96,6 +100,7 @@ class Generation {
   int64_t newest_ = 0;  // revision of the last change that is known
   int64_t offset_ = 0;
   bool is_loaded_ = false;  // a snapshot is complete, and the key was read since
+  uint64_t restarts_ = 0;   // of revisions
   Reads reads_ = Reads::kNone;
   BootClock::time_point read_at_;  // the next one
   std::chrono::nanoseconds between_reads_{0};

@@ -306,7 +306,7 @@ void Member::Impl::onChange() {
 void Member::Impl::noteGeneration() {
   if (!reporter.reported() || first->records.generation() <= named.generation) return;
   named.generation = first->records.generation();
-  notifier->moved(named);
+  notifier->counted(named);
 }
 
 // The second store is to have the name that the first one has.
@@ -325,7 +325,10 @@ Member::Impl::Dropped Member::Impl::drop(Which kept) {
   kept == Which::kFirst ? name.keepFirst() : name.keepSecond();
   {
     const std::lock_guard lock(sides);
-    if (kept == Which::kSecond) first = second;
+    if (kept == Which::kSecond) {
+      second->protocol.generation().goOnFrom(first->records.generation());
+      first = second;
+    }
     second.reset();
   }
   if (kept == Which::kSecond) {

@@ -72,6 +72,8 @@ void OwnershipNotifier::moved(const NamedNode& node) {
   write(renderIdentity(node));
 }
 
+void OwnershipNotifier::counted(const NamedNode& node) { write(renderIdentity(node), nullptr, true); }
+
 void OwnershipNotifier::lost(const NamedNode& node, std::function<void()> done) {
   std::shared_ptr<void> held = whenReleased(std::move(done));
   auto written = write("", held);
@@ -97,22 +99,25 @@ void OwnershipNotifier::abandon(pid_t successor, std::optional<BootClock::time_p
   bool is_written = false;  // the file says what is owned
   {
     const std::lock_guard lock(mutex_);
-    is_written = next_ == nullptr && !writing_;
+    is_written = (next_ == nullptr || next_->only_counts) && !writing_;
+    abandoned_ = true;
   }
   const bool is_handed_over = is_written && until && state_->handOver(successor, *until);
   if (!is_handed_over) state_->clearIdentity();
 }
 
 node::ClaimHook::Ready OwnershipNotifier::write(std::optional<std::string> identity,
-                                                std::shared_ptr<void> released_after) {
+                                                std::shared_ptr<void> released_after, bool only_counts) {
   if (!state_) return {};
   bool is_first = false;
   node::ClaimHook::Ready is_written;
   {
     const std::lock_guard lock(mutex_);
+    if (abandoned_) return {};
     is_first = next_ == nullptr;
     if (is_first) next_ = std::make_shared<Note>();
     next_->node = known_;
+    next_->only_counts = next_->only_counts && only_counts;
     if (identity) {
       next_->clears = next_->clears || identity->empty();
       next_->identity = std::move(identity);
@@ -130,8 +135,9 @@ void OwnershipNotifier::writeNext() {
   std::shared_ptr<Note> note;
   {
     const std::lock_guard lock(mutex_);
+    if (abandoned_ && next_->only_counts) return;
     note = std::move(next_);
-    writing_ = true;
+    writing_ = !note->only_counts;
   }
   const auto report = [this](const Result<void>& written) {
     if (written) return;

@@ -44,9 +44,10 @@ class OwnershipNotifier {
                     std::shared_ptr<Executor::Strand> files, FileCounters& counters, Logger log);
 
   void claimed(const NamedNode& node);
-  // The same name and token, and other addresses, drained or not any more, another generation, or the claim of another
-  // store.
+  // The same name and token, and other addresses, drained or not any more, or the claim of another store.
   void moved(const NamedNode& node);
+  // The same but for the generation.
+  void counted(const NamedNode& node);
   // `done` is called when the file is empty and the program has ended, or will not be run; on any thread.
   void lost(const NamedNode& node, std::function<void()> done = {});
   // The file names no owner: the name that a process before has handed over there is not this one's.
@@ -66,12 +67,14 @@ class OwnershipNotifier {
     node::RememberedNode node;
     std::optional<std::string> identity;  // none: as it was
     bool clears = false;                  // a name has ended since the last note was written
+    bool only_counts = true;              // nothing but the generation is new
     std::vector<std::shared_ptr<void>> released_after;
     std::promise<void> written;
     node::ClaimHook::Ready is_written = written.get_future().share();
   };
 
-  node::ClaimHook::Ready write(std::optional<std::string> identity, std::shared_ptr<void> released_after = nullptr);
+  node::ClaimHook::Ready write(std::optional<std::string> identity, std::shared_ptr<void> released_after = nullptr,
+                               bool only_counts = false);
   void writeNext();
 
   const std::shared_ptr<node::StateDirectory> state_;
@@ -80,9 +83,10 @@ class OwnershipNotifier {
   FileCounters& counters_;
   const Logger log_;
   node::RememberedNode known_;  // what the file is to say
-  std::mutex mutex_;            // guards the next two
+  std::mutex mutex_;            // guards the next three
   std::shared_ptr<Note> next_;  // to be written, if that has not begun yet
-  bool writing_ = false;        // one before it
+  bool writing_ = false;        // one before it, which does not only count
+  bool abandoned_ = false;      // nothing is written any more
 };
 
 // The identity file of a node.

@@ -79,7 +79,7 @@ class Protocol {
   RecordSource& source() { return mirror_; }
   const RecordSource& source() const { return mirror_; }
   RosterReader& roster() { return roster_; }
-  const Generation& generation() const { return generation_; }
+  Generation& generation() { return generation_; }
   std::string relay() const { return names_.place(); }  // any thread
   Lifetime& lifetime() { return lifetime_; }
   Counters& counters() { return counters_; }

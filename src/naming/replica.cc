@@ -133,7 +133,7 @@ void Replica::compare(const store::KeyValue& kv, EventEffect outcome) {
 
 Replica::Difference Replica::endSnapshot(int64_t revision) {
   const size_t before = store_.size();
-  withdrawUnread();
+  withdrawUnread(revision);
   const std::vector<std::string> removed = store_.endSnapshot(revision);
   own_key_.endSnapshot(revision);
   noteMassDeletion(removed.size(), before);
@@ -158,9 +158,10 @@ Replica::Difference Replica::endSnapshot(int64_t revision) {
 
 // Of a key that had another revision in the snapshot, and was gone when its value was asked for, the table has something
 // older than both.
-void Replica::withdrawUnread() {
+void Replica::withdrawUnread(int64_t snapshot) {
   for (const auto& [key, revision] : std::exchange(unread_, {})) {
     own_key_.remove(key, revision);
+    if (options_.generation != nullptr) options_.generation->vanished(key, snapshot);
     if (!remove(key, revision)) continue;
     ++difference_.removed;
     if (difference_.names.size() < kMaxNamesInLog) difference_.names.push_back(key);
@@ -211,7 +212,7 @@ Replica::EventEffect Replica::publish(const store::KeyValue& kv) {
   }
   const Change change = putInto(store_, *name, *record, kv);
   const bool is_in_table = change != Change::kOlder && change != Change::kContradiction;
-  if (options_.generation != nullptr && is_in_table) options_.generation->put(kv, !record->id.empty());
+  if (options_.generation != nullptr && is_in_table) options_.generation->put(kv, !record->id.empty() && kv.lease != 0);
   switch (change) {
     case Change::kUnchanged:
       return EventEffect::kUnchanged;

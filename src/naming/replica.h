@@ -96,7 +96,7 @@ class Replica {
   bool remove(std::string_view key, int64_t mod_revision);
   bool lacks(const store::KeyValue& kv);
   void compare(const store::KeyValue& kv, EventEffect outcome);
-  void withdrawUnread();
+  void withdrawUnread(int64_t snapshot);
   bool hasRoomFor(const dns::Name& name);
   void warnOfLimit(const store::KeyValue& kv, Rejection rejection);
   void reject(const store::KeyValue& kv, Rejection rejection, std::string_view why);

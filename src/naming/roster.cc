@@ -105,18 +105,24 @@ RosterReader::Answer<RosterReader::Reading> RosterReader::readSlots() {
       co_await store::rangePaginated(context_.store, store::KeyRange::prefix(reservationKey(pattern_.literalPrefix())),
                                      {.revision = *read}, 0, std::move(add_reserved));
   if (!waiting) co_return tl::unexpected(waiting.error());
-  reading.roster.generation = generation_.of(reading.members);
   co_return reading;
 }
 
 RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
-  constexpr std::chrono::nanoseconds kUntilShown = 1s;
-  const BootClock::time_point until = context_.now() + kUntilShown;
+  constexpr std::chrono::nanoseconds kUntilShown = 500ms;
   StoreResult<Reading> reading = co_await readSlots();
-  while (reading && !reading->roster.generation && generation_.isKnown() && context_.now() < until &&
-         !context_.lifetime.stopping()) {
-    co_await context_.lifetime.pause(20ms);
-    reading = co_await readSlots();
+  // The watch shows a moment later what is in the store already; or the table has changed since.
+  for (int attempt = 0; reading && attempt < 2; ++attempt) {
+    const BootClock::time_point until = context_.now() + kUntilShown;
+    while (generation_.isKnown() && context_.now() < until && !context_.lifetime.stopping()) {
+      reading->roster.generation = generation_.of(reading->members);
+      if (reading->roster.generation) break;
+      co_await context_.lifetime.pause(10ms);
+    }
+    if (reading->roster.generation || !generation_.isKnown() || attempt > 0) break;
+    StoreResult<Reading> again = co_await readSlots();
+    if (!again) break;
+    reading = std::move(again);
   }
   if (!reading) co_return tl::unexpected(reading.error());
   std::vector<RosterSlot>& slots = reading->roster.slots;

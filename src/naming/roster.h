@@ -49,8 +49,8 @@ class RosterReader {
   template <typename T>
   using Answer = runtime::Task<store::StoreResult<T>>;
 
-  // All slots that are held, at one revision, and those that are reserved. Where the watch does not show these yet, or more
-  // already, they are read again for a moment, so that the generation is theirs.
+  // All slots that are held, at one revision, and those that are reserved. Where the watch does not show these yet it is
+  // waited for, and where it shows more already they are read once more, so that the generation is theirs.
   Answer<Roster> read(std::shared_ptr<void> owner);
   // One; none: nobody holds it, or has reserved it. A name that is none of the pattern's, up to its limit, has the ID 0.
   Answer<std::optional<RosterSlot>> readSlot(std::string name, std::shared_ptr<void> owner);

@@ -158,6 +158,8 @@ class RecordObserver {
   // Of what the store holds from now on. `deadline`: the end of kFresh, else the epoch of the clock. A store that is
   // fresh holds all that it is fresh of.
   virtual void onFreshness(Freshness freshness, BootClock::time_point deadline) = 0;
+  // See RecordStore::generation().
+  virtual void onGeneration(int64_t generation) { (void)generation; }
   // Those of this node.
   virtual void onAddresses(const std::vector<IpAddress>& addresses) = 0;
 };
@@ -220,6 +222,10 @@ class RecordStore {
   }
   // kFresh up to there, and kStale from then on, whether or not this process runs meanwhile.
   void setFreshUntil(BootClock::time_point deadline) { setFreshness(Freshness::kFresh, deadline); }
+  void setGeneration(int64_t generation) {
+    for (const auto& observer : observers_) observer->onGeneration(generation);
+    generation_.store(generation, std::memory_order_relaxed);
+  }
   size_t size() const { return size_; }  // names from etcd; writer only
   // Names of all sources for which Options::is_member is true. Any thread.
   size_t memberCount() const { return member_count_.load(std::memory_order_relaxed); }
@@ -250,9 +256,8 @@ class RecordStore {
   uint32_t ttlSeconds() const { return options_.ttl_seconds; }  // of addresses that etcd has, and of negative answers
   // Of the zone's SOA: the low half of the newest revision applied. Goes back only if etcd's revisions did.
   uint32_t serial() const { return serial_.load(std::memory_order_relaxed); }
-  // Of the membership (naming/generation.h); 0: not known. Any thread may set it.
+  // Of the membership (naming/generation.h); 0: not known.
   int64_t generation() const { return generation_.load(std::memory_order_relaxed); }
-  void setGeneration(int64_t generation) { generation_.store(generation, std::memory_order_relaxed); }
 
  private:
   // Data at a name besides the sources'.

@@ -18,6 +18,10 @@ class RecordUnion::Part final : public RecordObserver {
     deadline_ = deadline;
     whole_.setFreshness();
   }
+  // The first one's, as in the operator's tools. It is set in the second one too before that becomes the first.
+  void onGeneration(int64_t generation) override {
+    if (source_ == Source::kFirst) whole_.sum_.setGeneration(generation);
+  }
   void onAddresses(const std::vector<IpAddress>& addresses) override { whole_.sum_.setAddresses(addresses); }
 
   Freshness freshness() const { return freshness_; }
@@ -40,6 +44,7 @@ RecordUnion::RecordUnion(EpochDomain& epochs, RecordStore::Options options, Reco
       second_part_(std::make_shared<Part>(*this, Source::kSecond)) {}
 
 void RecordUnion::begin() {
+  sum_.setGeneration(first_.generation());
   for (const auto& [store, source, part] :
        {std::tuple(&first_, Source::kFirst, first_part_), std::tuple(&second_, Source::kSecond, second_part_)}) {
     store->table().forEach([this, source = source](const Entry& entry) {

@@ -30,7 +30,7 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   const ClusterMetrics metrics(registry.scope(), member, store, 20s);
   auto values = test_support::valuesOf(registry);
   for (const char* name : {"idetcd_owned", "idetcd_token", "idetcd_lease_remaining_seconds", "idetcd_names_fresh",
-                           "idetcd_drained", "idetcd_moving", "idetcd_moved", "idetcd_check_failed", "idetcd_check_out"}) {
+                           "idetcd_generation", "idetcd_drained", "idetcd_moving", "idetcd_moved", "idetcd_check_failed", "idetcd_check_out"}) {
     EXPECT_EQ(values.at(name), 0) << name;
   }
   EXPECT_TRUE(std::isinf(values.at("idetcd_names_age_seconds")));
@@ -44,6 +44,8 @@ TEST(ClusterMetricsTest, BeforeANameIsOwned) {
   EXPECT_GT(empty, 0);
   EXPECT_GE(test_support::valuesOf(registry).at("idetcd_table_bytes"), kNames * kEntry);
   EXPECT_LT(empty, kNames * kEntry);
+  store.setGeneration(4711);
+  EXPECT_EQ(test_support::valuesOf(registry).at("idetcd_generation"), 4711);
   store.setFreshUntil(BootClock::now() + 15s);
   values = test_support::valuesOf(registry);
   EXPECT_EQ(values.at("idetcd_names_fresh"), 1);
