@@ -290,8 +290,9 @@ def test_a_state_that_is_read_and_one_that_cannot_be(directory, free_port, etcd,
     node = nodes.start(text, port=port)
     node.wait_owns(etcd)
     # The server writes it behind the claim.
-    report = report_until(directory, text, lambda seen: any("remembers" in finding["finding"] for finding in seen.of("state")))
-    assert report.has("state", "ok", "remembers worker1.tf.internal."), "while the server has it"
+    named = "remembers worker1.tf.internal."
+    report = report_until(directory, text, lambda seen: any(named in finding["finding"] for finding in seen.of("state")))
+    assert report.has("state", "ok", named), "while the server has it"
     assert report.has("port", "ok", "idetcd (pid")
     node.terminate()
     name = next(name for name in os.listdir(state) if name.endswith(".json"))
