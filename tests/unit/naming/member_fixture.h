@@ -139,7 +139,8 @@ class MemberTest : public testing::Test {
     std::map<std::string, std::string> found;
     for (size_t i = 0; i + 1 < output.size(); i += 2) {
       const std::string& key = output[i];
-      const bool internal = isBeatKey(key) || key.starts_with(incarnationKey("")) || key.starts_with(tokenFloorKey(""));
+      const bool internal = isBeatKey(key) || key.starts_with(incarnationKey("")) ||
+                            key.starts_with(tokenFloorKey("")) || key.starts_with(generationKey(""));
       if (!internal) found[key] = output[i + 1];
     }
     return found;
