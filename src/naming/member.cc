@@ -299,12 +299,13 @@ void Member::Impl::link(const std::shared_ptr<Side>& side, bool needed) {
 void Member::Impl::onChange() {
   if (second && !options.observe) follow();
   reporter.report();
-  if (first->records.generation() > named.generation) generation_changed.set();
+  // After stop() there may be no records.
+  if (!lifetime.stopping() && first->records.generation() > named.generation) generation_changed.set();
 }
 
 // REQUIRES: a notifier.
 void Member::Impl::noteGeneration() {
-  if (!reporter.reported() || first->records.generation() <= named.generation) return;
+  if (lifetime.stopping() || !reporter.reported() || first->records.generation() <= named.generation) return;
   named.generation = first->records.generation();
   notifier->counted(named);
 }
