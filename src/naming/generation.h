@@ -8,8 +8,8 @@
 //   /idetcd/generation/<pattern>    "REVISION OFFSET": of the last change that was noted, without a lease
 //
 // The node with the lowest ID notes it, a moment later, so that several changes are one write; the next two do so if it does
-// not, and where no node holds a name, any. A node reads the key when it has read the names, and once more some seconds after that. Until the first of these
-// reads the generation is not known.
+// not, and where no node holds a name, any. A node reads the key when it has read the names, and once more some seconds
+// after that. Until the first of these reads the generation is not known.
 //
 // Where the store was set back, a node that notes and has seen a higher generation sets the offset, which is added to
 // revisions. So the generation goes on rising if one of those nodes lives. It stands still until the offset is noted.

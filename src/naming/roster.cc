@@ -1,7 +1,6 @@
 #include "naming/roster.h"
 
 #include "naming/keyspace.h"
-#include "naming/record_codec.h"
 #include "runtime/scheduler.h"
 #include "slots/slot_choice.h"
 
@@ -36,13 +35,13 @@ struct RosterReader::Leases {
   runtime::Event done;
 };
 
-RosterSlot RosterReader::slotOf(const KeyValue& kv, int64_t id) const {
+RosterSlot RosterReader::slotOf(const KeyValue& kv, const Result<NodeRecord>& record, int64_t id) const {
   RosterSlot slot;
   slot.id = id;
   slot.name = kv.key;
   slot.permanent = kv.lease == 0;
   slot.revision = kv.mod_revision;
-  if (const Result<NodeRecord> record = decodeRecord(kv.value)) {
+  if (record) {
     slot.addresses = {{record->ipv4, record->ipv6}, record->networks};
     slot.node = record->id;
     slot.place = record->place;
@@ -79,9 +78,10 @@ RosterReader::Answer<RosterReader::Reading> RosterReader::readSlots() {
     for (const KeyValue& kv : page) {
       const std::optional<int64_t> id = pattern_.recognise(kv.key);
       if (!id) continue;
-      slots.push_back(slotOf(kv, *id));
+      const Result<NodeRecord> record = decodeRecord(kv.value);
+      slots.push_back(slotOf(kv, record, *id));
       reading.leases.push_back(kv.lease);
-      if (decodeRecord(kv.value)) reading.members.emplace(*id, Generation::memberOf(kv));
+      if (record) reading.members.emplace(*id, Generation::memberOf(kv));
     }
     return true;
   };
@@ -153,7 +153,7 @@ RosterReader::Answer<std::optional<RosterSlot>> RosterReader::readSlot(std::stri
     co_return reservedSlot(reserved->kvs.front());
   }
   const KeyValue& kv = found->kvs.front();
-  RosterSlot slot = slotOf(kv, pattern_.recognise(kv.key).value_or(0));
+  RosterSlot slot = slotOf(kv, decodeRecord(kv.value), pattern_.recognise(kv.key).value_or(0));
   if (slot.permanent) co_return slot;
   const auto leases = std::make_shared<Leases>(context_.scheduler);
   leases->left.try_emplace(kv.lease);

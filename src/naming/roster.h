@@ -5,6 +5,7 @@
 #include "naming/context.h"
 #include "naming/generation.h"
 #include "naming/own_name.h"
+#include "naming/record_codec.h"
 #include "naming/revision_times.h"
 #include "records/rrset.h"
 #include "runtime/task.h"
@@ -68,7 +69,7 @@ class RosterReader {
     Generation::Members members;
   };
 
-  RosterSlot slotOf(const store::KeyValue& kv, int64_t id) const;
+  RosterSlot slotOf(const store::KeyValue& kv, const Result<NodeRecord>& record, int64_t id) const;
   std::optional<RosterSlot> reservedSlot(const store::KeyValue& kv) const;
   Answer<bool> releaseReserved(std::string name, int64_t revision);
   Answer<Reading> readSlots();

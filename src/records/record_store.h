@@ -200,8 +200,8 @@ class RecordStore {
   bool remove(const dns::Name& owner, int64_t mod_revision) { return remove(owner, Source::kEtcd, mod_revision); }
 
   // A full resync of Source::kEtcd without an empty moment: everything put between begin and end is "seen"; end removes
-  // what was not seen and is not newer than `revision`, and returns those names. Where revisions are restarted, put() takes older ones too until end, and end() removes everything
-  // unseen. A snapshot that was begun and not ended is begun again.
+  // what was not seen and is not newer than `revision`, and returns those names. Where revisions are restarted, put()
+  // takes older ones too until end, and end() removes everything unseen. A snapshot that was begun and not ended is begun again.
   void beginSnapshot(SourceHistory::Revisions revisions) { etcd_.beginSnapshot(revisions); }
   std::vector<std::string> endSnapshot(int64_t revision);
 
