@@ -5,12 +5,16 @@ torch_interface/agent.py for its agent."""
 
 import asyncio
 import concurrent.futures
+import contextlib
+import itertools
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import sys
+import threading
 
 import pytest
 
@@ -190,22 +194,109 @@ def test_a_drained_node_leaves_the_job(job):
         agent.wait_round(rank, 2, address_of(1))
 
 
-def test_two_hosts_become_one(free_port):
-    """Each has begun before it knew of the other: without idetcd and etcd, whose answers are made here."""
-    members = [node.Member(i, f"worker{i}", f"uuid{i}", (), f"127.0.78.{i}", f"worker{i}") for i in (1, 2)]
-    knows = {each: [each] for each in members}
-    settings = barrier.Settings("job", 2, 2, free_port(), last_call=1, keep_alive=1)
-    barriers = [barrier.Barrier(lambda each=each: node.Roster(tuple(knows[each]), each, 7), settings) for each in members]
+class Barriers:
+    """Without idetcd and etcd, whose answers are made here."""
 
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        try:
-            rounds = [pool.submit(each.next_round, 30, lambda current: current.world_size) for each in barriers]
-            wait_until(lambda: [said["state"] for _, said in asyncio.run(barriers[0].probe(members))] == ["gathering"] * 2, 10, "two hosts")
-            for each in members:
-                knows[each] = members
-            for rank, each in enumerate(rounds):
-                found, value = each.result()
-                assert (found.rank, found.names, found.generation, value) == (rank, ("worker1", "worker2"), 7, 2)
-        finally:
-            for each in barriers:
-                each.stop()
+    def __init__(self, port, count, sizes=None):
+        self.port = port
+        self.members = [node.Member(i, f"worker{i}", f"uuid{i}", (), f"127.0.78.{i}", f"worker{i}") for i in range(1, count + 1)]
+        self.knows = {each: self.members for each in self.members}
+        self.pool = concurrent.futures.ThreadPoolExecutor()
+        self.all = [barrier.Barrier(lambda each=each: node.Roster(tuple(self.knows[each]), each, 7),
+                                    barrier.Settings("job", *(sizes or {}).get(each.id, (2, 2)), port, last_call=1, keep_alive=1))
+                    for each in self.members]
+
+    def join(self, index, timeout=30):
+        return self.pool.submit(self.all[index].next_round, timeout, lambda current: current.world_size)
+
+    def states(self):
+        return [said["state"] for _, said in asyncio.run(self.all[0].probe(self.members))]
+
+    def connected(self, *messages):
+        """A connection to the first, which has said this."""
+        connection = socket.create_connection((self.members[0].address, self.port), 30)
+        with contextlib.suppress(ConnectionError):  # it is refused before all has been said
+            for message in messages:
+                connection.sendall(message)
+        return connection
+
+    def close(self):
+        for each in self.all:
+            each.stop()
+        self.pool.shutdown()
+
+
+def answer(connection):
+    """Up to the end."""
+    said = b""
+    with connection, contextlib.suppress(ConnectionError):
+        while more := connection.recv(4096):
+            said += more
+    return said
+
+
+def hello(**other):
+    return json.dumps({"op": "hello", "run": "job", "members": [2, 2], "id": 1, "name": "worker1", "node": "uuid1", **other}).encode() + b"\n"
+
+
+def expect_round(joined, rank):
+    found, value = joined.result()
+    assert (found.rank, found.names, found.generation, value) == (rank, ("worker1", "worker2"), 7, 2)
+
+
+def test_two_hosts_become_one(free_port):
+    """Each has begun before it knew of the other."""
+    with contextlib.closing(Barriers(free_port(), 2)) as barriers:
+        barriers.knows = {each: [each] for each in barriers.members}
+        rounds = [barriers.join(index) for index in (0, 1)]
+        wait_until(lambda: barriers.states() == ["gathering"] * 2, 10, "two hosts")
+        barriers.knows = {each: barriers.members for each in barriers.members}
+        for rank, joined in enumerate(rounds):
+            expect_round(joined, rank)
+
+
+def test_strangers_do_no_harm(free_port, monkeypatch):
+    """Neither to the wait for a round nor to one that runs."""
+    monkeypatch.setattr(barrier, "_PATIENCE", 60)
+    with contextlib.closing(Barriers(free_port(), 3)) as barriers, socket.socket() as foreign:
+        # Another program at the third machine's port.
+        foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        foreign.bind((barriers.members[2].address, barriers.port))
+        foreign.listen()
+
+        def talk_nonsense():
+            for said in itertools.cycle((b"[]\n", b"5\n", b"SSH-2.0\n", b"")):
+                with foreign.accept()[0] as connection:
+                    connection.sendall(said)
+
+        threading.Thread(target=talk_nonsense, daemon=True).start()
+        rounds = [barriers.join(0)]
+        wait_until(lambda: barriers.states() == ["gathering"], 10, "a host")
+
+        def attack():
+            for said in (b"GET / HTTP/1.1\r\n\r\n", b"\0\xff\n", b"[]\n", b"[" * 60_000 + b"\n", b"x" * 200_000, hello(id=1e999), hello(id=None),
+                         hello(run="another"), hello(name="worker9"), hello(node="uuid2"), hello(name=[])):
+                assert b"welcome" not in answer(barriers.connected(said)), said
+            silent = [barriers.connected() for _ in range(3 * barrier._STRANGERS)]  # pylint: disable=protected-access
+            for connection in silent[:2 * barrier._STRANGERS]:  # pylint: disable=protected-access
+                assert answer(connection) == b""
+            assert barriers.states()[0] in ("gathering", "round")
+            for connection in silent:
+                connection.close()
+
+        attack()
+        rounds.append(barriers.join(1))
+        for rank, joined in enumerate(rounds):
+            expect_round(joined, rank)
+        attack()
+        assert [each.waiting() for each in barriers.all[:2]] == [0, 0] and barriers.states()[0] == "round"
+
+
+def test_all_say_the_same_number(free_port):
+    with contextlib.closing(Barriers(free_port(), 2, {2: (1, 4)})) as barriers:
+        first = barriers.join(0, timeout=5)
+        wait_until(lambda: barriers.states() == ["gathering"], 10, "a host")
+        with pytest.raises(barrier.TimedOut, match="a round here has 2:2 members"):
+            barriers.join(1, timeout=4).result()
+        with pytest.raises(barrier.TimedOut, match="with less than 2 members"):
+            first.result()

@@ -13,6 +13,7 @@ Messages are lines of JSON. To a host: {"op": "probe" | "hello" | "join" | "publ
 "round", "published", "again" (the round has ended before it began), "waiting", "closed", "moved" (it hosts no more)."""
 
 import asyncio
+import collections
 import contextlib
 import errno
 import json
@@ -32,7 +33,9 @@ _INTERVAL = 1.0  # between two looks of the host at the names
 _PATIENCE = 2.0  # for a connection, and for the answer to a probe
 _BATCH = 16  # probes at once
 _MISSED = 3  # intervals of silence after which the other side is dead
-_LONGEST_LINE = 1 << 22
+_LONGEST_LINE = 1 << 22  # of a host
+_LONGEST_OF_CLIENT = 1 << 16
+_STRANGERS = 100  # connections at once that have not said whose they are; for each one more the oldest is closed
 
 
 class Closed(Exception):
@@ -74,11 +77,23 @@ def _line(message):
 async def _read(reader, patience):
     """None: the other side has closed the connection."""
     line = await asyncio.wait_for(reader.readline(), patience)
-    return json.loads(line) if line else None
+    if not line:
+        return None
+    try:
+        message = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("a message is too deep") from error
+    if not isinstance(message, dict):
+        raise ValueError("a message is no object")
+    return message
 
 
 # Of connections that break, and of another program at the other end.
-_BROKEN = (OSError, ValueError, KeyError, TypeError, asyncio.TimeoutError, asyncio.IncompleteReadError)
+_BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, asyncio.TimeoutError, asyncio.IncompleteReadError)
+
+
+def _held(roster):
+    return {(member.name, member.node) for member in roster.members}
 
 
 class _Client:
@@ -101,10 +116,11 @@ class _Client:
 class _Host:
     """Lives in the event loop. `retired` is called once, when it hosts no more."""
 
-    def __init__(self, barrier, own, retired):
+    def __init__(self, barrier, roster, retired):
         self._barrier = barrier
         self._settings = barrier.settings
-        self._own = own
+        self._own = roster.own
+        self._held = _held(roster)
         self._retired = retired
         self._clients = set()
         self._round = []  # clients; empty: none
@@ -129,6 +145,8 @@ class _Host:
         return bool(self._round) and not self._is_over
 
     async def serve(self, reader, client):
+        if (client.name, client.node) not in self._held:
+            return  # it is not known as yet, or a stranger
         for other in [each for each in self._clients if each.name == client.name]:
             self._remove(other)  # its process has started anew
         self._clients.add(client)
@@ -141,8 +159,9 @@ class _Host:
                 if message is None or client not in self._clients:
                     return
                 self._take(client, message)
+                await asyncio.wait_for(client.writer.drain(), _MISSED * self._settings.keep_alive)
         except _BROKEN:
-            pass
+            client.writer.transport.abort()  # it may never read what it was sent
         finally:
             self._remove(client)
 
@@ -235,12 +254,12 @@ class _Host:
 
     def _compare(self, roster):
         """Who has lost its name takes no part; nor does a host without one host."""
-        held = {(member.name, member.node) for member in roster.members}
+        self._held = _held(roster)
         for client in list(self._clients):
-            if (client.name, client.node) not in held:
+            if (client.name, client.node) not in self._held:
                 client.send(moved=True)
                 self._remove(client)
-        if (self._own.name, self._own.node) not in held:
+        if (self._own.name, self._own.node) not in self._held:
             self.retire()
 
     def _candidates(self):
@@ -321,13 +340,14 @@ class Barrier:
         self._writer = None
         self._server = None
         self._listens_at = None
+        self._strangers = collections.deque()  # writers
         self._host = None
 
     # --- of the job ---
 
     def next_round(self, timeout, publish):
         """Waits until a round begins with this process. The first of it publishes what `publish(round)` returns, which all
-        get: (round, value). Closed, TimedOut."""
+        get: (round, value), where the value has 32 KiB of JSON at most. Closed, TimedOut."""
         deadline = time.monotonic() + timeout
         with self._changed:
             self._attempts += 1
@@ -487,9 +507,10 @@ class Barrier:
             return self.note("nobody hosts the rendezvous as yet")
         address = self._listens_at or "127.0.0.1" if host is own else host.address
         async with _connected(address, self.settings.port) as (reader, writer):
-            writer.write(_line({"op": "hello", "run": self.settings.run_id, "id": own.id, "name": own.name, "node": own.node}))
-            if not (await _read(reader, _PATIENCE) or {}).get("welcome"):
-                return None
+            writer.write(_line({"op": "hello", "run": self.settings.run_id, "members": self._sizes, "id": own.id, "name": own.name, "node": own.node}))
+            said = await _read(reader, _PATIENCE) or {}
+            if not said.get("welcome"):
+                return self.note(f"{host.name} says: {said['error']}") if "error" in said else None
             self.note(f"waits at {host.name}, with less than {self.settings.least} members")
             self._writer = writer
             with self._changed:
@@ -551,7 +572,7 @@ class Barrier:
                 return min(hosts)[2]
             if any(member.id < own.id for member, _ in alive):
                 return None
-        self._host = _Host(self, own, self._forget_host)
+        self._host = _Host(self, roster, self._forget_host)
         return own
 
     def _forget_host(self):
@@ -569,26 +590,42 @@ class Barrier:
             return
         for place in (address, ""):
             try:
-                self._server = await asyncio.start_server(self._serve, place or None, self.settings.port, limit=_LONGEST_LINE)
+                self._server = await asyncio.start_server(self._serve, place or None, self.settings.port, limit=_LONGEST_OF_CLIENT)
                 self._listens_at = place
                 return
             except OSError as error:
                 if not place or error.errno != errno.EADDRNOTAVAIL:
                     raise NodeError(f"port {self.settings.port}: {error}; choose another with --rdzv-endpoint=:PORT") from error
 
+    @property
+    def _sizes(self):
+        return [self.settings.least, self.settings.most]
+
     async def _serve(self, reader, writer):
         try:
-            first = await _read(reader, _PATIENCE) or {}
+            first = await self._read_first(reader, writer)
             if first.get("run") != self.settings.run_id:
                 writer.write(_line({"error": "another job"}))
             elif first["op"] == "probe":
                 writer.write(_line({"state": self._host.state if self._host else "none"}))
+            elif first["members"] != self._sizes:
+                writer.write(_line({"error": "a round here has {}:{} members, which all are to say".format(*self._sizes)}))
             elif self._host is not None:
                 await self._host.serve(reader, _Client(writer, first))
         except (*_BROKEN, asyncio.CancelledError):  # the latter at the end of the loop, which would log it
             pass
         finally:
             writer.close()
+
+    async def _read_first(self, reader, writer):
+        if len(self._strangers) == _STRANGERS:
+            self._strangers.popleft().transport.abort()
+        self._strangers.append(writer)
+        try:
+            return await _read(reader, _PATIENCE) or {}
+        finally:
+            with contextlib.suppress(ValueError):
+                self._strangers.remove(writer)
 
 
 @contextlib.asynccontextmanager
