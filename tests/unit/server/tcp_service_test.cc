@@ -115,10 +115,11 @@ TEST(TcpService, HalfSentQueriesAreBounded) {
     half_sent.push_back(tcpClient(server.tcpAddress()));
     half_sent.back().send(begin);
   }
-  EXPECT_TRUE(half_sent.front().isClosedByPeer());
-  while (server.counters().tcp_evicted.value() < 6) server.onLoop([] {});
+  // There is room for four of them; which four depends on the order in which their bytes arrive.
+  while (server.counters().tcp_evicted.value() < 8) server.onLoop([] {});
   slow.send(slow_query.substr(20));
   expectAnswer(slow, 1, 1);
+  EXPECT_EQ(std::ranges::count_if(half_sent, [](const Socket& client) { return client.isReadable(0); }), 8);
 }
 
 TEST(TcpService, WhatIsAnsweredTakesNoMemory) {
