@@ -30,17 +30,17 @@ SimulateOutcome run(const std::string& arguments) {
 }
 
 TEST(Simulate, PrintsTheSameTwice) {
-  const SimulateOutcome first = run("--seeds 5 --trace 2>/dev/null");
+  const SimulateOutcome first = run("--from 4 --seeds 2 --trace 2>/dev/null");
   EXPECT_EQ(first.status, 0);
   EXPECT_NE(first.output.find("seed 5: "), std::string::npos);
-  EXPECT_EQ(first.output, run("--seeds 5 --trace --jobs 1 2>/dev/null").output);
+  EXPECT_EQ(first.output, run("--from 4 --seeds 2 --trace --jobs 1 2>/dev/null").output);
 }
 
 TEST(Simulate, EtcdHasDefectsIfAsked) {
   const std::vector<std::string> defects{"answers reads with what was there before",
                                          "leases that have ended are confirmed", "and will lead on",
                                          "begin with older events"};
-  const SimulateOutcome with = run("--defects --seeds 30 --trace 2>/dev/null");
+  const SimulateOutcome with = run("--defects --from 16 --seeds 10 --trace 2>/dev/null");
   const SimulateOutcome without = run("--seeds 5 --trace 2>/dev/null");
   EXPECT_EQ(with.status, 0);
   for (const std::string& defect : defects) {
@@ -57,7 +57,7 @@ TEST(Simulate, FoundsClustersTheSameTwice) {
 }
 
 TEST(Simulate, ReplaysOneSeedWithWhatHappened) {
-  const SimulateOutcome all = run("--seeds 7 2>/dev/null");
+  const SimulateOutcome all = run("--from 6 --seeds 2 2>/dev/null");
   const SimulateOutcome one = run("--seed 7 --trace 2>/dev/null");
   const std::string line = one.output.substr(0, one.output.find('\n') + 1);
   EXPECT_NE(line.find(" nodes, limit "), std::string::npos) << line;

@@ -9,7 +9,7 @@ namespace {
 
 // A sanitizer makes a seed ten times as long.
 #ifdef IDETCD_SANITIZED
-constexpr uint64_t kSeeds = 4;
+constexpr uint64_t kSeeds = 2;
 constexpr std::array<uint64_t, 1> kSeedsOfFifty{714};
 constexpr size_t kCrowd = 110;
 constexpr size_t kMostBehindAMember = 1250;
