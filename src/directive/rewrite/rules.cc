@@ -206,7 +206,7 @@ Result<void> readAnswer(Words& words, Kind kind, const std::string& from, const 
   return {};
 }
 
-// `[exact|prefix|suffix|substring|regex] FROM TO [answer …]…`
+// `[exact|prefix|suffix|substring|regex] FROM TO [answer …]…`; `answer` need not be repeated.
 Result<void> readName(Words& words, RewriteRule& rule) {
   const auto kind = readKind(words, 2);
   if (!kind) return tl::unexpected(kind.error());
@@ -217,8 +217,8 @@ Result<void> readName(Words& words, RewriteRule& rule) {
   if (!change) return tl::unexpected(change.error());
   rule.name = std::move(*change);
   rule.reverts = *kind == Kind::kExact;
-  while (words.count() > 0) {
-    if (!words.take("answer")) return fail(fmt::format("'{}' behind the names; write: answer ...", printable(words.next())));
+  for (bool is_first = true; words.count() > 0; is_first = false) {
+    if (!words.take("answer") && is_first) return fail(fmt::format("'{}' behind the names; write: answer ...", printable(words.next())));
     if (auto read = readAnswer(words, *kind, from, to, rule); !read) return read;
   }
   return {};

@@ -102,6 +102,7 @@ TEST(RewriteRules, WhatIsWrongIsSaid) {
   EXPECT_NE(refusal("name exact a b..c").find("no name"), std::string::npos);
   EXPECT_NE(refusal("class IN CH").find("IN only"), std::string::npos);
   for (const char* line : {"name a", "name wrong a b", "name exact a b c", "name a b answer auto x", "name exact a b answer name c",
+                           "name regex a b answer name c d value e",
                            "type A", "type A NOTYPE", "type A AXFR", "type A OPT", "class CH", "ttl a", "ttl a x", "ttl a -",
                            "ttl a 9-3", "ttl a 1-2-3", "ttl exact a 5 6", "ttl a 4294967295", "rcode a NXDOMAIN",
                            "rcode a NXDOMAIN 24", "rcode wrong a NXDOMAIN NOERROR"}) {
@@ -155,6 +156,17 @@ TEST(RewriteResponse, OfOtherKindsOnlyIfToldSo) {
                 .message.records()[0]
                 .owner,
             "www.example.");
+}
+
+TEST(RewriteResponse, TheWordAnswerNeedNotBeRepeated) {
+  UpstreamMessage upstream("a.test.", kTypeA);
+  upstream.cname("a.test.", "b.test.");
+  const Changed changed({R"(name suffix .example .test answer name (.*)\.test {1}.example value (.*)\.test {1}.example)"},
+                        "a.example.", upstream);
+  const auto records = changed.message.records();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].owner, "a.example.");
+  EXPECT_EQ(valueOf(changed.message, records[0]), "b.example.");
 }
 
 TEST(RewriteResponse, NamesInDataByValue) {
