@@ -135,6 +135,7 @@ def test_many_records_are_truncated(nodes):
 @pytest.mark.parametrize("lines, error", [
     ('answer "{{ range .Match }}{{ end }}"', "'range' is not supported"),
     ('answer "{{ .Name }} 60 IN A {{ .Group.x }}"', "no expression has a group 'x'"),
+    ('match ^(a)\n        answer "{{ .Name }} 60 IN TXT {{ index .Match 2 }}"', "no expression has a group '2'"),
     ('answer "a. 60 IN A 192.0.2.256"', "192.0.2.256"),
     ("match (", "is no regular expression"),
     ("match " + "a" * 2000, "more than 1024 bytes"),

@@ -460,12 +460,15 @@ class ActionParser {
     return {};
   }
 
-  // index .Group "NAME"
+  // index .Group "NAME", index .Match NUMBER
   void noteGroup(const Command& command) {
     const auto* field = std::get_if<TemplateField>(&command.operands[0].what);
     const auto* value = std::get_if<Value>(&command.operands[1].what);
-    const auto* name = value != nullptr ? std::get_if<std::string>(value) : nullptr;
-    if (field != nullptr && *field == TemplateField::kGroup && name != nullptr) groups_.push_back(*name);
+    if (field == nullptr || value == nullptr) return;
+    const auto* name = std::get_if<std::string>(value);
+    const auto* number = std::get_if<int64_t>(value);
+    if (*field == TemplateField::kGroup && name != nullptr) groups_.push_back(*name);
+    if (*field == TemplateField::kMatch && number != nullptr) groups_.push_back(fmt::to_string(*number));
   }
 
   Result<Operand> parseOperand(size_t depth) {

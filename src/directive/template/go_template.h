@@ -39,7 +39,7 @@ class GoTemplate {
   Result<std::string> expand(const TemplateData& data) const;
   // Whether it is text only, which every expansion is.
   bool isConstant() const;
-  // The names in .Group.NAME and index .Group "NAME".
+  // The names in .Group.NAME and index .Group "NAME", and the numbers in index .Match NUMBER.
   const std::vector<std::string>& groups() const { return groups_; }
 
   struct Node;

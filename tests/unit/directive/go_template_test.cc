@@ -105,8 +105,8 @@ TEST(GoTemplate, WhatIsNoTemplateIsRefused) {
 }
 
 TEST(GoTemplate, NamesOfGroupsAreKnown) {
-  EXPECT_EQ(GoTemplate::parse("{{ .Group.a }}{{ index .Group \"b\" }}{{ .Name }}")->groups(),
-            (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(GoTemplate::parse("{{ .Group.a }}{{ index .Group \"b\" }}{{ index .Match 2 }}{{ .Name }}")->groups(),
+            (std::vector<std::string>{"a", "b", "2"}));
   EXPECT_TRUE(GoTemplate::parse("text {{/* c */}}")->isConstant());
   EXPECT_FALSE(GoTemplate::parse("{{ .Name }}")->isConstant());
 }
