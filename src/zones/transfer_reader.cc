@@ -3,6 +3,7 @@
 #include "dns/message_reader.h"
 #include "dns/record_writer.h"
 #include "zones/rdata_reader.h"
+#include "zones/zone_copy.h"
 
 namespace idetcd::zones {
 
@@ -79,7 +80,109 @@ class RdataExpander {
   std::vector<uint8_t> bytes_;
 };
 
+// What becomes of the records of a copy.
+class Changes {
+ public:
+  // Each record goes and comes in turn.
+  Result<void> add(const FileRecord& record, bool is_removal) {
+    const auto [found, is_new] = of_records_.try_emplace(keyOf(record));
+    Change& change = found->second;
+    if (is_new) change.was_there = change.is_there = is_removal;
+    if (change.is_there != is_removal) return misfit();
+    change.is_there = !is_removal;
+    change.ttl_seconds = record.ttl_seconds;
+    return {};
+  }
+
+  // The copy with them.
+  Result<void> apply(ZoneCopy& copy, ZoneBuilder& builder, FilePlace place) {
+    size_t left = static_cast<size_t>(std::ranges::count_if(of_records_, [](const auto& one) { return one.second.was_there; }));
+    for (ZoneCopy::Record record; copy.next(record);) {
+      const FileRecord kept{record.owner, record.type, record.ttl_seconds, record.rdata};
+      const auto found = of_records_.find(keyOf(kept));
+      if (found == of_records_.end()) {
+        if (const auto added = builder.add(kept, place); !added) return added;
+        continue;
+      }
+      if (!found->second.was_there) return misfit();
+      --left;
+    }
+    if (left > 0) return misfit();
+    for (const auto& [key, change] : of_records_) {
+      if (!change.is_there) continue;
+      if (const auto added = builder.add(recordOf(key, change.ttl_seconds), place); !added) return added;
+    }
+    return {};
+  }
+
+ private:
+  struct Change {
+    bool was_there = false;  // in the copy
+    bool is_there = false;
+    uint32_t ttl_seconds = 0;
+  };
+  static constexpr size_t kTypeSize = 2;
+
+  static tl::unexpected<Error> misfit() { return fail("its changes do not fit the copy"); }
+
+  // The size of the owner, owner, type, data.
+  static std::string keyOf(const FileRecord& record) {
+    std::string key(1, static_cast<char>(record.owner.size()));
+    key.append(record.owner.begin(), record.owner.end());
+    key.push_back(static_cast<char>(record.type >> 8));
+    key.push_back(static_cast<char>(record.type & 0xff));
+    key.append(record.rdata.begin(), record.rdata.end());
+    return key;
+  }
+  static FileRecord recordOf(const std::string& key, uint32_t ttl_seconds) {
+    const std::span bytes(reinterpret_cast<const uint8_t*>(key.data()), key.size());
+    const size_t type = 1 + bytes[0];
+    return {bytes.subspan(1, bytes[0]), dns::load16(&bytes[type]), ttl_seconds, bytes.subspan(type + kTypeSize)};
+  }
+
+  std::map<std::string, Change> of_records_;
+};
+
 }  // namespace
+
+Result<void> TransferCourse::addSoa(uint32_t serial) {
+  switch (step_) {
+    case Step::kBegin:
+      if (have_ && !isLaterSerial(serial, *have_)) return fail("its serial is not later than the copy's");
+      newest_ = serial;
+      step_ = Step::kFirstSoa;
+      return {};
+    case Step::kFirstSoa:
+    case Step::kWhole:
+      if (serial == newest_) {
+        step_ = Step::kEnd;
+        return {};
+      }
+      if (step_ == Step::kWhole || !have_) return fail("its last SOA has another serial than the first");
+      if (serial != *have_) return fail("its changes begin with another serial than the copy's");
+      is_incremental_ = true;
+      step_ = Step::kRemoving;
+      return {};
+    case Step::kRemoving:
+      current_ = serial;
+      step_ = Step::kAdding;
+      return {};
+    case Step::kAdding:
+      if (serial != current_) return fail("its changes do not follow each other");
+      step_ = serial == newest_ ? Step::kEnd : Step::kRemoving;
+      return {};
+    case Step::kEnd:
+      break;
+  }
+  return fail("records follow the last SOA");
+}
+
+Result<void> TransferCourse::addOther() {
+  if (step_ == Step::kBegin) return fail("it does not begin with the zone's SOA");
+  if (step_ == Step::kEnd) return fail("records follow the last SOA");
+  if (step_ == Step::kFirstSoa) step_ = Step::kWhole;
+  return {};
+}
 
 Result<bool> TransferReader::add(std::span<const uint8_t> message) {
   const size_t begin = behindQuestion(message);
@@ -93,26 +196,24 @@ Result<bool> TransferReader::add(std::span<const uint8_t> message) {
   dns::RecordView record;
   ReadStep step;
   while ((step = reader.next(record)) == ReadStep::kRead && record.section == dns::Section::kAnswer) {
-    if (has_ended_) return fail("records follow the last SOA");
     const bool is_soa = dns::isType(record.type, RrType::kSoa) && isNamed(message, record.owner, origin_);
-    if (!serial_ && !is_soa) return fail("it does not begin with the zone's SOA");
-    if (!is_soa) continue;
-    const auto serial = serialAt(message, record);
-    if (!serial) return fail("its SOA cannot be read");
-    if (serial_.value_or(*serial) != *serial) return fail("its last SOA has another serial than the first");
-    has_ended_ = serial_.has_value();
-    serial_ = serial;
+    const auto serial = is_soa ? serialAt(message, record) : std::nullopt;
+    if (is_soa && !serial) return fail("its SOA cannot be read");
+    if (const auto good = serial ? course_.addSoa(*serial) : course_.addOther(); !good) return tl::unexpected(good.error());
   }
   if (step == ReadStep::kMalformed) return fail("a message cannot be read");
   bytes_ += message.size() + kMessageOverhead;
   if (bytes_ > kMaxBytes) return fail(fmt::format("it has more than {} bytes", kMaxBytes));
   messages_.emplace_back(message.begin(), message.end());
-  return has_ended_;
+  return course_.hasEnded();
 }
 
 Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed seed,
-                                              const TransferReader::Messages& messages, const std::string& from) {
+                                              const TransferReader::Messages& messages, const std::string& from,
+                                              const std::shared_ptr<const Zone>& copy) {
   constexpr uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 §8
+  TransferCourse course(copy ? std::optional(copy->serial()) : std::nullopt);
+  Changes changes;
   ZoneBuilder builder(origin, seed);
   const FilePlace place{builder.addFile(from), 0};
   bool has_soa = false;
@@ -128,11 +229,18 @@ Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed 
         return fail(fmt::format("{}: a record of type {} is none", from, dns::kTypeNames.toString(record.type)));
       const dns::Name owner = dns::Name::fromWire(expanded.span());
       const bool is_soa = dns::isType(record.type, RrType::kSoa) && dns::sameName(owner.wire(), origin.wire());
+      if (const auto good = is_soa ? course.addSoa(ZoneCopy::serialOf(rdata.bytes())) : course.addOther(); !good)
+        return tl::unexpected(good.error());
       if (is_soa && std::exchange(has_soa, true)) continue;
       const uint32_t ttl_seconds = record.ttl > kMaxTtl ? 0 : record.ttl;
-      const auto added = builder.add({owner.wire(), record.type, ttl_seconds, rdata.bytes()}, place);
+      const FileRecord one{owner.wire(), record.type, ttl_seconds, rdata.bytes()};
+      const auto added = course.isIncremental() ? changes.add(one, course.isRemoving()) : builder.add(one, place);
       if (!added) return fail(fmt::format("{}: {}", from, added.error().message));
     }
+  }
+  if (course.isIncremental()) {
+    const auto applied = changes.apply(*makeCopy(copy), builder, place);
+    if (!applied) return fail(fmt::format("{}: {}", from, applied.error().message));
   }
   return builder.build();
 }

@@ -13,12 +13,12 @@ from dns_client import answers, ask, exchange, patient, rcode, resolves
 from harness.dns_servers import Knot, Named, Nsd
 from harness.metrics import Metrics
 from harness.processes import wait_until
-from test_transfer import KEY, SECRET, SOON, block, serving, signed, write, zone
+from test_transfer import KEY, RECORDS, SECRET, SOON, block, serving, signed, write, zone
 
 
 def primary_named(directory, port, secondary):
     return Named(directory, port, {"example.": zone(1)}, name="primary", more="notify explicit; minimal-responses yes;", zone_options=(
-        f"allow-transfer {{ 127.0.0.1; }}; also-notify {{ 127.0.0.1 port {secondary}; }};"))
+        f"ixfr-from-differences yes; allow-transfer {{ 127.0.0.1; }}; also-notify {{ 127.0.0.1 port {secondary}; }};"))
 
 
 def primary_nsd(directory, port, secondary):
@@ -50,7 +50,7 @@ def test_a_primary_is_followed(nodes, directory, free_port, launched, program):
     assert answers(node, "alias.example.") == ["192.0.2.1", "www.example."]
     assert answers(node, "any.wild.example.", "TXT") == ['"a text"']
     assert answers(node, "mail.example.", "MX") == ["10 www.example."]
-    write(directory, "primary-0.zone", zone(2, "www A 192.0.2.7\n"))
+    write(directory, "primary-0.zone", zone(2, RECORDS.replace("192.0.2.1", "192.0.2.7").replace("mail MX 10 www\n", "")))
     # The zone's file is as young as the last one, in whole seconds, which is as close as some look.
     os.utime(os.path.join(directory, "primary-0.zone"), (time.time() + 5, time.time() + 5))
     primary.signal(signal.SIGHUP)
@@ -59,6 +59,8 @@ def test_a_primary_is_followed(nodes, directory, free_port, launched, program):
     values = Metrics.of(metrics)
     assert values.sum("idetcd_secondary_transfers_total", zone="example.") == 2
     assert values.sum("idetcd_secondary_serial", zone="example.") == 2
+    if program == "named":
+        assert "IXFR ended" in primary.logs(), "it has the changes, and they are enough"
 
 
 def test_a_copy_without_a_primary(nodes, directory, free_port):

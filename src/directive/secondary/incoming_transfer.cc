@@ -12,6 +12,18 @@ using dns::RrType;
 
 namespace {
 
+// Of a SOA, of which a primary reads the serial only (RFC 1995 §3): both names are the root.
+constexpr size_t kLeastSoa = 22;
+
+// Behind a question for the zone: the SOA of the copy, in the authority section. Returns the size with it.
+size_t addCopysSoa(std::span<uint8_t> message, size_t size, uint32_t serial) {
+  uint8_t* const soa = dns::putRecordHead(&message[size], dns::kQuestionPointer, RrType::kSoa, 0, kLeastSoa);
+  std::fill_n(soa, kLeastSoa, uint8_t{0});
+  dns::store32(soa + 2, serial);
+  dns::store16(&message[8], 1);
+  return static_cast<size_t>(soa + kLeastSoa - message.data());
+}
+
 uint64_t secondsNow() { return static_cast<uint64_t>(std::time(nullptr)); }
 
 }  // namespace
@@ -24,7 +36,7 @@ IncomingTransfer::IncomingTransfer(net::EventLoop& loop, SecureRandom& random, s
       question_(std::move(question)),
       done_(std::move(done)),
       connector_(loop),
-      reader_(question_.zone),
+      reader_(question_.zone, question_.whole ? std::nullopt : question_.serial),
       timer_(loop_, [this] { onTimer(); }) {}
 
 // What was not wanted is freed on a thread: there may be millions of messages.
@@ -56,6 +68,7 @@ void IncomingTransfer::ask(RrType type) {
   size_t size =
       dns::writeQuestion(message.data(), 0, question_.zone.wire(), dns::code(type), dns::code(dns::RrClass::kIn));
   dns::store16(message.data(), id_);
+  if (type == RrType::kIxfr) size = addCopysSoa(message, size, *question_.serial);
   if (question_.key != nullptr) {
     tsig::Signer signer(*question_.key);
     size = signer.sign(message, size, secondsNow());
@@ -102,7 +115,7 @@ void IncomingTransfer::onSerial(std::span<const uint8_t> message) {
   const auto serial = zones::readSerial(message, question_.zone);
   if (!serial) return finish(fail("it answers without the zone's SOA"));
   if (!zones::isLaterSerial(*serial, *question_.serial)) return finish(zones::TransferReader::Messages());
-  ask(RrType::kAxfr);
+  ask(question_.whole ? RrType::kAxfr : RrType::kIxfr);
 }
 
 // Later, since whoever hears of it may destroy this.

@@ -1,5 +1,5 @@
-// Asks one primary for a zone over TCP: first for its SOA, if there is a copy already, then for all of it (AXFR), if the serial
-// is a later one. Its end is reported once, when it begins to close; nothing after that. On its loop's thread.
+// Asks one primary for a zone over TCP: first for its SOA, if there is a copy already, then, if the serial is a later one, for
+// the changes since then (IXFR), or for all of it (AXFR). Its end is reported once, when it begins to close; nothing after that. On its loop's thread.
 #pragma once
 
 #include "base/clock.h"
@@ -19,6 +19,7 @@ class IncomingTransfer final : public net::StreamHandler {
   struct Question {
     dns::Name zone;
     std::optional<uint32_t> serial{};  // of the copy
+    bool whole = false;                // without changes to the copy
     SocketAddress primary;
     const tsig::Key* key = nullptr;  // null: neither is signed
   };
@@ -33,6 +34,8 @@ class IncomingTransfer final : public net::StreamHandler {
 
   // Calls done() at once where nothing can be tried.
   void start();
+  // Whether changes to the copy were asked for.
+  bool isIncremental() const { return asked_ == dns::RrType::kIxfr; }
 
   void onConnected() override;
   void onData(std::span<const uint8_t> bytes) override;

@@ -114,18 +114,24 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   using Built = Result<std::shared_ptr<const zones::Zone>>;
 
   static Built build(const dns::Name& name, HashSeed seed, const zones::TransferReader::Messages& messages,
-                     const std::string& from, const std::shared_ptr<Executor>& executor) {
-    auto zone = zones::buildZone(name, seed, messages, from);
+                     const std::string& from, const std::shared_ptr<const zones::Zone>& changed,
+                     const std::shared_ptr<Executor>& executor) {
+    auto zone = zones::buildZone(name, seed, messages, from, changed);
     if (!zone) return tl::unexpected(zone.error());
     return freedOn<const zones::Zone>(executor, std::move(*zone));
   }
 
   void askNext() {
     ++asked_;
+    ask(false);
+  }
+
+  // `whole`: not for the changes since the copy.
+  void ask(bool whole) {
     std::optional<uint32_t> serial;
     if (kept_.zone) serial = kept_.zone->serial();
     transfer_ = std::make_unique<IncomingTransfer>(
-        context_.loop, random_, context_.executor, IncomingTransfer::Question{name_, serial, primary(), key_},
+        context_.loop, random_, context_.executor, IncomingTransfer::Question{name_, serial, whole, primary(), key_},
         [weak = weak_from_this()](Result<zones::TransferReader::Messages> result) {
           if (const auto copy = weak.lock()) copy->onTransferred(std::move(result));
         });
@@ -133,15 +139,17 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   }
 
   void onTransferred(Result<zones::TransferReader::Messages> result) {
+    is_incremental_ = transfer_->isIncremental();
     transfer_.reset();
     if (!result) return onFailed(result.error().message);
     if (result->empty()) return onConfirmed(kept_.zone);
     is_building_ = true;
     std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
     const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
-                                        set = context_.set, executor = context_.executor, &loop = context_.loop,
+                                        changed = is_incremental_ ? kept_.zone : nullptr, set = context_.set,
+                                        executor = context_.executor, &loop = context_.loop,
                                         messages = std::move(*result)] {
-      auto zone = build(name, set->seed(), messages, from, executor);
+      auto zone = build(name, set->seed(), messages, from, changed, executor);
       loop.post([weak, zone = std::move(zone)] {
         if (const auto copy = weak.lock()) copy->onBuilt(zone);
       });
@@ -171,7 +179,12 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     waitFor(SoaTimes(*zone).refresh);
   }
 
+  // A primary that has not the changes, or others than fit, has the zone.
   void onFailed(const std::string& why) {
+    if (std::exchange(is_incremental_, false)) {
+      context_.log.info("{} is asked for as a whole, from {}: {}", name_.toString(), primary().toString(), why);
+      return ask(true);
+    }
     if (warned_.insert(why + " from " + primary().toString()).second)
       context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
     primary_ = (primary_ + 1) % settings_.primaries.size();
@@ -204,6 +217,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   BootClock::time_point begun_at_{};
   SecondaryPlaces::Place place_;  // null: it waits
   std::unique_ptr<IncomingTransfer> transfer_;
+  bool is_incremental_ = false;  // the last transfer was asked for changes
   bool is_building_ = false;
   bool again_ = false;       // it was notified meanwhile
   bool is_expired_ = false;  // and answered with SERVFAIL

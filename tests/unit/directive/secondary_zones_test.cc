@@ -25,7 +25,7 @@ class Primary final : public net::StreamHandler {
   SocketAddress address() const { return listener_->localAddress(); }
   void setZone(std::shared_ptr<const zones::Zone> zone) { zone_ = std::move(zone); }
 
-  // The SOA to a query for it, else the whole zone.
+  // The SOA and all records; to IXFR with another rcode, if there is one for that.
   void onData(std::span<const uint8_t> bytes) override {
     std::vector<uint8_t> message(bytes.begin() + dns::kLengthPrefix, bytes.end());
     const size_t size = message.size();
@@ -35,6 +35,7 @@ class Primary final : public net::StreamHandler {
     zones::TransferWriter writer(query, 0, zones::makeCopy(zone_));
     std::vector<uint8_t> answer(dns::kLengthPrefix + dns::kMaxMessageSize);
     const size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
+    if (dns::isType(query.qtype, dns::RrType::kIxfr)) answer[dns::kLengthPrefix + 3] |= ixfr_rcode;
     dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
     answer.resize(dns::kLengthPrefix + answer_size);
     connections_.back()->write(std::move(answer));
@@ -45,6 +46,7 @@ class Primary final : public net::StreamHandler {
   void onError() override {}
 
   size_t questions = 0;  // that were answered
+  uint8_t ixfr_rcode = 0;
 
  private:
   std::shared_ptr<const zones::Zone> zone_;
@@ -111,6 +113,18 @@ TEST_F(SecondaryZonesTest, FollowsAPrimary) {
   runUntil([&] { return served()->serial() == 3; });
   EXPECT_EQ(count("idetcd_secondary_transfers_total"), 2);
   EXPECT_EQ(count("idetcd_secondary_serial"), 3);
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
+  Primary primary(loop_, zone(1));
+  primary.ixfr_rcode = static_cast<uint8_t>(dns::Rcode::kNotImp);
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  primary.setZone(zone(3));
+  zones->onNotify(name_, primary.address().ip);
+  runUntil([&] { return served()->serial() == 3; });
+  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
 

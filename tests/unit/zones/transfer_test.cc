@@ -151,6 +151,115 @@ TEST(Transfer, EveryByteMayBeWrong) {
   }
 }
 
+// A message of an IXFR's answer, to which records are added.
+class Ixfr {
+ public:
+  Ixfr() : bytes_(dns::kHeaderSize) { bytes_[2] = 0x84; }
+  explicit Ixfr(Bytes bytes) : bytes_(std::move(bytes)) {}
+
+  Ixfr& soa(uint32_t serial) {
+    Bytes rdata(22);
+    dns::store32(&rdata[2], serial);
+    return add(origin(), dns::code(dns::RrType::kSoa), 300, rdata);
+  }
+  Ixfr& a(const std::string& label, uint8_t last_byte, uint32_t ttl_seconds = 300) {
+    return add(dns::Name::parse(label + ".example.").value(), dns::code(dns::RrType::kA), ttl_seconds, {192, 0, 2, last_byte});
+  }
+  const Bytes& bytes() const { return bytes_; }
+
+ private:
+  Ixfr& add(const dns::Name& owner, uint16_t type, uint32_t ttl_seconds, const Bytes& rdata) {
+    bytes_.insert(bytes_.end(), owner.wire().begin(), owner.wire().end());
+    Bytes head(10);
+    dns::store16(head.data(), type);
+    dns::store16(&head[2], dns::code(dns::RrClass::kIn));
+    dns::store32(&head[4], ttl_seconds);
+    dns::store16(&head[8], static_cast<uint16_t>(rdata.size()));
+    bytes_.insert(bytes_.end(), head.begin(), head.end());
+    bytes_.insert(bytes_.end(), rdata.begin(), rdata.end());
+    dns::store16(&bytes_[6], static_cast<uint16_t>(dns::load16(&bytes_[6]) + 1));
+    return *this;
+  }
+
+  Bytes bytes_;
+};
+
+// A copy of serial 7, and what becomes of it.
+class Copied {
+ public:
+  explicit Copied(const std::string& text = "www A 192.0.2.1\nmail A 192.0.2.2\n", uint32_t serial = 7)
+      : zone_(parseZone(fmt::format("$TTL 300\n@ SOA . . {} 0 0 0 0\n@ NS ns\nns A 192.0.2.53\n{}", serial, text)).value()) {}
+
+  // Its records, or the error.
+  std::vector<std::string> with(const std::vector<Ixfr>& messages) const {
+    TransferReader reader(origin(), zone_->serial());
+    bool is_last = false;
+    for (const Ixfr& message : messages) {
+      const auto added = reader.add(message.bytes());
+      if (!added) return {added.error().message};
+      is_last = *added;
+    }
+    if (!is_last) return {"no end"};
+    auto changed = buildZone(origin(), Message::kSeed, reader.take(), "primary", zone_);
+    if (!changed) return {changed.error().message};
+    return recordsOf(std::shared_ptr<const Zone>(std::move(*changed)));
+  }
+  std::vector<std::string> records() const { return recordsOf(zone_); }
+
+ private:
+  std::shared_ptr<const Zone> zone_;
+};
+
+TEST(TransferOfChanges, TheyAreMadeOneAfterTheOther) {
+  const std::vector<Ixfr> all{Ixfr().soa(9).soa(7).a("www", 1).soa(8).a("www", 3).a("new", 5),
+                              Ixfr().soa(8).a("www", 3).soa(9).a("www", 4).a("www", 6).soa(9)};
+  EXPECT_EQ(Copied().with(all), Copied("mail A 192.0.2.2\nwww A 192.0.2.4\nwww A 192.0.2.6\nnew A 192.0.2.5\n", 9).records());
+}
+
+TEST(TransferOfChanges, OfATtlOnlyOrOfNothing) {
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).a("www", 1).soa(8).a("www", 1, 60).soa(8)}),
+            Copied("www 60 A 192.0.2.1\nmail A 192.0.2.2\n", 8).records());
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).soa(8).soa(8)}), Copied("www A 192.0.2.1\nmail A 192.0.2.2\n", 8).records());
+  EXPECT_EQ(Copied("", 0xffffffff).with({Ixfr().soa(1).soa(0xffffffff).soa(1).a("x", 1).soa(1)}), Copied("x A 192.0.2.1\n", 1).records());
+}
+
+TEST(TransferOfChanges, RecordsOfDnssecAreKept) {
+  const std::string signed_text =
+      "@ NSEC3PARAM 1 0 1 ab\n0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 1 ab 2t7b4g4vsa5smi47k61mv5bv1a22bojr A RRSIG\n";
+  EXPECT_EQ(Copied(signed_text).with({Ixfr().soa(8).soa(7).soa(8).a("x", 1).soa(8)}), Copied(signed_text + "x A 192.0.2.1\n", 8).records());
+}
+
+TEST(TransferOfChanges, ThePrimaryMaySendTheWholeZone) {
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).a("only", 1).soa(8)}).size(), 2u);
+  EXPECT_EQ(Copied().with({Ixfr().soa(8), Ixfr().a("only", 1), Ixfr().soa(8)}).size(), 2u);
+}
+
+TEST(TransferOfChanges, WhatDoesNotFitTheCopyIsRefused) {
+  using Records = std::vector<std::string>;
+  const Records misfit{"primary: its changes do not fit the copy"};
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).a("none", 1).soa(8).soa(8)}), misfit) << "removes what is not there";
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).soa(8).a("www", 1).soa(8)}), misfit) << "adds what is there";
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).a("www", 1).a("www", 1).soa(8).soa(8)}), misfit) << "removes it twice";
+  EXPECT_EQ(Copied().with({Ixfr().soa(9).soa(7).soa(8).soa(7).soa(9).soa(9)}), Records{"its changes do not follow each other"});
+  EXPECT_EQ(Copied().with({Ixfr().soa(9).soa(8).soa(9).soa(9)}), Records{"its changes begin with another serial than the copy's"});
+  EXPECT_EQ(Copied().with({Ixfr().soa(7)}), Records{"its serial is not later than the copy's"});
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).soa(8).soa(8).a("x", 1)}), Records{"records follow the last SOA"});
+  EXPECT_EQ(Copied().with({Ixfr().soa(8)}), Records{"no end"});
+}
+
+// Whatever one byte becomes, there is a zone or an error.
+TEST(TransferOfChanges, EveryByteMayBeWrong) {
+  const Copied copied;
+  const Bytes good = Ixfr().soa(9).soa(7).a("www", 1).soa(8).a("www", 3).soa(8).a("www", 3).soa(9).a("x", 5).soa(9).bytes();
+  for (size_t i = dns::kHeaderSize; i < good.size(); ++i) {
+    for (const uint8_t flip : {0x01, 0x80, 0xc0, 0xff}) {
+      Bytes bad = good;
+      bad[i] ^= flip;
+      copied.with({Ixfr(std::move(bad))});
+    }
+  }
+}
+
 TEST(Transfer, SerialsAreComparedAsTheyGoRound) {
   EXPECT_TRUE(isLaterSerial(2, 1));
   EXPECT_FALSE(isLaterSerial(1, 2));
