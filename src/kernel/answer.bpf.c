@@ -682,10 +682,9 @@ INLINE int isFromItself(const struct ethhdr* eth, const struct Query* query, con
   return source[0] == destination[0] && source[1] == destination[1];
 }
 
-// Whether the source is another address of this machine, which the stack takes for forged: every address that a listener is
-// reached at is one of the loopback interface's, too.
-INLINE int isFromThisMachine(const struct ethhdr* eth, const struct Query* query, __be16 port) {
-  struct ListenerKey key = {.interface = kLoopback, .port = port};
+// Whether the source is an address of this machine, which the stack takes for forged.
+INLINE int isFromThisMachine(const struct ethhdr* eth, const struct Query* query) {
+  struct ListenerKey key = {.interface = kLoopback};
   if (query->is_v4) {
     key.address[10] = key.address[11] = 0xff;
     *(__u32*)(key.address + 12) = ((const struct iphdr*)(eth + 1))->saddr;
@@ -749,9 +748,9 @@ int idetcd_answer(struct xdp_md* ctx) {
     *(__u32*)(key.address + 12) = bpf_htonl(0x7f000000);
     listener = bpf_map_lookup_elem(&listeners, &key);
   }
-  if (!listener || udp->source == 0 || size < sizeof(*udp)) return XDP_PASS;
+  if (!listener || udp->source == 0 || udp->dest == 0 || size < sizeof(*udp)) return XDP_PASS;
   if (!isSameHardwareAddress(eth->h_dest, listener->hardware_address)) return XDP_PASS;
-  if (!on_loopback && (isFromItself(eth, &query, listener) || isFromThisMachine(eth, &query, udp->dest))) return XDP_PASS;
+  if (!on_loopback && (isFromItself(eth, &query, listener) || isFromThisMachine(eth, &query))) return XDP_PASS;
   if (size > sizeof(*udp) + kHeader + kMaxName + kQuestionTail + kOpt) return pass(kPassMessage);
 
   const __u16 check = udp->check;

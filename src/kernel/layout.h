@@ -12,7 +12,7 @@ namespace idetcd::kernel {
 #endif
 
 enum {
-  kLayout = 4,
+  kLayout = 5,
   kZones = 16,         // clusters
   kListenerZones = 4,  // of one listening address
   kZoneEndpoints = 4,
@@ -39,7 +39,7 @@ struct Settings {
 // Map `listeners`: where the process listens, and by which interface such a query comes in: by the one that has the
 // address, or, from this machine, by the loopback interface. By another one it may be a VLAN's, whose tag the device has
 // taken off, and is left to the stack. An IPv4 address is ::ffff:a.b.c.d; 127.0.0.0 stands for those of 127/8 that have
-// no value of their own.
+// no value of their own. With port 0 and the loopback interface: an address of this machine, listened at or not.
 struct ListenerKey {
   __u8 address[16];
   __u32 interface;  // index

@@ -388,6 +388,7 @@ def test_another_server_on_another_address_has_its_own_queries(site, nodes):
             with Client(host) as client:
                 response = client.ask(ANSWERED["A"])
                 assert response[:2] == ANSWERED["A"][:2] and struct.unpack("!H", response[10:12])[0] == 2, "that of whoami"
+    assert_left_to_the_stack(pair, CLIENT4, SERVER4, SECOND4)
 
 
 @pytest.mark.parametrize("zone", ["other.test.", "sub.tf.local."], ids=["beside", "within"])
@@ -566,12 +567,16 @@ FRAMES = {
 def test_what_seems_to_come_from_another_address_of_the_machine_is_left_to_the_stack(pair):
     """Which drops it over IPv4."""
     for client, target, source in ((CLIENT4, SERVER4, SECOND4), (CLIENT6, SERVER6, SECOND6)):
-        with Link(pair, INTERFACE, client, target) as link:
-            before = pair.kernel.answered()
-            assert link.exchange(lambda l, port: [xdp.packet(source, l.target, l.client.port, port, ANSWERED["A"])], PORT) == []  # noqa: B023
-            assert pair.kernel.answered() == before
-            assert len(link.exchange(lambda l, port: [l.packet(port)], PORT)) == 1
-            assert pair.kernel.answered() == before + 1
+        assert_left_to_the_stack(pair, client, target, source)
+
+
+def assert_left_to_the_stack(pair, client, target, source):
+    with Link(pair, INTERFACE, client, target) as link:
+        before = pair.kernel.answered()
+        assert link.exchange(lambda l, port: [xdp.packet(source, l.target, l.client.port, port, ANSWERED["A"])], PORT) == []
+        assert pair.kernel.answered() == before
+        assert len(link.exchange(lambda l, port: [l.packet(port)], PORT)) == 1
+        assert pair.kernel.answered() == before + 1
 
 
 def extended(link, port, kind):

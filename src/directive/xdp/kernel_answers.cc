@@ -417,16 +417,22 @@ void KernelAnswers::writeListeners() {
   });
   std::set<std::string> wanted;
   bool has_room = true;
+  const auto want = [&](const kernel::ListenerKey& key, const kernel::Listener& value) {
+    if (!wanted.insert(textOf(key)).second) return;
+    const auto known = there.find(textOf(key));
+    if (known != there.end() && areEqual(known->second.second, value)) return;
+    has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
+  };
+  if (!written_.empty()) {
+    for (const net::AssignedAddress& one : *assigned) want(ownAddressKey(one.ip), {});
+  }
   for (const Written& listener : written_) {
     for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, *assigned)) {
       kernel::Listener value = listener.value;
       std::ranges::copy((*hardware_addresses)[key.interface], value.hardware_address);
       value.prefix_length = prefixLengthOf(key, *assigned);
       value.is_behind_driver = isNative(key.interface) ? 0 : 1;
-      wanted.insert(textOf(key));
-      const auto known = there.find(textOf(key));
-      if (known != there.end() && areEqual(known->second.second, value)) continue;
-      has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
+      want(key, value);
     }
   }
   for (const auto& [text, element] : there) {

@@ -126,4 +126,6 @@ std::vector<kernel::ListenerKey> keysOf(const SocketAddress& address, std::span<
   return keys;
 }
 
+kernel::ListenerKey ownAddressKey(const IpAddress& ip) { return keyOf(ip, 0, kernel::kLoopback); }
+
 }  // namespace idetcd::directive

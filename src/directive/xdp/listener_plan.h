@@ -33,4 +33,7 @@ std::vector<PlannedListener> planListeners(std::span<const resolve::ListenerRout
 std::vector<kernel::ListenerKey> keysOf(const SocketAddress& address, std::span<const SocketAddress> taken,
                                         std::span<const net::AssignedAddress> assigned);
 
+// By which the program knows an address of this machine, wherever the server listens.
+kernel::ListenerKey ownAddressKey(const IpAddress& ip);
+
 }  // namespace idetcd::directive
