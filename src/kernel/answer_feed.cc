@@ -187,7 +187,7 @@ void AnswerFeed::put(const Entry& entry, bool replaces) {
 void AnswerFeed::erase(const Entry& entry) {
   if (maps_->names().erase(keyOf(entry))) {
     names_.store(names() - 1, std::memory_order_relaxed);
-    has_room_ = true;
+    maps_->noteDeparture();
     return;
   }
   noteFound();
@@ -199,23 +199,35 @@ void AnswerFeed::noteFound() {
   if (missing_ > 0) --missing_;
 }
 
-// Names that had no room, and the pointers to them, as long as there is some.
+// What had no room, as long as there is some.
 void AnswerFeed::takeIn() {
+  departures_ = maps_->departures();
   const Writing writing(place());
   bool is_full = false;
   store_.table().forEach([&](const Entry& entry) {
-    if (is_full || missing_ == 0 || !isBelowZone(entry)) return;
-    const NameKey key = keyOf(entry);
-    const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
-    if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;  // it is there
-    is_full = maps_->names().put(key, name) != PutOutcome::kDone;
-    if (is_full) return;
-    noteFound();
-    names_.store(names() + 1, std::memory_order_relaxed);
-    if (entry.isHeld())
-      records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+    if (!is_full && missing_ > 0 && isBelowZone(entry)) is_full = !takeIn(entry);
   });
   noteWhetherWhole();
+  if (!std::exchange(lacks_pointers_, false)) return;
+  store_.table().forEach([this](const Entry& entry) {
+    if (!entry.isHeld()) return;
+    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) {
+      if (!lacks_pointers_) putPointer(address);
+    });
+  });
+}
+
+// False: it has no room.
+bool AnswerFeed::takeIn(const Entry& entry) {
+  const NameKey key = keyOf(entry);
+  const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
+  if (maps_->names().put(key, name, true) == PutOutcome::kDone) return true;  // it was there
+  if (maps_->names().put(key, name) != PutOutcome::kDone) return false;
+  noteFound();
+  names_.store(names() + 1, std::memory_order_relaxed);
+  if (entry.isHeld())
+    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+  return true;
 }
 
 // The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
@@ -237,8 +249,9 @@ void AnswerFeed::putPointer(const IpAddress& address) {
   pointer.zone = static_cast<uint8_t>(zone_);
   pointer.labels_size = static_cast<uint8_t>(labels.size());
   const NameKey key = keyOf(address);
-  if (maps_->pointers().put(key, sealed(key, pointer)) == PutOutcome::kFull)
-    left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+  if (maps_->pointers().put(key, sealed(key, pointer)) != PutOutcome::kFull) return;
+  lacks_pointers_ = true;
+  left_out_.store(leftOut() + 1, std::memory_order_relaxed);
 }
 
 bool AnswerFeed::hasReverseName(const IpAddress& address) const {
@@ -264,7 +277,7 @@ void AnswerFeed::onFreshness(records::Freshness, BootClock::time_point deadline)
   if (!is_prepared_) return;
   if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
   if (!follows_) return;
-  if (missing_ > 0 && std::exchange(has_room_, false)) takeIn();
+  if ((missing_ > 0 || lacks_pointers_) && departures_ != maps_->departures()) takeIn();
   // 0 is that of a store that is not fresh, in each namespace.
   const bool is_fresh = deadline > BootClock::time_point();
   publish<__u64>(place().fresh_until, is_fresh ? static_cast<__u64>(kernelTime(deadline)) : 0);
@@ -276,6 +289,7 @@ void AnswerFeed::beginToFollow() {
   const Writing writing(place());
   names_.store(0, std::memory_order_relaxed);
   missing_ = 0;
+  lacks_pointers_ = false;
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);

@@ -61,6 +61,7 @@ class AnswerFeed final : public records::RecordObserver {
   void noteWhetherWhole();
   void noteFound();
   void takeIn();
+  bool takeIn(const records::Entry& entry);
   Zone& place() const { return maps_->zone(zone_); }
   bool prepare();
   void beginToFollow();
@@ -77,7 +78,8 @@ class AnswerFeed final : public records::RecordObserver {
   bool is_prepared_ = false;
   bool follows_ = false;
   size_t missing_ = 0;              // names that should be in the map and have no room
-  bool has_room_ = false;           // a name has left the map since these were tried last
+  bool lacks_pointers_ = false;     // some had no room
+  uint64_t departures_ = 0;         // from the maps, when these were tried last
   std::vector<IpAddress> changed_;  // of the change that is under way
   std::vector<IpAddress> own_;      // of this node: the process alone knows which name it has
   std::atomic<size_t> names_{0};

@@ -101,6 +101,10 @@ class Maps {
   };
   Swept sweep(size_t zone, int kept) const;
 
+  // Rises when names have left the maps, of whatever zone: others may have room now. Any thread.
+  uint64_t departures() const { return departures_.load(std::memory_order_relaxed); }
+  void noteDeparture() const { departures_.fetch_add(1, std::memory_order_relaxed); }
+
   // Ends answers of `zone` and frees its place. False: not free yet (kBeingCleared), or another process took over.
   bool clear(size_t zone) const;
 
@@ -112,6 +116,7 @@ class Maps {
   const MappedArray<Settings> settings_;
   const MappedArray<Zone> zones_;
   uint32_t generation_ = 0;
+  mutable std::atomic<uint64_t> departures_{0};
 };
 
 // The network namespace of this process, by its inode.

@@ -22,10 +22,10 @@ constexpr uint16_t kPtr = 12;
 class Server {
  public:
   Server(std::shared_ptr<Maps> maps, ZoneIdentity identity = {}, std::string_view zone = "tf.local.",
-         uint32_t ttl_seconds = 5)
+         uint32_t ttl_seconds = 5, size_t place = 0)
       : store_(epochs_, {.zone = name(zone), .ttl_seconds = ttl_seconds, .addresses = {}, .hash_seed = 7}) {
     maps->takeOver();
-    feed_ = std::make_shared<AnswerFeed>(std::move(maps), 0, identity, store_);
+    feed_ = std::make_shared<AnswerFeed>(std::move(maps), place, identity, store_);
     store_.addObserver(feed_);
   }
 
@@ -200,6 +200,41 @@ TEST_F(AnswerFeedTest, WhatHasNoRoomIsPassedAndNeverDenied) {
   EXPECT_EQ(a(200), "NXDOMAIN");  // now it does
   server.remove(room + 1);
   EXPECT_EQ(a(room + 1), "NXDOMAIN");
+}
+
+TEST_F(AnswerFeedTest, RoomIsMadeByNamesOfAnyZone) {
+  Server first(program_.maps);
+  Server second(program_.maps, {}, "other.test.", 5, 1);
+  first.confirm();
+  second.confirm();
+  for (int i = 1; i <= static_cast<int>(kMaxNames) - 4; ++i) first.put(i);  // beside two name servers
+  second.put("w1.other.test.", "10.1.0.1");
+  second.confirm();
+  EXPECT_EQ(second.feed().names(), 2u);
+  first.remove(1);
+  second.confirm();
+  EXPECT_EQ(second.feed().names(), 3u);
+  second.put("w2.other.test.", "10.1.0.2");
+  first.feed().close();
+  second.confirm();
+  EXPECT_EQ(second.feed().names(), 4u);
+}
+
+TEST_F(AnswerFeedTest, PointersThatHadNoRoomAreTakenInToo) {
+  Server server(program_.maps);
+  server.confirm();
+  const int last = static_cast<int>(kMaxNames) / 2 + 1;
+  for (int i = 1; i <= last; ++i) {
+    const std::string number = std::to_string(i);
+    server.store().put(name("w" + number + ".tf.local."),
+                       {.ipv4 = ip("10.0.0." + number), .ipv6 = ip("2001:db8::" + number)}, i);
+  }
+  EXPECT_EQ(a(last), "10.0.0." + std::to_string(last));
+  EXPECT_FALSE(hasPointer("10.0.0." + std::to_string(last)));
+  server.remove(1);
+  server.confirm();
+  EXPECT_TRUE(hasPointer("10.0.0." + std::to_string(last)));
+  EXPECT_TRUE(hasPointer("2001:db8::" + std::to_string(last)));
 }
 
 TEST_F(AnswerFeedTest, TheTruthOfAProcessThatEndedLastsUntilItsDeadline) {
