@@ -14,6 +14,7 @@ constexpr uint16_t kNsec3Param = 51;
 constexpr size_t kRrsetHeadSize = 6;
 constexpr size_t kMaxHeap = std::numeric_limits<uint32_t>::max();
 constexpr size_t kMaxTypes = 255;  // that records::Entry can count
+constexpr size_t kRunsAhead = 8;   // of what the cache fetches meanwhile
 
 // May stand beside a CNAME (RFC 4035 §2.5, RFC 2181 §10.1).
 bool isBesideCname(uint16_t type) { return type == 24 || type == 25 || type == 30 || type == 46 || type == 47; }
@@ -70,32 +71,32 @@ void ZoneBuilder::reserve(size_t text_bytes) {
   runs_.reserve(runs_.size() + text_bytes / kTextOfRecord);
 }
 
-// Those of one name are found by their hashes. All else goes through memory in the order of the file.
+// The last run of each name is found by its hash, in a table twice as large as there are runs at least.
 void ZoneBuilder::linkRuns() {
-  std::vector<std::pair<uint64_t, uint32_t>> by_hash;
-  by_hash.reserve(runs_.size());
-  for (uint32_t i = 0; i < runs_.size(); ++i) by_hash.emplace_back(runs_[i].hash, i);
-  std::ranges::sort(by_hash);
-  for (size_t i = 0; i < by_hash.size(); ++i) {
-    // Of as good as all hashes there is one, and else the owners are almost certainly the same.
-    for (size_t j = i + 1; j < by_hash.size() && by_hash[j].first == by_hash[i].first; ++j) {
-      Run& later = runs_[by_hash[j].second];
-      Run& run = runs_[by_hash[i].second];
-      if (!std::ranges::equal(ownerOf(run), ownerOf(later))) continue;
-      run.next = by_hash[j].second;
-      later.is_first = false;
-      break;
+  const size_t mask = std::bit_ceil(2 * runs_.size()) - 1;
+  std::vector<uint32_t> places(mask + 1, kNone);
+  for (uint32_t i = 0; i < runs_.size(); ++i) {
+    if (i + kRunsAhead < runs_.size()) __builtin_prefetch(&places[runs_[i + kRunsAhead].hash & mask]);
+    Run& run = runs_[i];
+    size_t place = run.hash & mask;
+    const auto isOther = [&](const Run& known) {
+      return known.hash != run.hash || !std::ranges::equal(ownerOf(known), ownerOf(run));
+    };
+    while (places[place] != kNone && isOther(runs_[places[place]])) place = (place + 1) & mask;
+    if (places[place] != kNone) {
+      runs_[places[place]].next = i;
+      run.is_first = false;
     }
+    places[place] = i;
   }
 }
 
 Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
-  constexpr size_t kAhead = 8;  // of what the cache fetches meanwhile
   auto zone = std::make_unique<Zone>(origin_, seed_);
   linkRuns();
   zone->table_.reserve(runs_.size());
   for (size_t i = 0; i < runs_.size(); ++i) {
-    if (i + kAhead < runs_.size()) zone->table_.prefetchBucket(runs_[i + kAhead].hash);
+    if (i + kRunsAhead < runs_.size()) zone->table_.prefetchBucket(runs_[i + kRunsAhead].hash);
     if (!runs_[i].is_first) continue;
     if (auto added = addName(runs_[i], *zone); !added) return tl::unexpected(added.error());
   }
@@ -107,11 +108,12 @@ Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
 }
 
 Result<void> ZoneBuilder::addName(const Run& first_run, Zone& zone) {
-  std::vector<const Item*> records;
+  records_.clear();
   for (const Run* run = &first_run;; run = &runs_[run->next]) {
-    for (uint32_t i = 0; i < run->count; ++i) records.push_back(&items_[run->first + i]);
+    for (uint32_t i = 0; i < run->count; ++i) records_.push_back(&items_[run->first + i]);
     if (run->next == kNone) break;
   }
+  const std::span<const Item*> records(records_);
   if (records.size() > 1) std::ranges::stable_sort(records, {}, &Item::type);
   // A record that is there twice is one.
   std::unordered_set<std::string_view> known;
@@ -120,19 +122,19 @@ Result<void> ZoneBuilder::addName(const Run& first_run, Zone& zone) {
     return !known.insert({reinterpret_cast<const char*>(rdata.data()), rdata.size()}).second;
   };
   const Item& first = *records.front();
-  records::EntryBuilder builder;
   Zone::Marks marks = marksBelow(ownerOf(first));
   const auto holds = [&](RrType type) {
     return std::ranges::any_of(records, [type](const Item* item) { return dns::isType(item->type, type); });
   };
   if (holds(RrType::kNs) && !isApex(first)) marks |= Zone::kCut;
   if (holds(RrType::kDname)) marks |= Zone::kDname;
-  builder.begin(ownerOf(first), marks, records::Source::kNone);
-  std::vector<const Item*> distinct;
+  entry_.begin(ownerOf(first), marks, records::Source::kNone);
+  distinct_.clear();
   for (size_t i = 0; i < records.size(); ++i) {
     if (i > 0 && records[i]->type != records[i - 1]->type) known.clear();
-    if (records.size() == 1 || !isKnown(records[i])) distinct.push_back(records[i]);
+    if (records.size() == 1 || !isKnown(records[i])) distinct_.push_back(records[i]);
   }
+  const std::span<const Item* const> distinct(distinct_);
   if (auto checked = checkName(distinct); !checked) return checked;
   size_t bytes = 0;
   size_t types = 0;
@@ -140,38 +142,37 @@ Result<void> ZoneBuilder::addName(const Run& first_run, Zone& zone) {
     if (++types > kMaxTypes) return failAt(*distinct[i], fmt::format("has more than {} types", kMaxTypes));
     size_t end = i + 1;
     while (end < distinct.size() && distinct[end]->type == distinct[i]->type) ++end;
-    if (auto put = putRrset(std::span(distinct).subspan(i, end - i), builder, bytes); !put) return put;
+    if (auto put = putRrset(distinct.subspan(i, end - i), bytes); !put) return put;
     i = end;
   }
   zone.record_count_ += distinct.size();
-  if (holds(RrType::kNsec3)) return putNsec3(first, builder, zone);
-  records::Entry* const entry = builder.build(zone.table_.arena(), 0);
+  if (holds(RrType::kNsec3)) return putNsec3(first, zone);
+  records::Entry* const entry = entry_.build(zone.table_.arena(), 0);
   zone.table_.put(entry);
   if (holds(RrType::kNsec) && (marks & Zone::kHidden) == 0) zone.denial_.addNsec(*entry);
   return {};
 }
 
 // All records of an RRset have the TTL of the first one (RFC 2181 §5.2); signatures have those of what they sign.
-Result<void> ZoneBuilder::putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder,
-                                   size_t& bytes) const {
+Result<void> ZoneBuilder::putRrset(std::span<const Item* const> rrset, size_t& bytes) {
   const bool own_ttls = dns::isType(rrset.front()->type, RrType::kRrsig);
   bytes += kRrsetHeadSize;
   for (const Item* item : rrset) {
     bytes += dns::kRecordHeadSize + item->rdata_size;
     if (bytes > records::EntryBuilder::kMaxRecordBytes)
       return failAt(*item, fmt::format("has more than {} bytes of records", records::EntryBuilder::kMaxRecordBytes));
-    builder.add(static_cast<RrType>(item->type), own_ttls ? item->ttl_seconds : rrset.front()->ttl_seconds,
+    entry_.add(static_cast<RrType>(item->type), own_ttls ? item->ttl_seconds : rrset.front()->ttl_seconds,
                 rdataOf(*item));
   }
   return {};
 }
 
-Result<void> ZoneBuilder::putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const {
+Result<void> ZoneBuilder::putNsec3(const Item& first, Zone& zone) const {
   const auto owner = ownerOf(first);
   const auto hash = parseNsec3Label(owner.subspan(1, owner.front()));
   if (!hash || dns::parentOf(owner).size() != origin_.size()) return failAt(first, "is no name of an NSEC3 record");
   if (!zone.nsec3_) zone.nsec3_ = std::make_unique<records::RecordTable>(zone.epochs_, seed_);
-  records::Entry* const entry = builder.build(zone.nsec3_->arena(), 0);
+  records::Entry* const entry = entry_.build(zone.nsec3_->arena(), 0);
   zone.nsec3_->put(entry);
   zone.denial_.addNsec3(*entry, *hash);
   return {};

@@ -76,8 +76,8 @@ class ZoneBuilder {
   std::span<const uint8_t> ownerOf(const Run& run) const { return ownerOf(items_[run.first]); }
   void linkRuns();
   Result<void> addName(const Run& first_run, Zone& zone);
-  Result<void> putRrset(std::span<const Item* const> rrset, records::EntryBuilder& builder, size_t& bytes) const;
-  Result<void> putNsec3(const Item& first, const records::EntryBuilder& builder, Zone& zone) const;
+  Result<void> putRrset(std::span<const Item* const> rrset, size_t& bytes);
+  Result<void> putNsec3(const Item& first, Zone& zone) const;
   Result<void> checkName(std::span<const Item* const> records) const;
   Result<void> addNonTerminals(const Item& item, Zone& zone);
   Zone::Marks marksBelow(std::span<const uint8_t> name) const;
@@ -93,6 +93,10 @@ class ZoneBuilder {
   size_t out_of_zone_ = 0;
   size_t non_terminals_ = 0;
   std::unordered_set<uint64_t> hiding_;  // hashes of the names with NS or DNAME below which names are hidden
+  // Of the name that is being added; kept for their room.
+  std::vector<const Item*> records_;
+  std::vector<const Item*> distinct_;
+  records::EntryBuilder entry_;
 };
 
 }  // namespace idetcd::zones

@@ -32,6 +32,18 @@ TEST(ZoneFile, OwnersTtlsAndClassesAreLeftOutOrInAnyOrder) {
   EXPECT_EQ(answerOf(*zone, "e.example.", 1), Texts{"e.example. 300 A 192.0.2.5"});
 }
 
+TEST(ZoneFile, RecordsOfANameMayStandApart) {
+  std::string text;
+  for (int i = 0; i < 9; ++i) text += fmt::format("www A 192.0.2.{}\nhost{} A 192.0.2.1\n", i, i);
+  const auto zone = zoneWith(text + "www TXT x\n");
+  const Texts all = answerOf(*zone, "www.example.", 1);
+  ASSERT_EQ(all.size(), 9u);
+  EXPECT_EQ(all.front(), "www.example. 300 A 192.0.2.0");
+  EXPECT_EQ(all.back(), "www.example. 300 A 192.0.2.8");
+  EXPECT_EQ(answerOf(*zone, "www.example.", 16).size(), 1u);
+  EXPECT_EQ(zone->names(), 12u) << "www, nine hosts, ns, the zone";
+}
+
 TEST(ZoneFile, OriginAndTtlChange) {
   const auto zone = zoneWith("$ORIGIN sub\n$TTL 5\na A 192.0.2.1\n@ A 192.0.2.2\n$ORIGIN example.\nb A 192.0.2.3\n");
   EXPECT_EQ(answerOf(*zone, "a.sub.example.", 1), Texts{"a.sub.example. 5 A 192.0.2.1"});
