@@ -18,23 +18,53 @@ std::string describe(const Result<int>& status) {
   return fmt::format("ended with status {}", WEXITSTATUS(*status));
 }
 
+// Begins to connect; closed: that has failed.
+FileDescriptor beginToConnect(const SocketAddress& address) {
+  const int family = address.ip.isV4() ? AF_INET : AF_INET6;
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.isOpen()) return socket;
+  sockaddr_storage storage;
+  const socklen_t length = address.toSockaddr(&storage);
+  const int begun = connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length);
+  if (begun != 0 && errno != EINPROGRESS) return FileDescriptor();
+  return socket;
+}
+
 }  // namespace
 
 bool isServed(const SocketAddress& address, std::chrono::milliseconds patience) {
   constexpr std::string_view kQuestion = "GET / HTTP/1.0\r\n\r\n";  // a TLS server refuses it
-  const int family = address.ip.isV4() ? AF_INET : AF_INET6;
-  const FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const FileDescriptor socket = beginToConnect(address);
   if (!socket.isOpen()) return false;
-  sockaddr_storage storage;
-  const socklen_t length = address.toSockaddr(&storage);
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length) != 0 && errno != EINPROGRESS)
-    return false;
   const int patience_ms = static_cast<int>(patience.count());
   pollfd wait{socket.get(), POLLOUT, 0};
   if (poll(&wait, 1, patience_ms) != 1 || (wait.revents & (POLLERR | POLLHUP)) != 0) return false;
   if (send(socket.get(), kQuestion.data(), kQuestion.size(), MSG_NOSIGNAL) < 0) return false;
   wait.events = POLLIN;
   return poll(&wait, 1, patience_ms) == 1;
+}
+
+std::set<SocketAddress> unservedOf(const std::vector<SocketAddress>& addresses, std::chrono::milliseconds patience) {
+  const BootClock::time_point deadline = BootClock::now() + patience;
+  std::set<SocketAddress> unserved(addresses.begin(), addresses.end());
+  std::vector<FileDescriptor> sockets;
+  std::vector<pollfd> waits;
+  sockets.reserve(addresses.size());
+  waits.reserve(addresses.size());
+  for (const SocketAddress& address : addresses) {
+    sockets.push_back(beginToConnect(address));
+    waits.push_back({sockets.back().isOpen() ? sockets.back().get() : -1, POLLOUT, 0});  // -1: none is awaited
+  }
+  while (std::ranges::any_of(waits, [](const pollfd& wait) { return wait.fd >= 0; })) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - BootClock::now());
+    if (left.count() <= 0 || poll(waits.data(), waits.size(), static_cast<int>(left.count())) == 0) break;
+    for (size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i].fd < 0 || waits[i].revents == 0) continue;
+      if ((waits[i].revents & (POLLERR | POLLHUP)) == 0) unserved.erase(addresses[i]);
+      waits[i].fd = -1;
+    }
+  }
+  return unserved;
 }
 
 EtcdChild::EtcdChild(Options options) : options_(std::move(options)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -16,6 +17,9 @@ namespace idetcd::peers {
 // Whether a server at `address` does more than listen: it answers what it does not understand, or closes the connection.
 // Blocks, for `patience` at most.
 bool isServed(const SocketAddress& address, std::chrono::milliseconds patience);
+
+// Those of the addresses at which nobody takes a connection. Blocks, for `patience` at most.
+std::set<SocketAddress> unservedOf(const std::vector<SocketAddress>& addresses, std::chrono::milliseconds patience);
 
 class EtcdChild {
  public:

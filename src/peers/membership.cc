@@ -120,7 +120,7 @@ std::vector<const Machine*> candidates(const View& view) {
   std::vector<const Machine*> found;
   for (const Machine& machine : view.machines) {
     if (machine.stands_by && machine.durable == some_are_durable && memberOf(view, machine.uuid) == nullptr &&
-        !view.avoided.contains(machine.uuid))
+        !view.avoided.contains(machine.uuid) && !view.gone.contains(machine.address))
       found.push_back(&machine);
   }
   std::ranges::sort(found, {}, [](const Machine* machine) { return std::tie(machine->start, machine->uuid); });
@@ -226,7 +226,8 @@ std::vector<Machine> machinesOf(const std::vector<store::KeyValue>& keys) {
 size_t votersWanted(const View& view) {
   const size_t voters = sizesOf(view).voters;
   const size_t standbys = candidates(view).size();
-  size_t wanted = founding::votersFor(view.machines.size());
+  assert(view.gone.size() <= view.machines.size());
+  size_t wanted = founding::votersFor(view.machines.size() - view.gone.size());
   while (wanted > 1 && wanted > voters + standbys) wanted -= 2;
   return wanted;
 }
@@ -267,11 +268,17 @@ Step nextStep(const View& view) {
         view, standbys[0]->uuid, silent->voter.uuid,
         fmt::format("machine {} is silent: machine {} is to vote in its place", silent->voter.uuid, standbys[0]->uuid));
   }
-  if (sizes.voters < target && (view.too_few_for >= kGrowAfter || is_even)) return grow();
+  if (sizes.voters < target) return grow();
   const View::Member* const dispensable = shrinks ? mostDispensable(view) : nullptr;
   if (dispensable != nullptr && staysQuorumWithout(view, *dispensable))
     return begin(view, "", dispensable->voter.uuid, fmt::format("{} machines are to vote, no more", target));
   return {step::Wait{}, ""};
+}
+
+bool beginsWithAnother(const View& view, const Step& step) {
+  const auto* const publication = std::get_if<step::Publish>(&step.what);
+  return publication != nullptr && !view.published.change && publication->value.change &&
+         !publication->value.change->add.empty();
 }
 
 }  // namespace idetcd::peers

@@ -68,11 +68,11 @@ struct View {
   std::vector<Member> members;  // etcd's own list, in the order of their IDs
   uint64_t self = 0;            // the leader
   Published published;
-  std::vector<Machine> machines = {};        // that live
+  std::vector<Machine> machines = {};        // that have a key
+  std::set<SocketAddress> gone = {};         // of these, those that are known not to be there any more
   std::chrono::nanoseconds change_age{0};    // since this leader knows of the change
   std::set<std::string> avoided = {};        // machines that were learners and did not come
   std::chrono::nanoseconds too_many_for{0};  // there are more voters than votersFor() the machines, without a break
-  std::chrono::nanoseconds too_few_for{0};   // there are fewer than votersWanted(), without a break
 };
 
 namespace step {
@@ -99,14 +99,14 @@ struct Step {
 inline constexpr std::chrono::seconds kSilence{10};          // then a voter is replaced
 inline constexpr std::chrono::seconds kMachineLease{15};     // of a machine's key
 inline constexpr std::chrono::seconds kLearnerPatience{60};  // with a learner that lives, then another machine is tried
-// Longer than the key of a machine that is gone: where machines are replaced, there are more keys than machines for a while.
-inline constexpr std::chrono::seconds kGrowAfter{20};
 inline constexpr std::chrono::minutes kShrinkAfter{10};
 
-// So many are to vote: votersFor() the machines, or fewer where not enough stand by, but an odd number. Without regard to
-// what the view has been for how long.
+// So many are to vote: votersFor() the machines, or fewer where not enough stand by, but an odd number.
 size_t votersWanted(const View& view);
 
 Step nextStep(const View& view);
+// The step begins a change by which another machine is to vote. The key of a machine that is gone outlives it: so whoever
+// leads looks first which are gone, and asks for the next step once more.
+bool beginsWithAnother(const View& view, const Step& step);
 
 }  // namespace idetcd::peers

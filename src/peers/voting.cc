@@ -228,6 +228,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Voter voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const;
   Task<void> lead();
   Task<std::optional<View>> look();
+  Task<std::set<SocketAddress>> goneOf(const View& view);
   Task<bool> take(Step step);
   Task<bool> publish(Published value);
   Task<void> keepSpace();
@@ -285,7 +286,6 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   std::map<uint64_t, BootClock::time_point> answered;  // when this leader last counted it in
   std::optional<std::pair<Change, BootClock::time_point>> change_seen;
   std::optional<BootClock::time_point> too_many_since;
-  std::optional<BootClock::time_point> too_few_since;
   std::map<std::string, BootClock::time_point> avoided;
   std::vector<View::Member> last_members;
   std::string going_on;
@@ -832,7 +832,6 @@ Task<void> Voting::Impl::tick() {
     answered.clear();
     change_seen.reset();
     too_many_since.reset();
-    too_few_since.reset();
     clients.clear();
     last_members.clear();
     going_on.clear();
@@ -1000,24 +999,49 @@ Task<std::optional<View>> Voting::Impl::look() {
   for (const auto& [uuid, since] : avoided) view.avoided.insert(uuid);
   const auto voters = static_cast<size_t>(
       std::ranges::count_if(view.members, [](const View::Member& member) { return !member.voter.learner; }));
-  const auto holdsFor = [now](bool holds, std::optional<BootClock::time_point>& since) {
-    if (!holds) since.reset();
-    if (holds && !since) since = now;
-    return since ? now - *since : nanoseconds(0);
-  };
-  view.too_many_for = holdsFor(voters > founding::votersFor(view.machines.size()), too_many_since);
-  view.too_few_for = holdsFor(voters < votersWanted(view), too_few_since);
+  if (voters <= founding::votersFor(view.machines.size())) {
+    too_many_since.reset();
+  } else {
+    if (!too_many_since) too_many_since = now;
+    view.too_many_for = now - *too_many_since;
+  }
   last_members = view.members;
   co_return view;
+}
+
+// Of the machines with a key, but for the members that answer: those that do not listen on their peers port.
+Task<std::set<SocketAddress>> Voting::Impl::goneOf(const View& view) {
+  constexpr size_t kEnough = 64;  // for the most voters, and one that stands by
+  std::vector<Machine> machines;
+  for (const Machine& machine : view.machines) {
+    const auto is_of = [&machine](const View::Member& member) {
+      return member.answers && member.voter.uuid == machine.uuid;
+    };
+    if (std::ranges::none_of(view.members, is_of)) machines.push_back(machine);
+  }
+  std::ranges::sort(machines, {}, [](const Machine& machine) { return std::pair(!machine.stands_by, machine.start); });
+  machines.resize(std::min(machines.size(), kEnough));
+  std::vector<SocketAddress> addresses;
+  addresses.reserve(machines.size());
+  for (const Machine& machine : machines) addresses.push_back(machine.address);
+  const auto gone = std::make_shared<std::set<SocketAddress>>();
+  auto asking = block([addresses = std::move(addresses), gone] { *gone = unservedOf(addresses, 500ms); });
+  co_await asking;
+  co_return *gone;
 }
 
 Task<void> Voting::Impl::lead() {
   constexpr int kMaxSteps = 8;
   for (int i = 0; i < kMaxSteps && !stopping; ++i) {
     auto looking = look();
-    const std::optional<View> view = co_await looking;
+    std::optional<View> view = co_await looking;
     if (!view) co_return;
     Step step = nextStep(*view);
+    if (beginsWithAnother(*view, step)) {
+      auto looking_for_gone = goneOf(*view);
+      view->gone = co_await looking_for_gone;
+      step = nextStep(*view);
+    }
     if (step.why != going_on && !step.why.empty()) log.info("peers: {}", step.why);
     going_on = step.why;
     if (std::holds_alternative<step::Wait>(step.what)) co_return;

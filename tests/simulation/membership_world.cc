@@ -39,7 +39,6 @@ struct Machine {
   std::map<uint64_t, Time> answered;
   std::optional<std::pair<Change, Time>> change_seen;
   std::optional<Time> too_many_since;
-  std::optional<Time> too_few_since;
   std::set<std::string> avoided;
 };
 
@@ -141,7 +140,6 @@ class MembershipWorld {
       leads.answered.clear();
       leads.change_seen.reset();
       leads.too_many_since.reset();
-      leads.too_few_since.reset();
     }
     return leader_;
   }
@@ -231,11 +229,16 @@ class MembershipWorld {
   void look(size_t i) {
     const Duration asking = random_.between(milliseconds(5), random_.chance(100) ? seconds(8) : milliseconds(200));
     if (machines_[i].lives && leader() == i) {
-      const View view = viewOf(i);
+      View view = viewOf(i);
       const uint64_t life = machines_[i].life;
       const uint64_t revision = revision_;
       const int64_t before = reserve();
-      const peers::Step next = peers::nextStep(view);
+      peers::Step next = peers::nextStep(view);
+      if (peers::beginsWithAnother(view, next)) {
+        view.gone = goneFor(i, view);
+        next = peers::nextStep(view);
+        if (peers::beginsWithAnother(view, next)) judgeBeginning(i, std::get<step::Publish>(next.what).value);
+      }
       // What it has seen may be old when it acts; its etcd hands on what it asks, whoever leads by then.
       time_.after(asking, [this, i, life, revision, before, next] {
         if (machines_[i].life == life && machines_[i].lives && reachesQuorum(i)) take(i, next, revision, before);
@@ -271,14 +274,32 @@ class MembershipWorld {
     }
     view.avoided = leader.avoided;
     const auto voters = static_cast<size_t>(std::ranges::count(members_, false, &Member::learner));
-    const auto holds_for = [now](bool holds, std::optional<Time>& since) {
-      if (!holds) since.reset();
-      if (holds && !since) since = now;
-      return since ? now - *since : Duration(0);
-    };
-    view.too_many_for = holds_for(voters > founding::votersFor(view.machines.size()), leader.too_many_since);
-    view.too_few_for = holds_for(voters < peers::votersWanted(view), leader.too_few_since);
+    const bool too_many = voters > founding::votersFor(view.machines.size());
+    if (!too_many) leader.too_many_since.reset();
+    if (too_many && !leader.too_many_since) leader.too_many_since = now;
+    if (too_many) view.too_many_for = now - *leader.too_many_since;
     return view;
+  }
+
+  bool isThereFor(size_t leader, const std::string& uuid) const {
+    const auto machine = std::ranges::find(machines_, uuid, &Machine::uuid);
+    return machine != machines_.end() && machine->lives && machine->side == machines_[leader].side;
+  }
+
+  std::set<SocketAddress> goneFor(size_t leader, const View& view) const {
+    std::set<SocketAddress> gone;
+    for (const peers::Machine& machine : view.machines) {
+      if (!isThereFor(leader, machine.uuid)) gone.insert(machine.address);
+    }
+    return gone;
+  }
+
+  void judgeBeginning(size_t leader, const Published& value) {
+    if (!isThereFor(leader, value.change->add))
+      violate("gone", fmt::format("machine {} is to vote, and is gone", value.change->add));
+    const auto live = static_cast<size_t>(std::ranges::count(machines_, true, &Machine::lives));
+    if (value.change->remove.empty() && value.voters.size() >= founding::votersFor(live))
+      violate("gone", fmt::format("{} voters are to be one more, and {} machines live", value.voters.size(), live));
   }
 
   peers::Voter voterOf(const Member& member) const {

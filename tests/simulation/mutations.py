@@ -268,6 +268,8 @@ MUTATIONS = [
     Mutation("voters: a learner that does not come stays", "peers/membership.cc",
              "machine == nullptr || view.change_age >= kLearnerPatience ||", "machine == nullptr ||",
              covered="the end of the key of a machine that is gone"),
+    Mutation("voters: a machine that is gone is chosen", "peers/membership.cc", " && !view.gone.contains(machine.address))", ")"),
+    Mutation("voters: machines that are gone count", "peers/membership.cc", "view.machines.size() - view.gone.size()", "view.machines.size()"),
     Mutation("voters: one for two", "peers/membership.cc",
              "  while (wanted > 1 && wanted > voters + standbys) wanted -= 2;\n", "  (void)voters, (void)standbys;\n"),
 ]

@@ -32,12 +32,6 @@ View view(std::vector<View::Member> members, std::vector<uint8_t> standbys,
   return made;
 }
 
-// For so long that more are to vote.
-View lacking(View view) {
-  view.too_few_for = kGrowAfter;
-  return view;
-}
-
 std::string describe(const Step& step) {
   const auto describeChange = [](const Published& value) {
     return value.change ? fmt::format("begin +{} -{}", value.change->add, value.change->remove)
@@ -172,20 +166,39 @@ TEST(Membership, AVoterThatHasLostItsDataGoesFirst) {
 }
 
 TEST(Membership, ItGrowsOnlyToAnOddNumber) {
-  EXPECT_EQ(next(lacking(view({answering(1)}, {2, 3}))), "begin +a2 -");
+  EXPECT_EQ(next(view({answering(1)}, {2, 3})), "begin +a2 -");
   EXPECT_EQ(next(view({answering(1), answering(2)}, {3})), "begin +a3 -") << "what was begun";
-  View busy = lacking(view({answering(1)}, {2}));
+  View busy = view({answering(1)}, {2});
   busy.machines.push_back(machine(9, false));  // it has not noticed yet that it does not vote
   EXPECT_EQ(next(busy), "wait");
-  EXPECT_EQ(next(lacking(view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10}))), "begin +a4 -");
+  EXPECT_EQ(next(view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10})), "begin +a4 -");
 }
 
 TEST(Membership, ItDoesNotGrowForTheKeysOfMachinesThatWereReplaced) {
   View nine =
       view({answering(1), answering(2), answering(3)}, {4, 5, 6, 7, 8, 9, 10});  // 4 is gone, and 10 in its place
-  nine.too_few_for = kMachineLease;
+  EXPECT_TRUE(beginsWithAnother(nine, nextStep(nine)));
+  nine.gone = {addressOf(4)};
   EXPECT_EQ(next(nine), "wait");
-  EXPECT_EQ(next(lacking(std::move(nine))), "begin +a4 -");
+  nine.machines.push_back(machine(11, true));
+  EXPECT_EQ(next(nine), "begin +a5 -");
+}
+
+TEST(Membership, AMachineThatIsGoneTakesNoVotersPlace) {
+  View dead = view({answering(1), answering(2), silent(3)}, {4, 5});
+  EXPECT_TRUE(beginsWithAnother(dead, nextStep(dead)));
+  dead.gone = {addressOf(3), addressOf(4)};
+  EXPECT_EQ(next(dead), "begin +a5 -a3");
+  dead.gone.insert(addressOf(5));
+  EXPECT_EQ(next(dead), "wait");
+}
+
+TEST(Membership, OnlyWhatBringsAnotherVoterBeginsWithAnother) {
+  const auto begins = [](const View& view) { return beginsWithAnother(view, nextStep(view)); };
+  EXPECT_FALSE(begins(view({answering(1)}, {})));
+  EXPECT_FALSE(begins(view({answering(1), answering(2), answering(3), silent(4)}, {5, 6}))) << "one goes";
+  const Change change{.add = uuidOf(4), .remove = uuidOf(3)};
+  EXPECT_FALSE(begins(view({answering(1), answering(2), silent(3)}, {4}, change))) << "it has begun";
 }
 
 TEST(Membership, ItWantsNoMoreVotersThanCanVote) {

@@ -33,6 +33,21 @@ std::vector<std::shared_ptr<sandbox::ProgramRunner>> makeHelpers() {
 }
 std::vector<std::shared_ptr<sandbox::ProgramRunner>> voting_helpers = makeHelpers();
 
+FileDescriptor bound(const SocketAddress& address) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage storage;
+  const socklen_t length = address.toSockaddr(&storage);
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&storage), length), 0);
+  return socket;
+}
+SocketAddress addressOf(const FileDescriptor& socket) {
+  sockaddr_storage storage;
+  socklen_t length = sizeof(storage);
+  auto* const name = reinterpret_cast<sockaddr*>(&storage);
+  EXPECT_EQ(::getsockname(socket.get(), name, &length), 0);
+  return SocketAddress::fromSockaddr(name).value();
+}
+
 std::string votingUuid(int number) { return fmt::format("00000000-0000-4000-9000-{:012}", number); }
 
 // Machines 1, 2, … of one cluster; each test program has a /24 of the loopback network to itself.
@@ -64,6 +79,7 @@ class VotingTest : public testing::Test {
     std::shared_ptr<sandbox::ProgramRunner> helper;
     std::unique_ptr<Voting> voting;
     std::atomic<bool> reached = true;
+    FileDescriptor peers_port;  // others see by it that the machine is there
     ~Running() {
       voting.reset();
       thread->stop();
@@ -88,6 +104,8 @@ class VotingTest : public testing::Test {
     ASSERT_FALSE(voting_helpers.empty());
     machine->helper = std::move(voting_helpers.back());
     voting_helpers.pop_back();
+    machine->peers_port = bound(options.address);
+    ASSERT_EQ(::listen(machine->peers_port.get(), 10), 0);
     options.programs = machine->helper;
     options.executor = machine->executor;
     options.metrics = machine->metrics.scope();
@@ -311,6 +329,29 @@ TEST_F(VotingTest, AMachineThatIsStartedAnewVotesThoughItsKeysOfBeforeAreThere) 
   EXPECT_FALSE(std::filesystem::exists(directory(7)));
 }
 
+TEST_F(VotingTest, MoreVoteAsSoonAsThereAreEnoughMachines) {
+  start(1, 1);
+  await(1, vote({1}));
+  auto etcd = client(1);
+  // The oldest that stands by, but its key is all that is left of it.
+  Machine gone{.uuid = votingUuid(7), .address = address(7), .start = 4, .durable = true, .stands_by = true};
+  const int64_t begun = etcd.put(std::string(kMachinesPrefix) + gone.uuid, encode(gone)).value();
+  start(8, 1);
+  start(9, 1);
+  RecordProperty("ms", static_cast<int>(await(1, vote({1, 8, 9})).count()));
+  const auto watch = etcd.watch(etcd::KeyRange::single(std::string(kVotersKey)), begun);
+  ASSERT_TRUE(etcd::succeeded(watch));
+  for (std::optional<Published> state; !state || state->change || state->voters.size() < 3;) {
+    const auto batch = etcd.next(*watch, 20s);
+    ASSERT_TRUE(etcd::succeeded(batch));
+    for (const auto& event : batch->events) {
+      state = decodePublished(event.kv.value);
+      ASSERT_TRUE(state) << event.kv.value;
+      EXPECT_EQ(std::ranges::find(state->voters, gone.uuid, &Voter::uuid), state->voters.end());
+    }
+  }
+}
+
 // As when an etcd that stood still answers with what was published before.
 TEST_F(VotingTest, AVoterThatIsNotPublishedKeepsItsDataWhileEtcdHasIt) {
   for (int i = 1; i <= 3; ++i) start(i, 3);
@@ -446,13 +487,8 @@ TEST_F(VotingTest, AVoterWhoseAddressChangesVotesOn) {
 }
 
 TEST(IsServed, WhoListensAndAnswersNothingIsNot) {
-  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage storage;
-  socklen_t length = SocketAddress{IpAddress::v4({127, 0, 0, 1}), 0}.toSockaddr(&storage);
-  auto* const name = reinterpret_cast<sockaddr*>(&storage);
-  ASSERT_EQ(::bind(listener.get(), name, length), 0);
-  ASSERT_EQ(::getsockname(listener.get(), name, &length), 0);
-  const SocketAddress address = SocketAddress::fromSockaddr(name).value();
+  const FileDescriptor listener = bound({IpAddress::v4({127, 0, 0, 1}), 0});
+  const SocketAddress address = addressOf(listener);
   EXPECT_FALSE(isServed(address, 60s)) << "refused";
   ASSERT_EQ(::listen(listener.get(), 10), 0);
   EXPECT_FALSE(isServed(address, 50ms));
@@ -462,6 +498,18 @@ TEST(IsServed, WhoListensAndAnswersNothingIsNot) {
   });
   EXPECT_TRUE(isServed(address, 60s));
   server.join();
+}
+
+TEST(UnservedOf, ThoseAtWhichNobodyTakesAConnection) {
+  const FileDescriptor taking = bound({IpAddress::v4({127, 0, 0, 1}), 0});
+  const FileDescriptor refusing = bound({IpAddress::v4({127, 0, 0, 1}), 0});
+  ASSERT_EQ(::listen(taking.get(), 10), 0);
+  EXPECT_EQ(unservedOf({addressOf(refusing), addressOf(taking)}, 60s), std::set{addressOf(refusing)});
+  EXPECT_EQ(unservedOf({}, 60s), std::set<SocketAddress>());
+  // Full: it takes no connection any more, and refuses none.
+  ASSERT_EQ(::listen(refusing.get(), 0), 0);
+  unservedOf(std::vector(10, addressOf(refusing)), 50ms);
+  EXPECT_EQ(unservedOf({addressOf(refusing), addressOf(taking)}, 50ms), std::set{addressOf(refusing)});
 }
 
 TEST(EtcdVersions, ThoseWithDefectsAreKnown) {
