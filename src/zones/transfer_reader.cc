@@ -13,6 +13,7 @@ using dns::ReadStep;
 using dns::RrType;
 
 constexpr size_t kSoaNumbers = 20;
+constexpr size_t kFewChanges = 1000;  // that may be more than the copy has records
 constexpr size_t kWork = size_t{1} << 22;  // of the names of one message: more than 64 KB of them take
 
 // Behind the question; 0: it cannot be read.
@@ -83,11 +84,14 @@ class RdataExpander {
 // What becomes of the records of a copy.
 class Changes {
  public:
+  explicit Changes(size_t most) : most_(most) {}
+
   // Each record goes and comes in turn.
   Result<void> add(const FileRecord& record, bool is_removal) {
     const auto [found, is_new] = of_records_.try_emplace(keyOf(record));
     Change& change = found->second;
     if (is_new) change.was_there = change.is_there = is_removal;
+    if (of_records_.size() > most_) return fail("it has more changes than the copy has records");
     if (change.is_there != is_removal) return misfit();
     change.is_there = !is_removal;
     change.ttl_seconds = record.ttl_seconds;
@@ -140,6 +144,7 @@ class Changes {
     return {bytes.subspan(1, bytes[0]), dns::load16(&bytes[type]), ttl_seconds, bytes.subspan(type + kTypeSize)};
   }
 
+  const size_t most_;
   std::map<std::string, Change> of_records_;
 };
 
@@ -213,7 +218,7 @@ Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed 
                                               const std::shared_ptr<const Zone>& copy) {
   constexpr uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 §8
   TransferCourse course(copy ? std::optional(copy->serial()) : std::nullopt);
-  Changes changes;
+  Changes changes(copy ? std::max(copy->recordCount(), kFewChanges) : 0);
   ZoneBuilder builder(origin, seed);
   const FilePlace place{builder.addFile(from), 0};
   bool has_soa = false;

@@ -234,6 +234,17 @@ TEST(TransferOfChanges, ThePrimaryMaySendTheWholeZone) {
   EXPECT_EQ(Copied().with({Ixfr().soa(8), Ixfr().a("only", 1), Ixfr().soa(8)}).size(), 2u);
 }
 
+TEST(TransferOfChanges, MoreOfThemThanRecordsAreRefused) {
+  const auto added = [](int count) {
+    Ixfr message;
+    message.soa(8).soa(7).soa(8);
+    for (int i = 0; i < count; ++i) message.a(fmt::format("host{}", i), 1);
+    return Copied().with({message.soa(8)});
+  };
+  EXPECT_EQ(added(1000).size(), 1005u);
+  EXPECT_EQ(added(1001), std::vector<std::string>{"primary: it has more changes than the copy has records"});
+}
+
 TEST(TransferOfChanges, WhatDoesNotFitTheCopyIsRefused) {
   using Records = std::vector<std::string>;
   const Records misfit{"primary: its changes do not fit the copy"};
