@@ -17,7 +17,9 @@ class TransferCourse {
   Result<void> addOther();
 
   bool hasEnded() const { return step_ == Step::kEnd; }
-  bool isIncremental() const { return is_incremental_; }  // known behind the second record
+  // Known behind the second record; before that neither.
+  bool isIncremental() const { return is_incremental_; }
+  bool isWhole() const { return step_ == Step::kWhole || (step_ == Step::kEnd && !is_incremental_); }
   bool isRemoving() const { return step_ == Step::kRemoving; }  // else it adds
 
  private:
@@ -42,6 +44,7 @@ class TransferReader {
 
   // The next message, a response. True: it was the last one. Errors say what is wrong with it.
   Result<bool> add(std::span<const uint8_t> message);
+  const TransferCourse& course() const { return course_; }
 
   using Messages = std::vector<std::vector<uint8_t>>;
   Messages take() { return std::exchange(messages_, {}); }

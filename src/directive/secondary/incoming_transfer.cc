@@ -62,6 +62,7 @@ void IncomingTransfer::onConnected() { ask(question_.serial ? RrType::kSoa : RrT
 
 void IncomingTransfer::ask(RrType type) {
   asked_ = type;
+  if (type == RrType::kIxfr) answer_ = Answer::kNone;
   id_ = random_.next16();
   std::vector<uint8_t> query(dns::kLengthPrefix + dns::kMaxQuestionSize + 2 * dns::kMaxNameLength + 128);
   const std::span<uint8_t> message = std::span(query).subspan(dns::kLengthPrefix);
@@ -97,14 +98,22 @@ void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
   if (message.size() < dns::kHeaderSize) return finish(fail("a message cannot be read"));
   const dns::HeaderView header(message.data());
   if (!header.isResponse() || header.id() != id_) return finish(fail("a message is no answer to what was asked"));
-  if (header.rcode() != dns::Rcode::kNoError)
+  if (header.rcode() != dns::Rcode::kNoError) {
+    if (asked_ == RrType::kIxfr) answer_ = Answer::kNoChanges;
     return finish(fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode()))));
+  }
   if (verifier_) {
     if (const auto good = verifier_->verify(message, tsig::findRecord(message), secondsNow()); !good)
       return finish(tl::unexpected(good.error()));
   }
   if (asked_ == RrType::kSoa) return onSerial(message);
+  onZone(message);
+}
+
+void IncomingTransfer::onZone(std::span<const uint8_t> message) {
   const auto is_last = reader_.add(message);
+  if (reader_.course().isWhole()) answer_ = Answer::kZone;
+  if (reader_.course().isIncremental()) answer_ = is_last ? Answer::kChanges : Answer::kNoChanges;
   if (!is_last) return finish(tl::unexpected(is_last.error()));
   if (!*is_last) return;
   if (verifier_ && !verifier_->isSigned()) return finish(fail("the last message is not signed"));

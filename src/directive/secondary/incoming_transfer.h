@@ -34,8 +34,14 @@ class IncomingTransfer final : public net::StreamHandler {
 
   // Calls done() at once where nothing can be tried.
   void start();
-  // Whether changes to the copy were asked for.
-  bool isIncremental() const { return asked_ == dns::RrType::kIxfr; }
+  // To the last question, when done() is called.
+  enum class Answer {
+    kZone,       // whole, or in part
+    kChanges,    // to the copy, all of them or in part
+    kNoChanges,  // an error, or none that can be read, where they were asked for
+    kNone,       // where they were asked for
+  };
+  Answer answer() const { return answer_; }
 
   void onConnected() override;
   void onData(std::span<const uint8_t> bytes) override;
@@ -47,6 +53,7 @@ class IncomingTransfer final : public net::StreamHandler {
   void ask(dns::RrType type);
   void onMessage(std::span<const uint8_t> message);
   void onSerial(std::span<const uint8_t> message);
+  void onZone(std::span<const uint8_t> message);
   void finish(Result<zones::TransferReader::Messages> result);
   void onTimer();
 
@@ -60,6 +67,7 @@ class IncomingTransfer final : public net::StreamHandler {
   zones::TransferReader reader_;
   std::optional<tsig::Verifier> verifier_;
   dns::RrType asked_{};
+  Answer answer_ = Answer::kZone;
   uint16_t id_ = 0;
   std::vector<uint8_t> input_;
   bool heard_ = false;  // since the timer's last expiry

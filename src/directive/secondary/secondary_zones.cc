@@ -123,7 +123,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   void askNext() {
     ++asked_;
-    ask(false);
+    ask(without_changes_.contains(primary_));
   }
 
   // `whole`: not for the changes since the copy.
@@ -139,19 +139,21 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   }
 
   void onTransferred(Result<zones::TransferReader::Messages> result) {
-    is_incremental_ = transfer_->isIncremental();
-    transfer_.reset();
+    using Answer = IncomingTransfer::Answer;
+    const Answer answer = std::exchange(transfer_, nullptr)->answer();
+    if (answer == Answer::kNone) changes_unanswered_ = true;
+    if (!result && (answer == Answer::kNone || answer == Answer::kNoChanges)) return askForAll(result.error().message);
     if (!result) return onFailed(result.error().message);
     if (result->empty()) return onConfirmed(kept_.zone);
+    const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
     is_building_ = true;
     std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
     const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
-                                        changed = is_incremental_ ? kept_.zone : nullptr, set = context_.set,
-                                        executor = context_.executor, &loop = context_.loop,
-                                        messages = std::move(*result)] {
+                                        changed, set = context_.set, executor = context_.executor,
+                                        &loop = context_.loop, messages = std::move(*result)] {
       auto zone = build(name, set->seed(), messages, from, changed, executor);
-      loop.post([weak, zone = std::move(zone)] {
-        if (const auto copy = weak.lock()) copy->onBuilt(zone);
+      loop.post([weak, zone = std::move(zone), of_changes = changed != nullptr] {
+        if (const auto copy = weak.lock()) copy->onBuilt(zone, of_changes);
       });
     });
     if (taken) return;
@@ -159,9 +161,10 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     onFailed("there is no thread for it");
   }
 
-  void onBuilt(const Built& zone) {
+  void onBuilt(const Built& zone, bool of_changes) {
     is_building_ = false;
-    if (!zone) return onFailed(zone.error().message);
+    if (!zone) return of_changes ? askForAll(zone.error().message) : onFailed(zone.error().message);
+    if (std::exchange(changes_unanswered_, false)) without_changes_.insert(primary_);
     counters_.transfers.add();
     counters_.serial.set((*zone)->serial());
     context_.log.info("{} from {}: serial {}, {} records of {} names", name_.toString(), primary().toString(),
@@ -180,11 +183,13 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   }
 
   // A primary that has not the changes, or others than fit, has the zone.
+  void askForAll(const std::string& why) {
+    context_.log.info("{} is asked for as a whole, from {}: {}", name_.toString(), primary().toString(), why);
+    ask(true);
+  }
+
   void onFailed(const std::string& why) {
-    if (std::exchange(is_incremental_, false)) {
-      context_.log.info("{} is asked for as a whole, from {}: {}", name_.toString(), primary().toString(), why);
-      return ask(true);
-    }
+    changes_unanswered_ = false;
     if (warned_.insert(why + " from " + primary().toString()).second)
       context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
     primary_ = (primary_ + 1) % settings_.primaries.size();
@@ -217,7 +222,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   BootClock::time_point begun_at_{};
   SecondaryPlaces::Place place_;  // null: it waits
   std::unique_ptr<IncomingTransfer> transfer_;
-  bool is_incremental_ = false;  // the last transfer was asked for changes
+  bool changes_unanswered_ = false;     // by the primary that is asked
+  std::set<size_t> without_changes_{};  // primaries that have not answered that question, but have sent the zone
   bool is_building_ = false;
   bool again_ = false;       // it was notified meanwhile
   bool is_expired_ = false;  // and answered with SERVFAIL

@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 class Primary final : public net::StreamHandler {
  public:
   Primary(net::EventLoop& loop, std::shared_ptr<const zones::Zone> zone, const char* ip = "127.0.0.1")
-      : zone_(std::move(zone)) {
+      : loop_(loop), zone_(std::move(zone)) {
     listener_ = net::TcpListener::listen(loop, net::test::address(ip, 0), false, [this](auto connection) {
                   connections_.push_back(std::move(connection));
                   connections_.back()->start(*this);
@@ -32,10 +32,12 @@ class Primary final : public net::StreamHandler {
     message.resize(dns::kMaxMessageSize);
     dns::Query query;
     dns::parseQuery(message.data(), size, Message::kSeed, query);
+    const bool asks_changes = dns::isType(query.qtype, dns::RrType::kIxfr);
+    if (asks_changes && closes_at_ixfr) return loop_.post([this] { connections_.pop_back(); });
     zones::TransferWriter writer(query, 0, zones::makeCopy(zone_));
     std::vector<uint8_t> answer(dns::kLengthPrefix + dns::kMaxMessageSize);
     const size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
-    if (dns::isType(query.qtype, dns::RrType::kIxfr)) answer[dns::kLengthPrefix + 3] |= ixfr_rcode;
+    if (asks_changes) answer[dns::kLengthPrefix + 3] |= ixfr_rcode;
     dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
     answer.resize(dns::kLengthPrefix + answer_size);
     connections_.back()->write(std::move(answer));
@@ -47,8 +49,10 @@ class Primary final : public net::StreamHandler {
 
   size_t questions = 0;  // that were answered
   uint8_t ixfr_rcode = 0;
+  bool closes_at_ixfr = false;
 
  private:
+  net::EventLoop& loop_;
   std::shared_ptr<const zones::Zone> zone_;
   std::unique_ptr<net::TcpListener> listener_;
   std::vector<std::unique_ptr<net::TcpConnection>> connections_;
@@ -125,6 +129,20 @@ TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
   zones->onNotify(name_, primary.address().ip);
   runUntil([&] { return served()->serial() == 3; });
   EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, APrimaryThatDoesNotAnswerForChangesIsNotAskedForThemAgain) {
+  Primary primary(loop_, zone(1));
+  primary.closes_at_ixfr = true;
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  for (const uint32_t serial : {2, 3}) {
+    primary.setZone(zone(serial));
+    zones->onNotify(name_, primary.address().ip);
+    runUntil([&] { return served()->serial() == serial; });
+  }
+  EXPECT_EQ(primary.questions, 6u) << "AXFR; SOA, then SOA and AXFR; SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
 
