@@ -330,7 +330,9 @@ void AnswerFeed::onAddresses(const std::vector<IpAddress>& addresses) {
   const std::lock_guard lock(mutex_);
   const std::vector<IpAddress> before = std::exchange(own_, addresses);
   if (!follows()) return;
-  for (const IpAddress& address : own_) maps_->pointers().erase(keyOf(address));
+  size_t erased = 0;
+  for (const IpAddress& address : own_) erased += maps_->pointers().erase(keyOf(address)) ? 1 : 0;
+  if (erased > 0) maps_->noteDeparture();
   for (const IpAddress& address : before) putPointer(address);
 }
 

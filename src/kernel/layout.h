@@ -16,7 +16,7 @@ enum {
   kZones = 16,         // clusters
   kListenerZones = 4,  // of one listening address
   kZoneEndpoints = 4,
-  kListeners = 1024,    // addresses and ports
+  kListeners = 4096,    // addresses with a port, and without
   kMeters = 64,         // listening addresses times zones, as they are counted
   kPointerLabels = 24,  // bytes that the name of a PTR record of the kernel's has before the zone's, at most
   kZoneName = 64,       // bytes of the longest zone's name; a power of two

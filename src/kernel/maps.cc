@@ -240,12 +240,12 @@ Maps::Swept Maps::sweep(size_t zone, int kept) const {
     if (is_left(name)) unwanted.push_back(key);
   });
   for (const NameKey& key : unwanted) swept.names += isFeeding() && names().erase(key) ? 1 : 0;
-  if (swept.names > 0) noteDeparture();
   unwanted.clear();
   swept.is_complete &= pointers().forEach([&](const NameKey& key, const Pointer& pointer) {
     if (is_left(pointer)) unwanted.push_back(key);
   });
   for (const NameKey& key : unwanted) swept.pointers += isFeeding() && pointers().erase(key) ? 1 : 0;
+  if (swept.names + swept.pointers > 0) noteDeparture();
   return swept;
 }
 

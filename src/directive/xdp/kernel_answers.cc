@@ -415,17 +415,11 @@ void KernelAnswers::writeListeners() {
   listeners_are_incomplete_ = !listeners.forEach([&](const kernel::ListenerKey& key, const kernel::Listener& value) {
     there[textOf(key)] = {key, value};
   });
-  std::set<std::string> wanted;
-  bool has_room = true;
+  std::vector<std::pair<kernel::ListenerKey, kernel::Listener>> wanted;
+  std::set<std::string> texts;
   const auto want = [&](const kernel::ListenerKey& key, const kernel::Listener& value) {
-    if (!wanted.insert(textOf(key)).second) return;
-    const auto known = there.find(textOf(key));
-    if (known != there.end() && areEqual(known->second.second, value)) return;
-    has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
+    if (texts.insert(textOf(key)).second) wanted.emplace_back(key, value);
   };
-  if (!written_.empty()) {
-    for (const net::AssignedAddress& one : *assigned) want(ownAddressKey(one.ip), {});
-  }
   for (const Written& listener : written_) {
     for (const kernel::ListenerKey& key : keysOf(listener.address, listening_, *assigned)) {
       kernel::Listener value = listener.value;
@@ -435,8 +429,18 @@ void KernelAnswers::writeListeners() {
       want(key, value);
     }
   }
+  // Last: if there is no room for all, the server's own addresses are answered at.
+  if (!written_.empty()) {
+    for (const net::AssignedAddress& one : *assigned) want(ownAddressKey(one.ip), {});
+  }
   for (const auto& [text, element] : there) {
-    if (!wanted.contains(text)) listeners.erase(element.first);
+    if (!texts.contains(text)) listeners.erase(element.first);
+  }
+  bool has_room = true;
+  for (const auto& [key, value] : wanted) {
+    const auto known = there.find(textOf(key));
+    if (known != there.end() && areEqual(known->second.second, value)) continue;
+    has_room &= listeners.put(key, value) == kernel::PutOutcome::kDone;
   }
   if (!has_room) {
     process_.log.named("plugin/xdp")

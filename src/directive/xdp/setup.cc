@@ -145,8 +145,9 @@ Result<Held> heldIn(const kernel::Maps& maps) {
   complete &= maps.pointers().forEach([&held](const kernel::NameKey&, const kernel::Pointer& pointer) {
     if (pointer.zone < kernel::kZones) ++held.addresses[pointer.zone];
   });
-  complete &=
-      maps.listeners().forEach([&held](const kernel::ListenerKey&, const kernel::Listener&) { ++held.listeners; });
+  complete &= maps.listeners().forEach([&held](const kernel::ListenerKey& key, const kernel::Listener&) {
+    if (key.port != 0) ++held.listeners;  // without those of own addresses
+  });
   if (!complete) return fail("the kernel has not enough memory to read the maps");
   return held;
 }
