@@ -37,7 +37,7 @@ namespace {
 constexpr std::chrono::seconds kLogFlushBudget{1};
 constexpr std::chrono::seconds kPredecessorBudget{8};  // to answer what it has read, and to end
 constexpr timespec kPause{.tv_sec = 5, .tv_nsec = 0};
-constexpr int kConfigurationStatus = 78;  // EX_CONFIG of sysexits.h
+constexpr int kConfigurationStatus = 78;  // EX_CONFIG of sysexits.h: the next process would fail as this one
 
 // The server's resources in the process beside its rights.
 struct Surroundings {
@@ -388,8 +388,10 @@ int run(std::span<const char* const> arguments) {
   const auto command = parseCommandLine(arguments);
   if (const auto* exit = std::get_if<Exit>(&command)) {
     std::fputs(exit->out.c_str(), stdout);
-    std::fputs(exit->err.c_str(), stderr);
-    return exit->code;
+    const size_t usage = exit->err.find('\n') + 1;  // behind the line that says what is wrong
+    printError(std::string_view(exit->err).substr(0, usage));
+    std::fputs(exit->err.c_str() + usage, stderr);
+    return exit->code == 1 && std::getenv("NOTIFY_SOCKET") != nullptr ? kConfigurationStatus : exit->code;
   }
   const auto& options = std::get<Options>(command);
   if (options.action == Options::Action::kShowVersion) {

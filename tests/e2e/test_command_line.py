@@ -353,6 +353,9 @@ def test_what_a_service_manager_is_told_by_the_exit_status(nodes, directory):
     with ServiceManager(directory) as manager, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
         manager.launch(wrong)
         assert wrong.exit_code(5) == 78
+        stray = nodes.make(". {\n    whoami\n}\n", arguments=["stray"])
+        manager.launch(stray)
+        assert stray.exit_code(5) == 78
         assert unit_file.options()["RestartPreventExitStatus"] == ["2 78"]
         missing = nodes.make("")
         os.unlink(missing.corefile_path)
