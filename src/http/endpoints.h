@@ -31,14 +31,14 @@ Result<std::vector<SocketAddress>> resolve(const ListenAddress& address);
 
 class Endpoints final : public resolve::ProcessState {
  public:
-  static constexpr std::chrono::milliseconds kStartPatience{5000};
+  static constexpr std::chrono::milliseconds kStartPatience{4000};
 
   explicit Endpoints(resolve::Process& process) : process_(process) {}
 
   // In Directive::prepare(); may block. The port is taken at once, so that one that is not free is an error of the new
   // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
-  // goes on for may be about to end. If the path is there already, of another server block, `handler` takes its place.
-  // Returns where it listens.
+  // goes on for may be about to end. That is less than what a start may take before it is said to be slow. If the path is
+  // there already, of another server block, `handler` takes its place. Returns where it listens.
   Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path,
                                          const Paths::mapped_type& handler);
 
