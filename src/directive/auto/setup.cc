@@ -19,6 +19,8 @@ Result<void> readDirectory(config::DirectiveCursor& cursor, AutoSettings& settin
   const re2::RE2 pattern((*words)[1], re2::RE2::Quiet);
   if (!pattern.ok())
     return cursor.error(fmt::format("'{}' is no regular expression: {}", (*words)[1], pattern.error()));
+  if (pattern.NumberOfCapturingGroups() == 0)
+    return cursor.error(fmt::format("'{}' has no group, such as `(.*)`", (*words)[1]));
   settings.pattern = (*words)[1];
   settings.origin = (*words)[2];
   return {};

@@ -716,6 +716,7 @@ TEST(PlanAuto, Options) {
   EXPECT_TRUE(refused("auto", "needs a directory"));
   EXPECT_TRUE(refused("auto {\ndirectory\n}", "Wrong argument count", 3));
   EXPECT_TRUE(refused("auto {\ndirectory a b\n}", "a REGEXP needs an ORIGIN_TEMPLATE", 3));
+  EXPECT_TRUE(refused("auto {\ndirectory a .* {1}\n}", "'.*' has no group", 3));
   EXPECT_TRUE(refused("auto {\ndirectory a ( {1}\n}", "no regular expression", 3));
 }
 
