@@ -57,7 +57,9 @@ std::set<SocketAddress> unservedOf(const std::vector<SocketAddress>& addresses, 
   }
   while (std::ranges::any_of(waits, [](const pollfd& wait) { return wait.fd >= 0; })) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - BootClock::now());
-    if (left.count() <= 0 || poll(waits.data(), waits.size(), static_cast<int>(left.count())) == 0) break;
+    // Once at least: this thread may have waited for a processor longer than the others' answers took.
+    const int ready = poll(waits.data(), waits.size(), static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) break;
     for (size_t i = 0; i < waits.size(); ++i) {
       if (waits[i].fd < 0 || waits[i].revents == 0) continue;
       if ((waits[i].revents & (POLLERR | POLLHUP)) == 0) unserved.erase(addresses[i]);

@@ -1012,6 +1012,7 @@ Task<std::optional<View>> Voting::Impl::look() {
 // Of the machines with a key, but for the members that answer: those that do not listen on their peers port.
 Task<std::set<SocketAddress>> Voting::Impl::goneOf(const View& view) {
   constexpr size_t kEnough = 64;  // for the most voters, and one that stands by
+  constexpr auto kConnectPatience = 1500ms;  // a lost SYN is repeated after 1 s
   std::vector<Machine> machines;
   for (const Machine& machine : view.machines) {
     const auto is_of = [&machine](const View::Member& member) {
@@ -1025,7 +1026,7 @@ Task<std::set<SocketAddress>> Voting::Impl::goneOf(const View& view) {
   addresses.reserve(machines.size());
   for (const Machine& machine : machines) addresses.push_back(machine.address);
   const auto gone = std::make_shared<std::set<SocketAddress>>();
-  auto asking = block([addresses = std::move(addresses), gone] { *gone = unservedOf(addresses, 500ms); });
+  auto asking = block([addresses = std::move(addresses), gone] { *gone = unservedOf(addresses, kConnectPatience); });
   co_await asking;
   co_return *gone;
 }
@@ -1041,6 +1042,8 @@ Task<void> Voting::Impl::lead() {
       auto looking_for_gone = goneOf(*view);
       view->gone = co_await looking_for_gone;
       step = nextStep(*view);
+      if (std::holds_alternative<step::Wait>(step.what) && step.why.empty() && !view->gone.empty())
+        step.why = fmt::format("{} machines that have a key take no connection at their peers port over TCP", view->gone.size());
     }
     if (step.why != going_on && !step.why.empty()) log.info("peers: {}", step.why);
     going_on = step.why;

@@ -105,7 +105,7 @@ class VotingTest : public testing::Test {
     machine->helper = std::move(voting_helpers.back());
     voting_helpers.pop_back();
     machine->peers_port = bound(options.address);
-    ASSERT_EQ(::listen(machine->peers_port.get(), 10), 0);
+    ASSERT_EQ(::listen(machine->peers_port.get(), 4096), 0);  // nobody accepts
     options.programs = machine->helper;
     options.executor = machine->executor;
     options.metrics = machine->metrics.scope();
