@@ -140,6 +140,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
     if (rebound_) co_return ClaimOutcome::kBoundElsewhere;
     slots::SlotChoice choice = only > 0 ? slots::chooseOnly(options_.pattern, *line, only)
                                         : slots::chooseSlot(options_.pattern, *line, preferred_id);
+    context_.counters.spare.set(choice.kind == slots::SlotChoice::Kind::kFull ? 1 : 0);
     switch (choice.kind) {
       case slots::SlotChoice::Kind::kFull:
         noteFull(*line, when_full);

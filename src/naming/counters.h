@@ -26,6 +26,7 @@ struct Counters : metrics::Group {
   metrics::Counter claim_collisions{*this, "idetcd_claim_collisions_total",
                                     "Names that another node took while this one claimed them."};
   metrics::Counter claims_refused{*this, "idetcd_claims_refused_total", "Claims that found no name free."};
+  metrics::Gauge spare{*this, "idetcd_spare", "Whether this node waits for a name since all are taken: 1 or 0."};
 
   // The name while it is held.
   metrics::Counter keepalives{*this, "idetcd_keepalives_total", "Renewals of the lease that etcd has confirmed."};

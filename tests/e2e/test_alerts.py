@@ -38,6 +38,7 @@ WELL = {
     "idetcd_etcd_endpoint_unused": (STORE + ',endpoint="192.0.2.1:2379"', 0),
     "idetcd_peers_voters_reached": (NODE, 1),
     "idetcd_claims_refused_total": (STORE, 0),
+    "idetcd_spare": (STORE, 0),
     "idetcd_conflicts_total": (STORE, 0),
     "idetcd_clones_total": (STORE, 0),
     "idetcd_mass_deletions_total": (STORE, 0),
@@ -102,6 +103,8 @@ STILL_WELL = [
     {"idetcd_owned": since(20, 0), "idetcd_lease_remaining_seconds": since(20, 0), "idetcd_claim_requests_total": since(20, 0)},
     {"idetcd_owned": since(20, 0), "idetcd_lease_remaining_seconds": since(20, 0), "idetcd_claim_requests_total": since(20, 0),
      "idetcd_moving": since(20, 1)},
+    # A spare.
+    {"idetcd_owned": since(20, 0), "idetcd_lease_remaining_seconds": since(20, 0), "idetcd_spare": since(20, 1)},
     {"idetcd_lease_remaining_seconds": [13, 20, 7]},
     {"idetcd_lease_remaining_seconds": since(1, 0), "idetcd_owned": since(1, 0)},
     {"idetcd_watch_lag_revisions": [5, 0] * 15},

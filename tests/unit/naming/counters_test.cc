@@ -51,6 +51,7 @@ const std::vector<std::pair<std::string, metrics::Counter FileCounters::*>> kFil
 };
 
 const std::vector<std::pair<std::string, metrics::Gauge Counters::*>> kGauges{
+    {"spare", &Counters::spare},
     {"names", &Counters::names},
     {"watch_connected", &Counters::watch_connected},
     {"watch_lag_revisions", &Counters::watch_lag_revisions},

@@ -179,11 +179,13 @@ TEST_F(MemberTest, AFullClusterIsWaitedForInOrder) {
     ASSERT_TRUE(eventually([&] { return node.counted("idetcd_claims_refused_total") == 1; }));
     ASSERT_TRUE(eventually([&] { return keys(kQueue).size() == i; }));
     ASSERT_TRUE(eventually([&] { return node.counted("idetcd_claim_requests_total") >= 3; }));
+    EXPECT_EQ(node.counted("idetcd_spare"), 1u);
   }
   for (size_t i = 0; i < kWaiting; ++i) {
     nodes_[i]->member.stop(10s);
     const auto freed = std::chrono::steady_clock::now();
     ASSERT_TRUE(nodes_[i + 1]->owns("worker1.tf.local.")) << i;
+    EXPECT_EQ(nodes_[i + 1]->counted("idetcd_spare"), 0u);
     EXPECT_LT(std::chrono::steady_clock::now() - freed, 40s) << "not by asking now and then, after 45 s";
     EXPECT_EQ(keys(kQueue).size(), kWaiting - i - 1);
   }
