@@ -250,7 +250,7 @@ OwnershipReporter::Listener Member::Impl::ownershipListener() {
 void Member::Impl::onClaimed(const Ownership& owned) {
   const NodeRecord& record = name.record();
   // Its own claim is a change of the membership, which may be known before all others are.
-  const int64_t generation = std::max(first->records.generation(), owned.revision);
+  const int64_t generation = first->protocol.generation().ofClaim(owned.revision);
   named = {owned.name,       owned.id, owned.token, record.id, addresses.get(), owned.revision,
            owned.cluster_id, drained,  generation};
   ++tellings;

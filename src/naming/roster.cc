@@ -81,7 +81,7 @@ RosterReader::Answer<RosterReader::Reading> RosterReader::readSlots() {
       const Result<NodeRecord> record = decodeRecord(kv.value);
       slots.push_back(slotOf(kv, record, *id));
       reading.leases.push_back(kv.lease);
-      if (record) reading.members.emplace(*id, Generation::memberOf(kv));
+      if (record) reading.members.emplace(*id, GenerationCount::memberOf(kv));
     }
     return true;
   };

@@ -212,11 +212,11 @@ MUTATIONS = [
     Mutation("names that have gone stay after a snapshot", "records/record_store.cc",
              "    unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);\n", ""),
     # The generation of the membership.
-    Mutation("generation: what does not show in the names is not noted", "naming/generation.cc",
-             "  return shown >= newest_ && offset_ == noted_offset_;\n", "  return shown > 0 && offset_ == noted_offset_;\n"),
-    Mutation("generation: a name that goes is no change", "naming/generation.cc",
+    Mutation("generation: what does not show in the names is not noted", "naming/generation_count.cc",
+             "  return shown >= newest_ && offset_ == note.offset;\n", "  return shown > 0 && offset_ == note.offset;\n"),
+    Mutation("generation: a name that goes is no change", "naming/generation_count.cc",
              "if (id && members_.erase(*id) > 0) raise(revision);", "(void)revision;\n  if (id) members_.erase(*id);"),
-    Mutation("generation: a name that a snapshot lacks is no change", "naming/generation.cc",
+    Mutation("generation: a name that a snapshot lacks is no change", "naming/generation_count.cc",
              "  if (newest_ <= newest_before_) raise(vanished_at_);\n", "",
              covered="another node, which has seen it go, and notes it"),
     # Who is told.
