@@ -108,23 +108,29 @@ RosterReader::Answer<RosterReader::Reading> RosterReader::readSlots() {
   co_return reading;
 }
 
-RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
+// The watch shows a moment later what is in the store already. False: it shows something else, or nothing is known.
+Task<bool> RosterReader::awaitGeneration(Reading* reading) const {
   constexpr std::chrono::nanoseconds kUntilShown = 500ms;
-  StoreResult<Reading> reading = co_await readSlots();
-  // The watch shows a moment later what is in the store already; or the table has changed since.
-  for (int attempt = 0; reading && attempt < 2; ++attempt) {
-    const BootClock::time_point until = context_.now() + kUntilShown;
-    while (generation_.isKnown() && context_.now() < until && !context_.lifetime.stopping()) {
-      reading->roster.generation = generation_.of(reading->members);
-      if (reading->roster.generation) break;
-      co_await context_.lifetime.pause(10ms);
-    }
-    if (reading->roster.generation || !generation_.isKnown() || attempt > 0) break;
-    StoreResult<Reading> again = co_await readSlots();
-    if (!again) break;
-    reading = std::move(again);
+  const BootClock::time_point until = context_.now() + kUntilShown;
+  while (generation_.isKnown() && context_.now() < until && !context_.lifetime.stopping()) {
+    reading->roster.generation = generation_.of(reading->members);
+    if (reading->roster.generation) co_return true;
+    co_await context_.lifetime.pause(10ms);
   }
+  co_return false;
+}
+
+RosterReader::Answer<Roster> RosterReader::read(std::shared_ptr<void> owner) {
+  StoreResult<Reading> reading = co_await readSlots();
   if (!reading) co_return tl::unexpected(reading.error());
+  const bool has_generation = co_await awaitGeneration(&*reading);
+  if (!has_generation && generation_.isKnown()) {  // the table has changed since
+    StoreResult<Reading> again = co_await readSlots();
+    if (again) {
+      reading = std::move(again);
+      co_await awaitGeneration(&*reading);
+    }
+  }
   std::vector<RosterSlot>& slots = reading->roster.slots;
   const std::vector<int64_t>& leases_of = reading->leases;
   const auto leases = std::make_shared<Leases>(context_.scheduler);

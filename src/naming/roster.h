@@ -73,6 +73,7 @@ class RosterReader {
   std::optional<RosterSlot> reservedSlot(const store::KeyValue& kv) const;
   Answer<bool> releaseReserved(std::string name, int64_t revision);
   Answer<Reading> readSlots();
+  runtime::Task<bool> awaitGeneration(Reading* reading) const;
   runtime::Task<void> askLeases(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
   runtime::Task<void> askSome(std::shared_ptr<Leases> leases, std::shared_ptr<void> owner);
 
