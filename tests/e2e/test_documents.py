@@ -66,6 +66,11 @@ STAND_IN_TEXTS = {
         "--nnodes 4 --node-rank 0 --nproc-per-node 8 --master-addr worker1.tf.internal --master-port 29500 train.py") ;;
         *) exit 1 ;;
     esac""",
+    "ray": """case "$*" in
+        "start --head --port 6379") ;;
+        "start --address worker1.tf.internal:6379") test "$IDETCD_NAME" && getent hosts worker1.tf.internal ;;
+        *) exit 1 ;;
+    esac""",
     "python3": """case "$TF_CONFIG$IDETCD_NAME$RANK$WORLD_SIZE" in
         '{"cluster":{"worker":["worker1.tf.internal:2222",'*',"worker4.tf.internal:2222"]},"task":{"index":0,"type":"worker"}}') ;;
         worker1.tf.internal. | 04 | worker1.tf.internal.04) ;;
