@@ -32,6 +32,7 @@ struct ProgramReport {
 
 struct Program {
   pid_t pid = -1;
+  FileDescriptor failure;  // has the errno if it could not be started, once it has ended
   FileDescriptor channel;
   bool killed = false;
 };
@@ -103,25 +104,26 @@ std::vector<char*> pointersTo(std::vector<std::string>& texts) {
   _exit(1);
 }
 
-// 0 or the errno. Waits until it is the program.
-int spawn(Request& request, pid_t* pid) {
+// 0 or the errno. Does not wait until it is the program: a file server that stands still may hold that up for ever.
+int spawn(Request& request, Program* program) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
-  const FileDescriptor failed(ends[0]);
-  FileDescriptor failure(ends[1]);
+  program->failure = FileDescriptor(ends[0]);
+  const FileDescriptor failure(ends[1]);
   const std::vector<char*> arguments = pointersTo(request.arguments);
   const std::vector<char*> environment = pointersTo(request.environment);
   const pid_t helper = getpid();
-  *pid = fork();
-  if (*pid < 0) return errno;
-  if (*pid == 0) become(arguments.data(), environment.data(), helper, request.output, failure);
-  failure = {};
-  int error = 0;
-  if (read(failed.get(), &error, sizeof error) == sizeof error) {
-    waitpid(*pid, nullptr, 0);
-    return error;
-  }
+  program->pid = fork();
+  if (program->pid < 0) return errno;
+  if (program->pid == 0) become(arguments.data(), environment.data(), helper, request.output, failure);
+  setpgid(program->pid, program->pid);  // whichever of the two does so first: it can be killed at once
   return 0;
+}
+
+// Of a program that has ended: what kept it from being started; 0: nothing.
+int failureOf(const Program& program) {
+  int error = 0;
+  return read(program.failure.get(), &error, sizeof error) == sizeof error ? error : 0;
 }
 
 void send(const FileDescriptor& channel, const ProgramReport& report) {
@@ -189,10 +191,11 @@ class Helper {
     // The server has given it up, while this process stood still.
     pollfd wanted{.fd = request.channel.get(), .events = POLLIN, .revents = 0};
     if (poll(&wanted, 1, 0) != 0) return;
-    pid_t pid = -1;
-    const int error = spawn(request, &pid);
+    Program program;
+    const int error = spawn(request, &program);
     if (error != 0) return send(request.channel, {.error = error, .status = 0});
-    programs_.push_back({.pid = pid, .channel = std::move(request.channel)});
+    program.channel = std::move(request.channel);
+    programs_.push_back(std::move(program));
   }
 
   // One signal may stand for several programs.
@@ -204,7 +207,7 @@ class Helper {
       int status = 0;
       const pid_t ended = waitpid(program.pid, &status, WNOHANG);
       if (ended == 0) return false;
-      send(program.channel, {.error = ended < 0 ? errno : 0, .status = status});
+      send(program.channel, {.error = ended < 0 ? errno : failureOf(program), .status = status});
       return true;
     });
   }

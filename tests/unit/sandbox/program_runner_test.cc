@@ -4,8 +4,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <future>
 #include <memory>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -19,6 +23,8 @@
 
 namespace idetcd::sandbox {
 namespace {
+
+using namespace std::chrono_literals;
 
 // It does not run any more; init may not have reaped it yet.
 bool hasEnded(const std::string& pid) {
@@ -54,6 +60,23 @@ TEST_F(ProgramRunnerTest, ReportsWhyAProgramCannotBeRun) {
   const std::vector<std::string> much{"true", std::string(ProgramRunner::kMaxRequestBytes, 'x')};
   EXPECT_EQ(runner_->start(much, {}).error().message, "Argument list too long");
   EXPECT_EQ(shell("exit 0").wait(), 0) << "and goes on";
+}
+
+// As one on a file server that stands still: its start waits here for whoever has a lease of the file.
+TEST_F(ProgramRunnerTest, AProgramWhoseStartHangsHoldsUpNoOther) {
+  const std::string path = directory_ / "slow";
+  std::ofstream(path) << "#!/bin/sh\n";
+  ASSERT_EQ(chmod(path.c_str(), 0700), 0);
+  const auto before = std::signal(SIGIO, SIG_IGN);  // by which the kernel asks for the lease
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "this file system has no leases";
+  const RunningProgram slow = runner_->start({path}, {}).value();
+  const auto done = std::async(std::launch::async, [this] { return shell("exit 7").wait().value(); });
+  const bool was_held_up = done.wait_for(20s) != std::future_status::ready;  // the kernel breaks the lease after 45 s
+  file = {};
+  EXPECT_FALSE(was_held_up);
+  EXPECT_EQ(slow.wait(), 0);
+  std::signal(SIGIO, before);
 }
 
 TEST_F(ProgramRunnerTest, HandsArgumentsAndVariablesOverAsTheyAre) {
