@@ -206,9 +206,8 @@ void answerPeers(const All& all, const http::Request&, const http::Reply& reply)
 }
 
 constexpr const char* kVoidData =
-    "no lost voter may come back with its data: two of them would be the cluster of before. Delete peers-PORT in its "
-    "state "
-    "directory first";
+    "no lost voter may come back with its data: a majority of them would be the old cluster. Delete peers-PORT in its "
+    "state directory first";
 
 void answerRecover(const All& all, const http::Request& request, const http::Reply& reply) {
   if (!request.is_post) return reply(control::refuse(405, "POST is needed to change something"));
