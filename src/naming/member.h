@@ -150,8 +150,8 @@ class Member {
   void readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done);
   void releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done);
 
-  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done`: whether the store has
-  // confirmed it within kDrainPatience; if not, it is tried on. It outlives the process in `state`.
+  // Takes this node's addresses out of its name, or puts them back; the name stays its own. `done` says whether the store
+  // confirmed it within kDrainPatience; otherwise the member keeps trying. It outlives the process in `state`.
   static constexpr std::chrono::seconds kDrainPatience{10};
   void setDrained(bool drained, Done<bool> done);
   bool isDrained() const;

@@ -1,7 +1,7 @@
 // This node's name while its cluster moves: one name, held in two stores. Of a node that has one store, that store's.
 //
-// From add() on the name is owned as in the first store until both say the same, and from then on only while both do. With
-// `needed`, and from need() on, it is so at once. The token that both say is the second store's, which is no lower: the first one's is raised.
+// After add() the first store decides who owns the name, until both stores agree; from then on both must. With `needed`,
+// and after need(), both must at once. The first store's token is raised to the second's.
 #pragma once
 
 #include "naming/own_name.h"

@@ -850,7 +850,7 @@ std::string Voting::Impl::noRecovery() const {
   if (!is_away) return "the voters are reached, or were a moment ago: nothing is lost";
   const nanoseconds left = options.leases_end - (thread.now() - *away_since);
   if (left <= 0s) return {};
-  return fmt::format("names of lost voters may still be held by their owners: in {} s they are not",
+  return fmt::format("owners may still hold names that only lost voters knew: try again in {} s",
                      std::chrono::ceil<std::chrono::seconds>(left).count());
 }
 
@@ -1096,7 +1096,7 @@ Task<void> Voting::Impl::keepSpace() {
   auto making = makeSpace();
   const StoreResult<void> made = co_await making;
   const std::string why = made ? "" : made.error().message;
-  if (!why.empty() && full != why) log.warning("peers: etcd stays full, which is tried on: {}", why);
+  if (!why.empty() && full != why) log.warning("peers: etcd stays full; this machine keeps trying: {}", why);
   full = why;
 }
 

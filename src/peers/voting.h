@@ -3,7 +3,8 @@
 //
 //   DIRECTORY/CLUSTER/etcd/NAME  the data of the child; NAME is "founding", or the ID with which it was added
 //   DIRECTORY/CLUSTER/etcd.removed  what is left of data that is being deleted
-//   DIRECTORY/CLUSTER/started    the founding start begins, or has been: its data may be lost, and it is never made anew
+//   DIRECTORY/CLUSTER/started    exists from the founding start on: this machine never founds again, even if its data is
+//                                lost
 //   DIRECTORY/tls                certificates.h
 //   DIRECTORY/etcd.log           the child's warnings, of bounded size
 //

@@ -370,7 +370,7 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
     if (!owned) return done(refusal(409, fmt::format("this node has no name of {} at the moment", pattern())));
     const char* lasts = member.remembers() ? "state" : "process";
     member.setDrained(drained, [done, pattern = pattern(), name = owned->name, drained, lasts](bool published) {
-      if (!published) return done(refusal(503, "etcd has not confirmed it yet; it is tried on"));
+      if (!published) return done(refusal(503, "etcd has not confirmed the change yet; this node keeps trying"));
       json node{{"pattern", pattern}, {"name", name}, {"drained", drained}};
       if (drained) node["lasts"] = lasts;
       done({.body = std::move(node), .error = {}});

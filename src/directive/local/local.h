@@ -5,7 +5,11 @@
 //   {0,127,255}.in-addr.arpa.               SOA, NS
 //   1.0.0.127.in-addr.arpa.                 PTR localhost.
 //
-// Other types: an answer without records; DS of a zone: the next handler, which may be on the parent's side, else that; other names of these zones: NXDOMAIN. Both with the zone's SOA. TTL is a week.
+//   other type                              NODATA with SOA
+//   DS of a zone                            the next handler, which may be on the parent's side; else NODATA with SOA
+//   other name of these zones               NXDOMAIN with SOA
+//
+// TTL: a week.
 // Loop thread only; no allocation, but for debug lines.
 #pragma once
 
