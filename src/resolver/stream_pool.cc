@@ -252,13 +252,13 @@ Result<std::shared_ptr<StreamPool::Connection>> StreamPool::choose(BootClock::ti
     if (!best || connection->waiting() < best->waiting()) best = connection;
     if (++seen >= needed && best->waiting() < preferred) break;
   }
-  const size_t load = best ? best->waiting() : options_.max_pipelined;
+  const size_t load = best ? best->waiting() : kMaxPipelined;
   if (best && load < preferred) return best;
   if (connections_.size() < options_.max_connections) {
     auto opened = open();
-    if (opened || load >= options_.max_pipelined) return opened;
+    if (opened || load >= kMaxPipelined) return opened;
   }
-  if (load >= options_.max_pipelined) return fail("too many questions on too many connections");
+  if (load >= kMaxPipelined) return fail("too many questions on too many connections");
   return best;
 }
 

@@ -28,6 +28,7 @@ class StreamPool : public UpstreamBudget::Connections {
 
  public:
   using Connect = std::function<Result<std::unique_ptr<net::Stream>>()>;
+  static constexpr size_t kMaxPipelined = 512;
 
   struct Options {
     std::chrono::milliseconds expire{10000};
@@ -35,9 +36,8 @@ class StreamPool : public UpstreamBudget::Connections {
     size_t max_idle = 0;                   // connections without a question that are kept; 0: all, until they expire
     size_t max_connections = 64;
     // Questions on a connection before another one is opened. When the maximum of connections is reached, up to
-    // `max_pipelined`.
+    // kMaxPipelined.
     size_t preferred_pipelined = 8;
-    size_t max_pipelined = 512;
     std::chrono::nanoseconds relax = std::chrono::seconds(10);
   };
 

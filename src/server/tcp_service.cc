@@ -320,7 +320,7 @@ class TcpService::Session : public net::StreamHandler,
 
   bool isReady() {
     out_of_budget_ = budget().room(client_) == WriteBudget::Room::kNone;
-    return connection_->isDrained() && connection_->queued() <= kMaxQueued && pending_ < service_.limits_.max_pending &&
+    return connection_->isDrained() && connection_->queued() <= kMaxQueued && pending_ < kMaxPending &&
            deferred_.empty() && streams_.size() < kMostStreams && !out_of_budget_;
   }
 

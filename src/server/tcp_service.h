@@ -34,11 +34,11 @@ class TcpService {
   struct Limits {
     resolve::TcpLimits of_clients = {};
     size_t max_connections = 16384;       // of the loop, over all listeners
-    size_t max_pending = 128;             // queries of one connection whose answers come later
     size_t max_input = size_t{16} << 20;  // bytes of all connections that have been read, but not answered
   };
   // Bytes of one connection that may be queued, with the largest message behind them: 96 KB + 64 KB.
   static constexpr size_t kMaxQueued = size_t{96} << 10;
+  static constexpr size_t kMaxPending = 128;  // queries of one connection whose answers come later
   static constexpr std::chrono::milliseconds kScarceStall{2000};
 
   static Result<std::unique_ptr<TcpService>> listen(WorkerContext& context, const SocketAddress& address,
