@@ -54,13 +54,15 @@ json describe(const RosterSlot& slot, const dns::Name& zone) {
   return described;
 }
 
-ClusterReport::Part failure(const store::StoreError& error) {
-  return {.body = {}, .error_status = 503, .error = fmt::format("etcd: {}", error.message)};
+ClusterReport::Part refusal(int status, std::string error) {
+  return tl::unexpected(ClusterReport::Refusal{status, std::move(error)});
 }
 
-ClusterReport::Part refusal(int status, std::string error) {
-  return {.body = {}, .error_status = status, .error = std::move(error)};
+ClusterReport::Part failure(const store::StoreError& error) {
+  return refusal(503, fmt::format("etcd: {}", error.message));
 }
+
+http::Response refuse(const ClusterReport::Refusal& refusal) { return control::refuse(refusal.status, refusal.error); }
 
 // The answer of several clusters, when all of them have answered.
 class Collection {
@@ -74,8 +76,8 @@ class Collection {
     if (--left_ > 0) return;
     json all = json::array();
     for (ClusterReport::Part& each : parts_) {
-      if (each.error_status != 0) return reply_(control::refuse(each.error_status, each.error));
-      all.push_back(std::move(each.body));
+      if (!each) return reply_(refuse(each.error()));
+      all.push_back(*std::move(each));
     }
     reply_(control::answer({{field_, std::move(all)}}));
   }
@@ -90,7 +92,7 @@ class Collection {
 
 ClusterReport::Done replyWith(const http::Reply& reply) {
   return [reply](const ClusterReport::Part& part) {
-    reply(part.error_status != 0 ? control::refuse(part.error_status, part.error) : control::answer(part.body));
+    reply(part ? control::answer(*part) : refuse(part.error()));
   };
 }
 
@@ -146,7 +148,7 @@ void answerMembers(const All& all, const http::Request& request, const http::Rep
   const auto collection = std::make_shared<Collection>("clusters", asked.size(), reply);
   for (size_t i = 0; i < asked.size(); ++i) {
     asked[i].report->readMembers([collection, i, servers = asked[i].servers](ClusterReport::Part part) {
-      if (part.error_status == 0) part.body["servers"] = servers;
+      if (part) (*part)["servers"] = servers;
       collection->add(i, std::move(part));
     });
   }
@@ -353,12 +355,11 @@ void ClusterReport::readMembers(const Done& done) const {
     json slots = json::array();
     json reserved = json::array();
     for (const RosterSlot& slot : roster->slots) (slot.reserved ? reserved : slots).push_back(describe(slot, zone));
-    done({.body = {{"pattern", pattern},
-                   {"limit", limit},
-                   {"generation", roster->generation ? json(*roster->generation) : json(nullptr)},
-                   {"slots", std::move(slots)},
-                   {"reserved", std::move(reserved)}},
-          .error = {}});
+    done(json{{"pattern", pattern},
+              {"limit", limit},
+              {"generation", roster->generation ? json(*roster->generation) : json(nullptr)},
+              {"slots", std::move(slots)},
+              {"reserved", std::move(reserved)}});
   };
   ask(done, [&](naming::Member& member) { member.readRoster(describe_all); });
 }
@@ -373,7 +374,7 @@ void ClusterReport::setDrained(bool drained, const Done& done) const {
       if (!published) return done(refusal(503, "etcd has not confirmed the change yet; this node keeps trying"));
       json node{{"pattern", pattern}, {"name", name}, {"drained", drained}};
       if (drained) node["lasts"] = lasts;
-      done({.body = std::move(node), .error = {}});
+      done(std::move(node));
     });
   });
 }
@@ -389,7 +390,7 @@ void ClusterReport::readSlot(const std::string& name, const Done& done) const {
     json described = describe(**slot, zone);
     described["pattern"] = pattern;
     described["revision"] = (*slot)->revision;
-    done({.body = std::move(described), .error = {}});
+    done(std::move(described));
   };
   ask(done, [&](naming::Member& member) { member.readSlot(name, describe_it); });
 }
@@ -400,7 +401,7 @@ void ClusterReport::release(const std::string& name, int64_t revision, const Don
       if (!released) return done(failure(released.error()));
       if (!*released)
         return done(refusal(409, fmt::format("{} has changed since: it is held by another, or by none", name)));
-      done({.body = {{"released", name}}, .error = {}});
+      done(json{{"released", name}});
     });
   });
 }

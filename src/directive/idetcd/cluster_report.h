@@ -53,12 +53,12 @@ class ClusterReport {
   // Null: it is detached.
   nlohmann::json status() const;
 
-  // Part of an answer; null: there is none, and `error` says why.
-  struct Part {  // NOLINT(bugprone-exception-escape): of json, whose move allocates nothing
-    nlohmann::json body;
-    int error_status = 0;
+  // An HTTP status, and why there is no answer.
+  struct Refusal {
+    int status;
     std::string error;
   };
+  using Part = tl::expected<nlohmann::json, Refusal>;  // of an answer
   using Done = std::function<void(Part)>;
   // Calls `done` once, on any thread, possibly before it returns; drops it at the end of the process.
   void readMembers(const Done& done) const;
