@@ -86,26 +86,26 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
   assert(!lease_);
   Backoff backoff(context_.jitter, 100ms, 3s);
   while (!context_.lifetime.stopping()) {
-    const StoreResult<ClaimOutcome> outcome = co_await attempt(preferred_id, when_full);
+    const StoreResult<AttemptOutcome> outcome = co_await attempt(preferred_id, when_full);
     own_key_.setWaitingLine(nullptr);
     ahead_.clear();
     if (outcome || refusesForGood(outcome.error())) own_key_.settled(first_ticket_);
     if (outcome) context_.trouble.succeeded(kClaiming);
-    if (outcome && *outcome == ClaimOutcome::kClaimed) {
+    if (outcome && *outcome == AttemptOutcome::kClaimed) {
       context_.counters.claims.add();
       full_noted_ = waiting_noted_ = false;
       claimed_.set();
       co_return ClaimOutcome::kClaimed;
     }
     co_await release();
-    if (outcome && *outcome == ClaimOutcome::kOldLease) {
+    if (outcome && *outcome == AttemptOutcome::kOldLease) {
       const bool ended = co_await oldLeaseEnds();
       if (!ended) co_return ClaimOutcome::kDuplicateNodeId;
       const std::chrono::nanoseconds delay = backoff.next();
       co_await context_.lifetime.pause(delay);
       continue;
     }
-    if (outcome) co_return *outcome;
+    if (outcome) co_return *outcome == AttemptOutcome::kFull ? ClaimOutcome::kFull : ClaimOutcome::kBoundElsewhere;
     context_.trouble.failed(kClaiming, outcome.error());
     const std::chrono::nanoseconds delay = delayAfter(outcome.error(), backoff);
     co_await context_.lifetime.pause(delay);
@@ -114,9 +114,9 @@ runtime::Task<Claim::ClaimOutcome> Claim::run(int64_t preferred_id, WhenFull whe
 }
 
 // One lease: from its grant to a slot, to "full", or to a failure that a new lease has to start over from.
-Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
+Claim::Answer<Claim::AttemptOutcome> Claim::attempt(int64_t preferred_id, WhenFull when_full) {
   rebound_ = false;
-  if (bound_ == 0) co_return ClaimOutcome::kBoundElsewhere;
+  if (bound_ == 0) co_return AttemptOutcome::kBoundElsewhere;
   const int64_t only = bound_.value_or(0);
   if (only > 0) preferred_id = only;
   preferred_id_ = preferred_id;
@@ -137,14 +137,14 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
     if (revoked) line = co_await look();
   }
   while (line && !context_.lifetime.stopping()) {
-    if (rebound_) co_return ClaimOutcome::kBoundElsewhere;
+    if (rebound_) co_return AttemptOutcome::kBoundElsewhere;
     slots::SlotChoice choice = only > 0 ? slots::chooseOnly(options_.pattern, *line, only)
                                         : slots::chooseSlot(options_.pattern, *line, preferred_id);
     context_.counters.spare.set(choice.kind == slots::SlotChoice::Kind::kFull ? 1 : 0);
     switch (choice.kind) {
       case slots::SlotChoice::Kind::kFull:
         noteFull(*line, when_full);
-        if (when_full == WhenFull::kGiveUp) co_return ClaimOutcome::kFull;
+        if (when_full == WhenFull::kGiveUp) co_return AttemptOutcome::kFull;
         line = co_await waitForTurn(true);
         break;
       case slots::SlotChoice::Kind::kUnqueued:
@@ -157,7 +157,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
       case slots::SlotChoice::Kind::kOldLease:
         old_name_ = std::move(choice.name);
         old_lease_ = line->own->lease;
-        co_return ClaimOutcome::kOldLease;
+        co_return AttemptOutcome::kOldLease;
       case slots::SlotChoice::Kind::kTake:
       case slots::SlotChoice::Kind::kTakeBack: {
         noteUnleased(*line, choice.id);
@@ -165,7 +165,7 @@ Claim::Answer<Claim::ClaimOutcome> Claim::attempt(int64_t preferred_id, WhenFull
         if (context_.lifetime.stopping()) break;
         StoreResult<Attempt> taken = co_await take(std::move(choice), *std::move(line));
         if (!taken) co_return tl::unexpected(taken.error());
-        if (taken->claimed) co_return ClaimOutcome::kClaimed;
+        if (taken->claimed) co_return AttemptOutcome::kClaimed;
         line = std::move(taken->line);
         break;
       }

@@ -69,7 +69,6 @@ class Claim {
     kDuplicateNodeId,  // another node uses our UUID; ticket and lease are gone
     kBoundElsewhere,   // bindTo() was called meanwhile; ticket and lease are gone
     kStopped,          // the protocol is being stopped; ticket and lease are gone, if etcd could be reached
-    kOldLease,         // never of run()
   };
   struct ClaimedSlot {
     int64_t id = 0;
@@ -153,7 +152,8 @@ class Claim {
     bool claimed = false;
     slots::QueueSnapshot line;  // if not
   };
-  Answer<ClaimOutcome> attempt(int64_t preferred_id, WhenFull when_full);
+  enum class AttemptOutcome { kClaimed, kFull, kBoundElsewhere, kOldLease };
+  Answer<AttemptOutcome> attempt(int64_t preferred_id, WhenFull when_full);
   Answer<bool> grant();
   inline static const std::string kNoName;
   Answer<slots::QueueSnapshot> enqueue(int64_t preferred_id, const std::string& unclear = kNoName);
