@@ -41,6 +41,8 @@ struct Member::Side {
 };
 
 struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
+  using Self = std::shared_ptr<Impl>;
+
   Impl(runtime::Scheduler& given_scheduler, std::unique_ptr<store::Store> store, records::RecordStore& records,
        Options member_options, Logger logger, std::function<void(std::string)> on_fatal);
 
@@ -82,6 +84,19 @@ struct Member::Impl : std::enable_shared_from_this<Member::Impl> {
   void start();
   void giveUp();
   void close(std::chrono::milliseconds budget, bool may_save);
+
+  // --- tasks. Each keeps what it works on alive, by a parameter: a lambda's captures would die before the coroutine ---
+  static runtime::Task<void> runReporter(Self impl);
+  static runtime::Task<void> runRoster(Self impl, Done<store::StoreResult<Roster>> done);
+  static runtime::Task<void> runSlot(Self impl, std::string name,
+                                     Done<store::StoreResult<std::optional<RosterSlot>>> done);
+  static runtime::Task<void> runRelease(Self impl, std::string name, int64_t revision,
+                                        Done<store::StoreResult<bool>> done);
+  static runtime::Task<void> runDrain(Self impl, bool wanted, Done<bool> done);
+  static runtime::Task<void> runHealthGate(Self impl);
+  static runtime::Task<void> runGeneration(Self impl);
+  static runtime::Task<void> runHandedOver(Self impl, BootClock::time_point until);
+  static runtime::Task<void> runDiskWatch(Self impl);
 
   runtime::Scheduler& scheduler;
   KernelRandom random;
@@ -466,46 +481,40 @@ void Member::Impl::restore(const std::vector<const records::RecordStore*>& known
   if (!taken_over) saver->restore([&protocol](int64_t revision) { protocol.sawToken(revision); });
 }
 
-namespace {
+runtime::Task<void> Member::Impl::runReporter(Self impl) { co_await impl->reporter.watchDeadline(); }
 
-// Each task keeps what it works on alive. Parameters, not captures: a lambda's captures would die before the coroutine.
-template <typename Impl>
-runtime::Task<void> runReporter(std::shared_ptr<Impl> impl) {
-  co_await impl->reporter.watchDeadline();
-}
-template <typename Impl>
-runtime::Task<void> runRoster(std::shared_ptr<Impl> impl, Member::Done<store::StoreResult<Roster>> done) {
+runtime::Task<void> Member::Impl::runRoster(Self impl, Done<store::StoreResult<Roster>> done) {
   const auto side = impl->lead();
   std::shared_ptr<void> owner = side;
   store::StoreResult<Roster> roster = co_await side->protocol.roster().read(std::move(owner));
   done(std::move(roster));
 }
-template <typename Impl>
-runtime::Task<void> runSlot(std::shared_ptr<Impl> impl, std::string name,
-                            Member::Done<store::StoreResult<std::optional<RosterSlot>>> done) {
+
+runtime::Task<void> Member::Impl::runSlot(Self impl, std::string name,
+                                          Done<store::StoreResult<std::optional<RosterSlot>>> done) {
   const auto side = impl->lead();
   std::shared_ptr<void> owner = side;
   RosterReader& roster = side->protocol.roster();
   store::StoreResult<std::optional<RosterSlot>> slot = co_await roster.readSlot(name, std::move(owner));
   done(std::move(slot));
 }
-template <typename Impl>
-runtime::Task<void> runRelease(std::shared_ptr<Impl> impl, std::string name, int64_t revision,
-                               Member::Done<store::StoreResult<bool>> done) {
+
+runtime::Task<void> Member::Impl::runRelease(Self impl, std::string name, int64_t revision,
+                                             Done<store::StoreResult<bool>> done) {
   const auto side = impl->lead();
   store::StoreResult<bool> released = co_await side->protocol.roster().release(name, revision);
   done(std::move(released));
 }
-template <typename Impl>
-runtime::Task<void> runDrain(std::shared_ptr<Impl> impl, bool drained, Member::Done<bool> done) {
-  impl->setDrained(drained);
-  const bool published = co_await impl->name.whenPublished(Member::kDrainPatience);
+
+runtime::Task<void> Member::Impl::runDrain(Self impl, bool wanted, Done<bool> done) {
+  impl->setDrained(wanted);
+  const bool published = co_await impl->name.whenPublished(kDrainPatience);
   done(published);
 }
+
 // Whether a sick node may be out, asked again and again; a node that is well is in. What the store does not answer changes
 // nothing.
-template <typename Impl>
-runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
+runtime::Task<void> Member::Impl::runHealthGate(Self impl) {
   while (!impl->lifetime.stopping()) {
     impl->health_changed.reset();
     const auto side = impl->lead();
@@ -514,7 +523,7 @@ runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
       impl->noteFloor(true);
       const bool was_out = impl->health.out;
       impl->setOut(false);
-      if (was_out) co_await impl->name.whenPublished(Member::kDrainPatience);
+      if (was_out) co_await impl->name.whenPublished(kDrainPatience);
       co_await impl->gate.leave(*side->store);
     } else {
       std::string uuid = impl->name.uuid();
@@ -535,9 +544,9 @@ runtime::Task<void> runHealthGate(std::shared_ptr<Impl> impl) {
   const auto side = impl->lead();
   co_await impl->gate.leave(*side->store);
 }
+
 // Many changes at once are written once a second.
-template <typename Impl>
-runtime::Task<void> runGeneration(std::shared_ptr<Impl> impl) {
+runtime::Task<void> Member::Impl::runGeneration(Self impl) {
   while (!impl->lifetime.stopping()) {
     co_await impl->generation_changed.wait(1h);
     impl->generation_changed.reset();
@@ -545,9 +554,9 @@ runtime::Task<void> runGeneration(std::shared_ptr<Impl> impl) {
     co_await impl->lifetime.pause(1s);
   }
 }
+
 // A timer sleeps while the machine is suspended: so no sleep is long.
-template <typename Impl>
-runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_point until) {
+runtime::Task<void> Member::Impl::runHandedOver(Self impl, BootClock::time_point until) {
   while (impl->handed_over) {
     const std::chrono::nanoseconds left = until - impl->scheduler.now();
     if (left.count() <= 0) co_return impl->dropHandedOver();
@@ -555,9 +564,9 @@ runtime::Task<void> runHandedOver(std::shared_ptr<Impl> impl, BootClock::time_po
     if (!go_on) co_return;
   }
 }
+
 // Says once that the disk of the state directory stands still: a write that never ends says nothing itself.
-template <typename Impl>
-runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
+runtime::Task<void> Member::Impl::runDiskWatch(Self impl) {
   constexpr std::chrono::nanoseconds kPatience = 5s;
   bool is_slow = false;
   while (!is_slow) {
@@ -573,8 +582,6 @@ runtime::Task<void> runDiskWatch(std::shared_ptr<Impl> impl) {
       "for it",
       std::filesystem::path(impl->options.state->namesFile()).parent_path().string(), kPatience / 1s);
 }
-
-}  // namespace
 
 // A reload waits for no disk.
 void Member::Impl::takeFiles() {
@@ -803,19 +810,19 @@ std::string Member::relay() const { return impl_->lead()->protocol.relay(); }
 bool Member::hadName() const { return impl_->had_name; }
 
 void Member::readRoster(Done<store::StoreResult<Roster>> done) {
-  impl_->scheduler.spawn(runRoster(impl_, std::move(done)));
+  impl_->scheduler.spawn(Impl::runRoster(impl_, std::move(done)));
 }
 
 void Member::readSlot(std::string name, Done<store::StoreResult<std::optional<RosterSlot>>> done) {
-  impl_->scheduler.spawn(runSlot(impl_, std::move(name), std::move(done)));
+  impl_->scheduler.spawn(Impl::runSlot(impl_, std::move(name), std::move(done)));
 }
 
 void Member::releaseSlot(std::string name, int64_t revision, Done<store::StoreResult<bool>> done) {
-  impl_->scheduler.spawn(runRelease(impl_, std::move(name), revision, std::move(done)));
+  impl_->scheduler.spawn(Impl::runRelease(impl_, std::move(name), revision, std::move(done)));
 }
 
 void Member::setDrained(bool drained, Done<bool> done) {
-  impl_->scheduler.spawn(runDrain(impl_, drained, std::move(done)));
+  impl_->scheduler.spawn(Impl::runDrain(impl_, drained, std::move(done)));
 }
 
 bool Member::remembers() const { return impl_->options.state != nullptr; }
