@@ -297,21 +297,35 @@ void ForwardExchange::noteWantOfResources(const Attempt& attempt, const std::str
 }
 
 void ForwardExchange::onTime() {
-  if (time_ == Time::kAttempt) return waitForRest() ? void() : onAttemptTime();
-  if (time_ == Time::kUsual) {
-    auto& lost = static_cast<Datagram&>(*current_);
-    UpstreamServer& server = *lost.to.server;
-    time_ = Time::kRepetition;
-    server.noteSilence(lost.sent_at, BootClock::now());
-    if (sendExtra(lost)) return;
-    // Another server is asked before this one is asked over TCP.
-    if (!tcp_tried_ && !candidates_.next()) return context_.timeouts.arm(attempt_time_, server.roundTrip().timeout());
-  } else if (current_->isStream() ? leaveSilentConnection() : askOverTcpSoon()) {
-    return;
+  switch (time_) {
+    case Time::kUsual:
+      if (onUsualTime()) return;
+      break;
+    case Time::kRepetition:
+      if (onRepetitionTime()) return;
+      break;
+    case Time::kAttempt:
+      break;
   }
   time_ = Time::kAttempt;
   if (!waitForRest()) onAttemptTime();
 }
+
+// Whether something else is waited for than the rest of the attempt's time.
+bool ForwardExchange::onUsualTime() {
+  auto& lost = static_cast<Datagram&>(*current_);
+  UpstreamServer& server = *lost.to.server;
+  time_ = Time::kRepetition;
+  server.noteSilence(lost.sent_at, BootClock::now());
+  if (sendExtra(lost)) return true;
+  // Another server is asked before this one is asked over TCP.
+  if (tcp_tried_ || candidates_.next()) return false;
+  context_.timeouts.arm(attempt_time_, server.roundTrip().timeout());
+  return true;
+}
+
+// As onUsualTime().
+bool ForwardExchange::onRepetitionTime() { return current_->isStream() ? leaveSilentConnection() : askOverTcpSoon(); }
 
 // False: the attempt has had its time.
 bool ForwardExchange::waitForRest() {

@@ -142,6 +142,8 @@ class ForwardExchange {
 
   void onTime();
   void onTotalTime();
+  bool onUsualTime();
+  bool onRepetitionTime();
   bool sendExtra(Datagram& lost);
   bool askEqual(uint8_t index);
   void onAttemptTime();
