@@ -51,6 +51,29 @@ naming::Member::Options memberOptions(const ClusterSettings& settings, const nod
   return options;
 }
 
+// Empty: not known.
+std::string placeOf(const ClusterSettings& settings, const resolve::Process& process, const Logger& log) {
+  if (settings.topology.empty()) return {};
+  auto place = node::readPlace(settings.topology, process.programs.get());
+  if (place) return std::move(*place);
+  log.warning("this node has no place among the others: topology: {}", place.error().message);
+  return {};
+}
+
+// Null: there is to be none.
+Result<std::shared_ptr<node::StateDirectory>> openState(const ClusterSettings& settings,
+                                                        const resolve::Process& process, const Logger& log) {
+  const std::string directory = stateDirectory(settings);
+  if (directory.empty()) return nullptr;
+  auto state = node::StateDirectory::open({.directory = directory,
+                                           .pattern = settings.pattern.text(),
+                                           .predecessor = process.predecessor,
+                                           .takes_name = !settings.observe},
+                                          log);
+  if (!state) return tl::unexpected(explained(state.error(), directory, process));
+  return state;
+}
+
 }  // namespace
 
 Clusters::~Clusters() { stop(); }
@@ -108,10 +131,18 @@ Result<Clusters::Asked> Clusters::ask(const ClusterSettings& settings, uint16_t 
                                          [](const auto& cluster) { return cluster->settings.pattern.text(); });
   if (running == running_.end()) return askNew(std::move(asked), settings, dns_port);
   Cluster& cluster = **running;
-  const bool has_left = cluster.has_left;
   const bool same = cluster.settings.isSameMember(settings);
+  const auto warnIfOther = [&] {
+    if (same) return;
+    process_.log.named("plugin/idetcd")
+        .warning("{}: only 'fallthrough' changes without a restart", settings.pattern.text());
+  };
+  if (cluster.has_left) {
+    warnIfOther();
+    return askNew(std::move(asked), cluster.settings, dns_port);
+  }
   const ClusterSettings::Step step = same ? ClusterSettings::Step::kNone : cluster.settings.stepTo(settings);
-  if (step != ClusterSettings::Step::kNone && !has_left) {
+  if (step != ClusterSettings::Step::kNone) {
     auto change = prepare(cluster, settings, step);
     if (!change) return tl::unexpected(change.error());
     asked.cluster = &cluster;
@@ -119,15 +150,12 @@ Result<Clusters::Asked> Clusters::ask(const ClusterSettings& settings, uint16_t 
     asked.change = std::move(*change);
     return asked;
   }
-  if (!same && settings.move != ClusterSettings::Move::kNone && !has_left)
+  if (!same && settings.move != ClusterSettings::Move::kNone)
     return fail(
         fmt::format("{}: a move begins with the option that the Corefile has already, which stands first, and "
                     "changes nothing else",
                     settings.pattern.text()));
-  if (!same)
-    process_.log.named("plugin/idetcd")
-        .warning("{}: only 'fallthrough' changes without a restart", settings.pattern.text());
-  if (has_left) return askNew(std::move(asked), cluster.settings, dns_port);
+  warnIfOther();
   asked.cluster = &cluster;
   asked.records = &cluster.records();
   return asked;
@@ -235,24 +263,12 @@ Result<std::unique_ptr<Cluster>> Clusters::make(const ClusterSettings& settings,
 
   naming::Member::Options options = memberOptions(settings, *node, dns_port, process_.executor);
   options.runner = process_.programs;
-  if (!settings.topology.empty()) {
-    if (auto place = node::readPlace(settings.topology, process_.programs.get())) {
-      options.place = std::move(*place);
-    } else {
-      log.warning("this node has no place among the others: topology: {}", place.error().message);
-    }
-  }
+  options.place = placeOf(settings, process_, log);
   options.on_ownership = [this](const std::optional<naming::Ownership>&) { process_.status_changed(); };
   options.metrics = stores_.scopeOf(settings, settings.startsAtPeers());
-  if (const std::string directory = stateDirectory(settings); !directory.empty()) {
-    auto state = node::StateDirectory::open({.directory = directory,
-                                             .pattern = settings.pattern.text(),
-                                             .predecessor = process_.predecessor,
-                                             .takes_name = !settings.observe},
-                                            log);
-    if (!state) return tl::unexpected(explained(state.error(), directory, process_));
-    options.state = made->state = std::move(*state);
-  }
+  auto state = openState(settings, process_, log);
+  if (!state) return tl::unexpected(state.error());
+  options.state = made->state = std::move(*state);
   if (options.hold.count() > 0 && !options.state) {
     options.hold = {};
     log.warning("hold without a state directory: a server that starts again is another node, so no name waits for it");
