@@ -1,26 +1,18 @@
 #include <condition_variable>
-#include <openssl/bio.h>
 #include <openssl/err.h>
-#include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
 
 #include "base/file.h"
+#include "base/openssl.h"
 #include "etcd/tls_source_internal.h"
 
 namespace idetcd::etcd {
 namespace {
 
+using openssl::Owned;
+
 // A bundle of all public CAs has some 200 KiB.
 constexpr size_t kMaxFileBytes = 8 << 20;
-
-struct OpenSslDeleter {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, OpenSslDeleter>;
 
 Owned<BIO> bioOf(const std::string& text) {
   ERR_clear_error();

@@ -6,23 +6,16 @@
 #include <openssl/err.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/openssl.h"
 
 namespace idetcd::net {
 
 namespace {
 
-struct OpenSslDeleter {
-  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
-  void operator()(SSL_SESSION* session) const { SSL_SESSION_free(session); }
-  void operator()(SSL* ssl) const { SSL_free(ssl); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, OpenSslDeleter>;
+using openssl::Owned;
 
 std::string lastError() {
   const unsigned long first = ERR_peek_error();

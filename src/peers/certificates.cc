@@ -1,49 +1,21 @@
 #include "peers/certificates.h"
 
-#include <cstdlib>
-#include <openssl/bio.h>
-#include <openssl/bn.h>
 #include <openssl/core_names.h>
-#include <openssl/ec.h>
-#include <openssl/evp.h>
-#include <openssl/param_build.h>
-#include <openssl/pem.h>
 #include <openssl/rand.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 
 #include "base/file.h"
+#include "base/openssl.h"
 
 namespace idetcd::peers {
 namespace {
 
+using openssl::check;
+using openssl::extend;
+using openssl::Owned;
+using openssl::owned;
+
 constexpr const char* kCurve = "P-256";
 constexpr std::string_view kCaLabel = "idetcd ca";
-
-struct Deleter {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(BIGNUM* number) const { BN_clear_free(number); }
-  void operator()(EC_GROUP* group) const { EC_GROUP_free(group); }
-  void operator()(EC_POINT* point) const { EC_POINT_free(point); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-  void operator()(EVP_PKEY_CTX* context) const { EVP_PKEY_CTX_free(context); }
-  void operator()(OSSL_PARAM* parameters) const { OSSL_PARAM_free(parameters); }
-  void operator()(OSSL_PARAM_BLD* builder) const { OSSL_PARAM_BLD_free(builder); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(X509_EXTENSION* extension) const { X509_EXTENSION_free(extension); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Deleter>;
-
-// What can fail here fails without memory, or by a bug: nothing comes from outside.
-void check(bool done) {
-  if (!done) std::abort();
-}
-template <typename T>
-Owned<T> owned(T* object) {
-  check(object != nullptr);
-  return Owned<T>(object);
-}
 
 // A number from 1 to the order of the curve less 1. Almost every key is one; if not, the next is tried.
 Owned<BIGNUM> privateNumber(const founding::Secret& secret, const EC_GROUP* group) {
@@ -76,58 +48,19 @@ Owned<EVP_PKEY> caKey(const founding::Secret& secret) {
   return owned(key);
 }
 
-template <typename Write>
-std::string pem(Write write) {
-  const auto bio = owned(BIO_new(BIO_s_mem()));
-  check(write(bio.get()) == 1);
-  char* data = nullptr;
-  const int64_t size = BIO_get_mem_data(bio.get(), &data);
-  return {data, static_cast<size_t>(size)};
-}
-std::string pem(X509* certificate) {
-  return pem([&](BIO* bio) { return PEM_write_bio_X509(bio, certificate); });
-}
-std::string pem(EVP_PKEY* key) {
-  return pem([&](BIO* bio) { return PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr); });
-}
-
-Owned<X509> certificateOf(EVP_PKEY* key, const char* name, int64_t serial) {
-  auto made = owned(X509_new());
-  check(X509_set_version(made.get(), X509_VERSION_3) == 1 &&
-        ASN1_INTEGER_set_int64(X509_get_serialNumber(made.get()), serial) == 1 &&
-        ASN1_TIME_set_string_X509(X509_getm_notBefore(made.get()), "19700101000000Z") == 1 &&
-        ASN1_TIME_set_string_X509(X509_getm_notAfter(made.get()), "99991231235959Z") == 1 &&
-        X509_NAME_add_entry_by_NID(X509_get_subject_name(made.get()), NID_commonName, MBSTRING_UTF8,
-                                   reinterpret_cast<const uint8_t*>(name), -1, -1, 0) == 1 &&
-        X509_set_pubkey(made.get(), key) == 1);
-  return made;
-}
-
-void extend(X509* certificate, X509* issuer, int what, const std::string& value) {
-  X509V3_CTX context;
-  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const auto extension = owned(X509V3_EXT_conf_nid(nullptr, &context, what, value.c_str()));
-  check(X509_add_ext(certificate, extension.get(), -1) == 1);
-}
-
-void sign(X509* certificate, X509* issuer, EVP_PKEY* key) {
-  check(X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) == 1 &&
-        X509_sign(certificate, key, EVP_sha256()) > 0);
-}
-
 Owned<X509> caOf(EVP_PKEY* key) {
-  auto ca = certificateOf(key, "idetcd cluster CA", 1);
+  auto ca = openssl::certificateOf(key, "idetcd cluster CA", 1);
   extend(ca.get(), ca.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   extend(ca.get(), ca.get(), NID_key_usage, "critical,keyCertSign");
   extend(ca.get(), ca.get(), NID_subject_key_identifier, "hash");
-  sign(ca.get(), ca.get(), key);
+  openssl::sign(ca.get(), ca.get(), key);
   return ca;
 }
 
 Owned<X509> leafOf(EVP_PKEY* key, const std::vector<IpAddress>& addresses, X509* ca, EVP_PKEY* ca_key) {
   int64_t serial = 0;
   check(RAND_bytes(reinterpret_cast<uint8_t*>(&serial), sizeof serial - 1) == 1);
-  auto leaf = certificateOf(key, "idetcd", serial + 2);
+  auto leaf = openssl::certificateOf(key, "idetcd", serial + 2);
   std::string names = "IP:127.0.0.1,IP:::1";
   for (const IpAddress& address : addresses) names += ",IP:" + address.toString();
   extend(leaf.get(), ca, NID_basic_constraints, "critical,CA:FALSE");
@@ -135,7 +68,7 @@ Owned<X509> leafOf(EVP_PKEY* key, const std::vector<IpAddress>& addresses, X509*
   extend(leaf.get(), ca, NID_ext_key_usage, "serverAuth,clientAuth");
   extend(leaf.get(), ca, NID_authority_key_identifier, "keyid");
   extend(leaf.get(), ca, NID_subject_alt_name, names);
-  sign(leaf.get(), ca, ca_key);
+  openssl::sign(leaf.get(), ca, ca_key);
   return leaf;
 }
 
@@ -166,9 +99,9 @@ Result<etcd::TlsFiles> issue(const founding::Secret& secret, const std::vector<I
   const auto key = owned(EVP_EC_gen(kCurve));
   const auto leaf = leafOf(key.get(), addresses, ca.get(), ca_key.get());
   etcd::TlsFiles files = tlsFilesIn(directory);
-  for (const auto& [path, contents] : {std::pair(files.ca_file, pem(ca.get())),
-                                       {files.key_file, pem(key.get())},
-                                       {files.certificate_file, pem(leaf.get())}}) {
+  for (const auto& [path, contents] : {std::pair(files.ca_file, openssl::pem(ca.get())),
+                                       {files.key_file, openssl::pem(key.get())},
+                                       {files.certificate_file, openssl::pem(leaf.get())}}) {
     if (auto written = write(path, contents); !written) return tl::unexpected(written.error());
   }
   return files;
