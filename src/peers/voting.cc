@@ -187,7 +187,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   void take(const std::vector<store::KeyValue>& kvs);
   void reached(bool yes);
   void tell() {
-    if (is_told && !stopping && options.on_voters) options.on_voters(serving);
+    if (reach != Reach::kUnknown && !stopping && options.on_voters) options.on_voters(serving);
   }
   void complain(std::string what);
 
@@ -261,9 +261,8 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Published published;
   int64_t published_revision = 0;  // 0: any is taken
   std::optional<BootClock::time_point> away_since;
-  bool is_away = false;  // has been said
+  enum class Reach { kUnknown, kReached, kAway } reach = Reach::kUnknown;  // of the voters, as said
   std::vector<founding::Voter> serving;
-  bool is_told = false;    // of them
   bool publishes = false;  // itself: since they were reached first
   bool stands_by = false;
   int64_t machine_lease = 0;
@@ -444,12 +443,13 @@ void Voting::Impl::reached(bool yes) {
   } else if (!away_since) {
     away_since = thread.now();
   }
-  const bool away = !yes && (is_away || thread.now() - *away_since >= kReachPatience);
+  const bool away = !yes && (reach == Reach::kAway || thread.now() - *away_since >= kReachPatience);
   if (away) published_revision = 0;  // one that goes on alone may have lower ones
-  const bool is_first = (yes || away) && !std::exchange(is_told, true);
   if (yes && !std::exchange(publishes, true)) thread.spawn(publishMachine(shared_from_this()));
-  if ((std::exchange(is_away, away) != away || is_first) && options.on_reach) options.on_reach(!away);
-  if (is_first) tell();
+  if (!yes && !away) return;
+  const Reach before = std::exchange(reach, away ? Reach::kAway : Reach::kReached);
+  if (before != reach && options.on_reach) options.on_reach(!away);
+  if (before == Reach::kUnknown) tell();
 }
 
 Task<void> Voting::Impl::follow(Self self) {
@@ -847,7 +847,7 @@ std::string Voting::Impl::noRecovery() const {
                          : is_published ? me() != nullptr && !me()->learner
                                         : std::ranges::find(known, options.uuid, &founding::Voter::uuid) != known.end();
   if (!has_voted) return "this machine does not vote, so its data may be old: run it on one that does";
-  if (!is_away) return "the voters are reached, or were a moment ago: nothing is lost";
+  if (reach != Reach::kAway) return "the voters are reached, or were a moment ago: nothing is lost";
   const nanoseconds left = options.leases_end - (thread.now() - *away_since);
   if (left <= 0s) return {};
   return fmt::format("owners may still hold names that only lost voters knew: try again in {} s",
@@ -1206,7 +1206,7 @@ Voting::Status Voting::status(std::chrono::milliseconds patience) const {
 
 void Voting::learn(std::vector<founding::Voter> voters) {
   impl_->thread.post([impl = impl_, voters = std::move(voters)]() mutable {
-    if (impl->is_away) impl->announce(std::move(voters));
+    if (impl->reach == Impl::Reach::kAway) impl->announce(std::move(voters));
   });
 }
 
