@@ -182,6 +182,7 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   static Task<void> follow(Self self);
   static Task<void> publishMachine(Self self);
   Task<bool> block(std::function<void()> work);
+  Task<std::optional<Result<void>>> blockFor(std::function<Result<void>()> work);
   Result<void> certify();
   void announce(std::vector<founding::Voter> voters);
   void take(const std::vector<store::KeyValue>& kvs);
@@ -305,6 +306,14 @@ Task<bool> Voting::Impl::block(std::function<void()> work) {
   co_return co_await wait;
 }
 
+// None: the process ends.
+Task<std::optional<Result<void>>> Voting::Impl::blockFor(std::function<Result<void>()> work) {
+  const auto result = std::make_shared<Result<void>>();
+  auto blocked = block([work = std::move(work), result] { *result = work(); });
+  if (!co_await blocked) co_return std::nullopt;
+  co_return *result;
+}
+
 void Voting::Impl::complain(std::string what) {
   if (what == problem) return;
   problem = std::move(what);
@@ -314,26 +323,25 @@ void Voting::Impl::complain(std::string what) {
 Task<void> Voting::Impl::run(Self self) {
   Impl& impl = *self;
   while (!impl.stopping) {
-    const auto error = std::make_shared<std::string>();
-    auto preparing = impl.block([self, error] {
-      if (auto made = makeDirectory(self->dataDirectory(), 0700); !made) *error = made.error().message;
-      if (error->empty()) {
-        if (auto done = self->certify(); !done) *error = done.error().message;
-      }
+    auto preparing = impl.blockFor([self] {
+      auto made = makeDirectory(self->dataDirectory(), 0700);
+      if (made) made = self->certify();
       self->has_program = isProgram(self->options.program);
       std::error_code ignored;
       std::filesystem::remove_all(self->removedDirectory(), ignored);
       self->started = !self->options.promised || std::filesystem::exists(self->marker(), ignored);
       for (const auto& entry : std::filesystem::directory_iterator(self->dataDirectory(), ignored))
         self->data = entry.path().filename();
+      return made;
     });
-    if (!co_await preparing) break;
-    impl.complain(!error->empty()     ? "this machine cannot take part: " + *error
+    const std::optional<Result<void>> prepared = co_await preparing;
+    if (!prepared) break;
+    impl.complain(!*prepared          ? "this machine cannot take part: " + prepared->error().message
                   : !impl.has_program ? fmt::format("there is no program '{}', so this machine cannot vote: install "
                                                     "etcd-server",
                                                     impl.options.program)
                                       : "");
-    if (error->empty()) break;
+    if (*prepared) break;
     auto sleep = impl.thread.sleepFor(5s);
     co_await sleep;
   }
@@ -562,15 +570,15 @@ std::vector<std::string> Voting::Impl::commandFor(const std::string& name, const
 }
 
 Task<void> Voting::Impl::startChild(std::string name, std::string initial_cluster, std::string state) {
-  const auto error = std::make_shared<std::string>();
-  auto preparing = block([self = shared_from_this(), error] {
+  auto preparing = blockFor([self = shared_from_this()] {
     auto made = makeDirectory(self->dataDirectory(), 0700);
     if (made) made = self->certify();
-    if (!made) *error = made.error().message;
+    return made;
   });
-  if (!co_await preparing || stopping) co_return;
-  if (!error->empty()) {
-    complain(fmt::format("etcd cannot be started: {}: {}", dataDirectory(), *error));
+  const std::optional<Result<void>> prepared = co_await preparing;
+  if (!prepared || stopping) co_return;
+  if (!*prepared) {
+    complain(fmt::format("etcd cannot be started: {}: {}", dataDirectory(), prepared->error().message));
     co_return;
   }
   EtcdChild::Options made{
@@ -613,15 +621,14 @@ Task<void> Voting::Impl::startFounding() {
   co_await waiting;
   if (stopping) co_return;
   // First its directory: who finds that beside the marker, and nothing in it, goes on with the start.
-  const auto error = std::make_shared<std::string>();
-  auto marking = block([directory = fmt::format("{}/{}", dataDirectory(), kFoundingData), marker = marker(), error] {
-    if (auto made = makeDirectory(directory, 0700); !made) *error = made.error().message;
-    if (!error->empty()) return;
-    if (auto marked = replaceFile(marker, ""); !marked) *error = marked.error().message;
+  auto marking = blockFor([directory = fmt::format("{}/{}", dataDirectory(), kFoundingData), marker = marker()] {
+    auto made = makeDirectory(directory, 0700);
+    return made ? replaceFile(marker, "") : made;
   });
-  if (!co_await marking || stopping) co_return;
-  if (!error->empty()) {
-    complain(fmt::format("etcd cannot be started: {}: {}", marker(), *error));
+  const std::optional<Result<void>> marked = co_await marking;
+  if (!marked || stopping) co_return;
+  if (!*marked) {
+    complain(fmt::format("etcd cannot be started: {}: {}", marker(), marked->error().message));
     co_return;
   }
   started = true;
@@ -705,18 +712,17 @@ Task<void> Voting::Impl::leave() {
   auto ending = endChild();
   co_await ending;
   if (stopping) co_return;  // end() has the child, which may live yet
-  const auto error = std::make_shared<std::string>();
-  auto deleting = block([marker = marker(), directory = dataDirectory(), removed = removedDirectory(), error] {
-    if (auto written = replaceFile(marker, ""); !written) {
-      *error = written.error().message;
-      return;
-    }
+  auto deleting = blockFor([marker = marker(), directory = dataDirectory(), removed = removedDirectory()] {
+    auto written = replaceFile(marker, "");
     // As a whole: etcd would take what a loss of power has left of it for its own, or for a founding that begins.
-    if (auto deleted = removeDirectory(directory, removed); !deleted) *error = deleted.error().message;
+    return written ? removeDirectory(directory, removed) : written;
   });
-  if (!co_await deleting) co_return;
-  complain(error->empty() ? "" : fmt::format("the data of etcd cannot be deleted: {}: {}", dataDirectory(), *error));
-  if (!error->empty()) co_return;
+  const std::optional<Result<void>> deleted = co_await deleting;
+  if (!deleted) co_return;
+  complain(*deleted
+               ? ""
+               : fmt::format("the data of etcd cannot be deleted: {}: {}", dataDirectory(), deleted->error().message));
+  if (!*deleted) co_return;
   data.reset();
   started = true;
   log.info("peers: this machine runs no etcd any more: others vote");
