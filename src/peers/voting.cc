@@ -185,15 +185,25 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<std::optional<Result<void>>> blockFor(std::function<Result<void>()> work);
   Result<void> certify();
   void announce(std::vector<founding::Voter> voters);
-  void take(const std::vector<store::KeyValue>& kvs);
+  void readVotersKey(const std::vector<store::KeyValue>& kvs);
   void reached(bool yes);
-  void tell() {
+  void reportVoters() {
     if (reach != Reach::kUnknown && !stopping && options.on_voters) options.on_voters(serving);
   }
   void complain(std::string what);
 
   // --- the child ---
   Task<void> tick();
+  bool isNoMember() const;
+  Task<void> leaveIfRemoved();
+  void updateStandsBy();
+  enum class Start { kNone, kFound, kRestart, kJoin };
+  Start chooseStart(bool is_no_member) const;
+  Task<void> startIfWanted(bool is_no_member);
+  Task<bool> readOwnStatus();
+  Task<void> maintainFiles();
+  Task<void> leadOrStandBack();
+  bool leads() const { return own_status && own_status->leader == own_status->id; }
   Task<void> startChild(std::string name, std::string initial_cluster, std::string state);
   Task<void> lookForProgram();
   Task<void> startFounding();
@@ -228,9 +238,14 @@ struct Voting::Impl : std::enable_shared_from_this<Voting::Impl> {
   Task<void> askAll(std::vector<Voter> voters, std::function<bool(uint64_t)> is_awaited);
   Voter voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const;
   Task<void> lead();
-  Task<std::optional<View>> look();
+  Task<bool> readMembers(View& view);
+  bool answersLately(uint64_t id, BootClock::time_point time) const;
+  void judgeAnswers(View& view, BootClock::time_point begun);
+  void forgetGone(const View& view);
+  void noteDurations(View& view);
+  Task<std::optional<View>> readView();
   Task<std::set<SocketAddress>> goneOf(const View& view);
-  Task<bool> take(Step step);
+  Task<bool> carryOut(Step step);
   Task<bool> publish(Published value);
   Task<void> keepSpace();
   Task<StoreResult<void>> makeSpace();
@@ -302,8 +317,8 @@ Task<bool> Voting::Impl::block(std::function<void()> work) {
     scheduler.post([done] { done->set(); });
   });
   if (!submitted) co_return false;
-  auto wait = done->wait(nanoseconds::max());
-  co_return co_await wait;
+  const bool is_done = co_await done->wait(nanoseconds::max());
+  co_return is_done;
 }
 
 // None: the process ends.
@@ -342,8 +357,7 @@ Task<void> Voting::Impl::run(Self self) {
                                                     impl.options.program)
                                       : "");
     if (*prepared) break;
-    auto sleep = impl.thread.sleepFor(5s);
-    co_await sleep;
+    co_await impl.thread.sleepFor(5s);
   }
   if (!impl.stopping && !impl.thread.stopping()) {
     impl.announce(impl.options.voters.empty() ? impl.options.cluster.voters : impl.options.voters);
@@ -351,19 +365,15 @@ Task<void> Voting::Impl::run(Self self) {
   }
   while (!impl.stopping && !impl.thread.stopping()) {
     impl.wake.reset();
-    auto step = impl.tick();
-    co_await step;
+    co_await impl.tick();
     const bool is_starting = impl.child && !impl.own_status;
     auto pause = impl.wake.wait(is_starting               ? nanoseconds(50ms)
                                 : impl.child || impl.data ? nanoseconds(kTick)
                                                           : nanoseconds(5s));
     co_await pause;
   }
-  auto ending = impl.ended.wait(nanoseconds::max());
-  if (!co_await ending) {  // the thread stops
-    auto ending_child = impl.endChild();
-    co_await ending_child;
-  }
+  const bool has_ended = co_await impl.ended.wait(nanoseconds::max());
+  if (!has_ended) co_await impl.endChild();  // the thread stops
   if (impl.recovery) std::exchange(impl.recovery, std::nullopt)->set_value(fail("the server ends"));
   impl.stopped.set_value();
 }
@@ -374,23 +384,19 @@ Task<void> Voting::Impl::end(Self self) {
   const auto handed_over = std::make_shared<Awaited>(impl.thread);
   handed_over->left = 1;
   impl.thread.spawn(handOver(self, handed_over));
-  auto handing_over = handed_over->all.wait(kHandOverPatience);
-  co_await handing_over;
+  co_await handed_over->all.wait(kHandOverPatience);
   // After that: a leader that hands over drops what it is asked to write.
   const auto taken_back = std::make_shared<Awaited>(impl.thread);
   taken_back->left = 1;
   impl.thread.spawn(takeBackKey(self, taken_back));
-  auto taking_back = taken_back->all.wait(kKeyPatience);
-  co_await taking_back;
-  auto ending = impl.endChild();
-  co_await ending;
+  co_await taken_back->all.wait(kKeyPatience);
+  co_await impl.endChild();
   impl.ended.set();
 }
 
 Task<void> Voting::Impl::takeBackKey(Self self, std::shared_ptr<Awaited> awaited) {
   if (self->machine_lease != 0) {
-    auto revoking = self->store.leaseRevoke(self->machine_lease);
-    co_await revoking;
+    co_await self->store.leaseRevoke(self->machine_lease);
   }
   awaited->done();
 }
@@ -418,10 +424,10 @@ void Voting::Impl::announce(std::vector<founding::Voter> voters) {
   }
   store.setEndpoints(std::move(endpoints));
   serving = std::move(voters);
-  tell();
+  reportVoters();
 }
 
-void Voting::Impl::take(const std::vector<store::KeyValue>& kvs) {
+void Voting::Impl::readVotersKey(const std::vector<store::KeyValue>& kvs) {
   for (const store::KeyValue& kv : kvs) {
     if (kv.key != kVotersKey) continue;
     auto value = decodePublished(kv.value);
@@ -457,7 +463,7 @@ void Voting::Impl::reached(bool yes) {
   if (!yes && !away) return;
   const Reach before = std::exchange(reach, away ? Reach::kAway : Reach::kReached);
   if (before != reach && options.on_reach) options.on_reach(!away);
-  if (before == Reach::kUnknown) tell();
+  if (before == Reach::kUnknown) reportVoters();
 }
 
 Task<void> Voting::Impl::follow(Self self) {
@@ -468,22 +474,19 @@ Task<void> Voting::Impl::follow(Self self) {
     const StoreResult<store::RangeResult> now = co_await reading;
     impl.reached(now.has_value());
     if (now) {
-      impl.take(now->kvs);
+      impl.readVotersKey(now->kvs);
       std::vector<store::WatchRange> ranges{{store::KeyRange::single(std::string(kVotersKey)), now->revision + 1}};
-      auto opening = impl.store.watch(std::move(ranges));
-      StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await opening;
+      StoreResult<std::unique_ptr<store::WatchStream>> stream = co_await impl.store.watch(std::move(ranges));
       while (stream && !impl.stopping) {
-        auto next = (*stream)->next(kWatchPatience);
-        const StoreResult<store::WatchBatch> batch = co_await next;
+        const StoreResult<store::WatchBatch> batch = co_await (*stream)->next(kWatchPatience);
         if (!batch || !(*stream)->isAtCurrentEndpoint()) break;
         for (const store::WatchEvent& event : batch->events) {
-          if (event.type == store::WatchEvent::Type::kPut) impl.take({event.kv});
+          if (event.type == store::WatchEvent::Type::kPut) impl.readVotersKey({event.kv});
         }
       }
     }
     const nanoseconds pause = now ? 200ms : std::min<nanoseconds>(pauseAfter(impl.thread.now() - begun, 200ms), 1s);
-    auto sleep = impl.thread.sleepFor(pause);
-    co_await sleep;
+    co_await impl.thread.sleepFor(pause);
   }
 }
 
@@ -495,8 +498,7 @@ Task<void> Voting::Impl::publishMachine(Self self) {
     impl.machine_changed.reset();
     if (impl.machine_lease == 0) {
       written.clear();
-      auto granting = impl.store.leaseGrant(kMachineLease);
-      const StoreResult<store::Lease> lease = co_await granting;
+      const StoreResult<store::Lease> lease = co_await impl.store.leaseGrant(kMachineLease);
       if (lease) impl.machine_lease = lease->id;
     }
     if (const std::string value = encode(impl.machine());
@@ -505,8 +507,7 @@ Task<void> Voting::Impl::publishMachine(Self self) {
       request.success.emplace_back(
           store::PutOp{std::string(kMachinesPrefix) + impl.options.uuid, value, impl.machine_lease});
       request.repeatable = true;
-      auto putting = impl.store.txn(std::move(request));
-      const StoreResult<store::TxnResult> put = co_await putting;
+      const StoreResult<store::TxnResult> put = co_await impl.store.txn(std::move(request));
       if (put) written = value;
       if (!put && put.error().code == ErrorCode::kLeaseNotFound) impl.machine_lease = 0;
     }
@@ -514,8 +515,7 @@ Task<void> Voting::Impl::publishMachine(Self self) {
     auto wait = impl.machine_changed.wait(all_said ? nanoseconds(kMachineLease / 3)
                                                    : pauseAfter(impl.thread.now() - begun, 1s));
     if (co_await wait || impl.stopping || impl.machine_lease == 0) continue;
-    auto renewing = impl.store.leaseKeepAlive(impl.machine_lease, 5s);
-    const StoreResult<store::Lease> renewed = co_await renewing;
+    const StoreResult<store::Lease> renewed = co_await impl.store.leaseKeepAlive(impl.machine_lease, 5s);
     if (!renewed && renewed.error().code == ErrorCode::kLeaseNotFound) impl.machine_lease = 0;
   }
 }
@@ -611,14 +611,12 @@ Task<void> Voting::Impl::awaitFirst() {
   while (!*is_served && !stopping && !thread.stopping() && thread.now() < deadline) {
     auto asking = block([is_served, address = shifted(first.address, 2)] { *is_served = isServed(address, 100ms); });
     if (!co_await asking || *is_served) co_return;
-    auto sleep = thread.sleepFor(20ms);
-    co_await sleep;
+    co_await thread.sleepFor(20ms);
   }
 }
 
 Task<void> Voting::Impl::startFounding() {
-  auto waiting = awaitFirst();
-  co_await waiting;
+  co_await awaitFirst();
   if (stopping) co_return;
   // First its directory: who finds that beside the marker, and nothing in it, goes on with the start.
   auto marking = blockFor([directory = fmt::format("{}/{}", dataDirectory(), kFoundingData), marker = marker()] {
@@ -654,8 +652,7 @@ Task<void> Voting::Impl::endChild() {
 }
 
 Task<void> Voting::Impl::join(uint64_t member) {
-  auto listing = cluster.memberList();
-  const StoreResult<etcd::MemberList> list = co_await listing;
+  const StoreResult<etcd::MemberList> list = co_await cluster.memberList();
   if (!list || stopping) co_return;
   std::string initial_cluster;
   bool is_listed = false;
@@ -695,8 +692,7 @@ Task<bool> Voting::Impl::isRemoved() {
   const StoreResult<store::RangeResult> applied = co_await reading;
   if (!applied || !data) co_return false;
   const etcd::Cluster one(*client);
-  auto listing = one.memberList();
-  const StoreResult<etcd::MemberList> list = co_await listing;
+  const StoreResult<etcd::MemberList> list = co_await one.memberList();
   if (!list || !data) co_return false;
   size_t voters = 0;
   size_t following = 0;
@@ -709,8 +705,7 @@ Task<bool> Voting::Impl::isRemoved() {
 }
 
 Task<void> Voting::Impl::leave() {
-  auto ending = endChild();
-  co_await ending;
+  co_await endChild();
   if (stopping) co_return;  // end() has the child, which may live yet
   auto deleting = blockFor([marker = marker(), directory = dataDirectory(), removed = removedDirectory()] {
     auto written = replaceFile(marker, "");
@@ -730,8 +725,7 @@ Task<void> Voting::Impl::leave() {
 
 Task<void> Voting::Impl::moveAddress(Voter voter) {
   std::vector<std::string> urls{peerUrl(options.address, tls())};
-  auto updating = own_cluster.memberUpdate(voter.member, std::move(urls));
-  const StoreResult<void> updated = co_await updating;
+  const StoreResult<void> updated = co_await own_cluster.memberUpdate(voter.member, std::move(urls));
   if (updated)
     log.info("peers: etcd's other members are told the new address of this machine, {}", options.address.ip.toString());
 }
@@ -753,87 +747,89 @@ Task<void> Voting::Impl::lookForProgram() {
   complain("");
 }
 
-Task<void> Voting::Impl::tick() {
-  if (!has_program) {
-    auto looking = lookForProgram();
-    co_await looking;
-  }
-  const auto is_other = [this](const Voter& listed) { return *data != kFoundingData && *data != hex(listed.member); };
-  const bool is_no_member = is_published && data && (me() == nullptr || is_other(*me()));
-  if (is_no_member) {
-    auto asking = isRemoved();
-    if (co_await asking && !stopping) {
-      auto leaving = leave();
-      co_await leaving;
-    }
-  }
+// Whether the published voters have the member no more whose data this machine has.
+bool Voting::Impl::isNoMember() const {
+  if (!is_published || !data) return false;
+  return me() == nullptr || (*data != kFoundingData && *data != hex(me()->member));
+}
+
+Task<void> Voting::Impl::leaveIfRemoved() {
+  if (!isNoMember()) co_return;
+  const bool is_removed = co_await isRemoved();
+  if (is_removed && !stopping) co_await leave();
+}
+
+void Voting::Impl::updateStandsBy() {
   const bool is_lost = me() != nullptr && !me()->learner && (started || !isFounder());
   const bool waits = is_published && (me() == nullptr || is_lost) && !data && has_program;
   if (std::exchange(stands_by, waits) != waits) machine_changed.set();
   if (waits && is_lost)
     complain("this machine votes, but has lost its data of etcd: it will be added anew, or another one will");
-  if (recovery) {
-    auto recovering = recoverNow();
-    co_await recovering;
-  }
-  if (stopping || stands_by || !has_program) co_return;
-  if (!child) {
-    if (data && is_no_member) co_return;  // it is not known yet whether the data is void
-    if (data == kFoundingData && !started) {  // its start was broken off before the marker was there
-      auto starting = startFounding();
-      co_await starting;
-    } else if (data) {
+}
+
+// `is_no_member`: it is not known yet whether the data is void.
+Voting::Impl::Start Voting::Impl::chooseStart(bool is_no_member) const {
+  if (data && is_no_member) return Start::kNone;
+  if (data == kFoundingData && !started) return Start::kFound;  // it was broken off before the marker was there
+  if (data) return Start::kRestart;
+  if (me() != nullptr && me()->learner) return Start::kJoin;
+  return isFounder() && !started ? Start::kFound : Start::kNone;
+}
+
+Task<void> Voting::Impl::startIfWanted(bool is_no_member) {
+  switch (chooseStart(is_no_member)) {
+    case Start::kNone:
+      co_return;
+    case Start::kFound:
+      co_await startFounding();
+      co_return;
+    case Start::kRestart: {
       // etcd looks at it only where it has no data yet.
       const bool is_founding = *data == kFoundingData;
       auto starting = startChild(*data, is_founding ? foundingCluster() : "", is_founding ? "new" : "existing");
       co_await starting;
-    } else if (me() != nullptr && me()->learner) {
-      auto joining = join(me()->member);
-      co_await joining;
-    } else if (isFounder() && !started) {
-      auto starting = startFounding();
-      co_await starting;
+      co_return;
     }
-    co_return;
+    case Start::kJoin:
+      co_await join(me()->member);
+      co_return;
   }
+}
+
+// False: etcd does not answer, or ends.
+Task<bool> Voting::Impl::readOwnStatus() {
   counters.etcd_starts.add(child->starts() - std::exchange(child_starts, child->starts()));
-  auto asking = own_cluster.status();
-  const StoreResult<MemberStatus> answer = co_await asking;
-  if (stopping || !child) co_return;
+  const StoreResult<MemberStatus> answer = co_await own_cluster.status();
+  if (stopping || !child) co_return false;
   complain(child->problem());
-  if (!answer) {
-    own_status.reset();
-  } else {
-    own_status = *answer;
-  }
-  const bool leads = own_status && own_status->leader == own_status->id;
-  counters.leads.set(leads ? 1 : 0);
-  if (!own_status) co_return;
-  seeVersion(own_status->version);
-  if (thread.now() >= next_look_at_files) {
-    next_look_at_files = thread.now() + 60s;
-    auto looking = block([self = shared_from_this()] {
-      const std::string file = self->path("etcd.log");
-      std::error_code error;
-      if (const auto size = std::filesystem::file_size(file, error); !error && size > kMaxLogBytes)
-        std::filesystem::resize_file(file, 0, error);
-      (void)self->certify();  // etcd and its clients read the files again
-    });
-    co_await looking;
-  }
-  if (const Voter* const listed = me(); listed != nullptr && listed->address != options.address) {
-    auto moving = moveAddress(*listed);
-    co_await moving;
-  }
-  if (leads && own_status) {
+  own_status.reset();
+  if (answer) own_status = *answer;
+  counters.leads.set(leads() ? 1 : 0);
+  if (own_status) seeVersion(own_status->version);
+  co_return own_status.has_value();
+}
+
+Task<void> Voting::Impl::maintainFiles() {
+  if (thread.now() < next_look_at_files) co_return;
+  next_look_at_files = thread.now() + 60s;
+  auto looking = block([self = shared_from_this()] {
+    const std::string file = self->path("etcd.log");
+    std::error_code error;
+    if (const auto size = std::filesystem::file_size(file, error); !error && size > kMaxLogBytes)
+      std::filesystem::resize_file(file, 0, error);
+    (void)self->certify();  // etcd and its clients read the files again
+  });
+  co_await looking;
+}
+
+Task<void> Voting::Impl::leadOrStandBack() {
+  if (leads()) {
     if (own_status->no_space) {
-      auto keeping = keepSpace();
-      co_await keeping;
+      co_await keepSpace();
     } else {
       full.reset();
     }
-    auto leading = lead();
-    co_await leading;
+    co_await lead();
   } else {
     answered.clear();
     change_seen.reset();
@@ -842,6 +838,25 @@ Task<void> Voting::Impl::tick() {
     last_members.clear();
     going_on.clear();
   }
+}
+
+Task<void> Voting::Impl::tick() {
+  if (!has_program) co_await lookForProgram();
+  const bool is_no_member = isNoMember();
+  co_await leaveIfRemoved();
+  updateStandsBy();
+  if (recovery) co_await recoverNow();
+  if (stopping || stands_by || !has_program) co_return;
+  if (!child) {
+    co_await startIfWanted(is_no_member);
+    co_return;
+  }
+  const bool answers_now = co_await readOwnStatus();
+  if (!answers_now) co_return;
+  co_await maintainFiles();
+  if (const Voter* const listed = me(); listed != nullptr && listed->address != options.address)
+    co_await moveAddress(*listed);
+  co_await leadOrStandBack();
 }
 
 // Why this machine may not go on alone; empty: it may. An etcd that was started without a majority does not say what it
@@ -868,22 +883,19 @@ Task<void> Voting::Impl::recoverNow() {
     co_return;
   }
   log.warning("peers: an operator has this machine go on alone; what other voters had and it has not is lost");
-  auto ending = endChild();
-  co_await ending;
+  co_await endChild();
   auto starting = startChild(*data, "", "existing");
   co_await starting;
   recovery.reset();
   Result<void> result = fail("etcd does not come up: see etcd.log");
   const auto deadline = thread.now() + 60s;
   while (child && !stopping && !thread.stopping() && thread.now() < deadline) {
-    auto asking = own_cluster.status();
-    const StoreResult<MemberStatus> answer = co_await asking;
+    const StoreResult<MemberStatus> answer = co_await own_cluster.status();
     if (answer && answer->leader == answer->id) {
       result = {};
       break;
     }
-    auto sleep = thread.sleepFor(100ms);
-    co_await sleep;
+    co_await thread.sleepFor(100ms);
   }
   promise.set_value(std::move(result));
 }
@@ -901,8 +913,7 @@ std::shared_ptr<etcd::Client> Voting::Impl::clientOf(const SocketAddress& addres
 Task<void> Voting::Impl::ask(Self self, Voter voter, std::shared_ptr<Awaited> awaited) {
   const std::shared_ptr<etcd::Client> client = self->clientOf(voter.address);
   const etcd::Cluster one(*client);
-  auto asking = one.status();
-  const StoreResult<MemberStatus> answer = co_await asking;
+  const StoreResult<MemberStatus> answer = co_await one.status();
   self->being_asked.erase(voter.member);
   if (answer && answer->id == voter.member) self->answers[voter.member] = {*answer, self->thread.now()};
   if (awaited) awaited->done();
@@ -918,8 +929,7 @@ Task<void> Voting::Impl::askAll(std::vector<Voter> voters, std::function<bool(ui
     thread.spawn(ask(shared_from_this(), voter, counts ? awaited : nullptr));
   }
   if (awaited->left == 0) co_return;
-  auto wait = awaited->all.wait(2s);
-  co_await wait;
+  co_await awaited->all.wait(2s);
 }
 
 Voter Voting::Impl::voterOf(const ClusterMember& member, const std::vector<Machine>& machines) const {
@@ -938,15 +948,13 @@ Voter Voting::Impl::voterOf(const ClusterMember& member, const std::vector<Machi
   return voter;
 }
 
-Task<std::optional<View>> Voting::Impl::look() {
+// False: they cannot be read.
+Task<bool> Voting::Impl::readMembers(View& view) {
   auto reading = own.range(store::KeyRange::prefix(kPrefix), {});
   const StoreResult<store::RangeResult> keys = co_await reading;
-  if (!keys) co_return std::nullopt;
-  auto listing = own_cluster.memberList();
-  const StoreResult<etcd::MemberList> list = co_await listing;
-  if (!list || !own_status) co_return std::nullopt;
-
-  View view;
+  if (!keys) co_return false;
+  const StoreResult<etcd::MemberList> list = co_await own_cluster.memberList();
+  if (!list || !own_status) co_return false;
   view.published.cluster = options.cluster.cluster;
   key_revision = 0;
   for (const store::KeyValue& kv : keys->kvs) {
@@ -958,33 +966,34 @@ Task<std::optional<View>> Voting::Impl::look() {
   }
   view.machines = machinesOf(keys->kvs);
   view.self = own_status->id;
-  std::vector<Voter> others;
-  for (const ClusterMember& member : list->members) {
-    view.members.push_back({.voter = voterOf(member, view.machines)});
-    if (member.id != view.self) others.push_back(view.members.back().voter);
-  }
+  for (const ClusterMember& member : list->members) view.members.push_back({.voter = voterOf(member, view.machines)});
   std::ranges::sort(view.members, {}, [](const View::Member& member) { return member.voter.member; });
-  const BootClock::time_point begun = thread.now();
-  const auto answers_lately = [this, begun](uint64_t id) {
-    const auto last = answered.find(id);
-    return last == answered.end() || begun - last->second < kAnswersLately;
-  };
-  auto asking = askAll(std::move(others), answers_lately);
-  co_await asking;
-  if (!own_status) co_return std::nullopt;
+  co_return true;
+}
 
+// Whether it was counted in shortly before `time`, or is new.
+bool Voting::Impl::answersLately(uint64_t id, BootClock::time_point time) const {
+  const auto last = answered.find(id);
+  return last == answered.end() || time - last->second < kAnswersLately;
+}
+
+// `begun`: when the members were asked.
+void Voting::Impl::judgeAnswers(View& view, BootClock::time_point begun) {
   const BootClock::time_point now = thread.now();
   for (View::Member& member : view.members) {
     const uint64_t id = member.voter.member;
     const auto answer = answers.find(id);
     const bool has_answered =
-        answer != answers.end() && answer->second.at >= (answers_lately(id) ? begun : begun - kAnswersLately);
+        answer != answers.end() && answer->second.at >= (answersLately(id, begun) ? begun : begun - kAnswersLately);
     member.answers = id == view.self || (has_answered && answer->second.status.leader == view.self &&
                                          answer->second.status.index + kMaxLag >= own_status->index);
     BootClock::time_point& last = answered.try_emplace(id, now).first->second;
     if (member.answers) last = now;
     member.silent = now - last;
   }
+}
+
+void Voting::Impl::forgetGone(const View& view) {
   const auto is_gone = [&view](const auto& one) {
     return std::ranges::none_of(view.members,
                                 [&one](const View::Member& member) { return member.voter.member == one.first; });
@@ -995,6 +1004,11 @@ Task<std::optional<View>> Voting::Impl::look() {
     return std::ranges::none_of(
         view.members, [&](const View::Member& member) { return endpointOf(member.voter.address) == one.first; });
   });
+}
+
+// Since when this leader has seen what it sees.
+void Voting::Impl::noteDurations(View& view) {
+  const BootClock::time_point now = thread.now();
   if (!view.published.change) {
     change_seen.reset();
   } else {
@@ -1011,6 +1025,23 @@ Task<std::optional<View>> Voting::Impl::look() {
     if (!too_many_since) too_many_since = now;
     view.too_many_for = now - *too_many_since;
   }
+}
+
+Task<std::optional<View>> Voting::Impl::readView() {
+  View view;
+  const bool is_read = co_await readMembers(view);
+  if (!is_read) co_return std::nullopt;
+  std::vector<Voter> others;
+  for (const View::Member& member : view.members) {
+    if (member.voter.member != view.self) others.push_back(member.voter);
+  }
+  const BootClock::time_point begun = thread.now();
+  auto asking = askAll(std::move(others), [this, begun](uint64_t id) { return answersLately(id, begun); });
+  co_await asking;
+  if (!own_status) co_return std::nullopt;
+  judgeAnswers(view, begun);
+  forgetGone(view);
+  noteDurations(view);
   last_members = view.members;
   co_return view;
 }
@@ -1040,13 +1071,11 @@ Task<std::set<SocketAddress>> Voting::Impl::goneOf(const View& view) {
 Task<void> Voting::Impl::lead() {
   constexpr int kMaxSteps = 8;
   for (int i = 0; i < kMaxSteps && !stopping; ++i) {
-    auto looking = look();
-    std::optional<View> view = co_await looking;
+    std::optional<View> view = co_await readView();
     if (!view) co_return;
     Step step = nextStep(*view);
     if (beginsWithAnother(*view, step)) {
-      auto looking_for_gone = goneOf(*view);
-      view->gone = co_await looking_for_gone;
+      view->gone = co_await goneOf(*view);
       step = nextStep(*view);
       if (std::holds_alternative<step::Wait>(step.what) && step.why.empty() && !view->gone.empty())
         step.why = fmt::format("{} machines that have a key take no connection at their peers port over TCP", view->gone.size());
@@ -1057,28 +1086,26 @@ Task<void> Voting::Impl::lead() {
     if (const auto* remove = std::get_if<step::Remove>(&step.what);
         remove != nullptr && remove->voter.learner && view->change_age >= kLearnerPatience)
       avoided[remove->voter.uuid] = thread.now();
-    auto taking = take(std::move(step));
-    if (!co_await taking) co_return;
+    const bool is_done = co_await carryOut(std::move(step));
+    if (!is_done) co_return;
   }
 }
 
-Task<bool> Voting::Impl::take(Step step) {
+Task<bool> Voting::Impl::carryOut(Step step) {
   StoreResult<void> done;
   if (const auto* publication = std::get_if<step::Publish>(&step.what)) {
-    auto publishing = publish(publication->value);
-    co_return co_await publishing;
+    const bool is_put = co_await publish(publication->value);
+    co_return is_put;
   }
   if (const auto* add = std::get_if<step::Add>(&step.what)) {
     auto adding = own_cluster.memberAdd({peerUrl(add->machine.address, tls())}, true);
     const StoreResult<uint64_t> added = co_await adding;
     if (!added) done = tl::unexpected<store::StoreError>(added.error());
   } else if (const auto* promote = std::get_if<step::Promote>(&step.what)) {
-    auto promoting = own_cluster.memberPromote(promote->voter.member);
-    const StoreResult<void> promoted = co_await promoting;
+    const StoreResult<void> promoted = co_await own_cluster.memberPromote(promote->voter.member);
     if (!promoted) co_return false;  // not yet: etcd knows better how far it is
   } else if (const auto* remove = std::get_if<step::Remove>(&step.what)) {
-    auto removing = own_cluster.memberRemove(remove->voter.member);
-    done = co_await removing;
+    done = co_await own_cluster.memberRemove(remove->voter.member);
   }
   if (!done) {
     log.warning("peers: {}: etcd refuses: {}", step.why, done.error().message);
@@ -1092,15 +1119,13 @@ Task<bool> Voting::Impl::publish(Published value) {
   store::TxnRequest request;
   request.compares.push_back({std::string(kVotersKey), store::Compare::Target::kModRevision, key_revision});
   request.success.emplace_back(store::PutOp{std::string(kVotersKey), encode(value), 0});
-  auto putting = own.txn(std::move(request));
-  const StoreResult<store::TxnResult> put = co_await putting;
+  const StoreResult<store::TxnResult> put = co_await own.txn(std::move(request));
   co_return put && put->succeeded;
 }
 
 Task<void> Voting::Impl::keepSpace() {
   if (!full) log.error("peers: etcd is full ({} MB): it is compacted and defragmented", own_status->bytes >> 20);
-  auto making = makeSpace();
-  const StoreResult<void> made = co_await making;
+  const StoreResult<void> made = co_await makeSpace();
   const std::string why = made ? "" : made.error().message;
   if (!why.empty() && full != why) log.warning("peers: etcd stays full; this machine keeps trying: {}", why);
   full = why;
@@ -1109,27 +1134,22 @@ Task<void> Voting::Impl::keepSpace() {
 // A full store takes no writes until it has been compacted, each member that answers has given the space back, and the
 // alarm is off. An alarm that goes off before would come back with the next write.
 Task<StoreResult<void>> Voting::Impl::makeSpace() {
-  auto compacting = own_cluster.compact(own_status->revision);
-  const StoreResult<void> compacted = co_await compacting;
+  const StoreResult<void> compacted = co_await own_cluster.compact(own_status->revision);
   if (!compacted && compacted.error().code != ErrorCode::kCompacted) co_return compacted;
-  auto looking = look();
-  const std::optional<View> view = co_await looking;
+  const std::optional<View> view = co_await readView();
   if (!view) co_return tl::unexpected(store::StoreError(ErrorCode::kUnavailable, "its members are not known"));
   for (const View::Member& member : view->members) {
     if (!member.answers) continue;
     const std::shared_ptr<etcd::Client> client = clientOf(member.voter.address);
     const etcd::Cluster one(*client);
-    auto defragmenting = one.defragment(30s);
-    const StoreResult<void> defragmented = co_await defragmenting;
+    const StoreResult<void> defragmented = co_await one.defragment(30s);
     if (!defragmented) co_return defragmented;
   }
-  auto listing = own_cluster.alarms();
-  const StoreResult<std::vector<etcd::Alarm>> alarms = co_await listing;
+  const StoreResult<std::vector<etcd::Alarm>> alarms = co_await own_cluster.alarms();
   if (!alarms) co_return tl::unexpected(alarms.error());
   for (const etcd::Alarm& alarm : *alarms) {
     if (alarm.kind != etcd::Alarm::Kind::kNoSpace) continue;
-    auto disarming = own_cluster.disarm(alarm);
-    const StoreResult<void> disarmed = co_await disarming;
+    const StoreResult<void> disarmed = co_await own_cluster.disarm(alarm);
     if (!disarmed) co_return disarmed;
   }
   co_return StoreResult<void>();
@@ -1137,12 +1157,11 @@ Task<StoreResult<void>> Voting::Impl::makeSpace() {
 
 Task<void> Voting::Impl::handOver(Self self, std::shared_ptr<Awaited> awaited) {
   const uint64_t member_id = self->own_status ? self->own_status->id : 0;
-  const bool leads = self->child && self->own_status && self->own_status->leader == member_id;
+  const bool leads = self->child && self->leads();
   const std::vector<View::Member> members = leads ? self->last_members : std::vector<View::Member>();
   for (const View::Member& member : members) {
     if (member.voter.learner || !member.answers || member.voter.member == member_id) continue;
-    auto moving = self->own_cluster.moveLeader(member.voter.member);
-    const StoreResult<void> moved = co_await moving;
+    const StoreResult<void> moved = co_await self->own_cluster.moveLeader(member.voter.member);
     if (moved || !self->child) break;
   }
   awaited->done();
@@ -1168,7 +1187,7 @@ Task<void> Voting::Impl::inspect(Self self, std::shared_ptr<std::promise<Status>
     one.leads = answer->second.status.leader == voter.member;
     one.version = answer->second.status.version;
   }
-  if (!impl.own_status || impl.own_status->leader != impl.own_status->id) impl.clients.clear();  // no connection stays
+  if (!impl.leads()) impl.clients.clear();  // no connection stays
   status.role = impl.role();
   status.problem = impl.problem;
   status.going_on = impl.going_on;
