@@ -78,6 +78,7 @@ class Voting {
   };
 
   // `thread` outlives this and the work on the executor, and is stopped after stop() has returned.
+  // REQUIRES: `programs`, `uuid` and `directory` are set.
   Voting(etcd::CompletionThread& thread, Options options, const Logger& log);
   ~Voting();  // stop(1 s)
   Voting(const Voting&) = delete;
@@ -86,9 +87,10 @@ class Voting {
   // --- any thread but the CompletionThread ---
   void start();
   // Hands over if this machine leads, takes back its key, ends the child. Whoever is back within kSilence still votes.
-  // No callback comes afterwards. False: it takes longer, and goes on; may be called again.
+  // No callback comes afterwards. False: it takes longer, and goes on; may be called again. Also false if `thread` has
+  // stopped before: then nothing of this is done.
   bool stop(std::chrono::milliseconds budget);
-  // Asks all voters; waits so long for them at most.
+  // Asks all voters; waits so long for them at most. After that, or if `thread` has stopped, only `problem` is set.
   Status status(std::chrono::milliseconds patience) const;
   // While the voters are out of reach: those that other machines tell of.
   void learn(std::vector<founding::Voter> voters);
@@ -96,7 +98,8 @@ class Voting {
   // others is void. What they had and this machine has not is lost. None of them may come back with its data: a
   // majority of them would be the cluster of before.
   // Fails unless this machine has data, has voted, and has not reached the voters for `leases_end`: a name that only the
-  // lost ones knew is not given again before its owner has given it up.
+  // lost ones knew is not given again before its owner has given it up. Fails, too, while another recovery is under way,
+  // and when the server ends.
   std::future<Result<void>> recover();
 
  private:
