@@ -95,22 +95,47 @@ Task<void> NameKeeper::run() {
     const bool held_long = context_.now() - started > 2 * options_.lease;
     disown();
     recordLoss(loss);
-    // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
-    // Whoever takes the name next is told of it no sooner than this machine is that it has none. What was written over the
-    // key (kReleased) may be under our lease.
-    if (loss == Loss::kStopped || loss == Loss::kConflict || loss == Loss::kBoundElsewhere)
-      co_await withdrawn_.wait(kWithdrawal);
-    if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
-    co_await claim_.release();
-    if (loss == Loss::kStopped) break;
-    if (leavesReservation(loss)) co_await claim_.reservation().drop();
-    if (loss == Loss::kDuplicateNodeId || loss == Loss::kCloned) regenerateNodeId();
-    if (loss == Loss::kBoundElsewhere) continue;
-    if (loss == Loss::kReverted) continue;  // the store was set back for all nodes, and the key is there
-    if (held_long) backoff.reset();
-    const std::chrono::nanoseconds delay = backoff.next();
-    co_await context_.lifetime.pause(delay);
+    const bool goes_on = co_await afterHolding(loss, held_long, backoff);
+    if (!goes_on) break;
   }
+}
+
+NameKeeper::AfterLoss NameKeeper::afterLoss(Loss loss) {
+  switch (loss) {
+    case Loss::kStopped:
+      return {.waits_for_withdrawal = true, .ends = true};
+    case Loss::kBoundElsewhere:
+      return {.waits_for_withdrawal = true, .at_once = true};
+    case Loss::kConflict:
+      return {.waits_for_withdrawal = true};  // what was written over the key may be under our lease
+    case Loss::kReverted:
+      return {.at_once = true};  // the store was set back for all nodes, and the key is there
+    case Loss::kDuplicateNodeId:
+    case Loss::kCloned:
+      return {.new_uuid = true};
+    case Loss::kLeaseLost:
+    case Loss::kKeyGone:
+      break;
+  }
+  return {};
+}
+
+// False: the keeper ends.
+Task<bool> NameKeeper::afterHolding(Loss loss, bool held_long, Backoff& backoff) {
+  const AfterLoss after = afterLoss(loss);
+  // Whoever takes the name next is told of it no sooner than this machine is that it has none.
+  if (after.waits_for_withdrawal) co_await withdrawn_.wait(kWithdrawal);
+  // To revoke it would take the name from the other copy. If there is none, the lease ends by itself.
+  if (loss == Loss::kCloned || (loss == Loss::kStopped && stopped_in_doubt_)) claim_.leaveLease();
+  co_await claim_.release();
+  if (after.ends) co_return false;
+  if (leavesReservation(loss)) co_await claim_.reservation().drop();
+  if (after.new_uuid) regenerateNodeId();
+  if (after.at_once) co_return true;
+  if (held_long) backoff.reset();
+  const std::chrono::nanoseconds delay = backoff.next();
+  co_await context_.lifetime.pause(delay);
+  co_return true;
 }
 
 void NameKeeper::bindTo(std::optional<int64_t> id, int64_t token) {

@@ -78,6 +78,13 @@ class NameKeeper final : public OwnName {
 
  private:
   enum class Loss { kStopped, kBoundElsewhere, kLeaseLost, kKeyGone, kConflict, kReverted, kDuplicateNodeId, kCloned };
+  struct AfterLoss {
+    bool waits_for_withdrawal = false;  // until the lease is given back
+    bool new_uuid = false;
+    bool at_once = false;  // the next name is asked for without a pause
+    bool ends = false;
+  };
+  static AfterLoss afterLoss(Loss loss);
 
   // What a keepalive, a read of the incarnation and the key have shown.
   struct Evidence {
@@ -89,6 +96,7 @@ class NameKeeper final : public OwnName {
   };
 
   runtime::Task<Loss> hold();
+  runtime::Task<bool> afterHolding(Loss loss, bool held_long, Backoff& backoff);
   runtime::Task<bool> keepAlive(Backoff& retry);  // false: the lease is lost
   void scheduleKeepAlive();
   void announce(BootClock::time_point started);
