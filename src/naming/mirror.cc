@@ -135,15 +135,8 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   snapshot_at_ = started;
   const int64_t revision = now->revision;
   const bool was_restored = trust_ == Trust::kOtherHistory;
-  const bool is_other = isOtherStore(*now) || was_restored;
-  if (was_restored) {
-    context_.log.warning("etcd tells another history than before, up to revision {}: the store was restored", revision);
-  } else if (is_other && now->cluster_id != cluster_id_) {
-    context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now->cluster_id, cluster_id_);
-  } else if (is_other) {
-    context_.log.warning("etcd's revision went back from {}, it is {} now: the store was lost or restored", highest_,
-                         revision);
-  }
+  const bool is_other = was_restored || isOtherStore(*now);
+  if (is_other) logOtherStore(*now, was_restored);
   // Before anything is read: what is newer may be compacted away by the time when all is.
   std::vector<int64_t> from(options_.ranges.size(), revision);
   // Where there is no watch, the next attempt does without.
@@ -155,19 +148,8 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   const uint64_t generation = ++generation_;
   using History = Replica::History;
   replica_.beginSnapshot(is_other ? History::kOther : table_ == Table::kFromFile ? History::kUnknown : History::kSame);
-  // What is in the table already needs no reading, unless its revisions say nothing.
-  StoreState at{revision, now->cluster_id};
-  StoreResult<bool> by_keys = false;
-  if (table_ == Table::kLoaded && !is_other) by_keys = co_await readDifferences(at, generation, 0ns);
-  if (!by_keys) {
-    if (!ended(generation)) replica_.abandonSnapshot();
-    co_return tl::unexpected(std::move(by_keys.error()));
-  }
-  if (!*by_keys) {
-    const StoreResult<int64_t> read = co_await readPages(at, generation);
-    if (!read) co_return tl::unexpected(read.error());
-    giveBackPages();
-  }
+  const StoreResult<void> read = co_await readAll(*now, generation, is_other);
+  if (!read) co_return tl::unexpected(read.error());
   const Replica::Difference difference = replica_.endSnapshot(revision);
   context_.counters.snapshots.add();
   planWholeComparison();
@@ -183,6 +165,33 @@ Task<StoreResult<int64_t>> Mirror::readSnapshot() {
   cluster_id_ = now->cluster_id;
   first_watch_ = std::move(*watch);
   co_return revision;
+}
+
+void Mirror::logOtherStore(const StoreState& now, bool was_restored) const {
+  if (was_restored) {
+    context_.log.warning("etcd tells another history than before, up to revision {}: the store was restored",
+                         now.revision);
+  } else if (now.cluster_id != cluster_id_) {
+    context_.log.warning("etcd is another cluster now, {:x} instead of {:x}", now.cluster_id, cluster_id_);
+  } else {
+    context_.log.warning("etcd's revision went back from {}, it is {} now: the store was lost or restored", highest_,
+                         now.revision);
+  }
+}
+
+// Into the replica, until `generation` ends. What is in the table already needs no reading, unless its revisions say
+// nothing: those of another store.
+Task<StoreResult<void>> Mirror::readAll(StoreState at, uint64_t generation, bool is_other) {
+  if (table_ == Table::kLoaded && !is_other) {
+    const StoreResult<bool> by_keys = co_await readDifferences(at, generation, 0ns);
+    if (!by_keys && !ended(generation)) replica_.abandonSnapshot();
+    if (!by_keys) co_return tl::unexpected(by_keys.error());
+    if (*by_keys) co_return StoreResult<void>();
+  }
+  const StoreResult<int64_t> read = co_await readPages(at, generation);
+  if (!read) co_return tl::unexpected(read.error());
+  giveBackPages();
+  co_return StoreResult<void>();
 }
 
 // Returns the memory of the pages to the system: 17 MB for a million names.
@@ -246,60 +255,67 @@ std::chrono::nanoseconds Mirror::pauseAfter(const StoreError& error, Backoff& ba
 Task<void> Mirror::follow() {
   Backoff backoff(context_.jitter, 50ms, 5s);
   while (!context_.lifetime.stopping()) {
-    StoreResult<std::unique_ptr<WatchStream>> stream = std::exchange(first_watch_, nullptr);
-    StoreResult<Next> next = Next::kWatchAgain;
-    if (!*stream) {
-      stream = co_await openWatch(resume_, cluster_id_);
-      // It is open, or of the future.
-      if (stream || stream.error().code == ErrorCode::kOther) next = co_await checkHistory();
-    }
-    if (next && *next == Next::kSnapshot) co_return;
+    StoreResult<std::unique_ptr<WatchStream>> stream = co_await openOrResume();
+    if (stream && !*stream) co_return;
     StoreError error;
-    if (next) {
+    if (stream) {
       const BootClock::time_point opened = context_.now();
-      if (stream) {
-        beginWatch();
-        watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
-        context_.counters.setWatch(true);
-        error = co_await consume(std::move(*stream));
-        open_ = nullptr;
-        context_.counters.setWatch(false);
-        confirmation_.watchEnded(std::exchange(was_reset_, false));
-        if (context_.now() - opened > 10s) backoff.reset();
-      } else {
-        error = std::move(stream.error());
-      }
+      beginWatch();
+      watch_ = watch_ == Watch::kBroken ? Watch::kReopened : Watch::kOpen;
+      context_.counters.setWatch(true);
+      error = co_await consume(std::move(*stream));
+      open_ = nullptr;
+      context_.counters.setWatch(false);
+      confirmation_.watchEnded(std::exchange(was_reset_, false));
+      if (context_.now() - opened > 10s) backoff.reset();
     } else {
-      error = std::move(next.error());
+      error = std::move(stream.error());
     }
     watch_ = Watch::kBroken;
-    if (context_.lifetime.stopping()) co_return;
-    if (trust_ == Trust::kOtherHistory) co_return;
-    context_.counters.watch_breaks.add();
-    if (trust_ == Trust::kReload) co_return;
-    if (error.code == ErrorCode::kCompacted) {
-      context_.log.warning("etcd has compacted what came after revision {}", resumeFloor());
-      co_return;
-    }
-    if (error.code == ErrorCode::kDisordered) {
-      context_.counters.watch_disorders.add();
-      context_.log.warning("the watch is not to be trusted: {}", error.message);
-      co_return;
-    }
+    if (context_.lifetime.stopping() || needsSnapshot(error)) co_return;
     context_.trouble.failed(kWatching, error);
     const std::chrono::nanoseconds delay = pauseAfter(error, backoff);
     co_await context_.lifetime.pause(delay);
   }
 }
 
+// The watch that was opened before the snapshot was read, or a new one. Null: only a new snapshot helps.
+Task<StoreResult<std::unique_ptr<WatchStream>>> Mirror::openOrResume() {
+  if (first_watch_) co_return std::exchange(first_watch_, nullptr);
+  StoreResult<std::unique_ptr<WatchStream>> stream = co_await openWatch(resume_, cluster_id_);
+  const bool is_open_or_of_the_future = stream || stream.error().code == ErrorCode::kOther;
+  if (!is_open_or_of_the_future) co_return std::move(stream);
+  const StoreResult<bool> is_same = co_await checkHistory();
+  if (!is_same) co_return tl::unexpected(is_same.error());
+  if (!*is_same) co_return nullptr;
+  co_return std::move(stream);
+}
+
+// After a watch has ended with `error`, or could not be opened.
+bool Mirror::needsSnapshot(const StoreError& error) const {
+  if (trust_ == Trust::kOtherHistory) return true;
+  context_.counters.watch_breaks.add();
+  if (trust_ == Trust::kReload) return true;
+  if (error.code == ErrorCode::kCompacted) {
+    context_.log.warning("etcd has compacted what came after revision {}", resumeFloor());
+    return true;
+  }
+  if (error.code == ErrorCode::kDisordered) {
+    context_.counters.watch_disorders.add();
+    context_.log.warning("the watch is not to be trusted: {}", error.message);
+    return true;
+  }
+  return false;
+}
+
 // Behind a new watch, before what it brings is in the table: is it still the same history? What was read before the watch
 // may be of a store that was set back since, and has come as far again.
-Task<StoreResult<Mirror::Next>> Mirror::checkHistory() {
+Task<StoreResult<bool>> Mirror::checkHistory() {
   const StoreResult<StoreState> now = co_await readState();
   if (!now) co_return tl::unexpected(now.error());
-  if (isOtherStore(*now)) co_return Next::kSnapshot;
+  if (isOtherStore(*now)) co_return false;
   highest_ = now->revision;
-  co_return Next::kWatchAgain;
+  co_return true;
 }
 
 // `resume`: of each range, all up to there is known.
@@ -331,8 +347,8 @@ Task<void> Mirror::followClient(std::unique_ptr<WatchStream>& stream) {
   next_move_ = context_.now() + kPause;
   StoreResult<std::unique_ptr<WatchStream>> moved = co_await openWatch(resume_, cluster_id_);
   if (!moved || context_.lifetime.stopping()) co_return;
-  const StoreResult<Next> next = co_await checkHistory();
-  if (!next || *next == Next::kSnapshot || context_.lifetime.stopping()) co_return;
+  const StoreResult<bool> is_same = co_await checkHistory();
+  if (!is_same || !*is_same || context_.lifetime.stopping()) co_return;
   beginWatch();
   stream = std::move(*moved);
 }

@@ -70,7 +70,6 @@ class Mirror final : public RecordSource {
   uint64_t changes() const override { return replica_.changes(); }
 
  private:
-  enum class Next { kWatchAgain, kSnapshot };
   enum class Table { kEmpty, kFromFile, kLoaded };  // where what is in it comes from
   enum class Watch {
     kClosed,    // none was open yet
@@ -94,6 +93,8 @@ class Mirror final : public RecordSource {
   runtime::Task<bool> load();
   runtime::Task<void> letOthersClaim();
   runtime::Task<store::StoreResult<int64_t>> readSnapshot();
+  void logOtherStore(const StoreState& now, bool was_restored) const;
+  runtime::Task<store::StoreResult<void>> readAll(StoreState at, uint64_t generation, bool is_other);
   void giveBackPages() const;
   runtime::Task<store::StoreResult<int64_t>> readPages(StoreState at, uint64_t generation);
   runtime::Task<store::StoreResult<std::vector<store::KeyValue>>> readKeys(StoreState& at, uint64_t generation);
@@ -102,7 +103,9 @@ class Mirror final : public RecordSource {
   runtime::Task<store::StoreResult<bool>> readDifferences(StoreState& at, uint64_t generation,
                                                           std::chrono::nanoseconds settle_time);
   runtime::Task<void> follow();
-  runtime::Task<store::StoreResult<Next>> checkHistory();
+  runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openOrResume();
+  bool needsSnapshot(const store::StoreError& error) const;
+  runtime::Task<store::StoreResult<bool>> checkHistory();  // false: it is another store
   runtime::Task<store::StoreResult<std::unique_ptr<store::WatchStream>>> openWatch(std::vector<int64_t> resume,
                                                                                    uint64_t cluster_id);
   void beginWatch();
