@@ -30,9 +30,6 @@ std::string clientEndpoint(const SocketAddress& peers_address, bool tls);
 // Whether it can be run: a path, or a name that is searched in $PATH.
 bool isProgram(const std::string& program);
 
-// The known defects of a version of etcd that weaken what idetcd promises; empty: none.
-std::string defectsOf(std::string_view version);
-
 class Voting {
  public:
   enum class Role : uint8_t { kStandsBy, kStarts, kLearns, kVotes };

@@ -14,6 +14,7 @@
 #include "net/port_holder.h"
 #include "node/resolver_config.h"
 #include "node/state_directory.h"
+#include "peers/etcd_version.h"
 #include "peers/voting.h"
 
 namespace idetcd::directive {

@@ -3,7 +3,7 @@
 
 #include "directive/idetcd/checks.h"
 #include "naming/watched_ranges.h"
-#include "peers/voting.h"
+#include "peers/etcd_version.h"
 
 namespace idetcd::directive {
 namespace {
