@@ -99,7 +99,7 @@ void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
   const dns::HeaderView header(message.data());
   if (!header.isResponse() || header.id() != id_) return finish(fail("a message is no answer to what was asked"));
   if (header.rcode() != dns::Rcode::kNoError) {
-    if (asked_ == RrType::kIxfr) answer_ = Answer::kNoChanges;
+    if (answer_ == Answer::kNone) answer_ = Answer::kNoChanges;
     return finish(fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode()))));
   }
   if (verifier_) {
@@ -113,7 +113,8 @@ void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
 void IncomingTransfer::onZone(std::span<const uint8_t> message) {
   const auto is_last = reader_.add(message);
   if (reader_.course().isWhole()) answer_ = Answer::kZone;
-  if (reader_.course().isIncremental()) answer_ = is_last ? Answer::kChanges : Answer::kNoChanges;
+  if (reader_.course().isIncremental()) answer_ = Answer::kChanges;
+  if (!is_last && answer_ != Answer::kZone) answer_ = Answer::kNoChanges;
   if (!is_last) return finish(tl::unexpected(is_last.error()));
   if (!*is_last) return;
   if (verifier_ && !verifier_->isSigned()) return finish(fail("the last message is not signed"));

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::chrono::seconds kFirstWait{1};
 constexpr std::chrono::seconds kLongestWait{10};
+constexpr std::chrono::hours kWithoutChanges{24};
 constexpr std::chrono::seconds kNotifiedWait{1};  // since the last question: anyone may send a NOTIFY in a primary's name
 constexpr std::chrono::seconds kShortest{1};  // refresh and retry
 constexpr std::chrono::hours kLongest{24};
@@ -123,7 +124,8 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   void askNext() {
     ++asked_;
-    ask(without_changes_.contains(primary_));
+    changes_unanswered_ = false;
+    ask(BootClock::now() < whole_until_[primary_]);
   }
 
   // `whole`: not for the changes since the copy.
@@ -143,6 +145,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     const Answer answer = std::exchange(transfer_, nullptr)->answer();
     if (answer == Answer::kNone) changes_unanswered_ = true;
     if (!result && (answer == Answer::kNone || answer == Answer::kNoChanges)) return askForAll(result.error().message);
+    if (!result && answer == Answer::kChanges) whole_until_[primary_] = BootClock::time_point::max();  // they broke off
     if (!result) return onFailed(result.error().message);
     if (result->empty()) return onConfirmed(kept_.zone);
     const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
@@ -164,7 +167,7 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   void onBuilt(const Built& zone, bool of_changes) {
     is_building_ = false;
     if (!zone) return of_changes ? askForAll(zone.error().message) : onFailed(zone.error().message);
-    if (std::exchange(changes_unanswered_, false)) without_changes_.insert(primary_);
+    noteWhole();
     counters_.transfers.add();
     counters_.serial.set((*zone)->serial());
     context_.log.info("{} from {}: serial {}, {} records of {} names", name_.toString(), primary().toString(),
@@ -188,8 +191,14 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     ask(true);
   }
 
+  // After the zone has come into use. Who has not answered for changes, but has the zone, is not waited for at each serial.
+  void noteWhole() {
+    BootClock::time_point& until = whole_until_[primary_];
+    if (changes_unanswered_) until = BootClock::now() + kWithoutChanges;
+    if (until == BootClock::time_point::max()) until = {};
+  }
+
   void onFailed(const std::string& why) {
-    changes_unanswered_ = false;
     if (warned_.insert(why + " from " + primary().toString()).second)
       context_.log.warning("{} cannot be had from {}: {}", name_.toString(), primary().toString(), why);
     primary_ = (primary_ + 1) % settings_.primaries.size();
@@ -222,8 +231,9 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
   BootClock::time_point begun_at_{};
   SecondaryPlaces::Place place_;  // null: it waits
   std::unique_ptr<IncomingTransfer> transfer_;
-  bool changes_unanswered_ = false;     // by the primary that is asked
-  std::set<size_t> without_changes_{};  // primaries that have not answered that question, but have sent the zone
+  bool changes_unanswered_ = false;  // by the primary that is asked
+  // Of each primary: so long it is asked for the zone, not for changes; the end of time: until it has sent the zone.
+  std::vector<BootClock::time_point> whole_until_ = std::vector<BootClock::time_point>(settings_.primaries.size());
   bool is_building_ = false;
   bool again_ = false;       // it was notified meanwhile
   bool is_expired_ = false;  // and answered with SERVFAIL

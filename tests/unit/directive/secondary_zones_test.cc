@@ -4,6 +4,7 @@
 
 #include "../net/sockets.h"
 #include "dns/message_reader.h"
+#include "dns/record_writer.h"
 #include "support/zone_fixture.h"
 #include "zones/transfer_writer.h"
 
@@ -36,8 +37,12 @@ class Primary final : public net::StreamHandler {
     if (asks_changes && closes_at_ixfr) return loop_.post([this] { connections_.pop_back(); });
     zones::TransferWriter writer(query, 0, zones::makeCopy(zone_));
     std::vector<uint8_t> answer(dns::kLengthPrefix + dns::kMaxMessageSize);
-    const size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
+    size_t answer_size = writer.next(std::span(answer).subspan(dns::kLengthPrefix));
     if (asks_changes) answer[dns::kLengthPrefix + 3] |= ixfr_rcode;
+    if (asks_changes && breaks_off_changes) {
+      answer_size = beginChanges(std::span(answer).subspan(dns::kLengthPrefix));
+      loop_.post([this] { connections_.pop_back(); });
+    }
     dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
     answer.resize(dns::kLengthPrefix + answer_size);
     connections_.back()->write(std::move(answer));
@@ -50,8 +55,24 @@ class Primary final : public net::StreamHandler {
   size_t questions = 0;  // that were answered
   uint8_t ixfr_rcode = 0;
   bool closes_at_ixfr = false;
+  bool breaks_off_changes = false;
 
  private:
+  // In place of an answer's records: the SOA, and that of serial 1, from which changes would lead to it.
+  size_t beginChanges(std::span<uint8_t> answer) const {
+    constexpr size_t kLeastSoa = 22;
+    dns::store16(&answer[6], 2);
+    std::fill_n(&answer[8], 4, uint8_t{0});
+    uint8_t* end = &answer[dns::kHeaderSize + zone_->origin().size() + 4];
+    for (const uint32_t serial : {zone_->serial(), uint32_t{1}}) {
+      end = dns::putRecordHead(end, dns::kQuestionPointer, dns::RrType::kSoa, 0, kLeastSoa);
+      std::fill_n(end, kLeastSoa, uint8_t{0});
+      dns::store32(end + 2, serial);
+      end += kLeastSoa;
+    }
+    return static_cast<size_t>(end - answer.data());
+  }
+
   net::EventLoop& loop_;
   std::shared_ptr<const zones::Zone> zone_;
   std::unique_ptr<net::TcpListener> listener_;
@@ -73,8 +94,8 @@ class SecondaryZonesTest : public testing::Test {
         std::vector{settings});
   }
   std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
-  static std::shared_ptr<const zones::Zone> zone(uint32_t serial) {
-    auto made = zones::parseZone(fmt::format("$TTL 1\n@ SOA ns m {} 3600 3600 3600 1\n@ NS ns\n", serial));
+  static std::shared_ptr<const zones::Zone> zone(uint32_t serial, int retry_seconds = 3600) {
+    auto made = zones::parseZone(fmt::format("$TTL 1\n@ SOA ns m {} 3600 {} 3600 1\n@ NS ns\n", serial, retry_seconds));
     EXPECT_TRUE(made);
     return std::move(*made);
   }
@@ -130,6 +151,19 @@ TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
   runUntil([&] { return served()->serial() == 3; });
   EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+// The serials of changes, and then nothing.
+TEST_F(SecondaryZonesTest, APrimaryThatBreaksOffInChangesIsAskedForAllTheNextTime) {
+  Primary primary(loop_, zone(1, 1));
+  primary.breaks_off_changes = true;
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  primary.setZone(zone(3));
+  zones->onNotify(name_, primary.address().ip);
+  runUntil([&] { return served()->serial() == 3; });
+  EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR; SOA and AXFR";
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 1);
 }
 
 TEST_F(SecondaryZonesTest, APrimaryThatDoesNotAnswerForChangesIsNotAskedForThemAgain) {

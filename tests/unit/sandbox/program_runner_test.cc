@@ -68,7 +68,7 @@ TEST_F(ProgramRunnerTest, AProgramWhoseStartHangsHoldsUpNoOther) {
   std::ofstream(path) << "#!/bin/sh\n";
   ASSERT_EQ(chmod(path.c_str(), 0700), 0);
   const auto before = std::signal(SIGIO, SIG_IGN);  // by which the kernel asks for the lease
-  FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));  // not to write: that would be "text file busy"
   if (fcntl(file.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "this file system has no leases";
   const RunningProgram slow = runner_->start({path}, {}).value();
   const auto done = std::async(std::launch::async, [this] { return shell("exit 7").wait().value(); });
