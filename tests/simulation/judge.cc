@@ -242,7 +242,6 @@ void Judge::storeWasSetBack() {
   judged_ = model_.history().size();
   revisions_.clear();
   names_.clear();
-  changed_.clear();  // nobody may have seen the last of them
   const auto stored = model_.range(KeyRange::prefix(pattern_.literalPrefix()), {});
   for (const KeyValue& kv : stored->kvs) {
     const auto slot = pattern_.recognise(kv.key);
@@ -258,6 +257,7 @@ void Judge::storeWasSetBack() {
 void Judge::readsAreStale(size_t member, bool on) {
   if (on) {
     stale_members_.insert(member);
+    reads_were_stale_ = true;
   } else {
     stale_members_.erase(member);
   }
@@ -658,7 +658,7 @@ std::optional<Violation> Judge::atRest() const {
 }
 
 std::optional<Violation> Judge::generationsAtRest() const {
-  if (witnesses_.empty()) return std::nullopt;
+  if (history_ > 0 || reads_were_stale_ || witnesses_.empty()) return std::nullopt;
   const Process& first = *witnesses_.begin()->second.process;
   const bool is_one_limit = std::ranges::all_of(
       witnesses_, [&first](const auto& witness) { return witness.second.process->limit() == first.limit(); });

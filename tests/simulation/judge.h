@@ -14,8 +14,8 @@
 //   named     every process that can have a name has one, whatever the limits of others
 //   dense     names are 1 to N if no process ended and no name was ever lost, but for a nameless one of a lower limit
 //   mirror    the names of each process are those of the store
-//   generation  it is not below the last change that a process has been there for, since the store was last set back, and
-//             the same for all processes, if they have one limit
+//   generation  it is not below the last change that a process has been there for, and the same for all processes, if they
+//             have one limit; unless the store was set back, or stale reads have looked so
 //
 // What no protocol over leases can promise is excused, for a lease time: an operator overwrites or deletes a key, the
 // store is set back, a copy of a process begins while the original runs on unaware. So are etcd's known defects, as far
@@ -206,6 +206,7 @@ class Judge {
   Time set_back_at_;
   bool somebody_ended_ = false;  // or lost a name
   std::set<size_t> stale_members_;
+  bool reads_were_stale_ = false;
   std::map<int64_t, Time> lost_leases_;
 };
 
