@@ -1045,8 +1045,9 @@ Task<void> Voting::Impl::lead() {
     if (beginsWithAnother(*view, step)) {
       view->gone = co_await goneOf(*view);
       step = nextStep(*view);
-      if (std::holds_alternative<step::Wait>(step.what) && step.why.empty() && !view->gone.empty())
-        step.why = fmt::format("{} machines that have a key take no connection at their peers port over TCP", view->gone.size());
+      if (std::holds_alternative<step::Wait>(step.what) && !view->gone.empty())
+        step.why += fmt::format("{}{} machines that have a key take no connection at their peers port over TCP",
+                                step.why.empty() ? "" : "; ", view->gone.size());
     }
     if (step.why != going_on && !step.why.empty()) log.info("peers: {}", step.why);
     going_on = step.why;
