@@ -1017,7 +1017,7 @@ Task<std::optional<View>> Voting::Impl::readView() {
 // Of the machines with a key, but for the members that answer: those that do not listen on their peers port.
 Task<std::set<SocketAddress>> Voting::Impl::goneOf(const View& view) {
   constexpr size_t kEnough = 64;  // for the most voters, and one that stands by
-  constexpr auto kConnectPatience = 1500ms;  // a lost SYN is repeated after 1 s
+  static constexpr auto kConnectPatience = 1500ms;  // a lost SYN is repeated after 1 s
   std::vector<Machine> machines;
   for (const Machine& machine : view.machines) {
     const auto is_of = [&machine](const View::Member& member) {
