@@ -265,9 +265,10 @@ def test_strangers_do_no_harm(free_port, monkeypatch):
         foreign.listen()
 
         def talk_nonsense():
-            for said in itertools.cycle((b"[]\n", b"5\n", b"SSH-2.0\n", b"")):
-                with foreign.accept()[0] as connection:
-                    connection.sendall(said)
+            with contextlib.suppress(OSError):  # the test has ended
+                for said in itertools.cycle((b"[]\n", b"5\n", b"SSH-2.0\n", b"")):
+                    with foreign.accept()[0] as connection, contextlib.suppress(ConnectionError):
+                        connection.sendall(said)
 
         threading.Thread(target=talk_nonsense, daemon=True).start()
         rounds = [barriers.join(0)]
