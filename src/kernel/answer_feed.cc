@@ -225,9 +225,13 @@ bool AnswerFeed::takeIn(const Entry& entry) {
   if (maps_->names().put(key, name) != PutOutcome::kDone) return false;
   noteFound();
   names_.store(names() + 1, std::memory_order_relaxed);
-  if (entry.isHeld())
-    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+  putPointers(entry);
   return true;
+}
+
+void AnswerFeed::putPointers(const Entry& entry) {
+  if (!entry.isHeld()) return;
+  records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
 }
 
 // The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
@@ -293,8 +297,7 @@ void AnswerFeed::beginToFollow() {
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);
-    if (!entry.isHeld()) return;
-    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
+    putPointers(entry);
   });
   if (!maps_->sweep(zone_, maps_->generation()).is_complete) return;
   if (missing_ > 0) {

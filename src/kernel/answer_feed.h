@@ -55,6 +55,7 @@ class AnswerFeed final : public records::RecordObserver {
   void erase(const records::Entry& entry);
   void noteAddresses(const records::Entry& entry);
   void noteAddress(const IpAddress& address);
+  void putPointers(const records::Entry& entry);
   void putPointer(const IpAddress& address);
   bool hasReverseName(const IpAddress& address) const;
   bool hasPointer(const records::Entry& entry) const;

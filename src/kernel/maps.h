@@ -101,7 +101,7 @@ class Maps {
   };
   Swept sweep(size_t zone, int kept) const;
 
-  // Rises when names have left the maps, of whatever zone: others may have room now. Any thread.
+  // Rises when names or addresses have left the maps, of whatever zone: others may have room now. Any thread.
   uint64_t departures() const { return departures_.load(std::memory_order_relaxed); }
   void noteDeparture() const { departures_.fetch_add(1, std::memory_order_relaxed); }
 
