@@ -2,27 +2,18 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <openssl/bio.h>
-#include <openssl/ec.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/rand.h>
-#include <openssl/x509.h>
-#include <openssl/x509v3.h>
 #include <stdexcept>
 #include <utility>
+
+#include "base/openssl.h"
 
 namespace idetcd::test_support {
 namespace {
 
-struct Deleter {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-  void operator()(X509_EXTENSION* extension) const { X509_EXTENSION_free(extension); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Deleter>;
+using openssl::extend;
+using openssl::Owned;
+using openssl::pem;
 
 void check(bool done, const char* what) {
   if (!done) throw std::runtime_error(std::string("OpenSSL: ") + what);
@@ -32,31 +23,6 @@ Owned<EVP_PKEY> makeKey() {
   Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
   check(key != nullptr, "no key");
   return key;
-}
-
-std::string text(BIO* bio) {
-  char* data = nullptr;
-  const long length = BIO_ctrl(bio, BIO_CTRL_INFO, 0, &data);
-  return {data, static_cast<size_t>(length)};
-}
-
-std::string pem(X509* certificate) {
-  const Owned<BIO> bio(BIO_new(BIO_s_mem()));
-  check(PEM_write_bio_X509(bio.get(), certificate) == 1, "no PEM of the certificate");
-  return text(bio.get());
-}
-
-std::string pem(EVP_PKEY* key) {
-  const Owned<BIO> bio(BIO_new(BIO_s_mem()));
-  check(PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) == 1, "no PEM of the key");
-  return text(bio.get());
-}
-
-void extend(X509* certificate, X509* issuer, int what, const std::string& value) {
-  X509V3_CTX context;
-  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const Owned<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, &context, what, value.c_str()));
-  check(extension && X509_add_ext(certificate, extension.get(), -1) == 1, "no extension");
 }
 
 Owned<X509> makeCertificate(EVP_PKEY* key, const CertificateOptions& options) {

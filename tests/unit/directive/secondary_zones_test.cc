@@ -116,6 +116,13 @@ class SecondaryZonesTest : public testing::Test {
     EXPECT_TRUE(condition());
   }
 
+  // Until the copy has it.
+  void publish(Primary& primary, uint32_t serial, SecondaryZones& zones) {
+    primary.setZone(zone(serial));
+    zones.onNotify(name_, primary.address().ip);
+    runUntil([&] { return served()->serial() == serial; });
+  }
+
   const dns::Name name_ = dns::Name::parse("example.").value();
   net::EventLoop loop_;
   records::EpochDomain epochs_;
@@ -133,9 +140,7 @@ TEST_F(SecondaryZonesTest, FollowsAPrimary) {
   EXPECT_EQ(served(), nullptr);
   runUntil([&] { return served() != nullptr; });
   EXPECT_EQ(served()->serial(), 1u);
-  primary.setZone(zone(3));
-  zones->onNotify(name_, primary.address().ip);
-  runUntil([&] { return served()->serial() == 3; });
+  publish(primary, 3, *zones);
   EXPECT_EQ(count("idetcd_secondary_transfers_total"), 2);
   EXPECT_EQ(count("idetcd_secondary_serial"), 3);
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
@@ -146,9 +151,7 @@ TEST_F(SecondaryZonesTest, WithoutChangesThePrimaryIsAskedForAll) {
   primary.ixfr_rcode = static_cast<uint8_t>(dns::Rcode::kNotImp);
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
-  primary.setZone(zone(3));
-  zones->onNotify(name_, primary.address().ip);
-  runUntil([&] { return served()->serial() == 3; });
+  publish(primary, 3, *zones);
   EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR, SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
@@ -159,9 +162,7 @@ TEST_F(SecondaryZonesTest, APrimaryThatBreaksOffInChangesIsAskedForAllTheNextTim
   primary.breaks_off_changes = true;
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
-  primary.setZone(zone(3));
-  zones->onNotify(name_, primary.address().ip);
-  runUntil([&] { return served()->serial() == 3; });
+  publish(primary, 3, *zones);
   EXPECT_EQ(primary.questions, 5u) << "AXFR; SOA and IXFR; SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 1);
 }
@@ -171,11 +172,7 @@ TEST_F(SecondaryZonesTest, APrimaryThatDoesNotAnswerForChangesIsNotAskedForThemA
   primary.closes_at_ixfr = true;
   const auto zones = follow(primary.address());
   runUntil([&] { return served() != nullptr; });
-  for (const uint32_t serial : {2, 3}) {
-    primary.setZone(zone(serial));
-    zones->onNotify(name_, primary.address().ip);
-    runUntil([&] { return served()->serial() == serial; });
-  }
+  for (const uint32_t serial : {2, 3}) publish(primary, serial, *zones);
   EXPECT_EQ(primary.questions, 6u) << "AXFR; SOA, then SOA and AXFR; SOA and AXFR";
   EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
 }
