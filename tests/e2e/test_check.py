@@ -59,6 +59,7 @@ def test_a_sick_machine_leaves_dns_and_comes_back(etcd, nodes, directory):
                      "interface lo as fabric")
         other = start(etcd, nodes, directory, 2)
         wait_resolves([other], NAMES[0], "192.0.2.1")
+        wait_until(lambda: cluster(node)["token"], 10, node.logs)  # the others may see the claim first
         token = cluster(node)["token"]
 
         def goes(reason):
