@@ -112,6 +112,15 @@ class Lexer {
 
 }  // namespace
 
+tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
+  std::string message = fmt::format("{}:{} - Error during parsing: {}", file, line, text);
+  // One line, whatever it quotes: several errors are separated by their lines.
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return fail(std::move(message));
+}
+
 Result<std::vector<Token>> tokenize(std::string_view file, std::string_view text) { return Lexer(file, text).run(); }
 
 }  // namespace idetcd::config

@@ -31,14 +31,7 @@ struct Token {
 };
 
 // `FILE:LINE - Error during parsing: TEXT`, the complete form of every error of a Corefile.
-inline tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text) {
-  std::string message = fmt::format("{}:{} - Error during parsing: {}", file, line, text);
-  // One line, whatever it quotes: several errors are separated by their lines.
-  for (char& c : message) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return fail(std::move(message));
-}
+tl::unexpected<Error> errorAt(std::string_view file, int line, std::string_view text);
 inline tl::unexpected<Error> errorAt(const Token& token, std::string_view text) {
   return errorAt(*token.file, token.line, text);
 }

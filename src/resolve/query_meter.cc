@@ -17,4 +17,10 @@ void QueryMeter::onLateAnswer(const dns::Query& query, const Request& request, s
   durations.observe(BootClock::now() - request.now);
 }
 
+std::string serverLabel(const SocketAddress& listening, config::Scheme scheme) {
+  const std::string_view name = config::schemeName(scheme);
+  if (listening.ip.isUnspecified()) return fmt::format("{}://:{}", name, listening.port);
+  return fmt::format("{}://{}", name, listening.toString());
+}
+
 }  // namespace idetcd::resolve

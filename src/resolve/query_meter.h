@@ -151,11 +151,7 @@ using QueryMeterSource =
     std::function<std::shared_ptr<QueryMeter>(const SocketAddress& listening, config::Scheme scheme, const dns::Name* zone)>;
 
 // A listener's name in metrics, as CoreDNS has it: "dns://:53", "tls://192.0.2.1:853", "dns://[2001:db8::1]:53". Any thread.
-inline std::string serverLabel(const SocketAddress& listening, config::Scheme scheme) {
-  const std::string_view name = config::schemeName(scheme);
-  if (listening.ip.isUnspecified()) return fmt::format("{}://:{}", name, listening.port);
-  return fmt::format("{}://{}", name, listening.toString());
-}
+std::string serverLabel(const SocketAddress& listening, config::Scheme scheme);
 
 // The work of QueryMeter for each query is inline, so that it becomes part of the router's path.
 
