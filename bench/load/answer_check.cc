@@ -26,19 +26,22 @@ size_t skipName(std::span<const uint8_t> answer, size_t pos) {
   return answer.size();
 }
 
-bool hasAddress(std::span<const uint8_t> answer, size_t pos, const Expectation& expectation) {
+// Whether a record begins there that has this type, and RDATA that ends with `tail` behind `before` other bytes.
+bool hasRecord(std::span<const uint8_t> answer, size_t pos, dns::RrType type, size_t before, std::span<const uint8_t> tail) {
   constexpr size_t kFixed = 10;  // type, class, TTL, RDLENGTH
   pos = skipName(answer, pos);
-  const auto v4 = addressV4(expectation.number);
-  const auto v6 = addressV6(expectation.number);
-  const bool is_v4 = expectation.type == dns::RrType::kA;
-  const uint8_t* address = is_v4 ? v4.data() : v6.data();
-  const size_t size = is_v4 ? v4.size() : v6.size();
+  const size_t size = before + tail.size();
   if (pos > answer.size() || answer.size() - pos < kFixed + size) return false;
   const uint8_t* record = answer.data() + pos;
-  return dns::load16(record) == dns::code(expectation.type) &&
-         dns::load16(record + 2) == dns::code(dns::RrClass::kIn) && dns::load16(record + 8) == size &&
-         std::memcmp(record + kFixed, address, size) == 0;
+  return dns::load16(record) == dns::code(type) && dns::load16(record + 2) == dns::code(dns::RrClass::kIn) &&
+         dns::load16(record + 8) == size && std::memcmp(record + kFixed + before, tail.data(), tail.size()) == 0;
+}
+
+bool hasAddress(std::span<const uint8_t> answer, size_t pos, const Expectation& expectation) {
+  const auto v4 = addressV4(expectation.number);
+  const auto v6 = addressV6(expectation.number);
+  if (expectation.type == dns::RrType::kA) return hasRecord(answer, pos, expectation.type, 0, v4);
+  return hasRecord(answer, pos, expectation.type, 0, v6);
 }
 
 }  // namespace
@@ -55,7 +58,11 @@ bool isRightAnswer(std::span<const uint8_t> query, const Expectation& expectatio
       0) {
     return false;
   }
-  return !expectation.exists || hasAddress(answer, question_end, expectation);
+  if (!expectation.exists) return true;
+  if (expectation.type != dns::RrType::kSrv) return hasAddress(answer, question_end, expectation);
+  constexpr size_t kBeforeTarget = 6;  // priority, weight, port
+  const auto name = query.subspan(dns::kHeaderSize, question_end - dns::kHeaderSize - 4);
+  return hasRecord(answer, question_end, expectation.type, kBeforeTarget, name);
 }
 
 bool isEcho(std::span<const uint8_t> query, std::span<const uint8_t> answer) {

@@ -22,14 +22,14 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: load --port N [--address 127.0.0.1] [--seconds 2] [--warmup 0.2] [--sockets 8] [--window 64] [--tcp]\n"
-    "            [--names 1000] [--select uniform|zipf|sequential] [--aaaa PERCENT] [--nxdomain PERCENT] [--edns]\n"
+    "            [--names 1000] [--select uniform|zipf|sequential] [--aaaa PERCENT] [--nxdomain PERCENT] [--edns] [--srv]\n"
     "            [--zone tf.local.] [--misses PERCENT] [--queries N] [--pid PID] [--echo] [--network FILE] [--seed N]\n"
     "            [--json]\n"
     "            [--reference PORT [--reference-address ADDRESS] [--reference-pid PID] [--reference-echo]\n"
     "             [--reference-network FILE] [--reference-names N] [--pairs 400] [--slice-ms 100] [--settle-ms 20]\n"
     "             [--threads 1]]\n"
     "Names are worker1.<zone> to workerN.<zone>; --misses: so many are random ones below any.<zone>, whose address is\n"
-    "that of number 0. --window 1 --sockets 1 measures the latency of one query at a time. --queries ends after so\n"
+    "that of number 0. --srv: SRV is asked for, and a name is its own target. --window 1 --sockets 1 measures the latency of one query at a time. --queries ends after so\n"
     "many answers. --pid: the server, for its processor time. --echo: the answers are the queries. --network: the\n"
     "network namespace to ask from, as /proc/PID/ns/net.\n"
     "--reference: the server of this port and that of --port in turn, in slices of --slice-ms, of which the first\n"
@@ -251,6 +251,7 @@ void parseSource(Arguments& arguments, QuerySource::Options& source) {
   source.miss_percent = arguments.number("--misses", source.miss_percent);
   source.seed = arguments.number("--seed", source.seed);
   source.edns = arguments.flag("--edns");
+  if (arguments.flag("--srv")) source.type = dns::RrType::kSrv;
   if (!selection || !zone || zone->size() > QuerySource::kMaxZoneSize || source.names == 0 ||
       source.names > kMaxNames) {
     usage();

@@ -56,7 +56,7 @@ size_t QuerySource::writeRandomName(uint8_t* to) {
 size_t QuerySource::next(uint8_t* to, Expectation& expectation) {
   expectation.exists = options_.nxdomain_percent == 0 || random_.below(100) >= options_.nxdomain_percent;
   const bool aaaa = options_.aaaa_percent > 0 && random_.below(100) < options_.aaaa_percent;
-  expectation.type = aaaa ? dns::RrType::kAaaa : dns::RrType::kA;
+  expectation.type = aaaa ? dns::RrType::kAaaa : options_.type;
 
   std::memset(to, 0, dns::kHeaderSize);
   to[2] = 1;  // RD, as stub resolvers set it

@@ -35,7 +35,8 @@ class QuerySource {
   struct Options {
     uint32_t names = 1000;
     Selection selection = Selection::kUniform;
-    uint32_t aaaa_percent = 0;
+    dns::RrType type = dns::RrType::kA;
+    uint32_t aaaa_percent = 0;     // in place of `type`
     uint32_t nxdomain_percent = 0;  // random names of the zone that do not exist
     uint32_t miss_percent = 0;      // random names below any.<zone>, all of which exist, with the number 0
     dns::Name zone = dns::Name::parse(kZone).value();

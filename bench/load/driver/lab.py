@@ -20,6 +20,7 @@ Settings = collections.namedtuple("Settings", "quick plan many puts")
 class Dataset:
     """worker1 … workerN in etcd, with IPv6 addresses or without. Servers are kept until another data set is needed: two
     with a million names each would fight for the cache."""
+    services = False  # each name has an SRV record, too: in zone files only
 
     def __init__(self, lab, names, ipv6):
         self.lab = lab

@@ -16,6 +16,7 @@ import tempfile
 from project import ROOT  # first: it makes the test harness importable
 
 import cases
+import encrypted_cases
 import pairs
 import report
 import resolver_cases
@@ -24,7 +25,7 @@ import xdp_cases
 import zone_cases
 from lab import Lab
 
-CASES = cases.list_cases() + resolver_cases.list_cases() + zone_cases.list_cases() + xdp_cases.list_cases()
+CASES = [case for group in (cases, resolver_cases, zone_cases, encrypted_cases, xdp_cases) for case in group.list_cases()]
 
 
 def main():
@@ -81,7 +82,7 @@ def parse_arguments():
         epilog="cases:\n" + names_of_cases())
     parser.add_argument("--quick", action="store_true", help="fewer servers, slices of 50 ms: under two minutes")
     parser.add_argument("--only", metavar="TEXT", action="append",
-                        help="the cases whose name contains TEXT; 'resolver', 'zones', 'xdp': all that are marked so; may be repeated")
+                        help="the cases whose name contains TEXT; 'resolver', 'zones', 'encrypted', 'xdp': all that are marked so; may be repeated")
     parser.add_argument("--pairs", metavar="N[-M]", help="at least N pairs, at most M (40-400, with --quick 40-80)")
     parser.add_argument("--compare", metavar="FILE",
                         help="the results.json of an earlier run: exit status 1 if a ratio is not within 3 %% of it, though the machine "

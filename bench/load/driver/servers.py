@@ -104,6 +104,8 @@ class Server:
             for number in range(1, self.dataset.names + 1):
                 a, b, c = number >> 16, number >> 8 & 255, number & 255
                 file.write(f"worker{number} IN A 10.{a}.{b}.{c}\n")
+                if self.dataset.services:
+                    file.write(f"worker{number} IN SRV 0 0 80 worker{number}\n")
                 if dual:
                     file.write(f"worker{number} IN AAAA fd00::{a:x}:{b << 8 | c:x}\n")
         return path
@@ -134,6 +136,11 @@ class EchoDual(Echo):
 class EchoSoa(Echo):
     """As long as a denial with its SOA."""
     pad = 68
+
+
+class EchoSrv(Echo):
+    """As long as an SRV record of a name with four digits, whose target's address is behind it."""
+    pad = 56
 
 
 class Idetcd(Server):

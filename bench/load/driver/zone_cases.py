@@ -7,10 +7,10 @@ import struct
 import time
 
 import pairs
-from cases import Case
+from cases import FLOOD, Case, Rate
 from harness.processes import wait_until
 from lab import LOAD_CORE, SERVER_CORE, Dataset
-from servers import ZONE, IdetcdZone, Knot, Nsd
+from servers import ZONE, EchoSrv, IdetcdZone, Knot, Nsd
 
 PAIRS = 6  # each of seconds: as few as have an interval at all
 APEX_RECORDS = 3  # servers.Server.write_zone
@@ -21,6 +21,7 @@ def list_cases():
     return [
         LoadTime("a zone file of many names to its first answer", target=0.5, in_quick=False),
         TransferRate("AXFR of many names", target=1, in_quick=False),
+        ServiceRate("1,000 names of a zone file, SRV", (*FLOOD, "--srv"), EchoSrv, [IdetcdZone, Knot, Nsd], target=0.90, in_quick=False),
     ]
 
 
@@ -33,6 +34,10 @@ class ZoneData(Dataset):
     def close(self):
         for server in self.servers.values():
             server.close()
+
+
+class ServiceData(ZoneData):
+    services = True
 
 
 class ZoneCase(Case):
@@ -101,6 +106,16 @@ class TransferRate(ZoneCase):
             rows.append(self.row(server, reference, [other / own for own, other in zip(mine, theirs)], "× Knot DNS, records/s",
                                  f"{dataset.names:,} names in {statistics.median(mine):.2f} s (Knot {statistics.median(theirs):.2f} s)"))
         return rows
+
+
+class ServiceRate(Rate):
+    group = "zones"
+
+    def dataset(self, lab, settings):
+        return lab.dataset(ServiceData, 1000, False)
+
+    def has_target(self, row):
+        return row["server"] == IdetcdZone.name
 
 
 def transfer(port, names):
