@@ -140,3 +140,21 @@ def test_the_end_of_a_relay_leaves_no_key(cluster):
     assert victim.terminate() == 0
     wait_until(lambda: len(cluster.listed()) == COUNT // 2 - 1, 30, "the relay to be listed no more")
     cluster.show_change([node for node in cluster.nodes if node is not victim])
+
+
+def test_a_large_cluster_has_relays_by_itself(etcd, nodes):
+    for number in range(4, 204):
+        etcd.put(f"worker{number}.tf.local.", '{"ipv4":"192.0.2.1"}')
+
+    def start(*options):
+        node = nodes.make(corefile(etcd.endpoint, limit=300, options=["address 127.0.0.1", *options])).start()
+        return node, node.wait_owns(etcd)
+
+    first, name = start()
+    assert name == "worker1.tf.local."
+    first.wait_logged("this node serves all names to others, as a relay")
+    second, _ = start()
+    wait_until(lambda: cluster_of(second)["relay"], 30, second.logs)
+    third, _ = start("relay 0")
+    wait_resolves([first, second, third], "worker203.tf.local.", "192.0.2.1")
+    assert cluster_of(third)["relay"] is None

@@ -26,7 +26,7 @@ struct ClusterSettings : EtcdAccess {
   std::chrono::seconds hold{0};  // see naming/reservation.h
   std::chrono::seconds reconcile{60};
   std::vector<std::string> watch;  // see naming::watchedRanges()
-  int64_t relay = 0;               // a relay for so many nodes of a large cluster; 0: none
+  int64_t relay = 100;             // a relay for so many nodes of a large cluster; 0: none
   uint32_t ttl_seconds = 5;
   node::AddressOptions address;
   std::vector<dns::Name> fallthrough;
