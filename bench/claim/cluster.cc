@@ -30,9 +30,10 @@ namespace idetcd::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: cluster_bench [--nodes N] [--most 800] [--connections 16] [--lease 20] [--rest 60]\n"
+    "usage: cluster_bench [--nodes N] [--most 800] [--connections 16] [--lease 20] [--rest 60] [--churn 60]\n"
     "Starts an etcd and N nodes; without --nodes 100, then twice as many, up to --most, and says with which power\n"
-    "of N each column grows. --rest: seconds at rest. Ends with 1 if the names were not 1 to N.\n";
+    "of N each column grows. --rest: seconds at rest. --churn: seconds in which a tenth of the nodes end, and as many\n"
+    "come; 0: none do. Ends with 1 if the names were not 1 to N.\n";
 constexpr char kPattern[] = "worker{{.ID}}.tf.local.";
 constexpr std::chrono::seconds kMostStart{600};
 
@@ -118,7 +119,8 @@ constexpr std::array kColumns{Column{"named s", 9, 2},         Column{"known s",
                               Column{"requests", 9, 0},        Column{"events", 9, 0},
                               Column{"MB sent", 9, 1},         Column{"etcd cpu s", 11, 1},
                               Column{"etcd MB", 8, 0},         Column{"rest: req/node/s", 17, 3},
-                              Column{"B/node/s", 9, 1},        Column{"etcd cpu %", 11, 1}};
+                              Column{"B/node/s", 9, 1},        Column{"etcd cpu %", 11, 1},
+                              Column{"churn: losses", 15, 0},  Column{"etcd cpu %", 11, 1}};
 using Row = std::array<double, kColumns.size()>;
 
 struct Result {
@@ -133,20 +135,19 @@ class Run {
     options.endpoints = {server_.endpoint()};
     for (int i = 0; i < connections; ++i)
       clients_.push_back(std::make_unique<etcd::Client>(thread_, options, Logger{}));
-    for (int64_t i = 0; i < nodes; ++i) {
-      etcd::Client& client = *clients_[static_cast<size_t>(i) % clients_.size()];
-      nodes_.push_back(std::make_shared<Node>(thread_, client, nodes, lease));
-    }
+    for (int64_t i = 0; i < nodes; ++i) nodes_.push_back(makeNode(i));
   }
   ~Run() {
-    for (const auto& node : nodes_) thread_.post([&node] { node->protocol.stop(); });
-    for (const auto& node : nodes_) node->released.get_future().wait();
+    for (const auto& node : nodes_) stop(node);
+    for (const auto* nodes : {&nodes_, &ended_}) {
+      for (const auto& node : *nodes) node->released.get_future().wait();
+    }
     thread_.stop();
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  Result measure(std::chrono::seconds rest) {
+  Result measure(std::chrono::seconds rest, std::chrono::seconds churn) {
     const Usage before = readUsage(server_);
     const Clock::time_point begin = Clock::now();
     for (const auto& node : nodes_) node->protocol.start(node);
@@ -155,21 +156,53 @@ class Run {
     const double known =
         secondsUntil(begin, [this](const Node& node) { return static_cast<int64_t>(node.records.size()) == count_; });
     const Usage started = readUsage(server_);
+    const double requests_of_claims = claimRequests() / static_cast<double>(count_);
     std::this_thread::sleep_for(2 * lease_);
     const Usage settled = readUsage(server_);
     std::this_thread::sleep_for(rest);
     const Usage rested = readUsage(server_);
-    const auto nodes = static_cast<double>(count_);
-    const double node_seconds = nodes * std::chrono::duration<double>(rest).count();
-    return {.row = {named, known, claimRequests() / nodes, losses(), started.requests - before.requests,
+    const double losses_before = losses();
+    if (churn.count() > 0) replaceTenth(churn);
+    const Usage churned = readUsage(server_);
+    const double losses_of_churn = losses() - losses_before;
+    const double node_seconds = static_cast<double>(count_) * std::chrono::duration<double>(rest).count();
+    return {.row = {named, known, requests_of_claims, losses_before, started.requests - before.requests,
                     started.events - before.events, (started.sent - before.sent) / 1e6,
                     started.processor - before.processor, started.memory / 1e6,
                     (rested.requests - settled.requests) / node_seconds, (rested.sent - settled.sent) / node_seconds,
-                    100 * (rested.processor - settled.processor) / std::chrono::duration<double>(rest).count()},
+                    percent(rested.processor - settled.processor, rest), losses_of_churn,
+                    percent(churned.processor - rested.processor, churn)},
             .is_dense = isDense()};
   }
 
  private:
+  std::shared_ptr<Node> makeNode(int64_t number) {
+    etcd::Client& client = *clients_[static_cast<size_t>(number) % clients_.size()];
+    return std::make_shared<Node>(thread_, client, count_, lease_);
+  }
+  void stop(const std::shared_ptr<Node>& node) {
+    thread_.post([node] { node->protocol.stop(); });
+  }
+  static double percent(double processor, std::chrono::seconds time) {
+    return time.count() == 0 ? 0 : 100 * processor / std::chrono::duration<double>(time).count();
+  }
+
+  // One in ten, evenly over this time, and then until all own a name again. Those that have ended lose nothing.
+  void replaceTenth(std::chrono::seconds time) {
+    const Clock::time_point begin = Clock::now();
+    const int64_t steps = std::max<int64_t>(count_ / 10, 1);
+    for (int64_t step = 0; step < steps; ++step) {
+      std::this_thread::sleep_until(begin + step * std::chrono::duration_cast<Clock::duration>(time) / steps);
+      const int64_t number = step * count_ / steps;
+      std::shared_ptr<Node>& node = nodes_[static_cast<size_t>(number)];
+      stop(node);
+      ended_.push_back(std::exchange(node, makeNode(number)));
+      node->protocol.start(node);
+    }
+    std::this_thread::sleep_until(begin + time);
+    secondsUntil(begin, [](const Node& node) { return node.protocol.name().ownership().has_value(); });
+  }
+
   template <typename Condition>
   double secondsUntil(Clock::time_point begin, const Condition& condition) {
     constexpr std::chrono::milliseconds kLook{20};
@@ -196,10 +229,12 @@ class Run {
   }
   double losses() {
     double sum = 0;
-    for (const auto& node : nodes_) {
-      const naming::Counters& counters = node->protocol.counters();
-      sum +=
-          static_cast<double>(counters.leases_lost.value() + counters.keys_lost.value() + counters.conflicts.value());
+    for (const auto* nodes : {&nodes_, &ended_}) {
+      for (const auto& node : *nodes) {
+        const naming::Counters& counters = node->protocol.counters();
+        sum +=
+            static_cast<double>(counters.leases_lost.value() + counters.keys_lost.value() + counters.conflicts.value());
+      }
     }
     return sum;
   }
@@ -220,6 +255,7 @@ class Run {
   etcd::CompletionThread& thread_ = *owned_thread_;
   std::vector<std::unique_ptr<etcd::Client>> clients_;
   std::vector<std::shared_ptr<Node>> nodes_;
+  std::vector<std::shared_ptr<Node>> ended_;
 };
 
 void print(const std::string& first, const Row& row, int digits_at_least) {
@@ -258,8 +294,10 @@ int main(int argc, char** argv) {
   const auto connections = arguments.number<int>("--connections", 16);
   const std::chrono::seconds lease(arguments.number<int64_t>("--lease", 20));
   const std::chrono::seconds rest(arguments.number<int64_t>("--rest", 60));
+  const std::chrono::seconds churn(arguments.number<int64_t>("--churn", 60));
   arguments.finish();
-  if (only < 0 || most < 1 || connections < 1 || lease.count() < 1 || rest.count() < 1) {
+  if (only < 0 || most < 1 || connections < 1 || lease.count() < 1 || rest.count() < 1 ||
+      churn.count() < 0) {
     std::fputs(bench::kUsage, stderr);
     return 2;
   }
@@ -274,7 +312,7 @@ int main(int argc, char** argv) {
   std::vector<bench::Row> rows;
   bool good = true;
   for (const int64_t size : sizes) {
-    const bench::Result result = bench::Run(size, connections, lease).measure(rest);
+    const bench::Result result = bench::Run(size, connections, lease).measure(rest, churn);
     bench::print(std::to_string(size), result.row, 0);
     rows.push_back(result.row);
     good = good && result.is_dense;
