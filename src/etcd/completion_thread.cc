@@ -44,7 +44,7 @@ Result<void> CompletionThread::Impl::start() {
   return {};
 }
 
-CompletionThread::Impl::~Impl() { stop(); }
+CompletionThread::Impl::~Impl() { stop(kStopGrace); }
 
 bool CompletionThread::Impl::post(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
@@ -62,9 +62,10 @@ void CompletionThread::Impl::postLocked(std::function<void()> work) {
   wake_set_ = true;
 }
 
-void CompletionThread::Impl::stop() {
-  std::call_once(stop_once_, [this] {
+void CompletionThread::Impl::stop(nanoseconds grace) {
+  std::call_once(stop_once_, [this, grace] {
     if (onThread()) std::abort();  // it would wait for itself
+    grace_ = grace;
     stopping_.store(true, std::memory_order_release);
     {
       // Behind everything that was accepted, and nothing is accepted behind it: nothing is left when run() ends.
@@ -126,12 +127,12 @@ gpr_timespec CompletionThread::Impl::nextDeadline() const {
 
 std::optional<nanoseconds> CompletionThread::Impl::graceLeft() const {
   if (!stopping()) return std::nullopt;
-  if (!stop_deadline_) return kStopGrace;  // beginStop() is on its way
+  if (!stop_deadline_) return grace_;  // beginStop() is on its way
   return std::max(nanoseconds(0), *stop_deadline_ - BootClock::now());
 }
 
 void CompletionThread::Impl::beginStop() {
-  stop_deadline_ = BootClock::now() + kStopGrace;
+  stop_deadline_ = BootClock::now() + grace_;
   scheduler_.cancelWaits();
   cancelOperations(false);
 }
@@ -166,6 +167,6 @@ CompletionThread::~CompletionThread() { stop(); }
 bool CompletionThread::post(std::function<void()> work) { return impl_->post(std::move(work)); }
 bool CompletionThread::stopping() const { return impl_->stopping(); }
 bool CompletionThread::onThread() const { return impl_->onThread(); }
-void CompletionThread::stop() { impl_->stop(); }
+void CompletionThread::stop(nanoseconds grace) { impl_->stop(grace); }
 
 }  // namespace idetcd::etcd

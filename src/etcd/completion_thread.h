@@ -9,6 +9,8 @@ namespace idetcd::etcd {
 
 class CompletionThread final : public runtime::Scheduler {
  public:
+  static constexpr std::chrono::seconds kStopGrace{2};
+
   // Starts the thread. kNoResources: the system has none left.
   static Result<std::unique_ptr<CompletionThread>> make();
   ~CompletionThread() override;  // stop()
@@ -21,8 +23,8 @@ class CompletionThread final : public runtime::Scheduler {
 
   // Cancels every call, stream and sleep under way (each co_await returns a kCancelled error, or false), waits until
   // every spawned Task has run to its end, and joins the thread. Any thread but the completion thread; idempotent. Only
-  // lease revocations may still be made and finished, within 2 s: see Store::leaseRevoke().
-  void stop();
+  // lease revocations may still be made and finished, within `grace` of the first call: see Store::leaseRevoke().
+  void stop(std::chrono::nanoseconds grace = kStopGrace);
 
   struct Impl;
   Impl& impl() { return *impl_; }  // for etcd/*.cc only: gRPC types stay out of headers

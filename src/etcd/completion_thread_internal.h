@@ -15,9 +15,6 @@ namespace idetcd::etcd {
 
 using runtime::Suspension;
 
-// How long lease revocations may go on after stop() began.
-inline constexpr std::chrono::seconds kStopGrace{2};
-
 // `from_now` as an instant of the clock that a step of the wall clock does not touch.
 gpr_timespec monotonicDeadline(std::chrono::nanoseconds from_now);
 
@@ -48,7 +45,7 @@ struct CompletionThread::Impl {
 
   // --- any thread ---
   bool post(std::function<void()> work);
-  void stop();
+  void stop(std::chrono::nanoseconds grace);
   bool stopping() const { return stopping_.load(std::memory_order_acquire); }
   bool onThread() const { return std::this_thread::get_id() == thread_id_.load(); }
 
@@ -81,6 +78,7 @@ struct CompletionThread::Impl {
   CompletionThread& scheduler_;
   grpc::CompletionQueue queue_;
   std::unordered_set<Operation*> operations_;
+  std::chrono::nanoseconds grace_{0};  // written before stopping_
   std::optional<BootClock::time_point> stop_deadline_;
   bool grace_is_over_ = false;
 

@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kReachPatience{5};
 constexpr std::chrono::seconds kAnswersLately{3};
 // With an etcd that stands still, at the end.
-constexpr std::chrono::milliseconds kHandOverPatience{700};
+constexpr std::chrono::milliseconds kHandOverPatience{500};
 constexpr std::chrono::milliseconds kKeyPatience{300};
 constexpr std::chrono::seconds kWatchPatience{10};  // a voter that stands still hides a change for so long
 constexpr uint64_t kMaxLag = 5000;                  // entries of the log: such a voter has nearly caught up

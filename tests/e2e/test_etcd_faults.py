@@ -74,7 +74,7 @@ def test_sigterm_while_etcd_is_paused(etcd, nodes):
     node = nodes.start(corefile(etcd.endpoint))
     node.wait_owns(etcd)
     etcd.pause()
-    assert node.terminate(timeout=7) == 0, "the drain is bounded"
+    assert node.terminate(timeout=3.5) == 0, "2 s, in which the name cannot be given back"
     etcd.resume()
 
 

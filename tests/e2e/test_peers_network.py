@@ -15,7 +15,7 @@ import pytest
 from dns_client import ask, rcode
 from harness import xdp
 from harness.background import Background
-from harness.peers import Lan, group_of, name_of, wait_name, worker
+from harness.peers import Lan, group_of, name_of, voters_of, wait_name, worker
 from harness.processes import wait_until
 from harness.upstreams import Upstream, answer
 
@@ -67,6 +67,20 @@ def test_30_percent_loss(lan, directory):
     for number, name in names.items():
         wait_name(cluster.made[number], name)
     wait_name(late, worker(4))
+
+
+@pytest.mark.parametrize("number", (2, 5), ids=("votes", "stands by"))
+def test_a_machine_that_is_cut_off_ends_within_2_s(lan, number):
+    """Though it can give nothing back."""
+    cluster = lan(expect=3, lease=20)
+    for founder in (2, 3, 4):
+        cluster.start(founder)
+    for node in cluster.made.values():
+        wait_name(node)
+    voters_of(cluster.made[2], 3)
+    wait_name(cluster.start(5), worker(4))
+    cluster.plug(number, "down")
+    assert cluster.made[number].terminate(timeout=3.5) == 0
 
 
 def known(cluster, number, names):

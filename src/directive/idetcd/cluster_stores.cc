@@ -12,8 +12,8 @@ Result<void> ClusterStores::begin() {
   return {};
 }
 
-void ClusterStores::stop() {
-  if (thread_) thread_->stop();
+void ClusterStores::stop(std::chrono::nanoseconds grace) {
+  if (thread_) thread_->stop(grace);
 }
 
 // The one place that knows which store holds the names.

@@ -14,7 +14,7 @@ class ClusterStores {
   // The thread is there from then on, until stop(). REQUIRED by all that follows.
   Result<void> begin();
   etcd::CompletionThread& thread() { return *thread_; }
-  void stop();
+  void stop(std::chrono::nanoseconds grace);  // see CompletionThread::stop()
 
   std::unique_ptr<ClusterStore> make(const ClusterSettings& settings, const node::NodeAddresses& node) const;
   // Its client, which asks nothing by itself. `peers` of the store is set.

@@ -10,9 +10,11 @@
 
 namespace idetcd::directive {
 
+using namespace std::chrono_literals;
+
 namespace {
 
-constexpr std::chrono::milliseconds kForHandingOver{1500};  // even if the names have taken all the time
+constexpr std::chrono::milliseconds kForHandingOver{800};  // even if the names have taken all the time
 constexpr std::chrono::milliseconds kReplaceAgain{10'000};  // after a reload, which may have been refused
 
 std::string stateDirectory(const ClusterSettings& settings) {
@@ -405,7 +407,7 @@ void Clusters::apply(Cluster& cluster, ClusterSettings settings, Change change) 
     stores_.onWriter([both] { (*both)->end(); });
     both->reset();
     // A machine that leaves its own etcd hands over, as at its end.
-    if ((*store)->peers.use_count() == 1) (*store)->peers->stop(kForHandingOver);
+    if ((*store)->peers.use_count() == 1) (*store)->peers->stop(kReleaseBudget);
     store->reset();
   });
 }
@@ -474,7 +476,11 @@ void Clusters::leave(uint16_t peers_port) {
 }
 
 void Clusters::release(std::chrono::milliseconds budget) {
-  const BootClock::time_point end = BootClock::now() + budget;
+  const auto left = [this] {
+    return std::max(std::chrono::ceil<std::chrono::milliseconds>(*release_end_ - BootClock::now()), 0ms);
+  };
+  release_end_ = BootClock::now() + budget;
+  if (!peerGroups().empty()) budget -= std::min(budget, kForHandingOver);
   std::vector<std::future<void>> releases;
   for (const auto& cluster : running_) {
     auto released = std::make_shared<std::promise<void>>();
@@ -487,8 +493,7 @@ void Clusters::release(std::chrono::milliseconds budget) {
   }
   for (auto& release : releases) release.wait();
   // Their names are given up in an etcd that may be this machine's.
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - BootClock::now());
-  for (peers::PeerGroup* group : peerGroups()) group->stop(std::max(left, kForHandingOver));
+  for (peers::PeerGroup* group : peerGroups()) group->stop(std::max(left(), kForHandingOver));
 }
 
 void Clusters::abandon() {
@@ -504,7 +509,10 @@ void Clusters::stop() {
     if (asked.made) asked.made->member->stop(std::chrono::milliseconds(0));
   }
   for (peers::PeerGroup* group : peerGroups()) group->stop(std::chrono::milliseconds(0));
-  stores_.stop();
+  // What could not be given back in its time is not tried for longer: its lease ends by itself.
+  std::chrono::nanoseconds grace = etcd::CompletionThread::kStopGrace;
+  if (release_end_) grace = std::clamp(std::chrono::nanoseconds(*release_end_ - BootClock::now()), 0ns, grace);
+  stores_.stop(grace);
 }
 
 }  // namespace idetcd::directive

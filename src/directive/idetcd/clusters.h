@@ -82,6 +82,7 @@ class Clusters final : public resolve::ProcessState {
   size_t giving_up_ = 0;                             // of members and stores
   const std::shared_ptr<Executor::Strand> later_ = process_.executor->makeStrand();
   bool is_replacing_ = false;  // and is to look again later
+  std::optional<BootClock::time_point> release_end_;  // of release(), which comes before stop()
 };
 
 }  // namespace idetcd::directive

@@ -170,5 +170,17 @@ TEST_F(LeaseTest, ARevocationDoesNotHoldStopForLong) {
   server_.resume();
 }
 
+TEST_F(LeaseTest, ARevocationHoldsStopForAsLongAsItSaysOnly) {
+  const auto lease = etcd_.grant(30s);
+  ASSERT_TRUE(succeeded(lease));
+  server_.pause();
+  auto revoked = start(etcd_.thread, etcd_.client.leaseRevoke(lease->id));
+  const auto begin = SteadyClock::now();
+  etcd_.thread.stop(0s);
+  EXPECT_LT(SteadyClock::now() - begin, etcd::CompletionThread::kStopGrace);
+  EXPECT_FALSE(revoked.get());
+  server_.resume();
+}
+
 }  // namespace
 }  // namespace idetcd::etcd
