@@ -133,6 +133,7 @@ NameKey AnswerFeed::keyOf(const IpAddress& address) const {
 // Pointers to what changes are passed until the change is there, since they may be several names'.
 void AnswerFeed::onChange(const Entry* old, const Entry* fresh) {
   const std::lock_guard lock(mutex_);
+  const bool had_no_room = left_out_names_.erase(old) > 0;
   if (!follows()) return;
   const Writing writing(place());
   for (const Entry* entry : {old, fresh}) {
@@ -140,12 +141,13 @@ void AnswerFeed::onChange(const Entry* old, const Entry* fresh) {
   }
   // A name that an address has in the tree of reverse names is answered in place of the pointer.
   if (const auto address = dns::addressOfReverseName((fresh != nullptr ? fresh : old)->name())) noteAddress(*address);
-  for (const IpAddress& address : changed_) maps_->pointers().erase(keyOf(address));
+  for (const IpAddress& address : changed_) erasePointer(address);
   if (fresh != nullptr && isBelowZone(*fresh)) {
-    put(*fresh, old != nullptr);
-  } else if (old != nullptr && isBelowZone(*old)) {
+    put(*fresh, old != nullptr && !had_no_room);
+  } else if (old != nullptr && isBelowZone(*old) && !had_no_room) {
     erase(*old);
   }
+  if (had_no_room) noteWhetherWhole();
 }
 
 void AnswerFeed::onChanged() {
@@ -164,69 +166,49 @@ void AnswerFeed::noteAddress(const IpAddress& address) {
   if (std::ranges::find(changed_, address) == changed_.end()) changed_.push_back(address);
 }
 
-// `replaces`: this process has put the name before, or had no room for it.
+// `replaces`: this process has put the name before.
 void AnswerFeed::put(const Entry& entry, bool replaces) {
-  const NameKey key = keyOf(entry);
-  const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
-  if (replaces) {
-    if (maps_->names().put(key, name, true) == PutOutcome::kDone) return;
-    noteFound();
-  }
-  if (maps_->names().put(key, name) == PutOutcome::kDone) {
-    names_.store(names() + 1, std::memory_order_relaxed);
-    if (replaces) noteWhetherWhole();
+  if (putName(entry)) {
+    if (!replaces) names_.store(names() + 1, std::memory_order_relaxed);
     return;
   }
   // First of all: what is not there must not seem not to exist.
   publish<__u32>(place().is_whole, 0);
-  maps_->names().erase(key);  // of a process before
-  ++missing_;
-  left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+  maps_->names().erase(keyOf(entry));  // of a process before
+  if (replaces) names_.store(names() - 1, std::memory_order_relaxed);
+  left_out_names_.insert(&entry);
+  noteLeftOut();
 }
 
+// False: it has no room.
+bool AnswerFeed::putName(const Entry& entry) {
+  const NameKey key = keyOf(entry);
+  return maps_->names().put(key, sealed(key, valueOf(entry, zone_, maps_->generation()))) == PutOutcome::kDone;
+}
+
+// REQUIRES: this process has put the name.
 void AnswerFeed::erase(const Entry& entry) {
-  if (maps_->names().erase(keyOf(entry))) {
-    names_.store(names() - 1, std::memory_order_relaxed);
-    maps_->noteDeparture();
-    return;
-  }
-  noteFound();
-  noteWhetherWhole();
+  names_.store(names() - 1, std::memory_order_relaxed);
+  if (maps_->names().erase(keyOf(entry))) maps_->noteDeparture();
 }
 
-// One that was missing is missing no more. Somebody else may have taken names out of the map.
-void AnswerFeed::noteFound() {
-  if (missing_ > 0) --missing_;
+void AnswerFeed::erasePointer(const IpAddress& address) {
+  if (maps_->pointers().erase(keyOf(address))) maps_->noteDeparture();
 }
 
 // What had no room, as long as there is some.
 void AnswerFeed::takeIn() {
   departures_ = maps_->departures();
-  const Writing writing(place());
-  bool is_full = false;
-  store_.table().forEach([&](const Entry& entry) {
-    if (!is_full && missing_ > 0 && isBelowZone(entry)) is_full = !takeIn(entry);
-  });
+  while (!left_out_names_.empty() && putName(**left_out_names_.begin())) {
+    left_out_names_.erase(left_out_names_.begin());
+    names_.store(names() + 1, std::memory_order_relaxed);
+  }
   noteWhetherWhole();
-  if (!std::exchange(lacks_pointers_, false)) return;
-  store_.table().forEach([this](const Entry& entry) {
-    if (!entry.isHeld()) return;
-    records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) {
-      if (!lacks_pointers_) putPointer(address);
-    });
-  });
-}
-
-// False: it has no room.
-bool AnswerFeed::takeIn(const Entry& entry) {
-  const NameKey key = keyOf(entry);
-  const Name name = sealed(key, valueOf(entry, zone_, maps_->generation()));
-  if (maps_->names().put(key, name, true) == PutOutcome::kDone) return true;  // it was there
-  if (maps_->names().put(key, name) != PutOutcome::kDone) return false;
-  noteFound();
-  names_.store(names() + 1, std::memory_order_relaxed);
-  putPointers(entry);
-  return true;
+  while (!left_out_pointers_.empty()) {
+    const IpAddress address = *left_out_pointers_.begin();
+    putPointer(address);
+    if (left_out_pointers_.contains(address)) return;
+  }
 }
 
 void AnswerFeed::putPointers(const Entry& entry) {
@@ -234,28 +216,35 @@ void AnswerFeed::putPointers(const Entry& entry) {
   records::visitAddresses(entry, [this](const IpAddress& address, uint32_t) { putPointer(address); });
 }
 
-// The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
 void AnswerFeed::putPointer(const IpAddress& address) {
-  if (hasReverseName(address)) return;
+  const auto pointer = pointerOf(address);
+  const NameKey key = keyOf(address);
+  if (!pointer || maps_->pointers().put(key, sealed(key, *pointer)) != PutOutcome::kFull) {
+    left_out_pointers_.erase(address);
+  } else if (left_out_pointers_.insert(address).second) {
+    noteLeftOut();
+  }
+}
+
+// The kernel answers one name of an address; the process answers several, this node's own, and names with own records.
+std::optional<Pointer> AnswerFeed::pointerOf(const IpAddress& address) const {
+  if (hasReverseName(address)) return std::nullopt;
   const auto found = store_.reverse().find(address);
-  if (found.entries().size() != 1 || std::ranges::find(own_, address) != own_.end()) return;
+  if (found.entries().size() != 1 || std::ranges::find(own_, address) != own_.end()) return std::nullopt;
   const Entry& entry = *found.entries().front();
-  if (!hasPointer(entry)) return;
+  if (!hasPointer(entry)) return std::nullopt;
   uint32_t lowest = std::numeric_limits<uint32_t>::max();
   records::visitAddresses(entry, [&](const IpAddress& other, uint32_t ttl_seconds) {
     if (other == address) lowest = std::min(lowest, ttl_seconds);
   });
-  if (lowest != store_.ttlSeconds()) return;
+  if (lowest != store_.ttlSeconds()) return std::nullopt;
   const auto labels = labelsOf(entry);
   Pointer pointer{};
   std::ranges::copy(labels, pointer.labels);
   pointer.generation = maps_->generation();
   pointer.zone = static_cast<uint8_t>(zone_);
   pointer.labels_size = static_cast<uint8_t>(labels.size());
-  const NameKey key = keyOf(address);
-  if (maps_->pointers().put(key, sealed(key, pointer)) != PutOutcome::kFull) return;
-  lacks_pointers_ = true;
-  left_out_.store(leftOut() + 1, std::memory_order_relaxed);
+  return pointer;
 }
 
 bool AnswerFeed::hasReverseName(const IpAddress& address) const {
@@ -281,30 +270,29 @@ void AnswerFeed::onFreshness(records::Freshness, BootClock::time_point deadline)
   if (!is_prepared_) return;
   if (!follows_ && deadline > BootClock::time_point()) beginToFollow();
   if (!follows_) return;
-  if ((missing_ > 0 || lacks_pointers_) && departures_ != maps_->departures()) takeIn();
+  if (!(left_out_names_.empty() && left_out_pointers_.empty()) && departures_ != maps_->departures()) {
+    const Writing writing(place());
+    takeIn();
+  }
   // 0 is that of a store that is not fresh, in each namespace.
   const bool is_fresh = deadline > BootClock::time_point();
   publish<__u64>(place().fresh_until, is_fresh ? static_cast<__u64>(kernelTime(deadline)) : 0);
 }
 
-// Old entries may fill the map, so names that did not fit are tried again after the sweep. If old ones may be left, the
+// Old entries may fill the maps, so what did not fit is tried again after the sweep. If old ones may be left, the
 // zone stays as it is until its deadline, and the next one tries again.
 void AnswerFeed::beginToFollow() {
   const Writing writing(place());
   names_.store(0, std::memory_order_relaxed);
-  missing_ = 0;
-  lacks_pointers_ = false;
+  left_out_names_.clear();
+  left_out_pointers_.clear();
   publish<__u32>(place().pointer_ttl, htonl(store_.ttlSeconds()));
   store_.table().forEach([this](const Entry& entry) {
     if (isBelowZone(entry)) put(entry, false);
     putPointers(entry);
   });
   if (!maps_->sweep(zone_, maps_->generation()).is_complete) return;
-  if (missing_ > 0) {
-    store_.table().forEach([this](const Entry& entry) {
-      if (isBelowZone(entry)) put(entry, true);
-    });
-  }
+  takeIn();
   publish<__u32>(place().serial, store_.serial());
   replaceSoa();
   for (size_t i = 0; i < identity_.endpoints.size(); ++i) publish<__u32>(place().endpoints[i], identity_.endpoints[i]);
@@ -326,16 +314,14 @@ void AnswerFeed::replaceSoa() {
 }
 
 void AnswerFeed::noteWhetherWhole() {
-  if (follows_) publish<__u32>(place().is_whole, missing_ == 0 ? 1 : 0);
+  if (follows_) publish<__u32>(place().is_whole, left_out_names_.empty() ? 1 : 0);
 }
 
 void AnswerFeed::onAddresses(const std::vector<IpAddress>& addresses) {
   const std::lock_guard lock(mutex_);
   const std::vector<IpAddress> before = std::exchange(own_, addresses);
   if (!follows()) return;
-  size_t erased = 0;
-  for (const IpAddress& address : own_) erased += maps_->pointers().erase(keyOf(address)) ? 1 : 0;
-  if (erased > 0) maps_->noteDeparture();
+  for (const IpAddress& address : own_) erasePointer(address);
   for (const IpAddress& address : before) putPointer(address);
 }
 

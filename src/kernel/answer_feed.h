@@ -4,6 +4,9 @@
 // change follows. Called by the store's writer; close() and the numbers by any thread.
 #pragma once
 
+#include <set>
+#include <unordered_set>
+
 #include "base/ip_address.h"
 #include "kernel/maps.h"
 #include "records/record_store.h"
@@ -56,13 +59,15 @@ class AnswerFeed final : public records::RecordObserver {
   void noteAddresses(const records::Entry& entry);
   void noteAddress(const IpAddress& address);
   void putPointers(const records::Entry& entry);
+  bool putName(const records::Entry& entry);
   void putPointer(const IpAddress& address);
+  void erasePointer(const IpAddress& address);
+  std::optional<Pointer> pointerOf(const IpAddress& address) const;
   bool hasReverseName(const IpAddress& address) const;
   bool hasPointer(const records::Entry& entry) const;
   void noteWhetherWhole();
-  void noteFound();
+  void noteLeftOut() { left_out_.store(leftOut() + 1, std::memory_order_relaxed); }
   void takeIn();
-  bool takeIn(const records::Entry& entry);
   Zone& place() const { return maps_->zone(zone_); }
   bool prepare();
   void beginToFollow();
@@ -78,8 +83,8 @@ class AnswerFeed final : public records::RecordObserver {
   bool closed_ = false;
   bool is_prepared_ = false;
   bool follows_ = false;
-  size_t missing_ = 0;              // names that should be in the map and have no room
-  bool lacks_pointers_ = false;     // some had no room
+  std::unordered_set<const records::Entry*> left_out_names_;  // of the store, which have no room in the map
+  std::set<IpAddress> left_out_pointers_;
   uint64_t departures_ = 0;         // from the maps, when these were tried last
   std::vector<IpAddress> changed_;  // of the change that is under way
   std::vector<IpAddress> own_;      // of this node: the process alone knows which name it has

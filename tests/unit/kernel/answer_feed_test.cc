@@ -237,6 +237,23 @@ TEST_F(AnswerFeedTest, PointersThatHadNoRoomAreTakenInToo) {
   EXPECT_TRUE(hasPointer("2001:db8::" + std::to_string(last)));
 }
 
+TEST_F(AnswerFeedTest, APointerThatGoesWithoutItsNameMakesRoom) {
+  Server server(program_.maps);
+  server.confirm();
+  auto put = [&server, revision = 100](int number, const std::string& ipv4) mutable {
+    server.store().put(name("w" + std::to_string(number) + ".tf.local."),
+                       {.ipv4 = ip(ipv4), .ipv6 = ip("2001:db8::" + std::to_string(number))}, ++revision);
+  };
+  const int last = static_cast<int>(kMaxNames) / 2 + 1;
+  for (int i = 1; i <= last; ++i) put(i, "10.0.0." + std::to_string(i));
+  const auto left_out = server.feed().leftOut();
+  put(1, "10.0.0.2");  // which has two names now, and no pointer
+  server.confirm();
+  EXPECT_TRUE(hasPointer("10.0.0." + std::to_string(last)));
+  EXPECT_TRUE(hasPointer("2001:db8::" + std::to_string(last)));
+  EXPECT_EQ(server.feed().leftOut(), left_out);
+}
+
 TEST_F(AnswerFeedTest, TheTruthOfAProcessThatEndedLastsUntilItsDeadline) {
   {
     Server server(program_.maps);
