@@ -98,13 +98,13 @@ void Endpoints::addLocally(const std::string& path, Paths::mapped_type handler) 
 }
 
 // No event says that another process has closed its socket.
-Result<SocketAddress> Endpoints::listen(const SocketAddress& address) const {
+Result<SocketAddress> Endpoints::listen(const SocketAddress& address) {
   constexpr std::chrono::milliseconds kPause{20};
-  const auto end = std::chrono::steady_clock::now() + kStartPatience;
   auto listening = server_->listen(address);
   const pid_t predecessor = process_.predecessor;
   if (!listening && predecessor != 0 && net::isHeldBy(predecessor, "tcp", address)) return address;
-  while (!listening && is_start_ && predecessor == 0 && std::chrono::steady_clock::now() < end) {
+  if (!listening && !patience_end_) patience_end_ = BootClock::now() + kStartPatience;
+  while (!listening && is_start_ && predecessor == 0 && BootClock::now() < *patience_end_) {
     std::this_thread::sleep_for(kPause);
     listening = server_->listen(address);
   }

@@ -5,6 +5,7 @@
 // There is no thread and no listener until something is added, or the Unix socket is.
 #pragma once
 
+#include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "http/server.h"
 #include "resolve/directive.h"
@@ -36,9 +37,9 @@ class Endpoints final : public resolve::ProcessState {
   explicit Endpoints(resolve::Process& process) : process_(process) {}
 
   // In Directive::prepare(); may block. The port is taken at once, so that one that is not free is an error of the new
-  // configuration; before the first one is accepted it has kStartPatience to come free, since the process that this one
-  // goes on for may be about to end. That is less than what a start may take before it is said to be slow. If the path is
-  // there already, of another server block, `handler` takes its place. Returns where it listens.
+  // configuration; before the first one is accepted, all that are taken have kStartPatience together to come free, since the
+  // process that this one goes on for may be about to end. That is less than what a start may take before it is said to be
+  // slow. If the path is there already, of another server block, `handler` takes its place. Returns where it listens.
   Result<std::vector<SocketAddress>> add(const ListenAddress& address, const std::string& path,
                                          const Paths::mapped_type& handler);
 
@@ -54,11 +55,12 @@ class Endpoints final : public resolve::ProcessState {
 
  private:
   Result<void> startServer();
-  Result<SocketAddress> listen(const SocketAddress& address) const;
+  Result<SocketAddress> listen(const SocketAddress& address);
 
   const resolve::Process& process_;
   std::mutex mutex_;  // guards what follows
   bool is_start_ = true;
+  std::optional<BootClock::time_point> patience_end_;  // since the first port that was taken
   std::unique_ptr<Server> server_;
   Routes used_;
   Routes next_;  // of the configuration that is being built

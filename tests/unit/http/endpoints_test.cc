@@ -93,5 +93,17 @@ TEST_F(EndpointsTest, APortOfAnotherProgramIsAnError) {
   EXPECT_NE(added.error().message.find("Address already in use"), std::string::npos) << added.error().message;
 }
 
+TEST_F(EndpointsTest, PortsThatAreTakenAtTheStartAreWaitedForTogether) {
+  const net::test::Socket one(SOCK_STREAM, net::test::address(host(), 0));
+  const net::test::Socket other(SOCK_STREAM, net::test::address(host(), 0));
+  ASSERT_TRUE(::listen(one.fd(), 1) == 0 && ::listen(other.fd(), 1) == 0);
+  const auto begin = BootClock::now();
+  ASSERT_FALSE(add(one.localAddress().port, "/a", "one").has_value());
+  const auto end_of_first = BootClock::now();
+  EXPECT_GE(end_of_first - begin, Endpoints::kStartPatience);
+  ASSERT_FALSE(add(other.localAddress().port, "/a", "one").has_value());
+  EXPECT_LT(BootClock::now() - end_of_first, Endpoints::kStartPatience);
+}
+
 }  // namespace
 }  // namespace idetcd::http
