@@ -11,6 +11,7 @@ import pytest
 from corefiles import corefile
 from dns_client import answers, make_query, said_name, wait_resolves, wait_says
 from harness.frozen_disk import FreezableDisk
+from harness.peers import run
 from harness.processes import TIME_FACTOR, wait_until
 from harness.secure_etcd import Authority, SecureEtcd, install
 from harness.stalled_disk import StalledDisk, available
@@ -118,6 +119,21 @@ def test_a_start_that_waits_for_the_disk_says_so(nodes, etcd, disk):
         disk.go_on()
     node.wait_answers()
     wait_says(node, WORKER1)
+
+
+def test_a_release_waits_a_second_for_the_disk(node, etcd, disk):
+    """The identity file cannot be emptied. Neither the command nor the next claim waits for longer, and the log says what stands still."""
+    token = etcd.pairs()[WORKER1.encode()]["create_revision"]
+    disk.stall()
+    try:
+        began = time.monotonic()
+        code, _, err = run(node, "release", WORKER1, "--yes", WORKER1)
+        assert code == 0 and time.monotonic() - began < 5 * TIME_FACTOR, err
+        wait_until(lambda: etcd.pairs().get(WORKER1.encode(), {}).get("create_revision", token) > token, 10, node.logs)
+        wait_says(node, WORKER1)
+        node.wait_logged("a write still takes its time after 5 s", timeout=20)
+    finally:
+        disk.go_on()
 
 
 def write(disk, name, text):
