@@ -275,6 +275,25 @@ def test_without_the_helper_the_server_goes_on_and_says_so(etcd, nodes, script):
     assert script.out() == "claim\n"
 
 
+def test_what_a_stopped_helper_was_asked_to_run_comes_first(stopped_etcd, nodes, script):
+    """Late, and what follows after it, in order; what came and went meanwhile is left out."""
+    node = started(stopped_etcd, nodes, script("echo $IDETCD_EVENT $IDETCD_SEQUENCE >> $OUT"), launch=True).start()
+    helper = helper_of(node)
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        stopped_etcd.start()
+        wait_says(node, WORKER1)
+        for losses in (1, 2, 3):
+            stopped_etcd.delete(WORKER1)
+            node.wait_logged(f"lost {WORKER1}", times=losses)
+            wait_says(node, WORKER1)
+        node.wait_logged("a claim and its loss (events 5 and 6) are left out")
+    finally:
+        os.kill(helper, signal.SIGCONT)
+    expected = ["claim 1", "loss 2", "claim 7"]
+    wait_until(lambda: script.out().splitlines() == expected, 10, script.out)
+
+
 @pytest.mark.parametrize("stuck", ["program", "helper"])
 def test_what_cannot_be_killed_holds_up_neither_a_reload_nor_the_end(etcd, nodes, script, stuck):
     """A program that waits for a disk (state D), and a helper process that is stopped."""
