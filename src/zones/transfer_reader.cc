@@ -86,7 +86,7 @@ class Changes {
  public:
   explicit Changes(size_t most) : most_(most) {}
 
-  // Each record goes and comes in turn.
+  // Each record goes and comes in turn. The newest TTL of an RRset is that of all its records (RFC 2181 §5.2).
   Result<void> add(const FileRecord& record, bool is_removal) {
     const auto [found, is_new] = of_records_.try_emplace(keyOf(record));
     Change& change = found->second;
@@ -95,11 +95,16 @@ class Changes {
     if (change.is_there != is_removal) return misfit();
     change.is_there = !is_removal;
     change.ttl_seconds = record.ttl_seconds;
+    if (!is_removal) newest_ttls_[rrsetOf(found->first)] = record.ttl_seconds;
     return {};
   }
 
-  // The copy with them.
+  // The copy with them. What is new comes first, since the builder gives all of an RRset the TTL of its first record.
   Result<void> apply(ZoneCopy& copy, ZoneBuilder& builder, FilePlace place) {
+    for (const auto& [key, change] : of_records_) {
+      if (!change.is_there) continue;
+      if (const auto added = builder.add(recordOf(key, ttlOf(key, change)), place); !added) return added;
+    }
     size_t left = static_cast<size_t>(std::ranges::count_if(of_records_, [](const auto& one) { return one.second.was_there; }));
     for (ZoneCopy::Record record; copy.next(record);) {
       const FileRecord kept{record.owner, record.type, record.ttl_seconds, record.rdata};
@@ -111,12 +116,7 @@ class Changes {
       if (!found->second.was_there) return misfit();
       --left;
     }
-    if (left > 0) return misfit();
-    for (const auto& [key, change] : of_records_) {
-      if (!change.is_there) continue;
-      if (const auto added = builder.add(recordOf(key, change.ttl_seconds), place); !added) return added;
-    }
-    return {};
+    return left == 0 ? Result<void>() : misfit();
   }
 
  private:
@@ -138,6 +138,13 @@ class Changes {
     key.append(record.rdata.begin(), record.rdata.end());
     return key;
   }
+  static size_t rrsetSize(std::string_view key) { return 1 + static_cast<uint8_t>(key[0]) + kTypeSize; }
+  static std::string rrsetOf(const std::string& key) { return key.substr(0, rrsetSize(key)); }
+  // Signatures have those of what they sign.
+  uint32_t ttlOf(const std::string& key, const Change& change) const {
+    const bool is_signature = dns::isType(recordOf(key, 0).type, RrType::kRrsig);
+    return is_signature ? change.ttl_seconds : newest_ttls_.at(rrsetOf(key));
+  }
   static FileRecord recordOf(const std::string& key, uint32_t ttl_seconds) {
     const std::span bytes(reinterpret_cast<const uint8_t*>(key.data()), key.size());
     const size_t type = 1 + bytes[0];
@@ -146,6 +153,7 @@ class Changes {
 
   const size_t most_;
   std::map<std::string, Change> of_records_;
+  std::map<std::string, uint32_t> newest_ttls_;  // of RRsets: the beginning of the keys of their records
 };
 
 }  // namespace

@@ -165,6 +165,9 @@ class Ixfr {
   Ixfr& a(const std::string& label, uint8_t last_byte, uint32_t ttl_seconds = 300) {
     return add(dns::Name::parse(label + ".example.").value(), dns::code(dns::RrType::kA), ttl_seconds, {192, 0, 2, last_byte});
   }
+  Ixfr& record(const std::string& label, uint16_t type, uint32_t ttl_seconds, const Bytes& rdata) {
+    return add(dns::Name::parse(label + ".example.").value(), type, ttl_seconds, rdata);
+  }
   const Bytes& bytes() const { return bytes_; }
 
  private:
@@ -221,6 +224,25 @@ TEST(TransferOfChanges, OfATtlOnlyOrOfNothing) {
             Copied("www 60 A 192.0.2.1\nmail A 192.0.2.2\n", 8).records());
   EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).soa(8).soa(8)}), Copied("www A 192.0.2.1\nmail A 192.0.2.2\n", 8).records());
   EXPECT_EQ(Copied("", 0xffffffff).with({Ixfr().soa(1).soa(0xffffffff).soa(1).a("x", 1).soa(1)}), Copied("x A 192.0.2.1\n", 1).records());
+}
+
+// RFC 2181 §5.2, whether or not the primary sends the others of the RRset again.
+TEST(TransferOfChanges, TheNewestTtlOfAnRrsetIsThatOfAll) {
+  EXPECT_EQ(Copied().with({Ixfr().soa(8).soa(7).soa(8).a("www", 3, 60).soa(8)}),
+            Copied("www 60 A 192.0.2.1\nwww 60 A 192.0.2.3\nmail A 192.0.2.2\n", 8).records());
+  EXPECT_EQ(Copied().with({Ixfr().soa(9).soa(7).soa(8).a("www", 9, 600).soa(8).soa(9).a("www", 3, 60).soa(9)}),
+            Copied("www 60 A 192.0.2.1\nwww 60 A 192.0.2.3\nwww 60 A 192.0.2.9\nmail A 192.0.2.2\n", 9).records());
+}
+
+TEST(TransferOfChanges, SignaturesHaveTheirOwnTtls) {
+  const auto rrsig = [](const char* type, int ttl_seconds) {
+    return fmt::format("www {} RRSIG {} 8 2 300 20300101000000 20200101000000 1 . AAAA\n", ttl_seconds, type);
+  };
+  const Copied before("www A 192.0.2.1\n" + rrsig("A", 300));
+  const std::string after = "www A 192.0.2.1\n" + rrsig("A", 300) + rrsig("TXT", 60);
+  Ixfr message;
+  message.soa(8).soa(7).soa(8).record("www", 46, 60, {0, 16, 8, 2, 0, 0, 1, 44, 0x70, 0xdb, 0xd8, 0x80, 0x5e, 0x0b, 0xe1, 0x00, 0, 1, 0, 0, 0, 0});
+  EXPECT_EQ(before.with({message.soa(8)}), Copied(after, 8).records());
 }
 
 TEST(TransferOfChanges, RecordsOfDnssecAreKept) {
