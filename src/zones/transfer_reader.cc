@@ -221,9 +221,9 @@ Result<bool> TransferReader::add(std::span<const uint8_t> message) {
   return course_.hasEnded();
 }
 
-Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed seed,
-                                              const TransferReader::Messages& messages, const std::string& from,
-                                              const std::shared_ptr<const Zone>& copy) {
+Result<std::unique_ptr<Zone>> buildZone(const dns::Name& origin, HashSeed seed,
+                                        const TransferReader::Messages& messages, const std::string& from,
+                                        const std::shared_ptr<const Zone>& copy) {
   constexpr uint32_t kMaxTtl = 0x7fffffff;  // RFC 2181 §8
   TransferCourse course(copy ? std::optional(copy->serial()) : std::nullopt);
   Changes changes(copy ? std::max(copy->recordCount(), kFewChanges) : 0);

@@ -59,9 +59,9 @@ class TransferReader {
 // REQUIRES: all that a TransferReader has taken. `from`: what errors begin with. `copy`: whose serial the reader had, if it had one;
 // changes that do not fit it, because they remove what it has not or add what it has, are an error, and so are many more than it
 // has records. Takes long for a large zone; any thread.
-Result<std::unique_ptr<const Zone>> buildZone(const dns::Name& origin, HashSeed seed,
-                                              const TransferReader::Messages& messages, const std::string& from,
-                                              const std::shared_ptr<const Zone>& copy = nullptr);
+Result<std::unique_ptr<Zone>> buildZone(const dns::Name& origin, HashSeed seed,
+                                        const TransferReader::Messages& messages, const std::string& from,
+                                        const std::shared_ptr<const Zone>& copy = nullptr);
 
 // The serial in the answer to a query for the zone's SOA; nothing: it has none.
 std::optional<uint32_t> readSerial(std::span<const uint8_t> message, const dns::Name& origin);

@@ -1,5 +1,6 @@
-// The messages of a zone transfer (RFC 5936 §2.2): all records of a zone, its SOA first and last. Each message has the
-// question, to whose name others are compressed, and as many records as fit kSize, or one that is larger. One thread.
+// The messages of a zone transfer: all records of a zone (RFC 5936 §2.2), or of changes (ZoneJournal::since()), the newest SOA
+// first and last. Each message has the question, to whose name others are compressed, and as many records as fit kSize, or one
+// that is larger. One thread.
 #pragma once
 
 #include "dns/query.h"

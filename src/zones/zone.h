@@ -12,6 +12,8 @@
 
 namespace idetcd::zones {
 
+class ZoneJournal;
+
 class Zone {
  public:
   using Marks = int64_t;
@@ -44,6 +46,11 @@ class Zone {
   size_t outOfZoneCount() const { return out_of_zone_count_; }
   size_t bytes() const { return table_.bytes(); }
 
+  // The changes that have led to it; null: none are kept.
+  const std::shared_ptr<const ZoneJournal>& journal() const { return journal_; }
+  // REQUIRES: it is not shared yet.
+  void setJournal(std::shared_ptr<const ZoneJournal> journal) { journal_ = std::move(journal); }
+
  private:
   friend class ZoneBuilder;
 
@@ -57,6 +64,7 @@ class Zone {
   uint32_t negative_ttl_ = 0;
   size_t record_count_ = 0;
   size_t out_of_zone_count_ = 0;
+  std::shared_ptr<const ZoneJournal> journal_;
 };
 
 }  // namespace idetcd::zones

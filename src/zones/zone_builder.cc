@@ -91,7 +91,7 @@ void ZoneBuilder::linkRuns() {
   }
 }
 
-Result<std::unique_ptr<const Zone>> ZoneBuilder::build() {
+Result<std::unique_ptr<Zone>> ZoneBuilder::build() {
   auto zone = std::make_unique<Zone>(origin_, seed_);
   linkRuns();
   zone->table_.reserve(runs_.size());

@@ -45,7 +45,7 @@ class ZoneBuilder {
   Result<void> add(const FileRecord& record, FilePlace place);
 
   // Errors begin with FILE:LINE. Called once.
-  Result<std::unique_ptr<const Zone>> build();
+  Result<std::unique_ptr<Zone>> build();
 
  private:
   struct Item {

@@ -12,6 +12,14 @@ class TableCopy final : public ZoneCopy {
  public:
   explicit TableCopy(std::shared_ptr<const Zone> zone) : zone_(std::move(zone)), table_(&zone_->table()) {}
 
+  void rewind() override {
+    table_ = &zone_->table();
+    position_ = {};
+    entries_.clear();
+    entry_ = 0;
+    rrsets_ = wire_ = {};
+  }
+
   Record soa() const override {
     const auto soa = zone_->apex().find(dns::code(dns::RrType::kSoa));
     return {zone_->origin().wire(), soa.type, dns::load32(soa.wire.data() + dns::kTtlOffset),

@@ -1,6 +1,7 @@
 // A zone as it is at one moment, to be sent to other servers (RFC 5936).
 #pragma once
 
+#include "base/ip_address.h"
 #include "dns/name.h"
 #include "zones/zone.h"
 
@@ -9,7 +10,7 @@ namespace idetcd::zones {
 // Keeps what it shows. One thread.
 class ZoneCopy {
  public:
-  // Borrowed until the next call of next().
+  // Borrowed for as long as the copy lives.
   struct Record {
     std::span<const uint8_t> owner;  // folded
     uint16_t type = 0;
@@ -18,15 +19,17 @@ class ZoneCopy {
   };
 
   virtual ~ZoneCopy() = default;
-  virtual Record soa() const = 0;  // borrowed for as long as this lives
+  virtual Record soa() const = 0;
   // The records but the SOA, one after the other, each once. False: there are no more.
   virtual bool next(Record& record) = 0;
+  virtual void rewind() = 0;  // next() begins again
 
   uint32_t serial() const { return serialOf(soa().rdata); }
   static uint32_t serialOf(std::span<const uint8_t> soa) { return dns::load32(&soa[soa.size() - 20]); }
 };
 
-// Zones of which others may have copies. Any thread, but headOf() and copyOf() inside a ReadSection of the process's EpochDomain.
+// Zones of which others may have copies. Any thread, but headOf(), copyOf() and changesSince() inside a ReadSection of the
+// process's EpochDomain.
 class PublishedZones {
  public:
   virtual ~PublishedZones() = default;
@@ -46,6 +49,13 @@ class PublishedZones {
     uint32_t serial;
   };
   virtual std::vector<Serial> serials() const = 0;  // of those whose records are known
+
+  // What makes the zone's copy with this serial that the client has the newest one (ZoneJournal::since()). Null: it is not
+  // known, and the client needs all of the zone.
+  virtual std::unique_ptr<ZoneCopy> changesSince(std::span<const uint8_t> name, uint32_t serial,
+                                                 const IpAddress& client) const = 0;
+  // The client has the copy with this serial.
+  virtual void noteGiven(std::span<const uint8_t> name, uint32_t serial, const IpAddress& client) const = 0;
 };
 
 // Of a Zone.

@@ -95,6 +95,8 @@ def test_a_signed_copy_that_is_handed_on(nodes, directory):
     wait_until(lambda: resolves(last, "www.example.", "192.0.2.1"), SOON, lambda: middle.logs() + last.logs())
     write(directory, "db", zone(2, "www A 192.0.2.8\n"))
     wait_until(lambda: answers(last, "www.example.") == ["192.0.2.8"], SOON, lambda: middle.logs() + last.logs())
+    for node in (first, middle):
+        node.wait_logged("transfer of example. since serial 1 to 127.0.0.1: serial 2, ")
     middle.signal(signal.SIGHUP)
     middle.wait_logged("Reloading complete")
     assert answers(middle, "www.example.") == ["192.0.2.8"], "the copy goes on"

@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -18,6 +19,8 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import dns.tsig
+import dns.versioned
+import dns.xfr
 import dns.zone
 import pytest
 
@@ -111,6 +114,60 @@ def test_an_ixfr_is_the_soa_or_all(nodes, directory):
     received = list(dns.query.xfr("127.0.0.1", "example.", rdtype="IXFR", serial=0, port=node.port))
     assert sum(len(rrset) for message in received for rrset in message.answer) == 14
     assert rcode(exchange(node, make_query("example.", "IXFR"), tcp=True)) == "FORMERR"
+
+
+def content(copy):
+    """Of a zone of dnspython's, as lines."""
+    return {f"{owner} {rdataset.ttl} {dns.rdatatype.to_text(rdataset.rdtype)} {rdata}"
+            for owner, rdataset in copy.iterate_rdatasets() for rdata in rdataset}
+
+
+def fetch(node, copy, **options):
+    """Brings a copy up to date: by all of the zone where it is empty, else by IXFR."""
+    query, _ = dns.xfr.make_query(copy, **options)
+    dns.query.inbound_xfr("127.0.0.1", copy, port=node.port, query=query, lifetime=60)
+
+
+def renew(node, directory, serial, records):
+    write(directory, "db", zone(serial, records))
+    wait_until(lambda: f" {serial} 3600" in answers(node, "example.", "SOA")[0], SOON, node.logs)
+
+
+def test_changes_are_sent_alone(nodes, directory, free_port):
+    port = free_port()
+    node = serving(nodes, directory, "transfer {\n  to *\n }", f"prometheus 127.0.0.1:{port}")
+    copies = [dns.versioned.Zone("example.", relativize=False) for _ in range(4)]
+    versions = [RECORDS, RECORDS.replace("192.0.2.1\n", "192.0.2.7\n").replace("old DNAME new\n", ""),
+                RECORDS + "www 300 A 192.0.2.8\nnew TXT x\n", RECORDS.replace("mail MX", "mail 60 MX")]
+    for serial, records in enumerate(versions, 1):
+        if serial > 1:
+            renew(node, directory, serial, records)
+        for copy in copies[:serial]:  # each is one step behind, or begins
+            fetch(node, copy)
+            assert content(copy) == transferred(node)
+    late = dns.versioned.Zone("example.", relativize=False)
+    fetch(node, late)
+    renew(node, directory, 5, RECORDS + "a A 192.0.2.1\n")
+    node.signal(signal.SIGHUP)
+    node.wait_logged("Reloading complete")
+    renew(node, directory, 6, RECORDS + "b A 192.0.2.1\n")
+    fetch(node, late)
+    assert content(late) == transferred(node), "two steps at once, with a reload of the Corefile between them"
+    node.wait_logged("transfer of example. since serial 4 to 127.0.0.1: serial 6, ")
+    assert Metrics.of(port).sum("idetcd_transfers_incremental_total") == 3 + 2 + 1 + 1
+    output = subprocess.run(["dig", "@127.0.0.1", "-p", str(node.port), "example", "IXFR=5", "+short"], check=True, capture_output=True, text=True).stdout
+    assert [line.split()[2] for line in output.splitlines() if "hostmaster" in line] == ["6", "5", "6", "6"], output
+    assert len(output.splitlines()) == 6, output
+
+
+def test_changes_of_more_than_one_message_are_signed(nodes, directory):
+    node = serving(nodes, directory, TSIG.strip(), "transfer {\n  to *\n }", records=LARGE)
+    copy = dns.versioned.Zone("example.", relativize=False)
+    fetch(node, copy, keyring=keyring())
+    renew(node, directory, 2, LARGE.replace("host1", "other1"))
+    fetch(node, copy, keyring=keyring())
+    node.wait_logged("transfer of example. since serial 1 to 127.0.0.1: serial 2, 22226 records, ")
+    assert content(copy) == transferred(node, keyring=keyring())
 
 
 def test_who_may_have_a_zone(nodes, directory):
@@ -354,6 +411,35 @@ def secondary_knot(directory, port, primary, name=ZONE):
 SECONDARIES = {"named": secondary_named, "nsd": secondary_nsd, "knot": secondary_knot}
 
 
+@pytest.mark.parametrize("program", SECONDARIES)
+def test_a_secondary_has_the_changes_alone(nodes, directory, free_port, launched, program):
+    port, metrics = free_port(), free_port()
+    node = serving(nodes, directory, f"transfer {{\n  to 127.0.0.1:{port}\n }}", f"prometheus 127.0.0.1:{metrics}")
+    secondary = launched(SECONDARIES[program](directory, port, node.port, "example."))
+    wait_until(patient(lambda: answers(secondary, "www.example.") == ["192.0.2.1"]), SOON, secondary.logs)
+    versions = [RECORDS.replace("192.0.2.1\n", "192.0.2.7\n").replace("mail MX 10 www\n", ""), RECORDS + "www A 192.0.2.8\nnew TXT x\n",
+                RECORDS.replace("www A ", "www 60 A ")]
+    names = (("www.example.", "A"), ("mail.example.", "MX"), ("new.example.", "TXT"), ("example.", "SOA"))
+    for serial, records in enumerate(versions, 2):
+        renew(node, directory, serial, records)
+        for name, rdtype in names:
+            wait_until(patient(lambda n=name, t=rdtype: told(secondary, n, t) == told(node, n, t)), SOON,
+                       lambda n=name, t=rdtype: (told(secondary, n, t), told(node, n, t), secondary.logs()))
+    values = Metrics.of(metrics)
+    assert values.sum("idetcd_transfers_total") == 1, node.logs()
+    assert values.sum("idetcd_transfers_incremental_total") == len(versions), node.logs()
+    if program == "named":
+        assert os.path.exists(f"{directory}/secondary.zone.jnl"), "the journal of what was transferred by IXFR"
+    if program == "knot":
+        assert len(re.findall("IXFR, incoming, .*finished", secondary.err())) == len(versions), secondary.logs()
+
+
+def told(server, name, rdtype):
+    """The rcode, and each record with its TTL."""
+    response = ask(server, name, rdtype)
+    return rcode(response), sorted(line for rrset in response.answer for line in rrset.to_text().splitlines())
+
+
 def said(server, name, rdtype="A"):
     """Without the generation, which no transfer has."""
     return [re.sub(r' "generation=\d+"$', "", text) for text in answers(server, name, rdtype)]
@@ -361,10 +447,10 @@ def said(server, name, rdtype="A"):
 
 @pytest.mark.parametrize("program", SECONDARIES)
 def test_a_secondary_follows_a_claimed_name(etcd, nodes, directory, free_port, launched, program):
-    port = free_port()
+    port, metrics = free_port(), free_port()
     # In the zone's own block: the others' names are not the cluster's.
     first = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1", "service http tcp 8080"],
-                                 directives=[f"transfer {ZONE} {{\n to 127.0.0.1:{port}\n }}"]))
+                                 directives=[f"transfer {ZONE} {{\n to 127.0.0.1:{port}\n }}", f"prometheus 127.0.0.1:{metrics}"]))
     first.wait_owns(etcd)
     secondary = launched(SECONDARIES[program](directory, port, first.port))
     wait_until(patient(lambda: said(secondary, f"worker1.{ZONE}") == ["192.0.2.1"]), SOON, secondary.logs)
@@ -377,6 +463,37 @@ def test_a_secondary_follows_a_claimed_name(etcd, nodes, directory, free_port, l
                    lambda n=name, t=rdtype: (n, t, said(secondary, n, t), said(first, n, t)))
     other.terminate()
     wait_until(patient(lambda: rcode(ask(secondary, f"worker2.{ZONE}")) == "NXDOMAIN"), SOON, secondary.logs)
+    for name, rdtype in ((f"all.{ZONE}", "A"), (f"_http._tcp.{ZONE}", "SRV")):
+        assert said(secondary, name, rdtype) == said(first, name, rdtype)
+    values = Metrics.of(metrics)
+    assert values.sum("idetcd_transfers_total") == 1, first.logs()
+    assert values.sum("idetcd_transfers_incremental_total") >= 2, first.logs()
+
+
+def test_changes_of_the_clusters_zone(etcd, nodes):
+    first = nodes.start(corefile(etcd.endpoint, options=["address 192.0.2.1", "service http tcp 8080"], directives=[f"transfer {ZONE} {{\n to *\n }}"]))
+    first.wait_owns(etcd)
+    copy = dns.versioned.Zone(ZONE, relativize=False)
+
+    def is_followed():
+        fetch(first, copy)
+        return content(copy) == transferred(first, ZONE)
+
+    wait_until(is_followed, SOON, first.logs)
+    others = []
+    for number in (2, 3, 4):
+        # The last two have one address, which `all` has once.
+        others.append(nodes.start(corefile(etcd.endpoint, options=[f"address 192.0.2.{min(number, 3)}", "service http tcp 8080"])))
+        others[-1].wait_owns(etcd)
+        wait_until(lambda n=number: resolves(first, f"worker{n}.{ZONE}", f"192.0.2.{min(n, 3)}"), SOON, first.logs)
+        wait_until(is_followed, SOON, first.logs)
+    for other in reversed(others):
+        other.terminate()
+        wait_until(is_followed, SOON, first.logs)
+    wait_until(lambda: rcode(ask(first, f"worker2.{ZONE}")) == "NXDOMAIN", SOON, first.logs)
+    wait_until(is_followed, SOON, first.logs)
+    changes = re.findall(r"transfer of tf\.local\. since serial \d+ to ", first.logs(tail=1000))
+    assert len(changes) >= 6, first.logs()
 
 
 def test_the_clusters_zone_before_it_is_known(nodes, stopped_etcd):

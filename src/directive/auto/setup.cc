@@ -51,12 +51,12 @@ class AutoDirective final : public resolve::Configured<AutoSettings>, public Pub
     return {};
   }
 
-  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+  Result<void> prepare(resolve::Process& process, const resolve::Block& block) override {
     set_ = std::make_shared<ZoneSet>(process.hash_seed);
     folder_ = std::make_unique<ZoneFolder>(
         settings_,
         ZoneLoader::Context{set_, process.executor, process.log.named("plugin/auto"), process.metrics.scope(),
-                            &process.state<KeptZones>()});
+                            &process.state<KeptZones>(), areTransferred(block)});
     folder_->load();
     return {};
   }

@@ -68,7 +68,7 @@ class FileDirective final : public resolve::Configured<std::vector<ZoneFileSetti
     return {};
   }
 
-  Result<void> prepare(resolve::Process& process, const resolve::Block&) override {
+  Result<void> prepare(resolve::Process& process, const resolve::Block& block) override {
     set_ = std::make_shared<ZoneSet>(process.hash_seed);
     const Logger log = process.log.named("plugin/file");
     for (const ZoneFileSettings& file : settings_) {
@@ -76,7 +76,7 @@ class FileDirective final : public resolve::Configured<std::vector<ZoneFileSetti
         loaders_.push_back(
             std::make_unique<ZoneLoader>(ZoneLoader::Options{file.path, zone, file.fallthrough, file.reload},
                                          ZoneLoader::Context{set_, process.executor, log, process.metrics.scope(),
-                                                              &process.state<KeptZones>()}));
+                                                              &process.state<KeptZones>(), areTransferred(block)}));
         const auto loaded = loaders_.back()->load();
         if (loaded) continue;
         // As in CoreDNS: a file may come later, but one with a mistake is refused.

@@ -2,6 +2,8 @@
 
 #include <ctime>
 
+#include "zones/zone_journal.h"
+
 namespace idetcd::directive {
 
 namespace {
@@ -53,7 +55,7 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
     if (zone && context.kept != nullptr) context.kept->put(key(), zone);
   }
 
-  Result<std::unique_ptr<const zones::Zone>> read() {
+  Result<std::unique_ptr<zones::Zone>> read() {
     files.clear();
     zones::ZoneBuilder builder(options.origin, context.set->seed());
     if (auto read = zones::readZoneFile(options.path, builder, files); !read) return tl::unexpected(read.error());
@@ -67,7 +69,12 @@ struct ZoneLoader::State : std::enable_shared_from_this<State> {
     putZone();
   }
 
-  void use(std::unique_ptr<const zones::Zone> read_zone) {
+  // Null: there is none.
+  std::shared_ptr<const zones::Zone> keptZone() const { return context.kept != nullptr ? context.kept->find(key()) : nullptr; }
+
+  void use(std::unique_ptr<zones::Zone> read_zone) {
+    const auto before = zone ? zone : keptZone();
+    if (context.keeps_changes && before) zones::keepChanges(*read_zone, before);
     setZone(freedOn<const zones::Zone>(context.executor, std::move(read_zone)));
     counters.loads.add();
     context.log.info("{}: {} with serial {}: {} records of {} names", options.path, options.origin.toString(),
@@ -145,7 +152,7 @@ Result<void> ZoneLoader::load() {
   } else {
     state_->counters.failures.add();
     state_->warned = zone.error().message;
-    auto kept = state_->context.kept != nullptr ? state_->context.kept->find(state_->key()) : nullptr;
+    auto kept = state_->keptZone();
     uses_kept_ = kept != nullptr;
     if (kept) {
       state_->setZone(std::move(kept));

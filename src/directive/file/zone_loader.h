@@ -56,6 +56,7 @@ class ZoneLoader {
     Logger log;
     metrics::Scope metrics{};
     KeptZones* kept = nullptr;  // lives as long as the process; null: nothing is kept
+    bool keeps_changes = false;  // for those to whom the zone is transferred
   };
 
   ZoneLoader(Options options, Context context);

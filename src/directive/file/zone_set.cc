@@ -1,5 +1,7 @@
 #include "directive/file/zone_set.h"
 
+#include "zones/zone_journal.h"
+
 namespace idetcd::directive {
 
 namespace {
@@ -36,11 +38,24 @@ void ZoneSet::put(ServedZone zone) {
 
 void ZoneSet::erase(const dns::Name& origin) { replace(origin, std::nullopt); }
 
-zones::PublishedZones::Found ZoneSet::copyOf(std::span<const uint8_t> name) const {
+std::optional<ServedZone> ZoneSet::servedAs(std::span<const uint8_t> name) const {
   const std::shared_ptr<const ZoneTable> newest = table();
   const ServedZone* const served = newest->find(name);
-  if (served == nullptr || served->origin.size() != name.size()) return {};
+  return served != nullptr && served->origin.size() == name.size() ? std::optional(*served) : std::nullopt;
+}
+
+zones::PublishedZones::Found ZoneSet::copyOf(std::span<const uint8_t> name) const {
+  const auto served = servedAs(name);
+  if (!served) return {};
   return {true, served->zone ? zones::makeCopy(served->zone) : nullptr};
+}
+
+// A serial stands for the same records wherever it is from.
+std::unique_ptr<zones::ZoneCopy> ZoneSet::changesSince(std::span<const uint8_t> name, uint32_t serial,
+                                                       const IpAddress&) const {
+  const auto served = servedAs(name);
+  const auto journal = served && served->zone ? served->zone->journal() : nullptr;
+  return journal ? journal->since(serial) : nullptr;
 }
 
 std::vector<zones::PublishedZones::Serial> ZoneSet::serials() const {

@@ -54,6 +54,9 @@ class ZoneSet final : public zones::PublishedZones {
   Found copyOf(std::span<const uint8_t> name) const override;
   uint64_t version() const override { return generation(); }
   std::vector<Serial> serials() const override;
+  std::unique_ptr<zones::ZoneCopy> changesSince(std::span<const uint8_t> name, uint32_t serial,
+                                                const IpAddress& client) const override;
+  void noteGiven(std::span<const uint8_t>, uint32_t, const IpAddress&) const override {}
 
   // Grows with each new table. acquire: a thread that sees it finds that table, or a newer one, in table().
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -63,6 +66,7 @@ class ZoneSet final : public zones::PublishedZones {
   }
 
  private:
+  std::optional<ServedZone> servedAs(std::span<const uint8_t> name) const;
   void replace(const dns::Name& origin, std::optional<ServedZone> zone);
 
   const HashSeed seed_;

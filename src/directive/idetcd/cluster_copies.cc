@@ -11,7 +11,6 @@ using records::MemberGroup;
 using records::MemberView;
 using records::Rdata;
 
-// Records in wire form, one behind the other: size of the owner (1), owner, type (2), TTL (4), size of RDATA (2), RDATA.
 class ClusterCopies::Snapshot {
  public:
   // The apex alone.
@@ -33,29 +32,11 @@ class ClusterCopies::Snapshot {
 
   uint32_t serial() const { return serial_; }
   zones::ZoneCopy::Record soa() const { return {zone_.wire(), dns::code(RrType::kSoa), ttl_seconds_, soa_}; }
-  // The record at `offset`, which moves behind it. False: there are no more.
-  bool read(size_t& offset, zones::ZoneCopy::Record& record) const {
-    if (offset == bytes_.size()) return false;
-    const std::span<const uint8_t> rest = std::span(bytes_).subspan(offset);
-    const size_t owner = rest[0];
-    const uint8_t* const fixed = &rest[1 + owner];
-    const size_t size = dns::load16(fixed + 6);
-    record = {rest.subspan(1, owner), dns::load16(fixed), dns::load32(fixed + 2), rest.subspan(1 + owner + kFixed, size)};
-    offset += 1 + owner + kFixed + size;
-    return true;
-  }
+  const zones::PackedRecords& records() const { return records_; }  // without the SOA
 
  private:
-  static constexpr size_t kFixed = 8;
-
   void put(std::span<const uint8_t> owner, RrType type, uint32_t ttl_seconds, Rdata rdata) {
-    const size_t start = bytes_.size();
-    bytes_.resize(start + 1 + owner.size() + kFixed + rdata.size());
-    uint8_t* to = &bytes_[start];
-    *to++ = static_cast<uint8_t>(owner.size());
-    to = dns::putBytes(to, owner);
-    to = dns::put32(dns::put16(to, dns::code(type)), ttl_seconds);
-    dns::putBytes(dns::put16(to, static_cast<uint16_t>(rdata.size())), rdata);
+    records_.put({owner, dns::code(type), ttl_seconds, rdata});
   }
 
   // Its names lead to that of a question.
@@ -76,14 +57,14 @@ class ClusterCopies::Snapshot {
   }
 
   void addNames(const records::RecordTable& table) {
-    const size_t apex = bytes_.size();
+    const size_t apex = records_.size();
     using Step = records::RecordTable::ScanStep;
     records::RecordTable::ScanPosition position;
     Step step;
     while ((step = table.scan(position, [this](const Entry& entry) { add(entry); })) != Step::kDone) {
       if (step == Step::kMore) continue;
       position = {};
-      bytes_.resize(apex);
+      records_.cut(apex);
     }
   }
 
@@ -135,7 +116,7 @@ class ClusterCopies::Snapshot {
   const uint32_t ttl_seconds_;
   const uint32_t serial_;  // read before the records
   std::vector<uint8_t> soa_;
-  std::vector<uint8_t> bytes_;
+  zones::PackedRecords records_;
 };
 
 namespace {
@@ -144,7 +125,8 @@ class SnapshotCopy final : public zones::ZoneCopy {
  public:
   explicit SnapshotCopy(std::shared_ptr<const ClusterCopies::Snapshot> snapshot) : snapshot_(std::move(snapshot)) {}
   Record soa() const override { return snapshot_->soa(); }
-  bool next(Record& record) override { return snapshot_->read(offset_, record); }
+  bool next(Record& record) override { return snapshot_->records().read(offset_, record); }
+  void rewind() override { offset_ = 0; }
 
  private:
   const std::shared_ptr<const ClusterCopies::Snapshot> snapshot_;
@@ -167,8 +149,33 @@ zones::PublishedZones::Found ClusterCopies::copyOf(std::span<const uint8_t> name
   if (!isHere(name)) return {};
   if (!isKnown()) return {true, nullptr};
   const std::lock_guard lock(mutex_);
-  if (!newest_ || newest_->serial() != store_.serial()) newest_ = Snapshot::ofAll(store_);
+  renew();
   return {true, std::make_unique<SnapshotCopy>(newest_)};
+}
+
+void ClusterCopies::renew() const {
+  if (newest_ && newest_->serial() == store_.serial()) return;
+  const auto before = std::exchange(newest_, Snapshot::ofAll(store_));
+  if (!before) return;
+  SnapshotCopy old_copy(before);
+  SnapshotCopy new_copy(newest_);
+  journal_ = zones::ZoneJournal::next(journal_, old_copy, new_copy, store_.table().seed());
+}
+
+std::unique_ptr<zones::ZoneCopy> ClusterCopies::changesSince(std::span<const uint8_t> name, uint32_t serial,
+                                                             const IpAddress& client) const {
+  if (!isHere(name) || !isKnown()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(given_, std::pair(client, serial)) == given_.end()) return nullptr;
+  renew();
+  return journal_.since(serial);
+}
+
+void ClusterCopies::noteGiven(std::span<const uint8_t>, uint32_t serial, const IpAddress& client) const {
+  const std::lock_guard lock(mutex_);
+  std::erase(given_, std::pair(client, serial));
+  given_.emplace_back(client, serial);
+  if (given_.size() > kMostGiven) given_.pop_front();
 }
 
 uint64_t ClusterCopies::version() const { return uint64_t{isKnown()} << 32 | store_.serial(); }

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "zones/zone_journal.h"
+
 namespace idetcd::directive {
 
 namespace {
@@ -114,11 +116,13 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
 
   using Built = Result<std::shared_ptr<const zones::Zone>>;
 
+  // `changed`: by the messages; null: they have all of the zone. `before`: whose changes are kept; null: none are.
   static Built build(const dns::Name& name, HashSeed seed, const zones::TransferReader::Messages& messages,
                      const std::string& from, const std::shared_ptr<const zones::Zone>& changed,
-                     const std::shared_ptr<Executor>& executor) {
+                     const std::shared_ptr<const zones::Zone>& before, const std::shared_ptr<Executor>& executor) {
     auto zone = zones::buildZone(name, seed, messages, from, changed);
     if (!zone) return tl::unexpected(zone.error());
+    if (before) zones::keepChanges(**zone, before);
     return freedOn<const zones::Zone>(executor, std::move(*zone));
   }
 
@@ -149,12 +153,13 @@ class SecondaryZones::Copy : public std::enable_shared_from_this<SecondaryZones:
     if (!result) return onFailed(result.error().message);
     if (result->empty()) return onConfirmed(kept_.zone);
     const auto changed = answer == Answer::kChanges ? kept_.zone : nullptr;
+    const auto before = context_.keeps_changes ? kept_.zone : nullptr;
     is_building_ = true;
     std::string from = fmt::format("{} from {}", name_.toString(), primary().toString());
     const bool taken = strand_->submit([weak = weak_from_this(), name = name_, from = std::move(from),
-                                        changed, set = context_.set, executor = context_.executor,
+                                        changed, before, set = context_.set, executor = context_.executor,
                                         &loop = context_.loop, messages = std::move(*result)] {
-      auto zone = build(name, set->seed(), messages, from, changed, executor);
+      auto zone = build(name, set->seed(), messages, from, changed, before, executor);
       loop.post([weak, zone = std::move(zone), of_changes = changed != nullptr] {
         if (const auto copy = weak.lock()) copy->onBuilt(zone, of_changes);
       });

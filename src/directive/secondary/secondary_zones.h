@@ -85,6 +85,7 @@ class SecondaryZones {
     metrics::Scope metrics{};
     // Of a key's name in the settings; null: none.
     std::function<const tsig::Key*(const std::string& name)> key_of{};
+    bool keeps_changes = false;  // for those to whom the zones are handed on
   };
 
   SecondaryZones(Context context, const std::vector<SecondarySettings>& settings);

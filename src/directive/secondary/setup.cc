@@ -108,6 +108,7 @@ class SecondaryDirective final : public resolve::Configured<std::vector<Secondar
 
   Result<void> prepare(resolve::Process& process, const resolve::Block& block) override {
     process_ = &process;
+    keeps_changes_ = areTransferred(block);
     if (const auto* source = block.find<SignatureSource>()) signatures_ = source->signatures();
     set_ = std::make_shared<ZoneSet>(process.hash_seed);
     inbox_ = std::make_shared<NotifyInbox>(process.loop, settings_);
@@ -133,7 +134,8 @@ class SecondaryDirective final : public resolve::Configured<std::vector<Secondar
                    .executor = process_->executor,
                    .log = process_->log.named("plugin/secondary"),
                    .metrics = process_->metrics.scope(),
-                   .key_of = [this](const std::string& name) { return keyNamed(name); }});
+                   .key_of = [this](const std::string& name) { return keyNamed(name); },
+                   .keeps_changes = keeps_changes_});
   }
   void stop() override { inbox_->end(); }
 
@@ -146,6 +148,7 @@ class SecondaryDirective final : public resolve::Configured<std::vector<Secondar
   }
 
   resolve::Process* process_ = nullptr;
+  bool keeps_changes_ = false;
   std::shared_ptr<const resolve::SignatureRules> signatures_;
   std::shared_ptr<ZoneSet> set_;
   std::shared_ptr<NotifyInbox> inbox_;

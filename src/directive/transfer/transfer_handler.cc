@@ -47,29 +47,38 @@ class TransferStream final : public resolve::MessageStream {
  public:
   struct Parts {
     zones::TransferWriter writer;
+    std::shared_ptr<const zones::PublishedZones> zones;
+    dns::Name zone;
+    IpAddress client;
+    std::optional<uint32_t> since{};  // the changes since this serial, not all of the zone
     Transfers::Place place;
     std::shared_ptr<TransferCounters> counters;
     Logger log;
-    std::string what;  // "example.org. to 192.0.2.1"
   };
   explicit TransferStream(Parts parts) : parts_(std::move(parts)) {}
 
   std::optional<size_t> next(std::span<uint8_t> room) override {
     const auto time = BootClock::now() - begin_;
     if (time > kLongest) {
-      parts_.log.warning("{} takes longer than an hour and is given up", parts_.what);
+      parts_.log.warning("{} takes longer than an hour and is given up", what());
       return std::nullopt;
     }
     const size_t size = parts_.writer.next(room);
     if (size > 0) return size;
-    parts_.counters->sent.add();
-    parts_.log.info("{}: serial {}, {} records, {} bytes in {} ms", parts_.what, parts_.writer.zone().serial(),
-                    parts_.writer.records(), parts_.writer.bytes(),
-                    std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+    const uint32_t serial = parts_.writer.zone().serial();
+    parts_.zones->noteGiven(parts_.zone.wire(), serial, parts_.client);
+    (parts_.since ? parts_.counters->changes : parts_.counters->sent).add();
+    parts_.log.info("{}: serial {}, {} records, {} bytes in {} ms", what(), serial, parts_.writer.records(),
+                    parts_.writer.bytes(), std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
     return 0;
   }
 
  private:
+  std::string what() const {
+    const std::string since = parts_.since ? fmt::format(" since serial {}", *parts_.since) : std::string();
+    return fmt::format("transfer of {}{} to {}", parts_.zone.toString(), since, parts_.client.toString());
+  }
+
   Parts parts_;
   const BootClock::time_point begin_ = BootClock::now();
 };
@@ -129,39 +138,48 @@ QueryOutcome TransferHandler::answer(const dns::Query& query, const resolve::Req
   if (is_ixfr) serial = serialOf(query);
   if (is_ixfr ? !serial : is_udp) return say(Rcode::kFormErr, query, request, flags);
   zones::PublishedZones::Found found;
-  const zones::PublishedZones* in = nullptr;
+  std::shared_ptr<const zones::PublishedZones> in;
   for (const auto& zones : context_.zones) {
     if (found = zones->headOf(query.name()); !found.is_here) continue;
-    in = zones.get();
+    in = zones;
     break;
   }
-  if (in == nullptr) return say(Rcode::kNotAuth, query, request, flags);
+  if (!in) return say(Rcode::kNotAuth, query, request, flags);
   if (!found.copy) return say(Rcode::kServFail, query, request, flags);
   if (is_ixfr && (is_udp || !zones::isLaterSerial(found.copy->serial(), *serial)))
     return saySoa(*found.copy, query, request, flags);
-  return send(*in, query, request, flags);
+  return send(in, serial, query, request, flags);
 }
 
 // The place first: a copy may take long to make.
-QueryOutcome TransferHandler::send(const zones::PublishedZones& zones, const dns::Query& query,
+QueryOutcome TransferHandler::send(const std::shared_ptr<const zones::PublishedZones>& zones,
+                                   std::optional<uint32_t> have, const dns::Query& query,
                                    const resolve::Request& request, uint16_t flags) {
-  const auto client = IpAddress::fromSockaddr(request.source);
-  std::string what = fmt::format("transfer of {} to {}", dns::nameToString(query.name().data()),
-                                 client ? client->unmapped().toString() : "a client");
-  Transfers::Place place = request.deferrer != nullptr && client ? context_.transfers.enter(*client) : nullptr;
+  const auto source = IpAddress::fromSockaddr(request.source);
+  if (request.deferrer == nullptr || !source) return say(Rcode::kServFail, query, request, flags);
+  const IpAddress client = source->unmapped();
+  const dns::Name zone = dns::Name::fromWire(query.name());
+  Transfers::Place place = context_.transfers.enter(client);
   if (!place) {
-    context_.log.warning("{} is refused: {} are under way, or {} of the client", what, Transfers::kMost,
-                         Transfers::kMostOfClient);
+    context_.log.warning("transfer of {} to {} is refused: {} are under way, or {} of the client", zone.toString(),
+                         client.toString(), Transfers::kMost, Transfers::kMostOfClient);
     return say(Rcode::kServFail, query, request, flags);
   }
-  std::unique_ptr<zones::ZoneCopy> copy = zones.copyOf(query.name()).copy;
+  std::unique_ptr<zones::ZoneCopy> copy = have ? zones->changesSince(zone.wire(), *have, client) : nullptr;
+  if (!copy) {
+    have.reset();
+    copy = zones->copyOf(zone.wire()).copy;
+  }
   if (!copy) return say(Rcode::kServFail, query, request, flags);
   request.deferrer->keepClient()->sendAll(std::make_unique<TransferStream>(
       TransferStream::Parts{.writer = zones::TransferWriter(query, flags, std::move(copy)),
+                            .zones = zones,
+                            .zone = zone,
+                            .client = client,
+                            .since = have,
                             .place = std::move(place),
                             .counters = counters_,
-                            .log = context_.log,
-                            .what = std::move(what)}));
+                            .log = context_.log}));
   return QueryOutcome::pending();
 }
 

@@ -4,6 +4,7 @@
 //   no zone of this name           NOTAUTH
 //   a zone that is not there yet   SERVFAIL, as are more transfers at once than Transfers has places for
 //   IXFR with the zone's serial    the SOA alone; over UDP always
+//   IXFR with one that is known    the changes since then
 //   AXFR, any other IXFR           all of the zone, as it is when the first message leaves
 //   AXFR over UDP                  FORMERR
 //
@@ -24,6 +25,7 @@ namespace idetcd::directive {
 struct TransferCounters : metrics::Group {
   using Group::Group;
   metrics::Counter sent{*this, "idetcd_transfers_total", "Zones that were sent to others, whole."};
+  metrics::Counter changes{*this, "idetcd_transfers_incremental_total", "Changes of zones that were sent to others (IXFR)."};
 };
 
 // Those that are under way in this process. Any thread.
@@ -65,8 +67,9 @@ class TransferHandler final : public resolve::Handler {
   const TransferCounters& counters() const { return *counters_; }
 
  private:
-  resolve::QueryOutcome send(const zones::PublishedZones& zones, const dns::Query& query,
-                             const resolve::Request& request, uint16_t flags);
+  // `have`: the serial of the client's copy, to which it takes changes; nothing: it needs all of the zone.
+  resolve::QueryOutcome send(const std::shared_ptr<const zones::PublishedZones>& zones, std::optional<uint32_t> have,
+                             const dns::Query& query, const resolve::Request& request, uint16_t flags);
 
   const Context context_;
   const std::shared_ptr<TransferCounters> counters_;

@@ -36,7 +36,7 @@ _KNOT = """server:
     socket-affinity: off
 log:
   - target: stderr
-    any: warning
+    any: info
 database:
     storage: "{directory}"
 {statements}zone:

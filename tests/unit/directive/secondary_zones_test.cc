@@ -90,7 +90,8 @@ class SecondaryZonesTest : public testing::Test {
   }
   std::unique_ptr<SecondaryZones> follow(const SecondarySettings& settings, const std::shared_ptr<ZoneSet>& set) {
     return std::make_unique<SecondaryZones>(
-        SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .places = places_, .executor = executor_, .log = Logger(), .metrics = registry_.scope()},
+        SecondaryZones::Context{.loop = loop_, .set = set, .kept = kept_, .places = places_, .executor = executor_, .log = Logger(), .metrics = registry_.scope(),
+                                .keeps_changes = keeps_changes_},
         std::vector{settings});
   }
   std::shared_ptr<const zones::Zone> served() const { return set_->table()->zones().front().zone; }
@@ -123,6 +124,7 @@ class SecondaryZonesTest : public testing::Test {
     runUntil([&] { return served()->serial() == serial; });
   }
 
+  bool keeps_changes_ = false;
   const dns::Name name_ = dns::Name::parse("example.").value();
   net::EventLoop loop_;
   records::EpochDomain epochs_;
@@ -257,6 +259,17 @@ TEST_F(SecondaryZonesTest, CountsFailuresAndAsksAgain) {
   const auto zones = follow(address);
   runUntil([&] { return count("idetcd_secondary_failures_total") >= 2; });
   EXPECT_EQ(served(), nullptr);
+}
+
+TEST_F(SecondaryZonesTest, ChangesAreKeptForOthers) {
+  keeps_changes_ = true;
+  Primary primary(loop_, zone(1));
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  publish(primary, 3, *zones);
+  const auto changes = set_->changesSince(name_.wire(), 1, primary.address().ip);
+  ASSERT_NE(changes, nullptr);
+  EXPECT_EQ(changes->serial(), 3u);
 }
 
 TEST_F(SecondaryZonesTest, ACopyGoesOnWithAnotherConfiguration) {

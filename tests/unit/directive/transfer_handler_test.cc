@@ -3,12 +3,15 @@
 #include <sys/socket.h>
 
 #include "directive/file/zone_set.h"
+#include "dns/record_writer.h"
 #include "support/zone_fixture.h"
+#include "zones/zone_journal.h"
 
 namespace idetcd::directive {
 namespace {
 
 constexpr uint16_t kAxfr = 252;
+constexpr uint16_t kIxfr = 251;
 
 // Counts the copies that are made of a zone.
 class CountedZones final : public zones::PublishedZones {
@@ -21,8 +24,14 @@ class CountedZones final : public zones::PublishedZones {
   Found headOf(std::span<const uint8_t> name) const override { return zones_->headOf(name); }
   uint64_t version() const override { return zones_->version(); }
   std::vector<Serial> serials() const override { return zones_->serials(); }
+  std::unique_ptr<zones::ZoneCopy> changesSince(std::span<const uint8_t> name, uint32_t serial,
+                                                const IpAddress& client) const override {
+    return zones_->changesSince(name, serial, client);
+  }
+  void noteGiven(std::span<const uint8_t>, uint32_t serial, const IpAddress&) const override { given = serial; }
 
   mutable size_t copies = 0;
+  mutable uint32_t given = 0;
 
  private:
   const std::shared_ptr<const ZoneSet> zones_;
@@ -42,11 +51,16 @@ struct StreamTaker final : resolve::ReplyDeferrer {
   size_t read() {
     std::vector<uint8_t> room(dns::kMaxMessageSize);
     size_t messages = 0;
-    while (streams.front()->next(room).value() > 0) ++messages;
+    records = 0;
+    while (streams.front()->next(room).value() > 0) {
+      ++messages;
+      records += dns::HeaderView(room.data()).answers();
+    }
     streams.pop_front();
     return messages;
   }
   std::deque<std::unique_ptr<resolve::MessageStream>> streams;
+  size_t records = 0;  // of what was read last
 };
 
 class TransferHandlerTest : public testing::Test {
@@ -64,6 +78,19 @@ class TransferHandlerTest : public testing::Test {
   // The rcode; nothing: the client was kept.
   std::optional<uint16_t> ask(TransferHandler& handler, std::string_view name, bool tcp = true) {
     Message message(name, kAxfr);
+    return ask(handler, message, tcp);
+  }
+  std::optional<uint16_t> askChanges(TransferHandler& handler, std::string_view name, uint32_t serial) {
+    constexpr size_t kLeastSoa = 22;
+    Message message(name, kIxfr);
+    uint8_t* const soa = dns::putRecordHead(message.data() + message.size(), dns::kQuestionPointer, dns::RrType::kSoa, 0, kLeastSoa);
+    std::fill_n(soa, kLeastSoa, uint8_t{0});
+    dns::store32(soa + 2, serial);
+    dns::store16(message.data() + 8, 1);
+    message.setResponse(static_cast<size_t>(soa + kLeastSoa - message.data()));
+    return ask(handler, message, true);
+  }
+  std::optional<uint16_t> ask(TransferHandler& handler, Message& message, bool tcp) {
     dns::Query query;
     dns::parseQuery(message.data(), message.size(), Message::kSeed, query);
     sockaddr_storage source;
@@ -97,6 +124,28 @@ TEST_F(TransferHandlerTest, ATransferIsCountedWhenItHasEnded) {
   EXPECT_EQ(counters.sent.value(), 0u);
   EXPECT_EQ(client_.read(), 1u);
   EXPECT_EQ(counters.sent.value(), 1u);
+}
+
+TEST_F(TransferHandlerTest, ChangesThatAreKnownAreSentAlone) {
+  const auto zone = zones::parseZone("@ 300 SOA . . 7 0 0 0 0\n@ NS ns\nns A 192.0.2.53\n");
+  const std::shared_ptr<const zones::Zone> before(zone->get(), [](auto*) {});
+  auto after = zones::parseZone("@ 300 SOA . . 8 0 0 0 0\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n");
+  keepChanges(const_cast<zones::Zone&>(**after), before);
+  set_->put({dns::Name::parse("example.").value(), {}, std::move(*after)});
+  TransferHandler transfers = handler();
+  EXPECT_EQ(askChanges(transfers, "example.", 8), 0) << "the SOA alone";
+  EXPECT_EQ(askChanges(transfers, "example.", 7), std::nullopt);
+  EXPECT_EQ(zones_->given, 0u);
+  EXPECT_EQ(client_.read(), 1u);
+  EXPECT_EQ(client_.records, 5u) << "four SOAs, and an address";
+  EXPECT_EQ(zones_->given, 8u);
+  EXPECT_EQ(askChanges(transfers, "example.", 6), std::nullopt);
+  client_.read();
+  EXPECT_EQ(client_.records, 5u) << "the zone: two SOAs, NS, two addresses";
+  EXPECT_EQ(zones_->copies, 1u);
+  EXPECT_EQ(transfers.counters().changes.value(), 1u);
+  EXPECT_EQ(transfers.counters().sent.value(), 1u);
+  EXPECT_EQ(askChanges(transfers, "loading.", 7), 2) << "SERVFAIL";
 }
 
 TEST_F(TransferHandlerTest, WhatIsNotTransferred) {

@@ -95,6 +95,36 @@ TEST_F(ZoneLoaderTest, TheNextLoaderGoesOnWithTheLastZoneOfItsFile) {
   EXPECT_EQ(next->table()->only(), nullptr);
 }
 
+// The Corefile is reloaded, or the file has changed; where nobody has the zone from here, nothing is kept.
+TEST_F(ZoneLoaderTest, ChangesAreKeptForThoseToWhomTheZoneIsTransferred) {
+  const dns::Name origin = dns::Name::parse("example.").value();
+  const auto loaderOf = [&](const std::shared_ptr<ZoneSet>& set, bool keeps_changes) {
+    return ZoneLoader({.path = directory_ / "db", .origin = origin, .reload = std::chrono::milliseconds(1)},
+                      {set, executor_, Logger{}, registry_.scope(), &kept_, keeps_changes});
+  };
+  const auto changesSince = [&](const std::shared_ptr<ZoneSet>& set, uint32_t serial) {
+    return set->changesSince(origin.wire(), serial, IpAddress::v4({192, 0, 2, 1}));
+  };
+  write(5);
+  auto last = loaderOf(set_, true);
+  ASSERT_TRUE(last.load());
+  EXPECT_EQ(changesSince(set_, 5), nullptr);
+  write(6);
+  ASSERT_TRUE(eventually([&] { return served()->zone->serial() == 6; }));
+  ASSERT_NE(changesSince(set_, 5), nullptr);
+  EXPECT_EQ(changesSince(set_, 5)->serial(), 6u);
+  const auto next = std::make_shared<ZoneSet>(HashSeed{7});
+  write(7);
+  auto again = loaderOf(next, true);
+  ASSERT_TRUE(again.load());
+  ASSERT_NE(changesSince(next, 5), nullptr);
+  EXPECT_EQ(changesSince(next, 5)->serial(), 7u);
+  const auto without = std::make_shared<ZoneSet>(HashSeed{7});
+  auto plain = loaderOf(without, false);
+  ASSERT_TRUE(plain.load());
+  EXPECT_EQ(changesSince(without, 5), nullptr);
+}
+
 TEST_F(ZoneLoaderTest, AFileThatCouldNotBeReadIsTriedAgain) {
   const auto isSettled = [&](const std::string& path) {
     zones::ZoneBuilder builder(dns::Name::parse("example.").value(), 7);
