@@ -23,24 +23,51 @@ GenerationCount::Note GenerationCount::Note::parse(std::string_view text) {
   return {.revision = numberOf(text.substr(0, space)), .offset = numberOf(text.substr(std::min(space + 1, text.size())))};
 }
 
+const GenerationCount::Entry* GenerationCount::find(int64_t id) const {
+  const auto page = pages_.find(firstOfPage(id));
+  if (page == pages_.end()) return nullptr;
+  const Entry& entry = page->second[static_cast<size_t>(placeInPage(id))];
+  return entry.is_there ? &entry : nullptr;
+}
+
+bool GenerationCount::erase(int64_t id) {
+  if (find(id) == nullptr) return false;
+  const auto page = pages_.find(firstOfPage(id));
+  page->second[static_cast<size_t>(placeInPage(id))] = {};
+  const auto is_there = [](const Entry& entry) { return entry.is_there; };
+  if (std::ranges::none_of(page->second, is_there)) pages_.erase(page);
+  --size_;
+  return true;
+}
+
+template <typename Visit>
+void GenerationCount::visitMembers(Visit visit) const {
+  for (const auto& [first, page] : pages_) {
+    for (size_t i = 0; i < page.size(); ++i) {
+      if (page[i].is_there && !visit(first + static_cast<int64_t>(i), page[i])) return;
+    }
+  }
+}
+
 void GenerationCount::put(const store::KeyValue& kv, bool by_node) {
   const std::optional<int64_t> id = pattern_.recognise(kv.key);
   if (!id) return;
   const Member member = memberOf(kv);
-  const auto [known, is_new] = members_.try_emplace(*id);
-  Entry& entry = known->second;
+  Entry& entry = pages_[firstOfPage(*id)][static_cast<size_t>(placeInPage(*id))];
+  const bool is_new = !entry.is_there;
+  if (is_new) ++size_;
   // The Go plugin writes the same value again and again; who reads that later sees when the key was made, and not what it
   // said before.
   const int64_t shown = by_node ? kv.mod_revision : kv.create_revision;
   const bool is_same_key = !is_new && entry.create_revision == member.create_revision;
   raise(shown);
   if (is_same_key && entry.value != member.value) raise(kv.mod_revision);
-  entry = {member, shown, by_node};
+  entry = {member, shown, by_node, true};
 }
 
 void GenerationCount::remove(std::string_view name, int64_t revision) {
   const std::optional<int64_t> id = pattern_.recognise(name);
-  if (id && members_.erase(*id) > 0) raise(revision);
+  if (id && erase(*id)) raise(revision);
 }
 
 void GenerationCount::beginSnapshot(bool revisions_restarted) {
@@ -50,11 +77,14 @@ void GenerationCount::beginSnapshot(bool revisions_restarted) {
 
 void GenerationCount::vanished(std::string_view name, int64_t revision) {
   const std::optional<int64_t> id = pattern_.recognise(name);
-  if (id && members_.erase(*id) > 0) vanished_at_ = revision;
+  if (id && erase(*id)) vanished_at_ = revision;
 }
 
 void GenerationCount::endSnapshot() {
-  for (const auto& [id, member] : members_) raise(member.shown);  // those that a snapshot of before has put, too
+  visitMembers([this](int64_t, const Entry& member) {
+    raise(member.shown);  // those that a snapshot of before has put, too
+    return true;
+  });
 }
 
 void GenerationCount::learn(const Note& note) {
@@ -70,24 +100,29 @@ void GenerationCount::settle(bool is_last) {
 }
 
 bool GenerationCount::hasExactly(const Members& members) const {
-  if (members.size() != members_.size()) return false;
+  if (members.size() != size_) return false;
   return std::ranges::all_of(members, [this](const auto& member) {
-    const auto known = members_.find(member.first);
-    return known != members_.end() && static_cast<const Member&>(known->second) == member.second;
+    const Entry* const known = find(member.first);
+    return known != nullptr && static_cast<const Member&>(*known) == member.second;
   });
 }
 
 bool GenerationCount::isShownBy(const Note& note) const {
-  int64_t shown = note.revision;
-  for (const auto& [id, member] : members_) shown = std::max(shown, member.shown);
-  return shown >= newest_ && offset_ == note.offset;
+  bool is_shown = note.revision >= newest_;
+  visitMembers([&](int64_t, const Entry& member) {
+    is_shown = is_shown || member.shown >= newest_;
+    return !is_shown;
+  });
+  return is_shown && offset_ == note.offset;
 }
 
 size_t GenerationCount::nodesBelow(int64_t id, size_t most) const {
   size_t nodes = 0;
-  for (const auto& [other, member] : members_) {
-    if (member.by_node && (id == 0 || other < id) && ++nodes == most) break;
-  }
+  visitMembers([&](int64_t other, const Entry& member) {
+    const bool is_below = id == 0 || other < id;
+    if (member.by_node && is_below) ++nodes;
+    return is_below && nodes < most;
+  });
   return nodes;
 }
 

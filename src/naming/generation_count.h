@@ -2,6 +2,7 @@
 // seen to go, and what was noted in etcd; and the offset of a store that was set back. No I/O. Scheduler's thread only.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 
 #include "slots/name_pattern.h"
@@ -64,14 +65,26 @@ class GenerationCount {
 
  private:
   struct Entry : Member {
-    int64_t shown = 0;     // the revision of its last change that the key shows
-    bool by_node = false;  // of this program
+    int64_t shown : 62 = 0;    // the revision of its last change that the key shows
+    bool by_node : 1 = false;  // of this program
+    bool is_there : 1 = false;
   };
+  static_assert(sizeof(Entry) == 24);
+  // Of the IDs from a multiple of its size on. As a rule members' IDs lie close together: each costs 30 bytes then.
+  using Page = std::array<Entry, 8>;
+  static int64_t firstOfPage(int64_t id) { return id - placeInPage(id); }
+  static int64_t placeInPage(int64_t id) { return id % int64_t{std::tuple_size_v<Page>}; }
 
+  const Entry* find(int64_t id) const;  // null: it is no member
+  bool erase(int64_t id);               // false: it was none
+  // Calls visit(id, entry) for each in the order of IDs, until it returns false.
+  template <typename Visit>
+  void visitMembers(Visit visit) const;
   void raise(int64_t revision) { newest_ = std::max(newest_, revision); }
 
   const slots::NamePattern pattern_;
-  std::unordered_map<int64_t, Entry> members_;
+  std::map<int64_t, Page> pages_;  // by their first IDs
+  size_t size_ = 0;                // of the members
   int64_t newest_ = 0;  // revision of the last change that is known
   int64_t offset_ = 0;
   int64_t vanished_at_ = 0;    // of the snapshot in which names were missing; 0: none

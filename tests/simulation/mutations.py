@@ -213,9 +213,10 @@ MUTATIONS = [
              "    unseen.emplace_back(std::string(entry.name().begin(), entry.name().end()), entry.mod_revision_);\n", ""),
     # The generation of the membership.
     Mutation("generation: what does not show in the names is not noted", "naming/generation_count.cc",
-             "  return shown >= newest_ && offset_ == note.offset;\n", "  return shown > 0 && offset_ == note.offset;\n"),
+             "  return is_shown && offset_ == note.offset;\n",
+             "  return (note.revision > 0 || size_ > 0) && offset_ == note.offset;\n"),
     Mutation("generation: a name that goes is no change", "naming/generation_count.cc",
-             "if (id && members_.erase(*id) > 0) raise(revision);", "(void)revision;\n  if (id) members_.erase(*id);"),
+             "if (id && erase(*id)) raise(revision);", "(void)revision;\n  if (id) erase(*id);"),
     Mutation("generation: a name that a snapshot lacks is no change", "naming/generation_count.cc",
              "  if (newest_ <= newest_before_) raise(vanished_at_);\n", "",
              covered="another node, which has seen it go, and notes it"),

@@ -147,6 +147,23 @@ TEST_F(GenerationCountTest, CountsNodesOfThisProgram) {
   EXPECT_EQ(count_.nodesBelow(0, 9), 3u) << "all";
 }
 
+TEST(GenerationCount, IdsMayBeFarApart) {
+  constexpr int64_t kFar = 1'000'000'007;
+  GenerationCount count(slots::NamePattern::parse("worker{{.ID}}.tf.local.", kFar).value());
+  for (const int64_t id : {kFar, int64_t{8}, int64_t{7}, int64_t{1}}) count.put(member(id, 10), true);
+  EXPECT_EQ(count.nodesBelow(8, 9), 2u);
+  EXPECT_EQ(count.nodesBelow(kFar, 9), 3u);
+  count.remove("worker8.tf.local.", 11);
+  EXPECT_EQ(count.generation(), 11);
+  EXPECT_EQ(count.nodesBelow(0, 9), 3u);
+  count.remove("worker8.tf.local.", 12);
+  EXPECT_EQ(count.generation(), 11) << "it has gone already";
+  count.put(member(8, 13), true);
+  const auto as = [](int64_t id, int64_t created) { return GenerationCount::memberOf(member(id, created)); };
+  EXPECT_TRUE(count.hasExactly({{1, as(1, 10)}, {7, as(7, 10)}, {8, as(8, 13)}, {kFar, as(kFar, 10)}}));
+  EXPECT_FALSE(count.hasExactly({{1, as(1, 10)}, {7, as(7, 10)}, {9, as(8, 13)}, {kFar, as(kFar, 10)}}));
+}
+
 TEST(GenerationNote, ANoteOfAHandIsNoNumber) {
   EXPECT_EQ(GenerationCount::Note::parse("12 34").text(), "12 34");
   for (const std::string_view text : {"", " ", "x", "-1 -2", "99999999999999999999 x", "1x 2 3"}) {
