@@ -100,10 +100,10 @@ Result<Name> Name::parse(std::string_view text) {
   size_t pos = 0;
   while (pos < text.size()) {
     const bool separator = text[pos] == '.';
-    const int byte = separator ? 0 : readEscapedByte(text, pos);
+    const bool is_plain = text[pos] != '\\';
+    const int byte = is_plain ? static_cast<uint8_t>(text[pos++]) : readEscapedByte(text, pos);
     if (byte < 0) return fail("a bad escape in a domain name");
     if (separator) {
-      ++pos;
       if (end - label == 1) return fail("an empty label in a domain name");
       name.wire_[label] = static_cast<uint8_t>(end - label - 1);
       label = end++;

@@ -131,8 +131,15 @@ class RecordReader final : public nlohmann::json_sax<json> {
   std::string error_;
 };
 
-bool isKeyCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+// A table: a snapshot looks at every byte of every key.
+constexpr auto kKeyCharacters = [] {
+  std::array<bool, 256> made{};
+  for (const char c : std::string_view("abcdefghijklmnopqrstuvwxyz0123456789-_.")) made[static_cast<uint8_t>(c)] = true;
+  return made;
+}();
+
+bool isInKeys(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return kKeyCharacters[static_cast<uint8_t>(c)]; });
 }
 
 }  // namespace
@@ -167,11 +174,11 @@ Result<NodeRecord> decodeRecord(std::string_view value) {
 Result<dns::Name> decodeKey(std::string_view key) {
   if (key.empty() || key.back() != '.') return fail("not a fully qualified name: no trailing dot");
   if (key.size() > kMaxKeyBytes) return fail("longer than a domain name may be");
-  if (std::any_of(key.begin(), key.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
-    return fail("upper case: names are looked up in lower case, so this key can never be found");
-  }
-  if (!std::all_of(key.begin(), key.end(), isKeyCharacter))
+  if (!isInKeys(key)) {
+    if (std::ranges::any_of(key, [](char c) { return c >= 'A' && c <= 'Z'; }))
+      return fail("upper case: names are looked up in lower case, so this key can never be found");
     return fail("not a host name: a byte other than a-z 0-9 - _");
+  }
   Result<dns::Name> name = dns::Name::parse(key);
   if (!name) return name;
   if (name->isRoot()) return fail("the root is no node's name");

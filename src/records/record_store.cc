@@ -346,7 +346,7 @@ void RecordStore::visitNonTerminals(const dns::Name& owner, Visit visit) const {
 void RecordStore::addBelow(const dns::Name& owner) {
   visitNonTerminals(owner, [this](const dns::Name& name) {
     SyntheticName& synthetic = synthetic_[keyOf(name)];
-    ++synthetic.names_below;
+    if (synthetic.names_below++ > 0) return;  // it is there
     if (table_.findForWrite(name.wire()) == nullptr) publishSynthetic(name, synthetic, nullptr);
   });
 }

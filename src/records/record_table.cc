@@ -75,8 +75,14 @@ void RecordTable::put(Entry* entry) {
     retire(freeEntry, old);
     return;
   }
+  const Directory* const before = directory();
   makeRoom();
-  while (!insertInto(*directory(), hash, entry)) rebuild((directory()->mask + 1) * 2);
+  if (directory() != before) position = locate(*directory(), hash, entry->name());
+  while (position.slot == nullptr) {
+    rebuild((directory()->mask + 1) * 2);
+    position = locate(*directory(), hash, entry->name());
+  }
+  position.slot->store(wordOf(hash, entry), std::memory_order_seq_cst);  // publishes what the entry holds
   ++live_;
 }
 
