@@ -77,8 +77,7 @@ bool contains(const KeyRange& range, std::string_view key) {
 // --- keys ---
 
 const KeyValue* EtcdModel::findAt(const Changes& changes, int64_t revision) const {
-  if (changes.newest <= revision && !changes.present) return nullptr;
-  for (auto change = changes.all.rbegin(); change != changes.all.rend(); ++change) {
+  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
     const WatchEvent& event = history_[*change];
     if (event.kv.mod_revision <= revision) return isPut(event) ? &event.kv : nullptr;
   }
@@ -98,20 +97,50 @@ std::optional<StoreError> EtcdModel::unreadable(int64_t wanted, int64_t applied)
   return std::nullopt;
 }
 
-RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, int64_t at) const {
+bool EtcdModel::hasChangedSince(const KeyRange& range, int64_t revision) const {
+  for (auto change = history_.rbegin(); change != history_.rend() && change->kv.mod_revision > revision; ++change) {
+    if (contains(range, change->kv.key)) return true;
+  }
+  return false;
+}
+
+// How many keys that are there now come before this one.
+size_t EtcdModel::presentBefore(std::string_view key) const {
+  const auto before = [this](size_t change, std::string_view wanted) { return history_[change].kv.key < wanted; };
+  return static_cast<size_t>(std::lower_bound(present_.begin(), present_.end(), key, before) - present_.begin());
+}
+
+std::span<const size_t> EtcdModel::presentIn(const KeyRange& range) const {
+  const size_t begin = presentBefore(range.begin);
+  const auto from = std::span(present_).subspan(begin);
+  if (isEndless(range)) return from;
+  if (!range.end.empty()) return from.first(std::max(begin, presentBefore(range.end)) - begin);
+  return from.first(!from.empty() && history_[from.front()].kv.key == range.begin ? 1 : 0);
+}
+
+std::vector<const KeyValue*> EtcdModel::presentAt(const KeyRange& range, int64_t revision) const {
+  std::vector<const KeyValue*> found;
+  for (auto key = keys_.lower_bound(range.begin); key != keys_.end() && contains(range, key->first); ++key) {
+    if (const KeyValue* kv = findAt(key->second, revision)) found.push_back(kv);
+  }
+  return found;
+}
+
+RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, int64_t at,
+                            const WantsValue& wants_value) const {
   RangeResult result;
   result.cluster_id = options_.cluster_id;
   std::vector<const KeyValue*> found;
-  for (auto key = keys_.lower_bound(range.begin); key != keys_.end() && contains(range, key->first); ++key) {
-    const Changes& changes = key->second;
-    if (options.count_only && changes.newest <= at) {
-      result.count += changes.present ? 1 : 0;
-      continue;
-    }
-    const KeyValue* kv = findAt(changes, at);
-    if (kv == nullptr) continue;
-    ++result.count;
-    if (!options.count_only) found.push_back(kv);
+  if (!hasChangedSince(range, at)) {
+    const std::span<const size_t> present = presentIn(range);
+    result.count = std::ssize(present);
+    const bool looks_at_all = options.sort_by_create_revision || options.min_mod_revision > 0 || options.limit == 0;
+    const size_t most = options.count_only ? 0 : looks_at_all ? present.size() : static_cast<size_t>(options.limit) + 1;
+    for (const size_t change : present.first(std::min(most, present.size()))) found.push_back(&history_[change].kv);
+  } else {
+    found = presentAt(range, at);
+    result.count = std::ssize(found);
+    if (options.count_only) found.clear();
   }
   std::erase_if(found, [&](const KeyValue* kv) { return kv->mod_revision < options.min_mod_revision; });
   if (options.sort_by_create_revision) {
@@ -123,22 +152,25 @@ RangeResult EtcdModel::read(const KeyRange& range, const RangeOptions& options, 
   if (result.more) found.resize(limit);
   result.kvs.reserve(found.size());
   for (const KeyValue* kv : found) {
-    if (options.keys_only) {
-      result.kvs.push_back({kv->key, {}, kv->create_revision, kv->mod_revision, kv->version, kv->lease});
-    } else {
+    if (!options.keys_only && (!wants_value || wants_value(*kv))) {
       result.kvs.push_back(*kv);
+    } else {
+      const std::string_view value = options.keys_only ? "" : kNoValue;
+      result.kvs.push_back(
+          {kv->key, std::string(value), kv->create_revision, kv->mod_revision, kv->version, kv->lease});
     }
   }
   return result;
 }
 
-StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOptions& options, int64_t applied) const {
+StoreResult<RangeResult> EtcdModel::range(const KeyRange& range, const RangeOptions& options, int64_t applied,
+                                          const WantsValue& wants_value) const {
   if (range.begin.empty()) return tl::unexpected(emptyKey());
   applied = std::min(applied, revision_);
   if (auto error = unreadable(options.revision, applied)) return tl::unexpected(*std::move(error));
   if (options.cluster_id != 0 && options.cluster_id != options_.cluster_id)
     return fail(ErrorCode::kOtherCluster, "the cluster is another one");
-  RangeResult result = read(range, options, options.revision > 0 ? options.revision : applied);
+  RangeResult result = read(range, options, options.revision > 0 ? options.revision : applied, wants_value);
   result.revision = applied;
   return result;
 }
@@ -262,11 +294,18 @@ void EtcdModel::detach(const KeyValue& kv) {
 }
 
 void EtcdModel::append(WatchEvent event) {
-  Changes& changes = keys_[event.kv.key];
-  changes.all.push_back(history_.size());
-  changes.newest = event.kv.mod_revision;
-  changes.present = isPut(event);
+  keys_[event.kv.key].push_back(history_.size());
+  notePresence(event);
   history_.push_back(std::move(event));
+}
+
+// Of a change that is going to be the last one in the history.
+void EtcdModel::notePresence(const WatchEvent& event) {
+  const auto at = present_.begin() + static_cast<std::ptrdiff_t>(presentBefore(event.kv.key));
+  const bool was_present = at != present_.end() && history_[*at].kv.key == event.kv.key;
+  if (was_present && isPut(event)) *at = history_.size();
+  if (was_present && !isPut(event)) present_.erase(at);
+  if (!was_present && isPut(event)) present_.insert(at, history_.size());
 }
 
 StoreResult<void> EtcdModel::compact(int64_t revision) {

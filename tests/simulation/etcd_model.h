@@ -11,9 +11,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,7 +63,11 @@ class EtcdModel {
   int64_t compactedRevision() const { return compacted_; }
 
   // --- keys ---
-  StoreResult<RangeResult> range(const KeyRange& range, const RangeOptions& options, int64_t applied) const;
+  // `wants_value`: in place of other values there is kNoValue; empty: of all.
+  static constexpr std::string_view kNoValue = "{}";
+  using WantsValue = std::function<bool(const KeyValue&)>;
+  StoreResult<RangeResult> range(const KeyRange& range, const RangeOptions& options, int64_t applied,
+                                 const WantsValue& wants_value = {}) const;
   StoreResult<RangeResult> range(const KeyRange& range, const RangeOptions& options) const {
     return this->range(range, options, revision_);
   }
@@ -113,16 +119,15 @@ class EtcdModel {
     std::set<std::string> keys;
   };
 
-  // Of one key.
-  struct Changes {
-    std::vector<size_t> all;  // as indexes into history_
-    int64_t newest = 0;       // the revision of the last one
-    bool present = false;     // since then
-  };
+  using Changes = std::vector<size_t>;  // as indexes into history_
 
   const KeyValue* find(std::string_view key, int64_t revision = INT64_MAX) const;  // null: it is not there
   const KeyValue* findAt(const Changes& changes, int64_t revision) const;
-  RangeResult read(const KeyRange& range, const RangeOptions& options, int64_t at) const;
+  RangeResult read(const KeyRange& range, const RangeOptions& options, int64_t at,
+                   const WantsValue& wants_value = {}) const;
+  bool hasChangedSince(const KeyRange& range, int64_t revision) const;
+  std::span<const size_t> presentIn(const KeyRange& range) const;
+  std::vector<const KeyValue*> presentAt(const KeyRange& range, int64_t revision) const;
   std::optional<StoreError> unreadable(int64_t wanted, int64_t applied) const;
   enum class Space { kEnough, kLast, kNone };
   Space takeSpace();  // of a request that may store more
@@ -133,6 +138,8 @@ class EtcdModel {
   void detach(const KeyValue& kv);
   void end(std::map<int64_t, LeaseState>::iterator lease);
   void append(WatchEvent event);
+  void notePresence(const WatchEvent& event);
+  size_t presentBefore(std::string_view key) const;
 
   Options options_;
   int64_t revision_ = 1;
@@ -141,6 +148,7 @@ class EtcdModel {
   size_t last_ones_ = 0;  // that are refused, and done
   std::vector<WatchEvent> history_;
   std::map<std::string, Changes, std::less<>> keys_;
+  Changes present_;  // the last ones of the keys that are there now, in the keys' order
   std::map<int64_t, LeaseState> leases_;
 };
 

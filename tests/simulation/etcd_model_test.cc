@@ -825,5 +825,33 @@ TEST(EtcdModel, ARestoredBackupHasWhatWasSaved) {
   EXPECT_EQ(restored.revokeExpired(later + 11s), 1u);
 }
 
+// What is there now is kept in order, so that a page costs its length; the past is looked for key by key.
+TEST(EtcdModel, ReadsTheSameOfThePresentAndOfThePast) {
+  EtcdModel model;
+  std::mt19937 random(1);
+  const auto key = [&random] { return fmt::format("k{}", random() % 40); };
+  const std::vector<KeyRange> ranges{{"k", "l"}, {"k2", "k3"}, {"k3", std::string(1, '\0')}, {"k5", ""}, {"l", "k"}};
+  for (int i = 0; i < 400; ++i) {
+    TxnRequest request;
+    if (random() % 3 == 0) {
+      request.success.emplace_back(DeleteOp{KeyRange::single(key())});
+    } else {
+      request.success.emplace_back(PutOp{key(), std::to_string(i), 0});
+    }
+    ASSERT_TRUE(model.txn(request));
+    EtcdModel later = model;
+    for (int k = 0; k < 40; ++k) {
+      TxnRequest change;
+      change.success.emplace_back(PutOp{fmt::format("k{}", k), "later", 0});
+      ASSERT_TRUE(later.txn(change));
+    }
+    for (const KeyRange& range : ranges) {
+      for (const RangeOptions& options : {RangeOptions{}, RangeOptions{.limit = 3}, RangeOptions{.count_only = true}}) {
+        EXPECT_EQ(describe(model.range(range, options)), describe(later.range(range, options, model.revision())));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace idetcd::simulation

@@ -77,12 +77,13 @@ std::string describe(const store::WatchBatch& batch) {
 
 }  // namespace
 
+// A UUID is looked for as a whole: that is quicker than to look for its field, whose quotation mark is everywhere.
 void ValueFilter::apply(store::KeyValue* kv) const {
   constexpr std::string_view kId = R"("id":")";
   if (uuid.empty() || kv->key.starts_with('/') || kv->value.empty()) return;
-  const size_t id = kv->value.find(kId);
-  if (id != std::string::npos && kv->value.compare(id + kId.size(), uuid.size(), uuid) == 0) return;
-  const bool keeps_id = keeps_ids && id != std::string::npos;
+  if (kv->value.find(uuid) != std::string::npos) return;
+  const size_t id = keeps_ids ? kv->value.find(kId) : std::string::npos;
+  const bool keeps_id = id != std::string::npos;
   kv->value = keeps_id ? fmt::format("{{{}}}", kv->value.substr(id, kId.size() + uuid.size() + 1)) : "{}";
 }
 
@@ -94,9 +95,10 @@ void ValueFilter::apply(store::WatchBatch* batch) const {
   for (store::WatchEvent& event : batch->events) apply(&event.kv);
 }
 
+// What is read alone has no more than was asked for, unless IDs are kept: askForLess().
 void ValueFilter::apply(Answer* answer) const {
   if (uuid.empty() || !*answer) return;
-  if (auto* range = std::get_if<store::RangeResult>(&**answer)) return apply(range);
+  if (auto* range = std::get_if<store::RangeResult>(&**answer)) return keeps_ids ? apply(range) : void();
   auto* txn = std::get_if<store::TxnResult>(&**answer);
   if (txn == nullptr) return;
   for (store::OpResult& result : txn->results) {
@@ -139,10 +141,20 @@ void ProcessNetwork::pass(Path& path, Duration delay, std::function<void()> what
   });
 }
 
+// Ten thousand nodes read ten thousand names: a value that is not copied need not be looked at either.
+void ProcessNetwork::askForLess(Request* request) const {
+  auto* read = std::get_if<RangeRequest>(request);
+  if (read == nullptr || filter_.uuid.empty() || filter_.keeps_ids) return;
+  read->wants_value = [leases = leases_](const store::KeyValue& kv) {
+    return leases->contains(kv.lease) || kv.key.starts_with('/') || kv.value.empty();
+  };
+}
+
 void ProcessNetwork::send(uint64_t call, size_t member, Request request) {
   if (note(call, request.index()) || !*alive_) return;
   if (trace_) trace_(fmt::format("#{} to member {}: {}", call, member, describe(request)));
   on_send_(request);
+  askForLess(&request);
   Link& link = links_[member];
   const bool claim = isClaim(request);
   const bool revocation = std::holds_alternative<LeaseRevokeRequest>(request);
@@ -173,6 +185,8 @@ void ProcessNetwork::reply(uint64_t call, size_t member, Answer answer, bool los
     answer = tl::unexpected(broken());
   }
   filter_.apply(&answer);
+  const auto* const lease = answer ? std::get_if<store::Lease>(&*answer) : nullptr;
+  if (lease != nullptr) leases_->insert(lease->id);
   // Shared: what delivers it is copied on the way.
   const auto shared = std::make_shared<Answer>(std::move(answer));
   pass(link.from_member, delayOver(link), [this, alive = alive_, call, shared] {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,6 +100,7 @@ class ProcessNetwork final : public Network {
   bool note(uint64_t number, size_t kind);  // true: this is a twin
   void pass(Path& path, Duration delay, std::function<void()> what);
   Duration delayOver(Link& link);
+  void askForLess(Request* request) const;
   void reply(uint64_t call, size_t member, Answer answer, bool lost = false);
   void tell(uint64_t stream, size_t member, std::function<void(SimulatedStore&)> what, std::string text);
 
@@ -110,6 +112,8 @@ class ProcessNetwork final : public Network {
   std::function<void(const Request&)> on_send_;
   std::function<void(std::string)> trace_;
   ValueFilter filter_;
+  using Leases = std::set<int64_t>;
+  const std::shared_ptr<Leases> leases_ = std::make_shared<Leases>();  // that were granted to the process
   std::map<uint64_t, OpenWatch> watches_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   ProcessNetwork* twin_ = nullptr;

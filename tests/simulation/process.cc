@@ -12,11 +12,18 @@ runtime::Task<void> keepAlive([[maybe_unused]] std::shared_ptr<Process> process,
   co_await task;
 }
 
+records::RecordStore::Options recordOptions(const slots::NamePattern& pattern) {
+  records::RecordStore::Options made;
+  made.zone = pattern.zone();
+  return made;
+}
+
 }  // namespace
 
 Process::Process(VirtualTime& time, const SimulatedClock& clock, Network& network, Options options)
     : options_(std::move(options)),
       random_(options_.seed),
+      records_(epochs_, recordOptions(options_.protocol.claim.pattern)),
       scheduler_(time, clock, [this] { options_.after_turn(*this); }),
       store_(scheduler_, network, options_.store),
       protocol_(scheduler_, store_, random_, records_, protocolOptions(), options_.log),

@@ -76,7 +76,7 @@ class Process : public std::enable_shared_from_this<Process> {
   Options options_;
   Random random_;
   records::EpochDomain epochs_;
-  records::RecordStore records_{epochs_, {}};
+  records::RecordStore records_;
   naming::RecordsView view_{epochs_, records_};
   SimulatedScheduler scheduler_;
   SimulatedStore store_;

@@ -49,9 +49,11 @@ constexpr const char* kUsage =
     "                says, with --cost none\n"
     "  --quiet       no line for a seed that holds\n"
     "  --trace       the timeline of a seed that holds, too\n";
-// A process that computes for so long on one seed has gone astray; ten thousand nodes do not where they are only counted.
+// A process that computes for so long on one seed has gone astray, unless there are many nodes: the time grows with their
+// square.
 constexpr time_t kMaxSecondsPerSeed = 300;
-constexpr time_t kMaxSecondsOfCost = 3600;
+constexpr time_t kMaxSecondsOfMany = 4 * 3600;
+constexpr size_t kManyNodes = 500;
 constexpr uint64_t kMostNodes = 10'000;
 constexpr uint64_t kMostMachines = 200;
 constexpr uint64_t kMostJobs = 1000;
@@ -191,7 +193,8 @@ class Worker {
     if (pid_ == 0) {
       ::close(ends[0]);
       for (uint64_t i = number; i < arguments.count; i += arguments.jobs) {
-        const itimerval most{.it_interval = {}, .it_value = {arguments.cost ? kMaxSecondsOfCost : kMaxSecondsPerSeed, 0}};
+        const bool is_long = arguments.cost || arguments.nodes > kManyNodes;
+        const itimerval most{.it_interval = {}, .it_value = {is_long ? kMaxSecondsOfMany : kMaxSecondsPerSeed, 0}};
         (void)::setitimer(ITIMER_VIRTUAL, &most, nullptr);  // its signal ends the process
         send(ends[1], runSeed(arguments, arguments.first + i));
       }

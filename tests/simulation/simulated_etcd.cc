@@ -160,17 +160,27 @@ void SimulatedEtcd::answerWithoutQuorum(size_t index, Request request, Reply rep
 }
 
 void SimulatedEtcd::process(size_t index, const Request& request, const Reply& reply) {
-  if (const auto* read = std::get_if<RangeRequest>(&request)) {
-    if (read->options.serializable || members_[index].is(Fault::kStale))
-      return reply(toAnswer(model_.range(read->range, read->options, members_[index].applied)));
-    return whenApplied(index, [this, index, read = *read, reply] {
-      reply(toAnswer(model_.range(read.range, read.options, members_[index].applied)));
-    });
+  if (const auto* range = std::get_if<RangeRequest>(&request)) {
+    if (range->options.serializable || members_[index].is(Fault::kStale)) return reply(read(index, *range));
+    return whenApplied(index, [this, index, range = *range, reply] { reply(read(index, range)); });
   }
   if (const auto* renewal = std::get_if<LeaseKeepAliveRequest>(&request)) return keepAlive(index, renewal->id, reply);
   if (const auto* query = std::get_if<LeaseTimeToLiveRequest>(&request))
     return reply(toAnswer(model_.leaseTimeToLive(query->id, time_.now())));
   write(index, request, reply);
+}
+
+// What its reader does not want is sent all the same, as far as Traffic knows.
+Answer SimulatedEtcd::read(size_t index, const RangeRequest& request) {
+  EtcdModel::WantsValue wants;
+  if (request.wants_value) {
+    wants = [this, &request](const store::KeyValue& kv) {
+      const bool wanted = request.wants_value(kv);
+      if (!wanted) traffic_.bytes += kv.value.size() - EtcdModel::kNoValue.size();
+      return wanted;
+    };
+  }
+  return toAnswer(model_.range(request.range, request.options, members_[index].applied, wants));
 }
 
 // The leader answers, whoever was asked.

@@ -130,6 +130,7 @@ class SimulatedEtcd {
   Reply counted(const Request& request, Reply reply);
   void answerWithoutQuorum(size_t member, Request request, Reply reply);
   void process(size_t member, const Request& request, const Reply& reply);
+  Answer read(size_t member, const RangeRequest& request);
   void keepAlive(size_t member, int64_t id, const Reply& reply);
   void write(size_t member, const Request& request, const Reply& reply);
   void whenApplied(size_t member, std::function<void()> what);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@ namespace idetcd::simulation {
 struct RangeRequest {
   store::KeyRange range;
   store::RangeOptions options;
+  std::function<bool(const store::KeyValue&)> wants_value = {};  // see EtcdModel::range()
 };
 struct LeaseGrantRequest {
   std::chrono::seconds ttl{0};

@@ -14,8 +14,27 @@ constexpr int kMaxRounds = 100'000;
 
 // --- VirtualTime ---
 
-void VirtualTime::at(Time time, std::function<void()> what) {
-  queue_.push_back({std::max(time, now_), ++planned_, std::move(what)});
+void VirtualTime::at(Time time, std::function<void()> what) { plan(time, takePlace(std::move(what), false)); }
+
+size_t VirtualTime::takePlace(std::function<void()> what, bool is_alarm) {
+  if (free_.empty()) {
+    free_.push_back(events_.size());
+    events_.emplace_back();
+  }
+  const size_t place = free_.back();
+  free_.pop_back();
+  events_[place] = {std::move(what), 0, is_alarm};
+  return place;
+}
+
+void VirtualTime::leavePlace(size_t place) {
+  events_[place] = {};
+  free_.push_back(place);
+}
+
+void VirtualTime::plan(Time time, size_t place) {
+  events_[place].number = ++planned_;
+  queue_.push_back({std::max(time, now_), planned_, place});
   std::push_heap(queue_.begin(), queue_.end(), Later());
 }
 
@@ -25,13 +44,31 @@ bool VirtualTime::step(Time end) {
     return false;
   }
   std::pop_heap(queue_.begin(), queue_.end(), Later());
-  const Planned next = std::move(queue_.back());
+  const Planned next = queue_.back();
   queue_.pop_back();
   now_ = next.time;
   ++steps_;
-  next.what();
+  Event& event = events_[next.place];
+  if (event.number != next.number) return true;
+  event.number = 0;
+  if (event.is_alarm) {
+    event.what();
+    return true;
+  }
+  const auto what = std::move(event.what);
+  leavePlace(next.place);
+  what();
   return true;
 }
+
+VirtualTime::Alarm::Alarm(VirtualTime& time, std::function<void()> what)
+    : time_(time), place_(time.takePlace(std::move(what), true)) {}
+
+VirtualTime::Alarm::~Alarm() { time_.leavePlace(place_); }
+
+void VirtualTime::Alarm::set(Time time) { time_.plan(time, place_); }
+
+void VirtualTime::Alarm::cancel() { time_.events_[place_].number = 0; }
 
 // --- SimulatedClock ---
 
@@ -62,9 +99,9 @@ void SimulatedClock::go() {
 // --- SimulatedScheduler ---
 
 SimulatedScheduler::SimulatedScheduler(VirtualTime& time, const SimulatedClock& clock, std::function<void()> after_turn)
-    : time_(time), clock_(clock), after_turn_(std::move(after_turn)) {}
+    : time_(time), clock_(clock), after_turn_(std::move(after_turn)), alarm_(time, [this] { wakeUp(); }) {}
 
-SimulatedScheduler::~SimulatedScheduler() { ++*current_; }
+SimulatedScheduler::~SimulatedScheduler() = default;
 
 bool SimulatedScheduler::post(std::function<void()> work) {
   if (stopping_) return false;
@@ -99,7 +136,7 @@ void SimulatedScheduler::turn() {
   ++turns_;
   for (int round = 0;; ++round) {
     if (round == kMaxRounds) throw std::runtime_error("a process has always something to do");
-    for (auto& work : std::exchange(posted_, {})) work();
+    runPosted();
     runTimers();
     runReady();
     const auto due = nextTimer();
@@ -110,33 +147,36 @@ void SimulatedScheduler::turn() {
   after_turn_();
 }
 
+void SimulatedScheduler::runPosted() {
+  if (posted_.empty()) return;  // as a rule; an exchanged deque costs more than most turns
+  for (auto& work : std::exchange(posted_, {})) work();
+}
+
 void SimulatedScheduler::planWakeUp() {
   if (standing_ > 0 || stopping_) return;
   const auto due = nextTimer();
   if (!due) {
     wake_up_.reset();
-    ++*current_;
+    alarm_.cancel();
     return;
   }
   if (due == wake_up_ && asleep_until_ <= time_.now()) return;
   wake_up_ = due;
   const Time time = clock_.whenBoot(*due);
-  if (time < Time::max()) wakeUpAt(std::max(time, asleep_until_));
+  if (time < Time::max()) alarm_.set(std::max(time, asleep_until_));
 }
 
-void SimulatedScheduler::wakeUpAt(Time time) {
-  time_.at(time, [this, current = current_, number = ++*current_] {
-    if (*current != number || standing_ > 0) return;
-    wake_up_.reset();
-    turn();
-  });
+void SimulatedScheduler::wakeUp() {
+  if (standing_ > 0) return;
+  wake_up_.reset();
+  turn();
 }
 
 void SimulatedScheduler::end() {
   if (stopping_) return;
-  for (auto& work : std::exchange(posted_, {})) work();
+  runPosted();
   stopping_ = true;
-  ++*current_;
+  alarm_.cancel();
   cancelWaits();
   for (int round = 0; !isIdle(); ++round) {
     if (round == kMaxRounds) throw std::runtime_error("a process does not end");

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,7 +25,25 @@ class VirtualTime {
   void at(Time time, std::function<void()> what);
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
-  // Goes on to the next event and lets it happen. False: there is none until `end`, which it is now.
+  // What happens again and again, each time at the moment that was set last, as by at(). Nothing is allocated for it. The
+  // time outlives it.
+  class Alarm {
+   public:
+    Alarm(VirtualTime& time, std::function<void()> what);
+    ~Alarm();
+    Alarm(const Alarm&) = delete;
+    Alarm& operator=(const Alarm&) = delete;
+
+    void set(Time time);
+    void cancel();
+
+   private:
+    VirtualTime& time_;
+    const size_t place_;
+  };
+
+  // Goes on to the next event and lets it happen. False: there is none until `end`, which it is now. An alarm that was
+  // set anew counts as an event also where it would have happened before.
   bool step(Time end);
   uint64_t steps() const { return steps_; }
 
@@ -34,18 +51,29 @@ class VirtualTime {
   struct Planned {
     Time time;
     uint64_t number;
-    std::function<void()> what;
+    size_t place;
   };
   struct Later {
     bool operator()(const Planned& a, const Planned& b) const {
       return a.time != b.time ? a.time > b.time : a.number > b.number;
     }
   };
+  struct Event {
+    std::function<void()> what;
+    uint64_t number = 0;  // of what is planned; 0: nothing is
+    bool is_alarm = false;
+  };
+
+  size_t takePlace(std::function<void()> what, bool is_alarm);
+  void leavePlace(size_t place);
+  void plan(Time time, size_t place);
 
   Time now_;
   uint64_t planned_ = 0;
   uint64_t steps_ = 0;
   std::vector<Planned> queue_;  // a heap by Later
+  std::deque<Event> events_;    // by their places, which do not move
+  std::vector<size_t> free_;    // places
 };
 
 // The clocks of one machine: CLOCK_BOOTTIME, which drifts, stands still while a hypervisor pauses the machine, and goes
@@ -112,8 +140,9 @@ class SimulatedScheduler final : public runtime::Scheduler {
 
  private:
   void turn();
+  void runPosted();
   void planWakeUp();
-  void wakeUpAt(Time time);
+  void wakeUp();
 
   VirtualTime& time_;
   const SimulatedClock& clock_;
@@ -124,8 +153,8 @@ class SimulatedScheduler final : public runtime::Scheduler {
   int standing_ = 0;
   uint64_t turns_ = 0;
   Time asleep_until_;
-  std::optional<Time> wake_up_;                                        // that is planned
-  std::shared_ptr<uint64_t> current_ = std::make_shared<uint64_t>(0);  // the number of the wake-up that counts
+  std::optional<Time> wake_up_;  // that is planned
+  VirtualTime::Alarm alarm_;
 };
 
 }  // namespace idetcd::simulation

@@ -36,6 +36,33 @@ TEST(VirtualTime, GoesFromEventToEventInOrder) {
   EXPECT_EQ(time.now(), kEnd);
 }
 
+TEST(VirtualTime, AnAlarmHappensAtTheTimeThatWasSetLast) {
+  VirtualTime time;
+  std::vector<Time> rung;
+  VirtualTime::Alarm alarm(time, [&] { rung.push_back(time.now()); });
+  alarm.set(Time(1s));
+  alarm.set(Time(3s));
+  time.at(Time(4s), [&] { alarm.set(Time(5s)); });
+  time.at(Time(6s), [&] { alarm.set(Time(8s)); });
+  time.at(Time(7s), [&] { alarm.cancel(); });
+  runAll(time);
+  EXPECT_EQ(rung, (std::vector{Time(3s), Time(5s)}));
+}
+
+TEST(VirtualTime, AnAlarmThatHasGoneTakesNoOthersPlace) {
+  VirtualTime time;
+  std::string order;
+  {
+    VirtualTime::Alarm gone(time, [&] { order += 'x'; });
+    gone.set(Time(1s));
+  }
+  time.at(Time(2s), [&] { order += 'b'; });
+  VirtualTime::Alarm alarm(time, [&] { order += 'c'; });
+  alarm.set(Time(3s));
+  runAll(time);
+  EXPECT_EQ(order, "bc");
+}
+
 TEST(SimulatedClock, DriftsAndSaysWhenItWillShowATime) {
   VirtualTime time;
   SimulatedClock clock(time, {Time(100s), 50s}, 10'000);
