@@ -264,7 +264,8 @@ std::optional<uint32_t> readSerial(std::span<const uint8_t> message, const dns::
   dns::MessageReader reader(message, begin);
   dns::RecordView record;
   while (reader.next(record) == ReadStep::kRead && record.section == dns::Section::kAnswer) {
-    if (!dns::isType(record.type, RrType::kSoa) || !isNamed(message, record.owner, origin)) continue;
+    const bool is_soa = dns::isType(record.type, RrType::kSoa) && record.klass == dns::code(dns::RrClass::kIn);
+    if (!is_soa || !isNamed(message, record.owner, origin)) continue;
     return serialAt(message, record);
   }
   return std::nullopt;

@@ -62,6 +62,7 @@ void IncomingTransfer::onConnected() { ask(question_.serial ? RrType::kSoa : RrT
 
 void IncomingTransfer::ask(RrType type) {
   asked_ = type;
+  is_first_ = true;
   if (type == RrType::kIxfr) answer_ = Answer::kNone;
   id_ = random_.next16();
   std::vector<uint8_t> query(dns::kLengthPrefix + dns::kMaxQuestionSize + 2 * dns::kMaxNameLength + 128);
@@ -95,19 +96,35 @@ void IncomingTransfer::onData(std::span<const uint8_t> bytes) {
 }
 
 void IncomingTransfer::onMessage(std::span<const uint8_t> message) {
-  if (message.size() < dns::kHeaderSize) return finish(fail("a message cannot be read"));
-  const dns::HeaderView header(message.data());
-  if (!header.isResponse() || header.id() != id_) return finish(fail("a message is no answer to what was asked"));
-  if (header.rcode() != dns::Rcode::kNoError) {
-    if (answer_ == Answer::kNone) answer_ = Answer::kNoChanges;
-    return finish(fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode()))));
-  }
-  if (verifier_) {
-    if (const auto good = verifier_->verify(message, tsig::findRecord(message), secondsNow()); !good)
-      return finish(tl::unexpected(good.error()));
-  }
+  if (const auto good = check(message); !good) return finish(tl::unexpected(good.error()));
+  is_first_ = false;
   if (asked_ == RrType::kSoa) return onSerial(message);
   onZone(message);
+}
+
+Result<void> IncomingTransfer::check(std::span<const uint8_t> message) {
+  if (message.size() < dns::kHeaderSize) return fail("a message cannot be read");
+  const dns::HeaderView header(message.data());
+  if (!header.isResponse() || header.id() != id_ || header.opcode() != dns::Opcode::kQuery)
+    return fail("a message is no answer to what was asked");
+  if (header.rcode() != dns::Rcode::kNoError) {
+    if (answer_ == Answer::kNone) answer_ = Answer::kNoChanges;
+    return fail("it answers " + dns::kRcodeNames.toString(dns::code(header.rcode())));
+  }
+  // Only those behind the first one may be without it (RFC 5936 §2.2.1).
+  const bool may_lack_question = !is_first_ && header.questions() == 0;
+  if (!may_lack_question && !hasQuestion(message)) return fail("a message answers another question");
+  if (asked_ == RrType::kSoa && (header.flags() & dns::kFlagAa) == 0) return fail("its answer is not authoritative");
+  return verifier_ ? verifier_->verify(message, tsig::findRecord(message), secondsNow()) : Result<void>();
+}
+
+bool IncomingTransfer::hasQuestion(std::span<const uint8_t> message) const {
+  if (dns::HeaderView(message.data()).questions() != 1) return false;
+  dns::ExpandedName name;
+  const size_t end = dns::expandName(message, dns::kHeaderSize, name);
+  return end != 0 && message.size() - end >= 4 && dns::sameName(name.span(), question_.zone.wire()) &&
+         dns::isType(dns::load16(&message[end]), asked_) &&
+         dns::load16(&message[end + 2]) == dns::code(dns::RrClass::kIn);
 }
 
 void IncomingTransfer::onZone(std::span<const uint8_t> message) {

@@ -51,6 +51,9 @@ class IncomingTransfer final : public net::StreamHandler {
 
  private:
   void ask(dns::RrType type);
+  // Why it is not to be believed. The error is for the log.
+  Result<void> check(std::span<const uint8_t> message);
+  bool hasQuestion(std::span<const uint8_t> message) const;
   void onMessage(std::span<const uint8_t> message);
   void onSerial(std::span<const uint8_t> message);
   void onZone(std::span<const uint8_t> message);
@@ -69,6 +72,7 @@ class IncomingTransfer final : public net::StreamHandler {
   dns::RrType asked_{};
   Answer answer_ = Answer::kZone;
   uint16_t id_ = 0;
+  bool is_first_ = true;  // the next message to the last question
   std::vector<uint8_t> input_;
   bool heard_ = false;  // since the timer's last expiry
   BootClock::time_point begin_ = BootClock::now();

@@ -43,9 +43,11 @@ class Primary final : public net::StreamHandler {
       answer_size = beginChanges(std::span(answer).subspan(dns::kLengthPrefix));
       loop_.post([this] { connections_.pop_back(); });
     }
-    dns::store16(answer.data(), static_cast<uint16_t>(answer_size));
     answer.resize(dns::kLengthPrefix + answer_size);
-    connections_.back()->write(std::move(answer));
+    if (change) change(std::span(answer).subspan(dns::kLengthPrefix));
+    const auto rest = in_two ? takeLastSoa(answer) : std::vector<uint8_t>();
+    send(std::move(answer));
+    if (in_two) send(rest);
     ++questions;
   }
   void onEnd() override {}
@@ -56,8 +58,29 @@ class Primary final : public net::StreamHandler {
   uint8_t ixfr_rcode = 0;
   bool closes_at_ixfr = false;
   bool breaks_off_changes = false;
+  bool in_two = false;  // each answer: the last SOA in a message of its own, without a question
+  std::function<void(std::span<uint8_t>)> change{};  // of each answer
 
  private:
+  void send(std::vector<uint8_t> message) {
+    dns::store16(message.data(), static_cast<uint16_t>(message.size() - dns::kLengthPrefix));
+    connections_.back()->write(std::move(message));
+  }
+
+  // What it has of the answer is its header.
+  std::vector<uint8_t> takeLastSoa(std::span<uint8_t> answer) const {
+    constexpr size_t kLeastSoa = 22;
+    uint8_t* const counts = &answer[dns::kLengthPrefix + 4];
+    dns::store16(counts + 2, static_cast<uint16_t>(dns::load16(counts + 2) - 1));
+    std::vector<uint8_t> rest(answer.begin(), answer.begin() + dns::kLengthPrefix + 4);
+    rest.insert(rest.end(), {0, 0, 0, 1, 0, 0, 0, 0});
+    rest.insert(rest.end(), zone_->origin().wire().begin(), zone_->origin().wire().end());
+    rest.insert(rest.end(), {0, 6, 0, 1, 0, 0, 0, 1, 0, kLeastSoa});
+    rest.resize(rest.size() + kLeastSoa);
+    dns::store32(&rest[rest.size() - 20], zone_->serial());
+    return rest;
+  }
+
   // In place of an answer's records: the SOA, and that of serial 1, from which changes would lead to it.
   size_t beginChanges(std::span<uint8_t> answer) const {
     constexpr size_t kLeastSoa = 22;
@@ -115,6 +138,17 @@ class SecondaryZonesTest : public testing::Test {
     poll.start(10ms, 10ms);
     loop_.run();
     EXPECT_TRUE(condition());
+  }
+
+  // The end of a transfer to a copy with this serial.
+  Result<zones::TransferReader::Messages> asked(const SocketAddress& primary, uint32_t serial) {
+    std::optional<Result<zones::TransferReader::Messages>> result;
+    SecureRandom random;
+    IncomingTransfer transfer(loop_, random, executor_, {.zone = name_, .serial = serial, .primary = primary},
+                              [&](auto got) { result = std::move(got); });
+    transfer.start();
+    runUntil([&] { return result.has_value(); });
+    return std::move(*result);
   }
 
   // Until the copy has it.
@@ -250,6 +284,38 @@ TEST_F(SecondaryZonesTest, AnOlderSerialIsNotTaken) {
   zones->onNotify(name_, primary.address().ip);
   runUntil([&] { return kept_.find("example. " + primary.address().toString()).confirmed_at >= asked_at; });
   EXPECT_EQ(served()->serial(), 3u);
+}
+
+TEST_F(SecondaryZonesTest, OnlyTheFirstMessageNeedsAQuestion) {
+  Primary primary(loop_, zone(1));
+  primary.in_two = true;
+  const auto zones = follow(primary.address());
+  runUntil([&] { return served() != nullptr; });
+  EXPECT_EQ(count("idetcd_secondary_failures_total"), 0);
+}
+
+TEST_F(SecondaryZonesTest, WhatDoesNotAnswerTheQuestionIsNotBelieved) {
+  Primary primary(loop_, zone(2));
+  const auto failure = [&](size_t index, uint8_t value) {
+    primary.change = [&](std::span<uint8_t> answer) {
+      answer[index] = value;
+      dns::store16(&answer[6], 1);  // the last SOA is left out
+    };
+    const auto result = asked(primary.address(), 1);
+    return result ? "" : result.error().message;
+  };
+  const size_t type = dns::kHeaderSize + name_.size();
+  const size_t answered = type + 4;
+  EXPECT_EQ(failure(2, 0xa4), "a message is no answer to what was asked") << "NOTIFY";
+  EXPECT_EQ(failure(2, 0xac), "a message is no answer to what was asked") << "UPDATE";
+  EXPECT_EQ(failure(2, 0x80), "its answer is not authoritative");
+  EXPECT_EQ(failure(5, 0), "a message answers another question") << "none";
+  EXPECT_EQ(failure(dns::kHeaderSize + 1, 'x'), "a message answers another question");
+  EXPECT_EQ(failure(type + 1, 2), "a message answers another question") << "NS";
+  EXPECT_EQ(failure(type + 3, 3), "a message answers another question") << "CH";
+  EXPECT_EQ(failure(answered + 5, 3), "it answers without the zone's SOA") << "CH";
+  primary.change = nullptr;
+  EXPECT_TRUE(asked(primary.address(), 1));
 }
 
 TEST_F(SecondaryZonesTest, CountsFailuresAndAsksAgain) {
